@@ -1,0 +1,101 @@
+/**
+ * What Postroom refuses, each by a stable code, and the one table that says how a refusal is
+ * answered over HTTP and over SMTP.
+ *
+ * A capability throws a {@link Refusal} for every expected failure; anything else that is thrown
+ * is a bug and is answered 500 (HTTP) or 451 (SMTP) without details.
+ */
+
+interface Answer {
+  /** HTTP status code. */
+  readonly http: number;
+  /** Short human title, the same for every occurrence of the code (RFC 9457 section 3.1.3). */
+  readonly title: string;
+  /** SMTP reply code and enhanced status code (RFC 5321 section 4.2, RFC 3463). */
+  readonly smtp?: `${number} ${number}.${number}.${number}`;
+}
+
+/** Every code with its answers; codes are part of the public interface and never change meaning. */
+export const answers = {
+  invalid_request: { http: 400, title: 'The request is not valid' },
+  unauthorized: { http: 401, title: 'Credentials are missing or not valid' },
+  account_inactive: { http: 403, title: 'The account is not active', smtp: '450 4.2.1' },
+  route_not_found: { http: 404, title: 'There is no such path' },
+  domain_not_found: { http: 404, title: 'There is no such domain' },
+  account_not_found: { http: 404, title: 'There is no such account', smtp: '550 5.1.1' },
+  dns_record_not_found: { http: 404, title: 'There is no such DNS record' },
+  mailbox_not_found: { http: 404, title: 'There is no such mailbox' },
+  message_not_found: { http: 404, title: 'There is no such message' },
+  part_not_found: { http: 404, title: 'The message has no such part' },
+  method_not_allowed: { http: 405, title: 'The path does not take this method' },
+  not_acceptable: { http: 406, title: 'None of the accepted types can be sent' },
+  domain_exists: { http: 409, title: 'The domain is already there' },
+  domain_taken: { http: 409, title: 'The domain is active for somebody else' },
+  address_exists: { http: 409, title: 'The address is already there' },
+  domain_not_active: { http: 409, title: 'The domain is not active', smtp: '550 5.1.2' },
+  body_too_large: { http: 413, title: 'The body is too large' },
+  unsupported_media_type: { http: 415, title: 'The content type is not supported' },
+  range_not_satisfiable: { http: 416, title: 'The range lies outside the content' },
+  upgrade_required: { http: 426, title: 'The path speaks WebSocket only' },
+  rate_limited: { http: 429, title: 'Too many requests' },
+  internal: { http: 500, title: 'Something failed on our side', smtp: '451 4.3.0' },
+  unavailable: { http: 503, title: 'The service is not available right now', smtp: '451 4.3.0' },
+
+  domain_suspended: { http: 409, title: 'The domain is not active any more', smtp: '450 4.1.2' },
+  relay_denied: { http: 403, title: 'The domain is not hosted here', smtp: '550 5.7.1' },
+  address_invalid: { http: 400, title: 'The address is not valid', smtp: '553 5.1.3' },
+  message_too_large: { http: 413, title: 'The message is too large', smtp: '552 5.3.4' },
+  message_looping: { http: 400, title: 'The message goes round in a loop', smtp: '554 5.4.6' },
+  storage_full: { http: 503, title: 'There is no space left', smtp: '452 4.3.1' },
+  too_many_connections: { http: 429, title: 'Too many connections', smtp: '421 4.7.0' },
+  too_many_recipients: { http: 400, title: 'Too many recipients', smtp: '452 4.5.3' },
+} as const satisfies Record<string, Answer>;
+
+/** A stable error code. */
+export type ErrorCode = keyof typeof answers;
+
+/** One field of the input that is wrong: its path (`forward_to_email`) and what was expected. */
+export interface FieldError {
+  readonly field: string;
+  readonly message: string;
+}
+
+interface RefusalOptions {
+  readonly errors?: readonly FieldError[];
+  /** Seconds after which the same call may succeed (Retry-After, RFC 9110 section 10.2.3). */
+  readonly retryAfter?: number;
+  readonly cause?: unknown;
+}
+
+/** An expected failure: a stable code and one sentence that says what was wrong. */
+export class Refusal extends Error {
+  override readonly name = 'Refusal';
+  readonly code: ErrorCode;
+  readonly errors: readonly FieldError[] | undefined;
+  readonly retryAfter: number | undefined;
+
+  constructor(code: ErrorCode, detail: string, options: RefusalOptions = {}) {
+    super(detail, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.errors = options.errors;
+    this.retryAfter = options.retryAfter;
+  }
+}
+
+/**
+ * Refuses one field of the input.
+ *
+ * @param field path of the field as the caller wrote it
+ * @param expected what was expected of it, as the end of "<field> ..."
+ */
+export function invalidField(field: string, expected: string): Refusal {
+  return new Refusal('invalid_request', `${field} ${expected}`, {
+    errors: [{ field, message: expected }],
+  });
+}
+
+/** How a code is answered, with the SMTP reply filled in for codes that have none of their own. */
+export function answerOf(code: ErrorCode): Required<Answer> {
+  const answer: Answer = answers[code];
+  return { smtp: '451 4.3.0', ...answer };
+}
