@@ -1,0 +1,13 @@
+/**
+ * The database: where durable state lives, and how it is read and written.
+ *
+ * On the embedded default it is one SQLite file in DATA_DIR (WAL, synchronous=FULL) with one
+ * writing connection and a few reading ones; with DATABASE_URL it is PostgreSQL. Either way:
+ * `read` for single queries, `snapshot` for several that must agree, `write` for changes.
+ * Tables are listed in `schema.ts`, with the capability that owns each.
+ */
+export type { Database, Queries } from './engine.ts';
+export type { Engine } from './migrations.ts';
+export { openPostgres, type PostgresOptions } from './postgres.ts';
+export type { NewRow, Row, Schema } from './schema.ts';
+export { openSqlite, type SqliteOptions } from './sqlite.ts';

@@ -1,0 +1,24 @@
+/** What both engines offer; the public face is `database.ts`. */
+import type { Kysely } from 'kysely';
+import type { Engine } from './migrations.ts';
+import type { Schema } from './schema.ts';
+
+/** Queries inside a transaction or a snapshot. */
+export type Queries = Kysely<Schema>;
+
+export interface Database {
+  readonly engine: Engine;
+  /** Single reads; two in a row may see different states. */
+  readonly read: Queries;
+  /**
+   * Runs `work` in one transaction and resolves after the commit is durable. What `work` throws
+   * rolls back its own changes, and its alone. On PostgreSQL `work` runs again after a deadlock.
+   *
+   * `work` does nothing but queries: on SQLite everybody's writes wait for it.
+   */
+  write<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  /** Runs `work` on one unchanging state of the database; it must not call `write`. */
+  snapshot<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  /** Waits for the writes under way and closes every connection. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,87 @@
+/**
+ * Group commit: writes that arrive in the same turn of the event loop share one transaction and so
+ * one fsync. Under load every connection's next write is ready when the last commit returns, so
+ * groups grow by themselves; a lone write waits for nothing but its own fsync.
+ */
+import type { DatabaseSync } from 'node:sqlite';
+import type { Queries } from './engine.ts';
+
+/** Bounds how long one group can hold the thread, and how much one failed commit takes with it. */
+const GROUP_MAX = 64;
+
+interface Write {
+  run(tx: Queries): Promise<unknown>;
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
+
+export class GroupCommit {
+  readonly #db: DatabaseSync;
+  readonly #queries: Queries;
+  readonly #waiting: Write[] = [];
+  #running: Promise<void> | undefined;
+
+  /** @param queries Kysely on the same connection as `db` */
+  constructor(db: DatabaseSync, queries: Queries) {
+    this.#db = db;
+    this.#queries = queries;
+  }
+
+  /** Adds one write to the next group; resolves with its value after the commit. */
+  write<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#waiting.push({ run: work, resolve: (value) => resolve(value as T), reject });
+      this.#running ??= this.#run();
+    });
+  }
+
+  /** Resolves when no write is left. */
+  async drain(): Promise<void> {
+    while (this.#running) await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      // Lets every socket that is readable now add its write before the group closes.
+      await new Promise((resolve) => setImmediate(resolve));
+      await this.#commit(this.#waiting.splice(0, GROUP_MAX));
+    }
+    this.#running = undefined;
+  }
+
+  async #commit(group: Write[]): Promise<void> {
+    const outcomes: Outcome[] = [];
+    try {
+      this.#db.exec('begin immediate');
+      for (const write of group) outcomes.push(await this.#attempt(write));
+      this.#db.exec('commit');
+    } catch (error) {
+      if (this.#db.isTransaction) this.#db.exec('rollback');
+      for (const write of group) write.reject(error);
+      return;
+    }
+    for (const [index, write] of group.entries()) {
+      const outcome = outcomes[index];
+      if (outcome?.ok) write.resolve(outcome.value);
+      else write.reject(outcome?.error);
+    }
+  }
+
+  /** Runs one write in a savepoint, so that its failure takes nothing of the others with it. */
+  async #attempt(write: Write): Promise<Outcome> {
+    this.#db.exec('savepoint one_write');
+    try {
+      const value = await write.run(this.#queries);
+      this.#db.exec('release one_write');
+      return { ok: true, value };
+    } catch (error) {
+      // A full disk or an I/O error can end the whole transaction: then nothing is left to undo.
+      if (!this.#db.isTransaction) throw error;
+      this.#db.exec('rollback to one_write');
+      this.#db.exec('release one_write');
+      return { ok: false, error };
+    }
+  }
+}

@@ -1,0 +1,82 @@
+/** PostgreSQL, for operators who have one and for several nodes on the same state. */
+import { type Dialect, Kysely, PostgresDialect } from 'kysely';
+import { Pool, types } from 'pg';
+import type { Database } from './engine.ts';
+import { migrate } from './migrate.ts';
+import type { Schema } from './schema.ts';
+
+export interface PostgresOptions {
+  /** `postgres://user:password@host:port/database` */
+  readonly url: string;
+  /** Connections at most. */
+  readonly poolSize?: number;
+  /** Told of connections that break while idle; the pool replaces them by itself. */
+  readonly onIdleError?: (error: Error) => void;
+}
+
+/** OIDs of int8 and numeric (the type of `sum(bigint)`), which pg gives as text. */
+const WIDE_NUMBERS = [20, 1700];
+
+/** Errors after which the same transaction may succeed: serialization failure, deadlock. */
+const RETRIED = new Set(['40001', '40P01']);
+const ATTEMPTS_MAX = 5;
+
+/** Every number of ours stays far below 2^53; a larger one is a bug and must not be rounded. */
+function parseWideNumber(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value)) throw new RangeError(`not a safe integer: ${text}`);
+  return value;
+}
+
+function poolDialect(options: PostgresOptions): Dialect {
+  const pool = new Pool({
+    connectionString: options.url,
+    max: options.poolSize ?? 20,
+    connectionTimeoutMillis: 10_000,
+    application_name: 'postroom',
+    types: {
+      getTypeParser: (oid: number, format?: 'text' | 'binary') =>
+        WIDE_NUMBERS.includes(oid) && format !== 'binary'
+          ? parseWideNumber
+          : types.getTypeParser(oid, format),
+    },
+  });
+  // Without a listener a connection that breaks while idle would end the process.
+  pool.on('error', (error) => options.onIdleError?.(error));
+  return new PostgresDialect({ pool });
+}
+
+function sqlState(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
+}
+
+/**
+ * Opens (and brings up to date) a PostgreSQL database.
+ *
+ * @param options where it is, or a Kysely dialect that speaks PostgreSQL
+ */
+export async function openPostgres(options: PostgresOptions | Dialect): Promise<Database> {
+  const dialect = 'url' in options ? poolDialect(options) : options;
+  const kysely = new Kysely<Schema>({ dialect });
+  await migrate(kysely, 'postgres');
+  return {
+    engine: 'postgres',
+    read: kysely,
+    async write(work) {
+      for (let attempt = 1; ; attempt++) {
+        try {
+          return await kysely.transaction().execute(work);
+        } catch (error) {
+          if (attempt >= ATTEMPTS_MAX || !RETRIED.has(sqlState(error) ?? '')) throw error;
+        }
+      }
+    },
+    snapshot: (work) =>
+      kysely
+        .transaction()
+        .setIsolationLevel('repeatable read')
+        .setAccessMode('read only')
+        .execute(work),
+    close: () => kysely.destroy(),
+  };
+}

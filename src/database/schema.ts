@@ -1,0 +1,157 @@
+/**
+ * The row types of every table, as Kysely sees them. Which capability owns a table (and alone holds
+ * queries on it) stands in the comment above it; `migrations.ts` creates them.
+ *
+ * Portable by choice: instants are integers (milliseconds since 1970, UTC), truth values are 0 or 1,
+ * structured values are JSON text, so that one set of queries serves SQLite and PostgreSQL.
+ */
+import type { Generated, Insertable, Selectable } from 'kysely';
+
+/** `domains/`: one user's claim on a domain name. */
+interface DomainTable {
+  id: Generated<number>;
+  user_id: string;
+  organization_id: string | null;
+  /** Lower case, IDNA-encoded. */
+  name: string;
+  status: 'pending' | 'active';
+  dkim_selector: string;
+  /** PKCS #8 PEM. */
+  dkim_private_key: string;
+  created_at: number;
+  /** When the claim last became active. */
+  verified_at: number | null;
+  /** When an active claim last fell back to pending. */
+  lapsed_at: number | null;
+}
+
+/** `domains/`: what the zone of a claim has to say. */
+interface DnsRecordTable {
+  id: Generated<number>;
+  domain_id: number;
+  purpose: 'mx' | 'spf' | 'dmarc' | 'dkim';
+  record_type: 'MX' | 'TXT';
+  /** Relative to the domain, `@` for the domain itself. */
+  host: string;
+  expected_value: string;
+  /** MX preference; null for TXT. */
+  priority: number | null;
+  status: 'pending' | 'verified' | 'failed' | 'disabled';
+  observed_value: string | null;
+  /** 1 where the status was set by hand: automatic checks leave the record alone. */
+  marked: number;
+}
+
+/** `domains/`: what happens to mail of a domain; one row a claim. */
+interface RouteTable {
+  domain_id: number;
+  forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
+  webhook_url: string | null;
+  webhook_secret: string | null;
+  forward_to_email: string | null;
+}
+
+/** `accounts/` */
+interface AccountTable {
+  id: Generated<number>;
+  domain_id: number;
+  /** The owner, the same as the domain's: lets every query be scoped without a join. */
+  user_id: string;
+  local_part: string;
+  display_name: string;
+  status: 'active' | 'suspended';
+  /** argon2id in PHC string format. */
+  password_hash: string;
+  /** Goes up with each password reset; tokens carry it. */
+  credential_version: number;
+  created_at: number;
+}
+
+/** `mailstore/embedded` */
+interface MailboxTable {
+  id: Generated<number>;
+  account_id: number;
+  name: string;
+  /** RFC 6154 attribute such as `\Sent`. */
+  special_use: string | null;
+  uidvalidity: number;
+  uidnext: number;
+  highestmodseq: number;
+  /** Tombstones up to this MODSEQ are gone: older tokens start anew. */
+  pruned_modseq: number;
+}
+
+/** `mailstore/embedded`: a message in a mailbox. */
+interface MessageTable {
+  mailbox_id: number;
+  uid: number;
+  /** MODSEQ that the message came in with. */
+  created_modseq: number;
+  /** MODSEQ of the last change. */
+  modseq: number;
+  /** IMAP flags separated by a space, sorted. */
+  flags: string;
+  size: number;
+  internal_date: number;
+  body_id: number;
+  /** JSON of the Envelope. */
+  envelope: string;
+  /** JSON of the MessagePart tree with byte offsets. */
+  structure: string;
+}
+
+/** `mailstore/embedded`: a message that is gone. */
+interface TombstoneTable {
+  mailbox_id: number;
+  uid: number;
+  created_modseq: number;
+  /** MODSEQ of the removal. */
+  modseq: number;
+  expunged_at: number;
+}
+
+/** `bodies/`: the source of a message, in the row or in a file. */
+interface BodyTable {
+  id: Generated<number>;
+  size: number;
+  content: Uint8Array | null;
+  file: string | null;
+}
+
+/** `mailstore/embedded`: UIDVALIDITY values given out so far. */
+interface CounterTable {
+  name: string;
+  value: number;
+}
+
+/** `api/`: mail server events taken in the last day. */
+interface MailserverEventTable {
+  event_id: string;
+  received_at: number;
+}
+
+/** `database/`: generated secrets where several nodes share a database. */
+interface SettingTable {
+  name: string;
+  value: string;
+}
+
+export interface Schema {
+  domains: DomainTable;
+  dns_records: DnsRecordTable;
+  routes: RouteTable;
+  accounts: AccountTable;
+  mailboxes: MailboxTable;
+  messages: MessageTable;
+  tombstones: TombstoneTable;
+  bodies: BodyTable;
+  counters: CounterTable;
+  mailserver_events: MailserverEventTable;
+  settings: SettingTable;
+}
+
+/** A row of a table as it is read. */
+export type Row<Table extends keyof Schema> = Selectable<Schema[Table]>;
+
+/** A row of a table as it is inserted. */
+export type NewRow<Table extends keyof Schema> = Insertable<Schema[Table]>;

@@ -1,0 +1,102 @@
+/**
+ * Kysely's driver for `node:sqlite`. Statements are kept prepared per connection; every call is
+ * synchronous underneath, so a chain of queries never leaves the current turn of the event loop.
+ */
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
+import {
+  type CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  type QueryResult,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+} from 'kysely';
+
+/** Enough for every query shape of ours; statements beyond it are prepared again. */
+const STATEMENTS_KEPT = 500;
+
+class SqliteConnection implements DatabaseConnection {
+  readonly #db: DatabaseSync;
+  readonly #statements = new Map<string, { statement: StatementSync; reads: boolean }>();
+
+  constructor(db: DatabaseSync) {
+    this.#db = db;
+  }
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    const { statement, reads } = this.#prepare(query.sql);
+    const parameters = query.parameters as SQLInputValue[];
+    if (reads) return { rows: statement.all(...parameters) as R[] };
+    const { changes, lastInsertRowid } = statement.run(...parameters);
+    return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
+  }
+
+  async *streamQuery<R>(query: CompiledQuery, chunkSize: number): AsyncGenerator<QueryResult<R>> {
+    // A statement of its own: a kept one could be run again while this one is being stepped.
+    const rows = this.#db.prepare(query.sql).iterate(...(query.parameters as SQLInputValue[]));
+    let chunk: R[] = [];
+    for (const row of rows) {
+      chunk.push(row as R);
+      if (chunk.length < chunkSize) continue;
+      yield { rows: chunk };
+      chunk = [];
+    }
+    if (chunk.length > 0) yield { rows: chunk };
+  }
+
+  #prepare(sql: string): { statement: StatementSync; reads: boolean } {
+    const kept = this.#statements.get(sql);
+    if (kept) return kept;
+    if (this.#statements.size >= STATEMENTS_KEPT) this.#statements.clear();
+    const statement = this.#db.prepare(sql);
+    const prepared = { statement, reads: statement.columns().length > 0 };
+    this.#statements.set(sql, prepared);
+    return prepared;
+  }
+}
+
+class SqliteDriver implements Driver {
+  readonly #db: DatabaseSync;
+  readonly #connection: SqliteConnection;
+
+  constructor(db: DatabaseSync) {
+    this.#db = db;
+    this.#connection = new SqliteConnection(db);
+  }
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    return this.#connection;
+  }
+
+  async beginTransaction(): Promise<void> {
+    this.#db.exec('begin immediate');
+  }
+
+  async commitTransaction(): Promise<void> {
+    this.#db.exec('commit');
+  }
+
+  async rollbackTransaction(): Promise<void> {
+    this.#db.exec('rollback');
+  }
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {
+    this.#db.close();
+  }
+}
+
+/** Kysely's dialect over one open connection. Who may use it at a time is the caller's concern. */
+export function sqliteDialect(db: DatabaseSync): Dialect {
+  return {
+    createAdapter: () => new SqliteAdapter(),
+    createDriver: () => new SqliteDriver(db),
+    createIntrospector: (kysely) => new SqliteIntrospector(kysely),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
+  };
+}

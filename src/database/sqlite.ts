@@ -1,0 +1,103 @@
+/** The embedded engine: one SQLite file. */
+import { DatabaseSync } from 'node:sqlite';
+import { Kysely } from 'kysely';
+import type { Database, Queries } from './engine.ts';
+import { GroupCommit } from './group-commit.ts';
+import { migrate } from './migrate.ts';
+import type { Schema } from './schema.ts';
+import { sqliteDialect } from './sqlite-driver.ts';
+
+export interface SqliteOptions {
+  /** File of the database; made when missing. */
+  readonly path: string;
+}
+
+/** Snapshots beyond this many at once wait: each holds a connection and keeps the WAL from ending. */
+const SNAPSHOTS_MAX = 8;
+
+/** How long another process (a backup, the sqlite3 shell) may hold the lock, in milliseconds. */
+const BUSY_TIMEOUT_MS = 5_000;
+
+function connect(path: string, readOnly: boolean): DatabaseSync {
+  const db = new DatabaseSync(path, { readOnly, timeout: BUSY_TIMEOUT_MS });
+  db.exec('pragma foreign_keys = on');
+  if (!readOnly) {
+    db.exec('pragma journal_mode = wal');
+    // FULL: in WAL mode a commit is on the disk when it returns (NORMAL may lose the last ones).
+    db.exec('pragma synchronous = full');
+    // A checkpoint costs two fsyncs and runs inside some commit: 32 MB of log makes it rare.
+    db.exec('pragma wal_autocheckpoint = 8000');
+  }
+  db.exec('pragma cache_size = -32000');
+  return db;
+}
+
+/** Reading connections, each held by one snapshot at a time. */
+class SnapshotPool {
+  readonly #path: string;
+  readonly #idle: SnapshotConnection[] = [];
+  readonly #waiting: ((connection: SnapshotConnection) => void)[] = [];
+  #open = 0;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async run<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+    const connection = await this.#acquire();
+    try {
+      connection.db.exec('begin');
+      return await work(connection.queries);
+    } finally {
+      if (connection.db.isTransaction) connection.db.exec('rollback');
+      this.#release(connection);
+    }
+  }
+
+  close(): void {
+    for (const { db } of this.#idle) db.close();
+  }
+
+  async #acquire(): Promise<SnapshotConnection> {
+    const idle = this.#idle.pop();
+    if (idle) return idle;
+    if (this.#open >= SNAPSHOTS_MAX) return new Promise((resolve) => this.#waiting.push(resolve));
+    this.#open++;
+    const db = connect(this.#path, true);
+    return { db, queries: new Kysely<Schema>({ dialect: sqliteDialect(db) }) };
+  }
+
+  #release(connection: SnapshotConnection): void {
+    const next = this.#waiting.shift();
+    if (next) next(connection);
+    else this.#idle.push(connection);
+  }
+}
+
+interface SnapshotConnection {
+  readonly db: DatabaseSync;
+  readonly queries: Queries;
+}
+
+/** Opens (and brings up to date) the SQLite database at `path`. */
+export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
+  const writer = connect(path, false);
+  const writing = new Kysely<Schema>({ dialect: sqliteDialect(writer) });
+  await migrate(writing, 'sqlite');
+  const groups = new GroupCommit(writer, writing);
+  const reader = connect(path, true);
+  const snapshots = new SnapshotPool(path);
+  const read = new Kysely<Schema>({ dialect: sqliteDialect(reader) });
+  return {
+    engine: 'sqlite',
+    read,
+    write: (work) => groups.write(work),
+    snapshot: (work) => snapshots.run(work),
+    async close() {
+      await groups.drain();
+      snapshots.close();
+      reader.close();
+      writer.close();
+    },
+  };
+}
