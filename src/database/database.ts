@@ -11,3 +11,4 @@ export type { Engine } from './migrations.ts';
 export { openPostgres, type PostgresOptions } from './postgres.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { openSqlite, type SqliteOptions } from './sqlite.ts';
+export { isStorageFull } from './storage-full.ts';

@@ -71,13 +71,16 @@ const domainTables: Record<string, Columns> = {
     id: 'ID',
     domain_id: 'INT not null references domains (id) on delete cascade',
     user_id: 'text not null',
+    domain_name: 'text not null',
     local_part: 'text not null',
     display_name: 'text not null',
     status: "text not null check (status in ('active', 'suspended'))",
     password_hash: 'text not null',
     credential_version: 'INT not null default 1',
     created_at: 'INT not null',
+    tokens_from: 'INT not null',
   },
+  retired_addresses: { address: 'text primary key', retired_at: 'INT not null' },
 };
 
 const mailTables: Record<string, Columns> = {
@@ -124,6 +127,8 @@ const indexes = [
   'create index dns_records_by_domain on dns_records (domain_id)',
   'create unique index accounts_by_address on accounts (domain_id, local_part)',
   'create index accounts_by_user on accounts (user_id, id)',
+  'create index accounts_by_domain on accounts (domain_id, id)',
+  'create index retired_addresses_by_time on retired_addresses (retired_at)',
   'create unique index mailboxes_by_name on mailboxes (account_id, name)',
   'create unique index messages_by_uid on messages (mailbox_id, uid)',
   // Covers the question of every sync: which UIDs changed after a MODSEQ, and which of them are new.

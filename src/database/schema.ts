@@ -57,6 +57,9 @@ interface AccountTable {
   domain_id: number;
   /** The owner, the same as the domain's: lets every query be scoped without a join. */
   user_id: string;
+  /** The claim's name, which never changes: an account is read without its domain. */
+  domain_name: string;
+  /** Lower case. */
   local_part: string;
   display_name: string;
   status: 'active' | 'suspended';
@@ -65,6 +68,14 @@ interface AccountTable {
   /** Goes up with each password reset; tokens carry it. */
   credential_version: number;
   created_at: number;
+  /** Tokens that name the address are good from here on: earlier ones meant a predecessor. */
+  tokens_from: number;
+}
+
+/** `accounts/`: addresses whose account was deleted in the last minute. */
+interface RetiredAddressTable {
+  address: string;
+  retired_at: number;
 }
 
 /** `mailstore/embedded` */
@@ -75,10 +86,10 @@ interface MailboxTable {
   /** RFC 6154 attribute such as `\Sent`. */
   special_use: string | null;
   uidvalidity: number;
-  uidnext: number;
-  highestmodseq: number;
+  uidnext: Generated<number>;
+  highestmodseq: Generated<number>;
   /** Tombstones up to this MODSEQ are gone: older tokens start anew. */
-  pruned_modseq: number;
+  pruned_modseq: Generated<number>;
 }
 
 /** `mailstore/embedded`: a message in a mailbox. */
@@ -141,6 +152,7 @@ export interface Schema {
   dns_records: DnsRecordTable;
   routes: RouteTable;
   accounts: AccountTable;
+  retired_addresses: RetiredAddressTable;
   mailboxes: MailboxTable;
   messages: MessageTable;
   tombstones: TombstoneTable;

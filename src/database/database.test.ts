@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+
+onEachEngine('database', (engine) => {
+  test('writes that come together share nothing but the commit', async () => {
+    const { database } = await openTestDatabase(engine);
+    const results = await Promise.allSettled(
+      [1, 2, 3].map((n) =>
+        database.write(async (tx) => {
+          await tx
+            .insertInto('counters')
+            .values({ name: `n${n}`, value: n })
+            .execute();
+          if (n === 2) throw new Error('the second one fails');
+          return n;
+        }),
+      ),
+    );
+    assert.deepEqual(
+      results.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled'],
+    );
+    const rows = await database.read
+      .selectFrom('counters')
+      .select('name')
+      .orderBy('name')
+      .execute();
+    assert.deepEqual(
+      rows.map(({ name }) => name),
+      ['n1', 'n3'],
+    );
+  });
+
+  test('a failed statement takes only its own write with it', async () => {
+    const { database } = await openTestDatabase(engine);
+    const insert = () =>
+      database.write((tx) =>
+        tx.insertInto('counters').values({ name: 'same', value: 1 }).execute(),
+      );
+    const results = await Promise.allSettled([insert(), insert(), insert()]);
+    assert.equal(results.filter(({ status }) => status === 'fulfilled').length, 1);
+  });
+
+  test('a thousand writes at once all come through', async () => {
+    const { database } = await openTestDatabase(engine);
+    await database.write((tx) =>
+      tx.insertInto('counters').values({ name: 'sum', value: 0 }).execute(),
+    );
+    await Promise.all(
+      Array.from({ length: 1000 }, () =>
+        database.write((tx) =>
+          tx
+            .updateTable('counters')
+            .set((eb) => ({ value: eb('value', '+', 1) }))
+            .where('name', '=', 'sum')
+            .execute(),
+        ),
+      ),
+    );
+    const { value } = await database.read
+      .selectFrom('counters')
+      .select('value')
+      .where('name', '=', 'sum')
+      .executeTakeFirstOrThrow();
+    assert.equal(value, 1000);
+  });
+
+  test('integers beyond 32 bits and bytes come back as they were', async () => {
+    const { database } = await openTestDatabase(engine);
+    const content = Buffer.from([0, 1, 127, 128, 255]);
+    await database.write(async (tx) => {
+      await tx
+        .insertInto('bodies')
+        .values({ size: 2 ** 45 + 1, content, file: null })
+        .execute();
+    });
+    const row = await database.read.selectFrom('bodies').selectAll().executeTakeFirstOrThrow();
+    assert.equal(row.size, 2 ** 45 + 1);
+    assert.deepEqual(Buffer.from(row.content ?? []), content);
+  });
+
+  test('an id is never given twice', async () => {
+    const { database } = await openTestDatabase(engine);
+    const insert = () =>
+      database.write((tx) =>
+        tx
+          .insertInto('bodies')
+          .values({ size: 0, content: null, file: null })
+          .returning('id')
+          .executeTakeFirstOrThrow(),
+      );
+    const first = await insert();
+    await database.write((tx) => tx.deleteFrom('bodies').execute());
+    const second = await insert();
+    assert.ok(second.id > first.id);
+  });
+});
+
+test('a snapshot does not see what is committed meanwhile', async () => {
+  const { database } = await openTestDatabase('sqlite');
+  await database.snapshot(async (queries) => {
+    const before = await queries.selectFrom('counters').selectAll().execute();
+    await database.write((tx) =>
+      tx.insertInto('counters').values({ name: 'late', value: 1 }).execute(),
+    );
+    assert.deepEqual(await queries.selectFrom('counters').selectAll().execute(), before);
+  });
+  assert.equal((await database.read.selectFrom('counters').selectAll().execute()).length, 1);
+});

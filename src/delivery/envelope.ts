@@ -1,0 +1,55 @@
+/** What `smtp/` hands over, and what it is answered. */
+import type { Refusal } from '../errors/errors.ts';
+
+/** How a message reached us; becomes the Received header (RFC 5321 section 4.4). */
+export interface Arrival {
+  /** Protocol keyword of RFC 3848 or RFC 6531: SMTP, ESMTP, ESMTPS, UTF8SMTPS, LMTP ... */
+  readonly protocol: string;
+  /** Name given in HELO, EHLO or LHLO; hostile text. */
+  readonly heloName: string;
+  readonly remoteAddress: string;
+  /** TLS protocol and cipher where there is TLS, e.g. `TLSv1.3 TLS_AES_256_GCM_SHA384`. */
+  readonly tls?: string;
+  /** Id of the connection, for the log. */
+  readonly sessionId: string;
+}
+
+/** The SMTP envelope (RFC 5321 section 2.3.1). */
+export interface InboundEnvelope {
+  /** Reverse-path without angle brackets, `''` for the null sender. */
+  readonly from: string;
+  /** Forward-paths as the client gave them, at least one. */
+  readonly to: readonly string[];
+  readonly arrival: Arrival;
+}
+
+/** What became of one recipient. `temporary` and `permanent` carry the refusal to answer with. */
+export type RecipientOutcome =
+  | { readonly recipient: string; readonly result: 'delivered' }
+  | {
+      readonly recipient: string;
+      readonly result: 'temporary' | 'permanent';
+      readonly refusal: Refusal;
+    };
+
+export interface Delivery {
+  /**
+   * Judges one forward-path at RCPT time.
+   *
+   * @returns the refusal to answer with, or undefined where the recipient is taken
+   */
+  checkRecipient(recipient: string): Promise<Refusal | undefined>;
+  /**
+   * Takes a message for good: when the answer says `delivered`, it is durable.
+   *
+   * By SMTP all recipients are taken or none is (one refusal is thrown); by LMTP each has an
+   * outcome of its own (RFC 2033 section 4.2). Outcomes come in the order of `envelope.to`.
+   *
+   * @param source the message as it came, dots already unstuffed; read to its end or destroyed
+   * @throws Refusal for the message as a whole
+   */
+  receive(
+    envelope: InboundEnvelope,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<RecipientOutcome[]>;
+}

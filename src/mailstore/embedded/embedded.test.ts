@@ -1,0 +1,322 @@
+import assert from 'node:assert/strict';
+import { readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { onEachEngine } from '../../../test/support/databases.ts';
+import {
+  openTestMailstore,
+  sampleMessage,
+  type TestMailstore,
+} from '../../../test/support/mail.ts';
+import { Refusal } from '../../errors/errors.ts';
+import type { MailUser } from '../mailstore.ts';
+
+const DAY = 86_400_000;
+let clock = Date.UTC(2026, 0, 1);
+
+async function collect(source: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of source) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+function refusedWith(code: string) {
+  return (error: unknown) => error instanceof Refusal && error.code === code;
+}
+
+onEachEngine('embedded mail store', (engine) => {
+  let store: TestMailstore;
+  before(async () => {
+    store = await openTestMailstore(engine, () => clock);
+  });
+
+  async function append(user: MailUser, subjects: string[], mailbox = 'INBOX'): Promise<number[]> {
+    const uids: number[] = [];
+    for (const subject of subjects) {
+      const message = await store.stage(sampleMessage(subject));
+      const [appended] = await store.mailstore.append(message, [{ user, mailbox }]);
+      assert.ok(appended);
+      uids.push(appended.uid);
+    }
+    return uids;
+  }
+
+  const sync = (user: MailUser, request: object = {}) =>
+    store.mailstore.sync(user, { mailbox: 'INBOX', ...request });
+
+  test('an account has its mailboxes from the start, each with a UIDVALIDITY of its own', async () => {
+    const user = await store.makeUser();
+    const lists = await Promise.all([1, 2, 3].map(() => store.mailstore.listMailboxes(user)));
+    assert.deepEqual(lists[0], lists[2]);
+    const list = lists[0] ?? [];
+    assert.deepEqual(
+      list.map(({ mailbox, specialUse }) => [mailbox, specialUse]),
+      [
+        ['INBOX', undefined],
+        ['Sent', '\\Sent'],
+        ['Drafts', '\\Drafts'],
+        ['Junk', '\\Junk'],
+        ['Trash', '\\Trash'],
+        ['Archive', '\\Archive'],
+      ],
+    );
+    assert.equal(new Set(list.map(({ uidvalidity }) => uidvalidity)).size, 6);
+    const other = await store.mailstore.listMailboxes(await store.makeUser());
+    assert.ok(Number(other[0]?.uidvalidity) > Number(list[5]?.uidvalidity));
+  });
+
+  test('a first sync brings everything, the next one nothing', async () => {
+    const user = await store.makeUser();
+    await append(user, ['one', 'two']);
+    const first = await sync(user);
+    assert.deepEqual(first.changes, { added: [{ uid: 1 }, { uid: 2 }], updated: [], removed: [] });
+    assert.equal(first.reset, undefined);
+    const next = await sync(user, { uidvalidity: first.uidvalidity, token: first.token });
+    assert.deepEqual(next, { ...first, changes: { added: [], updated: [], removed: [] } });
+  });
+
+  test('new is added only, known and changed is updated, known and gone is removed', async () => {
+    const user = await store.makeUser();
+    await append(user, ['one', 'two', 'three']);
+    const { uidvalidity, token } = await sync(user);
+    await store.mailstore.setFlags(user, 'INBOX', [1], { add: ['\\seen', 'work'] });
+    await store.mailstore.expunge(user, 'INBOX', [2]);
+    const [four, five] = await append(user, ['four', 'five']);
+    assert.ok(four && five);
+    await store.mailstore.setFlags(user, 'INBOX', [four], { add: ['\\Flagged'] });
+    await store.mailstore.expunge(user, 'INBOX', [five]);
+    const { changes } = await sync(user, { uidvalidity, token });
+    assert.deepEqual(changes, {
+      added: [{ uid: 4 }],
+      updated: [{ uid: 1, modseq: '5', flags: ['\\Seen', 'work'] }],
+      removed: [{ uid: 2 }],
+    });
+  });
+
+  test('a flag that is already as wanted changes nothing', async () => {
+    const user = await store.makeUser();
+    await append(user, ['one']);
+    assert.ok(await store.mailstore.setFlags(user, 'INBOX', [1], { add: ['\\Seen'] }));
+    const { uidvalidity, token } = await sync(user);
+    assert.equal(
+      await store.mailstore.setFlags(user, 'INBOX', [1], { add: ['\\SEEN'] }),
+      undefined,
+    );
+    assert.equal(
+      await store.mailstore.setFlags(user, 'INBOX', [9], { add: ['\\Seen'] }),
+      undefined,
+    );
+    assert.equal((await sync(user, { uidvalidity, token })).token, token);
+  });
+
+  test('a change tells the token that a sync returns', async () => {
+    const user = await store.makeUser();
+    const [appended] = await store.mailstore.append(await store.stage(sampleMessage('x')), [
+      { user, mailbox: 'inbox' },
+    ]);
+    const { uidvalidity, token } = await sync(user);
+    assert.deepEqual(appended?.change, {
+      kind: 'mailbox',
+      accountId: user.accountId,
+      mailbox: 'INBOX',
+      uidvalidity,
+      token,
+      eventType: 'MailboxesChanged',
+    });
+  });
+
+  test('a moved message is new in one mailbox and removed from the other', async () => {
+    const user = await store.makeUser();
+    await append(user, ['one', 'two']);
+    const inbox = await sync(user);
+    const trash = await sync(user, { mailbox: 'Trash' });
+    const moved = await store.mailstore.move(user, 'INBOX', [2, 77], 'Trash');
+    assert.deepEqual([...moved.uids], [[2, 1]]);
+    assert.deepEqual(
+      moved.changes.map(({ mailbox }) => mailbox),
+      ['INBOX', 'Trash'],
+    );
+    const { changes } = await sync(user, { uidvalidity: inbox.uidvalidity, token: inbox.token });
+    assert.deepEqual(changes.removed, [{ uid: 2 }]);
+    const there = await sync(user, { ...trash, mailbox: 'Trash' });
+    assert.deepEqual(there.changes.added, [{ uid: 1 }]);
+    const message = await store.mailstore.fetchMessage(user, 'Trash', 1);
+    assert.equal(message.envelope.subject, 'two');
+  });
+
+  test('another UIDVALIDITY, a token from the future, and one too old start anew', async () => {
+    const user = await store.makeUser();
+    await append(user, ['one', 'two', 'three']);
+    const { uidvalidity, token } = await sync(user);
+    const everything = { added: [{ uid: 1 }, { uid: 2 }, { uid: 3 }], updated: [], removed: [] };
+    for (const request of [
+      { uidvalidity: '1', token },
+      { uidvalidity: '1' },
+      { uidvalidity, token: String(Number(token) + 1) },
+      { uidvalidity, token: '9223372036854775807' },
+      { uidvalidity, token: '0' },
+      { uidvalidity, token: `1.${Number(token) + 1}.1` },
+      { uidvalidity, token: '2.2.1' },
+    ]) {
+      const answer = await sync(user, request);
+      assert.equal(answer.reset, true, JSON.stringify(request));
+      assert.deepEqual(answer.changes, everything);
+      assert.equal(answer.token, token);
+    }
+  });
+
+  test('a token that is not of our form is refused, as is one without uidvalidity', async () => {
+    const user = await store.makeUser();
+    const { uidvalidity } = await sync(user);
+    for (const token of ['x', '-1', '1.5', '1.2.3.4', ' 1', '1e3', '9'.repeat(21), 'é']) {
+      await assert.rejects(sync(user, { uidvalidity, token }), refusedWith('invalid_request'));
+    }
+    await assert.rejects(sync(user, { token: '1' }), refusedWith('invalid_request'));
+  });
+
+  test('tombstones are forgotten after their time, and tokens from before start anew', async () => {
+    const user = await store.makeUser();
+    await append(user, ['one', 'two', 'three']);
+    const old = await sync(user);
+    await store.mailstore.expunge(user, 'INBOX', [1]);
+    const between = await sync(user, old);
+    clock += 31 * DAY;
+    await store.mailstore.expunge(user, 'INBOX', [2]);
+    assert.ok((await store.mailstore.pruneTombstones(30 * DAY)) >= 1);
+    assert.equal((await sync(user, old)).reset, true);
+    const kept = await sync(user, between);
+    assert.equal(kept.reset, undefined);
+    assert.deepEqual(kept.changes.removed, [{ uid: 2 }]);
+  });
+
+  test('pages go by UID and end in the state of the first one', async () => {
+    const user = await store.makeUser();
+    await append(user, ['1', '2', '3', '4', '5', '6']);
+    const first = await sync(user, { limit: 2, fields: ['envelope', 'flags', 'size'] });
+    assert.equal(first.hasMore, true);
+    assert.deepEqual(
+      first.changes.added.map(({ uid, envelope }) => [uid, envelope?.subject]),
+      [
+        [1, '1'],
+        [2, '2'],
+      ],
+    );
+    // Meanwhile one that was delivered goes, one that was not goes, and a new one comes.
+    await store.mailstore.expunge(user, 'INBOX', [1, 4]);
+    await append(user, ['7']);
+    const second = await sync(user, { ...first, limit: 3 });
+    assert.deepEqual(second.changes.added, [{ uid: 3 }, { uid: 4 }, { uid: 5 }]);
+    const third = await sync(user, { ...second, limit: 3 });
+    assert.deepEqual(third.changes.added, [{ uid: 6 }]);
+    assert.equal(third.hasMore, undefined);
+    const next = await sync(user, third);
+    assert.deepEqual(next.changes, {
+      added: [{ uid: 7 }],
+      updated: [],
+      removed: [{ uid: 1 }, { uid: 4 }],
+    });
+  });
+
+  test('a message comes back to the last byte, small and large', async () => {
+    const user = await store.makeUser();
+    const large = Buffer.alloc(300_000, 'abcdefghij');
+    for (const body of [Buffer.from('a\0b\r\n\xff', 'latin1'), large]) {
+      const source = Buffer.concat([Buffer.from('Subject: bytes\r\n\r\n'), body]);
+      const [appended] = await store.mailstore.append(await store.stage(source), [
+        { user, mailbox: 'INBOX' },
+      ]);
+      const message = await store.mailstore.fetchMessage(user, 'INBOX', appended?.uid ?? 0);
+      assert.deepEqual(await collect(message.open()), source);
+      assert.equal(message.size, source.length);
+      assert.deepEqual(message.flags, []);
+    }
+  });
+
+  test('a part is read without its transfer encoding, whole and in ranges', async () => {
+    const user = await store.makeUser();
+    const content = Buffer.from(Array.from({ length: 200_000 }, (_, index) => (index * 7) % 256));
+    const source =
+      'Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ntext\r\n--b\r\n' +
+      'Content-Type: application/octet-stream; name="a/b.bin"\r\n' +
+      'Content-Transfer-Encoding: base64\r\n\r\n' +
+      `${content.toString('base64').replace(/.{76}/g, '$&\r\n')}\r\n--b--\r\n`;
+    const [appended] = await store.mailstore.append(await store.stage(source), [
+      { user, mailbox: 'INBOX' },
+    ]);
+    const uid = appended?.uid ?? 0;
+    const part = await store.mailstore.fetchPart(user, 'INBOX', uid, '2');
+    assert.equal(part.size, content.length);
+    assert.deepEqual(await collect(part.open()), content);
+    const range = { start: 99_999, end: 100_010 };
+    assert.deepEqual(await collect(part.open(range)), content.subarray(99_999, 100_010));
+    await assert.rejects(
+      store.mailstore.fetchPart(user, 'INBOX', uid, '3'),
+      refusedWith('part_not_found'),
+    );
+  });
+
+  test('one account never reaches the mail of another', async () => {
+    const ann = await store.makeUser();
+    const eve = await store.makeUser();
+    await append(ann, ['secret']);
+    await assert.rejects(
+      store.mailstore.fetchMessage(eve, 'INBOX', 1),
+      refusedWith('message_not_found'),
+    );
+    assert.equal(await store.mailstore.setFlags(eve, 'INBOX', [1], { add: ['\\Seen'] }), undefined);
+    assert.equal(await store.mailstore.expunge(eve, 'INBOX', [1]), undefined);
+    assert.deepEqual((await sync(eve)).changes.added, []);
+    assert.equal((await sync(ann)).changes.added.length, 1);
+    await assert.rejects(sync(eve, { mailbox: 'no such' }), refusedWith('mailbox_not_found'));
+  });
+
+  test('several targets get the message together or not at all', async () => {
+    const ann = await store.makeUser();
+    const gone = { accountId: 999_999, address: 'gone@nowhere.test' };
+    const message = await store.stage(sampleMessage('to two'));
+    await assert.rejects(
+      store.mailstore.append(message, [
+        { user: ann, mailbox: 'INBOX' },
+        { user: gone, mailbox: 'INBOX' },
+      ]),
+      refusedWith('account_not_found'),
+    );
+    assert.deepEqual((await sync(ann)).changes.added, []);
+  });
+
+  test('a shared body goes with the last message that needs it', async () => {
+    const [ann, bob] = [await store.makeUser(), await store.makeUser()];
+    const files = async () =>
+      (await readdir(join(store.directory, 'bodies'), { recursive: true })).filter((name) =>
+        name.includes('/'),
+      );
+    const before = await files();
+    const message = await store.stage(`Subject: large\r\n\r\n${'x'.repeat(100_000)}`);
+    await store.mailstore.append(message, [
+      { user: ann, mailbox: 'INBOX' },
+      { user: bob, mailbox: 'INBOX' },
+    ]);
+    await store.mailstore.expunge(ann, 'INBOX', [1]);
+    const left = await store.mailstore.fetchMessage(bob, 'INBOX', 1);
+    assert.equal((await collect(left.open())).length, message.body.size);
+    await store.mailstore.expunge(bob, 'INBOX', [1]);
+    assert.deepEqual(await files(), before);
+  });
+
+  test('the sweeps remove what nothing refers to, and nothing else', async () => {
+    const user = await store.makeUser();
+    const kept = await store.stage(`Subject: kept\r\n\r\n${'k'.repeat(100_000)}`);
+    await store.mailstore.append(kept, [{ user, mailbox: 'INBOX' }]);
+    await store.stage(`Subject: never committed\r\n\r\n${'n'.repeat(100_000)}`);
+    await writeFile(join(store.directory, 'bodies', (kept.body.file ?? '').slice(0, 2), 'x'), '');
+    assert.equal(await store.bodies.sweepFiles(3_600_000), 0);
+    assert.equal(await store.bodies.sweepFiles(0), 2);
+    const message = await store.mailstore.fetchMessage(user, 'INBOX', 1);
+    assert.equal((await collect(message.open())).length, kept.body.size);
+    await store.database.write((tx) =>
+      tx.deleteFrom('accounts').where('id', '=', user.accountId).execute(),
+    );
+    assert.ok((await store.bodies.sweepRows()) >= 1);
+    assert.equal(await store.bodies.sweepFiles(0), 0);
+  });
+});

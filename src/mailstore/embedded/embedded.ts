@@ -1,0 +1,168 @@
+/** The mail store in Postroom's own database. */
+import type { Bodies } from '../../bodies/bodies.ts';
+import type { Database } from '../../database/database.ts';
+import { invalidField } from '../../errors/errors.ts';
+import type {
+  Appended,
+  AppendTarget,
+  FlagChange,
+  MailboxState,
+  Mailstore,
+  MailUser,
+  Message,
+  Moved,
+  PartContent,
+  StagedMessage,
+  SyncRequest,
+  SyncResult,
+} from '../store.ts';
+import { formatCursor, parseSyncToken, type SyncToken } from '../sync-token.ts';
+import { MessageWriter } from './change-messages.ts';
+import { Mailboxes, type MailboxRow, mailboxNotFound } from './mailboxes.ts';
+import { pruneTombstones } from './prune-tombstones.ts';
+import { type ChangeWindow, readChanges } from './read-changes.ts';
+import { MessageReader } from './read-message.ts';
+
+export interface EmbeddedOptions {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+/** A page that carries envelopes is bounded also when the client set no limit. */
+const PAGE_WITH_FIELDS = 1_000;
+
+export class EmbeddedMailstore implements Mailstore {
+  readonly #database: Database;
+  readonly #mailboxes: Mailboxes;
+  readonly #reader: MessageReader;
+  readonly #writer: MessageWriter;
+  readonly #now: () => number;
+
+  constructor({ database, bodies, now = Date.now }: EmbeddedOptions) {
+    this.#database = database;
+    this.#now = now;
+    this.#mailboxes = new Mailboxes(database, now);
+    this.#reader = new MessageReader(database, bodies, this.#mailboxes);
+    this.#writer = new MessageWriter({ database, bodies, mailboxes: this.#mailboxes, now });
+  }
+
+  listMailboxes(user: MailUser): Promise<MailboxState[]> {
+    return this.#mailboxes.list(user);
+  }
+
+  async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {
+    const token = request.token === undefined ? undefined : parseSyncToken(request.token);
+    if (token && request.uidvalidity === undefined) {
+      throw invalidField('uidvalidity', 'is required together with token');
+    }
+    const mailbox = await this.#mailboxes.find(user, request.mailbox);
+    if (isUpToDate(mailbox, request, token)) return unchanged(mailbox);
+    return this.#database.snapshot(async (tx) => {
+      // Read again: token and changes have to come from one state.
+      const current = await this.#mailboxes.findIn(tx, user, request.mailbox);
+      if (!current) throw mailboxNotFound(request.mailbox);
+      const { window, reset } = openWindow(current, request, token);
+      const page = await readChanges(tx, window);
+      const { added, updated, removed, nextAfterUid } = page;
+      return {
+        mailbox: current.name,
+        uidvalidity: String(current.uidvalidity),
+        token:
+          nextAfterUid === undefined
+            ? String(window.snapshot)
+            : formatCursor(window.base, window.snapshot, nextAfterUid),
+        changes: { added, updated, removed },
+        ...(reset && { reset }),
+        ...(nextAfterUid !== undefined && { hasMore: true as const }),
+      };
+    });
+  }
+
+  fetchMessage(user: MailUser, mailbox: string, uid: number): Promise<Message> {
+    return this.#reader.message(user, mailbox, uid);
+  }
+
+  fetchPart(user: MailUser, mailbox: string, uid: number, part: string): Promise<PartContent> {
+    return this.#reader.part(user, mailbox, uid, part);
+  }
+
+  append(message: StagedMessage, targets: readonly AppendTarget[]): Promise<Appended[]> {
+    return this.#writer.append(message, targets);
+  }
+
+  setFlags(user: MailUser, mailbox: string, uids: readonly number[], change: FlagChange) {
+    return this.#writer.setFlags(user, mailbox, uids, change);
+  }
+
+  move(user: MailUser, mailbox: string, uids: readonly number[], target: string): Promise<Moved> {
+    return this.#writer.move(user, mailbox, uids, target);
+  }
+
+  expunge(user: MailUser, mailbox: string, uids: readonly number[]) {
+    return this.#writer.expunge(user, mailbox, uids);
+  }
+
+  /**
+   * Forgets removals older than the time they are kept; older tokens start anew from then on.
+   *
+   * @param keptMs how long tombstones are kept
+   */
+  pruneTombstones(keptMs: number): Promise<number> {
+    return pruneTombstones(this.#database, this.#now() - keptMs);
+  }
+}
+
+/** The commonest sync by far: nothing happened since the last one. */
+function isUpToDate(mailbox: MailboxRow, request: SyncRequest, token: SyncToken | undefined) {
+  return (
+    token?.kind === 'modseq' &&
+    token.modseq === mailbox.highestmodseq &&
+    request.uidvalidity === String(mailbox.uidvalidity)
+  );
+}
+
+function unchanged({ name, uidvalidity, highestmodseq }: MailboxRow): SyncResult {
+  return {
+    mailbox: name,
+    uidvalidity: String(uidvalidity),
+    token: String(highestmodseq),
+    changes: { added: [], updated: [], removed: [] },
+  };
+}
+
+/** Between which two states, and from which UID on, this sync has to tell. */
+function openWindow(
+  mailbox: MailboxRow,
+  request: SyncRequest,
+  token: SyncToken | undefined,
+): { window: ChangeWindow; reset: true | undefined } {
+  const fields = request.fields ?? [];
+  const carries = fields.includes('envelope') || fields.includes('bodyStructure');
+  const shared = {
+    mailboxId: mailbox.id,
+    fields,
+    limit: request.limit ?? (carries ? PAGE_WITH_FIELDS : undefined),
+  };
+  const anew = { ...shared, base: 0, snapshot: mailbox.highestmodseq, afterUid: 0 };
+  const sameMailbox =
+    request.uidvalidity === undefined || request.uidvalidity === String(mailbox.uidvalidity);
+  if (!token) return { window: anew, reset: sameMailbox ? undefined : true };
+  if (!sameMailbox || !isKnown(mailbox, token)) return { window: anew, reset: true };
+  const window =
+    token.kind === 'modseq'
+      ? { ...anew, base: token.modseq }
+      : { ...shared, base: token.base, snapshot: token.snapshot, afterUid: token.uid };
+  return { window, reset: undefined };
+}
+
+/** Whether all that happened after the token is still known, and nothing of it is yet to come. */
+function isKnown({ highestmodseq, pruned_modseq }: MailboxRow, token: SyncToken): boolean {
+  if (token.kind === 'modseq') {
+    return token.modseq >= 1 && token.modseq >= pruned_modseq && token.modseq <= highestmodseq;
+  }
+  const { base, snapshot } = token;
+  const oldest = base === 0 ? snapshot : base;
+  return oldest >= pruned_modseq && base < snapshot && snapshot <= highestmodseq;
+}

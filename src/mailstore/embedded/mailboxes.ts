@@ -1,0 +1,170 @@
+/** Rows of `mailboxes`: finding, making, and moving on their counters. */
+import type { MailboxChange } from '../../changes/changes.ts';
+import type { Database, Queries, Row } from '../../database/database.ts';
+import { Refusal } from '../../errors/errors.ts';
+import { canonicalMailboxName, defaultMailboxes } from '../mailbox-names.ts';
+import type { MailboxState, MailUser } from '../store.ts';
+
+export type MailboxRow = Pick<
+  Row<'mailboxes'>,
+  'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq'
+>;
+
+const columns = ['id', 'name', 'uidvalidity', 'highestmodseq', 'pruned_modseq'] as const;
+
+const UIDVALIDITY_COUNTER = 'uidvalidity';
+
+export class Mailboxes {
+  readonly #database: Database;
+  readonly #now: () => number;
+
+  constructor(database: Database, now: () => number) {
+    this.#database = database;
+    this.#now = now;
+  }
+
+  /** The mailbox, made first where it is one that every account has. */
+  async find(user: MailUser, mailbox: string): Promise<MailboxRow> {
+    const found = await this.findIn(this.#database.read, user, mailbox);
+    if (found) return found;
+    await this.ensureDefaults(user);
+    const made = await this.findIn(this.#database.read, user, mailbox);
+    if (!made) throw mailboxNotFound(mailbox);
+    return made;
+  }
+
+  findIn(queries: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
+    return queries
+      .selectFrom('mailboxes')
+      .select(columns)
+      .where('account_id', '=', user.accountId)
+      .where('name', '=', canonicalMailboxName(mailbox))
+      .executeTakeFirst();
+  }
+
+  async list(user: MailUser): Promise<MailboxState[]> {
+    const select = () =>
+      this.#database.read
+        .selectFrom('mailboxes')
+        .select(['name', 'uidvalidity', 'highestmodseq', 'special_use'])
+        .where('account_id', '=', user.accountId)
+        .orderBy('id')
+        .execute();
+    let rows = await select();
+    if (rows.length === 0) {
+      await this.ensureDefaults(user);
+      rows = await select();
+    }
+    return rows.map((row) => ({
+      mailbox: row.name,
+      uidvalidity: String(row.uidvalidity),
+      token: String(row.highestmodseq),
+      ...(row.special_use !== null && { specialUse: row.special_use }),
+    }));
+  }
+
+  /** Makes the mailboxes that an account lacks; several calls at once make them once. */
+  async ensureDefaults(user: MailUser): Promise<void> {
+    await this.#database.write(async (tx) => {
+      const account = await tx
+        .selectFrom('accounts')
+        .select('id')
+        .where('id', '=', user.accountId)
+        .executeTakeFirst();
+      if (!account) throw new Refusal('account_not_found', `there is no account ${user.address}`);
+      const first = await this.#reserveUidvalidity(tx, defaultMailboxes.length);
+      await tx
+        .insertInto('mailboxes')
+        .values(
+          defaultMailboxes.map(({ name, specialUse }, index) => ({
+            account_id: user.accountId,
+            name,
+            special_use: specialUse,
+            uidvalidity: first + index,
+          })),
+        )
+        .onConflict((conflict) => conflict.columns(['account_id', 'name']).doNothing())
+        .execute();
+    });
+  }
+
+  /**
+   * Gives `count` new UIDVALIDITY values. They start at the present second (as RFC 3501 section
+   * 2.3.1.1 proposes) and only ever grow, so that neither a mailbox that is made again nor a
+   * database restored from a backup gives a value that a client knows from before.
+   */
+  async #reserveUidvalidity(tx: Queries, count: number): Promise<number> {
+    const seconds = Math.floor(this.#now() / 1000);
+    const { value } = await tx
+      .insertInto('counters')
+      .values({ name: UIDVALIDITY_COUNTER, value: seconds + count })
+      .onConflict((conflict) =>
+        conflict.column('name').doUpdateSet((eb) => ({
+          value: eb(
+            eb
+              .case()
+              .when('counters.value', '>', seconds)
+              .then(eb.ref('counters.value'))
+              .else(seconds)
+              .end(),
+            '+',
+            count,
+          ),
+        })),
+      )
+      .returning('value')
+      .executeTakeFirstOrThrow();
+    return value - count;
+  }
+}
+
+/**
+ * Gives the next MODSEQ of a mailbox. The row stays locked until the commit, so that a client can
+ * never see N+1 before N: N would be lost to it (RFC 7162 section 3.1).
+ */
+export async function advanceModseq(tx: Queries, mailboxId: number): Promise<number> {
+  const { highestmodseq } = await tx
+    .updateTable('mailboxes')
+    .set((eb) => ({ highestmodseq: eb('highestmodseq', '+', 1) }))
+    .where('id', '=', mailboxId)
+    .returning('highestmodseq')
+    .executeTakeFirstOrThrow();
+  return highestmodseq;
+}
+
+/** Gives the next `count` UIDs of a mailbox together with one MODSEQ for all of them. */
+export async function advanceUid(
+  tx: Queries,
+  mailboxId: number,
+  count: number,
+): Promise<{ firstUid: number; modseq: number }> {
+  const { uidnext, highestmodseq } = await tx
+    .updateTable('mailboxes')
+    .set((eb) => ({
+      uidnext: eb('uidnext', '+', count),
+      highestmodseq: eb('highestmodseq', '+', 1),
+    }))
+    .where('id', '=', mailboxId)
+    .returning(['uidnext', 'highestmodseq'])
+    .executeTakeFirstOrThrow();
+  return { firstUid: uidnext - count, modseq: highestmodseq };
+}
+
+export function mailboxChange(
+  user: MailUser,
+  { name, uidvalidity }: Pick<MailboxRow, 'name' | 'uidvalidity'>,
+  modseq: number,
+): MailboxChange {
+  return {
+    kind: 'mailbox',
+    accountId: user.accountId,
+    mailbox: name,
+    uidvalidity: String(uidvalidity),
+    token: String(modseq),
+    eventType: 'MailboxesChanged',
+  };
+}
+
+export function mailboxNotFound(mailbox: string): Refusal {
+  return new Refusal('mailbox_not_found', `there is no mailbox "${mailbox}"`);
+}

@@ -1,0 +1,30 @@
+/**
+ * Mailboxes and their messages by UID and MODSEQ (RFC 3501, RFC 7162), behind one interface.
+ *
+ * `embedded/` keeps them in Postroom's own database: `mailboxes` (UIDVALIDITY, UIDNEXT,
+ * HIGHESTMODSEQ), `messages` (flags, envelope, MIME tree with byte offsets; the source is in
+ * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. An IMAP server is a
+ * second implementation of the same interface.
+ */
+export { announceChanges } from './announce.ts';
+export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
+export { stageMessage } from './stage-message.ts';
+export {
+  type AddedMessage,
+  type Appended,
+  type AppendTarget,
+  type ByteRange,
+  type FlagChange,
+  type MailboxState,
+  type Mailstore,
+  type MailUser,
+  type Message,
+  type MessageField,
+  type Moved,
+  messageFields,
+  type PartContent,
+  type StagedMessage,
+  type SyncRequest,
+  type SyncResult,
+  type UpdatedMessage,
+} from './store.ts';

@@ -1,0 +1,165 @@
+/** What every mail store offers, the embedded one and an IMAP server alike. */
+import type { StagedBody } from '../bodies/bodies.ts';
+import type { MailboxChange } from '../changes/changes.ts';
+import type { BodyStructure, Envelope, ParsedMessage } from '../message/message.ts';
+
+/** Whose mail is meant; every operation is bound to one account. */
+export interface MailUser {
+  readonly accountId: number;
+  readonly address: string;
+}
+
+export interface MailboxState {
+  readonly mailbox: string;
+  readonly uidvalidity: string;
+  /** The token that a sync would return now. */
+  readonly token: string;
+  /** RFC 6154 attribute such as `\Sent`. */
+  readonly specialUse?: string;
+}
+
+export const messageFields = [
+  'envelope',
+  'flags',
+  'size',
+  'internalDate',
+  'bodyStructure',
+] as const;
+
+/** What a sync can add to each new message. */
+export type MessageField = (typeof messageFields)[number];
+
+export interface SyncRequest {
+  /** Name as the client wrote it; `inbox` in any case is INBOX (RFC 3501 section 5.1). */
+  readonly mailbox: string;
+  readonly uidvalidity?: string;
+  /** A token of an earlier sync of the same mailbox. */
+  readonly token?: string;
+  /** Changes in one answer at most. */
+  readonly limit?: number;
+  readonly fields?: readonly MessageField[];
+}
+
+export interface AddedMessage {
+  readonly uid: number;
+  readonly envelope?: Envelope;
+  readonly flags?: readonly string[];
+  /** Octets of the source. */
+  readonly size?: number;
+  /** RFC 3339, UTC. */
+  readonly internalDate?: string;
+  readonly bodyStructure?: BodyStructure;
+}
+
+export interface UpdatedMessage {
+  readonly uid: number;
+  readonly modseq: string;
+  readonly flags: readonly string[];
+}
+
+export interface SyncResult {
+  readonly mailbox: string;
+  readonly uidvalidity: string;
+  /** To be passed on the next sync; while `hasMore`, a cursor within this one. */
+  readonly token: string;
+  readonly changes: {
+    readonly added: readonly AddedMessage[];
+    readonly updated: readonly UpdatedMessage[];
+    readonly removed: readonly { readonly uid: number }[];
+  };
+  /** The client drops what it has of this mailbox first. */
+  readonly reset?: true;
+  readonly hasMore?: true;
+}
+
+/** Bytes from `start` up to but not including `end`. */
+export interface ByteRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface Message {
+  readonly uid: number;
+  readonly envelope: Envelope;
+  readonly flags: readonly string[];
+  readonly bodyStructure: BodyStructure;
+  /** Octets of the source. */
+  readonly size: number;
+  /** RFC 3339, UTC. */
+  readonly internalDate: string;
+  /** The source as it was received. */
+  open(): AsyncIterable<Uint8Array>;
+}
+
+export interface PartContent {
+  /** Octets with the transfer encoding removed. */
+  readonly size: number;
+  readonly filename?: string;
+  /** Strong validator: a message never changes under its UIDVALIDITY and UID. */
+  readonly etag: string;
+  open(range?: ByteRange): AsyncIterable<Uint8Array>;
+}
+
+/** A message that has been read to its end, parsed, and (where large) put on disk. */
+export interface StagedMessage {
+  readonly parsed: ParsedMessage;
+  readonly body: StagedBody;
+}
+
+export interface AppendTarget {
+  readonly user: MailUser;
+  readonly mailbox: string;
+  readonly flags?: readonly string[];
+  /** Milliseconds since 1970; now when left out. */
+  readonly internalDate?: number;
+}
+
+export interface Appended {
+  readonly user: MailUser;
+  readonly uid: number;
+  readonly change: MailboxChange;
+}
+
+export interface FlagChange {
+  readonly add?: readonly string[];
+  readonly remove?: readonly string[];
+}
+
+export interface Moved {
+  /** Old UID to new UID. */
+  readonly uids: ReadonlyMap<number, number>;
+  readonly changes: readonly MailboxChange[];
+}
+
+export interface Mailstore {
+  /** Every mailbox of the account, INBOX first. */
+  listMailboxes(user: MailUser): Promise<MailboxState[]>;
+  /** What changed since the token (contract 4.3); refuses with `mailbox_not_found`. */
+  sync(user: MailUser, request: SyncRequest): Promise<SyncResult>;
+  /** Refuses with `mailbox_not_found` or `message_not_found`. Never sets `\Seen`. */
+  fetchMessage(user: MailUser, mailbox: string, uid: number): Promise<Message>;
+  /**
+   * One MIME part.
+   *
+   * @param part number as in RFC 3501 section 6.4.5
+   * @throws Refusal `mailbox_not_found`, `message_not_found` or `part_not_found`
+   */
+  fetchPart(user: MailUser, mailbox: string, uid: number, part: string): Promise<PartContent>;
+  /** Adds one message to every target, to all or to none; durable when it resolves. */
+  append(message: StagedMessage, targets: readonly AppendTarget[]): Promise<Appended[]>;
+  /** Changes flags; messages that already are as wanted keep their MODSEQ. No such UID is no error. */
+  setFlags(
+    user: MailUser,
+    mailbox: string,
+    uids: readonly number[],
+    change: FlagChange,
+  ): Promise<MailboxChange | undefined>;
+  /** Moves messages to another mailbox of the account (RFC 6851). */
+  move(user: MailUser, mailbox: string, uids: readonly number[], target: string): Promise<Moved>;
+  /** Removes messages for good. */
+  expunge(
+    user: MailUser,
+    mailbox: string,
+    uids: readonly number[],
+  ): Promise<MailboxChange | undefined>;
+}

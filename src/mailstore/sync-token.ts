@@ -1,0 +1,43 @@
+/**
+ * Sync tokens of the embedded store, opaque to clients.
+ *
+ * A finished sync gives the mailbox's HIGHESTMODSEQ in decimal. While a paged sync goes on, the
+ * token is a cursor `base.snapshot.uid`: the client has all changes between the two MODSEQs up to
+ * that UID.
+ */
+import { invalidField } from '../errors/errors.ts';
+
+export type SyncToken =
+  | { readonly kind: 'modseq'; readonly modseq: number }
+  | {
+      readonly kind: 'cursor';
+      /** What the client had when the sync began; 0 for nothing. */
+      readonly base: number;
+      /** What it will have when it ends. */
+      readonly snapshot: number;
+      /** The last UID it was given. */
+      readonly uid: number;
+    };
+
+const TOKEN = /^(\d{1,20})(?:\.(\d{1,20})\.(\d{1,10}))?$/;
+
+/**
+ * Reads a token that a client sent. Numbers beyond any that we count to are no error: such a token
+ * is from the future and answered with a reset.
+ *
+ * @throws Refusal `invalid_request` when it is not of our form
+ */
+export function parseSyncToken(text: string): SyncToken {
+  const match = TOKEN.exec(text);
+  if (!match) throw invalidField('token', 'must be a token that a sync of this mailbox returned');
+  const [base, snapshot, uid] = match.slice(1).map((digits) => Number(digits ?? Number.NaN));
+  if (base === undefined || snapshot === undefined || uid === undefined) {
+    throw new Error('the token pattern has three groups');
+  }
+  if (Number.isNaN(snapshot)) return { kind: 'modseq', modseq: base };
+  return { kind: 'cursor', base, snapshot, uid };
+}
+
+export function formatCursor(base: number, snapshot: number, uid: number): string {
+  return `${base}.${snapshot}.${uid}`;
+}
