@@ -1,0 +1,85 @@
+/** GET /mail/attachment: one MIME part as bytes (contract 4.3). */
+import { Readable } from 'node:stream';
+import { create as contentDisposition } from 'content-disposition';
+import { Type } from 'typebox';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import type { ByteRange, Mailstore } from '../mailstore/mailstore.ts';
+import { parsePartNumber } from '../message/message.ts';
+import { matchesEtag, parseRange } from './byte-range.ts';
+import { messageQuery } from './mail-schemas.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
+  return (app, tools) => {
+    app.get(
+      '/mail/attachment',
+      {
+        schema: {
+          tags: ['Mail'],
+          summary: 'Fetch one MIME part',
+          description:
+            'The bytes of the part with its transfer encoding removed. Takes Range, If-Range and ' +
+            'If-None-Match.',
+          security: credentials.bearer,
+          querystring: Type.Object({
+            ...messageQuery,
+            part: Type.String({
+              minLength: 1,
+              description: 'Part number as in IMAP, such as 2 or 1.2 (RFC 3501 section 6.4.5)',
+            }),
+          }),
+          produces: ['application/octet-stream'],
+        },
+        config: {
+          refusals: [
+            'mailbox_not_found',
+            'message_not_found',
+            'part_not_found',
+            'range_not_satisfiable',
+            'account_inactive',
+          ],
+        },
+      },
+      async (request, reply) => {
+        const user = await tools.authenticateMail(request);
+        const { mailbox, uid, part: number } = request.query;
+        if (parsePartNumber(number) === undefined) {
+          throw invalidField('part', 'must be a MIME part number such as 2 or 1.2');
+        }
+        const part = await mailstore.fetchPart(user, mailbox || 'INBOX', uid, number);
+        reply.headers({
+          etag: part.etag,
+          'accept-ranges': 'bytes',
+          // A message never changes under its UID, but the token that opened it may end.
+          'cache-control': 'private, no-cache',
+          'x-content-type-options': 'nosniff',
+        });
+        if (matchesEtag(request.headers['if-none-match'], part.etag)) return reply.code(304).send();
+        const range = rangeOf(request.headers, part.etag, part.size);
+        if (range === 'unsatisfiable') {
+          reply.header('content-range', `bytes */${part.size}`);
+          throw new Refusal('range_not_satisfiable', `the part has ${part.size} bytes`);
+        }
+        const { start, end } = range ?? { start: 0, end: part.size };
+        if (range)
+          reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${part.size}`);
+        reply
+          .type('application/octet-stream')
+          .header('content-length', end - start)
+          .header('content-disposition', contentDisposition(part.filename));
+        return reply.send(Readable.from(part.open(range), { objectMode: false }));
+      },
+    );
+  };
+}
+
+/** RFC 9110 section 13.1.5: with If-Range, the range counts only while the content is the same. */
+function rangeOf(
+  headers: { range?: string | undefined; 'if-range'?: string | string[] | undefined },
+  etag: string,
+  size: number,
+): ByteRange | 'unsatisfiable' | undefined {
+  const condition = headers['if-range'];
+  if (condition !== undefined && condition !== etag) return undefined;
+  return parseRange(headers.range, size);
+}

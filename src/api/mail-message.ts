@@ -1,0 +1,112 @@
+/** GET /mail/message: one whole message, as JSON or as its source (contract 4.3). */
+import { isUtf8 } from 'node:buffer';
+import { Readable } from 'node:stream';
+import { Type } from 'typebox';
+import type { Mailstore, Message } from '../mailstore/mailstore.ts';
+import { bodyStructureSchema, envelopeSchema, messageQuery, writtenHere } from './mail-schemas.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+/** A source up to here is answered in one piece; a longer one is read twice and streamed. */
+const WHOLE_MAX = 256 * 1024;
+
+const sourceType = 'message/rfc822';
+
+const messageAnswer = Type.Object({
+  uid: Type.Integer(),
+  envelope: envelopeSchema,
+  flags: Type.Array(Type.String()),
+  rfc822: Type.String({ description: 'The source; see rfc822Encoding.' }),
+  rfc822Encoding: Type.Enum(['utf-8', 'latin1'], {
+    description: 'How characters of rfc822 become the bytes of the source again.',
+  }),
+  bodyStructure: bodyStructureSchema,
+  size: Type.Integer({ description: 'Octets of the source.' }),
+  internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
+});
+
+export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
+  return (app, tools) => {
+    app.get(
+      '/mail/message',
+      {
+        schema: {
+          tags: ['Mail'],
+          summary: 'Fetch a message',
+          description:
+            'Never sets `\\Seen`. `rfc822` is lossless: UTF-8 where the source is valid UTF-8, else ' +
+            'one character per byte. With `Accept: message/rfc822` the source itself is streamed.',
+          security: credentials.bearer,
+          querystring: Type.Object(messageQuery),
+          response: { 200: writtenHere(messageAnswer) },
+        },
+        config: { refusals: ['mailbox_not_found', 'message_not_found', 'account_inactive'] },
+      },
+      async (request, reply) => {
+        const user = await tools.authenticateMail(request);
+        const { mailbox, uid } = request.query;
+        const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
+        reply.header('vary', 'accept');
+        reply.serializer((text: string) => text);
+        if (wantsSource(request.headers.accept)) {
+          reply.type(sourceType).header('content-length', message.size);
+          return reply.send(Readable.from(message.open(), { objectMode: false }));
+        }
+        reply.type('application/json; charset=utf-8');
+        if (message.size <= WHOLE_MAX) return reply.send(await writeWhole(message));
+        return reply.send(Readable.from(writeInPieces(message), { objectMode: false }));
+      },
+    );
+  };
+}
+
+/** Whether the source is named in Accept, and JSON is not (RFC 9110 section 12.5.1). */
+function wantsSource(accept: string | undefined): boolean {
+  if (!accept) return false;
+  const ranges = accept.toLowerCase().split(',');
+  const names = (type: string) => ranges.some((range) => range.split(';')[0]?.trim() === type);
+  return names(sourceType) && !names('application/json');
+}
+
+async function writeWhole(message: Message): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of message.open()) chunks.push(chunk);
+  const source = Buffer.concat(chunks);
+  const encoding = isUtf8(source) ? 'utf-8' : 'latin1';
+  return JSON.stringify({
+    ...describe(message),
+    rfc822: source.toString(encoding),
+    rfc822Encoding: encoding,
+  });
+}
+
+/** The same JSON with flat memory: one reading finds the encoding, a second one writes. */
+async function* writeInPieces(message: Message): AsyncGenerator<string> {
+  const encoding = (await isUtf8Throughout(message)) ? 'utf-8' : 'latin1';
+  yield `${JSON.stringify(describe(message)).slice(0, -1)},"rfc822Encoding":"${encoding}","rfc822":"`;
+  // A byte order mark is part of the source.
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  for await (const chunk of message.open()) {
+    const text =
+      encoding === 'latin1'
+        ? Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length).toString('latin1')
+        : decoder.decode(chunk, { stream: true });
+    yield JSON.stringify(text).slice(1, -1);
+  }
+  yield '"}';
+}
+
+async function isUtf8Throughout(message: Message): Promise<boolean> {
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  try {
+    for await (const chunk of message.open()) decoder.decode(chunk, { stream: true });
+    decoder.decode();
+    return true;
+  } catch (error) {
+    if (error instanceof TypeError) return false;
+    throw error;
+  }
+}
+
+function describe({ uid, envelope, flags, bodyStructure, size, internalDate }: Message) {
+  return { uid, envelope, flags, bodyStructure, size, internalDate };
+}

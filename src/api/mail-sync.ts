@@ -1,0 +1,131 @@
+/** POST /mail/sync: what changed in a mailbox (contract 4.3). */
+import { Readable } from 'node:stream';
+import { Type } from 'typebox';
+import { type Mailstore, messageFields, type SyncResult } from '../mailstore/mailstore.ts';
+import { bodyStructureSchema, envelopeSchema, writtenHere } from './mail-schemas.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+/** Changes beyond which an answer is written in pieces, with turns of the event loop in between. */
+const STREAMED_FROM = 2_000;
+const PIECE = 2_000;
+
+/** Names longer than this are no mailbox of anybody's. */
+const MAILBOX_MAX = 1_024;
+
+const syncBody = Type.Object(
+  {
+    mailbox: Type.Optional(
+      Type.String({ maxLength: MAILBOX_MAX, description: 'Mailbox name; INBOX when left out.' }),
+    ),
+    uidvalidity: Type.Optional(
+      Type.String({ maxLength: 64, description: 'As the last sync returned it.' }),
+    ),
+    token: Type.Optional(
+      Type.String({ maxLength: 256, description: 'As the last sync returned it.' }),
+    ),
+    limit: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 10_000, description: 'Changes in one answer at most.' }),
+    ),
+    fields: Type.Optional(
+      Type.Array(Type.Enum([...messageFields]), {
+        maxItems: messageFields.length,
+        description: 'What each added message carries besides its uid.',
+      }),
+    ),
+  },
+  {
+    examples: [{ mailbox: 'INBOX', uidvalidity: '1795244400', token: '42' }],
+  },
+);
+
+const uidSchema = Type.Integer({ minimum: 1 });
+
+const syncAnswer = Type.Object({
+  mailbox: Type.String(),
+  uidvalidity: Type.String(),
+  token: Type.String({ description: 'To be passed on the next sync.' }),
+  changes: Type.Object({
+    added: Type.Array(
+      Type.Object({
+        uid: uidSchema,
+        envelope: Type.Optional(envelopeSchema),
+        flags: Type.Optional(Type.Array(Type.String())),
+        size: Type.Optional(Type.Integer()),
+        internalDate: Type.Optional(Type.String()),
+        bodyStructure: Type.Optional(bodyStructureSchema),
+      }),
+    ),
+    updated: Type.Array(
+      Type.Object({ uid: uidSchema, modseq: Type.String(), flags: Type.Array(Type.String()) }),
+    ),
+    removed: Type.Array(Type.Object({ uid: uidSchema })),
+  }),
+  reset: Type.Optional(
+    Type.Boolean({ description: 'The client drops what it has of this mailbox first.' }),
+  ),
+  hasMore: Type.Optional(Type.Boolean({ description: 'Call again with this token for the rest.' })),
+});
+
+/** `""` counts as absent, as null does. */
+function given(text: string | undefined): text is string {
+  return text !== undefined && text !== '';
+}
+
+export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
+  return (app, tools) => {
+    app.post(
+      '/mail/sync',
+      {
+        schema: {
+          tags: ['Mail'],
+          summary: 'Sync a mailbox',
+          description:
+            'Returns what changed since `token`; without a token, everything as `added`. ' +
+            'With `reset: true` the client drops what it has of the mailbox first. ' +
+            'With `limit`, the answer says `hasMore` until the last page.',
+          security: credentials.bearer,
+          body: syncBody,
+          response: { 200: writtenHere(syncAnswer) },
+        },
+        config: { refusals: ['mailbox_not_found', 'account_inactive'] },
+      },
+      async (request, reply) => {
+        const user = await tools.authenticateMail(request);
+        const { mailbox, uidvalidity, token, limit, fields } = request.body;
+        const result = await mailstore.sync(user, {
+          mailbox: given(mailbox) ? mailbox : 'INBOX',
+          ...(given(uidvalidity) && { uidvalidity }),
+          ...(given(token) && { token }),
+          ...(limit !== undefined && { limit }),
+          ...(fields !== undefined && { fields }),
+        });
+        reply.type('application/json; charset=utf-8');
+        reply.serializer((text: string) => text);
+        if (countChanges(result) <= STREAMED_FROM) return reply.send(JSON.stringify(result));
+        return reply.send(Readable.from(writeInPieces(result), { objectMode: false }));
+      },
+    );
+  };
+}
+
+function countChanges({ changes }: SyncResult): number {
+  return changes.added.length + changes.updated.length + changes.removed.length;
+}
+
+/** The same JSON, a few thousand changes at a time: a first sync may have a hundred thousand. */
+async function* writeInPieces({ changes, ...rest }: SyncResult): AsyncGenerator<string> {
+  yield `${JSON.stringify(rest).slice(0, -1)},"changes":{`;
+  let comma = '';
+  for (const kind of ['added', 'updated', 'removed'] as const) {
+    yield `${comma}"${kind}":[`;
+    comma = ',';
+    const items: readonly object[] = changes[kind];
+    for (let at = 0; at < items.length; at += PIECE) {
+      const piece = JSON.stringify(items.slice(at, at + PIECE)).slice(1, -1);
+      yield at === 0 ? piece : `,${piece}`;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    yield ']';
+  }
+  yield '}}';
+}
