@@ -53,12 +53,14 @@ export async function openTestMailstore(
           .insertInto('accounts')
           .values({
             domain_id,
+            domain_name: name,
             user_id: `user${users}`,
             local_part: 'ann',
             display_name: 'Ann',
             status: 'active',
             password_hash: 'none',
             credential_version: 1,
+            tokens_from: 0,
             created_at: 0,
           })
           .returning('id')

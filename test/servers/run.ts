@@ -1,0 +1,42 @@
+/**
+ * `npm run test:servers`: the suites that need real servers. Starts those servers on free loopback
+ * ports, runs every suite that touches the database against a real PostgreSQL, and the suites of
+ * this folder. A missing Debian package is named and fails the run: nothing is skipped.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { findPostgres, startPostgres } from './postgres.ts';
+
+/** What has to be there, and the Debian package that brings it. */
+const needed = [
+  { package: 'postgresql', found: () => findPostgres() !== undefined },
+  { package: 'swaks', found: () => existsSync('/usr/bin/swaks') },
+];
+
+const suites = ['src/**/*.test.ts', 'test/journeys/**/*.test.ts', 'test/servers/**/*.test.ts'];
+
+function run(args: string[], env: NodeJS.ProcessEnv): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, args, { stdio: 'inherit', env });
+    child.once('error', reject);
+    child.once('exit', (code) => resolve(code ?? 1));
+  });
+}
+
+const missing = needed.filter(({ found }) => !found());
+if (missing.length > 0) {
+  const packages = missing.map((item) => item.package).join(' ');
+  console.error(`These Debian packages are missing: ${packages}`);
+  console.error(`Install them with: apt-get install ${packages}`);
+  process.exit(1);
+}
+
+const postgres = await startPostgres(findPostgres() ?? '');
+try {
+  process.exitCode = await run(['--test', '--test-timeout=180000', ...suites], {
+    ...process.env,
+    TEST_DATABASE_URL: postgres.url,
+  });
+} finally {
+  await postgres.stop();
+}
