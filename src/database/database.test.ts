@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { lockDirectory, settingStore } from './database.ts';
 
 onEachEngine('database', (engine) => {
   test('writes that come together share nothing but the commit', async () => {
@@ -107,4 +108,26 @@ test('a snapshot does not see what is committed meanwhile', async () => {
     assert.deepEqual(await queries.selectFrom('counters').selectAll().execute(), before);
   });
   assert.equal((await database.read.selectFrom('counters').selectAll().execute()).length, 1);
+});
+
+test('a data folder has one process at a time', async () => {
+  const { directory } = await openTestDatabase('sqlite');
+  const release = lockDirectory(directory);
+  assert.ok(release);
+  assert.equal(lockDirectory(directory), undefined);
+  release();
+  const again = lockDirectory(directory);
+  assert.ok(again);
+  again();
+});
+
+onEachEngine('setting store', (engine) => {
+  test('keeps the text of the first of many writers', async () => {
+    const { database } = await openTestDatabase(engine);
+    const store = settingStore(database, 'secrets');
+    assert.equal(await store.read(), undefined);
+    const answers = await Promise.all(['a', 'b', 'c'].map((text) => store.create(text)));
+    assert.equal(new Set(answers).size, 1);
+    assert.equal(await store.read(), answers[0]);
+  });
 });

@@ -7,8 +7,10 @@
  * Tables are listed in `schema.ts`, with the capability that owns each.
  */
 export type { Database, Queries } from './engine.ts';
+export { lockDirectory } from './lock-directory.ts';
 export type { Engine } from './migrations.ts';
 export { openPostgres, type PostgresOptions } from './postgres.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
+export { type SettingStore, settingStore } from './setting-store.ts';
 export { openSqlite, type SqliteOptions } from './sqlite.ts';
 export { isStorageFull } from './storage-full.ts';

@@ -78,7 +78,7 @@ const domainTables: Record<string, Columns> = {
     password_hash: 'text not null',
     credential_version: 'INT not null default 1',
     created_at: 'INT not null',
-    tokens_from: 'INT not null',
+    tokens_from: 'INT not null default 0',
   },
   retired_addresses: { address: 'text primary key', retired_at: 'INT not null' },
 };

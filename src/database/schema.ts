@@ -68,8 +68,11 @@ interface AccountTable {
   /** Goes up with each password reset; tokens carry it. */
   credential_version: number;
   created_at: number;
-  /** Tokens that name the address are good from here on: earlier ones meant a predecessor. */
-  tokens_from: number;
+  /**
+   * Tokens that name the address are good from here on, where a predecessor was deleted within the
+   * second of the account's creation; else 0.
+   */
+  tokens_from: Generated<number>;
 }
 
 /** `accounts/`: addresses whose account was deleted in the last minute. */

@@ -1,0 +1,50 @@
+/**
+ * What stops a start: settings that are not valid, files that cannot be used.
+ */
+import { getSystemErrorMessage } from 'node:util';
+
+/** The start cannot go on; each line names one key, what was expected of it and what was found. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly lines: readonly string[];
+
+  /** @param lines at least one, without secrets and without line breaks; shown to the operator */
+  constructor(lines: readonly string[], options?: ErrorOptions) {
+    super(lines.join('\n'), options);
+    this.lines = lines;
+  }
+}
+
+/**
+ * One line of a {@link ConfigError}.
+ *
+ * @param found what was there instead, as the end of "got ..."
+ */
+export function problemLine(key: string, expected: string, found: string): string {
+  return `${key}: expected ${expected}, got ${found}`;
+}
+
+/** Longest part of a value that a line repeats, in characters. */
+const longestQuote = 200;
+
+/** A value as a line shows it: quoted, on one line, without control characters, not endless. */
+export function quote(value: string): string {
+  const shown = value.length > longestQuote ? `${value.slice(0, longestQuote)}...` : value;
+  // JSON leaves DEL and the C1 controls as they are; a terminal would obey them.
+  return JSON.stringify(shown).replace(
+    /[\u007f-\u009f\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+/** Code and meaning of a file system error, e.g. `EACCES: permission denied`. */
+export function explainFileError(error: unknown): string {
+  const { code, errno } = error instanceof Error ? (error as NodeJS.ErrnoException) : {};
+  if (code === undefined) return 'unknown error';
+  return errno === undefined ? code : `${code}: ${getSystemErrorMessage(errno)}`;
+}
+
+/** Code of a file system error, undefined for anything else that was thrown. */
+export function fileErrorCode(error: unknown): string | undefined {
+  return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
+}

@@ -1,0 +1,470 @@
+import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
+import { promises as dns } from 'node:dns';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import fc from 'fast-check';
+import { ConfigError, configKeys, readConfig } from './config.ts';
+
+const empty = mkdtempSync(join(tmpdir(), 'postroom-config-'));
+after(() => rmSync(empty, { recursive: true }));
+
+function folderWith(envFile: string): string {
+  const folder = mkdtempSync(join(empty, 'env-'));
+  writeFileSync(join(folder, '.env'), envFile);
+  return folder;
+}
+
+/** The lines of the refusal, none where the environment is taken. */
+function refusalOf(env: NodeJS.ProcessEnv, folder = empty): readonly string[] {
+  try {
+    readConfig(env, folder);
+    return [];
+  } catch (error) {
+    assert.ok(error instanceof ConfigError, String(error));
+    assert.equal(error.message, error.lines.join('\n'));
+    return error.lines;
+  }
+}
+
+const keys = {
+  rsa: generateKeyPairSync('rsa', { modulusLength: 2048 }),
+  smallRsa: generateKeyPairSync('rsa', { modulusLength: 1024 }),
+  ec: generateKeyPairSync('ec', { namedCurve: 'P-256' }),
+  bitcoin: generateKeyPairSync('ec', { namedCurve: 'secp256k1' }),
+  ed25519: generateKeyPairSync('ed25519'),
+  x25519: generateKeyPairSync('x25519'),
+};
+
+function publicPem(pair: keyof typeof keys): string {
+  return keys[pair].publicKey.export({ type: 'spki', format: 'pem' }).toString();
+}
+
+test('an empty environment gives the defaults', () => {
+  assert.deepEqual(readConfig({}, empty), {
+    dataDir: join(empty, 'data'),
+    mailHostname: 'mail.localhost',
+    spfInclude: 'spf.mail.localhost',
+    logLevel: 'info',
+    http: {
+      host: '127.0.0.1',
+      port: 8080,
+      publicUrl: 'http://127.0.0.1:8080',
+      publicUrlGiven: false,
+      trustProxy: [],
+      corsOrigins: [],
+    },
+    smtp: { host: '127.0.0.1', port: 2525 },
+    lmtp: { host: '127.0.0.1', port: 0 },
+    metrics: { port: 0 },
+    limits: { ratePerMinute: 60, smtpMaxPerIp: 100, maxMessageBytes: 52_428_800 },
+    database: { url: undefined },
+    mailstore: { kind: 'embedded' },
+    dns: { servers: [] },
+    credentials: { apiKeys: undefined, mailserverWebhookSecret: undefined },
+    jwt: {
+      secret: undefined,
+      publicKey: undefined,
+      jwksUrl: undefined,
+      issuer: undefined,
+      audience: undefined,
+      accountClaim: 'sub',
+    },
+    tls: { cert: undefined, key: undefined },
+    outbound: { relay: undefined, mxPort: 25, allowCidrs: [] },
+    senderChecks: { dmarcEnforce: true },
+  });
+});
+
+test('every key set comes out in its place', () => {
+  const config = readConfig(
+    {
+      HOST: '0.0.0.0',
+      PORT: '80',
+      SMTP_HOST: '::',
+      SMTP_PORT: '25',
+      SMTP_MAX_PER_IP: '7',
+      LMTP_HOST: 'Localhost',
+      LMTP_PORT: '24',
+      DATA_DIR: '/srv/postroom',
+      DATABASE_URL: 'postgresql://me:p%40ss@db:5432/mail?sslmode=require',
+      API_KEYS: ' key-one-key-one-1 , key-two-key-two-2,',
+      JWT_SECRET: 'x'.repeat(32),
+      JWT_JWKS_URL: 'https://id.example.com/keys?tenant=1',
+      JWT_ISSUER: 'https://id.example.com',
+      JWT_AUDIENCE: 'mail',
+      JWT_ACCOUNT_CLAIM: 'email',
+      MAILSERVER_WEBHOOK_SECRET: 'h'.repeat(16),
+      PUBLIC_URL: 'https://Mail.Example.com/postroom/',
+      MAIL_HOSTNAME: 'MX.Bücher.example.',
+      SPF_INCLUDE: '_SPF.example.com',
+      DNS_SERVERS: '1.1.1.1, 9.9.9.9:5353, 2606:4700::1111, [2606:4700::1001]:53',
+      RATE_LIMIT_PER_MINUTE: '0',
+      TRUST_PROXY: '10.0.0.0/8, 192.0.2.1, FD00::/8, ::1',
+      CORS_ORIGINS: 'https://App.example.com:8443, capacitor://localhost, *',
+      MAX_MESSAGE_BYTES: '65536',
+      MAILSTORE_URL: 'imaps://master:s%2Fecret@IMAP.example.com',
+      TLS_CERT: 'tls/cert.pem',
+      TLS_KEY: '/etc/ssl/key.pem',
+      SMTP_RELAY_URL: 'smtp://[2001:db8::1]',
+      MX_PORT: '2526',
+      LMTP_URL: 'lmtp://dove_cot',
+      DMARC_ENFORCE: 'OFF',
+      METRICS_PORT: '9090',
+      OUTBOUND_ALLOW_CIDRS: '192.168.0.0/16',
+      LOG_LEVEL: 'Silent',
+    },
+    empty,
+  );
+  assert.deepEqual(config, {
+    dataDir: '/srv/postroom',
+    mailHostname: 'mx.xn--bcher-kva.example',
+    spfInclude: '_spf.example.com',
+    logLevel: 'silent',
+    http: {
+      host: '0.0.0.0',
+      port: 80,
+      publicUrl: 'https://mail.example.com/postroom',
+      publicUrlGiven: true,
+      trustProxy: ['10.0.0.0/8', '192.0.2.1/32', 'fd00::/8', '::1/128'],
+      corsOrigins: ['https://app.example.com:8443', 'capacitor://localhost', '*'],
+    },
+    smtp: { host: '::', port: 25 },
+    lmtp: { host: 'localhost', port: 24 },
+    metrics: { port: 9090 },
+    limits: { ratePerMinute: 0, smtpMaxPerIp: 7, maxMessageBytes: 65_536 },
+    database: { url: 'postgresql://me:p%40ss@db:5432/mail?sslmode=require' },
+    mailstore: {
+      kind: 'imap',
+      host: 'imap.example.com',
+      port: 993,
+      implicitTls: true,
+      login: { user: 'master', password: 's/ecret' },
+      deliverTo: { host: 'dove_cot', port: 24 },
+    },
+    dns: { servers: ['1.1.1.1', '9.9.9.9:5353', '2606:4700::1111', '[2606:4700::1001]:53'] },
+    credentials: {
+      apiKeys: ['key-one-key-one-1', 'key-two-key-two-2'],
+      mailserverWebhookSecret: 'h'.repeat(16),
+    },
+    jwt: {
+      secret: 'x'.repeat(32),
+      publicKey: undefined,
+      jwksUrl: 'https://id.example.com/keys?tenant=1',
+      issuer: 'https://id.example.com',
+      audience: 'mail',
+      accountClaim: 'email',
+    },
+    tls: { cert: join(empty, 'tls/cert.pem'), key: '/etc/ssl/key.pem' },
+    outbound: {
+      relay: { host: '2001:db8::1', port: 587, implicitTls: false, login: undefined },
+      mxPort: 2526,
+      allowCidrs: ['192.168.0.0/16'],
+    },
+    senderChecks: { dmarcEnforce: false },
+  });
+  // What we call a resolver must be one for the library that gets it.
+  new dns.Resolver().setServers(config.dns.servers);
+});
+
+test('the configuration is frozen to the depth', () => {
+  const env = { API_KEYS: 'key-one-key-one-1', SMTP_RELAY_URL: 'smtp://a:b@c' };
+  const unfrozen: string[] = [];
+  const visit = (value: unknown, path: string): void => {
+    if (typeof value !== 'object' || value === null) return;
+    if (!Object.isFrozen(value)) unfrozen.push(path);
+    for (const [name, member] of Object.entries(value)) visit(member, `${path}.${name}`);
+  };
+  visit(readConfig(env, empty), 'config');
+  assert.deepEqual(unfrozen, []);
+});
+
+const serverForm = 'embedded, or imaps://user:password@host:993 (imap: for STARTTLS)';
+const relayForm = 'smtp://user:password@host:587 or smtps://user:password@host:465';
+const lmtpForm = 'lmtp://host:24 with a port other than 25';
+const databaseForm = 'postgres://user:password@host:5432/database';
+const webForm = 'an http or https URL without credentials and query';
+const encoded = 'a URL whose user and password have / ? # @ percent-encoded';
+const fullName = 'a full host name such as mail.example.com';
+const hostForm = 'an IP address or a host name';
+const keyForm = 'a public key in PEM: RSA of 2048 bits or more, EC P-256/384/521, or Ed25519';
+const networks = 'a comma-separated list of networks such as 10.0.0.0/8 or fd00::/8';
+const resolvers =
+  'system, or a comma-separated list of resolvers such as 1.1.1.1, 1.1.1.1:53 or ' +
+  '[2606:4700::1111]:53';
+const origins = 'none, or a comma-separated list of origins such as https://app.example.com, or *';
+const shortForm = 'at most 255 characters without control characters';
+
+/** Key, a value that is not valid, what the line says was expected, and got where not the value. */
+const badValues: readonly (readonly [string, string, string, string?])[] = [
+  ['HOST', 'http://0.0.0.0', hostForm],
+  ['HOST', '1.2.3.256', hostForm],
+  ['HOST', '-a.example', hostForm],
+  ['HOST', `${'a'.repeat(64)}.example`, hostForm],
+  ['PORT', '65536', 'a port number from 0 to 65535'],
+  ['PORT', '-1', 'a port number from 0 to 65535'],
+  ['PORT', '80.5', 'a port number from 0 to 65535'],
+  ['PORT', '0x50', 'a port number from 0 to 65535'],
+  ['SMTP_HOST', 'a b', hostForm],
+  ['SMTP_PORT', 'smtp', 'a port number from 0 to 65535'],
+  ['SMTP_MAX_PER_IP', '0', 'a whole number from 1 to 65535'],
+  ['LMTP_HOST', '[::1]', hostForm],
+  ['LMTP_PORT', '25', 'a port number other than 25, which is SMTP only'],
+  ['LMTP_PORT', '1e3', 'a port number from 0 to 65535'],
+  ['DATA_DIR', 'a\0b', 'a path', '"a\\u0000b"'],
+  ['DATABASE_URL', 'mysql://me:pw@db/mail', databaseForm, '"mysql://***@db/mail"'],
+  ['DATABASE_URL', 'postgres:me:pw@db', databaseForm, '"postgres://..."'],
+  ['DATABASE_URL', 'pw', databaseForm, 'a text that is no URL'],
+  ['DATABASE_URL', 'postgres://me:p/w@db/mail', databaseForm, '"postgres://..."'],
+  ['DATABASE_URL', 'postgres://me:1#2@db/mail', encoded, '"postgres://..."'],
+  ['DATABASE_URL', 'postgres://me:1?2@db/mail', encoded, '"postgres://..."'],
+  [
+    'API_KEYS',
+    'long-enough-for-a-key,short',
+    'comma-separated keys of at least 16 characters each',
+    'one of 5 characters',
+  ],
+  ['API_KEYS', ',', 'comma-separated keys of at least 16 characters each', 'one of 0 characters'],
+  [
+    'API_KEYS',
+    'long-enough-for-a-key,long-enough-for-a-key',
+    'different keys',
+    'one of them twice',
+  ],
+  [
+    'API_KEYS',
+    'with a space in the key',
+    'keys of at most 255 visible ASCII characters each',
+    'one that is longer or has others',
+  ],
+  ['JWT_SECRET', 'x'.repeat(31), 'at least 32 characters', '31 characters'],
+  ['JWT_PUBLIC_KEY', 'ssh-ed25519 AAAA', keyForm, 'text that is no such key'],
+  ['JWT_PUBLIC_KEY', publicPem('smallRsa'), keyForm, 'a key of another kind'],
+  ['JWT_PUBLIC_KEY', publicPem('bitcoin'), keyForm, 'a key of another kind'],
+  ['JWT_PUBLIC_KEY', publicPem('x25519'), keyForm, 'a key of another kind'],
+  [
+    'JWT_PUBLIC_KEY',
+    keys.ec.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+    keyForm,
+    'a private key',
+  ],
+  ['JWT_JWKS_URL', 'file:///etc/keys', 'an http or https URL without credentials', '"file://..."'],
+  [
+    'JWT_JWKS_URL',
+    'https://me:pw@id.example.com/keys',
+    'an http or https URL without credentials',
+    '"https://***@id.example.com/keys"',
+  ],
+  ['JWT_ISSUER', 'a\u0007b', shortForm, '"a\\u0007b"'],
+  ['JWT_AUDIENCE', 'a'.repeat(256), shortForm, `"${'a'.repeat(200)}..."`],
+  ['JWT_ACCOUNT_CLAIM', 'a\u007fb', shortForm, '"a\\u007fb"'],
+  ['MAILSERVER_WEBHOOK_SECRET', 'short', 'at least 16 characters', '5 characters'],
+  ['PUBLIC_URL', 'mail.example.com', webForm, 'a text that is no URL'],
+  ['PUBLIC_URL', 'http:/mail.example.com', webForm, '"http://mail.example.com/"'],
+  ['PUBLIC_URL', 'ftp://mail.example.com/a', webForm, '"ftp://mail.example.com/a"'],
+  ['PUBLIC_URL', 'https://mail.example.com/?a=b', webForm, '"https://mail.example.com/"'],
+  ['MAIL_HOSTNAME', 'mail', fullName],
+  ['MAIL_HOSTNAME', '192.0.2.1', fullName],
+  ['MAIL_HOSTNAME', 'my_mail.example.com', fullName],
+  ['MAIL_HOSTNAME', 'mail..example.com', fullName],
+  ['MAIL_HOSTNAME', `${'a.'.repeat(126)}aaa`, fullName, `"${'a.'.repeat(100)}..."`],
+  ['SPF_INCLUDE', 'include:example.com', fullName],
+  ['DNS_SERVERS', 'dns.example.com', resolvers],
+  ['DNS_SERVERS', '1.1.1.1:0', resolvers],
+  ['DNS_SERVERS', '1.1.1.1:65536', resolvers],
+  ['DNS_SERVERS', '[1.1.1.1]:53', resolvers],
+  ['DNS_SERVERS', '[fe80::1%eth0]:53', resolvers],
+  ['DNS_SERVERS', '1.1.1.1,::1:::', resolvers],
+  ['RATE_LIMIT_PER_MINUTE', 'none', 'a whole number from 0 to 1000000'],
+  ['TRUST_PROXY', 'true', `off, or ${networks}`],
+  ['TRUST_PROXY', '10.0.0.0/33', `off, or ${networks}`],
+  ['TRUST_PROXY', '10.1/16', `off, or ${networks}`],
+  ['TRUST_PROXY', '010.0.0.0/8', `off, or ${networks}`],
+  ['TRUST_PROXY', 'fe80::1%eth0/64', `off, or ${networks}`],
+  ['CORS_ORIGINS', 'app.example.com', origins],
+  ['CORS_ORIGINS', 'https://app.example.com/path', origins],
+  ['CORS_ORIGINS', 'https://*.example.com:x', origins],
+  ['MAX_MESSAGE_BYTES', '50MB', 'a number of bytes from 65536 to 268435456'],
+  ['MAX_MESSAGE_BYTES', '65535', 'a number of bytes from 65536 to 268435456'],
+  ['MAILSTORE_URL', 'maildir:///var/mail', serverForm, '"maildir://..."'],
+  ['MAILSTORE_URL', 'imaps://imap.example.com', serverForm, '"imaps://imap.example.com"'],
+  ['MAILSTORE_URL', 'imaps://me@imap.example.com', serverForm, '"imaps://***@imap.example.com"'],
+  ['MAILSTORE_URL', 'imap://me:%zz@imap.example', serverForm, '"imap://***@imap.example"'],
+  [
+    'MAILSTORE_URL',
+    'imap://me:pw@imap.example/INBOX',
+    serverForm,
+    '"imap://***@imap.example/INBOX"',
+  ],
+  ['SMTP_RELAY_URL', 'http://me:pw@relay.example', relayForm, '"http://***@relay.example/"'],
+  ['SMTP_RELAY_URL', 'smtp://', relayForm, '"smtp://..."'],
+  ['SMTP_RELAY_URL', 'smtp://:pw@relay.example', relayForm, '"smtp://***@relay.example"'],
+  ['SMTP_RELAY_URL', 'smtp://relay.example:0', relayForm, '"smtp://relay.example:0"'],
+  ['SMTP_RELAY_URL', 'smtp://a:1/2@relay.example', encoded, '"smtp://..."'],
+  ['MX_PORT', '0', 'a port number from 1 to 65535'],
+  ['LMTP_URL', 'lmtp://host:25', lmtpForm, '"lmtp://host:25"'],
+  ['LMTP_URL', 'lmtp://me:pw@host', lmtpForm, '"lmtp://***@host"'],
+  ['LMTP_URL', 'host:24', lmtpForm, '"host://..."'],
+  ['DMARC_ENFORCE', 'maybe', 'true or false'],
+  ['METRICS_PORT', '99999', 'a port number from 0 to 65535'],
+  ['OUTBOUND_ALLOW_CIDRS', 'localhost', `none, or ${networks}`],
+  ['LOG_LEVEL', 'verbose', 'one of trace, debug, info, warn, error, fatal, silent'],
+];
+
+describe('values that are not valid', () => {
+  for (const [key, value, expected, got = JSON.stringify(value)] of badValues) {
+    test(`${key}=${JSON.stringify(value).slice(0, 60)}`, () => {
+      assert.deepEqual(refusalOf({ [key]: value }), [`${key}: expected ${expected}, got ${got}`]);
+    });
+  }
+
+  test('each key that can be wrong is in the table', () => {
+    const tried = new Set(badValues.map(([key]) => key));
+    const anyText = ['TLS_CERT', 'TLS_KEY'];
+    assert.deepEqual(
+      configKeys.filter((key) => !tried.has(key)),
+      anyText,
+    );
+  });
+
+  test('all problems are told at once', () => {
+    const env = { PORT: 'x', HOST: '?', TLS_KEY: 'k', JWT_PUBLIC_KEY: 'k', JWT_JWKS_URL: 'u' };
+    assert.deepEqual(
+      refusalOf(env).map((line) => line.replace(/:.*/, '')),
+      ['HOST', 'PORT', 'JWT_PUBLIC_KEY', 'JWT_JWKS_URL', 'JWT_JWKS_URL', 'TLS_CERT'],
+    );
+  });
+
+  test('keys that do not go together', () => {
+    assert.deepEqual(refusalOf({ TLS_CERT: 'a' }), [
+      'TLS_KEY: expected the file of the key for TLS_CERT, got nothing',
+    ]);
+    assert.deepEqual(refusalOf({ TLS_KEY: 'a' }), [
+      'TLS_CERT: expected the file of the certificate for TLS_KEY, got nothing',
+    ]);
+    const env = { JWT_PUBLIC_KEY: publicPem('ec'), JWT_JWKS_URL: 'https://id.example.com/' };
+    assert.deepEqual(refusalOf(env), [
+      'JWT_JWKS_URL: expected only one of JWT_PUBLIC_KEY and JWT_JWKS_URL, got both',
+    ]);
+  });
+
+  test('no line repeats a secret, however it was written', () => {
+    const secretKeys = [
+      'API_KEYS',
+      'JWT_SECRET',
+      'JWT_PUBLIC_KEY',
+      'MAILSERVER_WEBHOOK_SECRET',
+      'DATABASE_URL',
+      'MAILSTORE_URL',
+      'SMTP_RELAY_URL',
+      'LMTP_URL',
+      'PUBLIC_URL',
+      'JWT_JWKS_URL',
+    ];
+    const part = fc.string({ maxLength: 6, unit: 'grapheme-ascii' });
+    const scheme = fc.constantFrom('postgres', 'imaps', 'smtp', 'lmtp', 'http', 'https', 'other');
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...secretKeys),
+        scheme,
+        part,
+        part,
+        (key, name, before, behind) => {
+          const isUrl = key.endsWith('_URL');
+          const secret = `${before}s3cr3t${behind}`;
+          const value = isUrl ? `${name}://user:${secret}@db.example/x` : secret;
+          for (const line of refusalOf({ [key]: value })) {
+            assert.ok(!line.toLowerCase().includes('s3cr3t'), line);
+          }
+        },
+      ),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('any text is either taken or refused in one line', () => {
+    const text = fc.string({ unit: 'binary' });
+    fc.assert(
+      fc.property(fc.constantFrom(...configKeys), text, (key, value) => {
+        for (const line of refusalOf({ [key]: value })) assert.match(line, /^[A-Z_]+: [^\n\r]*$/);
+      }),
+      { numRuns: 2000 },
+    );
+  });
+});
+
+describe('public keys', () => {
+  for (const pair of ['rsa', 'ec', 'ed25519'] as const) {
+    test(`${pair}, with line breaks or with \\n for them`, () => {
+      const pem = publicPem(pair);
+      for (const text of [pem, pem.replaceAll('\n', '\\n'), pem.replaceAll('\n', '\\r\\n')]) {
+        assert.equal(readConfig({ JWT_PUBLIC_KEY: text }, empty).jwt.publicKey, pem);
+      }
+    });
+  }
+
+  test('the older PKCS #1 form becomes a SubjectPublicKeyInfo', () => {
+    const pem = keys.rsa.publicKey.export({ type: 'pkcs1', format: 'pem' }).toString();
+    assert.equal(readConfig({ JWT_PUBLIC_KEY: pem }, empty).jwt.publicKey, publicPem('rsa'));
+  });
+});
+
+describe('the default public URL', () => {
+  const cases = [
+    [{ HOST: '0.0.0.0', PORT: '81' }, 'http://localhost:81'],
+    [{ HOST: '::' }, 'http://localhost:8080'],
+    [{ HOST: '0:0:0:0:0:0:0:0' }, 'http://localhost:8080'],
+    [{ HOST: '::1' }, 'http://[::1]:8080'],
+    [{ HOST: 'fe80::1%eth0' }, 'http://[fe80::1]:8080'],
+    [{ HOST: 'Api.Example.com' }, 'http://api.example.com:8080'],
+  ] as const;
+  for (const [env, url] of cases) {
+    test(url, () => {
+      const { http } = readConfig(env, empty);
+      assert.deepEqual([http.publicUrl, http.publicUrlGiven], [url, false]);
+      assert.ok(URL.canParse(url));
+    });
+  }
+});
+
+describe('.env', () => {
+  test('is read, and the environment wins over it', () => {
+    const folder = folderWith('PORT=1000\nSMTP_PORT=1001\n');
+    const config = readConfig({ SMTP_PORT: '2001' }, folder);
+    assert.deepEqual([config.http.port, config.smtp.port], [1000, 2001]);
+  });
+
+  test('a blank value counts as absent in both', () => {
+    const folder = folderWith('PORT=1000\nSMTP_PORT=\nLOG_LEVEL="  "\n');
+    const config = readConfig({ PORT: '', LMTP_PORT: ' ' }, folder);
+    assert.deepEqual(
+      [config.http.port, config.smtp.port, config.lmtp.port, config.logLevel],
+      [1000, 2525, 0, 'info'],
+    );
+  });
+
+  test('may begin with a byte order mark and end lines with CRLF', () => {
+    assert.equal(readConfig({}, folderWith('\uFEFFPORT=1000\r\nHOST=::1\r\n')).http.port, 1000);
+  });
+
+  test('its values are checked like the others', () => {
+    assert.deepEqual(refusalOf({}, folderWith('PORT=x\n')), [
+      'PORT: expected a port number from 0 to 65535, got "x"',
+    ]);
+  });
+
+  test('takes a public key over several lines', () => {
+    const folder = folderWith(`JWT_PUBLIC_KEY="${publicPem('ec')}"\n`);
+    assert.equal(readConfig({}, folder).jwt.publicKey, publicPem('ec'));
+  });
+
+  test('stops the start when it is there and cannot be read', () => {
+    const folder = mkdtempSync(join(empty, 'env-'));
+    mkdirSync(join(folder, '.env'));
+    assert.deepEqual(refusalOf({}, folder), [
+      '.env: expected a readable file, got EISDIR: illegal operation on a directory',
+    ]);
+  });
+});

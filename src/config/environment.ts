@@ -1,0 +1,184 @@
+/**
+ * Reads the environment and `.env` into the one {@link Config}.
+ */
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseEnv } from 'node:util';
+import { ConfigError, explainFileError, fileErrorCode, problemLine } from './config-error.ts';
+import { publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
+import { readSettings, type Values } from './settings.ts';
+
+/** Where a part of ours listens. */
+export interface Listener {
+  /** IP address or host name. */
+  readonly host: string;
+  /** 0: off, for HTTP any free port. */
+  readonly port: number;
+}
+
+/** The settings by part of the product: plain values, checked, frozen to the depth. */
+export interface Config {
+  /** Absolute path. */
+  readonly dataDir: string;
+  /** Our MX host and the name we say in SMTP, in lower case. */
+  readonly mailHostname: string;
+  /** What the seeded SPF record of each domain includes. */
+  readonly spfInclude: string;
+  readonly logLevel: Values['LOG_LEVEL'];
+  readonly http: Listener & {
+    /** Without a slash at its end. */
+    readonly publicUrl: string;
+    /** Whether PUBLIC_URL was set; if not, and the port is 0, `publicUrlOf` tells it once bound. */
+    readonly publicUrlGiven: boolean;
+    /** Networks (`address/bits`) whose X-Forwarded-For counts. */
+    readonly trustProxy: readonly string[];
+    /** Origins, or `*`. */
+    readonly corsOrigins: readonly string[];
+  };
+  readonly smtp: Listener;
+  readonly lmtp: Listener;
+  /** On loopback; 0: off. */
+  readonly metrics: { readonly port: number };
+  readonly limits: {
+    /** HTTP requests per minute and client address; 0: no limit. */
+    readonly ratePerMinute: number;
+    /** Concurrent SMTP connections of one address. */
+    readonly smtpMaxPerIp: number;
+    /** Bytes of one message; SIZE of SMTP (RFC 1870). */
+    readonly maxMessageBytes: number;
+  };
+  readonly database: {
+    /** A postgres URL with its password; undefined: SQLite in the data folder. */
+    readonly url: string | undefined;
+  };
+  readonly mailstore: { readonly kind: 'embedded' } | ImapMailstore;
+  /** `ip`, `ip:port` or `[ip]:port`; none: the resolvers of the system. */
+  readonly dns: { readonly servers: readonly string[] };
+  /** Members that are undefined are taken from the generated secrets. */
+  readonly credentials: {
+    /** At least one. */
+    readonly apiKeys: readonly string[] | undefined;
+    /** Its UTF-8 bytes are the HMAC key. */
+    readonly mailserverWebhookSecret: string | undefined;
+  };
+  readonly jwt: {
+    /** Its UTF-8 bytes are the HS256 key; undefined: the generated secret. */
+    readonly secret: string | undefined;
+    /** PEM of a SubjectPublicKeyInfo; never together with `jwksUrl`. */
+    readonly publicKey: string | undefined;
+    readonly jwksUrl: string | undefined;
+    /** Checked when set. */
+    readonly issuer: string | undefined;
+    /** Checked when set. */
+    readonly audience: string | undefined;
+    /** Name of the claim that holds the account's address. */
+    readonly accountClaim: string;
+  };
+  /** Absolute paths of PEM files, both or neither. */
+  readonly tls: { readonly cert: string | undefined; readonly key: string | undefined };
+  readonly outbound: {
+    /** The smarthost; undefined: direct to the MX hosts of each domain. */
+    readonly relay: Server | undefined;
+    /** TCP port of those MX hosts. */
+    readonly mxPort: number;
+    /** Private networks (`address/bits`) that webhooks may reach. */
+    readonly allowCidrs: readonly string[];
+  };
+  readonly senderChecks: {
+    /** Refuse mail that fails a `p=reject` policy (RFC 7489 section 6.3). */
+    readonly dmarcEnforce: boolean;
+  };
+}
+
+/** An IMAP server as the mail store; its login is a master user's. */
+export interface ImapMailstore extends Server {
+  readonly kind: 'imap';
+  /** Where its mail is delivered by LMTP. */
+  readonly deliverTo: ServerAddress | undefined;
+}
+
+/**
+ * Reads the configuration.
+ *
+ * A blank value counts as absent. What is absent in `env` is taken from the file `.env`, then from
+ * the defaults. Keys that are not ours are passed over: the environment is shared.
+ *
+ * @param folder where `.env` is looked for and relative paths start
+ * @throws ConfigError with one line for each key that is not valid
+ */
+export function readConfig(env: NodeJS.ProcessEnv, folder: string = process.cwd()): Config {
+  const file = readEnvFile(join(folder, '.env'));
+  const values = readSettings((key) => (env[key]?.trim() ? env[key] : file[key]));
+  return deepFreeze(groupByPart(values, folder));
+}
+
+function readEnvFile(path: string): NodeJS.Dict<string> {
+  try {
+    // parseEnv takes a byte order mark for part of the first name.
+    return parseEnv(readFileSync(path, 'utf8').replace(/^\uFEFF/, ''));
+  } catch (error) {
+    if (fileErrorCode(error) === 'ENOENT') return {};
+    const line = problemLine('.env', 'a readable file', explainFileError(error));
+    throw new ConfigError([line], { cause: error });
+  }
+}
+
+function groupByPart(values: Values, folder: string): Config {
+  const absolute = (path: string | undefined) =>
+    path === undefined ? undefined : resolve(folder, path);
+  return {
+    dataDir: resolve(folder, values.DATA_DIR),
+    mailHostname: values.MAIL_HOSTNAME,
+    spfInclude: values.SPF_INCLUDE ?? `spf.${values.MAIL_HOSTNAME}`,
+    logLevel: values.LOG_LEVEL,
+    http: {
+      host: values.HOST,
+      port: values.PORT,
+      publicUrl: values.PUBLIC_URL ?? publicUrlOf(values.HOST, values.PORT),
+      publicUrlGiven: values.PUBLIC_URL !== undefined,
+      trustProxy: values.TRUST_PROXY,
+      corsOrigins: values.CORS_ORIGINS,
+    },
+    smtp: { host: values.SMTP_HOST, port: values.SMTP_PORT },
+    lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
+    metrics: { port: values.METRICS_PORT },
+    limits: {
+      ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
+      smtpMaxPerIp: values.SMTP_MAX_PER_IP,
+      maxMessageBytes: values.MAX_MESSAGE_BYTES,
+    },
+    database: { url: values.DATABASE_URL },
+    mailstore:
+      values.MAILSTORE_URL === 'embedded'
+        ? { kind: 'embedded' }
+        : { kind: 'imap', ...values.MAILSTORE_URL, deliverTo: values.LMTP_URL },
+    dns: { servers: values.DNS_SERVERS },
+    credentials: {
+      apiKeys: values.API_KEYS,
+      mailserverWebhookSecret: values.MAILSERVER_WEBHOOK_SECRET,
+    },
+    jwt: {
+      secret: values.JWT_SECRET,
+      publicKey: values.JWT_PUBLIC_KEY,
+      jwksUrl: values.JWT_JWKS_URL,
+      issuer: values.JWT_ISSUER,
+      audience: values.JWT_AUDIENCE,
+      accountClaim: values.JWT_ACCOUNT_CLAIM,
+    },
+    tls: { cert: absolute(values.TLS_CERT), key: absolute(values.TLS_KEY) },
+    outbound: {
+      relay: values.SMTP_RELAY_URL,
+      mxPort: values.MX_PORT,
+      allowCidrs: values.OUTBOUND_ALLOW_CIDRS,
+    },
+    senderChecks: { dmarcEnforce: values.DMARC_ENFORCE },
+  };
+}
+
+function deepFreeze<Value>(value: Value): Value {
+  if (typeof value === 'object' && value !== null) {
+    for (const member of Object.values(value)) deepFreeze(member);
+    Object.freeze(value);
+  }
+  return value;
+}

@@ -1,0 +1,203 @@
+/**
+ * Reads the settings that are URLs. Pure, no I/O.
+ *
+ * URLs of these settings may hold passwords, and a password whose `/`, `#` or `?` is not
+ * percent-encoded ends up in other parts of the URL; so what is refused is shown only where no
+ * part of it can be a password.
+ */
+import { isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import { quote } from './config-error.ts';
+import { fit, normalizeHostname, type Parse, port, type Reading, unfit } from './parse-values.ts';
+
+/** A server to connect to. */
+export interface ServerAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** A server with the credentials to show it. */
+export interface Server extends ServerAddress {
+  /** TLS from the first byte (RFC 8314); otherwise by STARTTLS where the server offers it. */
+  readonly implicitTls: boolean;
+  readonly login: { readonly user: string; readonly password: string } | undefined;
+}
+
+/**
+ * A URL with neither credentials nor query, for the operator and the log.
+ *
+ * @returns undefined where the text is no URL at all
+ */
+export function redactUrl(text: string): string | undefined {
+  const scheme = /^[a-z][a-z0-9+.-]{0,30}:/i.exec(text)?.[0].toLowerCase();
+  if (scheme === undefined) return undefined;
+  const url = URL.parse(text);
+  const path = url?.pathname ?? '';
+  if (url === null || url.host === '' || `${path}${url.search}${url.hash}`.includes('@')) {
+    return `${scheme}//...`;
+  }
+  const login = url.username === '' && url.password === '' ? '' : '***@';
+  return `${scheme}//${login}${url.host}${path}`;
+}
+
+/** What a line says of a URL that is refused. */
+function found(text: string): string {
+  const redacted = redactUrl(text);
+  return redacted === undefined ? 'a text that is no URL' : quote(redacted);
+}
+
+/** Where PostgreSQL is; the text is handed on as it is. */
+export const databaseUrl: Parse<string> = (text) => {
+  const url = URL.parse(text);
+  if (!url || !['postgres:', 'postgresql:'].includes(url.protocol) || !/^\w+:\/\//.test(text)) {
+    return unfit('postgres://user:password@host:5432/database', found(text));
+  }
+  if (url.hash !== '' || `${url.pathname}${url.search}`.includes('@')) return unencoded(text);
+  return fit(text);
+};
+
+function unencoded(text: string): Reading<never> {
+  return unfit('a URL whose user and password have / ? # @ percent-encoded', found(text));
+}
+
+/** What one kind of server URL may look like. */
+interface ServerUrlForm {
+  /** The form in words, for the operator. */
+  readonly expected: string;
+  /** Scheme with its colon, and the port where the URL names none. */
+  readonly ports: Readonly<Record<string, number>>;
+  readonly implicitTls: string;
+  readonly login: 'required' | 'optional' | 'refused';
+}
+
+function serverUrl(form: ServerUrlForm): Parse<Server> {
+  return (text) => {
+    const refused = unfit(form.expected, found(text));
+    const url = URL.parse(text);
+    const usualPort = url === null ? undefined : form.ports[url.protocol];
+    if (url === null || usualPort === undefined) return refused;
+    if (`${url.pathname}${url.search}${url.hash}`.includes('@')) return unencoded(text);
+    if (!['', '/'].includes(url.pathname) || url.search !== '' || url.hash !== '') return refused;
+
+    const host = serverHost(url.hostname);
+    const number = port(1)(url.port === '' ? `${usualPort}` : url.port);
+    const login = readLogin(url);
+    if (host === undefined || !number.fits || login === 'malformed') return refused;
+    if (login === undefined ? form.login === 'required' : form.login === 'refused') return refused;
+    return fit({
+      host,
+      port: number.value,
+      implicitTls: url.protocol === form.implicitTls,
+      login,
+    });
+  };
+}
+
+/** URL leaves the hosts of these schemes as they were written. */
+function serverHost(hostname: string): string | undefined {
+  const address = hostname.replace(/^\[(.*)\]$/, '$1');
+  if (isIP(address)) return address;
+  return normalizeHostname(safelyDecoded(hostname) ?? '');
+}
+
+function readLogin(url: URL): Server['login'] | 'malformed' {
+  if (url.username === '' && url.password === '') return undefined;
+  const user = safelyDecoded(url.username);
+  const password = safelyDecoded(url.password);
+  return user && password ? { user, password } : 'malformed';
+}
+
+function safelyDecoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const imapServer = serverUrl({
+  expected: 'embedded, or imaps://user:password@host:993 (imap: for STARTTLS)',
+  ports: { 'imap:': 143, 'imaps:': 993 },
+  implicitTls: 'imaps:',
+  login: 'required',
+});
+
+/** The mail store: our own, or an IMAP server with a master user. */
+export const mailstoreUrl: Parse<'embedded' | Server> = (text) =>
+  text.toLowerCase() === 'embedded' ? fit('embedded') : imapServer(text);
+
+/** The smarthost; without a port it is the one of submission (RFC 6409, RFC 8314). */
+export const relayUrl: Parse<Server> = serverUrl({
+  expected: 'smtp://user:password@host:587 or smtps://user:password@host:465',
+  ports: { 'smtp:': 587, 'smtps:': 465 },
+  implicitTls: 'smtps:',
+  login: 'optional',
+});
+
+const lmtpServer = serverUrl({
+  expected: 'lmtp://host:24 with a port other than 25',
+  ports: { 'lmtp:': 24 },
+  implicitTls: '',
+  login: 'refused',
+});
+
+/** An LMTP server; LMTP must not be used on port 25 (RFC 2033 section 5). */
+export const lmtpUrl: Parse<ServerAddress> = (text) => {
+  const reading = lmtpServer(text);
+  if (!reading.fits) return reading;
+  const { host, port: number } = reading.value;
+  return number === 25
+    ? unfit('lmtp://host:24 with a port other than 25', found(text))
+    : fit({ host, port: number });
+};
+
+/** Where clients reach us, without a slash at its end; a path is kept for a proxy below one. */
+export const publicUrl: Parse<string> = (text) => {
+  const url = webUrl(text);
+  if (url === undefined || url.search !== '' || url.hash !== '') {
+    return unfit('an http or https URL without credentials and query', found(text));
+  }
+  return fit(`${url.origin}${url.pathname}`.replace(/\/$/, ''));
+};
+
+/** Where the keys of a token issuer are (RFC 7517 section 5). */
+export const jwksUrl: Parse<string> = (text) => {
+  const url = webUrl(text);
+  return url === undefined || url.hash !== ''
+    ? unfit('an http or https URL without credentials', found(text))
+    : fit(url.href);
+};
+
+function webUrl(text: string): URL | undefined {
+  const url = URL.parse(text);
+  if (!url || !['http:', 'https:'].includes(url.protocol)) return undefined;
+  // URL would also take http:example.com and http:/example.com.
+  if (!/^https?:\/\//i.test(text)) return undefined;
+  return url.username === '' && url.password === '' ? url : undefined;
+}
+
+/** The origin of a browser app as its Origin header says it (RFC 6454 section 6.1), or `*`. */
+export const corsOrigin: Parse<string> = (text) => {
+  if (text === '*') return fit('*');
+  const url = URL.parse(text);
+  const bare = url !== null && /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\]+\/?$/i.test(text);
+  if (!bare || url.host === '') return unfit('origins such as https://app.example.com, or *');
+  // Apps in a shell of their own have schemes of their own, whose `origin` is "null" to URL.
+  return fit(`${url.protocol}//${url.host.toLowerCase()}`);
+};
+
+/**
+ * The URL of a listener of ours: an address that means "every interface" becomes localhost, IPv6
+ * is bracketed (RFC 3986 section 3.2.2) without its zone.
+ */
+export function publicUrlOf(host: string, number: number): string {
+  return `http://${urlHost(host)}:${number}`;
+}
+
+/** A listener's host as it stands in a URL. */
+export function urlHost(host: string): string {
+  const version = isIP(host);
+  if (version === 0) return host;
+  if (ipaddr.parse(host).range() === 'unspecified') return 'localhost';
+  return version === 6 ? `[${host.replace(/%.*$/, '')}]` : host;
+}

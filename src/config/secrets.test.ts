@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { promisify } from 'node:util';
+import { ConfigError, fileSecretStore, loadSecrets, type SecretStore } from './config.ts';
+
+const parent = mkdtempSync(join(tmpdir(), 'postroom-secrets-'));
+after(() => rmSync(parent, { recursive: true }));
+const newFolder = () => mkdtempSync(join(parent, 'data-'));
+const newFile = () => join(newFolder(), 'secrets.json');
+
+const names = ['apiKey', 'jwtSecret', 'mailserverWebhookSecret', 'srsSecret', 'linkSecret'];
+
+/** What refuses the secrets of a file with this text. */
+async function refusalOf(text: string): Promise<string> {
+  const dataDir = newFolder();
+  const path = join(dataDir, 'secrets.json');
+  writeFileSync(path, text);
+  try {
+    await loadSecrets(fileSecretStore(dataDir));
+  } catch (error) {
+    assert.ok(error instanceof ConfigError, String(error));
+    assert.equal(readFileSync(path, 'utf8'), text, 'the file was changed');
+    assert.ok(error.message.startsWith(`${path}: expected the generated secrets (`));
+    return error.message.slice(error.message.lastIndexOf(', got '));
+  }
+  return assert.fail('taken');
+}
+
+describe('the first start', () => {
+  test('makes five secrets of 32 random bytes, each its own', async () => {
+    const { secrets, created } = await loadSecrets(fileSecretStore(newFolder()));
+    assert.equal(created, true);
+    assert.deepEqual(Object.keys(secrets), names);
+    assert.match(secrets.apiKey, /^pr_[\w-]{43}$/);
+    const { apiKey, ...others } = secrets;
+    for (const secret of Object.values(others)) assert.match(secret, /^[\w-]{43}$/);
+    assert.equal(new Set([apiKey.slice(3), ...Object.values(others)]).size, 5);
+    const others2 = await loadSecrets(fileSecretStore(newFolder()));
+    assert.notEqual(others2.secrets.apiKey, apiKey);
+  });
+
+  test('leaves one file, for its owner alone', async () => {
+    const dataDir = newFolder();
+    const umask = process.umask(0);
+    try {
+      await loadSecrets(fileSecretStore(dataDir));
+    } finally {
+      process.umask(umask);
+    }
+    assert.deepEqual(readdirSync(dataDir), ['secrets.json']);
+    assert.equal(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
+  });
+
+  test('is told from later ones, which read the same', async () => {
+    const dataDir = newFolder();
+    const first = await loadSecrets(fileSecretStore(dataDir));
+    const later = await loadSecrets(fileSecretStore(dataDir));
+    assert.deepEqual(later, { secrets: first.secrets, created: false });
+  });
+
+  test('names DATA_DIR where the file cannot be written', async () => {
+    const dataDir = join(newFolder(), 'missing');
+    await assert.rejects(loadSecrets(fileSecretStore(dataDir)), {
+      name: 'ConfigError',
+      message: `DATA_DIR: expected a writable folder, got "${dataDir}" (ENOENT: no such file or directory)`,
+    });
+  });
+});
+
+test('of 20 first starts at once, over 4 processes, one makes what all get', async () => {
+  const dataDir = newFolder();
+  const source = `
+    import { fileSecretStore, loadSecrets } from ${JSON.stringify(new URL('config.ts', import.meta.url).href)};
+    const store = fileSecretStore(${JSON.stringify(dataDir)});
+    const loaded = await Promise.all(Array.from({ length: 5 }, () => loadSecrets(store)));
+    process.stdout.write(JSON.stringify(loaded));`;
+  const run = promisify(execFile);
+  const processes = Array.from({ length: 4 }, () =>
+    run(process.execPath, ['--input-type=module', '--eval', source]),
+  );
+  const loaded = (await Promise.all(processes)).flatMap(({ stdout }) => JSON.parse(stdout));
+  assert.equal(loaded.length, 20);
+  assert.equal(loaded.filter(({ created }) => created).length, 1);
+  assert.equal(new Set(loaded.map(({ secrets }) => JSON.stringify(secrets))).size, 1);
+  assert.deepEqual(readdirSync(dataDir), ['secrets.json']);
+});
+
+test('a writer that comes second gets what the first stored', async () => {
+  const store = fileSecretStore(newFolder());
+  const json = (fill: string) =>
+    JSON.stringify(Object.fromEntries(names.map((name) => [name, fill.repeat(32)])));
+  assert.equal(await store.read(), undefined);
+  assert.equal(await store.create(json('a')), json('a'));
+  assert.equal(await store.create(json('b')), json('a'));
+  assert.equal(await store.read(), json('a'));
+});
+
+describe('a file that cannot be read', () => {
+  const full = Object.fromEntries(names.map((name) => [name, 'x'.repeat(43)]));
+  const cases: readonly (readonly [string, string, string])[] = [
+    ['is empty', '', 'text that is no JSON'],
+    ['was cut', JSON.stringify(full).slice(0, 60), 'text that is no JSON'],
+    ['holds an array', '[]', 'no object'],
+    ['holds null', 'null', 'no object'],
+    ['holds nothing', '{}', 'no jwtSecret'],
+    ['lost the token key', JSON.stringify({ ...full, jwtSecret: undefined }), 'no jwtSecret'],
+    [
+      'holds a number',
+      JSON.stringify({ ...full, srsSecret: 1 }),
+      'srsSecret with less than 16 characters',
+    ],
+    [
+      'holds a short key',
+      JSON.stringify({ ...full, jwtSecret: 'x'.repeat(31) }),
+      'jwtSecret with less than 32 characters',
+    ],
+  ];
+  for (const [what, text, found] of cases) {
+    test(`because it ${what}`, async () => assert.equal(await refusalOf(text), `, got ${found}`));
+  }
+
+  test('is refused without a word of what it holds', async () => {
+    assert.ok(!(await refusalOf('{"jwtSecret": "s3cr3t')).includes('s3cr3t'));
+  });
+
+  test('because it is a folder', async () => {
+    const path = newFile();
+    mkdirSync(path);
+    await assert.rejects(loadSecrets(fileSecretStore(join(path, '..'))), {
+      name: 'ConfigError',
+      message: /got EISDIR: illegal operation on a directory$/,
+    });
+  });
+});
+
+describe('the file of an older version', () => {
+  for (const missing of names.filter((name) => name !== 'jwtSecret')) {
+    test(`gets its ${missing}, once and for all`, async () => {
+      const dataDir = newFolder();
+      const path = join(dataDir, 'secrets.json');
+      const { secrets } = await loadSecrets(fileSecretStore(dataDir));
+      const older = { ...secrets, [missing]: undefined };
+      writeFileSync(path, JSON.stringify({ ...older, ofANewerVersion: 'kept' }));
+
+      const loads = Array.from({ length: 5 }, () => loadSecrets(fileSecretStore(dataDir)));
+      const [first, ...others] = await Promise.all(loads);
+      assert.ok(first !== undefined);
+      assert.equal(first.created, false);
+      for (const other of others) assert.deepEqual(other, first);
+      assert.deepEqual({ ...first.secrets, [missing]: undefined }, older);
+      const added = first.secrets[missing as keyof typeof secrets];
+      assert.match(added, missing === 'apiKey' ? /^pr_[\w-]{43}$/ : /^[\w-]{43}$/);
+      assert.equal(new Set(Object.values(first.secrets)).size, 5);
+
+      assert.deepEqual(JSON.parse(readFileSync(path, 'utf8')), {
+        ...first.secrets,
+        ofANewerVersion: 'kept',
+      });
+      assert.equal(statSync(path).mode & 0o777, 0o600);
+      assert.deepEqual(readdirSync(dataDir), ['secrets.json']);
+    });
+  }
+});
+
+test('secrets that an older version did not have differ from each other', async () => {
+  const dataDir = newFolder();
+  const jwtSecret = 'x'.repeat(43);
+  writeFileSync(join(dataDir, 'secrets.json'), JSON.stringify({ jwtSecret }));
+  const { secrets } = await loadSecrets(fileSecretStore(dataDir));
+  assert.equal(secrets.jwtSecret, jwtSecret);
+  assert.equal(new Set([...Object.values(secrets), secrets.apiKey.slice(3)]).size, 6);
+});
+
+test('a file that came back from a backup readable to all is closed again', async () => {
+  const dataDir = newFolder();
+  const { secrets } = await loadSecrets(fileSecretStore(dataDir));
+  chmodSync(join(dataDir, 'secrets.json'), 0o644);
+  assert.deepEqual((await loadSecrets(fileSecretStore(dataDir))).secrets, secrets);
+  assert.equal(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
+});
+
+test('another store needs only to read and to create', async () => {
+  let stored: string | undefined;
+  const store: SecretStore = {
+    read: async () => stored,
+    create: async (json) => {
+      stored ??= json;
+      return stored;
+    },
+  };
+  const [one, two] = await Promise.all([loadSecrets(store), loadSecrets(store)]);
+  assert.deepEqual(one.secrets, two.secrets);
+  assert.deepEqual([one.created, two.created], [true, false]);
+
+  const { linkSecret, ...older } = one.secrets;
+  stored = JSON.stringify(older);
+  const [three, four] = await Promise.all([loadSecrets(store), loadSecrets(store)]);
+  assert.deepEqual(three, four);
+  assert.notEqual(three.secrets.linkSecret, linkSecret);
+
+  stored = '{';
+  await assert.rejects(loadSecrets(store), { name: 'ConfigError', message: /^secrets: expected / });
+});

@@ -1,0 +1,146 @@
+/**
+ * The keys of the environment: how each is read and what holds where it is absent.
+ */
+import { ConfigError, problemLine, quote } from './config-error.ts';
+import {
+  corsOrigin,
+  databaseUrl,
+  jwksUrl,
+  lmtpUrl,
+  mailstoreUrl,
+  publicUrl,
+  relayUrl,
+} from './parse-urls.ts';
+import {
+  apiKeys,
+  filePath,
+  fullHostname,
+  host,
+  listOf,
+  lmtpPort,
+  network,
+  oneOf,
+  type Parse,
+  port,
+  publicKey,
+  resolver,
+  secretText,
+  shortText,
+  wholeNumber,
+  yesOrNo,
+} from './parse-values.ts';
+
+/** How a key is read; `fallback` is the text read when the key is absent. */
+interface Setting<Value> {
+  readonly parse: Parse<Value>;
+  readonly fallback: string | undefined;
+}
+
+function setting<Value>(parse: Parse<Value>, fallback: string): Setting<Value> {
+  return { parse, fallback };
+}
+
+function optional<Value>(parse: Parse<Value>): Setting<Value | undefined> {
+  return { parse, fallback: undefined };
+}
+
+/**
+ * Most bytes a message may have: `rfc822` goes out as one JSON string, in which a byte may take
+ * six characters, but Node's strings end at 2^29. At that size an ordinary message still fits.
+ */
+const largestMessage = 268_435_456;
+/** RFC 5321 section 4.5.3.1.7: messages of 64 KiB must be taken. */
+const smallestMessageLimit = 65_536;
+
+/** Every key, in the order of the documentation. */
+const settings = {
+  HOST: setting(host, '127.0.0.1'),
+  PORT: setting(port(0), '8080'),
+  SMTP_HOST: setting(host, '127.0.0.1'),
+  SMTP_PORT: setting(port(0), '2525'),
+  SMTP_MAX_PER_IP: setting(wholeNumber(1, 65_535), '100'),
+  LMTP_HOST: setting(host, '127.0.0.1'),
+  LMTP_PORT: setting(lmtpPort, '0'),
+  DATA_DIR: setting(filePath, './data'),
+  DATABASE_URL: optional(databaseUrl),
+  API_KEYS: optional(apiKeys),
+  JWT_SECRET: optional(secretText(32)),
+  JWT_PUBLIC_KEY: optional(publicKey),
+  JWT_JWKS_URL: optional(jwksUrl),
+  JWT_ISSUER: optional(shortText),
+  JWT_AUDIENCE: optional(shortText),
+  JWT_ACCOUNT_CLAIM: setting(shortText, 'sub'),
+  MAILSERVER_WEBHOOK_SECRET: optional(secretText(16)),
+  PUBLIC_URL: optional(publicUrl),
+  MAIL_HOSTNAME: setting(fullHostname({ underscores: false }), 'mail.localhost'),
+  SPF_INCLUDE: optional(fullHostname({ underscores: true })),
+  DNS_SERVERS: setting(listOf(resolver, 'system'), 'system'),
+  RATE_LIMIT_PER_MINUTE: setting(wholeNumber(0, 1_000_000), '60'),
+  TRUST_PROXY: setting(listOf(network, 'off'), 'off'),
+  CORS_ORIGINS: setting(listOf(corsOrigin, 'none'), 'none'),
+  MAX_MESSAGE_BYTES: setting(
+    wholeNumber(smallestMessageLimit, largestMessage, 'a number of bytes'),
+    '52428800',
+  ),
+  MAILSTORE_URL: setting(mailstoreUrl, 'embedded'),
+  TLS_CERT: optional(filePath),
+  TLS_KEY: optional(filePath),
+  SMTP_RELAY_URL: optional(relayUrl),
+  MX_PORT: setting(port(1), '25'),
+  LMTP_URL: optional(lmtpUrl),
+  DMARC_ENFORCE: setting(yesOrNo, 'true'),
+  METRICS_PORT: setting(port(0), '0'),
+  OUTBOUND_ALLOW_CIDRS: setting(listOf(network, 'none'), 'none'),
+  LOG_LEVEL: setting(oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'), 'info'),
+};
+
+type Key = keyof typeof settings;
+
+/** What was read, by key. */
+export type Values = {
+  readonly [K in Key]: (typeof settings)[K] extends Setting<infer Value> ? Value : never;
+};
+
+/** The name of every key that {@link readConfig} knows. */
+export const configKeys: readonly string[] = Object.freeze(Object.keys(settings));
+
+/** Finds the text of a key; undefined or blank where the key is absent. */
+export type Lookup = (key: string) => string | undefined;
+
+/**
+ * Reads every key.
+ *
+ * @throws ConfigError with one line for each key that is not valid
+ */
+export function readSettings(lookup: Lookup): Values {
+  // A key that is there but blank is how compose files and copied templates say "not set".
+  const given = (key: string) => lookup(key)?.trim() || undefined;
+  const lines: string[] = [];
+  const values: Record<string, unknown> = {};
+  for (const [key, { parse, fallback }] of Object.entries<Setting<unknown>>(settings)) {
+    const text = given(key) ?? fallback;
+    if (text === undefined) continue;
+    const reading = parse(text);
+    if (reading.fits) values[key] = reading.value;
+    else lines.push(problemLine(key, reading.expected, reading.found ?? quote(text)));
+  }
+  lines.push(...conflicts((key) => given(key) !== undefined));
+  if (lines.length > 0) throw new ConfigError(lines);
+  // Each key of `settings` got the value of its own parser, which the compiler can't follow.
+  return values as unknown as Values;
+}
+
+/** Keys that cannot be set together, or not alone. */
+function conflicts(isSet: (key: Key) => boolean): string[] {
+  const lines: string[] = [];
+  if (isSet('JWT_PUBLIC_KEY') && isSet('JWT_JWKS_URL')) {
+    lines.push(problemLine('JWT_JWKS_URL', 'only one of JWT_PUBLIC_KEY and JWT_JWKS_URL', 'both'));
+  }
+  if (isSet('TLS_CERT') && !isSet('TLS_KEY')) {
+    lines.push(problemLine('TLS_KEY', 'the file of the key for TLS_CERT', 'nothing'));
+  }
+  if (isSet('TLS_KEY') && !isSet('TLS_CERT')) {
+    lines.push(problemLine('TLS_CERT', 'the file of the certificate for TLS_KEY', 'nothing'));
+  }
+  return lines;
+}
