@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { Buffer } from 'node:buffer';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import libmime from 'libmime';
+import { parseAddressList } from './address-list.ts';
+import { decodeWords } from './encoded-words.ts';
+import { readEnvelope } from './envelope.ts';
+import { parseFields } from './header-fields.ts';
+import { parseDate } from './parse-date.ts';
+
+function envelope(...header: string[]) {
+  const block = Buffer.from(header.map((line) => `${line}\r\n`).join('')).toString('latin1');
+  return readEnvelope(parseFields(block, true));
+}
+
+test('dates: RFC 5322, its obsolete forms, and what else senders write', () => {
+  const dates: [string, string][] = [
+    ['Fri, 21 Nov 1997 09:55:06 -0600', '1997-11-21T15:55:06.000Z'],
+    ['21 Nov 97 09:55:06 GMT', '1997-11-21T09:55:06.000Z'],
+    ['Fri, 21 Nov 97 09:55 EST', '1997-11-21T14:55:00.000Z'],
+    ['Thu, 13 Feb 1969 23:32 -0330 (Newfoundland (Time))', '1969-02-14T03:02:00.000Z'],
+    ['Fri , 21 Nov 1997 09 : 55 : 06 PDT', '1997-11-21T16:55:06.000Z'],
+    ['1 Jan 103 00:00:00 Z', '2003-01-01T00:00:00.000Z'],
+    ['1 Jan 49 00:00:00 +0000', '2049-01-01T00:00:00.000Z'],
+    ['1 January 2020 00:00:00 A', '2020-01-01T00:00:00.000Z'],
+    ['Sat, 31 Dec 2016 23:59:60 +0000', '2016-12-31T23:59:59.000Z'],
+    ['29 Feb 2024 12:00:00 +1400', '2024-02-28T22:00:00.000Z'],
+    ['Fri Nov 21 09:55:06 1997', '1997-11-21T09:55:06.000Z'],
+    ['Fri Nov  7 09:55:06 PST 1997', '1997-11-07T17:55:06.000Z'],
+    ['1997-11-21T09:55:06.123-06:00', '1997-11-21T15:55:06.000Z'],
+  ];
+  for (const [text, expected] of dates) assert.equal(parseDate(text), expected, text);
+});
+
+test('dates: what names no instant gives none', () => {
+  const texts = [
+    '',
+    'yesterday',
+    '31 Feb 2024 00:00:00 Z',
+    '0 Jan 2024 00:00 Z',
+    '1 Foo 2024 00:00',
+  ];
+  const more = ['1 Jan 2024', '1 Jan 2024 24:00 Z', '1 Jan 2024 00:60 Z', '1 Jan 12345 00:00 Z'];
+  const late = ['1 Jan 2024 00:00:61 Z', '1997-13-21T09:55:06Z', '1 Jan 0000 00:00:00 +0100'];
+  for (const text of [...texts, ...more, ...late]) assert.equal(parseDate(text), undefined, text);
+});
+
+test('dates: every instant is read back from the form that mail has', () => {
+  const anyDate = fc.date({ min: new Date(0), max: new Date('2100-01-01'), noInvalidDate: true });
+  fc.assert(
+    fc.property(anyDate, (date) => {
+      date.setUTCMilliseconds(0);
+      assert.equal(parseDate(date.toUTCString()), date.toISOString());
+    }),
+  );
+  fc.assert(fc.property(fc.string(), (text) => void parseDate(text)));
+});
+
+test('encoded words: neighbours join, other text stays', () => {
+  const texts: [string, string][] = [
+    ['=?utf-8?Q?Caf=C3=A9_au_lait?=', 'Café au lait'],
+    ['=?UTF-8?b?Q2Fmw6k=?= and =?utf-8?q?more?=', 'Café and more'],
+    ['=?utf-8?Q?=E2=82?= \t =?utf-8?B?rA==?=', '€'],
+    ['=?iso-8859-1*en?Q?=E9?= =?utf-8?Q?=C3=A9?=', 'éé'],
+    ['=?iso-2022-jp?B?GyRCJUYlOSVIGyhC?=', 'テスト'],
+    ['=?gb2312?B?1tDOxA==?=', '中文'],
+    ['=?utf-8?Q?spaces in it?=', 'spaces in it'],
+    ['=?utf-8?Q?=4=G1=?=', '=4=G1='],
+    ['=?utf-8?X?x?= =?utf-8?Q?open', '=?utf-8?X?x?= =?utf-8?Q?open'],
+    ['=?utf-7?Q?+ADw-script+AD4-?=', '+ADw-script+AD4-'],
+    ['=??Q?x?= =? ?Q?x?=', '=??Q?x?= =? ?Q?x?='],
+    ['=?__proto__?Q?=C3=A9?=', 'é'],
+  ];
+  for (const [text, expected] of texts) assert.equal(decodeWords(text), expected, text);
+});
+
+test('encoded words: what another implementation encodes is decoded', () => {
+  const text = fc.string({ unit: 'grapheme' }).filter((value) => value.isWellFormed());
+  const encoding = fc.constantFrom('Q', 'B');
+  fc.assert(
+    fc.property(text, encoding, fc.integer({ min: 20, max: 75 }), (value, letter, length) => {
+      const encoded = libmime.encodeWord(value, letter, length);
+      assert.equal(decodeWords(encoded), value, encoded);
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test('encoded words: any text is taken', () => {
+  const pieces = fc.constantFrom('=?', '?=', '?', 'utf-8', 'Q', 'B', '=', 'C3', '_', ' ', 'é', 'x');
+  fc.assert(fc.property(fc.string({ unit: pieces }), (text) => void decodeWords(text)));
+});
+
+test('subject: folded, encoded, without control characters, always there', () => {
+  assert.equal(
+    envelope('Subject: a', '\tfolded', ' line').subject,
+    'a\tfolded line'.replace('\t', ' '),
+  );
+  assert.equal(envelope('Subject: =?utf-8?Q?a=0D=0ABcc:_x=00y?=').subject, 'a Bcc: x y');
+  assert.equal(envelope('subject:no space').subject, 'no space');
+  assert.equal(envelope('Subject:').subject, '');
+  assert.deepEqual(envelope('X-Other: x'), { subject: '' });
+});
+
+test('address fields: lists, groups, several fields, and nothing', () => {
+  const { from, to, cc, bcc, replyTo, sender } = envelope(
+    'From: Ann <ann@example.org>, =?utf-8?Q?B=C3=B6b?= <bob@example.org>',
+    'To: Team: a@example.com, "B, C" <b@example.com>;, d@example.com',
+    'To: e@example.com',
+    'Cc: undisclosed-recipients:;',
+    'Reply-To: "Ann at work" <ann@[192.0.2.1]>',
+    'Sender: "john smith"@example.com (John)',
+  );
+  assert.deepEqual(
+    from?.map(({ name }) => name),
+    ['Ann', 'Böb'],
+  );
+  assert.deepEqual(
+    to?.map(({ address }) => address),
+    ['a@example.com', 'b@example.com', 'd@example.com', 'e@example.com'],
+  );
+  assert.equal(cc, undefined);
+  assert.equal(bcc, undefined);
+  assert.deepEqual(replyTo, [{ name: 'Ann at work', address: 'ann@[192.0.2.1]' }]);
+  assert.deepEqual(sender, [{ name: 'John', address: '"john smith"@example.com' }]);
+});
+
+test('address fields: any text gives at most a thousand mailboxes of text', () => {
+  const pieces = fc.constantFrom(
+    ...'<>()[]"\\,;:@. ab\t',
+    'a@b.example',
+    '=?utf-8?Q?=00?=',
+    'é',
+    '\0',
+  );
+  fc.assert(
+    fc.property(fc.string({ unit: pieces }), (text) => {
+      for (const { name, address } of parseAddressList(text)) {
+        assert.ok(name !== '' || address !== '');
+        assert.doesNotMatch(name + address, /[\0-\x1f\x7f]/);
+      }
+    }),
+    { numRuns: 2_000 },
+  );
+  assert.equal(parseAddressList('a@b,'.repeat(5_000)).length, 1_000);
+});

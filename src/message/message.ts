@@ -1,0 +1,29 @@
+/**
+ * What a message is made of: its header fields, its envelope, its tree of MIME parts, and the
+ * addresses in it. Pure code without I/O, for bytes that may be anything: it throws nothing, takes
+ * linear time, and keeps no body in memory.
+ *
+ * A message is read once, when it arrives ({@link MessageParser}). What is stored with it is JSON:
+ * the envelope, and the structure with the offsets of every part in the raw source. From then on a
+ * part is read by its offsets and decoded as a stream ({@link decodePart}), so that neither opening
+ * a message nor fetching an attachment parses anything again. Part numbers are those of IMAP.
+ */
+export type { Mailbox } from './address-list.ts';
+export type { Envelope } from './envelope.ts';
+export { type Address, parseAddress } from './parse-address.ts';
+export { MessageParser, type ParsedMessage } from './parse-message.ts';
+export {
+  type BodyStructure,
+  findPart,
+  type MessagePart,
+  parsePartNumber,
+  partFilename,
+  toBodyStructure,
+} from './structure.ts';
+export { decodeText } from './text.ts';
+export {
+  createDecoder,
+  type DecodedRange,
+  decodePart,
+  type TransferDecoder,
+} from './transfer-encoding.ts';

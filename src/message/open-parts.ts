@@ -1,0 +1,286 @@
+/**
+ * The parts of a message while it is being read: the tree so far, and which multiparts and nested
+ * messages are open at this point of the stream.
+ */
+import type { Buffer } from 'node:buffer';
+import { isIdentity, type PartContent } from './part-content.ts';
+import type { MessagePart } from './structure.ts';
+import { createMeter, type TransferMeter } from './transfer-encoding.ts';
+
+/** Nesting that is followed; a multipart or message deeper down is an opaque leaf. */
+const MAX_DEPTH = 50;
+
+/** Parts that are told apart; what comes after them is counted in the size of what holds it. */
+const MAX_PARTS = 1_000;
+
+/**
+ * Characters of parameters and ids that are kept of one message, since its structure is stored
+ * with it; parts after that have none.
+ */
+const MAX_KEPT_TEXT = 128 * 1024;
+
+const LF = 0x0a;
+
+/** A part whose end has perhaps not been seen yet. */
+interface Draft {
+  readonly headerStart: number;
+  bodyStart: number;
+  bodyEnd: number;
+  content: PartContent | undefined;
+  readonly children: Draft[];
+  meter: TransferMeter | undefined;
+  decodedSize: number | undefined;
+  lines: number | undefined;
+}
+
+/** A multipart or nested message whose end has not been seen. */
+interface Container {
+  readonly draft: Draft;
+  /** Undefined in a nested message, and once the closing delimiter has been seen. */
+  boundary: string | undefined;
+}
+
+/** A line that is a boundary delimiter (RFC 2046 section 5.1.1). */
+export interface Delimiter {
+  /** Which of the open containers it belongs to. */
+  readonly depth: number;
+  /** Whether it ends the multipart (`--boundary--`). */
+  readonly closes: boolean;
+}
+
+/** What follows a header block. */
+export type Next = 'header' | 'body';
+
+function newDraft(headerStart: number): Draft {
+  return {
+    headerStart,
+    bodyStart: headerStart,
+    bodyEnd: headerStart,
+    content: undefined,
+    children: [],
+    meter: undefined,
+    decodedSize: undefined,
+    lines: undefined,
+  };
+}
+
+/** Counts lines of a text body as it comes. */
+function countLines(bytes: Buffer, start: number, end: number): number {
+  let lines = 0;
+  for (let at = start; at < end; at++) if (bytes[at] === LF) lines++;
+  return lines;
+}
+
+export class OpenParts {
+  readonly #root = newDraft(0);
+  readonly #containers: Container[] = [];
+  /** What is being read: a header, or the body of a leaf; none in preamble and epilogue. */
+  #current: Draft | undefined = this.#root;
+  #count = 1;
+  #lineIsOpen = false;
+  /** Delimiter lines of the open multiparts, without the leading `--`. */
+  #delimiters = new Map<string, Delimiter>();
+
+  /** Whether any line of the body can be a delimiter. */
+  get hasDelimiters(): boolean {
+    return this.#delimiters.size > 0;
+  }
+
+  /** Whether the header that is being read is that of the whole message. */
+  get isRoot(): boolean {
+    return this.#current === this.#root;
+  }
+
+  /** RFC 2046 section 5.1.5: parts of a digest are messages unless they say otherwise. */
+  get defaultType(): string {
+    const parent = this.#containers.at(-1)?.draft.content?.type;
+    return parent === 'multipart/digest' ? 'message/rfc822' : 'text/plain';
+  }
+
+  /**
+   * Tells whether a line is a delimiter of an open multipart, the innermost first.
+   *
+   * The whole line counts, white space at its end aside, so that a boundary which starts like
+   * another one is not taken for it.
+   *
+   * @param start offset of the `--` that starts the line
+   * @param end offset behind the line and its line end
+   */
+  findDelimiter(bytes: Buffer, start: number, end: number): Delimiter | undefined {
+    let stop = end;
+    while (stop > start && isSpace(bytes[stop - 1])) stop--;
+    return this.#delimiters.get(bytes.toString('latin1', start + 2, Math.max(stop, start + 2)));
+  }
+
+  /**
+   * Takes the content fields of the part whose header has been read.
+   *
+   * @param hasBody false where a delimiter or the end of the message cuts the header off
+   */
+  headerRead(content: PartContent, bodyStart: number, hasBody: boolean): Next {
+    const draft = this.#current;
+    if (!draft) throw new Error('No header is being read');
+    draft.content = content;
+    draft.bodyStart = bodyStart;
+    draft.bodyEnd = bodyStart;
+    const mayDescend = hasBody && this.#containers.length < MAX_DEPTH;
+    if (mayDescend && content.boundary !== undefined) {
+      this.#open(draft, content.boundary);
+      return 'body';
+    }
+    if (mayDescend && isNestedMessage(content) && this.#count < MAX_PARTS) {
+      this.#open(draft, undefined);
+      this.#begin(bodyStart);
+      return 'header';
+    }
+    draft.meter = createMeter(content.encoding);
+    if (content.type.startsWith('text/')) draft.lines = 0;
+    this.#lineIsOpen = false;
+    return 'body';
+  }
+
+  /** Counts bytes of the body that is being read. */
+  measure(bytes: Buffer, start: number, end: number): void {
+    const draft = this.#current;
+    if (!draft || end <= start) return;
+    draft.meter?.add(bytes, start, end);
+    if (draft.lines !== undefined) {
+      draft.lines += countLines(bytes, start, end);
+      this.#lineIsOpen = bytes[end - 1] !== LF;
+    }
+  }
+
+  /**
+   * Ends what a delimiter ends, and begins the part after it.
+   *
+   * @param bodyEnd where the line end in front of the delimiter starts
+   * @param headerStart behind the delimiter line
+   */
+  delimit(delimiter: Delimiter, bodyEnd: number, headerStart: number): Next {
+    this.#closeAbove(delimiter.depth, bodyEnd);
+    const container = this.#containers[delimiter.depth];
+    if (container && delimiter.closes) {
+      container.boundary = undefined;
+      this.#listDelimiters();
+    }
+    if (delimiter.closes || this.#count >= MAX_PARTS) return 'body';
+    this.#begin(headerStart);
+    return 'header';
+  }
+
+  /** Ends everything at the end of the message. */
+  end(size: number): MessagePart {
+    this.#closeAbove(-1, size);
+    return describe(this.#root, undefined, { left: MAX_KEPT_TEXT });
+  }
+
+  #begin(headerStart: number): void {
+    const draft = newDraft(headerStart);
+    this.#containers.at(-1)?.draft.children.push(draft);
+    this.#current = draft;
+    this.#count++;
+  }
+
+  #open(draft: Draft, boundary: string | undefined): void {
+    this.#containers.push({ draft, boundary });
+    this.#current = undefined;
+    this.#listDelimiters();
+  }
+
+  #closeAbove(depth: number, bodyEnd: number): void {
+    const leaf = this.#current;
+    this.#current = undefined;
+    if (leaf) {
+      leaf.bodyEnd = Math.max(leaf.bodyStart, bodyEnd);
+      leaf.decodedSize = leaf.meter?.end();
+      leaf.meter = undefined;
+      if (leaf.lines !== undefined && this.#lineIsOpen) leaf.lines++;
+    }
+    const closed = this.#containers.splice(depth + 1);
+    for (const { draft } of closed) draft.bodyEnd = Math.max(draft.bodyStart, bodyEnd);
+    if (closed.length > 0) this.#listDelimiters();
+  }
+
+  /** Inner multiparts come last, so they win where boundaries are the same. */
+  #listDelimiters(): void {
+    this.#delimiters = new Map();
+    for (const [depth, { boundary }] of this.#containers.entries()) {
+      if (boundary === undefined) continue;
+      this.#delimiters.set(boundary, { depth, closes: false });
+      this.#delimiters.set(`${boundary}--`, { depth, closes: true });
+    }
+  }
+}
+
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === LF;
+}
+
+/** A message that stands in its part as it is; an encoded one would have to be decoded first. */
+function isNestedMessage(content: PartContent): boolean {
+  const isMessage = content.type === 'message/rfc822' || content.type === 'message/global';
+  return isMessage && isIdentity(content.encoding);
+}
+
+/** Length of what is kept of a part beside its type. */
+function textLength(content: PartContent): number {
+  let length = (content.id ?? '').length;
+  for (const parameters of [content.parameters, content.dispositionParameters]) {
+    for (const [name, value] of Object.entries(parameters)) length += name.length + value.length;
+  }
+  return length;
+}
+
+function isEmpty(parameters: Readonly<Record<string, string>>): boolean {
+  return Object.keys(parameters).length === 0;
+}
+
+/** Number of the part at a place (from 1) in the multipart or message that has a number itself. */
+function numberIn(parent: string | undefined, place: number): string {
+  return parent === undefined ? `${place}` : `${parent}.${place}`;
+}
+
+/**
+ * Turns a draft and what is below it into what is stored, numbered as RFC 3501 section 6.4.5 says:
+ * a multipart that is the whole of a message has no number and its parts count on from that of the
+ * message; anything else that is the whole of a message is part 1 of it.
+ *
+ * @param message number of the part whose nested message this is; undefined at the root
+ * @param number number of this part where it is one of a multipart
+ */
+function describe(
+  draft: Draft,
+  message: string | undefined,
+  budget: { left: number },
+  number?: string,
+): MessagePart {
+  const { content, children, headerStart, bodyStart, bodyEnd } = draft;
+  if (!content) throw new Error('A part has no content fields');
+  const isMultipart = children.length > 0 && content.boundary !== undefined;
+  const part = number ?? (isMultipart ? undefined : numberIn(message, 1));
+  const size = bodyEnd - bodyStart;
+  budget.left -= textLength(content);
+  const kept = budget.left >= 0;
+  const { id, disposition, parameters, dispositionParameters } = content;
+  const childNodes = children.map((child, place) =>
+    isMultipart
+      ? describe(child, undefined, budget, numberIn(part ?? message, place + 1))
+      : describe(child, part, budget),
+  );
+  return {
+    ...(part !== undefined && { part }),
+    type: content.type,
+    ...(kept && !isEmpty(parameters) && { parameters }),
+    encoding: content.encoding,
+    size,
+    decodedSize: draft.decodedSize ?? size,
+    ...(draft.lines !== undefined && { lines: draft.lines }),
+    ...(kept && id !== undefined && { id }),
+    ...(disposition !== undefined && { disposition }),
+    ...(kept && !isEmpty(dispositionParameters) && { dispositionParameters }),
+    headerStart,
+    bodyStart,
+    bodyEnd,
+    ...(childNodes.length > 0 && { childNodes }),
+  };
+}

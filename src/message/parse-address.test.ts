@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { Buffer } from 'node:buffer';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { parseAddress } from './message.ts';
+
+test('addresses: dot-strings, quoted strings by their meaning, domains in ASCII', () => {
+  const addresses: [string, string, string][] = [
+    ['ann@example.org', 'ann', 'example.org'],
+    ['Ann.Smith+tag@EXAMPLE.org', 'Ann.Smith+tag', 'example.org'],
+    ["!#$%&'*+-/=?^_`{|}~@example.org", "!#$%&'*+-/=?^_`{|}~", 'example.org'],
+    ['"john smith"@example.org', 'john smith', 'example.org'],
+    ['"a@b\\"c\\\\"@example.org', 'a@b"c\\', 'example.org'],
+    ['"ann"@example.org', 'ann', 'example.org'],
+    ['ann@bücher.example', 'ann', 'xn--bcher-kva.example'],
+    ['用户@例え.example', '用户', 'xn--r8jz45g.example'],
+    ['ann@localhost', 'ann', 'localhost'],
+    ['ann@123.example', 'ann', '123.example'],
+    [`${'a'.repeat(64)}@example.org`, 'a'.repeat(64), 'example.org'],
+  ];
+  for (const [text, local, domain] of addresses) {
+    assert.deepEqual(parseAddress(text), { local, domain }, text);
+  }
+});
+
+test('addresses: what is no address of a mailbox at a domain', () => {
+  const texts = [
+    ...[
+      '',
+      '@',
+      'ann',
+      'ann@',
+      '@example.org',
+      '""@example.org',
+      '"@example.org',
+      '"a"b@example.org',
+    ],
+    ...['.ann@example.org', 'ann.@example.org', 'a..b@example.org', 'a b@example.org', 'a"b@c.org'],
+    ...['a@b@example.org', 'a,b@example.org', '<ann@example.org>', 'Ann <ann@example.org>'],
+    ...[
+      'ann(x)@example.org',
+      '@relay.example:ann@example.org',
+      ' ann@example.org',
+      'ann@example.org ',
+    ],
+    ...[
+      'ann@[192.0.2.1]',
+      'ann@[IPv6:2001:db8::1]',
+      'ann@192.0.2.1',
+      'ann@127.1',
+      'ann@0x7f.0.0.1',
+    ],
+    ...['ann@example.org.', 'ann@.example.org', 'ann@a..b', 'ann@-a.example', 'ann@a-.example'],
+    ...['ann@ex_ample.org', 'ann@ex%61mple.org', 'ann@example.org:25', 'ann@example.org/x'],
+    ...[
+      `ann@${'a'.repeat(64)}.org`,
+      `${'a'.repeat(65)}@example.org`,
+      `${'é'.repeat(33)}@example.org`,
+    ],
+    ...['a\0b@example.org', 'a\nb@example.org', '"a\rb"@example.org', '"a\tb"@example.org'],
+    ...['a\x7fb@example.org', 'a\x85b@example.org', '\ud800@example.org', 'ann@exam\0ple.org'],
+    ...[`ann@${'a.'.repeat(124)}org`, `"${'\\a'.repeat(64)}"@${'a.'.repeat(70)}org`],
+  ];
+  for (const text of texts) assert.equal(parseAddress(text), undefined, JSON.stringify(text));
+});
+
+test('addresses: any text gives nothing or an address that can be written and read again', () => {
+  const pieces = fc.constantFrom(...'ab.@"\\ é-+[]:1', 'example.org', '\0', '例');
+  fc.assert(
+    fc.property(fc.oneof(fc.string(), fc.string({ unit: pieces })), (text) => {
+      const address = parseAddress(text);
+      if (!address) return;
+      const { local, domain } = address;
+      assert.match(domain, /^[a-z\d.-]{1,253}$/);
+      assert.ok(local.length > 0 && Buffer.byteLength(local) <= 64);
+      const quoted = `"${local.replace(/["\\]/g, '\\$&')}"@${domain}`;
+      assert.deepEqual(parseAddress(quoted), address);
+    }),
+    { numRuns: 3_000 },
+  );
+});
