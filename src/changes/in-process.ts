@@ -1,4 +1,4 @@
-import type { Change, ChangeListener, Changes } from './changes.ts';
+import type { Change, ChangeListener, Changes } from './change.ts';
 
 /** Changes told within this process; enough for one node. */
 export class InProcessChanges implements Changes {

@@ -14,7 +14,8 @@ import {
 import type { MailUser, SyncResult } from '../mailstore.ts';
 
 type Step =
-  | { do: 'append' | 'prune' }
+  | { do: 'append' }
+  | { do: 'prune' }
   | { do: 'flag' | 'unflag' | 'expunge' | 'move'; pick: number }
   | { do: 'sync'; limit: number | undefined };
 

@@ -1,0 +1,47 @@
+/** The process: reads the configuration, starts the service, stops it on a signal. */
+import { pino } from 'pino';
+import { type Config, ConfigError, describeStart, readConfig } from './config/config.ts';
+import { startService } from './service.ts';
+
+/** From the first signal to the end at the latest, in milliseconds. */
+const STOP_WITHIN_MS = 9_500;
+
+/** Writes one line for each thing the operator has to mend, and ends the process. */
+function refuseStart(error: unknown): never {
+  const lines = error instanceof ConfigError ? error.lines : [`cannot start: ${String(error)}`];
+  for (const line of lines) process.stderr.write(`${line}\n`);
+  process.exit(1);
+}
+
+async function main(config: Config): Promise<void> {
+  const destination = pino.destination({ fd: 1, sync: false });
+  const logger = pino({ level: config.logLevel, base: null }, destination);
+  const service = await startService(config, logger).catch((error: unknown) => {
+    destination.flushSync();
+    return refuseStart(error);
+  });
+  process.stdout.write(describeStart({ ...service, stdoutIsTty: process.stdout.isTTY }));
+  const stop = (signal: string) => {
+    logger.info({ signal }, 'stopping');
+    setTimeout(() => {
+      logger.warn('stopping takes too long, ending now');
+      destination.flushSync();
+      process.exit(0);
+    }, STOP_WITHIN_MS).unref();
+    void service.stop().then(() => {
+      logger.info('stopped');
+      destination.flushSync();
+      process.exit(0);
+    });
+  };
+  process.once('SIGTERM', stop);
+  process.once('SIGINT', stop);
+}
+
+let config: Config;
+try {
+  config = readConfig(process.env);
+} catch (error) {
+  refuseStart(error);
+}
+await main(config);
