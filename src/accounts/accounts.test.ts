@@ -1,0 +1,420 @@
+import assert from 'node:assert/strict';
+import { before, beforeEach, suite, test } from 'node:test';
+import { verify } from '@node-rs/argon2';
+import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import type { Change } from '../changes/changes.ts';
+import type { Database } from '../database/database.ts';
+import { createDomains, type Domains } from '../domains/domains.ts';
+import { type Accounts, createAccounts } from './accounts.ts';
+
+onEachEngine('accounts', (engine) => {
+  let database: Database;
+  let domains: Domains;
+  let accounts: Accounts;
+  const published: Change[] = [];
+  let users = 0;
+
+  before(async () => {
+    ({ database } = await openTestDatabase(engine));
+    domains = createDomains({
+      database,
+      mailHostname: 'mx.test.test',
+      spfInclude: 'spf.test.test',
+    });
+    accounts = createAccounts({
+      database,
+      domains,
+      changes: { publish: (change) => published.push(change) },
+    });
+  });
+
+  beforeEach(() => {
+    published.length = 0;
+  });
+
+  async function claim(userId: string, name: string): Promise<number> {
+    const { domain, dns } = await domains.create({ userId, domain: name });
+    for (const { id } of dns) {
+      await domains.markDnsRecord(userId, name, { id, status: 'verified' });
+    }
+    return domain.id;
+  }
+
+  /** A user of its own with an active domain. */
+  async function newUser() {
+    users++;
+    const userId = `user${users}`;
+    const domain = `d${users}.test`;
+    const domainId = await claim(userId, domain);
+    const create = async (localPart: string) =>
+      (await accounts.create({ userId, domain, localPart, password: 'long enough' })).account;
+    return { userId, domain, domainId, create };
+  }
+
+  const hashOf = async (id: number) =>
+    database.read
+      .selectFrom('accounts')
+      .select(['password_hash', 'credential_version'])
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow();
+
+  test('a new account is active, and its password is told once', async () => {
+    const { userId, domain } = await newUser();
+    const before = Date.now();
+    const { account, password } = await accounts.create({
+      userId,
+      domain: domain.toUpperCase(),
+      localPart: 'Ann.Smith',
+      displayName: 'Ann Smith 🙂',
+      password: 'correct horse',
+    });
+    assert.equal(password, 'correct horse');
+    assert.ok(account.createdAt >= before && account.createdAt <= Date.now());
+    assert.deepEqual(account, {
+      id: account.id,
+      userId,
+      domain,
+      localPart: 'ann.smith',
+      address: `ann.smith@${domain}`,
+      displayName: 'Ann Smith 🙂',
+      status: 'active',
+      isDefault: true,
+      createdAt: account.createdAt,
+    });
+    assert.deepEqual(await accounts.get(userId, account.id), account);
+    assert.ok(await verify((await hashOf(account.id)).password_hash, 'correct horse'));
+  });
+
+  test('a password is generated and the local part displayed where none is given', async () => {
+    const { userId, domain } = await newUser();
+    const { account, password } = await accounts.create({ userId, domain, localPart: 'Bob' });
+    assert.match(password, /^[A-Za-z2-9]{20}$/);
+    assert.ok(await verify((await hashOf(account.id)).password_hash, password));
+    assert.equal(account.displayName, 'bob');
+    const named = await accounts.create({ userId, domain, localPart: 'x', displayName: '' });
+    assert.equal(named.account.displayName, '');
+  });
+
+  suite('create refuses', () => {
+    test('domains that are not there, not the user’s or not active', async () => {
+      const { domain } = await newUser();
+      const { userId } = await newUser();
+      await domains.create({ userId, domain: `waits-${domain}` });
+      const create = (name: string) => accounts.create({ userId, domain: name, localPart: 'ann' });
+      await assert.rejects(create('nobody.test'), { code: 'domain_not_found' });
+      await assert.rejects(create('a b'), { code: 'domain_not_found' });
+      await assert.rejects(create(domain), { code: 'domain_not_found' });
+      await assert.rejects(create(`waits-${domain}`), { code: 'domain_not_active' });
+    });
+
+    test('an address that is there, in any case', async () => {
+      const { userId, domain, create } = await newUser();
+      await create('ann');
+      await assert.rejects(accounts.create({ userId, domain, localPart: 'ANN' }), {
+        code: 'address_exists',
+      });
+    });
+
+    test('all but one of twenty that come at once', async () => {
+      const { userId, domain } = await newUser();
+      const results = await Promise.allSettled(
+        Array.from({ length: 20 }, () => accounts.create({ userId, domain, localPart: 'race' })),
+      );
+      const codes = results.map((one) => (one.status === 'rejected' ? one.reason.code : 'created'));
+      assert.deepEqual(codes.sort(), [...Array(19).fill('address_exists'), 'created']);
+      assert.equal((await accounts.list({ userId, limit: 50, offset: 0 })).length, 1);
+    });
+
+    test('fields that are not valid, naming them', async () => {
+      const { userId, domain } = await newUser();
+      const bad: [string, object][] = [
+        ['local_part', { localPart: 'a+b' }],
+        ['local_part', { localPart: '' }],
+        ['display_name', { displayName: 'x'.repeat(256) }],
+        ['display_name', { displayName: 'Ann\r\nBcc: x' }],
+        ['display_name', { displayName: '\0' }],
+        ['display_name', { displayName: '\ud800' }],
+        ['password', { password: '1234567' }],
+        ['password', { password: '' }],
+        ['password', { password: 'x'.repeat(1025) }],
+        ['password', { password: '12345678\0' }],
+      ];
+      for (const [field, input] of bad) {
+        await assert.rejects(
+          accounts.create({ userId, domain, localPart: 'ann', ...input }),
+          (error: { code?: string; errors?: { field: string }[] }) =>
+            error.code === 'invalid_request' && error.errors?.[0]?.field === field,
+          `${field} ${JSON.stringify(input).slice(0, 40)}`,
+        );
+      }
+      assert.deepEqual(await accounts.list({ userId, limit: 50, offset: 0 }), []);
+    });
+  });
+
+  test('an account that is made while its domain is removed is refused or removed with it', async () => {
+    for (let n = 0; n < 5; n++) {
+      const { userId, domain } = await newUser();
+      const [created] = await Promise.allSettled([
+        accounts.create({ userId, domain, localPart: 'ann' }),
+        accounts.removeDomain(userId, domain),
+      ]);
+      if (created.status === 'rejected') assert.equal(created.reason.code, 'domain_not_found');
+      assert.deepEqual(await accounts.list({ userId, limit: 50, offset: 0 }), []);
+    }
+  });
+
+  test('the default is the oldest account of the user, over all domains', async () => {
+    const { userId, domain, create } = await newUser();
+    await claim(userId, `second-${domain}`);
+    const first = await create('first');
+    const second = (
+      await accounts.create({ userId, domain: `second-${domain}`, localPart: 'second' })
+    ).account;
+    const third = await create('third');
+    assert.deepEqual([first.isDefault, second.isDefault, third.isDefault], [true, false, false]);
+    await accounts.update(userId, first.id, { status: 'suspended' });
+    assert.equal((await accounts.get(userId, second.id)).isDefault, false);
+    await accounts.remove(userId, first.id);
+    const listed = await accounts.list({ userId, limit: 50, offset: 0 });
+    assert.deepEqual(
+      listed.map(({ id, isDefault }) => [id, isDefault]),
+      [
+        [second.id, true],
+        [third.id, false],
+      ],
+    );
+    await accounts.removeDomain(userId, `second-${domain}`);
+    assert.equal((await accounts.get(userId, third.id)).isDefault, true);
+  });
+
+  test('listings go by id, page by page, of one domain or of all', async () => {
+    const { userId, domain, create } = await newUser();
+    const other = `other-${domain}`;
+    await claim(userId, other);
+    const ids: number[] = [];
+    for (const localPart of ['e', 'd', 'c', 'b', 'a']) ids.push((await create(localPart)).id);
+    const { account } = await accounts.create({ userId, domain: other, localPart: 'z' });
+    const list = async (limit: number, offset: number, name?: string) =>
+      (await accounts.list({ userId, domain: name, limit, offset })).map(({ id }) => id);
+    assert.deepEqual(await list(50, 0), [...ids, account.id]);
+    assert.deepEqual(await list(2, 0), ids.slice(0, 2));
+    assert.deepEqual(await list(2, 2), ids.slice(2, 4));
+    assert.deepEqual(await list(2, 5), [account.id]);
+    assert.deepEqual(await list(2, 6), []);
+    assert.deepEqual(await list(1000, 0, domain), ids);
+    assert.deepEqual(await list(1000, 1, other.toUpperCase()), []);
+    assert.deepEqual(await list(1000, Number.MAX_SAFE_INTEGER), []);
+    await assert.rejects(list(50, 0, 'nobody.test'), { code: 'domain_not_found' });
+    for (const [limit, offset] of [
+      [0, 0],
+      [1001, 0],
+      [1.5, 0],
+      [-1, 0],
+      [Number.NaN, 0],
+      [50, -1],
+      [50, 0.5],
+      [50, Number.POSITIVE_INFINITY],
+    ]) {
+      await assert.rejects(list(limit ?? 0, offset ?? 0), { code: 'invalid_request' });
+    }
+  });
+
+  suite('update', () => {
+    test('changes what is given and nothing else', async () => {
+      const { userId, create } = await newUser();
+      const account = await create('ann');
+      const renamed = await accounts.update(userId, account.id, { displayName: 'Ann' });
+      assert.deepEqual(renamed, { ...account, displayName: 'Ann' });
+      assert.deepEqual(published, []);
+      const suspended = await accounts.update(userId, account.id, { status: 'suspended' });
+      assert.deepEqual(suspended, { ...renamed, status: 'suspended' });
+      assert.deepEqual(published, [{ kind: 'access', accountId: account.id, reason: 'suspended' }]);
+      const both = { displayName: '', status: 'active' } as const;
+      assert.deepEqual(await accounts.update(userId, account.id, both), { ...account, ...both });
+      assert.deepEqual(await accounts.get(userId, account.id), { ...account, ...both });
+      assert.equal(published.length, 1);
+    });
+
+    test('refuses fields that are not valid, and none', async () => {
+      const { userId, create } = await newUser();
+      const account = await create('ann');
+      const bad = [{}, { displayName: 'a\nb' }, JSON.parse('{"status":"deleted"}')];
+      for (const changed of bad) {
+        await assert.rejects(accounts.update(userId, account.id, changed), {
+          code: 'invalid_request',
+        });
+      }
+      assert.deepEqual(await accounts.get(userId, account.id), account);
+    });
+  });
+
+  test('a deleted account is gone, is told of once, and its id is not used again', async () => {
+    const { userId, create } = await newUser();
+    const { id, address } = await create('ann');
+    const results = await Promise.allSettled([
+      accounts.remove(userId, id),
+      accounts.remove(userId, id),
+    ]);
+    assert.deepEqual(results.map(({ status }) => status).sort(), ['fulfilled', 'rejected']);
+    assert.deepEqual(published, [{ kind: 'access', accountId: id, reason: 'deleted' }]);
+    await assert.rejects(accounts.get(userId, id), { code: 'account_not_found' });
+    await assert.rejects(accounts.remove(userId, id), { code: 'account_not_found' });
+    assert.equal(await accounts.findForMail(address), undefined);
+    assert.ok((await create('ann')).id > id);
+  });
+
+  test('a reset password replaces the old one', async () => {
+    const { userId, create } = await newUser();
+    const account = await create('ann');
+    const given = await accounts.resetPassword(userId, account.id, 'another one');
+    assert.deepEqual(given, { account, password: 'another one' });
+    const { password_hash, credential_version } = await hashOf(account.id);
+    assert.ok(await verify(password_hash, 'another one'));
+    assert.equal(credential_version, 2);
+    const generated = await accounts.resetPassword(userId, account.id);
+    assert.match(generated.password, /^[A-Za-z2-9]{20}$/);
+    assert.ok(await verify((await hashOf(account.id)).password_hash, generated.password));
+    assert.deepEqual(
+      published,
+      Array(2).fill({ kind: 'access', accountId: account.id, reason: 'password_reset' }),
+    );
+    await assert.rejects(accounts.resetPassword(userId, account.id, 'short'), {
+      code: 'invalid_request',
+    });
+    assert.ok(await verify((await hashOf(account.id)).password_hash, generated.password));
+  });
+
+  test('a removed domain takes its accounts with it and tells of each', async () => {
+    const { userId, domain, domainId, create } = await newUser();
+    await claim(userId, `kept-${domain}`);
+    const kept = await accounts.create({ userId, domain: `kept-${domain}`, localPart: 'ann' });
+    const ids = [(await create('ann')).id, (await create('bob')).id];
+    assert.equal((await accounts.removeDomain(userId, domain.toUpperCase())).id, domainId);
+    assert.deepEqual(
+      published.map((change) => [change.kind, change.accountId]),
+      ids.map((id) => ['access', id]),
+    );
+    const listed = await accounts.list({ userId, limit: 50, offset: 0 });
+    assert.deepEqual(
+      listed.map(({ id }) => id),
+      [kept.account.id],
+    );
+    await assert.rejects(accounts.removeDomain(userId, domain), { code: 'domain_not_found' });
+  });
+
+  test('a domain with thousands of accounts can be removed', async () => {
+    const { userId, domain, domainId, create } = await newUser();
+    const model = await create('model');
+    const { id: _, ...columns } = await database.read
+      .selectFrom('accounts')
+      .selectAll()
+      .where('id', '=', model.id)
+      .executeTakeFirstOrThrow();
+    await database.write(async (tx) => {
+      for (let n = 0; n < 2500; n += 500) {
+        const rows = Array.from({ length: 500 }, (_, i) => ({
+          ...columns,
+          local_part: `a${n + i}`,
+        }));
+        await tx.insertInto('accounts').values(rows).execute();
+      }
+    });
+    assert.equal((await accounts.removeDomain(userId, domain)).id, domainId);
+    assert.equal(published.length, 2501);
+    assert.deepEqual(await accounts.list({ userId, limit: 50, offset: 0 }), []);
+  });
+
+  suite('for delivery', () => {
+    test('a recipient is found whatever its case and tag, suspended or not', async () => {
+      const { userId, domainId, create } = await newUser();
+      const other = await newUser();
+      const ann = await create('ann');
+      for (const localPart of ['ann', 'ANN', 'ann+shop', 'Ann+a+b']) {
+        assert.deepEqual(await accounts.findRecipient(localPart, domainId), ann);
+      }
+      for (const localPart of ['', '+', '+ann', 'an', 'anna', 'a'.repeat(100_000)]) {
+        assert.equal(await accounts.findRecipient(localPart, domainId), undefined);
+      }
+      assert.equal(await accounts.findRecipient('ann', other.domainId), undefined);
+      await accounts.update(userId, ann.id, { status: 'suspended' });
+      assert.equal((await accounts.findRecipient('ann', domainId))?.status, 'suspended');
+    });
+
+    test('the oldest account of a domain is not the one of another domain', async () => {
+      const { userId, domain, domainId, create } = await newUser();
+      const second = await claim(userId, `second-${domain}`);
+      assert.equal(await accounts.oldestOfDomain(domainId), undefined);
+      const ann = await create('ann');
+      await create('bob');
+      const name = `second-${domain}`;
+      const { account } = await accounts.create({ userId, domain: name, localPart: 'a' });
+      assert.deepEqual(await accounts.oldestOfDomain(domainId), ann);
+      assert.deepEqual(await accounts.oldestOfDomain(second), account);
+      assert.equal(account.isDefault, false);
+    });
+
+    test('an address means the account on the claim that is active', async () => {
+      const { userId, domain, domainId, create } = await newUser();
+      const ann = await create('ann');
+      assert.deepEqual(await accounts.findForMail(`Ann@${domain.toUpperCase()}`), ann);
+      for (const address of [`ann+x@${domain}`, 'ann', '', `ann@x.${domain}`, `\0@${domain}`]) {
+        assert.equal(await accounts.findForMail(address), undefined);
+      }
+      await database.write((tx) =>
+        tx
+          .updateTable('domains')
+          .set({ status: 'pending', lapsed_at: Date.now() })
+          .where('id', '=', domainId)
+          .execute(),
+      );
+      assert.equal(await accounts.findForMail(ann.address), undefined);
+      // Otherwise the lapsed claim would become active again with the rival's first mark.
+      await database.write((tx) =>
+        tx
+          .updateTable('dns_records')
+          .set({ status: 'failed' })
+          .where('domain_id', '=', domainId)
+          .execute(),
+      );
+      await claim('rival', domain);
+      const rival = await accounts.create({ userId: 'rival', domain, localPart: 'ann' });
+      assert.deepEqual(await accounts.findForMail(ann.address), rival.account);
+      assert.deepEqual(await accounts.get(userId, ann.id), ann);
+      await assert.rejects(accounts.create({ userId, domain, localPart: 'new' }), {
+        code: 'domain_not_active',
+      });
+    });
+  });
+
+  test("another user's account answers as one that is not there", async () => {
+    const { userId, domain, create } = await newUser();
+    const stranger = (await newUser()).userId;
+    const account = await create('ann');
+    const stored = await hashOf(account.id);
+    for (const id of [account.id, 0, -1, 1.5, Number.NaN, 2 ** 53, 1e300, account.id + 1_000_000]) {
+      const results = await Promise.allSettled([
+        accounts.get(stranger, id),
+        accounts.update(stranger, id, { displayName: 'mine', status: 'suspended' }),
+        accounts.remove(stranger, id),
+        accounts.resetPassword(stranger, id, 'long enough'),
+      ]);
+      for (const result of results) {
+        assert.equal(result.status === 'rejected' && result.reason.code, 'account_not_found');
+      }
+    }
+    await assert.rejects(accounts.removeDomain(stranger, domain), { code: 'domain_not_found' });
+    await assert.rejects(accounts.list({ userId: stranger, domain, limit: 50, offset: 0 }), {
+      code: 'domain_not_found',
+    });
+    assert.deepEqual(await accounts.list({ userId: stranger, limit: 50, offset: 0 }), []);
+    assert.deepEqual(await accounts.get(userId, account.id), account);
+    assert.deepEqual(await hashOf(account.id), stored);
+    assert.deepEqual(published, []);
+    for (const bad of ['', 'x'.repeat(256), '\0']) {
+      await assert.rejects(accounts.get(bad, account.id), { code: 'invalid_request' });
+      await assert.rejects(accounts.list({ userId: bad, limit: 1, offset: 0 }), {
+        code: 'invalid_request',
+      });
+    }
+  });
+});

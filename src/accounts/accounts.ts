@@ -1,0 +1,333 @@
+/**
+ * Mailbox accounts: who has which address, their passwords, and the tokens that open them.
+ *
+ * `accounts` has a row for each address on a claim of `domains/`, scoped by the `user_id` of the
+ * claim; local parts lie there in lower case, passwords as argon2id hashes. `credential_version`
+ * goes up with each new password, and tokens of ours carry it. Which account is a user's default is
+ * not stored: it is the one with the lowest id. `retired_addresses` remembers deleted addresses for
+ * a minute (see `retired-addresses.ts`). Mailboxes are made by the mail store when it needs them.
+ *
+ * Several claims on a name may hold the same address, left over from times when each was active; an
+ * address always means the account on the claim that is active now.
+ */
+import type { Changes } from '../changes/changes.ts';
+import type { Database, Queries } from '../database/database.ts';
+import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import { type Account, type AccountStatus, selectAccounts, toAccount } from './account-rows.ts';
+import { checkLocalPart, mailLocalPart, readAddress } from './local-parts.ts';
+import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
+import { retireAddresses, tokensFrom } from './retired-addresses.ts';
+
+export type { Account, AccountStatus } from './account-rows.ts';
+export {
+  createTokens,
+  type IssuedToken,
+  type MailAccess,
+  type Tokens,
+  type TokensOptions,
+} from './tokens.ts';
+
+export interface AccountsOptions {
+  readonly database: Database;
+  readonly domains: Domains;
+  /** Told, after the commit, of accounts whose tokens stopped being good. */
+  readonly changes: Pick<Changes, 'publish'>;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+export interface NewAccount {
+  readonly userId: string;
+  readonly domain: string;
+  readonly localPart: string;
+  /** The local part where left out. */
+  readonly displayName?: string | undefined;
+  /** Generated where left out. */
+  readonly password?: string | undefined;
+}
+
+/** An account and its password, which nobody can read again. */
+export interface AccountWithPassword {
+  readonly account: Account;
+  readonly password: string;
+}
+
+export interface AccountPage {
+  readonly userId: string;
+  /** Only accounts of this domain. */
+  readonly domain?: string | undefined;
+  /** 1 to 1000. */
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export interface AccountUpdate {
+  readonly displayName?: string | undefined;
+  readonly status?: AccountStatus | undefined;
+}
+
+const DISPLAY_NAME_MAX = 255;
+const LIMIT_MAX = 1000;
+const statuses: readonly string[] = ['active', 'suspended'] satisfies AccountStatus[];
+
+/** Every function with a `userId` sees that user's accounts alone. */
+export interface Accounts {
+  /**
+   * @throws Refusal domain_not_found, domain_not_active, address_exists, invalid_request
+   *   (`local_part`, `display_name`, `password`), unavailable
+   */
+  create(input: NewAccount): Promise<AccountWithPassword>;
+  /** Ordered by id. @throws Refusal domain_not_found, invalid_request (`limit`, `offset`) */
+  list(page: AccountPage): Promise<Account[]>;
+  /** @throws Refusal account_not_found */
+  get(userId: string, id: number): Promise<Account>;
+  /**
+   * Changes what is given. A suspended account's tokens stop at once.
+   *
+   * @throws Refusal account_not_found, invalid_request (`display_name`, `status`)
+   */
+  update(userId: string, id: number, changed: AccountUpdate): Promise<Account>;
+  /** Deletes an account with its mail. @throws Refusal account_not_found */
+  remove(userId: string, id: number): Promise<{ readonly id: number; readonly address: string }>;
+  /**
+   * Sets the password, a generated one where none is given; tokens issued before stop at once.
+   *
+   * @throws Refusal account_not_found, invalid_request (`password`), unavailable
+   */
+  resetPassword(userId: string, id: number, password?: string): Promise<AccountWithPassword>;
+  /** Deletes a domain with its accounts and their mail. @throws Refusal domain_not_found */
+  removeDomain(userId: string, name: string): Promise<Domain>;
+  /**
+   * The account that takes mail for a local part as the sender wrote it: case and what follows a
+   * `+` do not count. Suspended accounts are found too.
+   */
+  findRecipient(localPart: string, domainId: number): Promise<Account | undefined>;
+  /** The oldest account of a domain, for its postmaster. */
+  oldestOfDomain(domainId: number): Promise<Account | undefined>;
+  /** The account that an address means now; case does not count, `+` does. */
+  findForMail(address: string): Promise<Account | undefined>;
+}
+
+class StoredAccounts implements Accounts {
+  readonly #database: Database;
+  readonly #domains: Domains;
+  readonly #changes: Pick<Changes, 'publish'>;
+  readonly #now: () => number;
+
+  constructor({ database, domains, changes, now }: AccountsOptions) {
+    this.#database = database;
+    this.#domains = domains;
+    this.#changes = changes;
+    this.#now = now ?? Date.now;
+  }
+
+  async create(input: NewAccount): Promise<AccountWithPassword> {
+    const domain = await this.#domains.find(input.userId, input.domain);
+    const localPart = checkLocalPart(input.localPart, domain.name);
+    const displayName = checkDisplayName(input.displayName ?? localPart);
+    const password = input.password ?? generatePassword();
+    checkPassword(password);
+    refuseInactive(domain);
+    // Before the hash, which costs some 30 ms; the insert below decides.
+    if (await this.#findOnDomain(localPart, domain.id)) throw addressExists(localPart, domain);
+    const password_hash = await hashPassword(password);
+    const account = await this.#database.write(async (tx) => {
+      const now = this.#now();
+      const { id: domain_id, ...held } = await this.#domains.lock(tx, input.userId, domain.name);
+      refuseInactive(held);
+      const inserted = await tx
+        .insertInto('accounts')
+        .values({
+          domain_id,
+          user_id: held.userId,
+          domain_name: held.name,
+          local_part: localPart,
+          display_name: displayName,
+          status: 'active',
+          password_hash,
+          credential_version: 1,
+          created_at: now,
+          tokens_from: await tokensFrom(tx, `${localPart}@${held.name}`, now),
+        })
+        .onConflict((conflict) => conflict.columns(['domain_id', 'local_part']).doNothing())
+        .returning('id')
+        .executeTakeFirst();
+      if (!inserted) throw addressExists(localPart, domain);
+      return this.#read(tx, input.userId, inserted.id);
+    });
+    return { account, password };
+  }
+
+  async list({ userId, domain, limit, offset }: AccountPage): Promise<Account[]> {
+    checkUserId(userId);
+    if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) {
+      throw invalidField('limit', `must be an integer from 1 to ${LIMIT_MAX}`);
+    }
+    if (!Number.isSafeInteger(offset) || offset < 0) {
+      throw invalidField('offset', 'must be an integer from 0');
+    }
+    let query = selectAccounts(this.#database.read).where('user_id', '=', userId);
+    if (domain !== undefined) {
+      const { id } = await this.#domains.find(userId, domain);
+      query = query.where('domain_id', '=', id);
+    }
+    const rows = await query.orderBy('id').limit(limit).offset(offset).execute();
+    return rows.map(toAccount);
+  }
+
+  get(userId: string, id: number): Promise<Account> {
+    return this.#read(this.#database.read, userId, id);
+  }
+
+  async update(userId: string, id: number, changed: AccountUpdate): Promise<Account> {
+    const { displayName, status } = changed;
+    if (displayName !== undefined) checkDisplayName(displayName);
+    if (status !== undefined && !statuses.includes(status)) {
+      throw invalidField('status', `must be one of ${statuses.join(', ')}`);
+    }
+    if (displayName === undefined && status === undefined) {
+      throw new Refusal('invalid_request', 'display_name, status or both are required');
+    }
+    checkUserId(userId);
+    const account = await this.#database.write(async (tx) => {
+      if (Number.isSafeInteger(id)) {
+        await tx
+          .updateTable('accounts')
+          .set({
+            ...(displayName === undefined ? {} : { display_name: displayName }),
+            ...(status === undefined ? {} : { status }),
+          })
+          .where('id', '=', id)
+          .where('user_id', '=', userId)
+          .execute();
+      }
+      return this.#read(tx, userId, id);
+    });
+    // Told again where it was suspended already: that costs nothing and cannot be missed.
+    if (status === 'suspended') {
+      this.#changes.publish({ kind: 'access', accountId: id, reason: 'suspended' });
+    }
+    return account;
+  }
+
+  async remove(userId: string, id: number): Promise<{ id: number; address: string }> {
+    const { address } = await this.#database.write(async (tx) => {
+      const account = await this.#read(tx, userId, id);
+      const deleted = await tx.deleteFrom('accounts').where('id', '=', id).executeTakeFirst();
+      // PostgreSQL lets two deletions read the row, and one of them delete it.
+      if (deleted.numDeletedRows === 0n) throw accountNotFound(id);
+      await retireAddresses(tx, [account.address], this.#now());
+      return account;
+    });
+    this.#changes.publish({ kind: 'access', accountId: id, reason: 'deleted' });
+    return { id, address };
+  }
+
+  async resetPassword(userId: string, id: number, given?: string): Promise<AccountWithPassword> {
+    const password = given ?? generatePassword();
+    checkPassword(password);
+    await this.get(userId, id);
+    const password_hash = await hashPassword(password);
+    const account = await this.#database.write(async (tx) => {
+      await tx
+        .updateTable('accounts')
+        .set(({ eb }) => ({
+          password_hash,
+          credential_version: eb('credential_version', '+', 1),
+        }))
+        .where('id', '=', id)
+        .where('user_id', '=', userId)
+        .execute();
+      return this.#read(tx, userId, id);
+    });
+    this.#changes.publish({ kind: 'access', accountId: id, reason: 'password_reset' });
+    return { account, password };
+  }
+
+  async removeDomain(userId: string, name: string): Promise<Domain> {
+    const { domain, accounts } = await this.#database.write(async (tx) => {
+      const held = await this.#domains.lock(tx, userId, name);
+      const rows = await tx
+        .selectFrom('accounts')
+        .select(['id', 'local_part'])
+        .where('domain_id', '=', held.id)
+        .execute();
+      await this.#domains.remove(tx, userId, name);
+      const addresses = rows.map(({ local_part }) => `${local_part}@${held.name}`);
+      await retireAddresses(tx, addresses, this.#now());
+      return { domain: held, accounts: rows };
+    });
+    for (const { id } of accounts) {
+      this.#changes.publish({ kind: 'access', accountId: id, reason: 'deleted' });
+    }
+    return domain;
+  }
+
+  findRecipient(localPart: string, domainId: number): Promise<Account | undefined> {
+    return this.#findOnDomain(mailLocalPart(localPart), domainId);
+  }
+
+  async oldestOfDomain(domainId: number): Promise<Account | undefined> {
+    const row = await selectAccounts(this.#database.read)
+      .where('domain_id', '=', domainId)
+      .orderBy('id')
+      .limit(1)
+      .executeTakeFirst();
+    return row && toAccount(row);
+  }
+
+  async findForMail(text: string): Promise<Account | undefined> {
+    const address = readAddress(text);
+    const domain = address && (await this.#domains.findActive(address.domain));
+    return domain && this.#findOnDomain(address.localPart, domain.id);
+  }
+
+  async #findOnDomain(localPart: string, domainId: number): Promise<Account | undefined> {
+    const row = await selectAccounts(this.#database.read)
+      .where('domain_id', '=', domainId)
+      .where('local_part', '=', localPart)
+      .executeTakeFirst();
+    return row && toAccount(row);
+  }
+
+  async #read(queries: Queries, userId: string, id: number): Promise<Account> {
+    checkUserId(userId);
+    const row = Number.isSafeInteger(id)
+      ? await selectAccounts(queries)
+          .where('id', '=', id)
+          .where('user_id', '=', userId)
+          .executeTakeFirst()
+      : undefined;
+    if (!row) throw accountNotFound(id);
+    return toAccount(row);
+  }
+}
+
+/** A display name goes into header fields: a line end or another control character has no place. */
+function checkDisplayName(text: string): string {
+  checkText('display_name', text, DISPLAY_NAME_MAX);
+  if (/\p{Cc}/u.test(text)) {
+    throw invalidField('display_name', 'must not hold control characters');
+  }
+  return text;
+}
+
+function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void {
+  if (status !== 'active') {
+    throw new Refusal('domain_not_active', `${name} is not active: its DNS is not verified`);
+  }
+}
+
+function accountNotFound(id: number): Refusal {
+  return new Refusal('account_not_found', `the user has no account ${id}`);
+}
+
+function addressExists(localPart: string, { name }: Domain): Refusal {
+  return new Refusal('address_exists', `${localPart}@${name} is there already`);
+}
+
+/** Accounts as they lie in the database. */
+export function createAccounts(options: AccountsOptions): Accounts {
+  return new StoredAccounts(options);
+}

@@ -1,0 +1,78 @@
+/** Passwords of mailbox accounts: argon2id in PHC string format, which Dovecot reads as well. */
+import { Buffer } from 'node:buffer';
+import { randomInt } from 'node:crypto';
+import { type Algorithm, hash, verify } from '@node-rs/argon2';
+import { invalidField } from '../errors/errors.ts';
+import { Turns } from './turns.ts';
+
+const PASSWORD_MIN = 8;
+const PASSWORD_MAX_BYTES = 1024;
+
+/** Letters and digits that are told apart in every typeface: no 0 O o, 1 l I. */
+const ALPHABET = 'abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
+/** 116 bits. */
+const GENERATED_LENGTH = 20;
+
+/** The library's `const enum` does not exist at run time. */
+const ARGON2ID: Algorithm.Argon2id = 2;
+
+/** OWASP's minimum for argon2id, which RFC 9106 section 4 leaves to the memory at hand. */
+const COST = { algorithm: ARGON2ID, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+
+/**
+ * Each run takes 19 MiB and one of the four threads that files wait for as well; a run takes some
+ * 30 ms, so the last in line waits about 4 s.
+ */
+const turns = new Turns(2, 256);
+
+/**
+ * Checks a password that somebody chose.
+ *
+ * @throws Refusal invalid_request for `password`
+ */
+export function checkPassword(password: string): void {
+  if (Buffer.byteLength(password) > PASSWORD_MAX_BYTES) {
+    throw invalidField('password', `must have at most ${PASSWORD_MAX_BYTES} bytes`);
+  }
+  if ([...password].length < PASSWORD_MIN) {
+    throw invalidField('password', `must have at least ${PASSWORD_MIN} characters`);
+  }
+  // IMAP and SASL PLAIN end a password at NUL (RFC 4616 section 2).
+  if (!password.isWellFormed() || password.includes('\0')) {
+    throw invalidField('password', 'must be Unicode text without NUL');
+  }
+}
+
+/** A password nobody guesses, easy to read out and to type. */
+export function generatePassword(): string {
+  // randomInt has no modulo bias.
+  return Array.from({ length: GENERATED_LENGTH }, () => ALPHABET[randomInt(ALPHABET.length)]).join(
+    '',
+  );
+}
+
+/** @throws Refusal unavailable under too much load */
+export function hashPassword(password: string): Promise<string> {
+  return turns.run(() => hash(password, COST));
+}
+
+let nobody: Promise<string> | undefined;
+
+/**
+ * Whether the password is the one behind the hash.
+ *
+ * @param passwordHash undefined where there is no such account: that takes as long, so that the
+ *   time of an answer does not tell which addresses exist
+ * @throws Refusal unavailable under too much load
+ */
+export function verifyPassword(
+  passwordHash: string | undefined,
+  password: string,
+): Promise<boolean> {
+  return turns.run(async () => {
+    nobody ??= hash(generatePassword(), COST);
+    const tooLong = Buffer.byteLength(password) > PASSWORD_MAX_BYTES;
+    const matches = await verify(passwordHash ?? (await nobody), tooLong ? '' : password);
+    return matches && passwordHash !== undefined && !tooLong;
+  });
+}

@@ -1,0 +1,217 @@
+/** Which keys sign mailbox tokens (JWT, RFC 7519), and what is left of a token when one did. */
+import { createPublicKey, createSecretKey, type KeyObject } from 'node:crypto';
+import {
+  createRemoteJWKSet,
+  decodeProtectedHeader,
+  errors,
+  type JWTPayload,
+  type JWTVerifyOptions,
+  jwtVerify,
+  type RemoteJWKSet,
+  SignJWT,
+} from 'jose';
+import { Refusal } from '../errors/errors.ts';
+
+export interface TokenKeysOptions {
+  /** Key of HS256, at least 32 bytes (RFC 7518 section 3.2). */
+  readonly secret: string;
+  /** PEM of a public key: RSA of 2048 bits or more, EC P-256/384/521, or Ed25519. */
+  readonly publicKeyPem?: string | undefined;
+  /** Where a JWK set (RFC 7517) is served; never together with `publicKeyPem`. */
+  readonly jwksUrl?: string | undefined;
+  /** `iss` that tokens must have. */
+  readonly issuer?: string | undefined;
+  /** `aud` that tokens must have among theirs. */
+  readonly audience?: string | undefined;
+}
+
+/** What a token says, once its signature and times are found good. */
+export interface VerifiedToken {
+  /** Whether it was signed with the secret, as ours are. */
+  readonly bySecret: boolean;
+  readonly payload: JWTPayload;
+}
+
+/** How far clocks may be apart, in seconds. */
+export const CLOCK_SKEW_SECONDS = 30;
+
+/** The largest token that is looked at; proxies take no larger header either. */
+const TOKEN_MAX = 8192;
+
+const SECRET_ALGORITHM = 'HS256';
+const RSA_ALGORITHMS = ['RS256', 'RS384', 'RS512'];
+const CURVE_ALGORITHMS: Record<string, string> = {
+  prime256v1: 'ES256',
+  secp384r1: 'ES384',
+  secp521r1: 'ES512',
+};
+/** RFC 8037 section 3.1, and its name since RFC 9864 section 2.2. */
+const EDWARDS_ALGORITHMS = ['EdDSA', 'Ed25519'];
+const PUBLIC_ALGORITHMS = [
+  ...RSA_ALGORITHMS,
+  ...Object.values(CURVE_ALGORITHMS),
+  ...EDWARDS_ALGORITHMS,
+];
+
+interface PublicSource {
+  readonly key: KeyObject | RemoteJWKSet;
+  readonly algorithms: readonly string[];
+}
+
+/** RFC 8725 section 3.1: a key is used with its own algorithms alone. */
+function algorithmsOf(key: KeyObject): readonly string[] {
+  const { modulusLength = 0, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
+  if (key.asymmetricKeyType === 'rsa' && modulusLength >= 2048) return RSA_ALGORITHMS;
+  if (key.asymmetricKeyType === 'ed25519') return EDWARDS_ALGORITHMS;
+  const algorithm = key.asymmetricKeyType === 'ec' ? CURVE_ALGORITHMS[namedCurve] : undefined;
+  if (!algorithm) throw new Error('the public key is of a kind that signs no tokens');
+  return [algorithm];
+}
+
+function publicSource(options: TokenKeysOptions): PublicSource | undefined {
+  const { publicKeyPem, jwksUrl } = options;
+  if (publicKeyPem !== undefined && jwksUrl !== undefined) {
+    throw new Error('tokens are checked by a public key or by a JWK set, not by both');
+  }
+  if (publicKeyPem !== undefined) {
+    const key = createPublicKey(publicKeyPem);
+    return { key, algorithms: algorithmsOf(key) };
+  }
+  if (jwksUrl === undefined) return undefined;
+  // The set is fetched when first needed, one fetch at a time, again for an unknown `kid` at most
+  // every 30 s: tokens with made-up ids do not become requests.
+  return { key: createRemoteJWKSet(new URL(jwksUrl)), algorithms: PUBLIC_ALGORITHMS };
+}
+
+/** The refusal of a token; `why` says what is wrong with it, never what it holds. */
+export function refuseToken(why: string, cause?: unknown): Refusal {
+  return new Refusal('unauthorized', `the token ${why}`, { cause });
+}
+
+/** What is wrong with a token, or undefined where it is not the token that is wrong. */
+function faultOf(error: unknown): string | undefined {
+  if (error instanceof errors.JWTExpired) return 'is expired';
+  if (error instanceof errors.JWTClaimValidationFailed) {
+    return `has no ${error.claim} claim, or not the one that is expected`;
+  }
+  if (
+    error instanceof errors.JWSSignatureVerificationFailed ||
+    error instanceof errors.JWKSNoMatchingKey ||
+    error instanceof errors.JOSEAlgNotAllowed
+  ) {
+    return 'is not signed by a key of ours';
+  }
+  return error instanceof errors.JOSEError ? 'is not a signed JWT' : undefined;
+}
+
+export class TokenKeys {
+  readonly #secret: KeyObject;
+  readonly #public: PublicSource | undefined;
+  readonly #expected: JWTVerifyOptions;
+  readonly #named: { iss?: string; aud?: string };
+
+  constructor(options: TokenKeysOptions) {
+    this.#secret = createSecretKey(options.secret, 'utf8');
+    this.#public = publicSource(options);
+    const { issuer, audience } = options;
+    this.#expected = {
+      clockTolerance: CLOCK_SKEW_SECONDS,
+      requiredClaims: ['exp'],
+      ...(issuer === undefined ? {} : { issuer }),
+      ...(audience === undefined ? {} : { audience }),
+    };
+    this.#named = {
+      ...(issuer === undefined ? {} : { iss: issuer }),
+      ...(audience === undefined ? {} : { aud: audience }),
+    };
+  }
+
+  /** Signs a token of ours. @param now milliseconds since 1970 */
+  sign(claims: JWTPayload, now: number, lifetimeSeconds: number): Promise<string> {
+    const issuedAt = Math.floor(now / 1000);
+    return new SignJWT({ ...claims, ...this.#named })
+      .setProtectedHeader({ alg: SECRET_ALGORITHM, typ: 'JWT' })
+      .setIssuedAt(issuedAt)
+      .setExpirationTime(issuedAt + lifetimeSeconds)
+      .sign(this.#secret);
+  }
+
+  /**
+   * Checks signature, times, issuer and audience.
+   *
+   * @param now milliseconds since 1970
+   * @throws Refusal unauthorized, unavailable where the JWK set cannot be had
+   */
+  async verify(token: string, now: number): Promise<VerifiedToken> {
+    if (token.length > TOKEN_MAX) throw refuseToken('is too long');
+    const options = { ...this.#expected, currentDate: new Date(now) };
+    try {
+      // The header chooses between our keys, and each key has its algorithms: a public key is never
+      // taken for the secret, and `none` has no key (RFC 8725 sections 2.1 and 3.1).
+      if (decodeProtectedHeader(token).alg === SECRET_ALGORITHM) {
+        const own = { ...options, algorithms: [SECRET_ALGORITHM] };
+        return { bySecret: true, payload: (await jwtVerify(token, this.#secret, own)).payload };
+      }
+      return { bySecret: false, payload: await this.#verifyPublic(token, options) };
+    } catch (error) {
+      if (error instanceof Refusal) throw error;
+      // Decoding hostile text throws TypeError, and so do keys that do not fit the token.
+      const why = faultOf(error) ?? (error instanceof TypeError && 'is not a signed JWT');
+      if (!why) throw error;
+      throw refuseToken(why, error);
+    }
+  }
+
+  async #verifyPublic(token: string, expected: JWTVerifyOptions): Promise<JWTPayload> {
+    if (!this.#public) throw refuseToken('is not signed by a key of ours');
+    const { key, algorithms } = this.#public;
+    const options = { ...expected, algorithms: [...algorithms] };
+    if (typeof key !== 'function') return (await jwtVerify(token, key, options)).payload;
+    try {
+      return (await jwtVerify(token, fetched(key), options)).payload;
+    } catch (error) {
+      if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
+      return verifyByAny(token, error, options);
+    }
+  }
+}
+
+/** Tells a JWK set that cannot be had from a token that is not good. */
+function fetched(keys: RemoteJWKSet): RemoteJWKSet {
+  const resolve: (...args: Parameters<RemoteJWKSet>) => ReturnType<RemoteJWKSet> = async (
+    ...args
+  ) => {
+    try {
+      return await keys(...args);
+    } catch (error) {
+      if (
+        error instanceof errors.JWKSNoMatchingKey ||
+        error instanceof errors.JWKSMultipleMatchingKeys ||
+        error instanceof errors.JOSENotSupported
+      ) {
+        throw error;
+      }
+      throw new Refusal('unavailable', 'the keys that sign tokens cannot be had right now', {
+        retryAfter: 5,
+        cause: error,
+      });
+    }
+  };
+  return Object.assign(resolve, keys);
+}
+
+/** A token without `kid` may fit several keys of a set (RFC 7517 section 4.5). */
+async function verifyByAny(
+  token: string,
+  keys: errors.JWKSMultipleMatchingKeys,
+  options: JWTVerifyOptions,
+): Promise<JWTPayload> {
+  for await (const key of keys) {
+    try {
+      return (await jwtVerify(token, key, options)).payload;
+    } catch (error) {
+      if (!(error instanceof errors.JWSSignatureVerificationFailed)) throw error;
+    }
+  }
+  throw new errors.JWSSignatureVerificationFailed();
+}

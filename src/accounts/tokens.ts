@@ -1,0 +1,226 @@
+/**
+ * Mailbox tokens (JWT, RFC 7519): who may open which mailbox, judged anew at every call.
+ *
+ * Two kinds. Tokens of ours are signed with the secret and name an account by its id and credential
+ * version (`aid`, `cv`). All others, signed by the operator's key or by the secret without those
+ * claims, name an address: they must say when they were issued (`iat`), because an address can have
+ * had another account before.
+ */
+import type { Database } from '../database/database.ts';
+import type { Domains } from '../domains/domains.ts';
+import { Refusal } from '../errors/errors.ts';
+import { type Credentials, findCredentials, readCredentials } from './account-rows.ts';
+import { readAddress } from './local-parts.ts';
+import { verifyPassword } from './passwords.ts';
+import { TokenCache } from './token-cache.ts';
+import {
+  CLOCK_SKEW_SECONDS,
+  refuseToken,
+  TokenKeys,
+  type TokenKeysOptions,
+  type VerifiedToken,
+} from './token-keys.ts';
+
+export interface TokensOptions extends TokenKeysOptions {
+  readonly database: Database;
+  readonly domains: Domains;
+  /** The claim that holds the address in tokens that are not ours; `sub` where left out. */
+  readonly accountClaim?: string | undefined;
+  /** Of tokens of ours; an hour where left out. */
+  readonly lifetimeSeconds?: number | undefined;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+export interface IssuedToken {
+  readonly token: string;
+  /** Seconds. */
+  readonly expiresIn: number;
+}
+
+/** The mailbox account that a token opens. */
+export interface MailAccess {
+  readonly accountId: number;
+  readonly address: string;
+  /** When the token expires, in milliseconds since 1970. */
+  readonly expiresAt: number;
+}
+
+export interface Tokens {
+  /** A token for an account. @throws Refusal account_not_found, account_inactive */
+  issue(account: { readonly id: number }): Promise<IssuedToken>;
+  /**
+   * A token for whoever knows the password. An unknown address takes as long as a wrong password.
+   *
+   * @throws Refusal unauthorized, account_inactive where the password is right, unavailable
+   */
+  login(address: string, password: string): Promise<IssuedToken>;
+  /**
+   * Opens the account that a token names, as it is now.
+   *
+   * @throws Refusal unauthorized, account_inactive, unavailable
+   */
+  authenticate(token: string): Promise<MailAccess>;
+}
+
+interface OwnClaims {
+  readonly kind: 'account';
+  readonly accountId: number;
+  readonly credentialVersion: number;
+  readonly expiresAt: number;
+}
+
+interface AddressClaims {
+  readonly kind: 'address';
+  readonly localPart: string;
+  readonly domain: string;
+  readonly issuedAt: number;
+  readonly expiresAt: number;
+}
+
+type Claims = OwnClaims | AddressClaims;
+
+const SECOND_MS = 1000;
+const SKEW_MS = CLOCK_SKEW_SECONDS * SECOND_MS;
+const LIFETIME_SECONDS = 3600;
+/** The last instant that a Date has; `exp` may be any number. */
+const TIME_MAX = 8.64e15;
+
+function readOwnClaims(
+  accountId: unknown,
+  credentialVersion: unknown,
+  expiresAt: number,
+): OwnClaims {
+  if (typeof accountId !== 'number' || typeof credentialVersion !== 'number') {
+    throw refuseToken('names its account in a form that is not ours');
+  }
+  if (!Number.isSafeInteger(accountId)) throw refuseToken('names no account');
+  return { kind: 'account', accountId, credentialVersion, expiresAt };
+}
+
+/** A whole second that an instant lies in, as `iat` counts. */
+function secondOf(instant: number): number {
+  return Math.floor(instant / SECOND_MS) * SECOND_MS;
+}
+
+class SignedTokens implements Tokens {
+  readonly #database: Database;
+  readonly #domains: Domains;
+  readonly #keys: TokenKeys;
+  readonly #accountClaim: string;
+  readonly #lifetimeSeconds: number;
+  readonly #now: () => number;
+  readonly #cache = new TokenCache<Claims>();
+
+  constructor(options: TokensOptions) {
+    this.#database = options.database;
+    this.#domains = options.domains;
+    this.#keys = new TokenKeys(options);
+    this.#accountClaim = options.accountClaim ?? 'sub';
+    this.#lifetimeSeconds = options.lifetimeSeconds ?? LIFETIME_SECONDS;
+    this.#now = options.now ?? Date.now;
+  }
+
+  async issue({ id }: { readonly id: number }): Promise<IssuedToken> {
+    const credentials = await readCredentials(this.#database.read, id);
+    if (!credentials) throw new Refusal('account_not_found', `there is no account ${id}`);
+    return this.#sign(credentials);
+  }
+
+  async login(address: string, password: string): Promise<IssuedToken> {
+    const read = readAddress(address);
+    const found = read && (await this.#find(read.domain, read.localPart));
+    const matches = await verifyPassword(found?.credentials.passwordHash, password);
+    if (!found || !matches) throw new Refusal('unauthorized', 'address or password is wrong');
+    return this.#sign(found.credentials);
+  }
+
+  async authenticate(token: string): Promise<MailAccess> {
+    const claims = await this.#read(token);
+    const credentials =
+      claims.kind === 'account' ? await this.#byAccount(claims) : await this.#byAddress(claims);
+    refuseSuspended(credentials);
+    const { accountId, address } = credentials;
+    return { accountId, address, expiresAt: claims.expiresAt };
+  }
+
+  /** Claims of a token whose signature and times are good. */
+  async #read(token: string): Promise<Claims> {
+    const now = this.#now();
+    const known = this.#cache.get(token);
+    if (known) {
+      if (now < known.expiresAt + SKEW_MS) return known;
+      this.#cache.delete(token);
+      throw refuseToken('is expired');
+    }
+    const claims = this.#interpret(await this.#keys.verify(token, now), now);
+    this.#cache.set(token, claims);
+    return claims;
+  }
+
+  #interpret({ bySecret, payload }: VerifiedToken, now: number): Claims {
+    const expiresAt = Math.min((payload.exp ?? 0) * SECOND_MS, TIME_MAX);
+    const { aid, cv } = payload;
+    if (bySecret && (aid !== undefined || cv !== undefined)) {
+      return readOwnClaims(aid, cv, expiresAt);
+    }
+    const named = Object.hasOwn(payload, this.#accountClaim) && payload[this.#accountClaim];
+    const address = typeof named === 'string' ? readAddress(named) : undefined;
+    if (!address) throw refuseToken(`has no address in its ${this.#accountClaim} claim`);
+    if (payload.iat === undefined) throw refuseToken('has no iat claim');
+    const issuedAt = payload.iat * SECOND_MS;
+    // A token from the future could outlive its account into a successor's time.
+    if (issuedAt > now + SKEW_MS) throw refuseToken('was issued in the future');
+    return { kind: 'address', ...address, issuedAt, expiresAt };
+  }
+
+  async #byAccount({ accountId, credentialVersion }: OwnClaims): Promise<Credentials> {
+    const credentials = await readCredentials(this.#database.read, accountId);
+    if (!credentials) throw refuseToken('names an account that was deleted');
+    if (credentials.credentialVersion !== credentialVersion) {
+      throw refuseToken('was issued before the password was reset');
+    }
+    return credentials;
+  }
+
+  async #byAddress({ domain, localPart, issuedAt }: AddressClaims): Promise<Credentials> {
+    const found = await this.#find(domain, localPart);
+    if (!found) throw refuseToken('names no account of ours');
+    const { credentials, activeSince } = found;
+    // No allowance for clocks here: it would open a successor to the tokens of the last seconds.
+    const from = Math.max(
+      secondOf(credentials.createdAt),
+      credentials.tokensFrom,
+      secondOf(activeSince),
+    );
+    if (issuedAt < from) throw refuseToken('was issued before the account was there');
+    return credentials;
+  }
+
+  async #find(domain: string, localPart: string) {
+    const claim = await this.#domains.findActive(domain);
+    if (!claim) return undefined;
+    const credentials = await findCredentials(this.#database.read, claim.id, localPart);
+    return credentials && { credentials, activeSince: claim.activeSince };
+  }
+
+  async #sign(credentials: Credentials): Promise<IssuedToken> {
+    refuseSuspended(credentials);
+    const { accountId, address, credentialVersion } = credentials;
+    const token = await this.#keys.sign(
+      { sub: address, aid: accountId, cv: credentialVersion },
+      this.#now(),
+      this.#lifetimeSeconds,
+    );
+    return { token, expiresIn: this.#lifetimeSeconds };
+  }
+}
+
+function refuseSuspended({ status }: Credentials): void {
+  if (status === 'suspended') throw new Refusal('account_inactive', 'the account is suspended');
+}
+
+/** Tokens for the accounts of a database. */
+export function createTokens(options: TokensOptions): Tokens {
+  return new SignedTokens(options);
+}

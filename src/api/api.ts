@@ -1,0 +1,70 @@
+/**
+ * The HTTP interface: every route of the contract but the WebSocket, with authentication, errors,
+ * limits, the API description and the public pages. Keeps nothing in storage; what a route does is
+ * one call of the capability it speaks for.
+ */
+import type { Accounts, Tokens } from '../accounts/accounts.ts';
+import type { Domains } from '../domains/domains.ts';
+import type { Mailstore } from '../mailstore/mailstore.ts';
+import { authenticateMail, requireApiKey } from './authenticate.ts';
+import { describeApi, descriptionRoute } from './describe-api.ts';
+import { docsRoutes, readNotFoundPage } from './docs-pages.ts';
+import { domainRoutes } from './domains.ts';
+import { accountRoutes } from './email-accounts.ts';
+import { createFrame, type FrameOptions } from './frame.ts';
+import { healthRoutes, type ReadinessCheck } from './health.ts';
+import { mailAttachmentRoutes } from './mail-attachment.ts';
+import { mailMessageRoutes } from './mail-message.ts';
+import { mailSyncRoutes } from './mail-sync.ts';
+import { tokenRoutes } from './mail-tokens.ts';
+import type { Api, RouteGroup, RouteTools } from './server.ts';
+
+export type { ReadinessCheck } from './health.ts';
+export type { Api, LimitBucket, RateLimits, RouteGroup, RouteTools } from './server.ts';
+
+export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
+  readonly domains: Domains;
+  readonly accounts: Accounts;
+  readonly tokens: Tokens;
+  readonly mailstore: Mailstore;
+  /** Keys that open /v2, at least one. */
+  readonly apiKeys: readonly string[];
+  /** Absolute path of the public pages. */
+  readonly docsDirectory: string;
+  /** What `/readyz` asks; none is always ready. */
+  readonly readiness?: readonly ReadinessCheck[];
+  /** Groups of routes that come from elsewhere. */
+  readonly routes?: readonly RouteGroup[];
+}
+
+/** Builds the server; `app.listen` starts it, `app.close` stops it. */
+export function createApi(options: ApiOptions): Api {
+  const { app, limits } = createFrame({
+    ...options,
+    notFoundPage: readNotFoundPage(options.docsDirectory),
+  });
+  const tools: RouteTools = {
+    limits,
+    authenticateMail: (request) => authenticateMail(options.tokens, request),
+  };
+  describeApi(app);
+  const add = (parent: Api, group: RouteGroup) =>
+    parent.register((scope, _options, done) => {
+      group(scope, tools);
+      done();
+    });
+  add(app, (scope) => {
+    scope.addHook('onRequest', requireApiKey(options.apiKeys));
+    add(scope, domainRoutes(options.domains, options.accounts));
+    add(scope, accountRoutes(options.accounts, options.domains, options.tokens));
+  });
+  add(app, tokenRoutes(options.tokens));
+  add(app, mailSyncRoutes(options.mailstore));
+  add(app, mailMessageRoutes(options.mailstore));
+  add(app, mailAttachmentRoutes(options.mailstore));
+  for (const group of options.routes ?? []) add(app, group);
+  add(app, healthRoutes(options.readiness ?? []));
+  add(app, descriptionRoute);
+  add(app, docsRoutes(options.docsDirectory));
+  return app;
+}

@@ -1,0 +1,195 @@
+/**
+ * The OpenAPI 3.1 description, built from the schemas that the routes are checked with.
+ */
+import { createHash } from 'node:crypto';
+import { STATUS_CODES } from 'node:http';
+import swagger from '@fastify/swagger';
+import type { FastifySchema } from 'fastify';
+import { Type } from 'typebox';
+import { answerOf, answers, type ErrorCode } from '../errors/errors.ts';
+import { type Api, credentials } from './server.ts';
+
+const VERSION = '2.0.0';
+
+const introduction = `Managed mail hosting over one HTTP API: put domains and mailboxes online,
+keep apps in sync with them and hear of changes at once.
+
+Every failure has the same body (\`Error\`), with a stable \`code\`; it is sent as
+\`application/problem+json\` where the request accepts that. Bodies are checked as they are: 42 is
+not "42", null counts as absent, members that are not known are ignored. Every answer has the
+request's id in \`x-request-id\` and what is left of the rate limit in \`x-ratelimit-*\`.`;
+
+const tags = [
+  { name: 'Domains', description: 'Claim a domain, prove it by DNS, route its mail.' },
+  { name: 'Email accounts', description: 'Mailboxes on active domains, and their passwords.' },
+  { name: 'Mail', description: "A mailbox's changes, messages and attachments." },
+  { name: 'Mail server', description: 'Signed change events from the mail server.' },
+  { name: 'Service', description: 'Is it alive, is it ready.' },
+  { name: 'Documentation', description: 'These pages.' },
+];
+
+const securitySchemes = {
+  apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
+  bearer: {
+    type: 'http',
+    scheme: 'bearer',
+    bearerFormat: 'JWT',
+    description:
+      "A mailbox's token: from `POST /mail/token`, `POST /v2/email-accounts/{id}/token`, or signed by the operator's own identity service.",
+  },
+  signature: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'x-mailserver-signature',
+    description: 'Hex HMAC-SHA256 over the raw request body.',
+  },
+} as const;
+
+/** The body of every error answer, as `Error` in the description. */
+const ErrorBody = Type.Object(
+  {
+    type: Type.String({ examples: ['about:blank'] }),
+    title: Type.String({ description: 'The same for every occurrence of the code.' }),
+    status: Type.Integer(),
+    detail: Type.String({ description: 'What was wrong this time.' }),
+    code: Type.Enum(Object.keys(answers), { type: 'string' }),
+    errors: Type.Optional(
+      Type.Array(Type.Object({ field: Type.String(), message: Type.String() }), {
+        description: 'The fields that are wrong, by their names in the request.',
+      }),
+    ),
+    request_id: Type.String(),
+  },
+  {
+    $id: 'Error',
+    description: 'What went wrong (RFC 9457), with a stable code.',
+    examples: [
+      {
+        type: 'about:blank',
+        title: answers.invalid_request.title,
+        status: 400,
+        detail: 'user_id is required',
+        code: 'invalid_request',
+        errors: [{ field: 'user_id', message: 'is required' }],
+        request_id: '0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a',
+      },
+    ],
+  },
+);
+
+/** Collects the routes that are registered after it. */
+export function describeApi(app: Api): void {
+  app.addSchema(ErrorBody);
+  app.register(swagger, {
+    hideUntagged: true,
+    convertConstToEnum: false,
+    openapi: {
+      openapi: '3.1.0',
+      info: { title: 'Postroom', version: VERSION, description: introduction },
+      servers: [{ url: '/', description: 'This server' }],
+      tags,
+      components: { securitySchemes },
+    },
+    refResolver: {
+      buildLocalReference: (schema, _base, _fragment, i) => String(schema.$id ?? `def-${i}`),
+    },
+    transformObject: (described) =>
+      'openapiObject' in described ? hoistTitled(described.openapiObject) : described.swaggerObject,
+    transform: ({ schema, url, route }) => ({
+      url,
+      schema: withRefusals(schema, route.config?.refusals ?? []),
+    }),
+  });
+}
+
+/** Adds what every route of its kind may answer to what the route says of itself. */
+function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): FastifySchema {
+  if (!schema?.tags) return schema;
+  const codes = new Set<ErrorCode>(own);
+  if (schema.body || schema.querystring || schema.params) codes.add('invalid_request');
+  if (schema.body) codes.add('body_too_large').add('unsupported_media_type');
+  if (schema.security?.length) codes.add('unauthorized');
+  codes.add('rate_limited').add('internal').add('unavailable');
+  const byStatus = new Map<number, ErrorCode[]>();
+  for (const code of codes) {
+    const { http } = answerOf(code);
+    byStatus.set(http, [...(byStatus.get(http) ?? []), code]);
+  }
+  const refusals = [...byStatus]
+    .sort(([a], [b]) => a - b)
+    .map(([status, group]) => [
+      status,
+      {
+        description: group.map((code) => `\`${code}\`: ${answers[code].title}.`).join(' '),
+        content: { 'application/json': { schema: { $ref: 'Error#' } } },
+      },
+    ]);
+  const response = schema.response as Record<string, object> | undefined;
+  const successes = Object.entries(response ?? {}).map(([status, success]) => [
+    status,
+    // Else every one of them is a "Default Response".
+    { 'x-response-description': STATUS_CODES[status], ...success },
+  ]);
+  return { ...schema, response: Object.fromEntries([...successes, ...refusals]) };
+}
+
+/** Moves each shape with a title to the components, where readers and generators find it by name. */
+function hoistTitled<T extends { components?: object }>(description: T): T {
+  const schemas: Record<string, unknown> = {};
+  const hoist = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(hoist);
+    if (typeof value !== 'object' || value === null) return value;
+    const members = Object.entries(value).map(([key, member]) => [key, hoist(member)] as const);
+    const { title, ...shape } = Object.fromEntries(members);
+    if (typeof title !== 'string' || shape['type'] !== 'object') return Object.fromEntries(members);
+    schemas[title] = shape;
+    return { $ref: `#/components/schemas/${title}` };
+  };
+  const { components, ...rest } = description;
+  // Rebuilt member by member, the document keeps its shape.
+  const walked = hoist(rest) as T;
+  const own = components && 'schemas' in components ? components.schemas : {};
+  return { ...walked, components: { ...components, schemas: { ...Object(own), ...schemas } } };
+}
+
+/** The description as it lies in `docs/openapi.json`; the server has to be ready. */
+export function writeDescription(app: Api): string {
+  return `${JSON.stringify(app.swagger(), null, 2)}\n`;
+}
+
+const anything = { type: 'object', additionalProperties: true };
+
+/** Serves the description at `/docs/openapi.json`. */
+export function descriptionRoute(app: Api): void {
+  let text = '';
+  let etag = '';
+  app.addHook('onReady', (done) => {
+    text = writeDescription(app);
+    etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 27)}"`;
+    done();
+  });
+  app.get(
+    '/docs/openapi.json',
+    {
+      schema: {
+        tags: ['Documentation'],
+        summary: 'This description',
+        operationId: 'openapi',
+        security: credentials.none,
+        response: {
+          200: {
+            description: 'OpenAPI 3.1',
+            content: { 'application/json': { schema: anything } },
+          },
+          304: Type.Null({ description: 'The client has it already.' }),
+        },
+      },
+    },
+    (request, reply) => {
+      reply.header('etag', etag).header('cache-control', 'public, no-cache');
+      // RFC 9110 section 13.1.2: a client that has it needs no body.
+      if (request.headers['if-none-match'] === etag) return reply.code(304).send(null);
+      return reply.type('application/json; charset=utf-8').send(text);
+    },
+  );
+}

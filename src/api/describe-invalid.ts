@@ -1,0 +1,64 @@
+/**
+ * Says in the contract's words what the schema of a route did not find.
+ */
+import type { FastifyError, FastifySchemaValidationError } from 'fastify';
+import { type FieldError, Refusal } from '../errors/errors.ts';
+
+/** One answer names this many fields at most. */
+const FIELDS_MAX = 20;
+
+type Invalid = FastifyError & { readonly validation: FastifySchemaValidationError[] };
+
+/** Whether a schema refused the request. */
+export function isInvalid(error: unknown): error is Invalid {
+  return error instanceof Error && 'validation' in error && Array.isArray(error.validation);
+}
+
+/** The refusal that names each field that is wrong. */
+export function describeInvalid(invalid: Invalid): Refusal {
+  const errors: FieldError[] = [];
+  const seen = new Set<string>();
+  for (const found of invalid.validation.slice(0, FIELDS_MAX)) {
+    const field = fieldOf(found) || (invalid.validationContext ?? 'body');
+    if (seen.has(field)) continue;
+    seen.add(field);
+    errors.push({ field, message: expected(found) });
+  }
+  const detail = errors.map(({ field, message }) => `${field} ${message}`).join('; ');
+  return new Refusal('invalid_request', detail, { errors });
+}
+
+/** `/forward_to/0` of a JSON pointer (RFC 6901) becomes `forward_to.0`. */
+function fieldOf(found: FastifySchemaValidationError): string {
+  const path = found.instancePath.split('/').slice(1);
+  const missing = found.keyword === 'required' ? found.params.missingProperty : undefined;
+  if (typeof missing === 'string') path.push(missing);
+  return path.join('.');
+}
+
+function expected({ keyword, params, message }: FastifySchemaValidationError): string {
+  switch (keyword) {
+    case 'required':
+      return 'is required';
+    case 'enum':
+      return `must be one of ${String(params.allowedValues).replaceAll(',', ', ')}`;
+    case 'type':
+      return `must be ${article(String(params.type))}`;
+    case 'minLength':
+      return params.limit === 1
+        ? 'must not be empty'
+        : `must have at least ${String(params.limit)} characters`;
+    case 'maxLength':
+      return `must have at most ${String(params.limit)} characters`;
+    case 'minimum':
+      return `must be at least ${String(params.limit)}`;
+    case 'maximum':
+      return `must be at most ${String(params.limit)}`;
+    default:
+      return message ?? 'is not valid';
+  }
+}
+
+function article(type: string): string {
+  return /^[aeio]/.test(type) ? `an ${type}` : `a ${type}`;
+}

@@ -1,0 +1,270 @@
+/**
+ * Section 4.1 of the contract: claim a domain, see its DNS records, set its route.
+ */
+import { Type } from 'typebox';
+import type { Accounts } from '../accounts/accounts.ts';
+import type { DnsRecord, DomainDetails, Domains, Route } from '../domains/domains.ts';
+import { DomainBody, DomainName, RecordId, UserId, UserQuery, writeDomain } from './schemas.ts';
+import { type Api, credentials, type RouteGroup } from './server.ts';
+
+const DnsRecordBody = Type.Object(
+  {
+    id: RecordId,
+    record_type: Type.String({ examples: ['MX'] }),
+    host: Type.String({
+      description: 'Relative to the domain, `@` for the domain itself.',
+      examples: ['@'],
+    }),
+    expected_value: Type.String({ examples: ['mail.localhost'] }),
+    priority: Type.Optional(Type.Integer({ description: 'Of MX records.', examples: [10] })),
+    purpose: Type.String({ examples: ['mx'] }),
+    status: Type.String({ examples: ['pending'] }),
+    observed_value: Type.Optional(
+      Type.String({ description: 'What DNS answered last, or what the override said.' }),
+    ),
+  },
+  { title: 'DnsRecord' },
+);
+
+const RouteBody = Type.Object(
+  {
+    domain: DomainName,
+    forward_mode: Type.String({ examples: ['store'] }),
+    webhook_url: Type.Optional(Type.String()),
+    webhook_secret: Type.Optional(Type.String()),
+    forward_to_email: Type.Optional(Type.String()),
+  },
+  { title: 'Route' },
+);
+
+const DetailsBody = Type.Object(
+  {
+    domain: DomainBody,
+    dns: Type.Array(DnsRecordBody),
+    route: RouteBody,
+    mx: Type.Object({
+      host: Type.String({ examples: ['mail.localhost'] }),
+      priority: Type.Integer({ examples: [10] }),
+    }),
+  },
+  { title: 'DomainDetails' },
+);
+
+const DomainPath = Type.Object({ domain: DomainName });
+
+const common = { tags: ['Domains'], security: credentials.apiKey };
+
+function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody> {
+  return {
+    id: record.id,
+    record_type: record.recordType,
+    host: record.host,
+    expected_value: record.expectedValue,
+    ...(record.priority !== undefined && { priority: record.priority }),
+    purpose: record.purpose,
+    status: record.status,
+    ...(record.observedValue !== undefined && { observed_value: record.observedValue }),
+  };
+}
+
+function writeRoute(route: Route): Type.Static<typeof RouteBody> {
+  return {
+    domain: route.domain,
+    forward_mode: route.forwardMode,
+    ...(route.webhookUrl !== undefined && { webhook_url: route.webhookUrl }),
+    ...(route.webhookSecret !== undefined && { webhook_secret: route.webhookSecret }),
+    ...(route.forwardToEmail !== undefined && { forward_to_email: route.forwardToEmail }),
+  };
+}
+
+function writeDetails(details: DomainDetails): Type.Static<typeof DetailsBody> {
+  return {
+    domain: writeDomain(details.domain),
+    dns: details.dns.map(writeRecord),
+    route: writeRoute(details.route),
+    mx: { host: details.mx.host, priority: details.mx.priority },
+  };
+}
+
+/** The routes of domains; deleting one is of `accounts/`, which tells of the mailboxes lost. */
+export function domainRoutes(domains: Domains, accounts: Accounts): RouteGroup {
+  return (app) => {
+    addCreate(app, domains);
+    addReads(app, domains);
+    addDelete(app, accounts);
+    addSetRoute(app, domains);
+    addMark(app, domains);
+  };
+}
+
+function addCreate(app: Api, domains: Domains): void {
+  app.post(
+    '/v2/domain',
+    {
+      config: { refusals: ['domain_exists', 'domain_taken'] },
+      schema: {
+        ...common,
+        summary: 'Claim a domain',
+        description:
+          'The domain is pending until its DNS records are verified, which is checked by itself.',
+        operationId: 'createDomain',
+        body: Type.Object({
+          domain: DomainName,
+          user_id: UserId,
+          organization_id: Type.Optional(Type.String({ examples: ['org-1'] })),
+        }),
+        response: { 201: Type.Object({ message: Type.String(), domain: DetailsBody }) },
+      },
+    },
+    async ({ body }, reply) => {
+      const details = await domains.create({
+        userId: body.user_id,
+        domain: body.domain,
+        organizationId: body.organization_id,
+      });
+      const message = `Domain created: publish its ${details.dns.length} DNS records to activate it.`;
+      return reply.code(201).send({ message, domain: writeDetails(details) });
+    },
+  );
+}
+
+function addReads(app: Api, domains: Domains): void {
+  const read = {
+    ...common,
+    params: DomainPath,
+    querystring: UserQuery,
+  };
+  app.get(
+    '/v2/domains/:domain/info',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...read,
+        summary: 'Read a domain',
+        operationId: 'getDomain',
+        response: { 200: DetailsBody },
+      },
+    },
+    async ({ params, query }) => writeDetails(await domains.get(query.user_id, params.domain)),
+  );
+  app.get(
+    '/v2/domains/:domain/dns',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...read,
+        summary: "List a domain's DNS records",
+        operationId: 'listDnsRecords',
+        response: { 200: Type.Object({ domain: DomainBody, dns: Type.Array(DnsRecordBody) }) },
+      },
+    },
+    async ({ params, query }) => {
+      const { domain, dns } = await domains.get(query.user_id, params.domain);
+      return { domain: writeDomain(domain), dns: dns.map(writeRecord) };
+    },
+  );
+}
+
+function addDelete(app: Api, accounts: Accounts): void {
+  app.post(
+    '/v2/domains/delete',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Delete a domain',
+        description: 'Its DNS records, route, accounts and their mail go with it.',
+        operationId: 'deleteDomain',
+        body: Type.Object({ domain: DomainName, user_id: UserId }),
+        response: { 200: Type.Object({ ok: Type.Boolean(), deleted: DomainName }) },
+      },
+    },
+    async ({ body }) => {
+      const { name } = await accounts.removeDomain(body.user_id, body.domain);
+      return { ok: true, deleted: name };
+    },
+  );
+}
+
+function addSetRoute(app: Api, domains: Domains): void {
+  app.put(
+    '/v2/domains/:domain/route',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...common,
+        summary: "Set how a domain's mail is handled",
+        description:
+          'Replaces the route as a whole: a field that is left out is cleared. Mail that was accepted before keeps the route it was accepted under.',
+        operationId: 'setRoute',
+        params: DomainPath,
+        body: Type.Object({
+          user_id: UserId,
+          forward_mode: Type.Enum(['store', 'webhook', 'webhook_then_store', 'forward_email'], {
+            type: 'string',
+            examples: ['webhook_then_store'],
+          }),
+          webhook_url: Type.Optional(
+            Type.String({
+              description: 'Required for the webhook modes; http or https.',
+              examples: ['https://app.example.com/hooks/mail'],
+            }),
+          ),
+          webhook_secret: Type.Optional(
+            Type.String({
+              description: 'Signs deliveries by Standard Webhooks; `whsec_<base64>` is decoded.',
+            }),
+          ),
+          forward_to_email: Type.Optional(
+            Type.String({ description: 'Required for `forward_email`.' }),
+          ),
+        }),
+        response: { 200: DetailsBody },
+      },
+    },
+    async ({ params, body }) =>
+      writeDetails(
+        await domains.setRoute(body.user_id, params.domain, {
+          forwardMode: body.forward_mode,
+          webhookUrl: body.webhook_url,
+          webhookSecret: body.webhook_secret,
+          forwardToEmail: body.forward_to_email,
+        }),
+      ),
+  );
+}
+
+function addMark(app: Api, domains: Domains): void {
+  app.post(
+    '/v2/domains/:domain/dns/mark',
+    {
+      config: { refusals: ['domain_not_found', 'dns_record_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Set a DNS record by hand',
+        description:
+          'For administration and tests. Wins over the automatic check until the record is marked `pending`, which gives it back.',
+        operationId: 'markDnsRecord',
+        params: DomainPath,
+        body: Type.Object({
+          user_id: UserId,
+          id: RecordId,
+          status: Type.Enum(['pending', 'verified', 'failed', 'disabled'], {
+            type: 'string',
+            examples: ['verified'],
+          }),
+          observed_value: Type.Optional(Type.String()),
+        }),
+        response: { 200: DetailsBody },
+      },
+    },
+    async ({ params, body }) =>
+      writeDetails(
+        await domains.markDnsRecord(body.user_id, params.domain, {
+          id: body.id,
+          status: body.status,
+          ...(body.observed_value !== undefined && { observedValue: body.observed_value }),
+        }),
+      ),
+  );
+}

@@ -1,0 +1,168 @@
+/**
+ * The server that every route plugs into: what happens to a request before and after its route.
+ * Kept to one hook without promises, since `/mail/sync` has to be nearly as fast as Fastify alone.
+ */
+import cors from '@fastify/cors';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import type { Logger } from 'pino';
+import { Refusal } from '../errors/errors.ts';
+import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
+import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
+import { convertIntegers } from './convert-integers.ts';
+import { isHashedAsset, type NotFoundPage, wantsPage } from './docs-pages.ts';
+import { acceptJsonBodies } from './json-body.ts';
+import { createRateLimits } from './rate-limit.ts';
+import { RequestLog } from './request-log.ts';
+import type { Api, RateLimits } from './server.ts';
+
+export interface FrameOptions {
+  readonly logger: Logger;
+  /** Requests of one client in a minute, 0 for no limit. */
+  readonly rateLimitPerMinute: number;
+  /** Networks (CIDR) whose X-Forwarded-For is believed. */
+  readonly trustProxy: readonly string[];
+  /** Origins of browser apps that may read answers. */
+  readonly corsOrigins: readonly string[];
+  /** Bytes of a request body at most, where a route sets nothing else. */
+  readonly maxBody: number;
+  /** What a browser is shown where there is nothing. */
+  readonly notFoundPage: NotFoundPage;
+}
+
+/** A request that is not here by then is cut off; a batch of 16 MiB needs about 1 Mbit/s. */
+const REQUEST_TIMEOUT_MS = 120_000;
+/** Longer than any header section that Node takes, so that the route decides what is too long. */
+const PATH_PARAMETER_MAX = 65_536;
+
+/** Opens the server without routes. */
+export function createFrame(options: FrameOptions): { app: Api; limits: RateLimits } {
+  const logger: FastifyBaseLogger = options.logger;
+  const app: Api = fastify({
+    loggerInstance: logger,
+    // A child logger for each request costs more than the rest of the frame.
+    childLoggerFactory: (parent) => parent,
+    logController: new RequestLog(options.logger),
+    genReqId: requestIdOf,
+    trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
+    bodyLimit: options.maxBody,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    routerOptions: { maxParamLength: PATH_PARAMETER_MAX },
+    // A request that arrives while we stop is answered as long as there is something to answer it.
+    return503OnClosing: false,
+    // Bodies are flat and bounded, so that naming every wrong field is no more work than they are.
+    ajv: {
+      customOptions: {
+        coerceTypes: false,
+        removeAdditional: false,
+        useDefaults: false,
+        allErrors: true,
+      },
+    },
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, options.logger),
+    frameworkErrors: answerBadUrl,
+  }).withTypeProvider<TypeBoxTypeProvider>();
+
+  allowOrigins(app, options.corsOrigins);
+  const limits = createRateLimits(app, options.rateLimitPerMinute);
+  admitRequests(app, options.rateLimitPerMinute === 0 ? undefined : limits);
+  acceptJsonBodies(app);
+  convertIntegers(app);
+  app.setErrorHandler(answerError);
+  // What no route took was refused before; this is for a route that found nothing to serve.
+  app.setNotFoundHandler(() => {
+    throw notFound();
+  });
+  return { app, limits };
+
+  function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    const refusal = toRefusal(error);
+    if (refusal.code === 'route_not_found' && wantsPage(request)) options.notFoundPage(reply);
+    else answerRefusal(refusal, request, reply);
+  }
+
+  /** Fastify runs no hook for these: what the hooks do is done here. */
+  function answerBadUrl(error: Error, request: FastifyRequest, reply: FastifyReply): void {
+    setCommonHeaders(request, reply);
+    reply.raw.on('finish', () => {
+      const line = { method: request.method, status: reply.raw.statusCode, requestId: request.id };
+      options.logger.info({ ...line, ip: request.ip }, 'request');
+    });
+    limits.take('requests', request, reply).then(
+      () => answerError(error, request, reply),
+      (refused: unknown) => answerError(refused, request, reply),
+    );
+  }
+}
+
+/** Answers for browsers of the listed origins alone (https://fetch.spec.whatwg.org/#http-cors-protocol). */
+function allowOrigins(app: Api, origins: readonly string[]): void {
+  if (origins.length === 0) return;
+  app.register(cors, {
+    origin: [...origins],
+    methods: ['GET', 'HEAD', 'POST', 'PUT'],
+    allowedHeaders: [
+      'accept',
+      'authorization',
+      'content-type',
+      'if-none-match',
+      'if-range',
+      'range',
+      'x-api-key',
+      'x-request-id',
+    ],
+    exposedHeaders: [
+      'accept-ranges',
+      'content-disposition',
+      'content-length',
+      'content-range',
+      'etag',
+      'retry-after',
+      'www-authenticate',
+      'x-ratelimit-limit',
+      'x-ratelimit-remaining',
+      'x-ratelimit-reset',
+      'x-request-id',
+    ],
+    maxAge: 86_400,
+    strictPreflight: false,
+  });
+}
+
+/** The one hook before every route: charge the request, then refuse what no route would take. */
+function admitRequests(app: Api, limits: RateLimits | undefined): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    setCommonHeaders(request, reply);
+    if (!limits || isFree(request)) {
+      done(judge(app, request, reply));
+      return;
+    }
+    limits.take('requests', request, reply).then(() => done(judge(app, request, reply)), done);
+  });
+}
+
+function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  reply.header('x-request-id', request.id);
+  reply.header('x-content-type-options', 'nosniff');
+  reply.header('cache-control', 'no-store');
+}
+
+function isFree(request: FastifyRequest): boolean {
+  return request.routeOptions.config.charge !== undefined || isHashedAsset(request.raw.url ?? '');
+}
+
+/** Before the body is read: nobody has to send one to a path that is not there. */
+function judge(app: Api, request: FastifyRequest, reply: FastifyReply): Refusal | undefined {
+  return request.is404 ? missing(app, request, reply) : judgeUrl(request);
+}
+
+/** 404, or 405 where the path takes other methods (RFC 9110 section 15.5.6). */
+function missing(app: Api, request: FastifyRequest, reply: FastifyReply): Refusal {
+  const path = (request.raw.url ?? '').split('?', 1)[0] ?? '';
+  const allowed = (['GET', 'HEAD', 'POST', 'PUT'] as const).filter(
+    (method) => method !== request.method && app.findRoute({ method, url: path }) !== null,
+  );
+  if (allowed.length === 0) return notFound();
+  reply.header('allow', allowed.join(', '));
+  return new Refusal('method_not_allowed', `this path takes ${allowed.join(', ')}`);
+}

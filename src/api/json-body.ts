@@ -1,0 +1,57 @@
+/**
+ * JSON request bodies: UTF-8 (RFC 8259 section 8.1), no text that the database cannot keep, and
+ * members that are null count as absent.
+ */
+import { isUtf8 } from 'node:buffer';
+import { Refusal } from '../errors/errors.ts';
+import type { Api } from './server.ts';
+
+/** An escape that can stand for NUL or for half of a surrogate pair; a cheap first look. */
+const suspectEscape = /\\u(?:0000|d[89a-f])/i;
+
+/** Makes `application/json` the only body type; route groups may add their own. */
+export function acceptJsonBodies(app: Api): void {
+  // Refuses __proto__ and constructor.prototype keys, which could reach Object.prototype.
+  const parseJson = app.getDefaultJsonParser('error', 'error');
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
+    if (!Buffer.isBuffer(bytes) || !isUtf8(bytes)) {
+      done(new Refusal('invalid_request', 'the body is not UTF-8'));
+      return;
+    }
+    const text = bytes.toString();
+    parseJson(request, text, (error, body: unknown) => {
+      if (error) return done(error);
+      if (suspectEscape.test(text) && !isStorable(body)) {
+        return done(
+          new Refusal('invalid_request', 'the body has text with NUL or half characters'),
+        );
+      }
+      done(null, withoutNulls(body));
+    });
+  });
+}
+
+/**
+ * Whether every string is text that can be kept: PostgreSQL has no U+0000, and a lone surrogate has
+ * no UTF-8. Walks with a stack of its own, since the depth is the sender's choice.
+ */
+function isStorable(body: unknown): boolean {
+  const pending: unknown[] = [body];
+  while (pending.length > 0) {
+    const value = pending.pop();
+    if (typeof value === 'string') {
+      if (value.includes('\0') || !value.isWellFormed()) return false;
+    } else if (typeof value === 'object' && value !== null) {
+      for (const [key, member] of Object.entries(value)) pending.push(key, member);
+    }
+  }
+  return true;
+}
+
+/** Many clients send null for what they do not have; a required member is then missing. */
+function withoutNulls(body: unknown): unknown {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
+  if (!Object.values(body).includes(null)) return body;
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+}

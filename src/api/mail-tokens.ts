@@ -1,0 +1,49 @@
+/**
+ * `POST /mail/token`: a mailbox's address and password for a token.
+ */
+import { Type } from 'typebox';
+import type { IssuedToken, Tokens } from '../accounts/accounts.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+/** A token and how long it is good; the same in both ways to get one. */
+export const TokenBody = Type.Object(
+  {
+    token: Type.String({ description: 'JWT, for `Authorization: Bearer`.' }),
+    expires_in: Type.Integer({ description: 'Seconds.', examples: [3600] }),
+  },
+  { title: 'Token' },
+);
+
+export function writeToken(issued: IssuedToken): Type.Static<typeof TokenBody> {
+  return { token: issued.token, expires_in: issued.expiresIn };
+}
+
+/** An address and a password have at most this many characters; longer ones are not looked at. */
+const CREDENTIAL_MAX = 1024;
+
+export function tokenRoutes(tokens: Tokens): RouteGroup {
+  return (app) => {
+    app.post(
+      '/mail/token',
+      {
+        config: { refusals: ['unauthorized', 'account_inactive'] },
+        schema: {
+          tags: ['Mail'],
+          summary: 'Log in to a mailbox',
+          operationId: 'login',
+          security: credentials.none,
+          body: Type.Object({
+            address: Type.String({
+              minLength: 1,
+              maxLength: CREDENTIAL_MAX,
+              examples: ['ann@acme.test'],
+            }),
+            password: Type.String({ minLength: 1, maxLength: CREDENTIAL_MAX }),
+          }),
+          response: { 200: TokenBody },
+        },
+      },
+      async ({ body }) => writeToken(await tokens.login(body.address, body.password)),
+    );
+  };
+}

@@ -1,0 +1,82 @@
+/**
+ * Shapes that several routes of /v2 share.
+ */
+import { Type } from 'typebox';
+import type { Domain } from '../domains/domains.ts';
+
+/** Whose domains and accounts a call is about. */
+export const UserId = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description: 'The user of yours whom everything in this call belongs to.',
+  examples: ['user-1'],
+});
+
+export const DomainName = Type.String({
+  description: 'Domain name; capitals and IDN are fine.',
+  examples: ['acme.test'],
+});
+
+/** Ids have no bounds here: one that no row can have is answered like one that no row has. */
+export const RecordId = Type.Integer({ examples: [1] });
+
+export const UserQuery = Type.Object({ user_id: UserId });
+
+/** The contract's Domain, with additions of ours. */
+export const DomainBody = Type.Object(
+  {
+    domain: DomainName,
+    status: Type.String({ examples: ['pending'] }),
+    organization_id: Type.Optional(Type.String()),
+    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    verified_at: Type.Optional(Type.String({ format: 'date-time' })),
+  },
+  { title: 'Domain' },
+);
+
+export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
+  return {
+    domain: domain.name,
+    status: domain.status,
+    ...(domain.organizationId !== undefined && { organization_id: domain.organizationId }),
+    created_at: isoTime(domain.createdAt),
+    ...(domain.verifiedAt !== undefined && { verified_at: isoTime(domain.verifiedAt) }),
+  };
+}
+
+/** An instant in milliseconds since 1970 as RFC 3339 has it. */
+export function isoTime(instant: number): string {
+  return new Date(instant).toISOString();
+}
+
+/** Fields of a query that asks for one page of a listing. */
+export const pageFields = {
+  limit: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 1000, description: 'At most so many; 50 when left out.' }),
+  ),
+  offset: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: Number.MAX_SAFE_INTEGER,
+      description: 'Skips so many; 0 when left out.',
+    }),
+  ),
+};
+
+/** What a listing echoes of its page. */
+export const pageEcho = {
+  limit: Type.Integer({ examples: [50] }),
+  offset: Type.Integer({ examples: [0] }),
+};
+
+const LIMIT_DEFAULT = 50;
+
+interface Page {
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** The page that a query asks for. */
+export function pageOf(query: Partial<Page>): Page {
+  return { limit: query.limit ?? LIMIT_DEFAULT, offset: query.offset ?? 0 };
+}

@@ -1,0 +1,73 @@
+/**
+ * What a file of routes needs to know of the server it plugs into.
+ */
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type {
+  FastifyBaseLogger,
+  FastifyInstance,
+  FastifyReply,
+  FastifyRequest,
+  RawReplyDefaultExpression,
+  RawRequestDefaultExpression,
+  RawServerDefault,
+} from 'fastify';
+import type { MailAccess } from '../accounts/accounts.ts';
+import type { ErrorCode } from '../errors/errors.ts';
+
+/** The Fastify instance, with the types of a route's TypeBox schema in its handler. */
+export type Api = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+/**
+ * Whose budget a request is charged to: `requests` is everybody's; valid mail server batches and
+ * valid links to a message's source have one of their own, ten times as large.
+ */
+export type LimitBucket = 'requests' | 'mailserver' | 'links';
+
+export interface RateLimits {
+  /**
+   * Charges one request to its client's budget and sets the `x-ratelimit-*` headers.
+   *
+   * @throws Refusal rate_limited when the budget of this minute is spent
+   */
+  take(bucket: LimitBucket, request: FastifyRequest, reply: FastifyReply): Promise<void>;
+}
+
+/** What the server lends to the routes. */
+export interface RouteTools {
+  readonly limits: RateLimits;
+  /**
+   * Finds whose mailbox `Authorization: Bearer` opens (RFC 6750 section 2.1).
+   *
+   * @throws Refusal unauthorized without a token or with one that is not good, account_inactive
+   */
+  authenticateMail(request: FastifyRequest): Promise<MailAccess>;
+}
+
+/** A group of routes; all of them share the errors, limits and log of the server. */
+export type RouteGroup = (app: Api, tools: RouteTools) => void;
+
+/** The credential that an operation takes, for the API description. */
+export const credentials = {
+  apiKey: [{ apiKey: [] }],
+  bearer: [{ bearer: [] }],
+  signature: [{ signature: [] }],
+  none: [],
+};
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Refusals of this route's own, for the API description; those every route has are added. */
+    refusals?: readonly ErrorCode[];
+    /**
+     * How the route is charged: `none` is free, `own` charges by itself with `limits.take`; left
+     * out, the request counts before anything else is looked at.
+     */
+    charge?: 'none' | 'own';
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * `npm run openapi`: writes `docs/openapi.json`, the golden file that shows in review when the
+ * interface changes. Needs no database, since no route is called.
+ */
+import { writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { pino } from 'pino';
+import { createApi } from './api.ts';
+import { writeDescription } from './describe-api.ts';
+
+const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
+
+/** Stands for a capability that nothing calls. */
+function uncalled<T extends object>(name: string): T {
+  const refuse = () => {
+    throw new Error(`${name} was called while the API was only described`);
+  };
+  // Any shape will do, since the first look at a member is already a bug.
+  return new Proxy({}, { get: refuse }) as T;
+}
+
+/** The description of the API with all its routes. */
+export async function describeWholeApi(): Promise<string> {
+  const app = createApi({
+    domains: uncalled('domains'),
+    accounts: uncalled('accounts'),
+    tokens: uncalled('tokens'),
+    mailstore: uncalled('mailstore'),
+    logger: pino({ level: 'silent' }),
+    apiKeys: [],
+    rateLimitPerMinute: 0,
+    trustProxy: [],
+    corsOrigins: [],
+    maxBody: 1,
+    docsDirectory: `${docs}home`,
+  });
+  await app.ready();
+  const text = writeDescription(app);
+  await app.close();
+  return text;
+}
+
+if (import.meta.main) {
+  await writeFile(`${docs}openapi.json`, await describeWholeApi());
+  console.log('wrote docs/openapi.json');
+}

@@ -1,0 +1,143 @@
+/** What the zone of a claim has to say, and what is known of it. */
+import type { NewRow, Queries, Row } from '../database/database.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import { checkText } from './input-text.ts';
+
+export type DnsRecordStatus = Row<'dns_records'>['status'];
+
+const statuses: readonly string[] = [
+  'pending',
+  'verified',
+  'failed',
+  'disabled',
+] satisfies DnsRecordStatus[];
+
+/** Room for a DKIM key of 4096 bits or a long SPF record, several times over. */
+const OBSERVED_MAX = 4096;
+
+export interface DnsRecord {
+  readonly id: number;
+  readonly purpose: 'mx' | 'spf' | 'dmarc' | 'dkim';
+  readonly recordType: 'MX' | 'TXT';
+  /** Relative to the domain, `@` for the domain itself. */
+  readonly host: string;
+  readonly expectedValue: string;
+  /** MX preference (RFC 5321 section 5.1); absent for TXT. */
+  readonly priority?: number;
+  readonly status: DnsRecordStatus;
+  readonly observedValue?: string;
+  /** Whether the status was set by hand, so that automatic checks leave it alone. */
+  readonly marked: boolean;
+}
+
+/** What a record is marked as by hand. */
+export interface DnsMark {
+  readonly id: number;
+  readonly status: DnsRecordStatus;
+  readonly observedValue?: string;
+}
+
+/** The MX preference that is asked for. */
+export const MX_PRIORITY = 10;
+
+interface Expected {
+  readonly mailHostname: string;
+  readonly spfInclude: string;
+  readonly dkim: { readonly selector: string; readonly txtValue: string };
+}
+
+/** The records that a new claim starts with. */
+export function seedRecords(domainId: number, expected: Expected): NewRow<'dns_records'>[] {
+  const { mailHostname, spfInclude, dkim } = expected;
+  const common = { domain_id: domainId, priority: null, status: 'pending', marked: 0 } as const;
+  return [
+    {
+      ...common,
+      purpose: 'mx',
+      record_type: 'MX',
+      host: '@',
+      expected_value: mailHostname,
+      priority: MX_PRIORITY,
+    },
+    {
+      ...common,
+      purpose: 'spf',
+      record_type: 'TXT',
+      host: '@',
+      // RFC 7208 section 5.2; softfail, because the domain may send by others we do not know of.
+      expected_value: `v=spf1 include:${spfInclude} ~all`,
+    },
+    {
+      ...common,
+      purpose: 'dmarc',
+      record_type: 'TXT',
+      host: '_dmarc',
+      expected_value: 'v=DMARC1; p=none',
+    },
+    {
+      ...common,
+      purpose: 'dkim',
+      record_type: 'TXT',
+      host: `${dkim.selector}._domainkey`,
+      expected_value: dkim.txtValue,
+    },
+  ];
+}
+
+function toRecord(row: Row<'dns_records'>): DnsRecord {
+  return {
+    id: row.id,
+    purpose: row.purpose,
+    recordType: row.record_type,
+    host: row.host,
+    expectedValue: row.expected_value,
+    ...(row.priority === null ? {} : { priority: row.priority }),
+    status: row.status,
+    ...(row.observed_value === null ? {} : { observedValue: row.observed_value }),
+    marked: row.marked === 1,
+  };
+}
+
+/** The records of one claim, in the order they were seeded. */
+export async function readRecords(queries: Queries, domainId: number): Promise<DnsRecord[]> {
+  const rows = await queries
+    .selectFrom('dns_records')
+    .selectAll()
+    .where('domain_id', '=', domainId)
+    .orderBy('id')
+    .execute();
+  return rows.map(toRecord);
+}
+
+/** Checks a mark's fields. @throws Refusal invalid_request */
+export function checkMark(mark: DnsMark): void {
+  if (!statuses.includes(mark.status)) {
+    throw invalidField('status', `must be one of ${statuses.join(', ')}`);
+  }
+  if (mark.observedValue !== undefined) {
+    checkText('observed_value', mark.observedValue, OBSERVED_MAX);
+  }
+}
+
+/**
+ * Sets a record by hand; `pending` gives it back to the automatic check.
+ *
+ * @throws Refusal dns_record_not_found where the claim has no such record
+ */
+export async function writeMark(tx: Queries, domainId: number, mark: DnsMark): Promise<void> {
+  const updated = Number.isSafeInteger(mark.id)
+    ? await tx
+        .updateTable('dns_records')
+        .set({
+          status: mark.status,
+          marked: mark.status === 'pending' ? 0 : 1,
+          ...(mark.observedValue === undefined ? {} : { observed_value: mark.observedValue }),
+        })
+        .where('id', '=', mark.id)
+        .where('domain_id', '=', domainId)
+        .executeTakeFirst()
+    : undefined;
+  if (Number(updated?.numUpdatedRows ?? 0) === 0) {
+    throw new Refusal('dns_record_not_found', `the domain has no DNS record ${mark.id}`);
+  }
+}

@@ -1,0 +1,64 @@
+/** Which names can be claimed as domains, and how a name is written in storage. */
+import { isIP } from 'node:net';
+import { domainToASCII, domainToUnicode } from 'node:url';
+import { getDomain } from 'tldts';
+import { invalidField } from '../errors/errors.ts';
+
+/** RFC 1035 section 2.3.4 allows 255 octets on the wire, which is 253 characters of text. */
+const NAME_MAX = 253;
+/** The longest input that is looked at: 253 characters of Unicode, four digits of escape each. */
+const INPUT_MAX = 1024;
+
+/** A label of letters, digits and hyphens (RFC 1123 section 2.1, RFC 1035 section 2.3.4). */
+const LABEL = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/;
+
+/**
+ * What may stand in a name before IDNA. `domainToASCII` reads the host of a URL: it undoes percent
+ * encoding, cuts at a slash and drops tabs, so every other ASCII character is refused before it.
+ */
+const UNENCODED = /^[a-z\d.\u0080-\u{10ffff}-]+$/iu;
+
+/** A label that claims to be encoded must decode (RFC 5890 section 2.3.2.1 "fake A-labels"). */
+function isFakeALabel(label: string): boolean {
+  return label.startsWith('xn--') && domainToUnicode(label) === label;
+}
+
+/**
+ * Writes a domain name as it lies in storage: lower case, IDNA-encoded, without the root's dot.
+ *
+ * @returns undefined where the text is no host name (an IP address is none)
+ */
+export function normalizeDomainName(text: string): string | undefined {
+  if (text.length > INPUT_MAX || !UNENCODED.test(text)) return undefined;
+  const ascii = domainToASCII(text);
+  const name = ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
+  if (name.length > NAME_MAX || isIP(name) !== 0) return undefined;
+  const valid = name.split('.').every((label) => LABEL.test(label) && !isFakeALabel(label));
+  return valid ? name : undefined;
+}
+
+/**
+ * Reads the name of a new claim.
+ *
+ * A name on the ICANN part of the public suffix list (`com`, `co.uk`) belongs to a registry. One on
+ * its private part (`github.io`) belongs to a company whose customers hold the names below it, so
+ * whoever claims it would speak for all of them: it is refused alike. The company itself loses the
+ * use of that one name for mail. An unlisted top-level domain counts by the list's default rule `*`.
+ *
+ * @param mailHostname our own name, whose mail is not ours to give away
+ * @throws Refusal invalid_request for `domain`
+ */
+export function checkClaimedName(text: string, mailHostname: string): string {
+  const name = normalizeDomainName(text);
+  if (name === undefined) throw invalidField('domain', 'must be a domain name such as example.com');
+  if (name === mailHostname) {
+    throw invalidField('domain', 'must not be the host name of this mail server');
+  }
+  if (getDomain(name, { allowPrivateDomains: true }) === null) {
+    throw invalidField(
+      'domain',
+      'must be a registrable domain or below one; it is a public suffix, under which others hold names',
+    );
+  }
+  return name;
+}

@@ -1,0 +1,314 @@
+/**
+ * Domains: who claims which name, the DNS records that prove it, and the route of its mail.
+ *
+ * `domains` has a row for each user's claim on a name; several users may hold pending claims on the
+ * same name, at most one claim is active (a partial unique index sees to it). Each claim has its own
+ * DKIM key and selector in its row, four rows of `dns_records` and one of `routes`. Names lie there
+ * in lower case, IDNA-encoded. Deleting a claim cascades to all that hangs on it, accounts and their
+ * mail included.
+ *
+ * Whoever changes a claim's records locks the name first and evaluates it afterwards, in the same
+ * transaction (`claims.ts`).
+ */
+import type { Database, Queries } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import { type Domain, evaluateName, findClaim, lockClaim, readClaim, toDomain } from './claims.ts';
+import { type DkimKey, generateDkimKey, type NewDkimKey } from './dkim-keys.ts';
+import {
+  checkMark,
+  type DnsMark,
+  type DnsRecord,
+  MX_PRIORITY,
+  readRecords,
+  seedRecords,
+  writeMark,
+} from './dns-records.ts';
+import { checkClaimedName, normalizeDomainName } from './domain-names.ts';
+import { checkText, checkUserId } from './input-text.ts';
+import { checkRoute, type Route, type RouteSettings, readRoute, toRoute } from './routes.ts';
+
+export type { Domain, DomainStatus } from './claims.ts';
+export type { DkimKey } from './dkim-keys.ts';
+export type { DnsMark, DnsRecord, DnsRecordStatus } from './dns-records.ts';
+export { normalizeDomainName } from './domain-names.ts';
+export { checkText, checkUserId } from './input-text.ts';
+export type { ForwardMode, Route, RouteSettings } from './routes.ts';
+
+export interface DomainsOptions {
+  readonly database: Database;
+  /** Our MX host: what MX records must name, and a name nobody can claim. */
+  readonly mailHostname: string;
+  /** The name that SPF records must include. */
+  readonly spfInclude: string;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+export interface NewDomain {
+  readonly userId: string;
+  readonly organizationId?: string | undefined;
+  readonly domain: string;
+}
+
+export interface DomainDetails {
+  readonly domain: Domain;
+  readonly dns: readonly DnsRecord[];
+  readonly route: Route;
+  readonly mx: { readonly host: string; readonly priority: number };
+}
+
+/** The claim that a name's mail goes to. */
+export interface ActiveDomain {
+  readonly id: number;
+  readonly userId: string;
+  readonly name: string;
+  /** Since when the claim is the active one: before it the name may have been another user's. */
+  readonly activeSince: number;
+  readonly route: Route;
+}
+
+/**
+ * How mail for a name is answered: `active` is taken, `lapsed` was active until lately (450),
+ * `expired` was active longer ago (550), `pending` is claimed but never was active, `unknown` is not
+ * claimed by anybody.
+ */
+export type DomainState = 'active' | 'lapsed' | 'expired' | 'pending' | 'unknown';
+
+/** How long mail for a claim that fell back is put off before it is refused for good. */
+const LAPSE_GRACE_MS = 5 * 24 * 60 * 60 * 1000;
+const ORGANIZATION_ID_MAX = 255;
+
+/** Every function with a `userId` sees that user's claims alone; `name` is as the user wrote it. */
+export interface Domains {
+  /**
+   * Claims a name.
+   *
+   * @throws Refusal invalid_request (`domain`, `user_id`, `organization_id`), domain_exists where the
+   *   user has it already, domain_taken where another user's claim is active
+   */
+  create(input: NewDomain): Promise<DomainDetails>;
+  /** @throws Refusal domain_not_found */
+  get(userId: string, name: string): Promise<DomainDetails>;
+  /** The claim alone. @throws Refusal domain_not_found */
+  find(userId: string, name: string): Promise<Domain>;
+  /** @throws Refusal domain_not_found */
+  listDnsRecords(userId: string, name: string): Promise<readonly DnsRecord[]>;
+  /**
+   * Replaces the route as a whole.
+   *
+   * @throws Refusal domain_not_found, invalid_request (`forward_mode`, `webhook_url`,
+   *   `webhook_secret`, `forward_to_email`)
+   */
+  setRoute(userId: string, name: string, settings: RouteSettings): Promise<DomainDetails>;
+  /**
+   * Sets a record by hand and evaluates the claim.
+   *
+   * @throws Refusal domain_not_found, dns_record_not_found, invalid_request (`status`,
+   *   `observed_value`)
+   */
+  markDnsRecord(userId: string, name: string, mark: DnsMark): Promise<DomainDetails>;
+  /** The active claim on a name as a stranger wrote it, or undefined. */
+  findActive(name: string): Promise<ActiveDomain | undefined>;
+  /** How mail for a name as a stranger wrote it is answered. */
+  stateOf(name: string): Promise<DomainState>;
+  /** The key that signs a claim's mail, or undefined where the claim is gone. */
+  findDkimKey(domainId: number): Promise<DkimKey | undefined>;
+  /**
+   * The user's claim, held still until the transaction ends: nobody deletes it meanwhile.
+   *
+   * @throws Refusal domain_not_found
+   */
+  lock(tx: Queries, userId: string, name: string): Promise<Domain>;
+  /**
+   * Deletes a claim with all that hangs on it; a rival claim may become active. Whoever has to tell
+   * of deleted accounts does this through `accounts/`.
+   *
+   * @throws Refusal domain_not_found
+   */
+  remove(tx: Queries, userId: string, name: string): Promise<Domain>;
+}
+
+class StoredDomains implements Domains {
+  readonly #database: Database;
+  readonly #mailHostname: string;
+  readonly #spfInclude: string;
+  readonly #now: () => number;
+
+  constructor(options: DomainsOptions) {
+    this.#database = options.database;
+    this.#mailHostname = options.mailHostname.toLowerCase();
+    this.#spfInclude = options.spfInclude.toLowerCase();
+    this.#now = options.now ?? Date.now;
+  }
+
+  async create(input: NewDomain): Promise<DomainDetails> {
+    const name = checkClaimedName(input.domain, this.#mailHostname);
+    const userId = checkUserId(input.userId);
+    if (input.organizationId !== undefined) {
+      checkText('organization_id', input.organizationId, ORGANIZATION_ID_MAX);
+    }
+    // Before the key pair, which costs a tenth of a second.
+    if (await findClaim(this.#database.read, userId, name)) throw domainExists(name);
+    await refuseTaken(this.#database.read, userId, name);
+    const key = await generateDkimKey();
+    return this.#database.write(async (tx) => {
+      const domain = await this.#insertClaim(tx, { ...input, domain: name }, key);
+      await tx
+        .insertInto('dns_records')
+        .values(
+          seedRecords(domain.id, {
+            mailHostname: this.#mailHostname,
+            spfInclude: this.#spfInclude,
+            dkim: key,
+          }),
+        )
+        .execute();
+      await tx
+        .insertInto('routes')
+        .values({ domain_id: domain.id, ...checkRoute(name, { forwardMode: 'store' }) })
+        .execute();
+      return this.#details(tx, domain);
+    });
+  }
+
+  get(userId: string, name: string): Promise<DomainDetails> {
+    return this.#database.snapshot(async (queries) =>
+      this.#details(queries, await readClaim(queries, userId, name)),
+    );
+  }
+
+  find(userId: string, name: string): Promise<Domain> {
+    return readClaim(this.#database.read, userId, name);
+  }
+
+  async listDnsRecords(userId: string, name: string): Promise<readonly DnsRecord[]> {
+    const { id } = await this.find(userId, name);
+    return readRecords(this.#database.read, id);
+  }
+
+  setRoute(userId: string, name: string, settings: RouteSettings): Promise<DomainDetails> {
+    return this.#database.write(async (tx) => {
+      const domain = await this.lock(tx, userId, name);
+      await tx
+        .updateTable('routes')
+        .set(checkRoute(domain.name, settings))
+        .where('domain_id', '=', domain.id)
+        .execute();
+      return this.#details(tx, domain);
+    });
+  }
+
+  async markDnsRecord(userId: string, name: string, mark: DnsMark): Promise<DomainDetails> {
+    checkMark(mark);
+    return this.#database.write(async (tx) => {
+      const domain = await this.lock(tx, userId, name);
+      await writeMark(tx, domain.id, mark);
+      await evaluateName(tx, domain.name, this.#now());
+      return this.#details(tx, await readClaim(tx, userId, name));
+    });
+  }
+
+  async findActive(text: string): Promise<ActiveDomain | undefined> {
+    const name = normalizeDomainName(text);
+    if (name === undefined) return undefined;
+    const row = await this.#database.read
+      .selectFrom('domains')
+      .innerJoin('routes', 'routes.domain_id', 'domains.id')
+      .select(['domains.id', 'domains.user_id', 'domains.verified_at'])
+      .select(['forward_mode', 'webhook_url', 'webhook_secret', 'forward_to_email'])
+      .where('domains.name', '=', name)
+      .where('domains.status', '=', 'active')
+      .executeTakeFirst();
+    if (!row) return undefined;
+    const { id, user_id: userId, verified_at } = row;
+    return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
+  }
+
+  async stateOf(text: string): Promise<DomainState> {
+    const name = normalizeDomainName(text);
+    if (name === undefined) return 'unknown';
+    const { claims, active, lapsedAt } = await this.#database.read
+      .selectFrom('domains')
+      .select(({ fn }) => [
+        fn.count<number>('id').as('claims'),
+        fn.count<number>('id').filterWhere('status', '=', 'active').as('active'),
+        fn.max('lapsed_at').as('lapsedAt'),
+      ])
+      .where('name', '=', name)
+      .executeTakeFirstOrThrow();
+    if (claims === 0) return 'unknown';
+    if (active > 0) return 'active';
+    if (lapsedAt === null) return 'pending';
+    return this.#now() - lapsedAt < LAPSE_GRACE_MS ? 'lapsed' : 'expired';
+  }
+
+  async findDkimKey(domainId: number): Promise<DkimKey | undefined> {
+    const row = await this.#database.read
+      .selectFrom('domains')
+      .select(['dkim_selector', 'dkim_private_key'])
+      .where('id', '=', domainId)
+      .executeTakeFirst();
+    return row && { selector: row.dkim_selector, privateKey: row.dkim_private_key };
+  }
+
+  lock(tx: Queries, userId: string, name: string): Promise<Domain> {
+    return lockClaim(tx, this.#database.engine, userId, name);
+  }
+
+  async remove(tx: Queries, userId: string, name: string): Promise<Domain> {
+    const domain = await this.lock(tx, userId, name);
+    await tx.deleteFrom('domains').where('id', '=', domain.id).execute();
+    await evaluateName(tx, domain.name, this.#now());
+    return domain;
+  }
+
+  async #insertClaim(tx: Queries, input: NewDomain, key: NewDkimKey): Promise<Domain> {
+    const row = await tx
+      .insertInto('domains')
+      .values({
+        user_id: input.userId,
+        organization_id: input.organizationId ?? null,
+        name: input.domain,
+        status: 'pending',
+        dkim_selector: key.selector,
+        dkim_private_key: key.privateKey,
+        created_at: this.#now(),
+      })
+      .onConflict((conflict) => conflict.columns(['user_id', 'name']).doNothing())
+      .returningAll()
+      .executeTakeFirst();
+    if (!row) throw domainExists(input.domain);
+    // A rival that becomes active after this look leaves a pending claim, as if it had come first.
+    await refuseTaken(tx, input.userId, input.domain);
+    return toDomain(row);
+  }
+
+  async #details(queries: Queries, domain: Domain): Promise<DomainDetails> {
+    return {
+      domain,
+      dns: await readRecords(queries, domain.id),
+      route: await readRoute(queries, domain.name, domain.id),
+      mx: { host: this.#mailHostname, priority: MX_PRIORITY },
+    };
+  }
+}
+
+function domainExists(name: string): Refusal {
+  return new Refusal('domain_exists', `the user has ${name} already`);
+}
+
+async function refuseTaken(queries: Queries, userId: string, name: string): Promise<void> {
+  const rival = await queries
+    .selectFrom('domains')
+    .select('id')
+    .where('name', '=', name)
+    .where('status', '=', 'active')
+    .where('user_id', '!=', userId)
+    .executeTakeFirst();
+  if (rival) throw new Refusal('domain_taken', `${name} is active for another user`);
+}
+
+/** Domains as they lie in the database. */
+export function createDomains(options: DomainsOptions): Domains {
+  return new StoredDomains(options);
+}

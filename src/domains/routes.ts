@@ -1,0 +1,145 @@
+/** What happens to the mail of a domain. */
+import { Buffer } from 'node:buffer';
+import type { Queries, Row } from '../database/database.ts';
+import { invalidField } from '../errors/errors.ts';
+import { parseAddress } from '../message/message.ts';
+import { checkText } from './input-text.ts';
+
+export type ForwardMode = Row<'routes'>['forward_mode'];
+
+const modes: readonly string[] = [
+  'store',
+  'webhook',
+  'webhook_then_store',
+  'forward_email',
+] satisfies ForwardMode[];
+
+const WEBHOOK_URL_MAX = 2048;
+const WEBHOOK_SECRET_MAX = 255;
+
+/** Standard Webhooks 1.0.0, "Signature scheme": a symmetric secret has 24 to 64 bytes. */
+const STANDARD_SECRET_BYTES = { min: 24, max: 64 };
+const STANDARD_SECRET_PREFIX = 'whsec_';
+
+export interface Route {
+  /** Name of the domain. */
+  readonly domain: string;
+  readonly forwardMode: ForwardMode;
+  readonly webhookUrl?: string;
+  readonly webhookSecret?: string;
+  readonly forwardToEmail?: string;
+}
+
+/** A route as it is set: it replaces the one before as a whole; `''` counts as left out. */
+export interface RouteSettings {
+  readonly forwardMode: ForwardMode;
+  readonly webhookUrl?: string | undefined;
+  readonly webhookSecret?: string | undefined;
+  readonly forwardToEmail?: string | undefined;
+}
+
+type RouteColumns = Omit<Row<'routes'>, 'domain_id'>;
+
+function checkWebhookUrl(text: string): string {
+  checkText('webhook_url', text, WEBHOOK_URL_MAX);
+  // The URL parser drops tabs and line ends and repairs missing slashes; what is stored is shown
+  // again as it was given, so it must need no repair.
+  const url =
+    /^https?:\/\/[^\s\p{Cc}/\\?#][^\s\p{Cc}]*$/iu.test(text) && URL.canParse(text) && new URL(text);
+  if (!url) throw invalidField('webhook_url', 'must be an http or https URL');
+  if (url.username !== '' || url.password !== '') {
+    throw invalidField('webhook_url', 'must not hold credentials');
+  }
+  return text;
+}
+
+function checkWebhookSecret(text: string): string {
+  checkText('webhook_secret', text, WEBHOOK_SECRET_MAX);
+  if (!text.startsWith(STANDARD_SECRET_PREFIX)) return text;
+  const encoded = text.slice(STANDARD_SECRET_PREFIX.length);
+  const key = Buffer.from(encoded, 'base64');
+  const { min, max } = STANDARD_SECRET_BYTES;
+  // Node skips what is not base64: only text that comes back the same was all base64.
+  if (key.toString('base64') !== encoded || key.length < min || key.length > max) {
+    throw invalidField(
+      'webhook_secret',
+      `must be whsec_ and the padded base64 of ${min} to ${max} bytes, or not begin with whsec_`,
+    );
+  }
+  return text;
+}
+
+/**
+ * An address of the domain itself would come straight back: in this mode every local part of the
+ * domain is forwarded. Loops over several domains show only on the way and are cut there.
+ */
+function checkForwardAddress(text: string, domain: string): string {
+  const address = parseAddress(text);
+  if (!address) throw invalidField('forward_to_email', 'must be an e-mail address');
+  if (address.domain === domain) {
+    throw invalidField('forward_to_email', 'must not be an address of the same domain');
+  }
+  return text;
+}
+
+/**
+ * Checks a route and gives its columns. Fields that the mode has no use for are checked and kept as
+ * well, except that `store` clears them all.
+ *
+ * @param domain name of the claim
+ * @throws Refusal invalid_request
+ */
+export function checkRoute(domain: string, settings: RouteSettings): RouteColumns {
+  const { forwardMode } = settings;
+  if (!modes.includes(forwardMode)) {
+    throw invalidField('forward_mode', `must be one of ${modes.join(', ')}`);
+  }
+  if (forwardMode === 'store') {
+    return {
+      forward_mode: 'store',
+      webhook_url: null,
+      webhook_secret: null,
+      forward_to_email: null,
+    };
+  }
+  if (forwardMode === 'forward_email') {
+    if (!settings.forwardToEmail) {
+      throw invalidField('forward_to_email', 'is required when forward_mode is forward_email');
+    }
+  } else if (!settings.webhookUrl) {
+    throw invalidField('webhook_url', `is required when forward_mode is ${forwardMode}`);
+  }
+  return {
+    forward_mode: forwardMode,
+    webhook_url: settings.webhookUrl ? checkWebhookUrl(settings.webhookUrl) : null,
+    webhook_secret: settings.webhookSecret ? checkWebhookSecret(settings.webhookSecret) : null,
+    forward_to_email: settings.forwardToEmail
+      ? checkForwardAddress(settings.forwardToEmail, domain)
+      : null,
+  };
+}
+
+/** A route as it is answered; absent fields are left out. */
+export function toRoute(domain: string, row: RouteColumns): Route {
+  return {
+    domain,
+    forwardMode: row.forward_mode,
+    ...(row.webhook_url === null ? {} : { webhookUrl: row.webhook_url }),
+    ...(row.webhook_secret === null ? {} : { webhookSecret: row.webhook_secret }),
+    ...(row.forward_to_email === null ? {} : { forwardToEmail: row.forward_to_email }),
+  };
+}
+
+/** The route of one claim; every claim has one. */
+export async function readRoute(
+  queries: Queries,
+  domain: string,
+  domainId: number,
+): Promise<Route> {
+  const row = await queries
+    .selectFrom('routes')
+    .selectAll()
+    .where('domain_id', '=', domainId)
+    .executeTakeFirstOrThrow();
+  return toRoute(domain, row);
+}

@@ -1,0 +1,89 @@
+/**
+ * What a request has to be to become a WebSocket, and where its token is.
+ */
+import type { IncomingMessage } from 'node:http';
+import { Refusal } from '../errors/errors.ts';
+
+const PATH = '/ws';
+
+/** The subprotocol that the server selects, and the one that carries a browser's token. */
+export const SUBPROTOCOL = 'postroom';
+const TOKEN_PROTOCOL = 'bearer.';
+
+/** `Bearer <b64token>`; the scheme in any case (RFC 9110 section 11.1, RFC 6750 section 2.1). */
+const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
+
+/**
+ * Whether a request that asks for an upgrade asks for WebSocket. All others are to be answered as
+ * if they had not asked (RFC 9110 section 7.8): Java's client and `curl --http2` offer `h2c` with
+ * whatever they send.
+ */
+export function asksForWebSocket(request: IncomingMessage): boolean {
+  const offers = request.headers.upgrade?.toLowerCase().split(',') ?? [];
+  // RFC 9110 section 7.8: a protocol may come with a version after a slash.
+  return offers.some((offer) => offer.trim().split('/', 1)[0] === 'websocket');
+}
+
+/**
+ * Checks what RFC 6455 section 4.2.1 wants of the handshake; its key and its lists are left to the
+ * WebSocket library.
+ *
+ * @throws Refusal route_not_found, method_not_allowed, upgrade_required
+ */
+export function checkHandshake(request: IncomingMessage): void {
+  if (pathOf(request.url ?? '') !== PATH) {
+    throw new Refusal('route_not_found', 'There is nothing at this path');
+  }
+  if (request.method !== 'GET') throw new Refusal('method_not_allowed', 'This path takes GET');
+  if (!asksForWebSocket(request)) {
+    throw new Refusal('upgrade_required', 'This path speaks WebSocket only (RFC 6455)');
+  }
+  // RFC 6455 section 4.4: the answer names the version that is spoken here.
+  if (request.headers['sec-websocket-version'] !== '13') {
+    throw new Refusal('upgrade_required', 'Version 13 of WebSocket is spoken here');
+  }
+}
+
+/** The path of a request target, which a proxy may send in absolute form (RFC 9112 section 3.2.2). */
+function pathOf(target: string): string {
+  if (target.startsWith('/')) return target.split('?', 1)[0] ?? '';
+  return URL.canParse(target) ? new URL(target).pathname : '';
+}
+
+/**
+ * The mailbox token of the request: from `Authorization`, else from the subprotocol `bearer.<JWT>`,
+ * since browsers cannot set a header here. Never from the URL, which ends up in logs.
+ *
+ * @throws Refusal unauthorized where there is none, invalid_request
+ */
+export function readToken(request: IncomingMessage): string {
+  const field = request.headers.authorization;
+  if (field !== undefined) {
+    const token = BEARER.exec(field)?.[1];
+    if (token !== undefined) return token;
+    throw new Refusal('unauthorized', 'The header Authorization is not "Bearer <token>"');
+  }
+  const protocols = offeredProtocols(request);
+  const tokens = protocols.filter((name) => name.startsWith(TOKEN_PROTOCOL));
+  const [offered] = tokens;
+  if (offered === undefined) {
+    throw new Refusal(
+      'unauthorized',
+      'The request has neither the header Authorization nor the subprotocol bearer.<token>',
+    );
+  }
+  // RFC 6455 section 4.1: a browser ends a connection for which none of its offers is selected, and
+  // the one with the token is never sent back.
+  if (tokens.length > 1 || !protocols.includes(SUBPROTOCOL)) {
+    throw new Refusal(
+      'invalid_request',
+      `Offer the subprotocols ${SUBPROTOCOL} and ${TOKEN_PROTOCOL}<token>, each once`,
+    );
+  }
+  return offered.slice(TOKEN_PROTOCOL.length);
+}
+
+function offeredProtocols(request: IncomingMessage): string[] {
+  const field = request.headers['sec-websocket-protocol'];
+  return field === undefined ? [] : field.split(',').map((name) => name.trim());
+}

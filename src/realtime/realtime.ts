@@ -1,0 +1,306 @@
+/**
+ * The realtime channel: WebSocket connections at `/ws` (RFC 6455), each bound to one account, that
+ * are told of every mailbox that moved on. Holds nothing in storage.
+ *
+ * The way of a connection: the rate limit, the token (a refusal is a plain HTTP answer), the
+ * account's subscription, `hello` with where every mailbox stands, then one `mailbox_changed` for
+ * each change. The subscription is older than the list in `hello`, so that no change falls in
+ * between; one that came while the list was read follows `hello`.
+ *
+ * Nothing is expected of clients but pongs: text messages (4 KB at most) are ignored, binary ones
+ * end the connection. Every origin may connect: a browser adds no credential by itself, whoever has
+ * the token could as well connect without a browser. Close codes are in `connection.ts`.
+ */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Logger } from 'pino';
+import { type WebSocket, WebSocketServer } from 'ws';
+import type { MailAccess } from '../accounts/accounts.ts';
+import type { Changes } from '../changes/changes.ts';
+import { Refusal } from '../errors/errors.ts';
+import { AccountFeed } from './account-feed.ts';
+import { ClientSocket, Connection, closings } from './connection.ts';
+import { Heartbeat } from './heartbeat.ts';
+import { encodeHello, type MailboxTip } from './messages.ts';
+import { checkHandshake, readToken, SUBPROTOCOL } from './read-upgrade.ts';
+import { refuseUpgrade } from './refuse-upgrade.ts';
+
+export type { MailboxTip } from './messages.ts';
+export { asksForWebSocket } from './read-upgrade.ts';
+
+/** What the rate limit says of a request. */
+export interface Admission {
+  readonly allowed: boolean;
+  /** Seconds after which it may be allowed. */
+  readonly retryAfter?: number;
+  /** Fields of the answer if it is refused, for whatever reason: `x-ratelimit-*`. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface RealtimeOptions {
+  /** Whose mailbox a token opens. Throws a Refusal: unauthorized, account_inactive, unavailable. */
+  authenticate(token: string): Promise<MailAccess>;
+  /** Where each mailbox of the account stands now. */
+  listMailboxes(user: MailAccess): Promise<readonly MailboxTip[]>;
+  readonly changes: Pick<Changes, 'subscribe'>;
+  /** Charges the request to its client's budget. */
+  admit(request: IncomingMessage): Admission | Promise<Admission>;
+  /** Connections of one account; the next one is refused with 429. 20 where left out. */
+  readonly maxPerAccount?: number;
+  /** Between two pings; 30 where left out. */
+  readonly heartbeatSeconds?: number;
+  /** How long `close` waits for clients to say goodbye; 5 where left out. */
+  readonly closeSeconds?: number;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+  readonly logger: Logger;
+}
+
+export interface Realtime {
+  /** For the HTTP server's `upgrade` event: takes the socket over, whatever comes of it. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** Connections now, those in their closing handshake included. */
+  readonly connections: number;
+  /** Ends every connection with 1001, and refuses new ones; resolves when all are gone. */
+  close(): Promise<void>;
+}
+
+/** Bounds of what a client may send; a message beyond them closes with 1009 or 1008. */
+const frameLimits = { maxPayload: 4_096, maxFragments: 16, maxBufferedChunks: 64 };
+/** How long a client may take to answer a close frame. */
+const CLOSING_MS = 10_000;
+
+type SocketServer = InstanceType<typeof WebSocketServer<typeof ClientSocket>>;
+
+class WebSocketChannel implements Realtime {
+  readonly #options: RealtimeOptions;
+  readonly #now: () => number;
+  readonly #maxPerAccount: number;
+  readonly #heartbeatSeconds: number;
+  readonly #server: SocketServer;
+  readonly #heartbeat: Heartbeat;
+  readonly #feeds = new Map<number, AccountFeed>();
+  /** Sockets that are not WebSockets: not yet, or refused and about to go. */
+  readonly #handshakes = new Set<Duplex>();
+  #closed: Promise<void> | undefined;
+  #onGone: (() => void) | undefined;
+
+  constructor(options: RealtimeOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+    this.#maxPerAccount = options.maxPerAccount ?? 20;
+    this.#heartbeatSeconds = options.heartbeatSeconds ?? 30;
+    this.#heartbeat = new Heartbeat(this.#heartbeatSeconds, this.#now);
+    // A constant, because the type lacks `closeTimeout`.
+    const server = {
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      closeTimeout: CLOSING_MS,
+      WebSocket: ClientSocket,
+      handleProtocols: selectProtocol,
+      ...frameLimits,
+    };
+    this.#server = new WebSocketServer(server);
+    // RFC 6455 section 4.2.1: a bad key, or a list of subprotocols that is none.
+    this.#server.on('wsClientError', (error: Error, socket: Duplex, request: IncomingMessage) =>
+      refuseUpgrade(request, socket, new Refusal('invalid_request', error.message)),
+    );
+  }
+
+  get connections(): number {
+    return this.#heartbeat.size;
+  }
+
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    this.#handshakes.add(socket);
+    const forget = () => this.#forget(socket);
+    socket.on('error', ignore).once('close', forget);
+    this.#upgrade(request, socket, head, forget).catch((error: unknown) => {
+      this.#options.logger.error({ err: error }, 'upgrade failed');
+      refuseUpgrade(request, socket, new Refusal('internal', 'Something failed on our side'));
+    });
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#end();
+    return this.#closed;
+  }
+
+  async #end(): Promise<void> {
+    const gone = new Promise<void>((resolve) => {
+      this.#onGone = resolve;
+    });
+    for (const connection of this.#heartbeat) connection.end(closings.shutdown);
+    this.#settle();
+    const cutAll = () => {
+      for (const connection of this.#heartbeat) connection.cut();
+      for (const socket of this.#handshakes) socket.destroy();
+    };
+    const deadline = setTimeout(cutAll, (this.#options.closeSeconds ?? 5) * 1000);
+    await gone;
+    clearTimeout(deadline);
+    this.#server.close();
+  }
+
+  async #upgrade(
+    request: IncomingMessage,
+    socket: Duplex,
+    head: Buffer,
+    forget: () => void,
+  ): Promise<void> {
+    const admission = await this.#options.admit(request);
+    let user: MailAccess;
+    let token: string;
+    try {
+      if (!admission.allowed) throw tooManyRequests(admission);
+      checkHandshake(request);
+      token = readToken(request);
+      user = await this.#options.authenticate(token);
+      this.#judge(user);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      refuseUpgrade(request, socket, error, admission.headers);
+      return;
+    }
+    // From here to the subscription nothing is awaited, or the account could have one too many.
+    this.#server.handleUpgrade(request, socket, head, (client) => {
+      socket.off('error', ignore).off('close', forget);
+      this.#forget(socket);
+      const connection = this.#connect(user, client, socket);
+      void this.#greet(connection, token);
+    });
+  }
+
+  /** Whether there is room for one more connection. */
+  #judge({ accountId }: MailAccess): void {
+    if (this.#closed) throw new Refusal('unavailable', 'The server stops');
+    const open = this.#feeds.get(accountId)?.connections.size ?? 0;
+    if (open < this.#maxPerAccount) return;
+    throw new Refusal(
+      'too_many_connections',
+      `An account has at most ${this.#maxPerAccount} connections`,
+      // A client that vanished holds its place until it missed so many pings.
+      { retryAfter: 3 * this.#heartbeatSeconds },
+    );
+  }
+
+  #connect(user: MailAccess, client: ClientSocket, stream: Duplex): Connection {
+    const connection = new Connection(user, client, stream);
+    client.connection = connection;
+    client.on('close', this.#onClose).on('error', ignore);
+    client.on('pong', onPong).on('message', onMessage);
+    let feed = this.#feeds.get(user.accountId);
+    if (!feed) {
+      feed = new AccountFeed(user.accountId, this.#options.changes);
+      this.#feeds.set(user.accountId, feed);
+    }
+    feed.connections.add(connection);
+    this.#heartbeat.add(connection);
+    return connection;
+  }
+
+  /**
+   * Says hello. The token is judged once more: it may have lost its account between the first
+   * judgement and the subscription, which nothing else would tell of.
+   */
+  async #greet(connection: Connection, token: string): Promise<void> {
+    const { user } = connection;
+    try {
+      const [judged, mailboxes] = await Promise.all([
+        this.#options.authenticate(token),
+        this.#options.listMailboxes(user),
+      ]);
+      if (judged.accountId !== user.accountId) {
+        connection.end(closings.unauthorized);
+        return;
+      }
+      connection.greet(
+        encodeHello({
+          user: user.address,
+          connectionId: connection.id,
+          serverTime: this.#now(),
+          heartbeatSeconds: this.#heartbeatSeconds,
+          mailboxes,
+        }),
+      );
+    } catch (error) {
+      const closing = closingOf(error);
+      if (closing === closings.failed) {
+        this.#options.logger.error({ err: error, connectionId: connection.id }, 'no hello');
+      }
+      connection.end(closing);
+    }
+  }
+
+  /** One function for all sockets; `this` is the socket. */
+  readonly #onClose = makeCloseListener((connection) => {
+    this.#heartbeat.remove(connection);
+    const { accountId } = connection.user;
+    const feed = this.#feeds.get(accountId);
+    feed?.connections.delete(connection);
+    if (feed?.connections.size === 0) {
+      feed.stop();
+      this.#feeds.delete(accountId);
+    }
+    this.#settle();
+  });
+
+  #forget(socket: Duplex): void {
+    this.#handshakes.delete(socket);
+    this.#settle();
+  }
+
+  #settle(): void {
+    if (this.#heartbeat.size === 0 && this.#handshakes.size === 0) this.#onGone?.();
+  }
+}
+
+function makeCloseListener(left: (connection: Connection) => void) {
+  return function onClose(this: WebSocket): void {
+    const connection = connectionOf(this);
+    if (connection) left(connection);
+  };
+}
+
+function onPong(this: WebSocket): void {
+  connectionOf(this)?.answered();
+}
+
+function onMessage(this: WebSocket, _message: unknown, isBinary: boolean): void {
+  // RFC 6455 section 7.4.1: 1003 is for the kind of message that is not taken.
+  if (isBinary) connectionOf(this)?.end(closings.binary);
+}
+
+function connectionOf(socket: WebSocket): Connection | undefined {
+  return socket instanceof ClientSocket ? socket.connection : undefined;
+}
+
+/** The library closes the connection by itself; what broke it is the client's affair. */
+function ignore(): void {}
+
+/** Never the one with the token. */
+function selectProtocol(offered: Set<string>): string | false {
+  return offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false;
+}
+
+function tooManyRequests({ retryAfter }: Admission): Refusal {
+  return new Refusal(
+    'rate_limited',
+    'Too many requests in a minute',
+    retryAfter === undefined ? {} : { retryAfter },
+  );
+}
+
+function closingOf(error: unknown) {
+  const code = error instanceof Refusal ? error.code : undefined;
+  if (code === 'unauthorized') return closings.unauthorized;
+  if (code === 'account_inactive' || code === 'account_not_found') return closings.inactive;
+  if (code === 'unavailable') return closings.unavailable;
+  return closings.failed;
+}
+
+/** Opens the channel; it serves whatever the HTTP server's `upgrade` event hands to it. */
+export function createRealtime(options: RealtimeOptions): Realtime {
+  return new WebSocketChannel(options);
+}

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Refusal } from '../errors/errors.ts';
+import { IncomingMessage } from './incoming-message.ts';
+
+const chunk = Buffer.alloc(256 * 1024, 'x');
+
+test('asks for more once its reader is ready, and once only', async () => {
+  const message = new IncomingMessage(10_000_000);
+  let asked = 0;
+  assert.equal(
+    message.add(chunk, () => (asked += 1)),
+    false,
+  );
+  const reader = message[Symbol.asyncIterator]();
+  await reader.next();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(asked, 1);
+});
+
+test('asks for nothing more once it is over', async () => {
+  const message = new IncomingMessage(10_000_000);
+  message.add(chunk, () => assert.fail('asked for more'));
+  message.finish();
+  let octets = 0;
+  for await (const part of message) octets += part.length;
+  assert.equal(octets, chunk.length);
+  await new Promise((resolve) => setImmediate(resolve));
+});
+
+test('a reader that begins late still learns that the message failed', async () => {
+  const message = new IncomingMessage(10_000_000);
+  message.add(Buffer.from('half'), () => {});
+  message.cutOff();
+  assert.equal(await message.arrived, false);
+  await new Promise((resolve) => setImmediate(resolve));
+  await assert.rejects(message.toArray(), (error) => error instanceof Refusal);
+});
+
+test('the limit is the last octet that is taken', () => {
+  const message = new IncomingMessage(10);
+  assert.equal(
+    message.add(Buffer.alloc(10), () => {}),
+    true,
+  );
+  assert.equal(message.tooLarge, false);
+  message.add(Buffer.alloc(1), () => {});
+  assert.equal(message.tooLarge, true);
+  assert.equal(message.destroyed, true);
+});

@@ -1,0 +1,496 @@
+/** The listener as a whole, over real sockets; dialogues/ has what fits a plain dialogue. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { createTransport } from 'nodemailer';
+import type { InboundEnvelope } from '../delivery/delivery.ts';
+import { Refusal } from '../errors/errors.ts';
+import { ConnectionsPerIp, type SmtpOptions } from './smtp.ts';
+import { DialogueClient } from './testing/dialogue.ts';
+import { RecordingDelivery } from './testing/recording-delivery.ts';
+import { startListener, type TestListener } from './testing/start-listener.ts';
+
+/** Connects and says EHLO. */
+async function greet({ port }: TestListener): Promise<DialogueClient> {
+  const client = await DialogueClient.connect(port);
+  await client.reply();
+  await client.ask('EHLO client.test');
+  return client;
+}
+
+/** As far as `354`. */
+async function startMessage(
+  target: TestListener,
+  recipient = 'alice@acme.test',
+): Promise<DialogueClient> {
+  const client = await greet(target);
+  await client.ask('MAIL FROM:<bob@remote.test>');
+  await client.ask(`RCPT TO:<${recipient}>`);
+  assert.match(await client.ask('DATA'), /^354 /);
+  return client;
+}
+
+/** Waits for what other parts of this process are about to do; the runner's timeout ends it. */
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A promise to keep delivery waiting with, until it is opened. */
+function closeGate({ delivery }: TestListener): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  delivery.gate = promise;
+  return resolve;
+}
+
+/** Writes the chunk again and again, until the server takes no more for a while. */
+async function writeUntilStalled({ socket }: DialogueClient, chunk: string): Promise<number> {
+  for (let sent = 1; sent < 1000; sent++) {
+    const { promise: taken, resolve } = Promise.withResolvers<true>();
+    socket.write(chunk, () => resolve(true));
+    if ((await Promise.race([taken, delay(2000, false)])) === false) { console.log('SENT', sent, process.memoryUsage().rss>>20); return sent; }
+  }
+  assert.fail('the server took everything');
+}
+
+async function startStrict(context: TestContext, options: Partial<SmtpOptions> = {}) {
+  return startListener(context, { trusted: () => false, greetingDelay: 100, ...options });
+}
+
+test('a port that is taken is said so', async (context) => {
+  const { port } = await startListener(context);
+  await assert.rejects(startListener(context, { port }), { code: 'EADDRINUSE' });
+});
+
+test('delivery learns how the message came', async (context) => {
+  const target = await startListener(context);
+  const client = await startMessage(target);
+  const reply = await client.ask('hello\r\n.');
+  const envelope = target.delivery.messages[0]?.envelope;
+  assert.ok(envelope !== undefined);
+  const { sessionId } = envelope.arrival;
+  assert.deepEqual(envelope, {
+    from: 'bob@remote.test',
+    to: ['alice@acme.test'],
+    arrival: {
+      protocol: 'ESMTP',
+      heloName: 'client.test',
+      remoteAddress: '127.0.0.1',
+      sessionId,
+    },
+  } satisfies InboundEnvelope);
+  assert.equal(reply, `250 2.0.0 Taken as ${sessionId}`);
+
+  await client.ask('STARTTLS');
+  await client.startTls();
+  await client.ask('EHLO secret.test');
+  await client.ask('MAIL FROM:<>');
+  await client.ask('RCPT TO:<alice@acme.test>');
+  await client.ask('DATA');
+  await client.ask('hello\r\n.');
+  assert.deepEqual(target.delivery.messages[1]?.envelope.arrival, {
+    protocol: 'ESMTPS',
+    heloName: 'secret.test',
+    remoteAddress: '127.0.0.1',
+    tls: 'TLSv1.3 TLS_AES_256_GCM_SHA384',
+    sessionId,
+  });
+  client.destroy();
+});
+
+test('250 comes after delivery has taken the message, not before', async (context) => {
+  const target = await startListener(context);
+  const open = closeGate(target);
+  const client = await startMessage(target);
+  const read = target.delivery.settled();
+  client.send('hello\r\n.\r\nNOOP\r\n');
+  await read;
+  // Time for a reply that should not come to come.
+  await delay(50);
+  assert.deepEqual(client.unread(), []);
+  open();
+  assert.match(await client.reply(), /^250 2\.0\.0 Taken/);
+  assert.match(await client.reply(), /^250 2\.0\.0 OK/);
+  client.destroy();
+});
+
+test('a failure of ours is logged with its session, and the client is told nothing of it', async (context) => {
+  const target = await startListener(context);
+  const client = await startMessage(target, 'broken@acme.test');
+  assert.equal(await client.ask('hello\r\n.'), '451 4.3.0 Local error in processing');
+  const [entry] = target.log.filter(({ level }) => level === 50);
+  assert.match(JSON.stringify(entry), /the database said too much/);
+  assert.match(String(entry?.session), /^[0-9a-v]{16}$/);
+  client.destroy();
+});
+
+test('a real client sends a real message over TLS', async (context) => {
+  const target = await startListener(context);
+  const transport = createTransport({
+    host: '127.0.0.1',
+    port: target.port,
+    requireTLS: true,
+    tls: { rejectUnauthorized: false },
+  });
+  const raw = 'Subject: dots\r\n\r\n.\r\n..\r\n...and so on\r\nGrüße\r\n';
+  const sent = await transport.sendMail({
+    envelope: { from: 'bob@remote.test', to: ['alice@acme.test', 'nobody@acme.test'] },
+    raw,
+  });
+  assert.deepEqual(sent.accepted, ['alice@acme.test']);
+  assert.deepEqual(sent.rejected, ['nobody@acme.test']);
+  const [message] = target.delivery.messages;
+  assert.equal(message?.content.toString(), raw);
+  assert.equal(message?.envelope.arrival.protocol, 'ESMTPS');
+  transport.close();
+});
+
+test('a large message waits for a delivery that is slow, and arrives whole', async (context) => {
+  const recorded = new RecordingDelivery();
+  const { promise: ready, resolve: begin } = Promise.withResolvers<void>();
+  const target = await startListener(context, {
+    maxMessageBytes: 50_000_000,
+    delivery: {
+      checkRecipient: async () => undefined,
+      receive: async (envelope, source) => {
+        await ready;
+        return recorded.receive(envelope, source);
+      },
+    },
+  });
+  const client = await startMessage(target);
+  const piece = `${'x'.repeat(70)}\r\n..${'y'.repeat(70)}\r\n`.repeat(500);
+  // The buffers of the kernel fill up, a few megabytes; then nothing moves until delivery reads.
+  const pieces = await writeUntilStalled(client, piece);
+  begin();
+  assert.match(await client.ask('.'), /^250 /);
+  const expected = piece.replaceAll('..', '.').repeat(pieces);
+  assert.ok(recorded.messages[0]?.content.equals(Buffer.from(expected)));
+  client.destroy();
+});
+
+test('a message that delivery does not read is skipped, however long it is', async (context) => {
+  const target = await startListener(context, { maxMessageBytes: 50_000_000 });
+  const client = await startMessage(target, 'loop@acme.test');
+  client.send(`${'x'.repeat(998)}\r\n`.repeat(5000));
+  assert.match(await client.ask('.'), /^554 5\.4\.6 /);
+  assert.match(await client.ask('NOOP'), /^250 /);
+  client.destroy();
+});
+
+test('a message over the limit fails for delivery as soon as it is over', async (context) => {
+  const target = await startListener(context, { maxMessageBytes: 100_000 });
+  const client = await startMessage(target);
+  const failed = target.delivery.settled();
+  client.send(`${'x'.repeat(998)}\r\n`.repeat(101));
+  // The message has not ended yet.
+  await failed;
+  const [failure] = target.delivery.failures;
+  assert.ok(failure instanceof Refusal && failure.code === 'message_too_large');
+  client.send(`${'x'.repeat(998)}\r\n`.repeat(5000));
+  assert.match(await client.ask('.'), /^552 5\.3\.4 /);
+  assert.match(await client.ask('NOOP'), /^250 /);
+  assert.deepEqual(target.delivery.messages, []);
+  client.destroy();
+});
+
+test('a message over the limit is not taken, even if delivery says so', async (context) => {
+  const target = await startListener(context, {
+    maxMessageBytes: 10,
+    delivery: {
+      checkRecipient: async () => undefined,
+      receive: async ({ to }) => to.map((recipient) => ({ recipient, result: 'delivered' })),
+    },
+  });
+  const client = await startMessage(target);
+  assert.match(await client.ask('more than ten octets\r\n.'), /^552 5\.3\.4 /);
+  client.destroy();
+});
+
+test('a recipient that delivery says nothing of is not taken', async (context) => {
+  const target = await startListener(context, {
+    delivery: { checkRecipient: async () => undefined, receive: async () => [] },
+  });
+  const client = await startMessage(target);
+  assert.match(await client.ask('hello\r\n.'), /^451 4\.3\.0 /);
+  client.destroy();
+});
+
+test('a client that vanishes in a message leaves nothing behind', async (context) => {
+  const connections = new ConnectionsPerIp(100);
+  const target = await startListener(context, { maxPerIp: connections });
+  const goodbyes: ((client: DialogueClient) => void)[] = [
+    (client) => client.destroy(),
+    (client) => client.socket.end(),
+    // As far as a dot that is not the end.
+    (client) => client.socket.end('\r\n.'),
+  ];
+  for (const leave of goodbyes) {
+    const client = await startMessage(target);
+    const failed = target.delivery.settled();
+    client.send('half a mess');
+    leave(client);
+    await failed;
+    const failure = target.delivery.failures.at(-1);
+    assert.ok(failure instanceof Refusal && failure.code === 'unavailable');
+  }
+  await until(() => connections.count('127.0.0.1') === 0);
+  assert.deepEqual(target.delivery.messages, []);
+  (await greet(target)).destroy();
+});
+
+test('a client that vanishes after its message does not undo it', async (context) => {
+  const target = await startListener(context);
+  const open = closeGate(target);
+  const client = await startMessage(target);
+  const read = target.delivery.settled();
+  client.send('hello\r\n.\r\n');
+  await read;
+  client.destroy();
+  open();
+  assert.match(await target.delivery.next(), /hello/);
+});
+
+test('an address holds so many connections and no more, however they end', async (context) => {
+  const connections = new ConnectionsPerIp(2);
+  const target = await startListener(context, { maxPerIp: connections, idleTimeout: 5_000 });
+  // Another listener shares the count.
+  const other = await startListener(context, { maxPerIp: connections, protocol: 'lmtp' });
+  const kept = await greet(target);
+
+  const endings: ((client: DialogueClient) => Promise<void>)[] = [
+    async (client) => assert.match(await client.ask('QUIT'), /^221 /),
+    async (client) => client.destroy(),
+    async (client) => void client.socket.end(),
+    async (client) => client.send('GET / HTTP/1.1\r\n'),
+    async (client) => client.send('x'.repeat(200_000)),
+    async (client) => {
+      await client.ask('STARTTLS');
+      await client.startTls();
+      await client.ask('QUIT');
+    },
+    async (client) => {
+      await client.ask('STARTTLS');
+      await client.startTls();
+      client.destroy();
+    },
+    async (client) => {
+      await client.ask('STARTTLS');
+      client.send('this is no handshake at all\r\n');
+    },
+    async (client) => {
+      await client.ask('STARTTLS');
+      client.destroy();
+    },
+    async (client) => {
+      client.send('STARTTLS\r\n');
+      client.destroy();
+    },
+  ];
+  for (const end of endings) {
+    const client = await greet(target);
+    const refused = await DialogueClient.connect(other.port);
+    assert.match(await refused.reply(), /^421 4\.7\.0 /);
+    assert.equal(await refused.line(), undefined);
+    await end(client);
+    await until(() => connections.count('127.0.0.1') === 1);
+    client.destroy();
+  }
+  kept.destroy();
+  await until(() => connections.count('127.0.0.1') === 0);
+});
+
+test('there is an end to all connections together as well', async (context) => {
+  const target = await startListener(context, { maxConnections: 1 });
+  const first = await greet(target);
+  const second = await DialogueClient.connect(target.port);
+  assert.match(await second.reply(), /^421 4\.7\.0 /);
+  first.destroy();
+});
+
+test('a stranger who talks before the greeting is turned away', async (context) => {
+  const target = await startStrict(context, { greetingDelay: 5_000 });
+  // Half a line will do: it may be the start of a TLS handshake.
+  for (const text of ['EHLO spam.test\r\nMAIL FROM:<eve@remote.test>\r\n', '\x16\x03\x01']) {
+    const client = await DialogueClient.connect(target.port);
+    client.send(text);
+    assert.match(await client.reply(), /^554 5\.5\.1 /);
+    assert.equal(await client.line(), undefined);
+  }
+});
+
+test('a stranger who waits is greeted', async (context) => {
+  const target = await startStrict(context, { greetingDelay: 10 });
+  const client = await startMessage(target);
+  assert.match(await client.ask('hello\r\n.'), /^250 /);
+  client.destroy();
+});
+
+test('a client of this machine is greeted at once', async (context) => {
+  const target = await startListener(context, { greetingDelay: 3_600_000 });
+  const client = await DialogueClient.connect(target.port);
+  client.send('NOOP\r\n');
+  assert.match(await client.reply(), /^220 /);
+  assert.match(await client.reply(), /^250 /);
+  client.destroy();
+});
+
+test('a silent client is sent away', async (context) => {
+  const target = await startListener(context, { idleTimeout: 100 });
+  const client = await greet(target);
+  assert.match(await client.reply(), /^421 4\.4\.2 /);
+  assert.equal(await client.line(), undefined);
+});
+
+test('a client that never ends its line is sent away, however often it sends a byte', async (context) => {
+  const target = await startListener(context, { idleTimeout: 100 });
+  const client = await greet(target);
+  const drip = setInterval(() => client.send('x'), 10);
+  assert.match(await client.reply(), /^421 4\.4\.2 /);
+  clearInterval(drip);
+  client.destroy();
+});
+
+test('a client that stalls in a message is sent away, and the message fails', async (context) => {
+  const target = await startListener(context, { idleTimeout: 100 });
+  const client = await startMessage(target);
+  const failed = target.delivery.settled();
+  client.send('half a mess');
+  assert.match(await client.reply(), /^421 4\.4\.2 /);
+  await failed;
+  assert.deepEqual(target.delivery.messages, []);
+  client.destroy();
+});
+
+test('a message that trickles in comes to an end', async (context) => {
+  const target = await startListener(context, { messageTimeout: 100 });
+  const client = await startMessage(target);
+  const drip = setInterval(() => client.send('x'), 10);
+  assert.match(await client.reply(), /^421 4\.4\.2 /);
+  clearInterval(drip);
+  assert.deepEqual(target.delivery.messages, []);
+  client.destroy();
+});
+
+test('a client that waits for delivery is not sent away', async (context) => {
+  const target = await startListener(context, { idleTimeout: 50, messageTimeout: 50 });
+  const open = closeGate(target);
+  const client = await startMessage(target);
+  client.send('hello\r\n.\r\n');
+  await delay(250);
+  open();
+  assert.match(await client.reply(), /^250 /);
+  client.destroy();
+});
+
+test('a client that sends a megabyte for a command is told so and cut off', async (context) => {
+  const target = await startListener(context);
+  const client = await greet(target);
+  client.send(`MAIL FROM:<${'x'.repeat(1_000_000)}@remote.test>\r\n`);
+  assert.match(await client.reply(), /^500 5\.5\.2 /);
+  assert.equal(await client.line(), undefined);
+});
+
+test('a line that is a little too long is told so, and the next one is read', async (context) => {
+  const target = await startListener(context);
+  const client = await greet(target);
+  assert.match(await client.ask(`NOOP ${'x'.repeat(10_000)}`), /^500 5\.5\.2 /);
+  assert.match(await client.ask(`NOOP ${'x'.repeat(2_000)}`), /^250 /);
+  client.destroy();
+});
+
+test('a client that reads no replies does not make us keep them', async (context) => {
+  const target = await startListener(context, { commandsMax: 10_000_000 });
+  const client = await greet(target);
+  client.socket.pause();
+  await writeUntilStalled(client, 'NOOP\r\n'.repeat(10_000));
+  client.destroy();
+});
+
+test('any number of pipelined commands is answered', async (context) => {
+  const target = await startListener(context, { commandsMax: 100_000 });
+  const client = await greet(target);
+  client.send('NOOP\r\n'.repeat(50_000));
+  for (let i = 0; i < 50_000; i++) assert.equal(await client.line(), '250 2.0.0 OK');
+  client.destroy();
+});
+
+test('stopping ends idle connections with 421 and refuses new ones', async (context) => {
+  const target = await startListener(context);
+  const idle = await greet(target);
+  const secure = await greet(target);
+  await secure.ask('STARTTLS');
+  await secure.startTls();
+  const gone = await greet(target);
+  gone.destroy();
+  const connections = new ConnectionsPerIp(1);
+  const waiting = await startStrict(context, { greetingDelay: 3_600_000, maxPerIp: connections });
+  const silent = await DialogueClient.connect(waiting.port);
+  await until(() => connections.count('127.0.0.1') === 1);
+
+  const closed = Promise.all([target.listener.close(), waiting.listener.close()]);
+  for (const client of [idle, secure, silent]) {
+    assert.match(await client.reply(), /^421 4\.3\.2 /);
+    assert.equal(await client.line(), undefined);
+  }
+  await closed;
+  const late = connect(target.port, '127.0.0.1');
+  const [error] = await once(late, 'error');
+  assert.equal(error.code, 'ECONNREFUSED');
+});
+
+test('stopping lets a message finish', async (context) => {
+  const target = await startListener(context);
+  const sending = await startMessage(target);
+  sending.send('half a ');
+  const delivering = await startMessage(target);
+  const open = closeGate(target);
+  const read = target.delivery.settled();
+  delivering.send('hello\r\n.\r\nNOOP\r\n');
+  await read;
+
+  const closed = target.listener.close();
+  assert.equal(target.listener.close(), closed);
+  sending.send('message\r\n.\r\n');
+  open();
+  for (const client of [sending, delivering]) {
+    assert.match(await client.reply(), /^250 2\.0\.0 /);
+    assert.match(await client.reply(), /^421 4\.3\.2 /);
+    assert.equal(await client.line(), undefined);
+  }
+  await closed;
+  assert.equal(target.delivery.messages.length, 2);
+});
+
+test('stopping cuts off what is not done by the deadline', async (context) => {
+  const target = await startListener(context);
+  const client = await startMessage(target);
+  const failed = target.delivery.settled();
+  client.send('half a message');
+  await target.listener.close(50);
+  await failed;
+  assert.deepEqual(target.delivery.messages, []);
+  assert.match(await client.reply(), /^421 4\.3\.2 /);
+});
+
+test('stopping waits for delivery when the client is gone', async (context) => {
+  const connections = new ConnectionsPerIp(1);
+  const target = await startListener(context, { maxPerIp: connections });
+  const open = closeGate(target);
+  const client = await startMessage(target);
+  const read = target.delivery.settled();
+  client.send('hello\r\n.\r\n');
+  await read;
+  client.destroy();
+  await until(() => connections.count('127.0.0.1') === 0);
+  let stopped = false;
+  const closed = target.listener.close().then(() => {
+    stopped = true;
+  });
+  await delay(50);
+  assert.equal(stopped, false);
+  open();
+  await closed;
+  assert.equal(target.delivery.messages.length, 1);
+});

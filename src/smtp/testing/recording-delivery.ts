@@ -1,0 +1,92 @@
+/**
+ * A delivery that keeps what it gets, for a small world of its own: the domain `acme.test`.
+ *
+ * The local part of a recipient says what becomes of it: `nobody` does not exist, `asleep` is
+ * suspended; `full`, `broken`, `loop` and `picky` are taken at RCPT and fail with the message, by LMTP
+ * each for itself.
+ */
+import type { Delivery, InboundEnvelope, RecipientOutcome } from '../../delivery/delivery.ts';
+import { Refusal } from '../../errors/errors.ts';
+
+export interface RecordedMessage {
+  readonly envelope: InboundEnvelope;
+  readonly content: Buffer;
+}
+
+export class RecordingDelivery implements Delivery {
+  readonly messages: RecordedMessage[] = [];
+  /** What reading a message ended with, where it failed. */
+  readonly failures: unknown[] = [];
+  /** Set to hold messages back when they are read, until it settles. */
+  gate: Promise<void> = Promise.resolve();
+  #unseen = 0;
+  #arrived: (() => void)[] = [];
+  #recorded: (() => void)[] = [];
+
+  async checkRecipient(recipient: string): Promise<Refusal | undefined> {
+    const [local = '', domain] = recipient.split('@');
+    if (domain === undefined) return undefined;
+    if (local === 'bug') throw new Error('the database said too much');
+    if (domain === 'pending.test') return new Refusal('domain_not_active', 'Not active yet');
+    if (domain !== 'acme.test') return new Refusal('relay_denied', `${domain} is not hosted here`);
+    if (local === 'nobody') return new Refusal('account_not_found', 'No such account');
+    if (local === 'asleep') return new Refusal('account_inactive', 'The account is asleep');
+    return undefined;
+  }
+
+  async receive(
+    envelope: InboundEnvelope,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<RecipientOutcome[]> {
+    if (envelope.to.includes('loop@acme.test')) {
+      throw new Refusal('message_looping', 'Seen before');
+    }
+    const chunks: Uint8Array[] = [];
+    try {
+      for await (const chunk of source) chunks.push(chunk);
+    } catch (error) {
+      this.failures.push(error);
+      throw error;
+    } finally {
+      for (const arrived of this.#arrived.splice(0)) arrived();
+    }
+    await this.gate;
+    if (envelope.to.includes('broken@acme.test')) throw new Error('the database said too much');
+    if (envelope.to.includes('full@acme.test')) {
+      throw new Error('write failed', { cause: Object.assign(new Error(), { code: 'ENOSPC' }) });
+    }
+    this.messages.push({ envelope, content: Buffer.concat(chunks) });
+    for (const recorded of this.#recorded.splice(0)) recorded();
+    return envelope.to.map((recipient) => this.#outcome(recipient));
+  }
+
+  /** Resolves when a message has been read, or has failed while it was. */
+  settled(): Promise<void> {
+    return new Promise((resolve) => this.#arrived.push(resolve));
+  }
+
+  /** The next message nobody asked for yet, on one line. */
+  async next(): Promise<string> {
+    let message = this.messages[this.#unseen];
+    while (message === undefined) {
+      await new Promise<void>((resolve) => this.#recorded.push(resolve));
+      message = this.messages[this.#unseen];
+    }
+    this.#unseen += 1;
+    const { arrival, from, to } = message.envelope;
+    const paths = [from, ...to].map((path) => `<${path}>`).join(' ');
+    return `${arrival.protocol} ${paths} ${JSON.stringify(message.content.toString())}`;
+  }
+
+  #outcome(recipient: string): RecipientOutcome {
+    if (recipient === 'picky@acme.test') {
+      const refusal = new Refusal('relay_denied', 'Not from you');
+      return { recipient, result: 'permanent', refusal };
+    }
+    if (recipient === 'slow@acme.test') {
+      const refusal = new Refusal('unavailable', 'Try again later');
+      return { recipient, result: 'temporary', refusal };
+    }
+    return { recipient, result: 'delivered' };
+  }
+}

@@ -1,0 +1,43 @@
+/** Starts a listener on a free port with a delivery that records, and ends it with the test. */
+import type { TestContext } from 'node:test';
+import { type Logger, pino } from 'pino';
+import { generate } from 'selfsigned';
+import { type SmtpListener, type SmtpOptions, startSmtp } from '../smtp.ts';
+import { RecordingDelivery } from './recording-delivery.ts';
+
+export interface TestListener {
+  readonly listener: SmtpListener;
+  readonly port: number;
+  readonly delivery: RecordingDelivery;
+  /** What was logged, one object for each line. */
+  readonly log: Record<string, unknown>[];
+}
+
+const certificate = generate([{ name: 'commonName', value: 'mail.test' }]);
+
+export async function startListener(
+  context: TestContext,
+  options: Partial<SmtpOptions> = {},
+): Promise<TestListener> {
+  const { cert, private: key } = await certificate;
+  const delivery = new RecordingDelivery();
+  const log: Record<string, unknown>[] = [];
+  const listener = await startSmtp({
+    delivery,
+    hostname: 'mail.test',
+    host: '127.0.0.1',
+    port: 0,
+    protocol: 'smtp',
+    tls: { cert, key },
+    maxMessageBytes: 1_000_000,
+    maxPerIp: 100,
+    logger: recordingLogger(log),
+    ...options,
+  });
+  context.after(() => listener.close(0));
+  return { listener, port: listener.address().port, delivery, log };
+}
+
+function recordingLogger(log: Record<string, unknown>[]): Logger {
+  return pino({ level: 'debug' }, { write: (line: string) => log.push(JSON.parse(line)) });
+}
