@@ -59,9 +59,14 @@ const docsDirectory = fileURLToPath(new URL('../docs/home', import.meta.url));
 /**
  * Starts everything.
  *
+ * @param given an open database to use in place of the configured one; it stays the caller's
  * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
  */
-export async function startService(config: Config, logger: Logger): Promise<Service> {
+export async function startService(
+  config: Config,
+  logger: Logger,
+  given?: Database,
+): Promise<Service> {
   const closers: (() => Promise<void> | void)[] = [];
   const stop = async () => {
     // Last opened, first closed; one that fails must not keep the others open.
@@ -72,7 +77,10 @@ export async function startService(config: Config, logger: Logger): Promise<Serv
     }
   };
   try {
-    return { ...(await open(config, logger, (close) => closers.push(close))), stop };
+    const onStop: OnStop = (close) => closers.push(close);
+    await ensureDataDir(config.dataDir);
+    const database = given ?? (await openDatabase(config, logger, onStop));
+    return { ...(await open(config, database, logger, onStop)), stop };
   } catch (error) {
     await stop();
     throw error;
@@ -80,28 +88,27 @@ export async function startService(config: Config, logger: Logger): Promise<Serv
 }
 
 /** Registers what undoes a step; it is run at the stop, or when a later step fails. */
-type OnStop = (close: () => Promise<void> | void) => void;
+type OnStop = (close: () => Promise<void> | void) => unknown;
 
 async function open(
   config: Config,
+  database: Database,
   logger: Logger,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
-  const database = await openDatabase(config, logger, onStop);
   const { secrets, created } = await loadSecrets(
-    config.database.url === undefined
+    database.engine === 'sqlite'
       ? fileSecretStore(config.dataDir)
       : settingStore(database, 'secrets'),
   );
   const parts = buildParts(config, secrets, database, logger);
-  await startMaintenance(config, parts, logger, onStop);
+  await startMaintenance(parts, logger, onStop);
   const addresses = await listen(config, parts, logger, onStop);
   const { mailstore, changes } = parts;
   return { config, addresses, secrets, created, mailstore, changes };
 }
 
 async function openDatabase(config: Config, logger: Logger, onStop: OnStop): Promise<Database> {
-  await ensureDataDir(config.dataDir);
   if (config.database.url !== undefined) {
     const database = await openPostgres({
       url: config.database.url,
@@ -192,12 +199,11 @@ function buildParts(config: Config, secrets: Secrets, database: Database, logger
 
 /** Clears what a crash left, then sweeps now and then. */
 async function startMaintenance(
-  config: Config,
-  { bodies, embedded }: Parts,
+  { database, bodies, embedded }: Parts,
   logger: Logger,
   onStop: OnStop,
 ): Promise<void> {
-  const graceMs = config.database.url === undefined ? 0 : SHARED_SWEEP_GRACE_MS;
+  const graceMs = database.engine === 'sqlite' ? 0 : SHARED_SWEEP_GRACE_MS;
   const orphans = await bodies.sweepFiles(graceMs);
   if (orphans > 0) logger.info({ orphans }, 'body files without a message removed');
   const maintenance = new Maintenance({ bodies, mailstore: embedded, logger });

@@ -1,0 +1,158 @@
+/** The whole service on free ports, and what a product and its apps do with it. */
+import assert from 'node:assert/strict';
+import { after } from 'node:test';
+import { createTransport, type SendMailOptions } from 'nodemailer';
+import { pino } from 'pino';
+import { readConfig } from '../../src/config/config.ts';
+import type { MailUser } from '../../src/mailstore/mailstore.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { type EngineName, openTestDatabase } from './databases.ts';
+import { freePort } from './free-port.ts';
+
+export const API_KEY = 'key-of-the-test-suite';
+export const JWT_SECRET = 'jwt-secret-of-the-test-suite-0123456789';
+export const WEBHOOK_SECRET = 'hook-secret-of-the-test-suite';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert on whatever JSON came back
+  readonly body: any;
+}
+
+/** An account made for a test, with what its app knows. */
+export interface TestAccount extends MailUser {
+  readonly id: number;
+  readonly userId: string;
+  readonly domain: string;
+  readonly password: string;
+  readonly token: string;
+}
+
+export interface TestService extends Service {
+  readonly url: string;
+  readonly smtpPort: number;
+  readonly lmtpPort: number;
+  /** Calls /v2 with the API key. */
+  v2(method: string, path: string, body?: unknown): Promise<Answer>;
+  /** Calls /mail with a mailbox token. */
+  mail(token: string, method: string, path: string, body?: unknown): Promise<Answer>;
+  /** Claims a domain, marks its records verified, and makes an account on it. */
+  makeAccount(localPart?: string): Promise<TestAccount>;
+  /** Makes one more account on an account's domain. */
+  addAccount(beside: TestAccount, localPart: string): Promise<TestAccount>;
+  /** Sends by SMTP as any MTA would. */
+  send(message: SendMailOptions): Promise<void>;
+}
+
+const started: Service[] = [];
+after(async () => {
+  for (const service of started.splice(0)) await service.stop();
+});
+
+async function callJson(
+  url: string,
+  headers: Record<string, string>,
+  method: string,
+  body: unknown,
+): Promise<Answer> {
+  const response = await fetch(url, {
+    method,
+    headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
+    ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  const json = response.headers.get('content-type')?.includes('json');
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: json ? JSON.parse(text) : text,
+  };
+}
+
+/** Starts the service on a database and folder of its own; it is stopped when the file ends. */
+export async function startTestService(
+  engine: EngineName,
+  environment: Record<string, string> = {},
+): Promise<TestService> {
+  const { database, directory } = await openTestDatabase(engine);
+  const config = readConfig(
+    {
+      DATA_DIR: directory,
+      PORT: '0',
+      SMTP_PORT: String(await freePort()),
+      LMTP_PORT: String(await freePort()),
+      RATE_LIMIT_PER_MINUTE: '0',
+      API_KEYS: API_KEY,
+      JWT_SECRET,
+      MAILSERVER_WEBHOOK_SECRET: WEBHOOK_SECRET,
+      ...environment,
+    },
+    directory,
+  );
+  const service = await startService(config, pino({ level: 'silent' }), database);
+  started.push(service);
+  return withCalls(service);
+}
+
+function withCalls(service: Service): TestService {
+  const url = `http://127.0.0.1:${service.addresses.http.port}`;
+  const smtpPort = service.addresses.smtp?.port ?? 0;
+  let domains = 0;
+  const v2: TestService['v2'] = (method, path, body) =>
+    callJson(url + path, { 'x-api-key': API_KEY }, method, body);
+  const mail: TestService['mail'] = (token, method, path, body) =>
+    callJson(url + path, { authorization: `Bearer ${token}` }, method, body);
+
+  async function createAccount(userId: string, domain: string, localPart: string) {
+    const made = await v2('POST', '/v2/email-accounts/create', {
+      user_id: userId,
+      domain,
+      local_part: localPart,
+      display_name: 'Test',
+      password: 'a good password',
+    });
+    assert.equal(made.status, 201, JSON.stringify(made.body));
+    const { id, address } = made.body.account;
+    const login = await mail('', 'POST', '/mail/token', { address, password: 'a good password' });
+    const { token } = login.body;
+    return { id, accountId: id, address, userId, domain, password: 'a good password', token };
+  }
+
+  return {
+    ...service,
+    url,
+    smtpPort,
+    lmtpPort: service.addresses.lmtp?.port ?? 0,
+    v2,
+    mail,
+    async makeAccount(localPart = 'ann') {
+      domains++;
+      const userId = `user-${domains}`;
+      const domain = `d${domains}.test`;
+      const created = await v2('POST', '/v2/domain', { user_id: userId, domain });
+      for (const { id } of created.body.domain.dns) {
+        await v2('POST', `/v2/domains/${domain}/dns/mark`, {
+          user_id: userId,
+          id,
+          status: 'verified',
+        });
+      }
+      return createAccount(userId, domain, localPart);
+    },
+    addAccount: (beside, localPart) => createAccount(beside.userId, beside.domain, localPart),
+    async send(message) {
+      const transport = createTransport({
+        host: '127.0.0.1',
+        port: smtpPort,
+        secure: false,
+        ignoreTLS: true,
+      });
+      try {
+        await transport.sendMail(message);
+      } finally {
+        transport.close();
+      }
+    },
+  };
+}
