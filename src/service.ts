@@ -113,7 +113,7 @@ async function openDatabase(config: Config, logger: Logger, onStop: OnStop): Pro
     const database = await openPostgres({
       url: config.database.url,
       onIdleError: (error) => logger.warn({ err: error }, 'database connection lost'),
-    });
+    }).catch(explainDatabase);
     onStop(() => database.close());
     return database;
   }
@@ -264,6 +264,14 @@ async function listenHttp(
   const bound = api.server.address();
   if (bound === null || typeof bound === 'string') throw new Error('HTTP has no TCP address');
   return { address: bound.address, port: bound.port };
+}
+
+/** A server that is not there, or does not let us in, is one line without the URL's password. */
+function explainDatabase(error: unknown): never {
+  const said = error instanceof Error ? error.message || error.name : String(error);
+  throw new ConfigError([`DATABASE_URL: expected a database that lets us in, got "${said}"`], {
+    cause: error,
+  });
 }
 
 /** A port that cannot be had is the operator's to mend: one line instead of a stack. */

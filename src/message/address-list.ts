@@ -45,8 +45,9 @@ export function parseAddressList(raw: string): Mailbox[] {
   const mailboxes: Mailbox[] = [];
   for (const entry of addressparser(decodeRawHeader(cut(raw)), { flatten: true })) {
     const name = cleanText(decodeWords(entry.name));
-    if (name === '' && entry.address === '') continue;
-    mailboxes.push({ name, address: entry.address });
+    const address = cleanText(entry.address);
+    if (name === '' && address === '') continue;
+    mailboxes.push({ name, address });
     if (mailboxes.length === MAX_MAILBOXES) break;
   }
   return mailboxes;

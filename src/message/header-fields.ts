@@ -14,6 +14,14 @@ const MAX_VALUE = 64 * 1024;
 
 const LF = 0x0a;
 
+/**
+ * Drops a character of UTF-8 at the end of text that was cut, since half of one would make the
+ * whole look like another charset.
+ */
+function dropLastCharacter(text: string): string {
+  return text.replace(/[\xc0-\xff][\x80-\xbf]{0,3}$/, '');
+}
+
 /** Collects the bytes of one header block after another, in one buffer that grows to the cap. */
 export class HeaderBlock {
   #bytes = Buffer.allocUnsafe(4096);
@@ -36,8 +44,9 @@ export class HeaderBlock {
   /** The block as text, one character per byte; the next block starts empty. */
   take(): string {
     const text = this.#bytes.toString('latin1', 0, this.#length);
+    const isCut = this.#length === MAX_BLOCK;
     this.#length = 0;
-    return text;
+    return isCut ? dropLastCharacter(text) : text;
   }
 }
 
@@ -91,14 +100,9 @@ function fieldName(
   return { name: block.slice(at, colon).trimEnd().toLowerCase(), colon };
 }
 
-/**
- * Cuts a raw value that is too long, but not within a character of UTF-8, which would make the
- * whole value look like another charset.
- */
+/** Cuts a raw value that is too long. */
 export function capValue(value: string): string {
-  return value.length > MAX_VALUE
-    ? value.slice(0, MAX_VALUE).replace(/[\x80-\xff]{1,3}$/, '')
-    : value;
+  return value.length > MAX_VALUE ? dropLastCharacter(value.slice(0, MAX_VALUE)) : value;
 }
 
 /** Unfolds (RFC 5322 section 2.2.3), caps, and leaves no control character but TAB. */

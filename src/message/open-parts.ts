@@ -191,13 +191,13 @@ export class OpenParts {
     const leaf = this.#current;
     this.#current = undefined;
     if (leaf) {
-      leaf.bodyEnd = Math.max(leaf.bodyStart, bodyEnd);
+      leaf.bodyEnd = bodyEnd;
       leaf.decodedSize = leaf.meter?.end();
       leaf.meter = undefined;
       if (leaf.lines !== undefined && this.#lineIsOpen) leaf.lines++;
     }
     const closed = this.#containers.splice(depth + 1);
-    for (const { draft } of closed) draft.bodyEnd = Math.max(draft.bodyStart, bodyEnd);
+    for (const { draft } of closed) draft.bodyEnd = bodyEnd;
     if (closed.length > 0) this.#listDelimiters();
   }
 

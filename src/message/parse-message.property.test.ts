@@ -7,6 +7,7 @@ import {
   cuts,
   knownMessages,
   leavesOf,
+  lines,
   mutatedMessages,
   parse,
   readCorpus,
@@ -49,5 +50,21 @@ test('every message of the corpus can be cut at every place', () => {
     for (let at = 1; at < source.length; at++) {
       assert.deepEqual(parse(source, [at, source.length]), whole, `${name} cut at ${at}`);
     }
+  }
+});
+
+test('a long message can be cut into long chunks at every place of its lines', () => {
+  const source = lines(
+    ...Array.from({ length: 300 }, (_, at) => `X-Field-${at}: value`),
+    'Content-Type: multipart/mixed; boundary=b',
+    '',
+    ...Array.from({ length: 300 }, (_, at) => [`--b`, `X-Part: ${at}`, '', '--c', '']).flat(),
+    '--b--',
+  );
+  const whole = parse(source);
+  checkParsed(source, whole);
+  assert.equal(whole.structure.childNodes?.length, 300);
+  for (let length = 2_001; length < 2_200; length++) {
+    assert.deepEqual(parse(source, [length]), whole, `chunks of ${length}`);
   }
 });

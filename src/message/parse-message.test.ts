@@ -195,6 +195,62 @@ test('5,000 parts: 1,000 are told apart, the rest belongs to what holds them', (
   assert.equal(contentOf(source, last).toString(), 'part 998');
 });
 
+test('2,000 nested messages side by side: they and what is in them are counted together', () => {
+  const source = Buffer.concat([
+    lines('Content-Type: multipart/digest; boundary=b', ''),
+    ...Array.from({ length: 2_000 }, (_, at) => lines('--b', '', `Subject: ${at}`, '', 'text')),
+  ]);
+  const parsed = parse(source);
+  checkParsed(source, parsed);
+  assert.equal(outline(parsed.structure).length, 1_000);
+});
+
+test('a delimiter line of more than 1,000 octets is none', () => {
+  const message = (padding: number) =>
+    Buffer.from(
+      `Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\none\r\n--b${' '.repeat(padding)}\r\n\r\ntwo`,
+    );
+  for (const [padding, parts] of [
+    [995, 2],
+    [996, 1],
+    [70_000, 1],
+  ] as const) {
+    const source = message(padding);
+    const parsed = parse(source);
+    checkParsed(source, parsed);
+    assert.equal(parsed.structure.childNodes?.length, parts, `${padding} spaces`);
+    for (const cut of [1, 500, 999]) assert.deepEqual(parse(source, [cut]), parsed);
+  }
+});
+
+test('a header line of more than 1,000 octets in front of a delimiter ends where it ends', () => {
+  const source = lines(
+    'Content-Type: multipart/mixed; boundary=b',
+    '',
+    '--b',
+    `X-Long: ${'x'.repeat(1_100)}`,
+    '--b--',
+  );
+  const whole = parse(source);
+  checkParsed(source, whole);
+  const [part] = leavesOf(whole.structure);
+  assert.equal(part?.bodyEnd, source.length - '\r\n--b--\r\n'.length);
+  for (let at = 1; at < source.length; at++) {
+    assert.deepEqual(parse(source, [at, source.length]), whole, `cut at ${at}`);
+  }
+});
+
+test('a subject that is cut stays in its charset', () => {
+  for (const letter of ['é', '€', '\u{1f4ce}']) {
+    for (const filler of ['', 'x'.repeat(230_000)]) {
+      const head = `X: ${filler}\r\nSubject: .`;
+      const { envelope } = parseRepeated(head, letter, 50_000, '\r\n\r\n');
+      const letters = [...envelope.subject].slice(1);
+      assert.ok(letters.length > 5_000 && letters.every((each) => each === letter), letter);
+    }
+  }
+});
+
 test('what is stored of a message with 1,000 long file names stays small', () => {
   const name = '\u{1f4ce}"\\'.repeat(500).replace(/["\\]/g, '\\$&');
   const parsed = parseRepeated(

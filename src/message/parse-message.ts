@@ -81,7 +81,16 @@ export class MessageParser {
   write(chunk: Uint8Array): void {
     if (this.#ended) throw new Error('The message has ended');
     const bytes = asBuffer(chunk);
-    this.#read(this.#rest.length > 0 ? Buffer.concat([this.#rest, bytes]) : bytes, false);
+    if (this.#rest.length === 0) {
+      this.#read(bytes, false);
+      return;
+    }
+    // What was left is judged together with the start of the chunk, so that no chunk is copied.
+    const start = Math.min(bytes.length, 2 * MAX_LINE);
+    this.#read(Buffer.concat([this.#rest, bytes.subarray(0, start)]), false);
+    if (start === bytes.length) return;
+    // It is shorter than a line, so all that is left by now lies in the chunk.
+    this.#read(bytes.subarray(start - this.#rest.length), false);
   }
 
   /** Ends the message. */

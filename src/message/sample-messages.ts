@@ -181,7 +181,16 @@ const tokens = [
   ...['=', '=\r\n', '= \t', '\0', '\xff', '; boundary=b', 'boundary="', '(', ')', '"', '\\', '--'],
   ...['Content-Type: multipart/mixed; boundary=b\r\n\r\n', 'Content-Type: message/rfc822\r\n\r\n'],
   ...['Content-Transfer-Encoding: base64\r\n', 'Content-Transfer-Encoding: quoted-printable\r\n'],
-  ...["filename*0*=utf-8''%", '=?utf-8?Q?=C3', '?=', '=?x?B?', 'Subject:', ' '.repeat(1_200)],
+  ...[
+    "filename*0*=utf-8''%",
+    '=?utf-8?Q?=C3',
+    '?=',
+    '=?x?B?',
+    'Subject:',
+    ' '.repeat(1_200),
+    `\n--${'x'.repeat(990)}`,
+    'y'.repeat(3_000),
+  ],
 ];
 
 const edit = fc.record({
@@ -215,7 +224,7 @@ export const mutatedMessages: fc.Arbitrary<Buffer> = fc
   );
 
 /** Lengths of the chunks that a message is cut into. */
-export const cuts: fc.Arbitrary<number[]> = fc.array(fc.integer({ min: 1, max: 1_500 }), {
+export const cuts: fc.Arbitrary<number[]> = fc.array(fc.integer({ min: 1, max: 4_000 }), {
   minLength: 1,
   maxLength: 10,
 });

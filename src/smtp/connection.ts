@@ -1,6 +1,6 @@
 /**
- * Where Postroom and the smtp-server library meet: the only file, with its parser in line-parser.ts,
- * that overrides members of the library which it does not document.
+ * Where Postroom and the smtp-server library meet: the only file that overrides members which the
+ * library does not document, but for the parser in line-parser.ts and connect() in smtp.ts.
  *
  * Read against smtp-server 3.21.6; connection.test.ts fails when another version is installed or an
  * overridden member is gone. The library keeps sockets, TLS, HELO, EHLO, NOOP, RSET, QUIT, HELP and
@@ -218,7 +218,7 @@ export class Connection extends SMTPConnection {
   override _whenWritable(next: () => void): void {
     // What is held back would never drain.
     if (this._socket.writableNeedDrain) this.#flush();
-    next();
+    super._whenWritable(next);
   }
 
   override upgrade(resume: () => void, secured?: () => void): void {

@@ -20,12 +20,15 @@ test('asks for more once its reader is ready, and once only', async () => {
 
 test('asks for nothing more once it is over', async () => {
   const message = new IncomingMessage(10_000_000);
-  message.add(chunk, () => assert.fail('asked for more'));
+  let asked = 0;
+  message.add(chunk, () => (asked += 1));
   message.finish();
   let octets = 0;
   for await (const part of message) octets += part.length;
   assert.equal(octets, chunk.length);
   await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(message.closed, true);
+  assert.equal(asked, 0);
 });
 
 test('a reader that begins late still learns that the message failed', async () => {

@@ -14,7 +14,6 @@ export class IncomingMessage extends Readable {
   readonly #settle: (whole: boolean) => void;
   #bytes = 0;
   #over = false;
-  #wanted = false;
   #resume: (() => void) | undefined;
 
   /** @param maxBytes octets of the largest message that is taken */
@@ -56,8 +55,7 @@ export class IncomingMessage extends Readable {
       this.destroy(new Refusal('message_too_large', sizeLimit(this.#maxBytes)));
     }
     if (this.destroyed || bytes.length === 0) return true;
-    this.#wanted = false;
-    if (this.push(bytes) || this.#wanted || this.destroyed) return true;
+    if (this.push(bytes) || this.destroyed) return true;
     this.#resume = resume;
     return false;
   }
@@ -82,7 +80,6 @@ export class IncomingMessage extends Readable {
   }
 
   override _read(): void {
-    this.#wanted = true;
     this.#wake();
   }
 

@@ -1,9 +1,11 @@
 /** The listener as a whole, over real sockets; dialogues/ has what fits a plain dialogue. */
 import assert from 'node:assert/strict';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
 import type { InboundEnvelope } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -49,7 +51,7 @@ async function writeUntilStalled({ socket }: DialogueClient, chunk: string): Pro
   for (let sent = 1; sent < 1000; sent++) {
     const { promise: taken, resolve } = Promise.withResolvers<true>();
     socket.write(chunk, () => resolve(true));
-    if ((await Promise.race([taken, delay(2000, false)])) === false) { console.log('SENT', sent, process.memoryUsage().rss>>20); return sent; }
+    if ((await Promise.race([taken, delay(300, false)])) === false) return sent;
   }
   assert.fail('the server took everything');
 }
@@ -402,9 +404,21 @@ test('a line that is a little too long is told so, and the next one is read', as
 
 test('a client that reads no replies does not make us keep them', async (context) => {
   const target = await startListener(context, { commandsMax: 10_000_000 });
+  const sockets: Socket[] = [];
+  const accepted = (message: unknown) => sockets.push((message as { socket: Socket }).socket);
+  subscribe('net.server.socket', accepted);
+  context.after(() => unsubscribe('net.server.socket', accepted));
+
   const client = await greet(target);
   client.socket.pause();
   await writeUntilStalled(client, 'NOOP\r\n'.repeat(10_000));
+  // Up to the mark and the reply that crosses it; a server that read on would go far beyond.
+  const [socket] = sockets;
+  assert.ok(socket !== undefined);
+  for (let look = 0; look < 10; look++) {
+    assert.ok(socket.writableLength <= socket.writableHighWaterMark + 100);
+    await delay(50);
+  }
   client.destroy();
 });
 
@@ -413,6 +427,55 @@ test('any number of pipelined commands is answered', async (context) => {
   const client = await greet(target);
   client.send('NOOP\r\n'.repeat(50_000));
   for (let i = 0; i < 50_000; i++) assert.equal(await client.line(), '250 2.0.0 OK');
+  client.destroy();
+});
+
+test('nothing that clients send breaks the listener', async (context) => {
+  const target = await startListener(context, { maxMessageBytes: 100, recipientsMax: 3 });
+  const word = fc.constantFrom(
+    ...['EHLO a', 'LHLO a', 'MAIL FROM:<b@c.test>', 'RCPT TO:<alice@acme.test>', 'DATA', 'RSET'],
+    ...[
+      'RCPT TO:<broken@acme.test>',
+      'RCPT TO:<loop@acme.test>',
+      'STARTTLS',
+      'QUIT',
+      'NOOP',
+      'VRFY a',
+    ],
+    ...[
+      '\r\n',
+      '\r\n',
+      '\r\n',
+      '\r\n.\r\n',
+      '\n',
+      '\r',
+      '.',
+      '\0',
+      ' ',
+      '<',
+      '>',
+      'x'.repeat(3000),
+    ],
+  );
+  const bytes = fc.oneof(
+    { weight: 9, arbitrary: word.map((text) => Buffer.from(text)) },
+    { weight: 1, arbitrary: fc.uint8Array({ maxLength: 20 }).map((array) => Buffer.from(array)) },
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(bytes, { maxLength: 60 }), async (pieces) => {
+      const client = await DialogueClient.connect(target.port);
+      for (const piece of pieces) client.socket.write(piece);
+      client.socket.end();
+      while ((await client.line()) !== undefined);
+    }),
+    { numRuns: 300 },
+  );
+  const unexpected = target.log.filter(
+    ({ level, err }) => Number(level) >= 50 && !JSON.stringify(err).includes('said too much'),
+  );
+  assert.deepEqual(unexpected, []);
+  const client = await startMessage(target);
+  assert.match(await client.ask('hello\r\n.'), /^250 /);
   client.destroy();
 });
 

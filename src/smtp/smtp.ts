@@ -35,7 +35,10 @@ export interface SmtpOptions {
   readonly logger: Logger;
   /** Concurrent connections of all clients; 2,000 by default. */
   readonly maxConnections?: number;
-  /** Recipients of one message; 100 by default, the least that RFC 5321 section 4.5.3.1.8 allows. */
+  /**
+   * Recipients of one message; 100 by default, the least that RFC 5321 section 4.5.3.1.8 allows. By
+   * SMTP, as many refused recipients without a message between them end a connection.
+   */
   readonly recipientsMax?: number;
   /** Milliseconds that a client may stay silent; 5 minutes by default (RFC 5321 section 4.5.3.2.7). */
   readonly idleTimeout?: number;

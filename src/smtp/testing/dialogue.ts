@@ -70,7 +70,7 @@ async function play({ kind, text }: Step, client: DialogueClient, peer: Peer): P
   else {
     client.flush();
     if (kind === 'C.') await client.drip(`${text}\\r\\n`);
-    else if (kind === 'S:') assertLike(await client.line(), text);
+    else if (kind === 'S:') assertReply(await client.line(), text);
     else if (kind === 'S!') assert.equal(await client.line(), undefined, 'the server said more');
     else if (kind === 'D:') assertLike(await peer.delivery.next(), text);
     else if (text === 'starttls') await client.startTls();
@@ -86,6 +86,13 @@ function steps(script: string): Step[] {
     if (kind === undefined || text === undefined) throw new Error(`line ${index + 1}: ${line}`);
     return [{ number: index + 1, kind, text }];
   });
+}
+
+/** Besides what the dialogue asks: an enhanced status code is of the reply's class (RFC 3463). */
+function assertReply(line: string | undefined, pattern: string): void {
+  assertLike(line, pattern);
+  const [, code, status] = /^(\d)\d\d[ -](\d)\.\d+\.\d+ /.exec(line ?? '') ?? [];
+  assert.equal(status, code, line);
 }
 
 function assertLike(actual: string | undefined, pattern: string): void {

@@ -1,0 +1,254 @@
+/** What an operator sees of the process: its first start, later ones, its end, and why it refuses. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { createTransport } from 'nodemailer';
+import { freePort } from '../support/free-port.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const ROOT = await mkdtemp(join(tmpdir(), 'postroom-start-'));
+
+const children = new Set<ChildProcess>();
+after(async () => {
+  for (const child of children) child.kill('SIGKILL');
+  await rm(ROOT, { recursive: true, force: true });
+});
+
+interface Process {
+  readonly child: ChildProcess;
+  output(): string;
+  /** Exit code and all that was written. */
+  ended(): Promise<{ code: number | null; output: string }>;
+}
+
+/** Starts the process as Docker and systemd do, in a folder without `.env`. */
+function start(environment: Record<string, string>): Process {
+  const { PATH } = process.env;
+  const child = spawn(process.execPath, [MAIN], {
+    cwd: ROOT,
+    env: { ...(PATH !== undefined && { PATH }), ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  children.add(child);
+  let output = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  const exit = once(child, 'close');
+  return {
+    child,
+    output: () => output,
+    async ended() {
+      const [code] = await exit;
+      children.delete(child);
+      return { code, output };
+    },
+  };
+}
+
+async function environment(name: string): Promise<Record<string, string>> {
+  return {
+    DATA_DIR: join(ROOT, name),
+    PORT: String(await freePort()),
+    SMTP_PORT: String(await freePort()),
+  };
+}
+
+/** Waits for the line that says that everything listens. */
+async function listening(started: Process): Promise<void> {
+  while (!started.output().includes('Postroom listens')) {
+    const output = started.child.stdout;
+    assert.ok(output && started.child.exitCode === null, started.output());
+    await once(output, 'data');
+  }
+}
+
+test('a first start makes everything, later ones show no secret, SIGTERM ends with 0', async () => {
+  const env = await environment('fresh');
+  const first = start(env);
+  await listening(first);
+  const health = await fetch(`http://127.0.0.1:${env.PORT}/readyz`);
+  assert.equal(health.status, 200);
+  first.child.kill('SIGTERM');
+  assert.equal((await first.ended()).code, 0);
+
+  const folder = env.DATA_DIR ?? '';
+  const secrets = JSON.parse(await readFile(join(folder, 'secrets.json'), 'utf8'));
+  assert.equal((await stat(join(folder, 'secrets.json'))).mode & 0o777, 0o600);
+  assert.match(await readFile(join(folder, 'tls', 'cert.pem'), 'utf8'), /BEGIN CERTIFICATE/);
+
+  const second = start(env);
+  await listening(second);
+  const opened = await fetch(`http://127.0.0.1:${env.PORT}/v2/email-accounts?user_id=u`, {
+    headers: { 'x-api-key': secrets.apiKey },
+  });
+  assert.equal(opened.status, 200);
+  second.child.kill('SIGINT');
+  const { code, output } = await second.ended();
+  assert.equal(code, 0);
+  // Neither start had a terminal.
+  for (const secret of Object.values<string>(secrets)) {
+    assert.ok(!first.output().includes(secret) && !output.includes(secret));
+  }
+});
+
+test('a message under way when the process is told to stop is finished', async () => {
+  const env = await environment('drain');
+  const key = 'key-of-the-drain-test';
+  const service = start({ ...env, API_KEYS: key });
+  await listening(service);
+  const url = `http://127.0.0.1:${env.PORT}`;
+  const call = async (path: string, body: object) => {
+    const response = await fetch(url + path, {
+      method: 'POST',
+      headers: { 'x-api-key': key, 'content-type': 'application/json' },
+      body: JSON.stringify({ user_id: 'u', ...body }),
+    });
+    // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
+    return (await response.json()) as any;
+  };
+  const { domain } = await call('/v2/domain', { domain: 'acme.test' });
+  for (const { id } of domain.dns) {
+    await call('/v2/domains/acme.test/dns/mark', { id, status: 'verified' });
+  }
+  await call('/v2/email-accounts/create', { domain: 'acme.test', local_part: 'ann' });
+  // The stop comes while the body is on its way: what was begun is answered with 250.
+  async function* slowBody() {
+    yield 'Subject: slow\r\n\r\nfirst half, ';
+    service.child.kill('SIGTERM');
+    const { stdout } = service.child;
+    assert.ok(stdout);
+    while (!service.output().includes('stopping')) await once(stdout, 'data');
+    yield 'second half\r\n';
+  }
+  const transport = createTransport({
+    host: '127.0.0.1',
+    port: Number(env.SMTP_PORT),
+    ignoreTLS: true,
+  });
+  const sent = await transport.sendMail({
+    envelope: { from: 'bob@example.test', to: 'ann@acme.test' },
+    raw: Readable.from(slowBody()),
+  });
+  assert.match(sent.response, /^250 /);
+  assert.equal((await service.ended()).code, 0);
+});
+
+test('what the operator has to mend is one line each, and exit code 1', async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const address = taken.address();
+  const port = String(typeof address === 'object' && address ? address.port : 0);
+  await writeFile(join(ROOT, 'file'), '');
+  const cases: [Record<string, string>, RegExp[]][] = [
+    [{ PORT: port }, [/^PORT: expected a free port .* got 127\.0\.0\.1:\d+ \(EADDRINUSE\)$/]],
+    [{ SMTP_PORT: port }, [/^SMTP_PORT: expected a free port/]],
+    [{ DATA_DIR: join(ROOT, 'file', 'below') }, [/^DATA_DIR: expected a writable folder/]],
+    [
+      { PORT: 'http', SMTP_MAX_PER_IP: '-1', LOG_LEVEL: 'loud' },
+      [/^PORT: expected/, /^SMTP_MAX_PER_IP: expected/, /^LOG_LEVEL: expected/],
+    ],
+    [{ TLS_CERT: '/nowhere.pem', TLS_KEY: '/nowhere.key' }, [/^TLS_CERT: /]],
+    [
+      { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' },
+      [/^DATABASE_URL: expected a database that lets us in/],
+    ],
+  ];
+  for (const [index, [broken, lines]] of cases.entries()) {
+    const env = { ...(await environment(`broken-${index}`)), LOG_LEVEL: 'silent', ...broken };
+    const { code, output } = await start(env).ended();
+    assert.equal(code, 1, output);
+    const said = output.trimEnd().split('\n');
+    for (const [line, expected] of lines.entries()) assert.match(said[line] ?? '', expected);
+    assert.ok(said.length <= lines.length + 1, output);
+  }
+  taken.close();
+});
+
+test('two processes never share a data folder', async () => {
+  const env = await environment('shared');
+  const first = start(env);
+  await listening(first);
+  const second = start({ ...env, PORT: '0', SMTP_PORT: '0' });
+  const { code, output } = await second.ended();
+  assert.equal(code, 1);
+  assert.match(output, /^DATA_DIR: expected a folder that no other process uses/);
+  first.child.kill('SIGTERM');
+  assert.equal((await first.ended()).code, 0);
+});
+
+test('after kill -9 the next start finds every message that was answered 250', async () => {
+  const env = await environment('killed');
+  const key = 'key-of-the-kill-test';
+  const run = () => start({ ...env, API_KEYS: key, RATE_LIMIT_PER_MINUTE: '0' });
+  let service = run();
+  await listening(service);
+  const url = `http://127.0.0.1:${env.PORT}`;
+  // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
+  const post = async (path: string, body: object, headers: object = {}): Promise<any> => {
+    const response = await fetch(url + path, {
+      method: 'POST',
+      headers: { 'x-api-key': key, 'content-type': 'application/json', ...headers },
+      body: JSON.stringify({ user_id: 'u', ...body }),
+    });
+    return response.json();
+  };
+  const { domain } = await post('/v2/domain', { domain: 'acme.test' });
+  for (const { id } of domain.dns) {
+    await post('/v2/domains/acme.test/dns/mark', { id, status: 'verified' });
+  }
+  const password = 'a good password';
+  await post('/v2/email-accounts/create', { domain: 'acme.test', local_part: 'ann', password });
+
+  const answered = new Set<string>();
+  for (let round = 0; round < 5; round++) {
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port: Number(env.SMTP_PORT),
+      ignoreTLS: true,
+      pool: true,
+      maxConnections: 5,
+    });
+    const sends = Array.from({ length: 40 }, async (_, index) => {
+      const subject = `${round}-${index}`;
+      // Some beyond what lies in the row: those are files.
+      const text = 'x'.repeat(index % 4 === 0 ? 200_000 : 2_000);
+      await transport.sendMail({ from: 'b@example.test', to: 'ann@acme.test', subject, text });
+      answered.add(subject);
+      if (index === 10 + round * 5) service.child.kill('SIGKILL');
+    });
+    await Promise.allSettled(sends);
+    transport.close();
+    service.child.kill('SIGKILL');
+    await service.ended();
+    service = run();
+    await listening(service);
+  }
+
+  const { token } = await post('/mail/token', { address: 'ann@acme.test', password });
+  const bearer = { authorization: `Bearer ${token}` };
+  const { changes } = await post('/mail/sync', { fields: ['envelope'] }, bearer);
+  const stored = changes.added.map(
+    ({ envelope }: { envelope: { subject: string } }) => envelope.subject,
+  );
+  assert.ok(answered.size > 20, `only ${answered.size} were answered`);
+  for (const subject of answered) assert.ok(stored.includes(subject), `${subject} is lost`);
+  assert.equal(new Set(stored).size, stored.length, 'a message is there twice');
+  for (const { uid } of changes.added) {
+    const response = await fetch(`${url}/mail/message?uid=${uid}`, { headers: bearer });
+    assert.equal(response.status, 200);
+    await response.arrayBuffer();
+  }
+  service.child.kill('SIGTERM');
+  assert.equal((await service.ended()).code, 0);
+});
