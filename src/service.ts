@@ -5,8 +5,8 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
-import { createAccounts, createTokens, type Tokens } from './accounts/accounts.ts';
-import { type Api, createApi } from './api/api.ts';
+import { createAccounts, createTokens, findAccounts, type Tokens } from './accounts/accounts.ts';
+import { type Api, createApi, mailserverEventRoutes } from './api/api.ts';
 import { Bodies } from './bodies/bodies.ts';
 import { type Changes, InProcessChanges } from './changes/changes.ts';
 import {
@@ -182,6 +182,15 @@ function buildParts(config: Config, secrets: Secrets, database: Database, logger
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,
     docsDirectory,
+    routes: [
+      mailserverEventRoutes({
+        secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
+        database,
+        changes,
+        findAccounts: (addresses) => findAccounts(database, addresses),
+        logger,
+      }),
+    ],
     readiness: [
       async () =>
         (await database.read.selectFrom('counters').select('name').execute()) !== undefined,
@@ -191,7 +200,7 @@ function buildParts(config: Config, secrets: Secrets, database: Database, logger
     authenticate: (token) => tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),
     changes,
-    admit: () => ({ allowed: true }),
+    admit: (request) => api.admitUpgrade(request),
     logger,
   });
   return { database, bodies, changes, embedded, mailstore, tokens, delivery, api, realtime };

@@ -472,6 +472,22 @@ onEachEngine('tokens', (engine) => {
       assert.equal((await tokens.authenticate(fresh)).accountId, next.id);
     });
 
+    test('for a deleted address never open its successor, however late it comes', async () => {
+      const { id, userId, domain, address } = await newAccount();
+      const tokens = tokensWith();
+      const token = await mint({ sub: address, exp: seconds() + 86_400 });
+      await tokens.authenticate(token);
+      await accounts.remove(userId, id);
+      for (const later of [1000, 60_000, 3_600_000]) {
+        now += later;
+        const { account } = await accounts.create({ userId, domain, localPart: 'ann' });
+        await refused(tokens.authenticate(token), 'unauthorized', /before the account/);
+        const fresh = await mint({ sub: address });
+        assert.equal((await tokens.authenticate(fresh)).accountId, account.id);
+        await accounts.remove(userId, account.id);
+      }
+    });
+
     test('for an address of a deleted domain never open the next owner’s', async () => {
       const account = await newAccount();
       const { userId, domain, address } = account;

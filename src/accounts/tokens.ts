@@ -9,7 +9,7 @@
 import type { Database } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
-import { type Credentials, findCredentials, readCredentials } from './account-rows.ts';
+import { type Credentials, CredentialsReader } from './account-rows.ts';
 import { readAddress } from './local-parts.ts';
 import { verifyPassword } from './passwords.ts';
 import { TokenCache } from './token-cache.ts';
@@ -104,7 +104,7 @@ function secondOf(instant: number): number {
 }
 
 class SignedTokens implements Tokens {
-  readonly #database: Database;
+  readonly #credentials: CredentialsReader;
   readonly #domains: Domains;
   readonly #keys: TokenKeys;
   readonly #accountClaim: string;
@@ -113,7 +113,7 @@ class SignedTokens implements Tokens {
   readonly #cache = new TokenCache<Claims>();
 
   constructor(options: TokensOptions) {
-    this.#database = options.database;
+    this.#credentials = new CredentialsReader(options.database.read);
     this.#domains = options.domains;
     this.#keys = new TokenKeys(options);
     this.#accountClaim = options.accountClaim ?? 'sub';
@@ -122,7 +122,7 @@ class SignedTokens implements Tokens {
   }
 
   async issue({ id }: { readonly id: number }): Promise<IssuedToken> {
-    const credentials = await readCredentials(this.#database.read, id);
+    const credentials = await this.#credentials.ofAccount(id);
     if (!credentials) throw new Refusal('account_not_found', `there is no account ${id}`);
     return this.#sign(credentials);
   }
@@ -164,7 +164,7 @@ class SignedTokens implements Tokens {
     if (bySecret && (aid !== undefined || cv !== undefined)) {
       return readOwnClaims(aid, cv, expiresAt);
     }
-    const named = Object.hasOwn(payload, this.#accountClaim) && payload[this.#accountClaim];
+    const named = payload[this.#accountClaim];
     const address = typeof named === 'string' ? readAddress(named) : undefined;
     if (!address) throw refuseToken(`has no address in its ${this.#accountClaim} claim`);
     if (payload.iat === undefined) throw refuseToken('has no iat claim');
@@ -175,7 +175,7 @@ class SignedTokens implements Tokens {
   }
 
   async #byAccount({ accountId, credentialVersion }: OwnClaims): Promise<Credentials> {
-    const credentials = await readCredentials(this.#database.read, accountId);
+    const credentials = await this.#credentials.ofAccount(accountId);
     if (!credentials) throw refuseToken('names an account that was deleted');
     if (credentials.credentialVersion !== credentialVersion) {
       throw refuseToken('was issued before the password was reset');
@@ -200,7 +200,7 @@ class SignedTokens implements Tokens {
   async #find(domain: string, localPart: string) {
     const claim = await this.#domains.findActive(domain);
     if (!claim) return undefined;
-    const credentials = await findCredentials(this.#database.read, claim.id, localPart);
+    const credentials = await this.#credentials.ofAddress(claim.id, localPart);
     return credentials && { credentials, activeSince: claim.activeSince };
   }
 

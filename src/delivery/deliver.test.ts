@@ -1,0 +1,189 @@
+import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import { type Accounts, createAccounts } from '../accounts/accounts.ts';
+import { createDomains, type Domains } from '../domains/domains.ts';
+import { answerOf, Refusal } from '../errors/errors.ts';
+import { createDelivery, type Delivery } from './delivery.ts';
+
+const DAY = 86_400_000;
+let clock = Date.UTC(2026, 0, 1);
+
+onEachEngine('delivery', (engine) => {
+  let store: TestMailstore;
+  let domains: Domains;
+  let accounts: Accounts;
+  let delivery: Delivery;
+
+  before(async () => {
+    store = await openTestMailstore(engine);
+    const { database, bodies, mailstore } = store;
+    const now = () => clock;
+    domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now });
+    accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
+    delivery = createDelivery({
+      domains,
+      accounts,
+      mailstore,
+      bodies,
+      hostname: 'mx.test',
+      log: { info: () => {} },
+    });
+    await activate('acme.test');
+    await create('ann');
+    await create('ben');
+  });
+
+  async function activate(domain: string): Promise<void> {
+    const { dns } = await domains.create({ userId: 'u', domain });
+    for (const { id } of dns) {
+      await domains.markDnsRecord('u', domain, { id, status: 'verified' });
+    }
+  }
+
+  async function create(localPart: string, domain = 'acme.test') {
+    const { account } = await accounts.create({
+      userId: 'u',
+      domain,
+      localPart,
+      password: 'a good password',
+    });
+    return account;
+  }
+
+  async function check(recipient: string): Promise<string | undefined> {
+    const refusal = await delivery.checkRecipient(recipient);
+    return refusal && answerOf(refusal.code).smtp;
+  }
+
+  const receive = (to: string[], protocol = 'ESMTP', source = sampleMessage('m')) =>
+    delivery.receive(
+      {
+        from: 'bob@example.test',
+        to,
+        arrival: { protocol, heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' },
+      },
+      (async function* () {
+        yield Buffer.from(source);
+      })(),
+    );
+
+  async function countIn(address: string): Promise<number> {
+    const account = await accounts.findForMail(address);
+    assert.ok(account);
+    const user = { accountId: account.id, address };
+    return (await store.mailstore.sync(user, { mailbox: 'INBOX' })).changes.added.length;
+  }
+
+  test('each recipient is answered as its domain and account are', async () => {
+    await domains.create({ userId: 'u', domain: 'pending.test' });
+    const cal = await create('cal');
+    await accounts.update('u', cal.id, { status: 'suspended' });
+    for (const [recipient, reply] of [
+      ['ann@acme.test', undefined],
+      ['ANN@ACME.TEST', undefined],
+      ['ann+tag@acme.test', undefined],
+      ['"ann"@acme.test', undefined],
+      ['postmaster@acme.test', undefined],
+      ['PostMaster@acme.test', undefined],
+      ['nobody@acme.test', '550 5.1.1'],
+      ['+ann@acme.test', '550 5.1.1'],
+      ['cal@acme.test', '450 4.2.1'],
+      ['ann@pending.test', '550 5.1.2'],
+      ['ann@elsewhere.test', '550 5.7.1'],
+      ['ann@[127.0.0.1]', '550 5.7.1'],
+      ['ann%elsewhere.test@acme.test', '550 5.1.1'],
+      ['postmaster', '550 5.1.1'],
+      ['not an address', '550 5.7.1'],
+    ] as const) {
+      assert.equal(await check(recipient), reply, recipient);
+    }
+  });
+
+  test('a domain that fell back is put off for five days, then refused', async () => {
+    await activate('lapsed.test');
+    await create('ann', 'lapsed.test');
+    await store.database.write((tx) =>
+      tx
+        .updateTable('domains')
+        .set({ status: 'pending', lapsed_at: clock })
+        .where('name', '=', 'lapsed.test')
+        .execute(),
+    );
+    assert.equal(await check('ann@lapsed.test'), '450 4.1.2');
+    clock += 5 * DAY + 1;
+    assert.equal(await check('ann@lapsed.test'), '550 5.1.2');
+  });
+
+  test('two forward-paths of one account bring one copy', async () => {
+    const before = await countIn('ann@acme.test');
+    const outcomes = await receive(['ann@acme.test', 'ann+a@acme.test', 'ben@acme.test']);
+    assert.deepEqual(
+      outcomes.map(({ recipient, result }) => [recipient, result]),
+      [
+        ['ann@acme.test', 'delivered'],
+        ['ann+a@acme.test', 'delivered'],
+        ['ben@acme.test', 'delivered'],
+      ],
+    );
+    assert.equal(await countIn('ann@acme.test'), before + 1);
+  });
+
+  test('by SMTP, a recipient that is gone puts the whole message off; by LMTP, only itself', async () => {
+    const before = await countIn('ann@acme.test');
+    await assert.rejects(
+      receive(['ann@acme.test', 'gone@acme.test']),
+      (error) => error instanceof Refusal && error.code === 'unavailable',
+    );
+    await assert.rejects(
+      receive(['gone@acme.test']),
+      (error) => error instanceof Refusal && error.code === 'account_not_found',
+    );
+    assert.equal(await countIn('ann@acme.test'), before);
+    const outcomes = await receive(['gone@acme.test', 'ann@acme.test'], 'LMTP');
+    assert.deepEqual(
+      outcomes.map(({ result }) => result),
+      ['permanent', 'delivered'],
+    );
+    assert.equal(await countIn('ann@acme.test'), before + 1);
+  });
+
+  test('what nobody takes leaves nothing on disk, nor does a source that breaks off', async () => {
+    const large = `Subject: large\r\n\r\n${'x'.repeat(200_000)}`;
+    await assert.rejects(receive(['gone@acme.test'], 'ESMTP', large));
+    await receive(['gone@acme.test'], 'LMTP', large);
+    async function* broken() {
+      yield Buffer.from(large);
+      throw new Refusal('unavailable', 'the client is gone');
+    }
+    await assert.rejects(
+      delivery.receive(
+        {
+          from: '',
+          to: ['ann@acme.test'],
+          arrival: { protocol: 'SMTP', heloName: 'c', remoteAddress: '::1', sessionId: 's' },
+        },
+        broken(),
+      ),
+    );
+    const files = await readdir(join(store.directory, 'bodies'), { recursive: true });
+    assert.deepEqual(
+      files.filter((name) => name.includes('/')),
+      [],
+    );
+  });
+
+  test('mail for a route that is not carried out yet is stored where it can be, else put off', async () => {
+    await activate('hooked.test');
+    await create('ann', 'hooked.test');
+    await domains.setRoute('u', 'hooked.test', {
+      forwardMode: 'webhook',
+      webhookUrl: 'https://receiver.test/',
+    });
+    assert.equal(await check('ann@hooked.test'), undefined);
+    assert.equal(await check('else@hooked.test'), '451 4.3.0');
+  });
+});

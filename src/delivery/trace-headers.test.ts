@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { InboundEnvelope } from './envelope.ts';
+import { formatMailDate, traceHeaders } from './trace-headers.ts';
+
+const stamp = { hostname: 'mx.test', id: 'id-1', at: new Date(Date.UTC(2026, 10, 1, 8, 5, 9)) };
+
+function envelope(more: Partial<InboundEnvelope>, arrival: object = {}): InboundEnvelope {
+  return {
+    from: 'bob@example.test',
+    to: ['ann@acme.test'],
+    arrival: {
+      protocol: 'ESMTP',
+      heloName: 'client.test',
+      remoteAddress: '192.0.2.1',
+      sessionId: 's',
+      ...arrival,
+    },
+    ...more,
+  };
+}
+
+test('the headers name sender, client, ourselves, and a single recipient', () => {
+  assert.equal(
+    traceHeaders(envelope({}), stamp).toString(),
+    'Return-Path: <bob@example.test>\r\n' +
+      'Received: from client.test ([192.0.2.1])\r\n by mx.test with ESMTP id id-1\r\n' +
+      ' for <ann@acme.test>; Sun, 1 Nov 2026 08:05:09 +0000\r\n',
+  );
+});
+
+test('the null sender is empty, IPv6 is tagged, several recipients stay unnamed', () => {
+  const text = traceHeaders(
+    envelope({ from: '', to: ['a@acme.test', 'b@acme.test'] }, { remoteAddress: '2001:db8::1' }),
+    stamp,
+  ).toString();
+  assert.match(text, /^Return-Path: <>\r\n/);
+  assert.match(text, /\(\[IPv6:2001:db8::1\]\)/);
+  assert.ok(!text.includes('acme.test'));
+});
+
+test('dates are those of RFC 5322', () => {
+  assert.equal(formatMailDate(new Date(0)), 'Thu, 1 Jan 1970 00:00:00 +0000');
+});
+
+test('nothing a client says can break out of its line', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), (hostile, path) => {
+      const text = traceHeaders(
+        envelope({ from: path, to: [path] }, { heloName: hostile, tls: hostile }),
+        stamp,
+      ).toString('latin1');
+      const lines = text.split('\r\n');
+      assert.equal(lines.pop(), '');
+      // Every line but the first of each field is a continuation, and no bare CR or LF is left.
+      assert.ok(!/[\r\n]/.test(lines.join('')));
+      const fields = lines.filter((line) => !line.startsWith(' '));
+      assert.deepEqual(
+        fields.map((line) => line.slice(0, line.indexOf(':'))),
+        ['Return-Path', 'Received'],
+      );
+    }),
+  );
+});
