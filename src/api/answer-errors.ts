@@ -93,12 +93,17 @@ export function answerRefusal(
   if (refusal.code === 'internal' || refusal.code === 'storage_full') {
     request.log.error({ err: refusal.cause, requestId: request.id }, 'request failed');
   }
+  // Fastify would close, with data unread, which resets the connection before the client has seen
+  // why. Node reads on and drops what comes, for as long as a request may take.
+  if (refusal.code === 'body_too_large') reply.removeHeader('connection');
   if (http === 401) reply.header('www-authenticate', challengeFor(request));
   const retryAfter = refusal.retryAfter ?? (http === 503 ? RETRY_AFTER : undefined);
   if (retryAfter !== undefined) reply.header('retry-after', String(Math.ceil(retryAfter)));
   reply
     .code(http)
-    .type(acceptsProblem(request.headers.accept) ? problemType : 'application/json; charset=utf-8')
+    .type(
+      `${acceptsProblem(request.headers.accept) ? problemType : 'application/json'}; charset=utf-8`,
+    )
     .send(JSON.stringify(problemOf(refusal, request.id)));
 }
 
@@ -117,7 +122,7 @@ export function acceptsProblem(accept: string | undefined): boolean {
 
 /** The challenge that a 401 must carry (RFC 9110 section 11.6.1). */
 function challengeFor(request: FastifyRequest): string {
-  const path = request.raw.url ?? '';
+  const path = request.routeOptions.url ?? '';
   // Not registered schemes, but the field cannot be left out, and they name what is wanted.
   if (path.startsWith('/v2/')) return 'ApiKey realm="postroom", header="x-api-key"';
   if (path.startsWith('/hooks/')) {

@@ -18,9 +18,11 @@ import { mailMessageRoutes } from './mail-message.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
 import type { Api, RouteGroup, RouteTools } from './server.ts';
+import { webSocketRoute } from './web-socket.ts';
 
 export type { ReadinessCheck } from './health.ts';
-export type { Api, LimitBucket, RateLimits, RouteGroup, RouteTools } from './server.ts';
+export { type MailserverEventsOptions, mailserverEventRoutes } from './mailserver-events.ts';
+export type { Admission, Api, LimitBucket, RateLimits, RouteGroup, RouteTools } from './server.ts';
 
 export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly domains: Domains;
@@ -63,6 +65,7 @@ export function createApi(options: ApiOptions): Api {
   add(app, mailMessageRoutes(options.mailstore));
   add(app, mailAttachmentRoutes(options.mailstore));
   for (const group of options.routes ?? []) add(app, group);
+  add(app, webSocketRoute);
   add(app, healthRoutes(options.readiness ?? []));
   add(app, descriptionRoute);
   add(app, docsRoutes(options.docsDirectory));

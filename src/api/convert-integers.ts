@@ -6,8 +6,11 @@
 import type { FastifyRequest } from 'fastify';
 import type { Api } from './server.ts';
 
-/** Up to sixteen digits, so that every match has an exact double or is refused by the schema. */
-const decimal = /^(?:0|-?[1-9][0-9]{0,15})$/;
+/**
+ * Beyond sixteen digits the number is not exact, but then no schema and no row has it either; beyond
+ * three hundred there is no double at all.
+ */
+const decimal = /^(?:0|-?[1-9][0-9]{0,299})$/;
 
 /** Adds the conversion to the routes that need it and to no other. */
 export function convertIntegers(app: Api): void {

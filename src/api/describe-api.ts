@@ -141,7 +141,7 @@ function hoistTitled<T extends { components?: object }>(description: T): T {
     if (typeof value !== 'object' || value === null) return value;
     const members = Object.entries(value).map(([key, member]) => [key, hoist(member)] as const);
     const { title, ...shape } = Object.fromEntries(members);
-    if (typeof title !== 'string' || shape['type'] !== 'object') return Object.fromEntries(members);
+    if (typeof title !== 'string' || shape.type !== 'object') return Object.fromEntries(members);
     schemas[title] = shape;
     return { $ref: `#/components/schemas/${title}` };
   };

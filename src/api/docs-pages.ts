@@ -50,6 +50,8 @@ export function docsRoutes(directory: string): RouteGroup {
       setHeaders: (response, path) => {
         const hashed = isHashedAsset(`/docs/${path.slice(root.length + 1)}`);
         response.header('cache-control', hashed ? FOR_EVER : CHECKED);
+        // RFC 9239 section 6: application/javascript is obsolete.
+        if (/\.m?js$/.test(path)) response.header('content-type', 'text/javascript; charset=utf-8');
       },
     });
     const home = (_request: FastifyRequest, reply: FastifyReply) => reply.sendFile('index.html');

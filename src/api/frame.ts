@@ -2,6 +2,7 @@
  * The server that every route plugs into: what happens to a request before and after its route.
  * Kept to one hook without promises, since `/mail/sync` has to be nearly as fast as Fastify alone.
  */
+import type { IncomingMessage } from 'node:http';
 import cors from '@fastify/cors';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
@@ -9,18 +10,19 @@ import type { Logger } from 'pino';
 import { Refusal } from '../errors/errors.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
+import { trustNetworks } from './client-address.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isHashedAsset, type NotFoundPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
-import { createRateLimits } from './rate-limit.ts';
-import { RequestLog } from './request-log.ts';
+import { RequestLimits } from './rate-limit.ts';
+import { pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
 
 export interface FrameOptions {
   readonly logger: Logger;
   /** Requests of one client in a minute, 0 for no limit. */
   readonly rateLimitPerMinute: number;
-  /** Networks (CIDR) whose X-Forwarded-For is believed. */
+  /** Networks (`address/bits`) of proxies whose X-Forwarded-For counts. */
   readonly trustProxy: readonly string[];
   /** Origins of browser apps that may read answers. */
   readonly corsOrigins: readonly string[];
@@ -28,6 +30,11 @@ export interface FrameOptions {
   readonly maxBody: number;
   /** What a browser is shown where there is nothing. */
   readonly notFoundPage: NotFoundPage;
+  /**
+   * Which requests for an upgrade go to the server's `upgrade` listener; others are answered as if
+   * they had not asked (RFC 9110 section 7.8). Left out, all of them do once there is a listener.
+   */
+  readonly upgrades?: (request: IncomingMessage) => boolean;
 }
 
 /** A request that is not here by then is cut off; a batch of 16 MiB needs about 1 Mbit/s. */
@@ -38,14 +45,24 @@ const PATH_PARAMETER_MAX = 65_536;
 /** Opens the server without routes. */
 export function createFrame(options: FrameOptions): { app: Api; limits: RateLimits } {
   const logger: FastifyBaseLogger = options.logger;
+  const isTrusted = trustNetworks(options.trustProxy);
+  const limits =
+    options.rateLimitPerMinute === 0
+      ? undefined
+      : new RequestLimits(options.rateLimitPerMinute, isTrusted);
   const app: Api = fastify({
     loggerInstance: logger,
     // A child logger for each request costs more than the rest of the frame.
     childLoggerFactory: (parent) => parent,
     logController: new RequestLog(options.logger),
     genReqId: requestIdOf,
-    trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
+    trustProxy: options.trustProxy.length > 0 ? isTrusted : false,
     bodyLimit: options.maxBody,
+    // Node's own answer to a request without Host has no body; ours has.
+    http: {
+      requireHostHeader: false,
+      ...(options.upgrades && { shouldUpgradeCallback: options.upgrades }),
+    },
     requestTimeout: REQUEST_TIMEOUT_MS,
     routerOptions: { maxParamLength: PATH_PARAMETER_MAX },
     // A request that arrives while we stop is answered as long as there is something to answer it.
@@ -64,8 +81,8 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   }).withTypeProvider<TypeBoxTypeProvider>();
 
   allowOrigins(app, options.corsOrigins);
-  const limits = createRateLimits(app, options.rateLimitPerMinute);
-  admitRequests(app, options.rateLimitPerMinute === 0 ? undefined : limits);
+  app.decorate('admitUpgrade', (request) => limits?.admit(request) ?? { allowed: true });
+  admitRequests(app, limits);
   acceptJsonBodies(app);
   convertIntegers(app);
   app.setErrorHandler(answerError);
@@ -73,7 +90,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   app.setNotFoundHandler(() => {
     throw notFound();
   });
-  return { app, limits };
+  return { app, limits: limits ?? { take: async () => {} } };
 
   function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const refusal = toRefusal(error);
@@ -84,14 +101,13 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   /** Fastify runs no hook for these: what the hooks do is done here. */
   function answerBadUrl(error: Error, request: FastifyRequest, reply: FastifyReply): void {
     setCommonHeaders(request, reply);
+    const start = performance.now();
     reply.raw.on('finish', () => {
-      const line = { method: request.method, status: reply.raw.statusCode, requestId: request.id };
-      options.logger.info({ ...line, ip: request.ip }, 'request');
+      const ms = Math.round((performance.now() - start) * 10) / 10;
+      const line = { method: request.method, path: pathOf(request), status: reply.raw.statusCode };
+      options.logger.info({ ...line, ms, requestId: request.id, ip: request.ip }, 'request');
     });
-    limits.take('requests', request, reply).then(
-      () => answerError(error, request, reply),
-      (refused: unknown) => answerError(refused, request, reply),
-    );
+    answerError(limits?.charge('requests', request, reply) ?? error, request, reply);
   }
 }
 
@@ -130,14 +146,12 @@ function allowOrigins(app: Api, origins: readonly string[]): void {
 }
 
 /** The one hook before every route: charge the request, then refuse what no route would take. */
-function admitRequests(app: Api, limits: RateLimits | undefined): void {
+function admitRequests(app: Api, limits: RequestLimits | undefined): void {
   app.addHook('onRequest', (request, reply, done) => {
     setCommonHeaders(request, reply);
-    if (!limits || isFree(request)) {
-      done(judge(app, request, reply));
-      return;
-    }
-    limits.take('requests', request, reply).then(() => done(judge(app, request, reply)), done);
+    const refusal =
+      limits && !isFree(request) ? limits.charge('requests', request, reply) : undefined;
+    done(refusal ?? judge(app, request, reply));
   });
 }
 
@@ -153,6 +167,10 @@ function isFree(request: FastifyRequest): boolean {
 
 /** Before the body is read: nobody has to send one to a path that is not there. */
 function judge(app: Api, request: FastifyRequest, reply: FastifyReply): Refusal | undefined {
+  // RFC 9112 section 3.2: HTTP/1.1 requires it.
+  if (request.headers.host === undefined && request.raw.httpVersionMinor !== 0) {
+    return new Refusal('invalid_request', 'the header Host is missing');
+  }
   return request.is404 ? missing(app, request, reply) : judgeUrl(request);
 }
 

@@ -15,6 +15,12 @@ export function acceptJsonBodies(app: Api): void {
   const parseJson = app.getDefaultJsonParser('error', 'error');
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes, done) => {
+    // RFC 9110 section 15.5.16: codings are refused like media types.
+    const coding = request.headers['content-encoding'] ?? 'identity';
+    if (coding.toLowerCase() !== 'identity') {
+      done(new Refusal('unsupported_media_type', 'the body has a content encoding'));
+      return;
+    }
     if (!Buffer.isBuffer(bytes) || !isUtf8(bytes)) {
       done(new Refusal('invalid_request', 'the body is not UTF-8'));
       return;

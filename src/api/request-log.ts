@@ -39,7 +39,8 @@ export class RequestLog extends LogController {
   }
 }
 
-function pathOf(request: FastifyRequest): string {
+/** The path of a request as it came, without the query. */
+export function pathOf(request: FastifyRequest): string {
   const url = request.raw.url ?? '';
   const end = url.indexOf('?');
   return (end === -1 ? url : url.slice(0, end)).slice(0, PATH_MAX);

@@ -1,6 +1,7 @@
 /**
  * What a file of routes needs to know of the server it plugs into.
  */
+import type { IncomingMessage } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type {
   FastifyBaseLogger,
@@ -38,6 +39,15 @@ export interface RateLimits {
   take(bucket: LimitBucket, request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 
+/** What the rate limit says of a request that no route sees. */
+export interface Admission {
+  readonly allowed: boolean;
+  /** Seconds after which it may be allowed. */
+  readonly retryAfter?: number;
+  /** Fields for the answer: `x-ratelimit-*`. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
 /** What the server lends to the routes. */
 export interface RouteTools {
   readonly limits: RateLimits;
@@ -61,6 +71,10 @@ export const credentials = {
 };
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    /** Charges a request for an upgrade, which no route sees, to its client's budget. */
+    admitUpgrade(request: IncomingMessage): Admission;
+  }
   interface FastifyContextConfig {
     /** Refusals of this route's own, for the API description; those every route has are added. */
     refusals?: readonly ErrorCode[];

@@ -5,7 +5,7 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import { createApi } from './api.ts';
+import { createApi, mailserverEventRoutes } from './api.ts';
 import { writeDescription } from './describe-api.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
@@ -21,18 +21,28 @@ function uncalled<T extends object>(name: string): T {
 
 /** The description of the API with all its routes. */
 export async function describeWholeApi(): Promise<string> {
+  const logger = pino({ level: 'silent' });
   const app = createApi({
     domains: uncalled('domains'),
     accounts: uncalled('accounts'),
     tokens: uncalled('tokens'),
     mailstore: uncalled('mailstore'),
-    logger: pino({ level: 'silent' }),
+    logger,
     apiKeys: [],
     rateLimitPerMinute: 0,
     trustProxy: [],
     corsOrigins: [],
     maxBody: 1,
     docsDirectory: `${docs}home`,
+    routes: [
+      mailserverEventRoutes({
+        secret: 'described only',
+        database: uncalled('database'),
+        changes: uncalled('changes'),
+        findAccounts: uncalled('findAccounts'),
+        logger,
+      }),
+    ],
   });
   await app.ready();
   const text = writeDescription(app);

@@ -28,10 +28,7 @@ onEachEngine('domains', (engine) => {
     assert.deepEqual(details.route, { domain: 'acme.test', forward_mode: 'store' });
     assert.deepEqual(details.mx, { host: 'mail.localhost', priority: 10 });
     assert.deepEqual(
-      details.dns.map((record: Record<string, unknown>) => [
-        record['record_type'],
-        record['purpose'],
-      ]),
+      details.dns.map((record: Record<string, unknown>) => [record.record_type, record.purpose]),
       [
         ['MX', 'mx'],
         ['TXT', 'spf'],

@@ -12,18 +12,40 @@ import {
   createTokens,
   type Tokens,
 } from '../../accounts/accounts.ts';
+import { findAccounts } from '../../accounts/find-accounts.ts';
 import { Bodies } from '../../bodies/bodies.ts';
-import { InProcessChanges } from '../../changes/in-process.ts';
+import { InProcessChanges } from '../../changes/changes.ts';
 import type { Database } from '../../database/database.ts';
 import { createDomains, type Domains } from '../../domains/domains.ts';
 import { EmbeddedMailstore, type Mailstore } from '../../mailstore/mailstore.ts';
-import { type Api, type ApiOptions, createApi } from '../api.ts';
+import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
 export const apiKey = 'test-key-1';
 export const secondApiKey = 'test-key-2';
+export const mailserverSecret = 'a secret of the mail server';
 
 /** The pages that the product serves. */
 export const homeDirectory = fileURLToPath(new URL('../../../docs/home', import.meta.url));
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // Tests look at members that a wrong answer would not have, and fail on what they find.
+  // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
+  readonly body: any;
+}
+
+/**
+ * Sends one JSON request with the API key.
+ *
+ * @param headers added to, or in place of, the usual ones; undefined leaves one out
+ */
+export type Call = (
+  method: string,
+  path: string,
+  body?: unknown,
+  headers?: Readonly<Record<string, string | undefined>>,
+) => Promise<Answer>;
 
 export interface RunningApi {
   readonly app: Api;
@@ -37,7 +59,40 @@ export interface RunningApi {
   readonly mailstore: Mailstore;
   /** Everything that was logged, one parsed line each. */
   readonly logLines: Record<string, unknown>[];
+  readonly call: Call;
+  /** Claims a domain and marks its records verified, which makes it active. */
+  activateDomain(userId: string, domain: string): Promise<void>;
 }
+
+function callerOf(url: string): Call {
+  return async (method, path, body, headers = {}) => {
+    const usual = {
+      'x-api-key': apiKey,
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+    };
+    const given = Object.entries({ ...usual, ...headers }).filter(
+      ([, value]) => value !== undefined,
+    );
+    const response = await fetch(url + path, {
+      method,
+      headers: given.map(([name, value]) => [name, String(value)] as [string, string]),
+      ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    const isJson = response.headers.get('content-type')?.includes('json');
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: isJson && text !== '' ? JSON.parse(text) : text,
+    };
+  };
+}
+
+const running: Api[] = [];
+
+after(async () => {
+  for (const app of running.splice(0)) await app.close();
+});
 
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
@@ -50,7 +105,8 @@ export async function startApi(
     mailHostname: 'mail.localhost',
     spfInclude: 'spf.mail.localhost',
   });
-  const accounts = createAccounts({ database, domains, changes: new InProcessChanges() });
+  const changes = new InProcessChanges();
+  const accounts = createAccounts({ database, domains, changes });
   const tokens = createTokens({
     database,
     domains,
@@ -60,12 +116,20 @@ export async function startApi(
   const mailstore = new EmbeddedMailstore({ database, bodies });
   const logLines: Record<string, unknown>[] = [];
   const lines: DestinationStream = { write: (line) => logLines.push(JSON.parse(line)) };
+  const logger = pino({ level: 'info' }, lines);
+  const mailserverEvents = mailserverEventRoutes({
+    secret: mailserverSecret,
+    database,
+    changes,
+    findAccounts: (addresses) => findAccounts(database, addresses),
+    logger,
+  });
   const app = createApi({
     domains,
     accounts,
     tokens,
     mailstore,
-    logger: pino({ level: 'info' }, lines),
+    logger,
     apiKeys: [apiKey, secondApiKey],
     rateLimitPerMinute: 0,
     trustProxy: [],
@@ -73,9 +137,10 @@ export async function startApi(
     maxBody: 262_144,
     docsDirectory: homeDirectory,
     ...options,
+    routes: [mailserverEvents, ...(options.routes ?? [])],
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
-  after(() => app.close());
+  running.push(app);
   return {
     app,
     url: app.listeningOrigin,
@@ -86,5 +151,12 @@ export async function startApi(
     tokens,
     mailstore,
     logLines,
+    call: callerOf(app.listeningOrigin),
+    async activateDomain(userId, domain) {
+      const { dns } = await domains.create({ userId, domain });
+      for (const { id } of dns) {
+        await domains.markDnsRecord(userId, domain, { id, status: 'verified' });
+      }
+    },
   };
 }

@@ -1,0 +1,70 @@
+/** What browsers of other origins may do, and what a proxy in front may say. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startApi } from './testing/start-api.ts';
+
+const origin = 'https://app.example.com';
+
+const preflight = (from: string) => ({
+  origin: from,
+  'access-control-request-method': 'POST',
+  'access-control-request-headers': 'authorization, content-type',
+  'x-api-key': undefined,
+});
+
+test('a listed origin may call and read', async () => {
+  const api = await startApi('sqlite', { corsOrigins: [origin, 'http://localhost:5173'] });
+  for (const path of ['/v2/domain', '/mail/sync', '/v2/email-accounts/1']) {
+    const asked = await api.call('OPTIONS', path, undefined, preflight(origin));
+    assert.equal(asked.status, 204, 'without a key');
+    assert.equal(asked.headers.get('access-control-allow-origin'), origin);
+    assert.match(asked.headers.get('access-control-allow-methods') ?? '', /POST, PUT/);
+    const allowed = asked.headers.get('access-control-allow-headers') ?? '';
+    for (const name of ['authorization', 'content-type', 'x-api-key', 'range']) {
+      assert.ok(allowed.split(', ').includes(name), name);
+    }
+  }
+  const read = await api.call('GET', '/v2/email-accounts?user_id=u', undefined, { origin });
+  assert.equal(read.status, 200);
+  assert.equal(read.headers.get('access-control-allow-origin'), origin);
+  assert.equal(read.headers.get('access-control-allow-credentials'), null);
+  assert.match(read.headers.get('vary') ?? '', /origin/i);
+  const exposed = (read.headers.get('access-control-expose-headers') ?? '').split(', ');
+  for (const name of ['x-ratelimit-remaining', 'retry-after', 'etag', 'content-range']) {
+    assert.ok(exposed.includes(name), name);
+  }
+  for (const path of ['/nowhere', '/v2/email-accounts']) {
+    const refused = await api.call('GET', path, undefined, { origin });
+    assert.equal(refused.headers.get('access-control-allow-origin'), origin, path);
+  }
+});
+
+test('an origin that is not listed gets nothing', async () => {
+  const api = await startApi('sqlite', { corsOrigins: [origin] });
+  for (const other of [
+    'https://evil.test',
+    `${origin}.evil.test`,
+    'http://app.example.com',
+    'null',
+  ]) {
+    const asked = await api.call('OPTIONS', '/v2/domain', undefined, preflight(other));
+    assert.equal(asked.headers.get('access-control-allow-origin'), null);
+    const read = await api.call('GET', '/healthz', undefined, { origin: other });
+    assert.equal(read.headers.get('access-control-allow-origin'), null);
+  }
+});
+
+test('without listed origins there is no CORS', async () => {
+  const api = await startApi('sqlite');
+  const asked = await api.call('OPTIONS', '/v2/domain', undefined, preflight(origin));
+  assert.equal(asked.status, 405);
+  for (const [name] of asked.headers) assert.ok(!name.startsWith('access-control-'), name);
+});
+
+test('the log has the address that a trusted proxy names', async () => {
+  const api = await startApi('sqlite', { trustProxy: ['127.0.0.0/8'] });
+  const forwarded = { 'x-forwarded-for': '198.51.100.7', 'x-request-id': 'through-proxy' };
+  await api.call('GET', '/healthz', undefined, forwarded);
+  const line = api.logLines.find((logged) => logged['requestId'] === 'through-proxy');
+  assert.equal(line?.['ip'], '198.51.100.7');
+});

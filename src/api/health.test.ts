@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startApi } from './testing/start-api.ts';
+
+const noKey = { 'x-api-key': undefined };
+
+test('the process is alive whatever else is not', async () => {
+  const api = await startApi('sqlite', { readiness: [async () => false] });
+  const answer = await api.call('GET', '/healthz', undefined, noKey);
+  assert.equal(answer.status, 200);
+  assert.deepEqual(answer.body, { status: 'ok' });
+});
+
+test('it is ready while every check passes', async () => {
+  let listening = false;
+  const api = await startApi('sqlite', {
+    readiness: [
+      async () => true,
+      async () => {
+        if (!listening) throw new Error('not listening');
+        return true;
+      },
+    ],
+  });
+  const early = await api.call('GET', '/readyz', undefined, noKey);
+  assert.equal(early.status, 503);
+  assert.equal(early.body.code, 'unavailable');
+  assert.ok(Number(early.headers.get('retry-after')) > 0);
+  listening = true;
+  const answer = await api.call('GET', '/readyz', undefined, noKey);
+  assert.equal(answer.status, 200);
+  assert.deepEqual(answer.body, { status: 'ready' });
+});

@@ -1,0 +1,165 @@
+/**
+ * Takes a mail server's batches: the signature, the lines, what is known already, whose mailbox it
+ * is, and telling who listens.
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { setImmediate as turn } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { Changes } from '../changes/changes.ts';
+import type { Database } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import { EventLines, type MailserverEvent, type RejectedLine } from './mailserver-events-lines.ts';
+import { keyOf, SeenEvents } from './mailserver-events-seen.ts';
+
+export interface MailserverEventsOptions {
+  /** Its UTF-8 bytes are the HMAC key. */
+  readonly secret: string;
+  readonly database: Database;
+  readonly changes: Pick<Changes, 'publish'>;
+  /** Account ids by address as given, without addresses that are nobody's. */
+  findAccounts(addresses: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+  readonly logger: Logger;
+}
+
+/** The answer to a batch. */
+export interface BatchOutcome {
+  readonly ok: true;
+  /** Events that need no resending, known ones included. */
+  readonly accepted: number;
+  /** The first of the other lines; left out where there is none. */
+  readonly rejected?: readonly RejectedLine[];
+}
+
+/** Rejected lines that an answer lists. */
+const LISTED_MAX = 1_000;
+/** Of these, the most that a refusal of the whole batch lists. */
+const ERRORS_MAX = 100;
+
+const SIGNATURE = /^[\da-f]{64}$/i;
+
+/** Whether a text can be a signature at all: hex, in either case, of 32 bytes. */
+export function isSignature(text: unknown): text is string {
+  return typeof text === 'string' && SIGNATURE.test(text);
+}
+
+export class MailserverEvents {
+  readonly #options: MailserverEventsOptions;
+  readonly #seen: SeenEvents;
+  #tidying: Promise<void> | undefined;
+  #stopping = false;
+
+  constructor(options: MailserverEventsOptions) {
+    this.#options = options;
+    this.#seen = new SeenEvents(options.database, options.now ?? Date.now);
+  }
+
+  /** Whether the signature is the hex HMAC-SHA256 of the body's bytes; in constant time. */
+  verify(body: Uint8Array, signature: string): boolean {
+    if (!isSignature(signature)) return false;
+    const expected = createHmac('sha256', this.#options.secret).update(body).digest();
+    return timingSafeEqual(expected, Buffer.from(signature, 'hex'));
+  }
+
+  /**
+   * Takes the events of a batch whose signature is good. Each new one is remembered, committed,
+   * then told. A crash in between loses what was to be told, no more: whoever connects again sees
+   * in `hello` where each mailbox stands, and the next event of the mailbox says it too.
+   *
+   * Large batches are worked through in slices, with turns of the event loop in between.
+   *
+   * @throws Refusal invalid_request where no line is an event
+   */
+  async take(body: Buffer): Promise<BatchOutcome> {
+    const lines = new EventLines(body);
+    const rejected: RejectedLine[] = [];
+    const reject = (more: readonly RejectedLine[]) => {
+      if (rejected.length < LISTED_MAX)
+        rejected.push(...more.slice(0, LISTED_MAX - rejected.length));
+    };
+    let events = 0;
+    let accepted = 0;
+    for (let slice = lines.next(); slice; slice = lines.next()) {
+      reject(slice.rejected);
+      events += slice.events.length;
+      if (slice.events.length > 0) {
+        const { taken, strangers } = await this.#takeSlice(slice.events);
+        accepted += taken;
+        reject(strangers);
+      }
+      if (lines.hasMore) await turn();
+    }
+    this.#tidy();
+    if (events === 0) throw noEvents(rejected);
+    if (rejected.length === 0) return { ok: true, accepted };
+    return { ok: true, accepted, rejected: rejected.sort((a, b) => a.line - b.line) };
+  }
+
+  /** Waits for the work in the background. */
+  async close(): Promise<void> {
+    this.#stopping = true;
+    await this.#tidying;
+  }
+
+  async #takeSlice(events: readonly MailserverEvent[]) {
+    const users = [...new Set(events.map(({ user }) => user))];
+    const accounts = await this.#options.findAccounts(users);
+    const strangers: RejectedLine[] = [];
+    const known = new Map<string, MailserverEvent & { readonly accountId: number }>();
+    let taken = 0;
+    for (const event of events) {
+      const accountId = accounts.get(event.user);
+      if (accountId === undefined) {
+        strangers.push({
+          line: event.line,
+          event_id: event.eventId,
+          reason: 'user is not the address of an account',
+        });
+        continue;
+      }
+      taken++;
+      const key = keyOf(event.eventId);
+      if (!known.has(key)) known.set(key, { ...event, accountId });
+    }
+    if (known.size > 0) {
+      const fresh = await this.#seen.add([...known.keys()]);
+      for (const [key, event] of known) if (fresh.has(key)) this.#tell(event.accountId, event);
+    }
+    return { taken, strangers };
+  }
+
+  #tell(accountId: number, event: MailserverEvent): void {
+    const { mailbox, uidvalidity, highestmodseq, eventType } = event;
+    this.#options.changes.publish({
+      kind: 'mailbox',
+      accountId,
+      // RFC 3501 section 5.1: INBOX is one mailbox in whatever case.
+      mailbox: mailbox.length === 5 && mailbox.toUpperCase() === 'INBOX' ? 'INBOX' : mailbox,
+      uidvalidity,
+      token: highestmodseq,
+      eventType,
+    });
+  }
+
+  /** In the background: nobody's answer waits for it. */
+  #tidy(): void {
+    if (this.#tidying || this.#stopping || !this.#seen.untidy) return;
+    this.#tidying = this.#seen
+      .tidy(() => this.#stopping)
+      .catch((error: unknown) => {
+        this.#options.logger.error({ err: error }, 'old mail server events could not be removed');
+      })
+      .finally(() => {
+        this.#tidying = undefined;
+      });
+  }
+}
+
+function noEvents(rejected: readonly RejectedLine[]): Refusal {
+  return new Refusal('invalid_request', 'No line of the body is an event', {
+    errors: rejected
+      .slice(0, ERRORS_MAX)
+      .map(({ line, reason }) => ({ field: `line ${line}`, message: reason })),
+  });
+}

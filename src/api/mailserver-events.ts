@@ -1,0 +1,133 @@
+/**
+ * POST /hooks/mailserver: signed batches of events from the mail server (contract 4.4 and 6).
+ *
+ * The signature is checked over the raw bytes before anything is parsed. A batch with a good one is
+ * charged to a budget of its own; one without is charged to everybody's, before its body is read
+ * where its header cannot be a signature.
+ */
+import type { IncomingMessage } from 'node:http';
+import { normalizeIP } from '@fastify/rate-limit';
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { Refusal } from '../errors/errors.ts';
+import { BodyReader, type HeldBody } from './mailserver-events-body.ts';
+import {
+  isSignature,
+  MailserverEvents,
+  type MailserverEventsOptions,
+} from './mailserver-events-intake.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+export { MailserverEvents, type MailserverEventsOptions } from './mailserver-events-intake.ts';
+
+const MIB = 1_048_576;
+const BODY_MAX = 16 * MIB;
+const HELD = { perBody: BODY_MAX, perClient: 4 * BODY_MAX, inAll: 16 * BODY_MAX };
+/** IPv6 hands one customer a /64 (RFC 6177 section 2). */
+const IPV6_PREFIX = 64;
+
+const SIGNATURE_HEADER = 'x-mailserver-signature';
+
+const example = {
+  event_id: 'evt-1',
+  user: 'ann@acme.test',
+  event_type: 'MailboxesChanged',
+  mailbox: 'INBOX',
+  uidvalidity: '1795244400',
+  highestmodseq: '42',
+};
+
+const batch = Type.Unknown({
+  description:
+    'One JSON object per line; blank lines and CR are fine. All members are strings: `event_id` ' +
+    '(1 to 255 characters, one for each event), `user` (address of the account), `event_type`, ' +
+    '`mailbox`, `uidvalidity` and `highestmodseq` (decimal). At most 16 MiB.',
+  examples: [`${JSON.stringify(example)}\n`],
+});
+
+const outcome = Type.Object({
+  ok: Type.Boolean(),
+  accepted: Type.Integer({
+    minimum: 0,
+    description: 'Events that need no resending, repeats of known ones included.',
+  }),
+  rejected: Type.Optional(
+    Type.Array(
+      Type.Object({
+        line: Type.Integer({ minimum: 1 }),
+        event_id: Type.Optional(Type.String()),
+        reason: Type.String(),
+      }),
+      { description: 'The first 1000 of the other lines; left out when there is none.' },
+    ),
+  ),
+});
+
+/** The route; its work in the background ends with the server. */
+export function mailserverEventRoutes(options: MailserverEventsOptions): RouteGroup {
+  const events = new MailserverEvents(options);
+  const reader = new BodyReader(HELD);
+  return (app, { limits }) => {
+    app.addHook('onClose', () => events.close());
+    app.removeAllContentTypeParsers();
+    // Whatever it is called: the contract names no type, and mail servers send several.
+    app.addContentTypeParser('*', async (request: FastifyRequest, payload: IncomingMessage) => {
+      if (Number(request.headers['content-length']) > BODY_MAX) {
+        throw new Refusal('body_too_large', `A batch has at most ${BODY_MAX} bytes`);
+      }
+      return reader.read(normalizeIP(request.ip, IPV6_PREFIX), payload);
+    });
+    app.post(
+      '/hooks/mailserver',
+      {
+        bodyLimit: BODY_MAX,
+        schema: {
+          tags: ['Mail server'],
+          summary: 'Take mailbox change events',
+          description:
+            'Each new event is told once to the connections of its account. A line that is no ' +
+            'event, or is for nobody here, is listed in `rejected` and does not spoil the batch. ' +
+            'Events are known by their `event_id` for 24 hours, so that a batch can be sent again.',
+          operationId: 'takeMailserverEvents',
+          security: credentials.signature,
+          body: { content: { 'application/x-ndjson': { schema: batch } } },
+          response: { 200: outcome },
+        },
+        config: { charge: 'own', refusals: ['invalid_request', 'body_too_large'] },
+        onRequest: async (request, reply) => {
+          if (isSignature(request.headers[SIGNATURE_HEADER])) return;
+          await limits.take('requests', request, reply);
+          throw badSignature();
+        },
+      },
+      async (request, reply) => {
+        const body = bodyOf(request);
+        try {
+          if (!events.verify(body.bytes, String(request.headers[SIGNATURE_HEADER]))) {
+            await limits.take('requests', request, reply);
+            throw badSignature();
+          }
+          await limits.take('mailserver', request, reply);
+          const { rejected, ...rest } = await events.take(body.bytes);
+          return rejected ? { ...rest, rejected: [...rejected] } : rest;
+        } finally {
+          body.release();
+        }
+      },
+    );
+  };
+}
+
+/** Fastify has no body where the request has none. */
+function bodyOf(request: FastifyRequest): HeldBody {
+  // The parser above is the only one that sets it.
+  const body = request.body as HeldBody | undefined;
+  return body ?? { bytes: Buffer.alloc(0), release() {} };
+}
+
+function badSignature(): Refusal {
+  return new Refusal(
+    'unauthorized',
+    `The header ${SIGNATURE_HEADER} is not the hex HMAC-SHA256 of the body`,
+  );
+}

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { FastifyInstance } from 'fastify';
+import type { RouteGroup } from './server.ts';
+import { type RunningApi, startApi } from './testing/start-api.ts';
+
+const leftOf = (answer: { headers: Headers }) => answer.headers.get('x-ratelimit-remaining');
+
+/** Seen as a client of a trusted proxy. */
+const from = (api: RunningApi, address: string, path = '/nowhere') =>
+  api.call('GET', path, undefined, { 'x-forwarded-for': address });
+
+const proxied = { trustProxy: ['127.0.0.1/32'] };
+
+test('all routes share one budget, refused requests and unknown paths included', async () => {
+  const api = await startApi('sqlite', {
+    rateLimitPerMinute: 9,
+    corsOrigins: ['https://app.test'],
+  });
+  const key = { 'x-api-key': undefined };
+  const spend: [string, string, unknown, object][] = [
+    ['GET', '/', undefined, {}],
+    ['GET', '/docs', undefined, {}],
+    ['GET', '/docs/nothing', undefined, {}],
+    ['GET', '/nowhere', undefined, {}],
+    ['POST', '/v2/domain', { domain: 'a.test' }, key],
+    ['POST', '/v2/domain', '{', {}],
+    ['DELETE', '/v2/domain', undefined, {}],
+    ['GET', '/v2/%', undefined, {}],
+    ['GET', '/v2/email-accounts?user_id=u', undefined, {}],
+  ];
+  for (const [index, [method, path, body, headers]] of spend.entries()) {
+    const answer = await api.call(method, path, body, { ...headers });
+    assert.notEqual(answer.status, 429, `${method} ${path}`);
+    assert.equal(answer.headers.get('x-ratelimit-limit'), '9');
+    assert.equal(leftOf(answer), String(8 - index), `${method} ${path}`);
+    const reset = Number(answer.headers.get('x-ratelimit-reset'));
+    assert.ok(reset > 0 && reset <= 60, `${reset} s`);
+  }
+  for (const path of ['/v2/email-accounts?user_id=u', '/', '/nowhere', '/v2/%']) {
+    const refused = await api.call('GET', path, undefined, { origin: 'https://app.test' });
+    assert.equal(refused.status, 429, path);
+    assert.equal(refused.body.code, 'rate_limited');
+    assert.equal(leftOf(refused), '0');
+    const retry = Number(refused.headers.get('retry-after'));
+    assert.ok(retry > 0 && retry <= 60, `${retry} s`);
+    if (path === '/nowhere') {
+      const readable = refused.headers.get('access-control-allow-origin');
+      assert.equal(readable, 'https://app.test', 'a browser app sees why it was refused');
+    }
+  }
+  for (const path of ['/healthz', '/readyz']) {
+    const answer = await api.call('GET', path);
+    assert.equal(answer.status, 200);
+    assert.equal(leftOf(answer), null);
+  }
+  const asset = await api.call('GET', '/docs/assets/chunks/app.Bx4d9_1-.js');
+  assert.equal(asset.status, 404, 'not there, but not counted either');
+});
+
+test('only names with a content hash are free', async () => {
+  const api = await startApi('sqlite', { rateLimitPerMinute: 100 });
+  const counted = async (path: string) => leftOf(await api.call('GET', path)) !== null;
+  assert.equal(await counted('/docs/assets/app.Bx4d9_1-.js'), false);
+  assert.equal(await counted('/docs/assets/app.Bx4d9_1-.js?v=1'), false);
+  assert.equal(await counted('/docs/assets/app.js'), true);
+  assert.equal(await counted('/docs/app.Bx4d9_1-.js'), true);
+  assert.equal(await counted('/v2/email-accounts?/docs/assets/app.Bx4d9_1-.js'), true);
+  assert.equal(await counted('/docs/assets/%2e%2e/app.Bx4d9_1-.js'), true);
+});
+
+test('clients behind a trusted proxy have budgets of their own', async () => {
+  const api = await startApi('sqlite', { rateLimitPerMinute: 3, ...proxied });
+  assert.equal(leftOf(await from(api, '192.0.2.1')), '2');
+  assert.equal(leftOf(await from(api, '192.0.2.1')), '1');
+  assert.equal(leftOf(await from(api, '192.0.2.2')), '2');
+  assert.equal(leftOf(await from(api, '::ffff:192.0.2.2')), '1', 'the same address, mapped');
+  assert.equal(leftOf(await from(api, '203.0.113.9, 192.0.2.1')), '0', 'the last is what counts');
+});
+
+test('a proxy that is not trusted names nobody', async () => {
+  const api = await startApi('sqlite', { rateLimitPerMinute: 3 });
+  assert.equal(leftOf(await from(api, '192.0.2.1')), '2');
+  assert.equal(leftOf(await from(api, '192.0.2.2')), '1');
+});
+
+test('IPv6 counts by /64', async () => {
+  const api = await startApi('sqlite', { rateLimitPerMinute: 3, ...proxied });
+  assert.equal(leftOf(await from(api, '2001:db8:1:1::1')), '2');
+  assert.equal(leftOf(await from(api, '2001:db8:1:1:ffff:ffff:ffff:ffff')), '1');
+  assert.equal(leftOf(await from(api, '2001:db8:1:2::1')), '2');
+});
+
+test('nonsense from a proxy counts for the proxy', async () => {
+  const api = await startApi('sqlite', { rateLimitPerMinute: 5, ...proxied });
+  const nonsense = ['unknown', '1.2.3', ':::', 'fe80::1%eth0%x', '<script>', 'x'.repeat(8000)];
+  for (const text of nonsense.slice(0, 5)) {
+    const answer = await from(api, text);
+    assert.notEqual(answer.status, 500, text);
+  }
+  assert.notEqual((await from(api, 'x'.repeat(8000))).status, 500);
+});
+
+test('0 is no limit and no header', async () => {
+  const api = await startApi('sqlite');
+  for (let i = 0; i < 100; i++) {
+    const answer = await api.call('GET', '/nowhere');
+    assert.equal(answer.status, 404);
+    assert.equal(answer.headers.get('x-ratelimit-limit'), null);
+  }
+});
+
+test('a route may charge another budget, ten times as large', async () => {
+  const routes: RouteGroup = (app, { limits }) => {
+    app.get('/batch', { config: { charge: 'own' } }, async (request, reply) => {
+      await limits.take('mailserver', request, reply);
+      return { ok: true };
+    });
+    app.get('/forged', { config: { charge: 'own' } }, async (request, reply) => {
+      await limits.take('requests', request, reply);
+      return { ok: false };
+    });
+    app.get('/link', { config: { charge: 'own' } }, async (request, reply) => {
+      await limits.take('links', request, reply);
+      return { ok: true };
+    });
+  };
+  const api = await startApi('sqlite', { rateLimitPerMinute: 2, routes: [routes] });
+  for (let left = 19; left >= 0; left--) {
+    assert.equal(leftOf(await api.call('GET', '/batch')), String(left));
+  }
+  assert.equal((await api.call('GET', '/batch')).status, 429);
+  assert.equal(leftOf(await api.call('GET', '/link')), '19');
+  assert.equal(leftOf(await api.call('GET', '/forged')), '1');
+  assert.equal(leftOf(await api.call('GET', '/nowhere')), '0');
+  assert.equal((await api.call('GET', '/forged')).status, 429);
+});
+
+test('the budget is whole again in the next minute', async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1_800_000_000_000 });
+  const api = await startApi('sqlite', { rateLimitPerMinute: 1 });
+  const app: FastifyInstance = api.app;
+  assert.equal((await app.inject('/nowhere')).statusCode, 404);
+  assert.equal((await app.inject('/nowhere')).statusCode, 429);
+  t.mock.timers.setTime(1_800_000_060_000);
+  assert.equal((await app.inject('/nowhere')).statusCode, 404);
+});

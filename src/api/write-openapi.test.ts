@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { before, test } from 'node:test';
+import { answers } from '../errors/errors.ts';
+import { startApi } from './testing/start-api.ts';
+import { describeWholeApi } from './write-openapi.ts';
+
+interface Operation {
+  operationId?: string;
+  summary?: string;
+  tags?: string[];
+  security?: object[];
+  responses: Record<string, { description: string; content?: object }>;
+}
+
+let text: string;
+let operations: { name: string; operation: Operation }[];
+
+before(async () => {
+  text = await describeWholeApi();
+  const paths: Record<string, Record<string, Operation>> = JSON.parse(text).paths;
+  operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({
+      name: `${method.toUpperCase()} ${path}`,
+      operation,
+    })),
+  );
+});
+
+test('docs/openapi.json is what the routes say', async () => {
+  const golden = await readFile(new URL('../../docs/openapi.json', import.meta.url), 'utf8');
+  assert.equal(text, golden, 'run `npm run openapi` and look at what changed');
+});
+
+test('every operation of the contract is there', () => {
+  const names = operations.map(({ name }) => name);
+  for (const name of [
+    'POST /v2/domain',
+    'GET /v2/domains/{domain}/info',
+    'POST /v2/domains/delete',
+    'PUT /v2/domains/{domain}/route',
+    'GET /v2/domains/{domain}/dns',
+    'POST /v2/domains/{domain}/dns/mark',
+    'GET /v2/domains/{domain}/email-accounts',
+    'POST /v2/email-accounts/create',
+    'GET /v2/email-accounts',
+    'GET /v2/email-accounts/{id}',
+    'PUT /v2/email-accounts/{id}',
+    'POST /v2/email-accounts/delete',
+    'POST /v2/email-accounts/{id}/password/reset',
+    'POST /v2/email-accounts/{id}/token',
+    'POST /mail/token',
+    'POST /mail/sync',
+    'GET /mail/message',
+    'GET /mail/attachment',
+    'GET /healthz',
+    'GET /readyz',
+    'GET /',
+    'GET /docs',
+  ]) {
+    assert.ok(names.includes(name), name);
+  }
+});
+
+test('every operation is described, tagged and says who may call it', () => {
+  const schemes: Record<string, string> = { '/v2/': 'apiKey', '/mail/': 'bearer' };
+  for (const { name, operation } of operations) {
+    assert.ok(operation.summary, name);
+    assert.equal(operation.tags?.length, 1, name);
+    assert.ok(operation.security, name);
+    const path = name.split(' ')[1] ?? '';
+    const scheme = Object.entries(schemes).find(([prefix]) => path.startsWith(prefix))?.[1];
+    if (scheme && path !== '/mail/token') assert.deepEqual(operation.security, [{ [scheme]: [] }]);
+    for (const [status, { content }] of Object.entries(operation.responses)) {
+      if (Number(status) < 400) continue;
+      assert.deepEqual(
+        content,
+        { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+        `${name} ${status}`,
+      );
+    }
+  }
+});
+
+test('references lead somewhere, and every code is named', () => {
+  const { components } = JSON.parse(text);
+  for (const [, name = ''] of text.matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
+    assert.ok(name in components.schemas, name);
+  }
+  assert.deepEqual(components.schemas.Error.properties.code.enum, Object.keys(answers));
+});
+
+test('a running server serves it', async () => {
+  const api = await startApi('sqlite');
+  const served = await api.call('GET', '/docs/openapi.json', undefined, { 'x-api-key': undefined });
+  assert.equal(served.status, 200);
+  assert.deepEqual(served.body, JSON.parse(text));
+  const etag = served.headers.get('etag') ?? '';
+  const again = await api.call('GET', '/docs/openapi.json', undefined, { 'if-none-match': etag });
+  assert.equal(again.status, 304);
+});

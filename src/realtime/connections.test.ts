@@ -1,0 +1,285 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { suite, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import fc from 'fast-check';
+import { Refusal } from '../errors/errors.ts';
+import {
+  change,
+  connectClient,
+  connectRaw,
+  frame,
+  readTestToken,
+  readToEnd,
+  startRealtime,
+  TestClient,
+} from './testing/start-realtime.ts';
+
+/** The code in the last frame, a close frame (RFC 6455 section 5.5.1); no hello has the byte 0x88. */
+function closeCodeOf(bytes: Buffer): number | undefined {
+  const start = bytes.lastIndexOf(0x88);
+  return start === -1 ? undefined : bytes.readUInt16BE(start + 2);
+}
+
+suite('what a client is told', () => {
+  test('hello first, then the changes of its own account', async () => {
+    const { port, changes } = await startRealtime({
+      listMailboxes: async ({ accountId, address }) => {
+        assert.deepEqual([accountId, address], [1, 'user1@acme.test']);
+        const inbox = { mailbox: 'INBOX', uidvalidity: '7', token: '41', specialUse: '\\Inbox' };
+        return [inbox, { mailbox: 'Entwürfe', uidvalidity: '8', token: '1' }];
+      },
+      heartbeatSeconds: 30,
+    });
+    const client = new TestClient(port, 'token-1');
+    const hello = (await client.next()) as Record<string, unknown>;
+    const { connectionId, serverTime, ...rest } = hello;
+    assert.deepEqual(rest, {
+      type: 'hello',
+      user: 'user1@acme.test',
+      heartbeatSeconds: 30,
+      mailboxes: [
+        { mailbox: 'INBOX', uidvalidity: '7', token: '41' },
+        { mailbox: 'Entwürfe', uidvalidity: '8', token: '1' },
+      ],
+    });
+    assert.equal(Object.keys(hello)[0], 'type');
+    assert.match(String(connectionId), /^[\da-f-]{36}$/);
+    assert.equal(new Date(String(serverTime)).toISOString(), serverTime);
+
+    changes.publish(change(2));
+    changes.publish(change(1, { token: '42', eventType: 'Other' }));
+    assert.deepEqual(await client.next(), {
+      type: 'mailbox_changed',
+      mailbox: 'INBOX',
+      uidvalidity: '7',
+      token: '42',
+      eventType: 'Other',
+    });
+  });
+
+  test('every connection of an account is told', async () => {
+    const { port, changes } = await startRealtime();
+    const clients = await Promise.all([1, 2, 3].map(() => connectClient(port, 'token-1')));
+    changes.publish(change(1, { mailbox: 'Sent "1"\\' }));
+    for (const client of clients) {
+      const message = (await client.next()) as { mailbox: string };
+      assert.equal(message.mailbox, 'Sent "1"\\');
+    }
+  });
+
+  test('changes that come while the mailboxes are listed follow hello, the latest of each', async () => {
+    const listing = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    const { port, changes } = await startRealtime({
+      async listMailboxes() {
+        asked.resolve();
+        await listing.promise;
+        return [];
+      },
+    });
+    const client = new TestClient(port, 'token-1');
+    await asked.promise;
+    changes.publish(change(1, { token: '2' }));
+    changes.publish(change(1, { mailbox: 'Sent', token: '9' }));
+    changes.publish(change(1, { token: '3' }));
+    listing.resolve();
+    const told = [await client.next(), await client.next(), await client.next()] as {
+      type: string;
+      mailbox?: string;
+      token?: string;
+    }[];
+    assert.deepEqual(
+      told.map(({ type, mailbox, token }) => [type, mailbox, token]),
+      [
+        ['hello', undefined, undefined],
+        ['mailbox_changed', 'INBOX', '3'],
+        ['mailbox_changed', 'Sent', '9'],
+      ],
+    );
+  });
+
+  test('one that has frames in the same packet as its request', async () => {
+    const { port, realtime } = await startRealtime();
+    const closing = frame(8, Buffer.from([0x03, 0xe8]));
+    const socket = await connectRaw(port, 'token-1', closing);
+    const bytes = await readToEnd(socket);
+    assert.equal(closeCodeOf(bytes), 1000);
+    while (realtime.connections > 0) await turn();
+  });
+});
+
+suite('how a connection ends', () => {
+  for (const [reason, code] of [
+    ['suspended', 4403],
+    ['deleted', 4403],
+    ['password_reset', 4401],
+  ] as const) {
+    test(`${code} when the account is ${reason}`, async () => {
+      const { port, changes } = await startRealtime();
+      const clients = [await connectClient(port, 'token-1'), await connectClient(port, 'token-1')];
+      const other = await connectClient(port, 'token-2');
+      changes.publish({ kind: 'access', accountId: 1, reason });
+      // Nothing more is told to it, whatever comes before the handshake is over.
+      changes.publish(change(1));
+      for (const client of clients) {
+        assert.equal((await client.closed).code, code);
+        await assert.rejects(client.next());
+      }
+      changes.publish(change(2));
+      await other.next();
+    });
+  }
+
+  test('4403 when the account lost its access before it was subscribed to', async () => {
+    let judgements = 0;
+    const { port } = await startRealtime({
+      async authenticate(token) {
+        judgements++;
+        if (judgements === 2) throw new Refusal('account_inactive', 'it is suspended');
+        return readTestToken(token);
+      },
+    });
+    const client = new TestClient(port, 'token-1');
+    assert.equal((await client.closed).code, 4403);
+    await assert.rejects(client.next());
+  });
+
+  test('4401 when the token is expired', async () => {
+    const { port } = await startRealtime({
+      authenticate: async (token) => ({
+        ...(await readTestToken(token)),
+        expiresAt: Date.now() + 1_000,
+      }),
+    });
+    const client = await connectClient(port, 'token-1');
+    assert.equal((await client.closed).code, 4401);
+  });
+
+  test('not at once when the token is good for two hundred years', async () => {
+    const { port, changes, realtime } = await startRealtime({
+      authenticate: async (token) => ({ ...(await readTestToken(token)), expiresAt: 8.64e15 }),
+      heartbeatSeconds: 0.02,
+    });
+    const client = await connectClient(port, 'token-1');
+    // A few turns of the timer that looks for expired tokens.
+    for (let pings = 0; pings < 3; pings++) await once(client.socket, 'ping');
+    changes.publish(change(1));
+    await client.next();
+    assert.equal(realtime.connections, 1);
+  });
+
+  for (const [title, thrown, code] of [
+    ['the mailboxes cannot be listed', new Error('a bug'), 1011],
+    ['the mail store is not available', new Refusal('unavailable', 'not now'), 1013],
+    ['the account is gone', new Refusal('account_not_found', 'gone'), 4403],
+  ] as const) {
+    test(`${code} when ${title}`, async () => {
+      const { port } = await startRealtime({ listMailboxes: () => Promise.reject(thrown) });
+      const client = new TestClient(port, 'token-1');
+      assert.equal((await client.closed).code, code);
+    });
+  }
+
+  test('when it answers no pings; those that answer stay', async () => {
+    const { port, changes } = await startRealtime({ heartbeatSeconds: 0.2 });
+    const good = await connectClient(port, 'token-1');
+    const mute = await connectClient(port, 'token-1', { autoPong: false });
+    let pings = 0;
+    mute.socket.on('ping', () => pings++);
+    assert.equal((await mute.closed).code, 1006);
+    assert.equal(pings, 2);
+    changes.publish(change(1));
+    await good.next();
+  });
+
+  test('1001 when the server stops, cut when it says nothing to that', async () => {
+    const { port, realtime } = await startRealtime({ closeSeconds: 0.05 });
+    const client = await connectClient(port, 'token-1');
+    const mute = await connectRaw(port, 'token-2');
+    const [bytes] = await Promise.all([readToEnd(mute), realtime.close()]);
+    assert.equal(closeCodeOf(bytes), 1001);
+    assert.equal((await client.closed).code, 1001);
+    assert.equal(realtime.connections, 0);
+    const late = new TestClient(port, 'token-1');
+    const [, answer] = await once(late.socket, 'unexpected-response');
+    assert.equal(answer.statusCode, 503);
+    await realtime.close();
+  });
+});
+
+suite('what a client sends', () => {
+  test('text is ignored', async () => {
+    const { port, changes } = await startRealtime();
+    const client = await connectClient(port, 'token-1');
+    client.socket.send('{"type":"subscribe"}');
+    client.socket.send('x'.repeat(4_096));
+    client.socket.ping();
+    await once(client.socket, 'pong');
+    changes.publish(change(1));
+    await client.next();
+  });
+
+  const garbage: [title: string, bytes: Buffer, code: number][] = [
+    ['binary', frame(2, Buffer.from([1])), 1003],
+    ['more than 4 KB', Buffer.from([0x81, 0xfe, 0x10, 0x01, 0, 0, 0, 0]), 1009],
+    ['a length of 2^63', Buffer.from([0x81, 0xff, 0x7f, ...Buffer.alloc(11, 255)]), 1009],
+    ['no UTF-8', frame(1, Buffer.from([0xff])), 1007],
+    ['no mask', Buffer.from([0x81, 0x01, 0x41]), 1002],
+    ['reserved bits', Buffer.from([0xf1, 0x80, 0, 0, 0, 0]), 1002],
+    ['an unknown opcode', frame(3), 1002],
+    ['a fragment of nothing', frame(0, Buffer.from([0x41])), 1002],
+    [
+      'too many fragments',
+      Buffer.concat([
+        Buffer.from([0x01, 0x80, 0, 0, 0, 0]),
+        ...Array.from({ length: 20 }, () => Buffer.from([0x00, 0x80, 0, 0, 0, 0])),
+      ]),
+      1008,
+    ],
+  ];
+  for (const [title, bytes, code] of garbage) {
+    test(`${title} ends its connection with ${code}, and no other`, async () => {
+      const { port, changes, realtime, logLines } = await startRealtime();
+      const good = await connectClient(port, 'token-1');
+      const socket = await connectRaw(port, 'token-1');
+      socket.write(bytes);
+      // Says goodbye as it should, so that the server has not to wait for it.
+      socket.write(frame(8));
+      const answer = await readToEnd(socket);
+      assert.equal(closeCodeOf(answer), code);
+      while (realtime.connections > 1) await turn();
+      changes.publish(change(1));
+      await good.next();
+      assert.deepEqual(logLines, []);
+    });
+  }
+
+  test('whatever bytes it sends, others do not notice', async () => {
+    const { port, changes, realtime, logLines } = await startRealtime();
+    const good = await connectClient(port, 'token-1');
+    await fc.assert(
+      fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), async (bytes) => {
+        const socket = await connectRaw(port, 'token-2', Buffer.from(bytes));
+        socket.end();
+        await readToEnd(socket);
+      }),
+      { numRuns: 100 },
+    );
+    while (realtime.connections > 1) await turn();
+    changes.publish(change(1));
+    await good.next();
+    assert.deepEqual(logLines, []);
+  });
+
+  test('nothing any more: a connection that is reset is gone', async () => {
+    const { port, changes, realtime } = await startRealtime();
+    const sockets = await Promise.all([1, 2, 3].map((id) => connectRaw(port, `token-${id}`)));
+    assert.equal(realtime.connections, 3);
+    for (const socket of sockets) socket.resetAndDestroy();
+    while (realtime.connections > 0) {
+      changes.publish(change(1));
+      await turn();
+    }
+  });
+});

@@ -1,0 +1,121 @@
+/** The channel with the real tokens, accounts and mail store, as the service puts them together. */
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
+import { test } from 'node:test';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
+import { createAccounts, createTokens } from '../accounts/accounts.ts';
+import { InProcessChanges } from '../changes/in-process.ts';
+import { createDomains } from '../domains/domains.ts';
+import { askForUpgrade, startRealtime, TestClient } from './testing/start-realtime.ts';
+
+const SECRET = 'a secret of thirty-two bytes, or more';
+
+onEachEngine('realtime', (engine) => {
+  async function start() {
+    const { database, mailstore, makeUser, stage } = await openTestMailstore(engine);
+    const changes = new InProcessChanges();
+    const domains = createDomains({
+      database,
+      mailHostname: 'mail.localhost',
+      spfInclude: 'spf.mail.localhost',
+    });
+    const accounts = createAccounts({ database, domains, changes });
+    const tokens = createTokens({ database, domains, secret: SECRET });
+    const { port } = await startRealtime({
+      changes,
+      authenticate: (token) => tokens.authenticate(token),
+      listMailboxes: (user) => mailstore.listMailboxes(user),
+    });
+    const user = await makeUser();
+    const { token } = await tokens.issue({ id: user.accountId });
+    return { changes, accounts, mailstore, stage, port, user, token };
+  }
+
+  test('a message that comes in is told with the token of a sync', async () => {
+    const { changes, mailstore, stage, port, user, token } = await start();
+    const client = new TestClient(port, token);
+    const hello = (await client.next()) as { user: string; mailboxes: { mailbox: string }[] };
+    assert.equal(hello.user, user.address);
+    assert.equal(hello.mailboxes[0]?.mailbox, 'INBOX');
+
+    const staged = await stage(sampleMessage('first'));
+    const [appended] = await mailstore.append(staged, [{ user, mailbox: 'INBOX' }]);
+    assert.ok(appended);
+    changes.publish(appended.change);
+    const told = (await client.next()) as { mailbox: string; uidvalidity: string; token: string };
+    const { changes: synced, ...now } = await mailstore.sync(user, { mailbox: 'INBOX' });
+    assert.equal(synced.added.length, 1);
+    assert.deepEqual(told, {
+      type: 'mailbox_changed',
+      mailbox: 'INBOX',
+      uidvalidity: now.uidvalidity,
+      token: now.token,
+      eventType: 'MailboxesChanged',
+    });
+
+    // Whoever comes later sees it in hello.
+    const later = new TestClient(port, token);
+    const { mailboxes } = (await later.next()) as { mailboxes: { token: string }[] };
+    assert.equal(mailboxes[0]?.token, now.token);
+  });
+
+  test('tokens that nobody of ours signed are refused', async () => {
+    const { port, user, token } = await start();
+    const [header = '', payload = '', signature = ''] = token.split('.');
+    const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+    const sign = (text: string, key: string) =>
+      `${text}.${createHmac('sha256', key).update(text).digest('base64url')}`;
+    const none = encode({ alg: 'none', typ: 'JWT' });
+    const expired = encode({ sub: user.address, iat: 1, exp: 2 });
+    for (const garbage of [
+      `${none}.${payload}.`,
+      `${none}.${payload}.${signature}`,
+      `${encode({ alg: 'nOnE' })}.${payload}.`,
+      `${header}.${payload}`,
+      `${header}.${payload}.`,
+      `${header}.${encode({ sub: user.address, exp: 4e9 })}.${signature}`,
+      sign(`${header}.${payload}`, 'another secret of thirty-two bytes'),
+      sign(`${header}.${expired}`, SECRET),
+      '...',
+      'x'.repeat(10_000),
+    ]) {
+      const answer = await askForUpgrade(port, { authorization: `Bearer ${garbage}` });
+      assert.equal(answer.status, 401, garbage);
+      assert.equal(answer.body.code, 'unauthorized');
+    }
+  });
+
+  test('a password reset ends the connection and its token', async () => {
+    const { accounts, port, user, token } = await start();
+    const client = new TestClient(port, token);
+    await client.next();
+    await accounts.resetPassword('user1', user.accountId);
+    assert.equal((await client.closed).code, 4401);
+    const again = await askForUpgrade(port, { authorization: `Bearer ${token}` });
+    assert.equal(again.status, 401);
+  });
+
+  test('a suspension ends the connection, and nobody connects until it is over', async () => {
+    const { accounts, port, user, token } = await start();
+    const client = new TestClient(port, token);
+    await client.next();
+    await accounts.update('user1', user.accountId, { status: 'suspended' });
+    assert.equal((await client.closed).code, 4403);
+    const refused = await askForUpgrade(port, { authorization: `Bearer ${token}` });
+    assert.equal(refused.status, 403);
+    assert.equal(refused.body.code, 'account_inactive');
+    await accounts.update('user1', user.accountId, { status: 'active' });
+    await new TestClient(port, token).next();
+  });
+
+  test('a deletion ends the connection', async () => {
+    const { accounts, port, user, token } = await start();
+    const client = new TestClient(port, token);
+    await client.next();
+    await accounts.remove('user1', user.accountId);
+    assert.equal((await client.closed).code, 4403);
+    const refused = await askForUpgrade(port, { authorization: `Bearer ${token}` });
+    assert.equal(refused.status, 401);
+  });
+});

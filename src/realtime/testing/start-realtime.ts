@@ -1,0 +1,194 @@
+/**
+ * A listening realtime channel and clients of it, for tests over real sockets.
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, request } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { after } from 'node:test';
+import { pino } from 'pino';
+import { type ClientOptions, WebSocket } from 'ws';
+import type { MailAccess } from '../../accounts/accounts.ts';
+import type { MailboxChange } from '../../changes/changes.ts';
+import { InProcessChanges } from '../../changes/in-process.ts';
+import { Refusal } from '../../errors/errors.ts';
+import { createRealtime, type Realtime, type RealtimeOptions } from '../realtime.ts';
+
+export interface RunningRealtime {
+  readonly realtime: Realtime;
+  readonly changes: InProcessChanges;
+  readonly port: number;
+  /** Errors and warnings that were logged, one parsed line each. */
+  readonly logLines: Record<string, unknown>[];
+}
+
+/** In these tests `token-7` is a good token of account 7. */
+export async function readTestToken(token: string): Promise<MailAccess> {
+  const id = /^token-(\d+)$/.exec(token)?.[1];
+  if (id === undefined) throw new Refusal('unauthorized', 'the token is not good');
+  return {
+    accountId: Number(id),
+    address: `user${id}@acme.test`,
+    expiresAt: Date.now() + 3_600_000,
+  };
+}
+
+/** Starts a channel; it is closed when the test file ends. */
+export async function startRealtime(
+  options: Partial<RealtimeOptions> = {},
+): Promise<RunningRealtime> {
+  const changes = new InProcessChanges();
+  const logLines: Record<string, unknown>[] = [];
+  const realtime = createRealtime({
+    authenticate: readTestToken,
+    listMailboxes: async () => [{ mailbox: 'INBOX', uidvalidity: '7', token: '1' }],
+    changes,
+    admit: () => ({ allowed: true }),
+    closeSeconds: 0.2,
+    logger: pino({ level: 'warn' }, { write: (line) => logLines.push(JSON.parse(line)) }),
+    ...options,
+  });
+  const server = createServer((_request, response) => response.end('plain'));
+  server.on('upgrade', (...upgrade) => realtime.handleUpgrade(...upgrade));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  after(async () => {
+    await realtime.close();
+    server.close();
+    server.closeAllConnections();
+  });
+  // The server listens on TCP, so that its address is no string.
+  const { port } = server.address() as AddressInfo;
+  return { realtime, changes, port, logLines };
+}
+
+/** A change in a mailbox of an account. */
+export function change(accountId: number, parts: Partial<MailboxChange> = {}): MailboxChange {
+  return {
+    kind: 'mailbox',
+    accountId,
+    mailbox: 'INBOX',
+    uidvalidity: '7',
+    token: '2',
+    eventType: 'MailboxesChanged',
+    ...parts,
+  };
+}
+
+/** A client that keeps every message until it is asked for. */
+export class TestClient {
+  readonly socket: WebSocket;
+  /** How the connection ended. */
+  readonly closed: Promise<{ code: number; reason: string }>;
+  readonly #messages: unknown[] = [];
+  #wake = () => {};
+
+  constructor(port: number, token: string | undefined, options: ClientOptions = {}) {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    this.socket = new WebSocket(`ws://127.0.0.1:${port}/ws`, { headers, ...options });
+    this.socket.on('error', () => {});
+    this.socket.on('message', (text) => {
+      this.#messages.push(JSON.parse(String(text)));
+      this.#wake();
+    });
+    this.closed = new Promise((resolve) => {
+      this.socket.on('close', (code, reason) => {
+        resolve({ code, reason: String(reason) });
+        this.#wake();
+      });
+    });
+  }
+
+  /** The next message; rejects when the connection ends before one comes. */
+  async next(): Promise<unknown> {
+    while (this.#messages.length === 0) {
+      if (this.socket.readyState === WebSocket.CLOSED) throw new Error('the connection is closed');
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    return this.#messages.shift();
+  }
+}
+
+/** Connects and waits for hello. */
+export async function connectClient(
+  port: number,
+  token: string,
+  options: ClientOptions = {},
+): Promise<TestClient> {
+  const client = new TestClient(port, token, options);
+  await client.next();
+  return client;
+}
+
+/** A client below the library: the handshake is done, what follows is up to the test. */
+export async function connectRaw(
+  port: number,
+  token: string,
+  first: Uint8Array = new Uint8Array(),
+) {
+  const socket = connect(port, '127.0.0.1');
+  socket.on('error', () => {});
+  const lines = ['GET /ws HTTP/1.1', `Authorization: Bearer ${token}`, ...handshakeLines, '', ''];
+  socket.write(Buffer.concat([Buffer.from(lines.join('\r\n')), first]));
+  await once(socket, 'readable');
+  return socket;
+}
+
+const handshakeLines = [
+  'Host: localhost',
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+];
+
+/** A frame as clients send it, masked with zeros (RFC 6455 section 5.2); at most 125 bytes. */
+export function frame(opcode: number, payload: Uint8Array = new Uint8Array()): Buffer {
+  return Buffer.from([0x80 | opcode, 0x80 | payload.length, 0, 0, 0, 0, ...payload]);
+}
+
+/** Everything a raw client gets until the server ends the connection. */
+export async function readToEnd(socket: Socket): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk) => chunks.push(chunk));
+  if (!socket.closed) await once(socket, 'close');
+  return Buffer.concat(chunks);
+}
+
+export interface UpgradeAnswer {
+  readonly status: number;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: Record<string, unknown>;
+}
+
+/** Asks for an upgrade and reads the plain answer. */
+export async function askForUpgrade(
+  port: number,
+  headers: Record<string, string> = {},
+  { method = 'GET', path = '/ws' } = {},
+): Promise<UpgradeAnswer> {
+  const asking = request({
+    port,
+    host: '127.0.0.1',
+    method,
+    path,
+    headers: {
+      connection: 'Upgrade',
+      upgrade: 'websocket',
+      'sec-websocket-version': '13',
+      'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+      ...headers,
+    },
+  });
+  asking.end();
+  const [response]: IncomingMessage[] = await once(asking, 'response');
+  if (!response) throw new Error('no response');
+  let text = '';
+  for await (const chunk of response) text += String(chunk);
+  return {
+    status: response.statusCode ?? 0,
+    headers: response.headers,
+    body: JSON.parse(text),
+  };
+}
