@@ -1,14 +1,10 @@
 /**
- * The composition root: builds every part from the configuration, passes each what it needs, and
- * takes them down in the order that loses nothing.
+ * Starts and stops everything: opens the database, builds the parts, listens, and takes it all down
+ * in the order that loses nothing.
  */
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
-import { createAccounts, createTokens, findAccounts, type Tokens } from './accounts/accounts.ts';
-import { type Api, createApi, mailserverEventRoutes } from './api/api.ts';
-import { Bodies } from './bodies/bodies.ts';
-import { type Changes, InProcessChanges } from './changes/changes.ts';
+import type { Changes } from './changes/changes.ts';
 import {
   type BoundAddress,
   type BoundAddresses,
@@ -27,11 +23,10 @@ import {
   openSqlite,
   settingStore,
 } from './database/database.ts';
-import { createDelivery, type Delivery } from './delivery/delivery.ts';
-import { createDomains } from './domains/domains.ts';
-import { announceChanges, EmbeddedMailstore, type Mailstore } from './mailstore/mailstore.ts';
+import type { Mailstore } from './mailstore/mailstore.ts';
 import { Maintenance } from './maintenance.ts';
-import { createRealtime, type Realtime } from './realtime/realtime.ts';
+import { serveMetrics } from './metrics/metrics.ts';
+import { buildParts, type Parts } from './parts.ts';
 import { type SmtpListener, startSmtp } from './smtp/smtp.ts';
 
 export interface Service {
@@ -49,12 +44,8 @@ export interface Service {
 
 /** Time for each listener to finish what it has in hand, in milliseconds. */
 const DRAIN_MS = 5_000;
-/** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
-const MAX_JSON_BODY = 1024 * 1024;
 /** How old a body file without a row must be where other nodes write into the same folder. */
 const SHARED_SWEEP_GRACE_MS = 3_600_000;
-
-const docsDirectory = fileURLToPath(new URL('../docs/home', import.meta.url));
 
 /**
  * Starts everything.
@@ -129,83 +120,6 @@ async function openDatabase(config: Config, logger: Logger, onStop: OnStop): Pro
   return database;
 }
 
-interface Parts {
-  readonly database: Database;
-  readonly bodies: Bodies;
-  readonly changes: Changes;
-  readonly embedded: EmbeddedMailstore;
-  readonly mailstore: Mailstore;
-  readonly tokens: Tokens;
-  readonly delivery: Delivery;
-  readonly api: Api;
-  readonly realtime: Realtime;
-}
-
-function buildParts(config: Config, secrets: Secrets, database: Database, logger: Logger): Parts {
-  if (config.mailstore.kind !== 'embedded') {
-    throw new ConfigError(['MAILSTORE_URL: expected embedded, got an IMAP server (not done yet)']);
-  }
-  const { mailHostname, spfInclude, jwt, credentials, http, limits } = config;
-  const changes = new InProcessChanges();
-  const domains = createDomains({ database, mailHostname, spfInclude });
-  const accounts = createAccounts({ database, domains, changes });
-  const tokens = createTokens({
-    database,
-    domains,
-    secret: jwt.secret ?? secrets.jwtSecret,
-    publicKeyPem: jwt.publicKey,
-    jwksUrl: jwt.jwksUrl,
-    issuer: jwt.issuer,
-    audience: jwt.audience,
-    accountClaim: jwt.accountClaim,
-  });
-  const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
-  const embedded = new EmbeddedMailstore({ database, bodies });
-  const mailstore = announceChanges(embedded, (change) => changes.publish(change));
-  const delivery = createDelivery({
-    domains,
-    accounts,
-    mailstore,
-    bodies,
-    hostname: mailHostname,
-    log: logger,
-  });
-  const api = createApi({
-    logger,
-    domains,
-    accounts,
-    tokens,
-    mailstore,
-    apiKeys: credentials.apiKeys ?? [secrets.apiKey],
-    rateLimitPerMinute: limits.ratePerMinute,
-    trustProxy: http.trustProxy,
-    corsOrigins: http.corsOrigins,
-    maxBody: MAX_JSON_BODY,
-    docsDirectory,
-    routes: [
-      mailserverEventRoutes({
-        secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
-        database,
-        changes,
-        findAccounts: (addresses) => findAccounts(database, addresses),
-        logger,
-      }),
-    ],
-    readiness: [
-      async () =>
-        (await database.read.selectFrom('counters').select('name').execute()) !== undefined,
-    ],
-  });
-  const realtime = createRealtime({
-    authenticate: (token) => tokens.authenticate(token),
-    listMailboxes: (user) => mailstore.listMailboxes(user),
-    changes,
-    admit: (request) => api.admitUpgrade(request),
-    logger,
-  });
-  return { database, bodies, changes, embedded, mailstore, tokens, delivery, api, realtime };
-}
-
 /** Clears what a crash left, then sweeps now and then. */
 async function startMaintenance(
   { database, bodies, embedded }: Parts,
@@ -224,8 +138,14 @@ async function listen(
   config: Config,
   parts: Parts,
   logger: Logger,
-  onStop: OnStop,
+  onPartStop: OnStop,
 ): Promise<BoundAddresses> {
+  // All listeners drain at the same time: one after the other could take longer than a stop may.
+  const listeners: (() => Promise<void> | void)[] = [];
+  onPartStop(async () => {
+    await Promise.all(listeners.map((close) => close()));
+  });
+  const onStop: OnStop = (close) => listeners.push(close);
   const http = await listenHttp(config, parts, onStop);
   const { cert, key } = await loadCertificate({
     ...config.tls,
@@ -251,7 +171,21 @@ async function listen(
     const bound = listener.address();
     return { address: bound.host, port: bound.port };
   };
-  return { http, smtp: await start('SMTP_PORT'), lmtp: await start('LMTP_PORT') };
+  const smtp = await start('SMTP_PORT');
+  const lmtp = await start('LMTP_PORT');
+  return { http, smtp, lmtp, metrics: await listenMetrics(config, parts, onStop) };
+}
+
+async function listenMetrics(
+  { metrics: { port } }: Config,
+  { metrics }: Parts,
+  onStop: OnStop,
+): Promise<BoundAddress | undefined> {
+  if (port === 0) return undefined;
+  const host = '127.0.0.1';
+  const listener = await serveMetrics(metrics, port).catch(explainPort('METRICS_PORT', host, port));
+  onStop(() => listener.close());
+  return { address: host, port: listener.port };
 }
 
 async function listenHttp(

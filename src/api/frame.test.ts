@@ -1,5 +1,6 @@
 /** What browsers of other origins may do, and what a proxy in front may say. */
 import assert from 'node:assert/strict';
+import { request } from 'node:http';
 import { test } from 'node:test';
 import { startApi } from './testing/start-api.ts';
 
@@ -65,6 +66,39 @@ test('the log has the address that a trusted proxy names', async () => {
   const api = await startApi('sqlite', { trustProxy: ['127.0.0.0/8'] });
   const forwarded = { 'x-forwarded-for': '198.51.100.7', 'x-request-id': 'through-proxy' };
   await api.call('GET', '/healthz', undefined, forwarded);
-  const line = api.logLines.find((logged) => logged['requestId'] === 'through-proxy');
-  assert.equal(line?.['ip'], '198.51.100.7');
+  const line = api.logLines.find((logged) => logged.requestId === 'through-proxy');
+  assert.equal(line?.ip, '198.51.100.7');
+});
+
+test('an upgrade to something else is answered as if nobody had asked', async () => {
+  const api = await startApi('sqlite', {
+    upgrades: ({ headers }) => headers.upgrade === 'websocket',
+  });
+  let upgrades = 0;
+  api.app.server.on('upgrade', (_request, socket) => {
+    upgrades++;
+    socket.destroy();
+  });
+  const ask = (path: string, upgrade: string) =>
+    new Promise<number | undefined>((resolve) => {
+      const asked = request(api.url + path, { headers: { connection: 'upgrade', upgrade } });
+      asked.on('response', (response) =>
+        response.resume().on('end', () => resolve(response.statusCode)),
+      );
+      asked.on('error', () => resolve(undefined));
+      asked.end();
+    });
+  assert.equal(await ask('/healthz', 'h2c'), 200);
+  assert.equal(await ask('/ws', 'h2c'), 426);
+  assert.equal(upgrades, 0);
+  assert.equal(await ask('/ws', 'websocket'), undefined);
+  assert.equal(upgrades, 1);
+});
+
+test('the WebSocket path says so to a plain request', async () => {
+  const api = await startApi('sqlite');
+  const answer = await api.call('GET', '/ws');
+  assert.equal(answer.status, 426);
+  assert.equal(answer.body.code, 'upgrade_required');
+  assert.equal(answer.headers.get('upgrade'), 'websocket');
 });

@@ -10,7 +10,7 @@ import type { Logger } from 'pino';
 import { Refusal } from '../errors/errors.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
-import { trustNetworks } from './client-address.ts';
+import { addressOf, trustNetworks } from './client-address.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isHashedAsset, type NotFoundPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
@@ -54,7 +54,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
     loggerInstance: logger,
     // A child logger for each request costs more than the rest of the frame.
     childLoggerFactory: (parent) => parent,
-    logController: new RequestLog(options.logger),
+    logController: new RequestLog(options.logger, isTrusted),
     genReqId: requestIdOf,
     trustProxy: options.trustProxy.length > 0 ? isTrusted : false,
     bodyLimit: options.maxBody,
@@ -93,9 +93,16 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   return { app, limits: limits ?? { take: async () => {} } };
 
   function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-    const refusal = toRefusal(error);
+    const refusal = chargeLate(request, reply) ?? toRefusal(error);
     if (refusal.code === 'route_not_found' && wantsPage(request)) options.notFoundPage(reply);
     else answerRefusal(refusal, request, reply);
+  }
+
+  /** A route that charges by itself may have failed before it did. */
+  function chargeLate(request: FastifyRequest, reply: FastifyReply): Refusal | undefined {
+    const isCharged = reply.hasHeader('x-ratelimit-limit');
+    if (!limits || isCharged || request.routeOptions.config.charge !== 'own') return undefined;
+    return limits.charge('requests', request, reply);
   }
 
   /** Fastify runs no hook for these: what the hooks do is done here. */
@@ -105,7 +112,10 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
     reply.raw.on('finish', () => {
       const ms = Math.round((performance.now() - start) * 10) / 10;
       const line = { method: request.method, path: pathOf(request), status: reply.raw.statusCode };
-      options.logger.info({ ...line, ms, requestId: request.id, ip: request.ip }, 'request');
+      options.logger.info(
+        { ...line, ms, requestId: request.id, ip: addressOf(request.raw, isTrusted) },
+        'request',
+      );
     });
     answerError(limits?.charge('requests', request, reply) ?? error, request, reply);
   }

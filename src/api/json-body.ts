@@ -26,7 +26,8 @@ export function acceptJsonBodies(app: Api): void {
       return;
     }
     const text = bytes.toString();
-    parseJson(request, text, (error, body: unknown) => {
+    // Typed as if it might be a promise; with a callback it is none.
+    void parseJson(request, text, (error, body: unknown) => {
       if (error) return done(error);
       if (suspectEscape.test(text) && !isStorable(body)) {
         return done(

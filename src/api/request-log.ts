@@ -4,6 +4,7 @@
  */
 import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import type { Logger } from 'pino';
+import { addressOf, type TrustedProxy } from './client-address.ts';
 
 const PATH_MAX = 200;
 
@@ -13,10 +14,12 @@ const PATH_MAX = 200;
  */
 export class RequestLog extends LogController {
   readonly #logger: Logger;
+  readonly #isTrusted: TrustedProxy;
 
-  constructor(logger: Logger) {
+  constructor(logger: Logger, isTrusted: TrustedProxy) {
     super({ disableRequestLogging: true });
     this.#logger = logger;
+    this.#isTrusted = isTrusted;
   }
 
   override requestCompleted(
@@ -32,7 +35,7 @@ export class RequestLog extends LogController {
       status: reply.statusCode,
       ms: Math.round(reply.elapsedTime * 10) / 10,
       requestId: request.id,
-      ip: request.ip,
+      ip: addressOf(request.raw, this.#isTrusted),
     };
     if (error) this.#logger.info({ ...line, error: error.message }, 'request broken off');
     else this.#logger.info(line, 'request');

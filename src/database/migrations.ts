@@ -46,6 +46,9 @@ const domainTables: Record<string, Columns> = {
     created_at: 'INT not null',
     verified_at: 'INT',
     lapsed_at: 'INT',
+    next_check_at: 'INT not null default 0',
+    lease_until: 'INT not null default 0',
+    verify_called_at: 'INT',
   },
   dns_records: {
     id: 'ID',
@@ -57,6 +60,10 @@ const domainTables: Record<string, Columns> = {
     priority: 'INT',
     status: "text not null check (status in ('pending', 'verified', 'failed', 'disabled'))",
     observed_value: 'text',
+    detail: 'text',
+    last_checked_at: 'INT',
+    misses: 'INT not null default 0',
+    failing_since: 'INT',
     marked: 'INT not null default 0',
   },
   routes: {
@@ -124,6 +131,7 @@ const indexes = [
   // Two users may claim a name, only one can hold it.
   "create unique index domains_active on domains (name) where status = 'active'",
   'create index domains_by_name on domains (name)',
+  'create index domains_by_check on domains (next_check_at)',
   'create index dns_records_by_domain on dns_records (domain_id)',
   'create unique index accounts_by_address on accounts (domain_id, local_part)',
   'create index accounts_by_user on accounts (user_id, id)',

@@ -23,6 +23,12 @@ interface DomainTable {
   verified_at: number | null;
   /** When an active claim last fell back to pending. */
   lapsed_at: number | null;
+  /** When DNS is asked about the records the next time. */
+  next_check_at: Generated<number>;
+  /** Until when one node has the claim's check to itself; in the past: nobody has. */
+  lease_until: Generated<number>;
+  /** When a check was last called for by hand. */
+  verify_called_at: number | null;
 }
 
 /** `domains/`: what the zone of a claim has to say. */
@@ -38,6 +44,13 @@ interface DnsRecordTable {
   priority: number | null;
   status: 'pending' | 'verified' | 'failed' | 'disabled';
   observed_value: string | null;
+  /** One sentence on what the last check came to. */
+  detail: string | null;
+  last_checked_at: number | null;
+  /** Answers in a row that did not say what the record has to. */
+  misses: Generated<number>;
+  /** When the first of them came. */
+  failing_since: number | null;
   /** 1 where the status was set by hand: automatic checks leave the record alone. */
   marked: number;
 }

@@ -24,6 +24,8 @@ export interface DeliveryOptions extends RecipientSources {
   /** Our name in Received headers. */
   readonly hostname: string;
   readonly log: DeliveryLog;
+  /** Told what became of each recipient of a message that was taken. */
+  readonly count?: (result: RecipientOutcome['result']) => void;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -47,6 +49,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     const message = await stageMessage(options.bodies, source, head).catch(sayWhenFull);
     const resolved = await takeOrDiscard(envelope, message, at);
     const outcomes = resolved.map(outcomeOf);
+    for (const { result } of outcomes) options.count?.(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
     const refused = outcomes.length - delivered;
     const { sessionId } = envelope.arrival;

@@ -1,0 +1,282 @@
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { connect } from 'node:net';
+import { Readable } from 'node:stream';
+import { after, suite, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { pino } from 'pino';
+import { type EngineName, onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore } from '../../test/support/mail.ts';
+import { findAccounts } from '../accounts/find-accounts.ts';
+import type { Change } from '../changes/changes.ts';
+import { InProcessChanges } from '../changes/in-process.ts';
+import { createFrame } from './frame.ts';
+import { mailserverEventRoutes } from './mailserver-events.ts';
+import { BodyReader } from './mailserver-events-body.ts';
+
+const SECRET = 'the secret of the mail server';
+const MIB = 1_048_576;
+
+const sign = (body: string | Buffer) => createHmac('sha256', SECRET).update(body).digest('hex');
+
+const eventLine = (event_id: string, user = 'ann@d1.test') =>
+  JSON.stringify({
+    event_id,
+    user,
+    event_type: 'MailboxesChanged',
+    mailbox: 'INBOX',
+    uidvalidity: '7',
+    highestmodseq: '42',
+  });
+
+async function start(engine: EngineName, rateLimitPerMinute = 0) {
+  const { database, makeUser } = await openTestMailstore(engine);
+  const { accountId } = await makeUser();
+  const changes = new InProcessChanges();
+  const told: Change[] = [];
+  changes.subscribe(accountId, (change) => told.push(change));
+  const logger = pino({ level: 'silent' });
+  const { app, limits } = createFrame({
+    logger,
+    rateLimitPerMinute,
+    trustProxy: [],
+    corsOrigins: [],
+    maxBody: 1_000,
+  });
+  const group = mailserverEventRoutes({
+    secret: SECRET,
+    database,
+    changes,
+    findAccounts: (addresses) => findAccounts(database, addresses),
+    logger,
+  });
+  app.register(async (scope) => {
+    group(scope, { limits, authenticateMail: () => Promise.reject(new Error('not here')) });
+  });
+  app.get('/elsewhere', () => ({}));
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  after(() => app.close());
+  return { url: app.listeningOrigin, told };
+}
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: Record<string, unknown>;
+}
+
+async function post(
+  url: string,
+  body: string | Buffer | undefined,
+  headers: Record<string, string>,
+): Promise<Answer> {
+  const response = await fetch(`${url}/hooks/mailserver`, {
+    method: 'POST',
+    headers,
+    ...(body !== undefined && { body: new Uint8Array(Buffer.from(body)) }),
+  });
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: JSON.parse(await response.text()),
+  };
+}
+
+onEachEngine('POST /hooks/mailserver', (engine) => {
+  test('takes a signed batch, whatever its content type', async () => {
+    const { url, told } = await start(engine);
+    const batch = `${eventLine('a')}\r\n\r\n${eventLine('ü')}\n`;
+    for (const type of [
+      'application/x-ndjson',
+      'application/json',
+      'text/plain; charset=utf-8',
+      'application/octet-stream',
+      'nonsense',
+      undefined,
+    ]) {
+      const answer = await post(url, batch, {
+        'x-mailserver-signature': sign(batch),
+        ...(type !== undefined && { 'content-type': type }),
+      });
+      assert.deepEqual([answer.status, answer.body], [200, { ok: true, accepted: 2 }], type);
+    }
+    assert.equal(told.length, 2);
+  });
+
+  test('answers with the lines that were not taken', async () => {
+    const { url, told } = await start(engine);
+    const batch = `${eventLine('a')}\n{"event_id":"b"}\n${eventLine('c', 'bob@d1.test')}\nx`;
+    const { status, body } = await post(url, batch, { 'x-mailserver-signature': sign(batch) });
+    assert.equal(status, 200);
+    assert.deepEqual(body, {
+      ok: true,
+      accepted: 1,
+      rejected: [
+        {
+          line: 2,
+          event_id: 'b',
+          reason: 'user must be a string of 1 to 320 characters, none a control character',
+        },
+        { line: 3, event_id: 'c', reason: 'user is not the address of an account' },
+        { line: 4, reason: 'is not JSON' },
+      ],
+    });
+    assert.equal(told.length, 1);
+  });
+
+  test('refuses what is not signed, before it is parsed', async () => {
+    const { url, told } = await start(engine);
+    const batch = eventLine('a');
+    const signature = sign(batch);
+    for (const [title, headers, body] of [
+      ['no signature', {}, batch],
+      ['a signature that is none', { 'x-mailserver-signature': 'abc' }, batch],
+      ['a prefix', { 'x-mailserver-signature': `sha256=${signature}` }, batch],
+      ['another body', { 'x-mailserver-signature': signature }, `${batch}\n`],
+      ['another body that is no event', { 'x-mailserver-signature': signature }, 'x'],
+      ['no body', { 'x-mailserver-signature': signature }, undefined],
+      ['an API key instead', { 'x-api-key': 'test-key-1' }, batch],
+    ] as const) {
+      const answer = await post(url, body, headers);
+      assert.equal(answer.status, 401, title);
+      assert.equal(answer.body.code, 'unauthorized', title);
+      assert.match(answer.headers.get('www-authenticate') ?? '', /x-mailserver-signature/);
+    }
+    assert.equal(told.length, 0);
+  });
+
+  test('refuses a batch with no event', async () => {
+    const { url } = await start(engine);
+    for (const body of ['', '\n\n', undefined, 'x\n[]']) {
+      const signature = sign(body ?? '');
+      const answer = await post(url, body, { 'x-mailserver-signature': signature });
+      assert.equal(answer.status, 400);
+      assert.equal(answer.body.code, 'invalid_request');
+      if (body === 'x\n[]') {
+        assert.deepEqual(answer.body.errors, [
+          { field: 'line 1', message: 'is not JSON' },
+          { field: 'line 2', message: 'is not a JSON object' },
+        ]);
+      }
+    }
+  });
+
+  test('takes 16 MiB and not a byte more', async () => {
+    const { url, told } = await start(engine);
+    const full = Buffer.concat([Buffer.from(`${eventLine('a')}\n`), Buffer.alloc(16 * MIB, 'x')]);
+    const most = full.subarray(0, 16 * MIB);
+    const taken = await post(url, most, { 'x-mailserver-signature': sign(most) });
+    assert.deepEqual(taken.body, {
+      ok: true,
+      accepted: 1,
+      rejected: [{ line: 2, reason: 'is longer than 65536 bytes' }],
+    });
+    const more = full.subarray(0, 16 * MIB + 1);
+    const refused = await postChunks(url, more, sign(more), { 'content-length': more.length });
+    assert.deepEqual([refused.status, refused.code], [413, 'body_too_large']);
+    // Without a length that is said before.
+    const chunked = await postChunks(url, more, sign(more), {});
+    assert.deepEqual([chunked.status, chunked.code], [413, 'body_too_large']);
+    assert.equal(told.length, 1);
+  });
+});
+
+suite('the rate limit', () => {
+  test('batches with a good signature have a budget of their own', async () => {
+    const { url } = await start('sqlite', 3);
+    const batch = eventLine('a');
+    const good = () => post(url, batch, { 'x-mailserver-signature': sign(batch) });
+    for (let left = 29; left >= 26; left--) {
+      const answer = await good();
+      assert.equal(answer.status, 200);
+      assert.equal(answer.headers.get('x-ratelimit-limit'), '30');
+      assert.equal(answer.headers.get('x-ratelimit-remaining'), String(left));
+    }
+    // They have taken nothing from everybody's.
+    const elsewhere = await fetch(`${url}/elsewhere`);
+    assert.equal(elsewhere.headers.get('x-ratelimit-remaining'), '2');
+    await elsewhere.text();
+    const wrong = await post(url, batch, { 'x-mailserver-signature': sign('x') });
+    assert.equal(wrong.status, 401);
+    assert.equal(wrong.headers.get('x-ratelimit-remaining'), '1');
+    const none = await post(url, batch, {});
+    assert.equal(none.headers.get('x-ratelimit-remaining'), '0');
+    for (const headers of [{}, { 'x-mailserver-signature': sign('x') }]) {
+      const refused = await post(url, batch, headers);
+      assert.equal(refused.status, 429);
+      assert.equal(refused.body.code, 'rate_limited');
+    }
+    // The mail server is not held up by what others did at its address.
+    for (let left = 25; left >= 0; left--) assert.equal((await good()).status, 200);
+    assert.equal((await good()).status, 429);
+  });
+});
+
+suite('bodies that are being read', () => {
+  const limits = { perBody: 100, perClient: 150, inAll: 250 };
+
+  test('are bounded for each, each client and all together', async () => {
+    const reader = new BodyReader(limits);
+    const read = (client: string, bytes: number) =>
+      reader.read(client, Readable.from([Buffer.alloc(bytes)]));
+    await assert.rejects(read('a', 101), { code: 'body_too_large' });
+    assert.equal(reader.held, 0);
+    const first = await read('a', 100);
+    assert.equal(first.bytes.length, 100);
+    await assert.rejects(read('a', 51), { code: 'unavailable' });
+    const second = await read('b', 100);
+    await assert.rejects(read('c', 51), { code: 'unavailable' });
+    const third = await read('c', 50);
+    assert.equal(reader.held, 250);
+    for (const body of [first, second, third, third]) body.release();
+    assert.equal(reader.held, 0);
+    (await read('c', 100)).release();
+  });
+
+  test('count for nothing once their sender is gone', async () => {
+    const reader = new BodyReader(limits);
+    const source = new Readable({ read() {} });
+    const reading = reader.read('a', source);
+    source.push(Buffer.alloc(60));
+    while (reader.held === 0) await turn();
+    source.destroy(new Error('reset'));
+    await assert.rejects(reading, /reset/);
+    assert.equal(reader.held, 0);
+  });
+
+  test('a sender that leaves half-way does no harm', async () => {
+    const { url, told } = await start('sqlite');
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.write(
+      'POST /hooks/mailserver HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n' +
+        `x-mailserver-signature: ${sign('x')}\r\n\r\n${eventLine('a')}`,
+    );
+    await once(socket, 'connect');
+    socket.resetAndDestroy();
+    const batch = eventLine('b');
+    const { body } = await post(url, batch, { 'x-mailserver-signature': sign(batch) });
+    assert.deepEqual(body, { ok: true, accepted: 1 });
+    assert.equal(told.length, 1);
+  });
+});
+
+/** Posts with node:http, which reads the answer while it is still sending. */
+async function postChunks(
+  url: string,
+  body: Buffer,
+  signature: string,
+  headers: Record<string, string | number>,
+): Promise<{ status: number | undefined; code: unknown }> {
+  const posting = request(`${url}/hooks/mailserver`, {
+    method: 'POST',
+    headers: { 'x-mailserver-signature': signature, ...headers },
+  });
+  for (let at = 0; at < body.length; at += MIB) posting.write(body.subarray(at, at + MIB));
+  posting.end();
+  const [response] = await once(posting, 'response');
+  let text = '';
+  for await (const chunk of response) text += String(chunk);
+  return { status: response.statusCode, code: JSON.parse(text).code };
+}

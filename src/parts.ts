@@ -1,0 +1,141 @@
+/**
+ * The composition root: builds every part from the configuration and passes each what it needs.
+ */
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Logger } from 'pino';
+import {
+  type Accounts,
+  createAccounts,
+  createTokens,
+  findAccounts,
+  type Tokens,
+} from './accounts/accounts.ts';
+import { type Api, createApi, mailserverEventRoutes } from './api/api.ts';
+import { Bodies } from './bodies/bodies.ts';
+import { type Changes, InProcessChanges } from './changes/changes.ts';
+import { type Config, ConfigError, type Secrets } from './config/config.ts';
+import type { Database } from './database/database.ts';
+import { createDelivery, type Delivery } from './delivery/delivery.ts';
+import { createDomains, type Domains } from './domains/domains.ts';
+import { announceChanges, EmbeddedMailstore, type Mailstore } from './mailstore/mailstore.ts';
+import { createMetrics, type Metrics } from './metrics/metrics.ts';
+import { createRealtime, type Realtime } from './realtime/realtime.ts';
+
+export interface Parts {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly changes: Changes;
+  readonly embedded: EmbeddedMailstore;
+  readonly mailstore: Mailstore;
+  readonly delivery: Delivery;
+  readonly api: Api;
+  readonly realtime: Realtime;
+  readonly metrics: Metrics;
+}
+
+/** What every part is built from. */
+interface Ground {
+  readonly config: Config;
+  readonly secrets: Secrets;
+  readonly database: Database;
+  readonly changes: Changes;
+  readonly logger: Logger;
+}
+
+/** Who owns what, and who may open it. */
+interface Owners {
+  readonly domains: Domains;
+  readonly accounts: Accounts;
+  readonly tokens: Tokens;
+}
+
+/** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
+const MAX_JSON_BODY = 1024 * 1024;
+
+const docsDirectory = fileURLToPath(new URL('../docs/home', import.meta.url));
+
+/** Builds all parts; none of them listens or runs yet. */
+export function buildParts(
+  config: Config,
+  secrets: Secrets,
+  database: Database,
+  logger: Logger,
+): Parts {
+  if (config.mailstore.kind !== 'embedded') {
+    throw new ConfigError(['MAILSTORE_URL: expected embedded, got an IMAP server (not done yet)']);
+  }
+  const changes = new InProcessChanges();
+  const ground: Ground = { config, secrets, database, changes, logger };
+  const owners = buildOwners(ground);
+  const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
+  const embedded = new EmbeddedMailstore({ database, bodies });
+  const mailstore = announceChanges(embedded, (change) => changes.publish(change));
+  const api = buildApi(ground, owners, mailstore);
+  const realtime = createRealtime({
+    authenticate: (token) => owners.tokens.authenticate(token),
+    listMailboxes: (user) => mailstore.listMailboxes(user),
+    changes,
+    admit: (request) => api.admitUpgrade(request),
+    logger,
+  });
+  const metrics = createMetrics({ connections: () => realtime.connections });
+  const delivery = createDelivery({
+    ...owners,
+    mailstore,
+    bodies,
+    hostname: config.mailHostname,
+    log: logger,
+    count: (result) => metrics.countRecipient(result),
+  });
+  return { database, bodies, changes, embedded, mailstore, delivery, api, realtime, metrics };
+}
+
+function buildOwners({ config, secrets, database, changes }: Ground): Owners {
+  const { mailHostname, spfInclude, jwt } = config;
+  const domains = createDomains({ database, mailHostname, spfInclude });
+  const accounts = createAccounts({ database, domains, changes });
+  const tokens = createTokens({
+    database,
+    domains,
+    secret: jwt.secret ?? secrets.jwtSecret,
+    publicKeyPem: jwt.publicKey,
+    jwksUrl: jwt.jwksUrl,
+    issuer: jwt.issuer,
+    audience: jwt.audience,
+    accountClaim: jwt.accountClaim,
+  });
+  return { domains, accounts, tokens };
+}
+
+function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore): Api {
+  const { config, secrets, database, changes, logger } = ground;
+  const { credentials, http, limits } = config;
+  return createApi({
+    ...owners,
+    logger,
+    mailstore,
+    apiKeys: credentials.apiKeys ?? [secrets.apiKey],
+    rateLimitPerMinute: limits.ratePerMinute,
+    trustProxy: http.trustProxy,
+    corsOrigins: http.corsOrigins,
+    maxBody: MAX_JSON_BODY,
+    docsDirectory,
+    routes: [
+      mailserverEventRoutes({
+        secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
+        database,
+        changes,
+        findAccounts: (addresses) => findAccounts(database, addresses),
+        logger,
+      }),
+    ],
+    readiness: [() => answers(database)],
+  });
+}
+
+/** Whether the database answers a query; it throws where it does not. */
+async function answers(database: Database): Promise<boolean> {
+  await database.read.selectFrom('settings').select('name').limit(1).execute();
+  return true;
+}
