@@ -20,7 +20,7 @@ import { createDelivery, type Delivery } from './delivery/delivery.ts';
 import { createDomains, type Domains } from './domains/domains.ts';
 import { announceChanges, EmbeddedMailstore, type Mailstore } from './mailstore/mailstore.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
-import { createRealtime, type Realtime } from './realtime/realtime.ts';
+import { asksForWebSocket, createRealtime, type Realtime } from './realtime/realtime.ts';
 
 export interface Parts {
   readonly database: Database;
@@ -120,6 +120,7 @@ function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore): Api {
     trustProxy: http.trustProxy,
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,
+    upgrades: asksForWebSocket,
     docsDirectory,
     routes: [
       mailserverEventRoutes({

@@ -143,7 +143,7 @@ async function listen(
   // All listeners drain at the same time: one after the other could take longer than a stop may.
   const listeners: (() => Promise<void> | void)[] = [];
   onPartStop(async () => {
-    await Promise.all(listeners.map((close) => close()));
+    await Promise.all(listeners.map(async (close) => close()));
   });
   const onStop: OnStop = (close) => listeners.push(close);
   const http = await listenHttp(config, parts, onStop);

@@ -4,8 +4,8 @@
  * `accounts` has a row for each address on a claim of `domains/`, scoped by the `user_id` of the
  * claim; local parts lie there in lower case, passwords as argon2id hashes. `credential_version`
  * goes up with each new password, and tokens of ours carry it. Which account is a user's default is
- * not stored: it is the one with the lowest id. `retired_addresses` remembers deleted addresses for
- * a minute (see `retired-addresses.ts`). Mailboxes are made by the mail store when it needs them.
+ * not stored: it is the one with the lowest id. `retired_addresses` remembers the
+ * addresses of deleted accounts (see `retired-addresses.ts`). Mailboxes are made by the mail store when it needs them.
  *
  * Several claims on a name may hold the same address, left over from times when each was active; an
  * address always means the account on the claim that is active now.
@@ -149,7 +149,7 @@ class StoredAccounts implements Accounts {
           password_hash,
           credential_version: 1,
           created_at: now,
-          tokens_from: await tokensFrom(tx, `${localPart}@${held.name}`, now),
+          tokens_from: await tokensFrom(tx, localPart, held.name, now),
         })
         .onConflict((conflict) => conflict.columns(['domain_id', 'local_part']).doNothing())
         .returning('id')
@@ -247,18 +247,19 @@ class StoredAccounts implements Accounts {
   }
 
   async removeDomain(userId: string, name: string): Promise<Domain> {
-    const { domain, accounts } = await this.#database.write(async (tx) => {
+    const { domain, accounts, statusChanges } = await this.#database.write(async (tx) => {
       const held = await this.#domains.lock(tx, userId, name);
       const rows = await tx
         .selectFrom('accounts')
         .select(['id', 'local_part'])
         .where('domain_id', '=', held.id)
         .execute();
-      await this.#domains.remove(tx, userId, name);
+      const removed = await this.#domains.remove(tx, userId, name);
       const addresses = rows.map(({ local_part }) => `${local_part}@${held.name}`);
       await retireAddresses(tx, addresses, this.#now());
-      return { domain: held, accounts: rows };
+      return { domain: held, accounts: rows, statusChanges: removed.statusChanges };
     });
+    this.#domains.announce(statusChanges);
     for (const { id } of accounts) {
       this.#changes.publish({ kind: 'access', accountId: id, reason: 'deleted' });
     }

@@ -1,29 +1,26 @@
 /**
- * Addresses whose account was deleted a moment ago.
+ * Addresses that had an account before, so that a token which named that one never opens another.
  *
- * A token names an address and a whole second (`iat`, RFC 7519 section 4.1.6). Where an account is
- * deleted and made anew within one second, that second does not tell which of the two a token
- * meant; the successor then takes tokens from the next second on. After that the `iat` is enough,
- * so a row is kept for a minute only.
+ * A token of the operator's names an address and, mostly, the whole second it was issued in (`iat`,
+ * RFC 7519 section 4.1.6). An account at an address that never had another takes both kinds. Where
+ * there was another, `accounts.tokens_from` says from which instant on tokens are meant for this
+ * account, and one that does not say when it was issued is not taken at all. An account that is
+ * deleted and made anew within one second shares that second with its successor, which then takes
+ * tokens from the next second on.
  */
 import type { Queries } from '../database/database.ts';
 
 const SECOND_MS = 1000;
-const KEPT_MS = 60 * SECOND_MS;
 
 /** SQLite takes 32,766 parameters in a statement. */
 const ROWS_AT_ONCE = 1000;
 
-/** Remembers addresses that are deleted in this transaction. */
+/** Remembers addresses that are deleted in this transaction, for good. */
 export async function retireAddresses(
   tx: Queries,
   addresses: readonly string[],
   now: number,
 ): Promise<void> {
-  await tx
-    .deleteFrom('retired_addresses')
-    .where('retired_at', '<', now - KEPT_MS)
-    .execute();
   const rows = addresses.map((address) => ({ address, retired_at: now }));
   for (let at = 0; at < rows.length; at += ROWS_AT_ONCE) {
     await tx
@@ -34,14 +31,40 @@ export async function retireAddresses(
   }
 }
 
-/** The `tokens_from` of an account that is made now. */
-export async function tokensFrom(tx: Queries, address: string, now: number): Promise<number> {
+/** The `tokens_from` of an account that is made now; 0 where the address never had another. */
+export async function tokensFrom(
+  tx: Queries,
+  localPart: string,
+  domain: string,
+  now: number,
+): Promise<number> {
   const second = Math.floor(now / SECOND_MS) * SECOND_MS;
   const retired = await tx
     .selectFrom('retired_addresses')
     .select('retired_at')
-    .where('address', '=', address)
-    .where('retired_at', '>=', second)
+    .where('address', '=', `${localPart}@${domain}`)
     .executeTakeFirst();
-  return retired ? second + SECOND_MS : 0;
+  if (retired && retired.retired_at >= second) return second + SECOND_MS;
+  return retired || (await bindRivals(tx, localPart, domain, second)) ? second : 0;
+}
+
+/**
+ * Accounts of the same address on claims that are not active any more: were they to come back, the
+ * tokens of the time in between must not open them.
+ *
+ * @returns whether there are any
+ */
+async function bindRivals(
+  tx: Queries,
+  localPart: string,
+  domain: string,
+  second: number,
+): Promise<boolean> {
+  const { numUpdatedRows } = await tx
+    .updateTable('accounts')
+    .set({ tokens_from: second + SECOND_MS })
+    .where('domain_name', '=', domain)
+    .where('local_part', '=', localPart)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
 }

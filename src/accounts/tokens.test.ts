@@ -336,7 +336,6 @@ onEachEngine('tokens', (engine) => {
         [/exp claim/, { sub, exp: null }],
         [/nbf claim/, { sub, nbf: at + 31 }],
         [/nbf claim/, { sub, nbf: {} }],
-        [/no iat claim/, { sub, iat: undefined }],
         [/iat claim/, { sub, iat: 'now' }],
         [/future/, { sub, iat: at + 60 }],
         [/before the account/, { sub, iat: at - 1 }],
@@ -470,6 +469,41 @@ onEachEngine('tokens', (engine) => {
       await refused(tokens.authenticate(token), 'unauthorized', /before the account/);
       const fresh = await mint({ sub: address });
       assert.equal((await tokens.authenticate(fresh)).accountId, next.id);
+    });
+
+    test('without iat open the first account of an address, and never a later one', async () => {
+      const { id, userId, domain, address } = await newAccount();
+      const tokens = tokensWith();
+      const token = await mint({ sub: address, iat: undefined, exp: seconds() + 86_400 });
+      assert.equal((await tokens.authenticate(token)).accountId, id);
+      await accounts.remove(userId, id);
+      await refused(tokens.authenticate(token), 'unauthorized', /no account/);
+      now += 90 * 86_400_000;
+      await accounts.create({ userId, domain, localPart: 'ann' });
+      const later = await mint({ sub: address, iat: undefined, exp: seconds() + 86_400 });
+      await refused(tokens.authenticate(later), 'unauthorized', /another account before/);
+    });
+
+    test('without iat open nobody where two claims had the address, whoever holds it', async () => {
+      const { userId, domain, address } = await newAccount();
+      const tokens = tokensWith();
+      const token = await mint({ sub: address, iat: undefined, exp: seconds() + 86_400 });
+      const hold = (user: string, status: 'pending' | 'active') =>
+        database.write((tx) =>
+          tx
+            .updateTable('domains')
+            .set({ status, verified_at: now })
+            .where('name', '=', domain)
+            .where('user_id', '=', user)
+            .execute(),
+        );
+      await hold(userId, 'pending');
+      await claim('rival', domain);
+      await accounts.create({ userId: 'rival', domain, localPart: 'ann' });
+      await refused(tokens.authenticate(token), 'unauthorized', /another account before/);
+      await hold('rival', 'pending');
+      await hold(userId, 'active');
+      await refused(tokens.authenticate(token), 'unauthorized', /another account before/);
     });
 
     test('for a deleted address never open its successor, however late it comes', async () => {

@@ -3,8 +3,8 @@
  *
  * Two kinds. Tokens of ours are signed with the secret and name an account by its id and credential
  * version (`aid`, `cv`). All others, signed by the operator's key or by the secret without those
- * claims, name an address: they must say when they were issued (`iat`), because an address can have
- * had another account before.
+ * claims, name an address. One that had another account before is opened only by tokens that say
+ * when they were issued (`iat`).
  */
 import type { Database } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
@@ -74,7 +74,8 @@ interface AddressClaims {
   readonly kind: 'address';
   readonly localPart: string;
   readonly domain: string;
-  readonly issuedAt: number;
+  /** Undefined where the token does not say. */
+  readonly issuedAt: number | undefined;
   readonly expiresAt: number;
 }
 
@@ -167,10 +168,10 @@ class SignedTokens implements Tokens {
     const named = payload[this.#accountClaim];
     const address = typeof named === 'string' ? readAddress(named) : undefined;
     if (!address) throw refuseToken(`has no address in its ${this.#accountClaim} claim`);
-    if (payload.iat === undefined) throw refuseToken('has no iat claim');
-    const issuedAt = payload.iat * SECOND_MS;
+    const issuedAt = payload.iat === undefined ? undefined : payload.iat * SECOND_MS;
     // A token from the future could outlive its account into a successor's time.
-    if (issuedAt > now + SKEW_MS) throw refuseToken('was issued in the future');
+    if (issuedAt !== undefined && issuedAt > now + SKEW_MS)
+      throw refuseToken('was issued in the future');
     return { kind: 'address', ...address, issuedAt, expiresAt };
   }
 
@@ -187,6 +188,11 @@ class SignedTokens implements Tokens {
     const found = await this.#find(domain, localPart);
     if (!found) throw refuseToken('names no account of ours');
     const { credentials, activeSince } = found;
+    if (issuedAt === undefined) {
+      // Nobody else ever had the address, so that the token can mean nobody else.
+      if (credentials.tokensFrom === 0) return credentials;
+      throw refuseToken('has no iat claim, and the address had another account before');
+    }
     // No allowance for clocks here: it would open a successor to the tokens of the last seconds.
     const from = Math.max(
       secondOf(credentials.createdAt),

@@ -136,7 +136,7 @@ const indexes = [
   'create unique index accounts_by_address on accounts (domain_id, local_part)',
   'create index accounts_by_user on accounts (user_id, id)',
   'create index accounts_by_domain on accounts (domain_id, id)',
-  'create index retired_addresses_by_time on retired_addresses (retired_at)',
+  'create index accounts_by_name on accounts (domain_name, local_part)',
   'create unique index mailboxes_by_name on mailboxes (account_id, name)',
   'create unique index messages_by_uid on messages (mailbox_id, uid)',
   // Covers the question of every sync: which UIDs changed after a MODSEQ, and which of them are new.
@@ -158,9 +158,57 @@ function firstStep(engine: Engine): Migration {
   };
 }
 
+const queueTables: Record<string, Columns> = {
+  deliveries: {
+    id: 'ID',
+    kind: 'text not null',
+    domain_id: 'INT not null references domains (id) on delete cascade',
+    destination: 'text not null',
+    body_id: 'INT not null references bodies (id)',
+    public_id: 'text not null',
+    status: "text not null check (status in ('queued', 'delivered', 'failed'))",
+    attempts: 'INT not null default 0',
+    replays: 'INT not null default 0',
+    next_attempt_at: 'INT not null',
+    lease_owner: 'text',
+    last_error: 'text',
+    created_at: 'INT not null',
+    updated_at: 'INT not null',
+    finished_at: 'INT',
+  },
+  delivery_payloads: {
+    delivery_id: 'INT primary key references deliveries (id) on delete cascade',
+    payload: 'text not null',
+  },
+};
+
+const queueIndexes = [
+  // The next of one destination, whatever waits for the others; what has ended is not in it.
+  "create index deliveries_due on deliveries (kind, destination, next_attempt_at, id) where status = 'queued'",
+  'create unique index deliveries_by_public_id on deliveries (public_id)',
+  'create index deliveries_by_domain on deliveries (domain_id, id)',
+  'create index deliveries_by_status on deliveries (domain_id, status, id)',
+  'create index deliveries_by_body on deliveries (body_id)',
+  'create index deliveries_by_end on deliveries (finished_at) where finished_at is not null',
+];
+
+function queueStep(engine: Engine): Migration {
+  return {
+    async up(db) {
+      for (const [name, columns] of Object.entries(queueTables)) {
+        await createTable(db, engine, name, columns);
+      }
+      for (const index of queueIndexes) await sql.raw(index).execute(db);
+    },
+  };
+}
+
 /** All steps by name; Kysely applies them in the order of their names. */
 export function migrationsFor(engine: Engine): MigrationProvider {
   return {
-    getMigrations: async () => ({ '0001_first': firstStep(engine) }),
+    getMigrations: async () => ({
+      '0001_first': firstStep(engine),
+      '0002_queue': queueStep(engine),
+    }),
   };
 }

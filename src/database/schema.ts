@@ -163,6 +163,40 @@ interface SettingTable {
   value: string;
 }
 
+/** `queue/`: one message on its way to one destination; small, since every attempt rewrites it. */
+interface DeliveryTable {
+  id: Generated<number>;
+  /** Whose work it is, such as `webhook`. */
+  kind: string;
+  domain_id: number;
+  /** What is treated as one receiver: an origin, a mail domain. Holds no secret. */
+  destination: string;
+  body_id: number;
+  /** UUID that receivers know the delivery by, the same in every attempt. */
+  public_id: string;
+  status: 'queued' | 'delivered' | 'failed';
+  /** Attempts that ended, since it was queued or last replayed. */
+  attempts: Generated<number>;
+  /** How often it was queued again after it had ended. */
+  replays: Generated<number>;
+  /** While it is queued: when a worker may take it; while it is leased: when the lease ends. */
+  next_attempt_at: number;
+  /** The worker that has it now. */
+  lease_owner: string | null;
+  /** JSON of the DeliveryError. */
+  last_error: string | null;
+  created_at: number;
+  updated_at: number;
+  finished_at: number | null;
+}
+
+/** `queue/`: what an attempt needs to know, written once. */
+interface DeliveryPayloadTable {
+  delivery_id: number;
+  /** JSON that only the kind's own code reads. */
+  payload: string;
+}
+
 export interface Schema {
   domains: DomainTable;
   dns_records: DnsRecordTable;
@@ -176,6 +210,8 @@ export interface Schema {
   counters: CounterTable;
   mailserver_events: MailserverEventTable;
   settings: SettingTable;
+  deliveries: DeliveryTable;
+  delivery_payloads: DeliveryPayloadTable;
 }
 
 /** A row of a table as it is read. */

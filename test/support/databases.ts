@@ -72,7 +72,7 @@ export async function openTestDatabase(engine: EngineName): Promise<TestDatabase
 
 /** Declares the same tests once for each engine at hand. */
 export function onEachEngine(title: string, declare: (engine: EngineName) => void): void {
-  for (const engine of engines) suite(`${title} on ${engine}`, () => declare(engine));
+  for (const engine of engines) void suite(`${title} on ${engine}`, () => declare(engine));
 }
 
 after(async () => {
