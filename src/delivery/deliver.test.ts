@@ -55,7 +55,7 @@ onEachEngine('delivery', (engine) => {
   }
 
   async function check(recipient: string): Promise<string | undefined> {
-    const refusal = await delivery.checkRecipient(recipient);
+    const refusal = await delivery.checkRecipient(recipient, 'bob@example.test');
     return refusal && answerOf(refusal.code).smtp;
   }
 

@@ -36,9 +36,10 @@ export interface Delivery {
   /**
    * Judges one forward-path at RCPT time.
    *
+   * @param from reverse-path of the same transaction, `''` for the null sender
    * @returns the refusal to answer with, or undefined where the recipient is taken
    */
-  checkRecipient(recipient: string): Promise<Refusal | undefined>;
+  checkRecipient(recipient: string, from: string): Promise<Refusal | undefined>;
   /**
    * Takes a message for good: when the answer says `delivered`, it is durable.
    *

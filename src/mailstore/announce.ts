@@ -14,8 +14,10 @@ export function announceChanges(
     sync: (user, request) => mailstore.sync(user, request),
     fetchMessage: (user, mailbox, uid) => mailstore.fetchMessage(user, mailbox, uid),
     fetchPart: (user, mailbox, uid, part) => mailstore.fetchPart(user, mailbox, uid, part),
-    async append(message, targets) {
-      const appended = await mailstore.append(message, targets);
+    // Within a transaction of the caller's nothing is committed yet: the caller announces.
+    appendWithin: (tx, message, targets) => mailstore.appendWithin(tx, message, targets),
+    async append(message, targets, alongside) {
+      const appended = await mailstore.append(message, targets, alongside);
       for (const { change } of appended) publish(change);
       return appended;
     },

@@ -11,10 +11,12 @@ export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts'
 export { stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
+  type Alongside,
   type Appended,
   type AppendTarget,
   type ByteRange,
   type FlagChange,
+  type KeptMessage,
   type MailboxState,
   type Mailstore,
   type MailUser,

@@ -1,6 +1,7 @@
 /** What every mail store offers, the embedded one and an IMAP server alike. */
 import type { StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
+import type { Queries } from '../database/database.ts';
 import type { BodyStructure, Envelope, ParsedMessage } from '../message/message.ts';
 
 /** Whose mail is meant; every operation is bound to one account. */
@@ -120,6 +121,15 @@ export interface Appended {
   readonly change: MailboxChange;
 }
 
+/** What else has to be committed together with a message, given the id of its body. */
+export type Alongside = (tx: Queries, bodyId: number) => Promise<void>;
+
+/** A message whose body is stored already. */
+export interface KeptMessage {
+  readonly parsed: ParsedMessage;
+  readonly bodyId: number;
+}
+
 export interface FlagChange {
   readonly add?: readonly string[];
   readonly remove?: readonly string[];
@@ -145,8 +155,25 @@ export interface Mailstore {
    * @throws Refusal `mailbox_not_found`, `message_not_found` or `part_not_found`
    */
   fetchPart(user: MailUser, mailbox: string, uid: number, part: string): Promise<PartContent>;
-  /** Adds one message to every target, to all or to none; durable when it resolves. */
-  append(message: StagedMessage, targets: readonly AppendTarget[]): Promise<Appended[]>;
+  /**
+   * Adds one message to every target, to all or to none; durable when it resolves.
+   *
+   * @param alongside runs in the same transaction, also where there is no target
+   */
+  append(
+    message: StagedMessage,
+    targets: readonly AppendTarget[],
+    alongside?: Alongside,
+  ): Promise<Appended[]>;
+  /**
+   * Adds a message in a transaction of the caller's, who tells of the changes once it is committed.
+   * Targets whose account is gone are passed over.
+   */
+  appendWithin(
+    tx: Queries,
+    message: KeptMessage,
+    targets: readonly AppendTarget[],
+  ): Promise<Appended[]>;
   /** Changes flags; messages that already are as wanted keep their MODSEQ. No such UID is no error. */
   setFlags(
     user: MailUser,

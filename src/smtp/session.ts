@@ -87,7 +87,7 @@ export class Session {
 
     const recipient = command.path.includes('@') ? command.path : command.path.toLowerCase();
     try {
-      const refusal = await this.#settings.delivery.checkRecipient(recipient);
+      const refusal = await this.#settings.delivery.checkRecipient(recipient, transaction.from);
       if (refusal !== undefined) {
         this.#logger.info({ from: transaction.from, recipient, code: refusal.code }, 'refused');
         return refusalReply(refusal);

@@ -6,9 +6,11 @@ import { invalidField } from '../../errors/errors.ts';
 import { changeFlags, flagsFromText, flagsToText, normalizeFlags } from '../flags.ts';
 import { canonicalMailboxName } from '../mailbox-names.ts';
 import type {
+  Alongside,
   Appended,
   AppendTarget,
   FlagChange,
+  KeptMessage,
   MailUser,
   Moved,
   StagedMessage,
@@ -23,6 +25,11 @@ import {
 
 /** UIDs in one statement: both engines bound the number of parameters. */
 const UIDS_AT_A_TIME = 500;
+
+interface Found {
+  readonly target: AppendTarget;
+  readonly mailbox: MailboxRow;
+}
 
 export interface MessageWriterOptions {
   readonly database: Database;
@@ -44,27 +51,48 @@ export class MessageWriter {
     this.#now = now;
   }
 
-  async append(message: StagedMessage, targets: readonly AppendTarget[]): Promise<Appended[]> {
-    const found: { target: AppendTarget; mailbox: MailboxRow }[] = [];
+  async append(
+    { parsed, body }: StagedMessage,
+    targets: readonly AppendTarget[],
+    alongside?: Alongside,
+  ): Promise<Appended[]> {
+    const found: Found[] = [];
     for (const target of targets) {
       found.push({ target, mailbox: await this.#mailboxes.find(target.user, target.mailbox) });
     }
-    // One order for everybody: two messages to the same two mailboxes never wait for each other.
-    found.sort((a, b) => a.mailbox.id - b.mailbox.id);
     return this.#database.write(async (tx) => {
-      const bodyId = await this.#bodies.commit(tx, message.body);
-      const appended: Appended[] = [];
-      for (const { target, mailbox } of found) {
-        appended.push(await this.#insert(tx, message, bodyId, target, mailbox));
-      }
+      const bodyId = await this.#bodies.commit(tx, body);
+      const appended = await this.#insertAll(tx, { parsed, bodyId }, found);
+      await alongside?.(tx, bodyId);
       return appended;
     });
   }
 
+  async appendWithin(
+    tx: Queries,
+    message: KeptMessage,
+    targets: readonly AppendTarget[],
+  ): Promise<Appended[]> {
+    const found: Found[] = [];
+    for (const target of targets) {
+      const mailbox = await this.#mailboxes.findOrMake(tx, target.user, target.mailbox);
+      if (mailbox) found.push({ target, mailbox });
+    }
+    return this.#insertAll(tx, message, found);
+  }
+
+  async #insertAll(tx: Queries, message: KeptMessage, found: Found[]): Promise<Appended[]> {
+    const appended: Appended[] = [];
+    // One order for everybody: two messages to the same two mailboxes never wait for each other.
+    for (const { target, mailbox } of found.toSorted((a, b) => a.mailbox.id - b.mailbox.id)) {
+      appended.push(await this.#insert(tx, message, target, mailbox));
+    }
+    return appended;
+  }
+
   async #insert(
     tx: Queries,
-    { parsed }: StagedMessage,
-    bodyId: number,
+    { parsed, bodyId }: KeptMessage,
     target: AppendTarget,
     mailbox: MailboxRow,
   ): Promise<Appended> {

@@ -1,11 +1,13 @@
 /** The mail store in Postroom's own database. */
 import type { Bodies } from '../../bodies/bodies.ts';
-import type { Database } from '../../database/database.ts';
+import type { Database, Queries } from '../../database/database.ts';
 import { invalidField } from '../../errors/errors.ts';
 import type {
+  Alongside,
   Appended,
   AppendTarget,
   FlagChange,
+  KeptMessage,
   MailboxState,
   Mailstore,
   MailUser,
@@ -88,8 +90,16 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#reader.part(user, mailbox, uid, part);
   }
 
-  append(message: StagedMessage, targets: readonly AppendTarget[]): Promise<Appended[]> {
-    return this.#writer.append(message, targets);
+  append(
+    message: StagedMessage,
+    targets: readonly AppendTarget[],
+    alongside?: Alongside,
+  ): Promise<Appended[]> {
+    return this.#writer.append(message, targets, alongside);
+  }
+
+  appendWithin(tx: Queries, message: KeptMessage, targets: readonly AppendTarget[]) {
+    return this.#writer.appendWithin(tx, message, targets);
   }
 
   setFlags(user: MailUser, mailbox: string, uids: readonly number[], change: FlagChange) {

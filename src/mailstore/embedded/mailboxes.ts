@@ -65,27 +65,39 @@ export class Mailboxes {
 
   /** Makes the mailboxes that an account lacks; several calls at once make them once. */
   async ensureDefaults(user: MailUser): Promise<void> {
-    await this.#database.write(async (tx) => {
-      const account = await tx
-        .selectFrom('accounts')
-        .select('id')
-        .where('id', '=', user.accountId)
-        .executeTakeFirst();
-      if (!account) throw new Refusal('account_not_found', `there is no account ${user.address}`);
-      const first = await this.#reserveUidvalidity(tx, defaultMailboxes.length);
-      await tx
-        .insertInto('mailboxes')
-        .values(
-          defaultMailboxes.map(({ name, specialUse }, index) => ({
-            account_id: user.accountId,
-            name,
-            special_use: specialUse,
-            uidvalidity: first + index,
-          })),
-        )
-        .onConflict((conflict) => conflict.columns(['account_id', 'name']).doNothing())
-        .execute();
-    });
+    const made = await this.#database.write((tx) => this.#makeDefaults(tx, user));
+    if (!made) throw new Refusal('account_not_found', `there is no account ${user.address}`);
+  }
+
+  /** The mailbox, made first where it is missing; undefined where the account or mailbox is not. */
+  async findOrMake(tx: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
+    const found = await this.findIn(tx, user, mailbox);
+    if (found || !(await this.#makeDefaults(tx, user))) return found;
+    return this.findIn(tx, user, mailbox);
+  }
+
+  /** @returns false where there is no such account */
+  async #makeDefaults(tx: Queries, user: MailUser): Promise<boolean> {
+    const account = await tx
+      .selectFrom('accounts')
+      .select('id')
+      .where('id', '=', user.accountId)
+      .executeTakeFirst();
+    if (!account) return false;
+    const first = await this.#reserveUidvalidity(tx, defaultMailboxes.length);
+    await tx
+      .insertInto('mailboxes')
+      .values(
+        defaultMailboxes.map(({ name, specialUse }, index) => ({
+          account_id: user.accountId,
+          name,
+          special_use: specialUse,
+          uidvalidity: first + index,
+        })),
+      )
+      .onConflict((conflict) => conflict.columns(['account_id', 'name']).doNothing())
+      .execute();
+    return true;
   }
 
   /**
