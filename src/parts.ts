@@ -17,7 +17,13 @@ import { type Changes, InProcessChanges } from './changes/changes.ts';
 import { type Config, ConfigError, type Secrets } from './config/config.ts';
 import type { Database } from './database/database.ts';
 import { createDelivery, type Delivery } from './delivery/delivery.ts';
-import { createDomains, type Domains } from './domains/domains.ts';
+import { createDnsResolver } from './dns/dns.ts';
+import {
+  createDomains,
+  createVerification,
+  type Domains,
+  type Verification,
+} from './domains/domains.ts';
 import { announceChanges, EmbeddedMailstore, type Mailstore } from './mailstore/mailstore.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from './realtime/realtime.ts';
@@ -28,6 +34,7 @@ export interface Parts {
   readonly changes: Changes;
   readonly embedded: EmbeddedMailstore;
   readonly mailstore: Mailstore;
+  readonly verification: Verification;
   readonly delivery: Delivery;
   readonly api: Api;
   readonly realtime: Realtime;
@@ -46,6 +53,7 @@ interface Ground {
 /** Who owns what, and who may open it. */
 interface Owners {
   readonly domains: Domains;
+  readonly verification: Verification;
   readonly accounts: Accounts;
   readonly tokens: Tokens;
 }
@@ -88,12 +96,26 @@ export function buildParts(
     log: logger,
     count: (result) => metrics.countRecipient(result),
   });
-  return { database, bodies, changes, embedded, mailstore, delivery, api, realtime, metrics };
+  const { verification } = owners;
+  return {
+    database,
+    bodies,
+    changes,
+    embedded,
+    mailstore,
+    verification,
+    delivery,
+    api,
+    realtime,
+    metrics,
+  };
 }
 
-function buildOwners({ config, secrets, database, changes }: Ground): Owners {
+function buildOwners({ config, secrets, database, changes, logger }: Ground): Owners {
   const { mailHostname, spfInclude, jwt } = config;
-  const domains = createDomains({ database, mailHostname, spfInclude });
+  const domains = createDomains({ database, mailHostname, spfInclude, log: logger });
+  const dns = createDnsResolver({ servers: config.dns.servers });
+  const verification = createVerification({ database, dns, mailHostname, log: logger });
   const accounts = createAccounts({ database, domains, changes });
   const tokens = createTokens({
     database,
@@ -105,7 +127,7 @@ function buildOwners({ config, secrets, database, changes }: Ground): Owners {
     audience: jwt.audience,
     accountClaim: jwt.accountClaim,
   });
-  return { domains, accounts, tokens };
+  return { domains, verification, accounts, tokens };
 }
 
 function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore): Api {

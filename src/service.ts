@@ -94,6 +94,8 @@ async function open(
   );
   const parts = buildParts(config, secrets, database, logger);
   await startMaintenance(parts, logger, onStop);
+  parts.verification.start();
+  onStop(() => parts.verification.stop());
   const addresses = await listen(config, parts, logger, onStop);
   const { mailstore, changes } = parts;
   return { config, addresses, secrets, created, mailstore, changes };

@@ -2,6 +2,9 @@ import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import { readAddress } from './local-parts.ts';
 
+/** Addresses that are told apart by case alone, and so need no closer reading: nearly all. */
+const PLAIN = /^[\w!#$%&'*+/=?^`{|}~.-]{1,64}@[a-z\d.-]{1,253}$/i;
+
 /**
  * Finds the accounts of many addresses in one query: those on claims that are active now, suspended
  * accounts too. Case does not count, a `+tag` does.
@@ -12,34 +15,37 @@ export async function findAccounts(
   { engine, read }: Pick<Database, 'engine' | 'read'>,
   addresses: readonly string[],
 ): Promise<Map<string, number>> {
-  const given: string[] = [];
-  const pairs: [localPart: string, domain: string][] = [];
-  for (const address of addresses) {
-    const parts = readAddress(address);
-    if (!parts) continue;
-    given.push(address);
-    pairs.push([parts.localPart, parts.domain]);
-  }
+  const wanted = addresses.map(comparable);
   const found = new Map<string, number>();
-  if (pairs.length === 0) return found;
-  for (const { position, id } of await selectIds(read, engine, JSON.stringify(pairs))) {
-    const address = given[position];
+  for (const { position, id } of await selectIds(read, engine, JSON.stringify(wanted))) {
+    const address = addresses[position];
     if (address !== undefined) found.set(address, id);
   }
   return found;
 }
 
+/** `<local part>@<domain>` as accounts have them, or a text that none has. */
+function comparable(address: string): string {
+  if (PLAIN.test(address)) return address.toLowerCase();
+  const read = readAddress(address);
+  return read ? `${read.localPart}@${read.domain}` : '';
+}
+
 /** The one place where the engines unpack an array in their own way; positions count from 0. */
-async function selectIds(queries: Queries, engine: Database['engine'], pairs: string) {
-  const wanted =
+async function selectIds(queries: Queries, engine: Database['engine'], wanted: string) {
+  // No local part of ours has an `@`, so that the first one splits.
+  const split =
     engine === 'sqlite'
-      ? sql`select key as position, value ->> 0 as local_part, value ->> 1 as domain
-            from json_each(${pairs})`
-      : sql`select position - 1 as position, pair ->> 0 as local_part, pair ->> 1 as domain
-            from jsonb_array_elements(${pairs}::jsonb) with ordinality as pairs (pair, position)`;
+      ? sql`select key as position, substr(value, 1, instr(value, '@') - 1) as local_part,
+              substr(value, instr(value, '@') + 1) as domain
+            from json_each(${wanted})`
+      : sql`select position - 1 as position, split_part(address, '@', 1) as local_part,
+              split_part(address, '@', 2) as domain
+            from jsonb_array_elements_text(${wanted}::jsonb) with ordinality
+              as addresses (address, position)`;
   const { rows } = await sql<{ position: number; id: number }>`
     select wanted.position, accounts.id
-    from (${wanted}) as wanted
+    from (${split}) as wanted
     join domains on domains.name = wanted.domain and domains.status = 'active'
     join accounts
       on accounts.domain_id = domains.id and accounts.local_part = wanted.local_part

@@ -489,14 +489,21 @@ onEachEngine('tokens', (engine) => {
       const tokens = tokensWith();
       const token = await mint({ sub: address, iat: undefined, exp: seconds() + 86_400 });
       const hold = (user: string, status: 'pending' | 'active') =>
-        database.write((tx) =>
-          tx
+        database.write(async (tx) => {
+          const { id } = await tx
             .updateTable('domains')
             .set({ status, verified_at: now })
             .where('name', '=', domain)
             .where('user_id', '=', user)
-            .execute(),
-        );
+            .returning('id')
+            .executeTakeFirstOrThrow();
+          // A claim whose records are all verified would become active again by itself.
+          await tx
+            .updateTable('dns_records')
+            .set({ status: status === 'active' ? 'verified' : 'failed' })
+            .where('domain_id', '=', id)
+            .execute();
+        });
       await hold(userId, 'pending');
       await claim('rival', domain);
       await accounts.create({ userId: 'rival', domain, localPart: 'ann' });

@@ -4,7 +4,7 @@
  * one call of the capability it speaks for.
  */
 import type { Accounts, Tokens } from '../accounts/accounts.ts';
-import type { Domains } from '../domains/domains.ts';
+import type { Domains, Verification } from '../domains/domains.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { authenticateMail, requireApiKey } from './authenticate.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
@@ -26,6 +26,7 @@ export type { Admission, Api, LimitBucket, RateLimits, RouteGroup, RouteTools } 
 
 export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly domains: Domains;
+  readonly verification: Verification;
   readonly accounts: Accounts;
   readonly tokens: Tokens;
   readonly mailstore: Mailstore;
@@ -57,7 +58,7 @@ export function createApi(options: ApiOptions): Api {
     });
   add(app, (scope) => {
     scope.addHook('onRequest', requireApiKey(options.apiKeys));
-    add(scope, domainRoutes(options.domains, options.accounts));
+    add(scope, domainRoutes(options.domains, options.verification, options.accounts));
     add(scope, accountRoutes(options.accounts, options.domains, options.tokens));
   });
   add(app, tokenRoutes(options.tokens));

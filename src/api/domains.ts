@@ -3,8 +3,23 @@
  */
 import { Type } from 'typebox';
 import type { Accounts } from '../accounts/accounts.ts';
-import type { DnsRecord, DomainDetails, Domains, Route } from '../domains/domains.ts';
-import { DomainBody, DomainName, RecordId, UserId, UserQuery, writeDomain } from './schemas.ts';
+import {
+  type DnsRecord,
+  type DomainDetails,
+  type Domains,
+  type Route,
+  type Verification,
+  writeZone,
+} from '../domains/domains.ts';
+import {
+  DomainBody,
+  DomainName,
+  isoTime,
+  RecordId,
+  UserId,
+  UserQuery,
+  writeDomain,
+} from './schemas.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
 const DnsRecordBody = Type.Object(
@@ -20,8 +35,15 @@ const DnsRecordBody = Type.Object(
     purpose: Type.String({ examples: ['mx'] }),
     status: Type.String({ examples: ['pending'] }),
     observed_value: Type.Optional(
-      Type.String({ description: 'What DNS answered last, or what the override said.' }),
+      Type.String({
+        description: 'What DNS answered last (`no record` for nothing), or what the override said.',
+        examples: ['10 mx.example.net'],
+      }),
     ),
+    detail: Type.Optional(
+      Type.String({ description: 'What the last check came to, and what to do about it.' }),
+    ),
+    last_checked_at: Type.Optional(Type.String({ format: 'date-time' })),
   },
   { title: 'DnsRecord' },
 );
@@ -52,6 +74,22 @@ const DetailsBody = Type.Object(
 
 const DomainPath = Type.Object({ domain: DomainName });
 
+const DnsQuery = Type.Object({
+  user_id: UserId,
+  format: Type.Optional(
+    Type.Enum(['json', 'zone'], { type: 'string', description: '`json` when left out.' }),
+  ),
+});
+
+const DnsListing = {
+  content: {
+    'application/json': {
+      schema: Type.Object({ domain: DomainBody, dns: Type.Array(DnsRecordBody) }),
+    },
+    'text/plain': { schema: Type.String() },
+  },
+};
+
 const common = { tags: ['Domains'], security: credentials.apiKey };
 
 function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody> {
@@ -64,6 +102,8 @@ function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody> {
     purpose: record.purpose,
     status: record.status,
     ...(record.observedValue !== undefined && { observed_value: record.observedValue }),
+    ...(record.detail !== undefined && { detail: record.detail }),
+    ...(record.lastCheckedAt !== undefined && { last_checked_at: isoTime(record.lastCheckedAt) }),
   };
 }
 
@@ -87,13 +127,18 @@ function writeDetails(details: DomainDetails): Type.Static<typeof DetailsBody> {
 }
 
 /** The routes of domains; deleting one is of `accounts/`, which tells of the mailboxes lost. */
-export function domainRoutes(domains: Domains, accounts: Accounts): RouteGroup {
+export function domainRoutes(
+  domains: Domains,
+  verification: Verification,
+  accounts: Accounts,
+): RouteGroup {
   return (app) => {
     addCreate(app, domains);
     addReads(app, domains);
     addDelete(app, accounts);
     addSetRoute(app, domains);
     addMark(app, domains);
+    addVerify(app, domains, verification);
   };
 }
 
@@ -153,13 +198,18 @@ function addReads(app: Api, domains: Domains): void {
       config: { refusals: ['domain_not_found'] },
       schema: {
         ...read,
+        querystring: DnsQuery,
         summary: "List a domain's DNS records",
+        description: 'With `format=zone` as lines of a zone file, to paste.',
         operationId: 'listDnsRecords',
-        response: { 200: Type.Object({ domain: DomainBody, dns: Type.Array(DnsRecordBody) }) },
+        response: { 200: DnsListing },
       },
     },
-    async ({ params, query }) => {
+    async ({ params, query }, reply) => {
       const { domain, dns } = await domains.get(query.user_id, params.domain);
+      if (query.format === 'zone') {
+        return reply.type('text/plain; charset=utf-8').send(writeZone(domain.name, dns));
+      }
       return { domain: writeDomain(domain), dns: dns.map(writeRecord) };
     },
   );
@@ -266,5 +316,28 @@ function addMark(app: Api, domains: Domains): void {
           ...(body.observed_value !== undefined && { observedValue: body.observed_value }),
         }),
       ),
+  );
+}
+
+function addVerify(app: Api, domains: Domains, verification: Verification): void {
+  app.post(
+    '/v2/domains/:domain/verify',
+    {
+      config: { refusals: ['domain_not_found', 'rate_limited', 'unavailable'] },
+      schema: {
+        ...common,
+        summary: "Check a domain's DNS records now",
+        description:
+          'Asks DNS at once and answers with what it said. Not needed for a domain to become active: it is checked by itself. At most once in 10 seconds for a domain.',
+        operationId: 'verifyDomain',
+        params: DomainPath,
+        body: Type.Object({ user_id: UserId }),
+        response: { 200: DetailsBody },
+      },
+    },
+    async ({ params, body }) => {
+      await verification.verify(body.user_id, params.domain);
+      return writeDetails(await domains.get(body.user_id, params.domain));
+    },
   );
 }

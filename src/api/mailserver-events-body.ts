@@ -73,10 +73,10 @@ export class BodyReader {
   #judge(client: string, size: number): Refusal | undefined {
     const { perBody, perClient, inAll } = this.#limits;
     if (size > perBody) {
-      return new Refusal('body_too_large', `A batch has at most ${perBody} bytes`);
+      return new Refusal('body_too_large', `a batch has at most ${perBody} bytes`);
     }
     if ((this.#byClient.get(client) ?? 0) > perClient || this.#inAll > inAll) {
-      return new Refusal('unavailable', 'Too many batches are being read');
+      return new Refusal('unavailable', 'too many batches are being read');
     }
     return undefined;
   }

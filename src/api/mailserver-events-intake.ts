@@ -9,7 +9,7 @@ import type { Changes } from '../changes/changes.ts';
 import type { Database } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { EventLines, type MailserverEvent, type RejectedLine } from './mailserver-events-lines.ts';
-import { keyOf, SeenEvents } from './mailserver-events-seen.ts';
+import { openSeenEvents, type SeenEvents } from './mailserver-events-seen.ts';
 
 export interface MailserverEventsOptions {
   /** Its UTF-8 bytes are the HMAC key. */
@@ -37,6 +37,8 @@ const LISTED_MAX = 1_000;
 /** Of these, the most that a refusal of the whole batch lists. */
 const ERRORS_MAX = 100;
 
+const PRUNE_EVERY_MS = 60_000;
+
 const SIGNATURE = /^[\da-f]{64}$/i;
 
 /** Whether a text can be a signature at all: hex, in either case, of 32 bytes. */
@@ -46,13 +48,15 @@ export function isSignature(text: unknown): text is string {
 
 export class MailserverEvents {
   readonly #options: MailserverEventsOptions;
-  readonly #seen: SeenEvents;
-  #tidying: Promise<void> | undefined;
+  readonly #now: () => number;
+  #opened: SeenEvents | undefined;
+  #pruning: Promise<void> | undefined;
+  #pruneAt = 0;
   #stopping = false;
 
   constructor(options: MailserverEventsOptions) {
     this.#options = options;
-    this.#seen = new SeenEvents(options.database, options.now ?? Date.now);
+    this.#now = options.now ?? Date.now;
   }
 
   /** Whether the signature is the hex HMAC-SHA256 of the body's bytes; in constant time. */
@@ -90,23 +94,32 @@ export class MailserverEvents {
       }
       if (lines.hasMore) await turn();
     }
-    this.#tidy();
+    this.#prune();
     if (events === 0) throw noEvents(rejected);
     if (rejected.length === 0) return { ok: true, accepted };
     return { ok: true, accepted, rejected: rejected.sort((a, b) => a.line - b.line) };
   }
 
+  /** Opened by the first batch: routes are also made to be described alone, without a database. */
+  get #seen(): SeenEvents {
+    this.#opened ??= openSeenEvents(this.#options.database, this.#now);
+    return this.#opened;
+  }
+
   /** Waits for the work in the background. */
   async close(): Promise<void> {
     this.#stopping = true;
-    await this.#tidying;
+    await this.#pruning;
   }
 
   async #takeSlice(events: readonly MailserverEvent[]) {
     const users = [...new Set(events.map(({ user }) => user))];
     const accounts = await this.#options.findAccounts(users);
     const strangers: RejectedLine[] = [];
-    const known = new Map<string, MailserverEvent & { readonly accountId: number }>();
+    const known = new Map<
+      string,
+      { readonly event: MailserverEvent; readonly accountId: number }
+    >();
     let taken = 0;
     for (const event of events) {
       const accountId = accounts.get(event.user);
@@ -119,12 +132,12 @@ export class MailserverEvents {
         continue;
       }
       taken++;
-      const key = keyOf(event.eventId);
-      if (!known.has(key)) known.set(key, { ...event, accountId });
+      if (!known.has(event.eventId)) known.set(event.eventId, { event, accountId });
     }
     if (known.size > 0) {
       const fresh = await this.#seen.add([...known.keys()]);
-      for (const [key, event] of known) if (fresh.has(key)) this.#tell(event.accountId, event);
+      for (const [id, { event, accountId }] of known)
+        if (fresh.has(id)) this.#tell(accountId, event);
     }
     return { taken, strangers };
   }
@@ -143,21 +156,22 @@ export class MailserverEvents {
   }
 
   /** In the background: nobody's answer waits for it. */
-  #tidy(): void {
-    if (this.#tidying || this.#stopping || !this.#seen.untidy) return;
-    this.#tidying = this.#seen
-      .tidy(() => this.#stopping)
+  #prune(): void {
+    if (this.#pruning || this.#stopping || this.#now() < this.#pruneAt) return;
+    this.#pruneAt = this.#now() + PRUNE_EVERY_MS;
+    this.#pruning = this.#seen
+      .prune(() => this.#stopping)
       .catch((error: unknown) => {
         this.#options.logger.error({ err: error }, 'old mail server events could not be removed');
       })
       .finally(() => {
-        this.#tidying = undefined;
+        this.#pruning = undefined;
       });
   }
 }
 
 function noEvents(rejected: readonly RejectedLine[]): Refusal {
-  return new Refusal('invalid_request', 'No line of the body is an event', {
+  return new Refusal('invalid_request', 'no line of the body is an event', {
     errors: rejected
       .slice(0, ERRORS_MAX)
       .map(({ line, reason }) => ({ field: `line ${line}`, message: reason })),

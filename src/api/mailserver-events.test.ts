@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { Readable } from 'node:stream';
-import { suite, test } from 'node:test';
+import { after, suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
 import { type EngineName, onEachEngine } from '../../test/support/databases.ts';
@@ -12,9 +12,9 @@ import { openTestMailstore } from '../../test/support/mail.ts';
 import { findAccounts } from '../accounts/find-accounts.ts';
 import type { Change } from '../changes/changes.ts';
 import { InProcessChanges } from '../changes/in-process.ts';
+import { createFrame } from './frame.ts';
 import { mailserverEventRoutes } from './mailserver-events.ts';
 import { BodyReader } from './mailserver-events-body.ts';
-import { startApi } from './testing/start-api.ts';
 
 const SECRET = 'the secret of the mail server';
 const MIB = 1_048_576;
@@ -37,16 +37,29 @@ async function start(engine: EngineName, rateLimitPerMinute = 0) {
   const changes = new InProcessChanges();
   const told: Change[] = [];
   changes.subscribe(accountId, (change) => told.push(change));
+  const logger = pino({ level: 'silent' });
+  const { app, limits } = createFrame({
+    logger,
+    rateLimitPerMinute,
+    trustProxy: [],
+    corsOrigins: [],
+    maxBody: 1_000,
+    notFoundPage: () => {},
+  });
   const group = mailserverEventRoutes({
     secret: SECRET,
     database,
     changes,
     findAccounts: (addresses) => findAccounts(database, addresses),
-    logger: pino({ level: 'silent' }),
+    logger,
   });
-  // The API has a database of its own, which these routes do not need.
-  const { url } = await startApi('sqlite', { rateLimitPerMinute, routes: [group] });
-  return { url, told };
+  app.register(async (scope) => {
+    group(scope, { limits, authenticateMail: () => Promise.reject(new Error('not here')) });
+  });
+  app.get('/elsewhere', () => ({}));
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  after(() => app.close());
+  return { url: app.listeningOrigin, told };
 }
 
 interface Answer {

@@ -73,7 +73,7 @@ export function mailserverEventRoutes(options: MailserverEventsOptions): RouteGr
     // Whatever it is called: the contract names no type, and mail servers send several.
     app.addContentTypeParser('*', async (request: FastifyRequest, payload: IncomingMessage) => {
       if (Number(request.headers['content-length']) > BODY_MAX) {
-        throw new Refusal('body_too_large', `A batch has at most ${BODY_MAX} bytes`);
+        throw new Refusal('body_too_large', `a batch has at most ${BODY_MAX} bytes`);
       }
       return reader.read(normalizeIP(request.ip, IPV6_PREFIX), payload);
     });
@@ -128,6 +128,6 @@ function bodyOf(request: FastifyRequest): HeldBody {
 function badSignature(): Refusal {
   return new Refusal(
     'unauthorized',
-    `The header ${SIGNATURE_HEADER} is not the hex HMAC-SHA256 of the body`,
+    `the header ${SIGNATURE_HEADER} is not the hex HMAC-SHA256 of the body`,
   );
 }

@@ -24,6 +24,7 @@ export async function describeWholeApi(): Promise<string> {
   const logger = pino({ level: 'silent' });
   const app = createApi({
     domains: uncalled('domains'),
+    verification: uncalled('verification'),
     accounts: uncalled('accounts'),
     tokens: uncalled('tokens'),
     mailstore: uncalled('mailstore'),

@@ -4,8 +4,8 @@
  * A small body lies in its row (`bodies.content`), so that it is durable with the transaction that
  * refers to it. A large one is a file `<directory>/<xx>/<uuid>` that is written and fsynced before
  * the row that names it is committed (`bodies.file`): a crash in between leaves a file that no row
- * names, which the sweep at the next start removes. Rows that no message names any more (their
- * mailbox was deleted) are removed by {@link Bodies.sweepRows}.
+ * names, which the sweep at the next start removes. Rows that no message and no delivery names any
+ * more (their mailbox was deleted, the delivery was pruned) are removed by {@link Bodies.sweepRows}.
  */
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, mkdir, open, readdir, stat, unlink } from 'node:fs/promises';
@@ -95,6 +95,15 @@ export class Bodies {
     return id;
   }
 
+  /** Where a body lies, for {@link Bodies.read}; undefined where it is gone. */
+  async find(id: number): Promise<StoredBody | undefined> {
+    return this.#database.read
+      .selectFrom('bodies')
+      .select(['size', 'content', 'file'])
+      .where('id', '=', id)
+      .executeTakeFirst();
+  }
+
   /** Gives up a staged body that nothing came to refer to. */
   async discard({ file }: StagedBody): Promise<void> {
     if (file !== undefined) await this.#removeFile(file);
@@ -118,8 +127,8 @@ export class Bodies {
   }
 
   /**
-   * Removes those of the given bodies that no message refers to any more, inside the transaction
-   * that took their references away.
+   * Removes those of the given bodies that no message and no delivery refers to any more, inside the
+   * transaction that took their references away.
    *
    * @returns files to remove once the transaction is committed, by {@link Bodies.removeFiles}
    */
@@ -135,6 +144,15 @@ export class Bodies {
           ),
         ),
       )
+      .where(({ not, exists, selectFrom }) =>
+        not(
+          exists(
+            selectFrom('deliveries')
+              .select('body_id')
+              .whereRef('deliveries.body_id', '=', 'bodies.id'),
+          ),
+        ),
+      )
       .returning('file')
       .execute();
     return gone.flatMap(({ file }) => (file === null ? [] : [file]));
@@ -144,7 +162,7 @@ export class Bodies {
     for (const file of files) await this.#removeFile(file);
   }
 
-  /** Removes bodies that no message refers to; answers how many. Run now and then. */
+  /** Removes bodies that nothing refers to; answers how many. Run now and then. */
   async sweepRows(): Promise<number> {
     let removed = 0;
     let after = 0;
@@ -186,9 +204,11 @@ export class Bodies {
     const orphans = await this.#database.read
       .selectFrom('bodies')
       .leftJoin('messages', 'messages.body_id', 'bodies.id')
+      .leftJoin('deliveries', 'deliveries.body_id', 'bodies.id')
       .select('bodies.id')
       .where('bodies.id', 'in', ids)
       .where('messages.body_id', 'is', null)
+      .where('deliveries.body_id', 'is', null)
       .execute();
     if (orphans.length === 0) return 0;
     const files = await this.#database.write((tx) =>

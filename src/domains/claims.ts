@@ -1,11 +1,9 @@
 /** Claims on a name: reading them, holding them still, and deciding which of them is active. */
 import type { Database, Queries, Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import type { DnsRecordStatus } from './dns-records.ts';
 import { normalizeDomainName } from './domain-names.ts';
 import { checkUserId } from './input-text.ts';
-
-export type DomainStatus = Row<'domains'>['status'];
+import { changesOf, type DomainStatus, type StatusChange } from './status-changes.ts';
 
 /** One user's claim on a name. */
 export interface Domain {
@@ -91,7 +89,11 @@ export async function readClaim(queries: Queries, userId: string, text: string):
  * pending (and the claim would stay pending for good), and two claims could both become active.
  * Always all of them in the order of their ids: so no two transactions wait for each other.
  */
-async function lockName(tx: Queries, engine: Database['engine'], name: string): Promise<Domain[]> {
+export async function lockName(
+  tx: Queries,
+  engine: Database['engine'],
+  name: string,
+): Promise<Domain[]> {
   const query = tx.selectFrom('domains').select(columns).where('name', '=', name).orderBy('id');
   // SQLite has one writer at a time and no such clause.
   const rows = await (engine === 'postgres' ? query.forUpdate() : query).execute();
@@ -117,50 +119,49 @@ export async function lockClaim(
 }
 
 /**
- * The status that a claim has by its records.
- *
- * @param status what it is now: an active claim stays active when its DNS breaks, so that a flap
- *   does not cut mail off
- * @param records statuses of its records
- * @param rivalActive whether another user's claim on the name is active
+ * Evaluates every claim on a name, oldest first: one may fall back, one may become active. The
+ * caller has locked the name and made its own change before, and tells of the changes after the
+ * commit.
  */
-export function evaluateStatus(
-  status: DomainStatus,
-  records: readonly DnsRecordStatus[],
-  rivalActive: boolean,
-): DomainStatus {
-  if (status === 'active') return 'active';
-  const open = records.some((record) => record === 'pending' || record === 'failed');
-  return open || rivalActive ? 'pending' : 'active';
-}
-
-/**
- * Evaluates every claim on a name, oldest first, and makes active what may be: at most one. The
- * caller has locked the name and made its own change before.
- */
-export async function evaluateName(tx: Queries, name: string, now: number): Promise<void> {
+export async function evaluateName(
+  tx: Queries,
+  name: string,
+  now: number,
+): Promise<StatusChange[]> {
   const rows = await tx
     .selectFrom('domains')
     .innerJoin('dns_records', 'dns_records.domain_id', 'domains.id')
-    .select(['domains.id', 'domains.status', 'dns_records.status as record_status'])
+    .select(['domains.id', 'domains.user_id as userId', 'domains.status'])
+    .select(['purpose', 'failing_since as failingSince', 'dns_records.status as recordStatus'])
     .where('domains.name', '=', name)
     .orderBy('domains.id')
     .execute();
   const claims = Map.groupBy(rows, ({ id }) => id);
-  let active = rows.find(({ status }) => status === 'active')?.id;
-  for (const [id, records] of claims) {
-    const before = records[0]?.status ?? 'pending';
-    const after = evaluateStatus(
-      before,
-      records.map(({ record_status }) => record_status),
-      active !== undefined && active !== id,
-    );
-    if (after === before) continue;
-    active = id;
+  const standings = [...claims.values()].flatMap(([first, ...others]) =>
+    first === undefined
+      ? []
+      : [
+          {
+            ...first,
+            records: [first, ...others].map(({ purpose, recordStatus, failingSince }) => ({
+              purpose,
+              status: recordStatus,
+              failingSince,
+            })),
+          },
+        ],
+  );
+  const changes = changesOf(name, standings, now);
+  for (const { id, new: status } of changes) {
     await tx
       .updateTable('domains')
-      .set({ status: after, verified_at: now, lapsed_at: null })
+      .set(
+        status === 'active'
+          ? { status, verified_at: now, lapsed_at: null }
+          : { status, lapsed_at: now },
+      )
       .where('id', '=', id)
       .execute();
   }
+  return changes;
 }

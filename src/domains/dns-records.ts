@@ -26,6 +26,9 @@ export interface DnsRecord {
   readonly priority?: number;
   readonly status: DnsRecordStatus;
   readonly observedValue?: string;
+  /** One sentence on what the last check came to, for the owner of the zone. */
+  readonly detail?: string;
+  readonly lastCheckedAt?: number;
   /** Whether the status was set by hand, so that automatic checks leave it alone. */
   readonly marked: boolean;
 }
@@ -94,6 +97,8 @@ function toRecord(row: Row<'dns_records'>): DnsRecord {
     ...(row.priority === null ? {} : { priority: row.priority }),
     status: row.status,
     ...(row.observed_value === null ? {} : { observedValue: row.observed_value }),
+    ...(row.detail === null ? {} : { detail: row.detail }),
+    ...(row.last_checked_at === null ? {} : { lastCheckedAt: row.last_checked_at }),
     marked: row.marked === 1,
   };
 }
@@ -119,20 +124,31 @@ export function checkMark(mark: DnsMark): void {
   }
 }
 
+const MARKED_DETAIL = 'Set by hand: it is not checked until it is marked pending.';
+
 /**
- * Sets a record by hand; `pending` gives it back to the automatic check.
+ * Sets a record by hand; `pending` gives it back to the automatic check, which is due at once.
  *
  * @throws Refusal dns_record_not_found where the claim has no such record
  */
-export async function writeMark(tx: Queries, domainId: number, mark: DnsMark): Promise<void> {
+export async function writeMark(
+  tx: Queries,
+  domainId: number,
+  mark: DnsMark,
+  now: number,
+): Promise<void> {
+  const givenBack = mark.status === 'pending';
   const updated = Number.isSafeInteger(mark.id)
     ? await tx
         .updateTable('dns_records')
-        .set({
+        .set(({ fn, val }) => ({
           status: mark.status,
-          marked: mark.status === 'pending' ? 0 : 1,
+          marked: givenBack ? 0 : 1,
+          detail: givenBack ? null : MARKED_DETAIL,
+          misses: 0,
+          failing_since: mark.status === 'failed' ? fn.coalesce('failing_since', val(now)) : null,
           ...(mark.observedValue === undefined ? {} : { observed_value: mark.observedValue }),
-        })
+        }))
         .where('id', '=', mark.id)
         .where('domain_id', '=', domainId)
         .executeTakeFirst()
@@ -140,4 +156,11 @@ export async function writeMark(tx: Queries, domainId: number, mark: DnsMark): P
   if (Number(updated?.numUpdatedRows ?? 0) === 0) {
     throw new Refusal('dns_record_not_found', `the domain has no DNS record ${mark.id}`);
   }
+  if (!givenBack) return;
+  await tx
+    .updateTable('domains')
+    .set({ next_check_at: now })
+    .where('id', '=', domainId)
+    .where('next_check_at', '>', now)
+    .execute();
 }

@@ -205,6 +205,23 @@ onEachEngine('domains', (engine) => {
       assert.equal(await statusOf('u1', 'at-once.test'), 'active');
     });
 
+    test('a mark waits while another transaction holds the name', async () => {
+      const { dns } = await domains.create({ userId: 'u1', domain: 'held.test' });
+      await domains.create({ userId: 'u2', domain: 'held.test' });
+      const order: string[] = [];
+      let marked: Promise<unknown> | undefined;
+      await database.write(async (tx) => {
+        await domains.lock(tx, 'u2', 'held.test');
+        const mark = { id: dns[0]?.id ?? 0, status: 'verified' } as const;
+        marked ??= domains.markDnsRecord('u1', 'held.test', mark).then(() => order.push('marked'));
+        // Many times as many queries as the mark makes: it would be done by now.
+        for (let n = 0; n < 200; n++) await tx.selectFrom('counters').selectAll().execute();
+        order.push('released');
+      });
+      await marked;
+      assert.deepEqual(order, ['released', 'marked']);
+    });
+
     test('of claims that are marked at once, one becomes active and no mark fails', async () => {
       const users = Array.from({ length: 8 }, (_, n) => `rival${n}`);
       const claims = await Promise.all(

@@ -8,8 +8,10 @@
  * mail included.
  *
  * Whoever changes a claim's records locks the name first and evaluates it afterwards, in the same
- * transaction (`claims.ts`).
+ * transaction (`claims.ts`). DNS is asked in `verification/`; when, is in each claim's row.
  */
+import { type InferResult, sql } from 'kysely';
+import type { Logger } from 'pino';
 import type { Database, Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { type Domain, evaluateName, findClaim, lockClaim, readClaim, toDomain } from './claims.ts';
@@ -26,13 +28,21 @@ import {
 import { checkClaimedName, normalizeDomainName } from './domain-names.ts';
 import { checkText, checkUserId } from './input-text.ts';
 import { checkRoute, type Route, type RouteSettings, readRoute, toRoute } from './routes.ts';
+import { logStatusChanges, type StatusChange } from './status-changes.ts';
 
-export type { Domain, DomainStatus } from './claims.ts';
+export type { Domain } from './claims.ts';
 export type { DkimKey } from './dkim-keys.ts';
 export type { DnsMark, DnsRecord, DnsRecordStatus } from './dns-records.ts';
 export { normalizeDomainName } from './domain-names.ts';
 export { checkText, checkUserId } from './input-text.ts';
 export type { ForwardMode, Route, RouteSettings } from './routes.ts';
+export type { DomainStatus, StatusChange } from './status-changes.ts';
+export {
+  createVerification,
+  type Verification,
+  type VerificationOptions,
+} from './verification/verification.ts';
+export { writeZone } from './zone-snippet.ts';
 
 export interface DomainsOptions {
   readonly database: Database;
@@ -40,6 +50,8 @@ export interface DomainsOptions {
   readonly mailHostname: string;
   /** The name that SPF records must include. */
   readonly spfInclude: string;
+  /** Where changes of status are told. */
+  readonly log?: Logger | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -120,24 +132,36 @@ export interface Domains {
    */
   lock(tx: Queries, userId: string, name: string): Promise<Domain>;
   /**
-   * Deletes a claim with all that hangs on it; a rival claim may become active. Whoever has to tell
-   * of deleted accounts does this through `accounts/`.
+   * Deletes a claim with all that hangs on it; a rival claim may become active, which the caller
+   * tells of after the commit (`announce`). Whoever has to tell of deleted accounts does this through
+   * `accounts/`.
    *
    * @throws Refusal domain_not_found
    */
-  remove(tx: Queries, userId: string, name: string): Promise<Domain>;
+  remove(tx: Queries, userId: string, name: string): Promise<RemovedDomain>;
+  /** Tells of changes that are committed. */
+  announce(changes: readonly StatusChange[]): void;
+}
+
+/** A claim that was deleted, and what that made of its rivals. */
+export interface RemovedDomain extends Domain {
+  readonly statusChanges: readonly StatusChange[];
 }
 
 class StoredDomains implements Domains {
   readonly #database: Database;
   readonly #mailHostname: string;
   readonly #spfInclude: string;
+  readonly #log: Logger | undefined;
   readonly #now: () => number;
+  readonly #activeClaim: ReturnType<typeof selectActiveClaim>;
 
   constructor(options: DomainsOptions) {
     this.#database = options.database;
+    this.#activeClaim = selectActiveClaim(options.database.read);
     this.#mailHostname = options.mailHostname.toLowerCase();
     this.#spfInclude = options.spfInclude.toLowerCase();
+    this.#log = options.log;
     this.#now = options.now ?? Date.now;
   }
 
@@ -200,25 +224,23 @@ class StoredDomains implements Domains {
 
   async markDnsRecord(userId: string, name: string, mark: DnsMark): Promise<DomainDetails> {
     checkMark(mark);
-    return this.#database.write(async (tx) => {
+    const { details, changes } = await this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
-      await writeMark(tx, domain.id, mark);
-      await evaluateName(tx, domain.name, this.#now());
-      return this.#details(tx, await readClaim(tx, userId, name));
+      const now = this.#now();
+      await writeMark(tx, domain.id, mark, now);
+      const evaluated = await evaluateName(tx, domain.name, now);
+      const after = await this.#details(tx, await readClaim(tx, userId, name));
+      return { details: after, changes: evaluated };
     });
+    this.announce(changes);
+    return details;
   }
 
   async findActive(text: string): Promise<ActiveDomain | undefined> {
     const name = normalizeDomainName(text);
     if (name === undefined) return undefined;
-    const row = await this.#database.read
-      .selectFrom('domains')
-      .innerJoin('routes', 'routes.domain_id', 'domains.id')
-      .select(['domains.id', 'domains.user_id', 'domains.verified_at'])
-      .select(['forward_mode', 'webhook_url', 'webhook_secret', 'forward_to_email'])
-      .where('domains.name', '=', name)
-      .where('domains.status', '=', 'active')
-      .executeTakeFirst();
+    const query = { ...this.#activeClaim, parameters: [name] };
+    const [row] = (await this.#database.read.executeQuery<ActiveClaimRow>(query)).rows;
     if (!row) return undefined;
     const { id, user_id: userId, verified_at } = row;
     return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
@@ -255,14 +277,18 @@ class StoredDomains implements Domains {
     return lockClaim(tx, this.#database.engine, userId, name);
   }
 
-  async remove(tx: Queries, userId: string, name: string): Promise<Domain> {
+  async remove(tx: Queries, userId: string, name: string): Promise<RemovedDomain> {
     const domain = await this.lock(tx, userId, name);
     await tx.deleteFrom('domains').where('id', '=', domain.id).execute();
-    await evaluateName(tx, domain.name, this.#now());
-    return domain;
+    return { ...domain, statusChanges: await evaluateName(tx, domain.name, this.#now()) };
+  }
+
+  announce(changes: readonly StatusChange[]): void {
+    if (this.#log) logStatusChanges(this.#log, changes);
   }
 
   async #insertClaim(tx: Queries, input: NewDomain, key: NewDkimKey): Promise<Domain> {
+    const now = this.#now();
     const row = await tx
       .insertInto('domains')
       .values({
@@ -272,7 +298,8 @@ class StoredDomains implements Domains {
         status: 'pending',
         dkim_selector: key.selector,
         dkim_private_key: key.privateKey,
-        created_at: this.#now(),
+        created_at: now,
+        next_check_at: now,
       })
       .onConflict((conflict) => conflict.columns(['user_id', 'name']).doNothing())
       .returningAll()
@@ -292,6 +319,23 @@ class StoredDomains implements Domains {
     };
   }
 }
+
+/**
+ * The active claim on a name, the one parameter. Compiled once: it is asked for every recipient and
+ * every token, and building a query takes ten times as long as running it.
+ */
+function selectActiveClaim(queries: Queries) {
+  return queries
+    .selectFrom('domains')
+    .innerJoin('routes', 'routes.domain_id', 'domains.id')
+    .select(['domains.id', 'domains.user_id', 'domains.verified_at'])
+    .select(['forward_mode', 'webhook_url', 'webhook_secret', 'forward_to_email'])
+    .where('domains.status', '=', sql.lit('active'))
+    .where('domains.name', '=', '')
+    .compile();
+}
+
+type ActiveClaimRow = InferResult<ReturnType<typeof selectActiveClaim>>[number];
 
 function domainExists(name: string): Refusal {
   return new Refusal('domain_exists', `the user has ${name} already`);

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { before, suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
+import fc from 'fast-check';
 import {
   apiKey,
   type RunningApi,
@@ -312,6 +313,60 @@ onEachEngine('errors', (engine) => {
       const answer = await api.call('GET', `/v2/domains/${domain}/info?${query}`);
       assert.equal(answer.status, 404, text);
     }
+  });
+
+  test('no body whatever is a failure of ours', async () => {
+    const known = fc.constantFrom(
+      'domain',
+      'user_id',
+      'id',
+      'status',
+      'forward_mode',
+      'limit',
+      'x',
+    );
+    const value = fc.oneof(
+      fc.jsonValue(),
+      fc.constantFrom('acme.test', 'store', 'verified', '\ud800', '\0', 2 ** 64, -1, 1e300),
+    );
+    const body = fc.oneof(fc.jsonValue(), fc.dictionary(known, value));
+    const route = fc.constantFrom(
+      ['POST', '/v2/domain'],
+      ['POST', '/v2/domains/delete'],
+      ['PUT', '/v2/domains/acme.test/route'],
+      ['POST', '/v2/domains/acme.test/dns/mark'],
+      ['POST', '/v2/email-accounts/create'],
+      ['POST', '/v2/email-accounts/delete'],
+      ['PUT', '/v2/email-accounts/1'],
+      ['POST', '/mail/token'],
+      ['POST', '/mail/sync'],
+    );
+    await fc.assert(
+      fc.asyncProperty(route, body, async ([method = '', path = ''], sent) => {
+        const answer = await api.call(method, path, JSON.stringify(sent));
+        assert.ok(answer.status < 500, `${answer.status} ${JSON.stringify(answer.body)}`);
+        if (answer.status >= 400) assert.equal(answer.body.status, answer.status);
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  test('no query whatever is a failure of ours', async () => {
+    const route = fc.constantFrom(
+      '/v2/domains/acme.test/info',
+      '/v2/domains/acme.test/email-accounts',
+      '/v2/email-accounts',
+      '/v2/email-accounts/1',
+    );
+    const text = fc.string({ unit: 'grapheme', maxLength: 20 });
+    const query = fc.dictionary(fc.constantFrom('user_id', 'limit', 'offset', 'domain'), text);
+    await fc.assert(
+      fc.asyncProperty(route, query, async (path, fields) => {
+        const answer = await api.call('GET', `${path}?${new URLSearchParams(fields)}`);
+        assert.ok(answer.status < 500, `${answer.status} ${JSON.stringify(answer.body)}`);
+      }),
+      { numRuns: 150 },
+    );
   });
 });
 

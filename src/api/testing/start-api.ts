@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { type DestinationStream, pino } from 'pino';
+import { type DestinationStream, type Logger, pino } from 'pino';
 import { type EngineName, openTestDatabase } from '../../../test/support/databases.ts';
 import {
   type Accounts,
@@ -16,7 +16,13 @@ import { findAccounts } from '../../accounts/find-accounts.ts';
 import { Bodies } from '../../bodies/bodies.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
 import type { Database } from '../../database/database.ts';
-import { createDomains, type Domains } from '../../domains/domains.ts';
+import { createDnsResolver } from '../../dns/dns.ts';
+import {
+  createDomains,
+  createVerification,
+  type Domains,
+  type Verification,
+} from '../../domains/domains.ts';
 import { EmbeddedMailstore, type Mailstore } from '../../mailstore/mailstore.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
@@ -54,6 +60,7 @@ export interface RunningApi {
   readonly port: number;
   readonly database: Database;
   readonly domains: Domains;
+  readonly verification: Verification;
   readonly accounts: Accounts;
   readonly tokens: Tokens;
   readonly mailstore: Mailstore;
@@ -94,17 +101,41 @@ after(async () => {
   for (const app of running.splice(0)) await app.close();
 });
 
+/** What DNS is for a test: nothing answers, and nothing is checked but what the test calls for. */
+export interface TestDns {
+  readonly servers?: readonly string[];
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+/** Nothing listens there. */
+const NO_DNS_SERVER = '127.0.0.1:9';
+
+function openDomains(
+  database: Database,
+  log: Logger,
+  { servers = [NO_DNS_SERVER], now = Date.now }: TestDns,
+): { domains: Domains; verification: Verification } {
+  const mailHostname = 'mail.localhost';
+  const spfInclude = 'spf.mail.localhost';
+  const dns = createDnsResolver({ servers, timeouts: { first: 500, later: 500 } });
+  return {
+    domains: createDomains({ database, mailHostname, spfInclude, log, now }),
+    verification: createVerification({ database, dns, mailHostname, log, now }),
+  };
+}
+
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
   engine: EngineName,
   options: Partial<ApiOptions> = {},
+  dns: TestDns = {},
 ): Promise<RunningApi> {
   const { database, directory } = await openTestDatabase(engine);
-  const domains = createDomains({
-    database,
-    mailHostname: 'mail.localhost',
-    spfInclude: 'spf.mail.localhost',
-  });
+  const logLines: Record<string, unknown>[] = [];
+  const lines: DestinationStream = { write: (line) => logLines.push(JSON.parse(line)) };
+  const logger = pino({ level: 'info' }, lines);
+  const { domains, verification } = openDomains(database, logger, dns);
   const changes = new InProcessChanges();
   const accounts = createAccounts({ database, domains, changes });
   const tokens = createTokens({
@@ -114,9 +145,6 @@ export async function startApi(
   });
   const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
   const mailstore = new EmbeddedMailstore({ database, bodies });
-  const logLines: Record<string, unknown>[] = [];
-  const lines: DestinationStream = { write: (line) => logLines.push(JSON.parse(line)) };
-  const logger = pino({ level: 'info' }, lines);
   const mailserverEvents = mailserverEventRoutes({
     secret: mailserverSecret,
     database,
@@ -126,6 +154,7 @@ export async function startApi(
   });
   const app = createApi({
     domains,
+    verification,
     accounts,
     tokens,
     mailstore,
@@ -147,6 +176,7 @@ export async function startApi(
     port: Number(new URL(app.listeningOrigin).port),
     database,
     domains,
+    verification,
     accounts,
     tokens,
     mailstore,

@@ -1,0 +1,117 @@
+/** What is on its way out for a domain, for operators: webhooks, forwarded mail, bounces. */
+import { Type } from 'typebox';
+import type { Domains } from '../domains/domains.ts';
+import { Refusal } from '../errors/errors.ts';
+import type { Delivery, Queue } from '../queue/queue.ts';
+import { DomainName, isoTime, pageFields, pageOf, RecordId, UserId } from './schemas.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+const Instant = Type.String({ format: 'date-time' });
+
+const DeliveryBody = Type.Object(
+  {
+    id: RecordId,
+    webhook_id: Type.String({ description: 'What the receiver knows it by.' }),
+    kind: Type.String({ description: 'webhook, forward or bounce', examples: ['webhook'] }),
+    destination: Type.String({
+      description: 'Origin of the webhook, or domain of the mail; holds no secret.',
+      examples: ['https://receiver.example'],
+    }),
+    status: Type.Enum(['queued', 'delivered', 'failed'], { type: 'string' }),
+    attempts: Type.Integer({ description: 'Since it was queued or last tried by hand.' }),
+    last_error: Type.Optional(
+      Type.Object({
+        status: Type.Optional(Type.Integer({ description: 'HTTP status or SMTP reply code.' })),
+        text: Type.String({ description: 'First 500 bytes of what the receiver said.' }),
+      }),
+    ),
+    next_attempt_at: Type.Optional(Instant),
+    created_at: Instant,
+    updated_at: Instant,
+    finished_at: Type.Optional(Instant),
+  },
+  { title: 'Delivery' },
+);
+
+export function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
+  const { lastError, nextAttemptAt, finishedAt } = delivery;
+  return {
+    id: delivery.id,
+    webhook_id: delivery.publicId,
+    kind: delivery.kind,
+    destination: delivery.destination,
+    status: delivery.status,
+    attempts: delivery.attempts,
+    ...(lastError !== undefined && { last_error: lastError }),
+    ...(nextAttemptAt !== undefined && { next_attempt_at: isoTime(nextAttemptAt) }),
+    created_at: isoTime(delivery.createdAt),
+    updated_at: isoTime(delivery.updatedAt),
+    ...(finishedAt !== undefined && { finished_at: isoTime(finishedAt) }),
+  };
+}
+
+/** `GET /v2/domains/:domain/deliveries` and `POST /v2/domains/:domain/deliveries/:id/retry`. */
+export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/domains/:domain/deliveries',
+      {
+        config: { refusals: ['domain_not_found'] },
+        schema: {
+          tags: ['Domains'],
+          summary: 'List deliveries',
+          description: 'What a route sent on or still has to, in the order it was queued.',
+          operationId: 'listDeliveries',
+          security: credentials.apiKey,
+          params: Type.Object({ domain: DomainName }),
+          querystring: Type.Object({
+            user_id: UserId,
+            status: Type.Optional(
+              Type.Enum(['queued', 'delivered', 'failed'], { type: 'string' }),
+            ),
+            ...pageFields,
+          }),
+          response: {
+            200: Type.Object({
+              items: Type.Array(DeliveryBody),
+              limit: Type.Integer(),
+              offset: Type.Integer(),
+            }),
+          },
+        },
+      },
+      async ({ params, query }) => {
+        const { id: domainId } = await domains.find(query.user_id, params.domain);
+        const page = pageOf(query);
+        const items = await queue.list({ domainId, status: query.status, ...page });
+        return { items: items.map(writeDelivery), ...page };
+      },
+    );
+    app.post(
+      '/v2/domains/:domain/deliveries/:id/retry',
+      {
+        config: { refusals: ['domain_not_found', 'delivery_not_found'] },
+        schema: {
+          tags: ['Domains'],
+          summary: 'Try a delivery again',
+          description:
+            'Tries it again now, from the start of its schedule, also one that was delivered: with ' +
+            'the same webhook-id and body.',
+          operationId: 'retryDelivery',
+          security: credentials.apiKey,
+          params: Type.Object({ domain: DomainName, id: RecordId }),
+          body: Type.Object({ user_id: UserId }),
+          response: { 200: Type.Object({ delivery: DeliveryBody }) },
+        },
+      },
+      async ({ params, body }) => {
+        const { id: domainId } = await domains.find(body.user_id, params.domain);
+        const delivery = await queue.retry(domainId, params.id);
+        if (!delivery) {
+          throw new Refusal('delivery_not_found', `there is no delivery ${params.id}`);
+        }
+        return { delivery: writeDelivery(delivery) };
+      },
+    );
+  };
+}

@@ -1,0 +1,98 @@
+import { hash } from 'node:crypto';
+import { sql } from 'kysely';
+import type { Database, Queries } from '../database/database.ts';
+
+const DAY_SECONDS = 24 * 60 * 60;
+/** Rows removed in one transaction: everybody's writes wait for it. */
+const CHUNK = 1_000;
+/** Bytes of a digest: 64 bits, which no two ids of a day share. */
+export const DIGEST_BYTES = 8;
+/** What the keys of single events begin with. */
+export const SINGLE = '#';
+
+/** A short stand-in for an event id, one character a byte. */
+export function digestOf(eventId: string): string {
+  return hash('sha256', eventId, 'binary').slice(0, DIGEST_BYTES);
+}
+
+/** The present second, and the one up to which events are forgotten. */
+export function timesOf(instant: number): { readonly now: number; readonly forgotten: number } {
+  const now = Math.ceil(instant / 1000);
+  return { now, forgotten: now - DAY_SECONDS };
+}
+
+/** Events as rows of their own, under their digests. */
+export class EventRows {
+  readonly #database: Database;
+  readonly #now: () => number;
+
+  constructor(database: Database, now: () => number) {
+    this.#database = database;
+    this.#now = now;
+  }
+
+  /** Remembers events; answers those that were not known. */
+  add(eventIds: readonly string[]): Promise<ReadonlySet<string>> {
+    return this.#database.write((tx) => this.addIn(tx, eventIds));
+  }
+
+  /** The same within a transaction. */
+  async addIn(tx: Queries, eventIds: readonly string[]): Promise<ReadonlySet<string>> {
+    const { now, forgotten } = timesOf(this.#now());
+    const byKey = new Map(eventIds.map((id) => [keyOf(id), id]));
+    // In order, so that batches with the same events do not lock each other out.
+    const keys = this.#each([...byKey.keys()].sort());
+    const { rows } = await sql<{ event_id: string }>`
+      insert into mailserver_events (event_id, received_at)
+      select value, cast(${now * 1000} as bigint) from ${keys} where true
+      on conflict (event_id) do update set received_at = excluded.received_at
+        where mailserver_events.received_at <= ${forgotten * 1000}
+      returning event_id`.execute(tx);
+    return new Set(rows.map(({ event_id }) => byKey.get(event_id) ?? ''));
+  }
+
+  /** Which of the events have a row of their own. */
+  async findIn(tx: Queries, eventIds: readonly string[]): Promise<ReadonlySet<string>> {
+    const { forgotten } = timesOf(this.#now());
+    const byKey = new Map(eventIds.map((id) => [keyOf(id), id]));
+    const { rows } = await sql<{ event_id: string }>`
+      select event_id from ${this.#each([...byKey.keys()])}
+      join mailserver_events on event_id = value and received_at > ${forgotten * 1000}`.execute(tx);
+    return new Set(rows.map(({ event_id }) => byKey.get(event_id) ?? ''));
+  }
+
+  /** Removes rows, packed ones too, that are older than a day. */
+  async prune(stopping: () => boolean): Promise<void> {
+    const until = timesOf(this.#now()).forgotten * 1000;
+    while (!stopping() && (await this.#pruneSome(until)) === CHUNK);
+  }
+
+  /** The one place where the engines unpack an array in their own way. */
+  #each(keys: readonly string[]) {
+    const json = JSON.stringify(keys);
+    return this.#database.engine === 'sqlite'
+      ? sql`json_each(${json})`
+      : sql`jsonb_array_elements_text(${json}::jsonb) as keys (value)`;
+  }
+
+  async #pruneSome(until: number): Promise<number> {
+    const result = await this.#database.write((tx) =>
+      tx
+        .deleteFrom('mailserver_events')
+        .where('event_id', 'in', (query) =>
+          query
+            .selectFrom('mailserver_events')
+            .select('event_id')
+            .where('received_at', '<=', until)
+            .orderBy('received_at')
+            .limit(CHUNK),
+        )
+        .executeTakeFirst(),
+    );
+    return Number(result.numDeletedRows);
+  }
+}
+
+function keyOf(eventId: string): string {
+  return SINGLE + Buffer.from(digestOf(eventId), 'latin1').toString('base64url');
+}

@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict';
+import { beforeEach, suite, test } from 'node:test';
+import { type DnsServer, type Fault, startDnsServer } from '../../test/support/dns-server.ts';
+import { createDnsResolver, type DnsResolverOptions } from './dns.ts';
+
+const timeouts = { first: 300, later: 300 };
+
+const open = (servers: readonly DnsServer[], options: Partial<DnsResolverOptions> = {}) =>
+  createDnsResolver({ servers: servers.map(({ address }) => address), timeouts, ...options });
+
+suite('answers', () => {
+  let server: DnsServer;
+  beforeEach(async () => {
+    server = await startDnsServer([
+      ['acme.test', 'MX', '10 Mail.Acme.test'],
+      ['acme.test', 'MX', '0 other.test'],
+      ['acme.test', 'TXT', ['v=spf1 ', '-all']],
+      ['acme.test', 'TXT', 'übrig'],
+      ['acme.test', 'A', '192.0.2.1'],
+      ['acme.test', 'AAAA', '2001:db8::1'],
+      ['null.test', 'MX', '0 .'],
+      ['alias.acme.test', 'CNAME', 'Acme.test'],
+      ['dangling.acme.test', 'CNAME', 'nowhere.test'],
+      ['empty.acme.test', 'TXT', ''],
+      ['1.2.0.192.in-addr.arpa', 'PTR', 'Mail.acme.test'],
+      ['below.none.acme.test', 'A', '192.0.2.2'],
+    ]);
+  });
+
+  test('records of each type come typed, names in lower case without a dot', async () => {
+    const dns = open([server]);
+    const mx = await dns.lookup('ACME.test.', 'MX');
+    assert.equal(mx.kind, 'records');
+    assert.deepEqual(
+      mx.kind === 'records' && [...mx.records].sort((a, b) => a.preference - b.preference),
+      [
+        { preference: 0, exchange: 'other.test' },
+        { preference: 10, exchange: 'mail.acme.test' },
+      ],
+    );
+    const records = async (name: string, type: 'A' | 'AAAA' | 'CNAME' | 'PTR' | 'TXT') => {
+      const answer = await dns.lookup(name, type);
+      return answer.kind === 'records' ? answer.records : answer;
+    };
+    assert.deepEqual(await records('acme.test', 'A'), ['192.0.2.1']);
+    assert.deepEqual(await records('acme.test', 'AAAA'), ['2001:db8::1']);
+    assert.deepEqual(await records('alias.acme.test', 'CNAME'), ['acme.test']);
+    assert.deepEqual(await records('1.2.0.192.in-addr.arpa', 'PTR'), ['mail.acme.test']);
+    const utf8 = Buffer.from('übrig').toString('latin1');
+    assert.deepEqual(await records('acme.test', 'TXT'), ['v=spf1 -all', utf8]);
+    assert.deepEqual(await records('alias.acme.test', 'TXT'), ['v=spf1 -all', utf8]);
+    assert.deepEqual(await records('empty.acme.test', 'TXT'), ['']);
+    assert.deepEqual(await dns.lookup('null.test', 'MX'), {
+      kind: 'records',
+      records: [{ preference: 0, exchange: '' }],
+    });
+  });
+
+  const absences: [string, 'no_name' | 'no_record' | 'bad_name'][] = [
+    ['nobody.test', 'no_name'],
+    ['null.test', 'no_record'],
+    ['none.acme.test', 'no_record'],
+    ['dangling.acme.test', 'no_name'],
+    [`${'x'.repeat(64)}.test`, 'bad_name'],
+    ['a..test', 'bad_name'],
+    [`${'x.'.repeat(130)}test`, 'bad_name'],
+  ];
+  for (const [name, reason] of absences) {
+    test(`${name.slice(0, 20)} has no TXT record: ${reason}`, async () => {
+      assert.deepEqual(await open([server]).lookup(name, 'TXT'), { kind: 'absent', reason });
+    });
+  }
+
+  test('an alias alone, as a server gives that does not follow it, is no record', async () => {
+    assert.equal((await open([server]).lookup('dangling.acme.test', 'A')).kind, 'absent');
+  });
+
+  test('what does not fit into a datagram comes over TCP', async () => {
+    const long = 'x'.repeat(4_000);
+    server.add(['long.test', 'TXT', long]);
+    assert.deepEqual(await open([server]).lookup('long.test', 'TXT'), {
+      kind: 'records',
+      records: [long],
+    });
+    assert.deepEqual(
+      server.asked.map(({ transport }) => transport),
+      ['udp', 'tcp'],
+    );
+  });
+
+  test('nothing is kept: a record that changes is seen at once', async () => {
+    const dns = open([server]);
+    await dns.lookup('acme.test', 'A');
+    server.remove('acme.test', 'A');
+    assert.equal((await dns.lookup('acme.test', 'A')).kind, 'absent');
+    server.add(['acme.test', 'A', '192.0.2.9']);
+    assert.deepEqual(await dns.lookup('acme.test', 'A'), {
+      kind: 'records',
+      records: ['192.0.2.9'],
+    });
+  });
+});
+
+suite('faults', () => {
+  const faults: [Fault, string][] = [
+    ['servfail', 'SERVFAIL'],
+    ['refused', 'REFUSED'],
+    ['formerr', 'FORMERR'],
+    ['silent', 'timeout'],
+    ['wrong_id', 'timeout'],
+    ['garbage', 'malformed answer'],
+    ['dies_midway', 'timeout'],
+    ['tcp_silent', 'timeout'],
+  ];
+  for (const [fault, reason] of faults) {
+    test(`a lone server with ${fault} is asked twice, then it is ${reason}`, async () => {
+      const server = await startDnsServer([['acme.test', 'TXT', 'right']]);
+      server.faults = () => fault;
+      assert.deepEqual(await open([server]).lookup('acme.test', 'TXT'), {
+        kind: 'unanswered',
+        reason,
+      });
+      const datagrams = server.asked.filter(({ transport }) => transport === 'udp');
+      assert.equal(datagrams.length, 2);
+    });
+
+    test(`with ${fault} the second server is asked`, async () => {
+      const broken = await startDnsServer([['acme.test', 'TXT', 'wrong']]);
+      const sound = await startDnsServer([['acme.test', 'TXT', 'right']]);
+      broken.faults = () => fault;
+      const dns = open([broken, sound]);
+      const right = { kind: 'records', records: ['right'] };
+      assert.deepEqual(await dns.lookup('acme.test', 'TXT'), right);
+      assert.deepEqual(await dns.lookup('nobody.test', 'TXT'), {
+        kind: 'absent',
+        reason: 'no_name',
+      });
+      const asked = broken.asked.filter(({ name }) => name === 'nobody.test');
+      assert.equal(asked.length, 0, 'the one that failed is asked last from then on');
+    });
+  }
+
+  test('an answer with another id is passed over, the right one taken', async () => {
+    const server = await startDnsServer([['acme.test', 'TXT', 'right']]);
+    server.faults = () => 'forged_first';
+    assert.deepEqual(await open([server]).lookup('acme.test', 'TXT'), {
+      kind: 'records',
+      records: ['right'],
+    });
+  });
+
+  test('a server that is gone is no connection; once it is back it answers', async () => {
+    const server = await startDnsServer([['acme.test', 'TXT', 'right']]);
+    const dns = open([server]);
+    await server.stop();
+    assert.deepEqual(await dns.lookup('acme.test', 'TXT'), {
+      kind: 'unanswered',
+      reason: 'no connection',
+    });
+    await server.start();
+    assert.equal((await dns.lookup('acme.test', 'TXT')).kind, 'records');
+  });
+
+  test('of many servers each gets its turn, though one question asks three at most', async () => {
+    const servers = await Promise.all(Array.from({ length: 5 }, () => startDnsServer()));
+    for (const server of servers.slice(0, 4)) await server.stop();
+    servers[4]?.add(['acme.test', 'TXT', 'right']);
+    const dns = open(servers);
+    assert.equal((await dns.lookup('acme.test', 'TXT')).kind, 'unanswered');
+    assert.equal((await dns.lookup('acme.test', 'TXT')).kind, 'records');
+  });
+
+  test('a fast past does not make it impatient', async () => {
+    const server = await startDnsServer([['acme.test', 'A', '192.0.2.1']]);
+    const dns = open([server], { timeouts: { first: 5_000, later: 5_000 } });
+    for (let n = 0; n < 20; n++) await dns.lookup('acme.test', 'A');
+    server.delay = 1_200;
+    server.asked.length = 0;
+    assert.equal((await dns.lookup('acme.test', 'A')).kind, 'records');
+    assert.equal(server.asked.length, 1);
+  });
+});
+
+test('at most so many questions are under way at a time', async () => {
+  const server = await startDnsServer();
+  server.delay = 5;
+  const dns = open([server], { concurrency: 4, timeouts: { first: 5_000, later: 5_000 } });
+  const answers = await Promise.all(
+    Array.from({ length: 100 }, (_, n) => dns.lookup(`n${n}.test`, 'A')),
+  );
+  assert.ok(answers.every(({ kind }) => kind === 'absent'));
+  assert.equal(server.inFlight.max, 4);
+});
+
+test('closing ends what is under way and what waits, without an exception', async () => {
+  const server = await startDnsServer();
+  server.faults = () => 'silent';
+  const dns = open([server], { concurrency: 1, timeouts: { first: 60_000, later: 60_000 } });
+  const lookups = ['a.test', 'b.test'].map((name) => dns.lookup(name, 'A'));
+  while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  dns.close();
+  const stopped = { kind: 'unanswered', reason: 'stopped' };
+  assert.deepEqual(await Promise.all(lookups), [stopped, stopped]);
+  assert.deepEqual(await dns.lookup('c.test', 'A'), stopped);
+  assert.equal(server.asked.length, 1);
+});
+
+test('without servers those of the system are asked, or none are set', async () => {
+  const dns = createDnsResolver({ servers: [], timeouts: { first: 1, later: 1 } });
+  const { kind } = await dns.lookup('acme.test', 'A');
+  assert.notEqual(kind, 'records');
+});

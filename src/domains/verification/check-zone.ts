@@ -1,0 +1,87 @@
+/** Asks DNS for everything that a claim's records are about, and judges what it says. */
+import { getDomain } from 'tldts';
+import type { DnsLookup } from '../../dns/dns.ts';
+import type { DnsRecord } from '../dns-records.ts';
+import { askOnce } from './ask-once.ts';
+import { evaluateSpf, type OurServers } from './evaluate-spf.ts';
+import { judgeDkim } from './judge-dkim.ts';
+import { hasPolicy, judgeDmarc, type PolicyAnswer } from './judge-dmarc.ts';
+import { judgeMx } from './judge-mx.ts';
+import { judgeSpf, spfRecordsOf } from './judge-spf.ts';
+import type { Verdict } from './verdict.ts';
+
+export type CheckedRecord = Pick<DnsRecord, 'id' | 'purpose' | 'host' | 'expectedValue'>;
+
+/**
+ * Checks records of one domain, all at the same time.
+ *
+ * @param findOurs asked for where an SPF record has to be evaluated
+ * @returns the verdict of each record by its id
+ */
+export async function checkZone(
+  dns: DnsLookup,
+  domain: string,
+  records: readonly CheckedRecord[],
+  findOurs: () => Promise<OurServers>,
+): Promise<Map<number, Verdict>> {
+  const once = askOnce(dns);
+  const verdicts = records.map(
+    async (record) => [record.id, await checkRecord(once, domain, record, findOurs)] as const,
+  );
+  return new Map(await Promise.all(verdicts));
+}
+
+async function checkRecord(
+  dns: DnsLookup,
+  domain: string,
+  { purpose, host, expectedValue }: CheckedRecord,
+  findOurs: () => Promise<OurServers>,
+): Promise<Verdict> {
+  switch (purpose) {
+    case 'mx':
+      return judgeMx(domain, expectedValue.toLowerCase(), await dns.lookup(domain, 'MX'));
+    case 'spf':
+      return checkSpf(dns, domain, expectedValue, findOurs);
+    case 'dmarc':
+      return checkDmarc(dns, domain);
+    case 'dkim':
+      return checkDkim(dns, `${host}.${domain}`, expectedValue);
+  }
+}
+
+async function checkSpf(
+  dns: DnsLookup,
+  domain: string,
+  expected: string,
+  findOurs: () => Promise<OurServers>,
+): Promise<Verdict> {
+  const include = /include:(\S+)/.exec(expected)?.[1]?.toLowerCase() ?? '';
+  const txt = await dns.lookup(domain, 'TXT');
+  const evaluation =
+    spfRecordsOf(txt).length === 1
+      ? await evaluateSpf(dns, domain, include, await findOurs())
+      : undefined;
+  return judgeSpf(domain, include, txt, evaluation);
+}
+
+async function checkDmarc(dns: DnsLookup, domain: string): Promise<Verdict> {
+  const ask = async (name: string): Promise<PolicyAnswer> => ({
+    domain: name,
+    txt: await dns.lookup(`_dmarc.${name}`, 'TXT'),
+  });
+  const own = await ask(domain);
+  // RFC 7489 section 3.2: by the public suffix list, private suffixes included.
+  const organization = getDomain(domain, { allowPrivateDomains: true });
+  const needed = own.txt.kind !== 'unanswered' && !hasPolicy(own.txt);
+  return needed && organization !== null && organization !== domain
+    ? judgeDmarc(own, await ask(organization))
+    : judgeDmarc(own);
+}
+
+async function checkDkim(dns: DnsLookup, name: string, expected: string): Promise<Verdict> {
+  const txt = await dns.lookup(name, 'TXT');
+  if (txt.kind !== 'absent') return judgeDkim(expected, { name, txt });
+  const cname = await dns.lookup(name, 'CNAME');
+  const alias = cname.kind === 'records' ? cname.records[0] : undefined;
+  return judgeDkim(expected, { name, txt, alias });
+}

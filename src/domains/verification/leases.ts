@@ -1,0 +1,153 @@
+/**
+ * Which claims are due, and who checks them. A claim that is being checked is leased to one node
+ * until `lease_until`; a node that dies leaves leases that run out. Each lease of a claim ends later
+ * than the one before, so that the instant tells whose it is.
+ */
+import type { Database, Queries } from '../../database/database.ts';
+import { Refusal } from '../../errors/errors.ts';
+import { lockClaim } from '../claims.ts';
+import type { CheckedClaim } from './schedule.ts';
+
+/** Longer than any check: one asks for 40 s at most, then waits for its last answers. */
+const LEASE_MS = 120_000;
+/** How often a check can be called for by hand. */
+const CALL_INTERVAL_MS = 10_000;
+
+/** A claim that this node has to itself for now. */
+export interface LeasedClaim extends CheckedClaim {
+  readonly id: number;
+  readonly name: string;
+  readonly nextCheckAt: number;
+  readonly leaseUntil: number;
+}
+
+const columns = [
+  'id',
+  'name',
+  'status',
+  'created_at',
+  'lapsed_at',
+  'next_check_at',
+  'lease_until',
+] as const;
+
+/** Takes the claims that have waited longest for their check, `limit` at most. */
+export async function leaseDueClaims(
+  database: Database,
+  now: number,
+  limit: number,
+): Promise<LeasedClaim[]> {
+  const due = (queries: Queries, most: number) =>
+    queries
+      .selectFrom('domains')
+      .select('id')
+      .where('next_check_at', '<=', now)
+      .where('lease_until', '<=', now)
+      .orderBy('next_check_at')
+      .orderBy('id')
+      .limit(most);
+  // A look first: where nothing is due, nothing is written.
+  if (limit < 1 || !(await due(database.read, 1).executeTakeFirst())) return [];
+  return database.write(async (tx) => {
+    const query = due(tx, limit);
+    // Nodes that look at the same time get different claims instead of waiting for each other;
+    // SQLite has one node.
+    const rows =
+      database.engine === 'postgres'
+        ? await query.forUpdate().skipLocked().execute()
+        : await query.execute();
+    if (rows.length === 0) return [];
+    return lease(
+      tx,
+      rows.map(({ id }) => id),
+      now,
+    );
+  });
+}
+
+/**
+ * Takes one claim of a user, due or not, for a check that was called for by hand.
+ *
+ * @returns undefined where it is being checked right now
+ * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call
+ */
+export function leaseClaim(
+  database: Database,
+  userId: string,
+  name: string,
+  now: number,
+): Promise<LeasedClaim | undefined> {
+  return database.write(async (tx) => {
+    const { id } = await lockClaim(tx, database.engine, userId, name);
+    const { verify_called_at: called } = await tx
+      .selectFrom('domains')
+      .select('verify_called_at')
+      .where('id', '=', id)
+      .executeTakeFirstOrThrow();
+    const wait = called === null ? 0 : called + CALL_INTERVAL_MS - now;
+    if (wait > 0) {
+      throw new Refusal('rate_limited', 'the domain was checked less than 10 seconds ago', {
+        // Never longer than the interval, also where the clock was set back.
+        retryAfter: Math.ceil(Math.min(wait, CALL_INTERVAL_MS) / 1000),
+      });
+    }
+    const [leased] = await lease(tx, [id], now);
+    if (!leased) return undefined;
+    await tx.updateTable('domains').set({ verify_called_at: now }).where('id', '=', id).execute();
+    return leased;
+  });
+}
+
+async function lease(tx: Queries, ids: readonly number[], now: number): Promise<LeasedClaim[]> {
+  const rows = await tx
+    .updateTable('domains')
+    .set({ lease_until: now + LEASE_MS })
+    .where('id', 'in', ids)
+    .where('lease_until', '<=', now)
+    .returning(columns)
+    .execute();
+  return rows.map((row) => ({
+    id: row.id,
+    name: row.name,
+    status: row.status,
+    pendingSince: row.lapsed_at ?? row.created_at,
+    nextCheckAt: row.next_check_at,
+    leaseUntil: row.lease_until,
+  }));
+}
+
+/** Gives a claim back as it was, so that it is due as before. */
+export async function releaseClaim(database: Database, claim: LeasedClaim): Promise<void> {
+  await database.write((tx) =>
+    tx
+      .updateTable('domains')
+      .set({ lease_until: 0 })
+      .where('id', '=', claim.id)
+      .where('lease_until', '=', claim.leaseUntil)
+      .execute(),
+  );
+}
+
+/**
+ * Ends a lease and sets the next check, unless the claim was called up meanwhile (a record given
+ * back): then it stays due.
+ */
+export async function finishClaim(
+  tx: Queries,
+  claim: LeasedClaim,
+  nextCheckAt: number,
+): Promise<void> {
+  await tx
+    .updateTable('domains')
+    .set(({ eb }) => ({
+      lease_until: 0,
+      next_check_at: eb
+        .case()
+        .when('next_check_at', '=', claim.nextCheckAt)
+        .then(nextCheckAt)
+        .else(eb.ref('next_check_at'))
+        .end(),
+    }))
+    .where('id', '=', claim.id)
+    .execute();
+}

@@ -1,0 +1,589 @@
+import assert from 'node:assert/strict';
+import { before, beforeEach, suite, test } from 'node:test';
+import { type Logger, pino } from 'pino';
+import { onEachEngine, openTestDatabase } from '../../../test/support/databases.ts';
+import {
+  type DnsServer,
+  startDnsServer,
+  type ZoneRecord,
+} from '../../../test/support/dns-server.ts';
+import type { Database } from '../../database/database.ts';
+import { createDnsResolver } from '../../dns/dns.ts';
+import { seedRecords } from '../dns-records.ts';
+import {
+  createDomains,
+  createVerification,
+  type DnsRecord,
+  type Domains,
+  type Verification,
+} from '../domains.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const mailHostname = 'mail.postroom.example';
+const spfInclude = 'spf.postroom.example';
+
+/** What a claim's records ask for, as records of a zone. */
+const zoneOf = (name: string, dns: readonly DnsRecord[]): ZoneRecord[] =>
+  dns.map((record) => [
+    record.host === '@' ? name : `${record.host}.${name}`,
+    record.recordType,
+    record.recordType === 'MX'
+      ? `${record.priority} ${record.expectedValue}`
+      : record.expectedValue,
+  ]);
+
+onEachEngine('verification', (engine) => {
+  let database: Database;
+  let server: DnsServer;
+  let domains: Domains;
+  let verification: Verification;
+  let now: number;
+  let lines: Record<string, unknown>[];
+  let log: Logger;
+
+  before(async () => {
+    server = await startDnsServer();
+    ({ database } = await openTestDatabase(engine));
+  });
+
+  beforeEach(async () => {
+    await database.write((tx) => tx.deleteFrom('domains').execute());
+    server.publish([]);
+    server.faults = () => undefined;
+    server.delay = 0;
+    server.asked.length = 0;
+    server.inFlight = { now: 0, max: 0 };
+    now = Date.UTC(2026, 0, 1);
+    lines = [];
+    log = pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) });
+    domains = createDomains({ database, mailHostname, spfInclude, log, now: () => now });
+    verification = newNode();
+  });
+
+  /** A node of its own on the same database. */
+  function newNode(): Verification {
+    return createVerification({
+      database,
+      dns: createDnsResolver({
+        servers: [server.address],
+        timeouts: { first: 200, later: 200 },
+      }),
+      mailHostname,
+      log,
+      now: () => now,
+      random: () => 0,
+    });
+  }
+
+  async function claim(userId: string, name: string): Promise<readonly DnsRecord[]> {
+    return (await domains.create({ userId, domain: name })).dns;
+  }
+
+  /** Publishes all that a claim asks for. */
+  async function publish(userId: string, name: string): Promise<void> {
+    server.add(...zoneOf(name, await domains.listDnsRecords(userId, name)));
+  }
+
+  async function activate(userId: string, name: string): Promise<readonly DnsRecord[]> {
+    const dns = await claim(userId, name);
+    await publish(userId, name);
+    await verification.runDue();
+    assert.equal(await statusOf(userId, name), 'active');
+    return dns;
+  }
+
+  const statusOf = async (userId: string, name: string) =>
+    (await domains.find(userId, name)).status;
+
+  async function recordOf(userId: string, name: string, purpose: string): Promise<DnsRecord> {
+    const records = await domains.listDnsRecords(userId, name);
+    const record = records.find((one) => one.purpose === purpose);
+    assert.ok(record);
+    return record;
+  }
+
+  const statusesOf = async (userId: string, name: string) =>
+    (await domains.listDnsRecords(userId, name)).map(({ status }) => status).join(' ');
+
+  /** Lets the clock go on, with every check in between at its time. */
+  async function pass(time: number): Promise<void> {
+    const end = now + time;
+    for (;;) {
+      const { next } = await database.read
+        .selectFrom('domains')
+        .select(({ fn }) => fn.min('next_check_at').as('next'))
+        .executeTakeFirstOrThrow();
+      if (next === null || next > end) break;
+      now = Math.max(now, next);
+      await verification.runDue();
+    }
+    now = end;
+  }
+
+  const statusChanges = () =>
+    lines
+      .filter(({ msg }) => msg === 'domain.status_changed')
+      .map(({ domain, userId, old, new: after, reason }) => ({
+        domain,
+        userId,
+        old,
+        new: after,
+        reason,
+      }));
+
+  test('a claim whose records are published is active after one check', async () => {
+    await claim('u1', 'acme.test');
+    await publish('u1', 'acme.test');
+    now += 5;
+    assert.equal(await verification.runDue(), 1);
+    const { domain, dns } = await domains.get('u1', 'acme.test');
+    assert.equal(domain.status, 'active');
+    assert.equal(domain.verifiedAt, now);
+    for (const record of dns) {
+      assert.equal(record.status, 'verified');
+      assert.equal(record.lastCheckedAt, now);
+      assert.ok(record.detail);
+    }
+    assert.deepEqual(
+      dns.map(({ observedValue }) => observedValue),
+      dns.map(({ expectedValue, priority }) =>
+        priority === undefined ? expectedValue : `${priority} ${expectedValue}`,
+      ),
+    );
+    assert.deepEqual(statusChanges(), [
+      {
+        domain: 'acme.test',
+        userId: 'u1',
+        old: 'pending',
+        new: 'active',
+        reason: 'every record is verified or waived',
+      },
+    ]);
+    assert.equal(await verification.runDue(), 0);
+  });
+
+  test('a claim is checked at its times and not between them', async () => {
+    await claim('u1', 'acme.test');
+    const start = now;
+    const checkedAt: number[] = [];
+    for (; now <= start + 11 * MINUTE; now += 5 * SECOND) {
+      if ((await verification.runDue()) > 0) checkedAt.push((now - start) / SECOND);
+    }
+    assert.deepEqual(checkedAt, [0, 30, 60, 120, 300, 600]);
+    const { status, observedValue, detail } = await recordOf('u1', 'acme.test', 'mx');
+    assert.deepEqual([status, observedValue], ['pending', 'no record']);
+    assert.match(detail ?? '', /DNS knows no name acme\.test/);
+    await publish('u1', 'acme.test');
+    await pass(30 * MINUTE);
+    assert.equal(await statusOf('u1', 'acme.test'), 'active');
+  });
+
+  test('what is never published fails after 72 hours, and is found still when it comes', async () => {
+    await claim('u1', 'acme.test');
+    await pass(72 * HOUR);
+    assert.equal(await statusesOf('u1', 'acme.test'), 'pending pending pending pending');
+    server.add(['acme.test', 'MX', '10 mx.foreign.test']);
+    await pass(6 * HOUR);
+    assert.equal(await statusesOf('u1', 'acme.test'), 'failed failed failed failed');
+    assert.equal((await recordOf('u1', 'acme.test', 'mx')).observedValue, '10 mx.foreign.test');
+    server.publish([]);
+    await publish('u1', 'acme.test');
+    await pass(6 * HOUR);
+    assert.equal(await statusOf('u1', 'acme.test'), 'active');
+  });
+
+  suite('DNS that cannot be asked', () => {
+    const faults = ['servfail', 'silent', 'refused', 'garbage', 'dies_midway'] as const;
+    for (const fault of faults) {
+      test(`with ${fault} nothing changes but the detail`, async () => {
+        await activate('u1', 'active.test');
+        await claim('u1', 'pending.test');
+        await verification.runDue();
+        const seen = async () =>
+          [
+            ...(await domains.listDnsRecords('u1', 'active.test')),
+            ...(await domains.listDnsRecords('u1', 'pending.test')),
+          ].map(({ detail, lastCheckedAt, ...kept }) => kept);
+        const before = await seen();
+        server.faults = () => fault;
+        await verification.verify('u1', 'active.test');
+        await verification.verify('u1', 'pending.test');
+        assert.deepEqual(await seen(), before);
+        const { detail, lastCheckedAt } = await recordOf('u1', 'active.test', 'dkim');
+        assert.match(detail ?? '', /^DNS could not be asked/);
+        assert.equal(lastCheckedAt, now);
+      });
+    }
+
+    test('for 20 days no status changes, and all is as before when it is back', async () => {
+      await activate('u1', 'active.test');
+      await claim('u1', 'pending.test');
+      await verification.runDue();
+      await server.stop();
+      for (let day = 0; day < 20; day++) {
+        now += DAY;
+        assert.equal(await verification.runDue(), 2);
+      }
+      assert.equal(await statusOf('u1', 'active.test'), 'active');
+      assert.equal(await statusesOf('u1', 'active.test'), 'verified verified verified verified');
+      assert.equal(await statusesOf('u1', 'pending.test'), 'pending pending pending pending');
+      await server.start();
+      await publish('u1', 'pending.test');
+      await pass(6 * HOUR);
+      assert.equal(await statusOf('u1', 'pending.test'), 'active');
+      assert.match((await recordOf('u1', 'active.test', 'mx')).detail ?? '', /comes to/);
+    });
+
+    test('an active claim is asked about again within the hour', async () => {
+      await activate('u1', 'acme.test');
+      server.faults = () => 'servfail';
+      await pass(DAY);
+      server.faults = () => undefined;
+      server.remove('acme.test', 'MX');
+      await pass(HOUR);
+      assert.equal((await recordOf('u1', 'acme.test', 'mx')).observedValue, 'no record');
+    });
+
+    test('a question that fails leaves the other records their verdicts', async () => {
+      await claim('u1', 'acme.test');
+      await publish('u1', 'acme.test');
+      server.faults = (_name, type) => (type === 'MX' ? 'servfail' : undefined);
+      await verification.runDue();
+      assert.equal(await statusesOf('u1', 'acme.test'), 'pending verified verified verified');
+      server.faults = () => undefined;
+      await pass(30 * SECOND);
+      assert.equal(await statusOf('u1', 'acme.test'), 'active');
+    });
+  });
+
+  suite('an active claim', () => {
+    test('keeps its records for two misses, loses them with the third, and stays active', async () => {
+      await activate('u1', 'acme.test');
+      server.remove('acme.test', 'MX');
+      server.add(['acme.test', 'MX', '5 mx.foreign.test']);
+      await pass(DAY);
+      const first = await recordOf('u1', 'acme.test', 'mx');
+      assert.deepEqual([first.status, first.observedValue], ['verified', '5 mx.foreign.test']);
+      assert.match(first.detail ?? '', /goes to mx\.foreign\.test/);
+      await pass(DAY);
+      assert.equal(await statusesOf('u1', 'acme.test'), 'verified verified verified verified');
+      await pass(DAY);
+      assert.equal(await statusesOf('u1', 'acme.test'), 'failed verified verified verified');
+      assert.equal(await statusOf('u1', 'acme.test'), 'active');
+      await pass(60 * DAY);
+      assert.equal(await statusOf('u1', 'acme.test'), 'active', 'DKIM is still there');
+      server.remove('acme.test', 'MX');
+      server.add(['acme.test', 'MX', `10 ${mailHostname}`]);
+      await pass(DAY);
+      assert.equal(await statusesOf('u1', 'acme.test'), 'verified verified verified verified');
+      assert.equal(statusChanges().length, 1);
+    });
+
+    test('flaps for ever without any change of status', async () => {
+      await activate('u1', 'acme.test');
+      for (let day = 0; day < 30; day++) {
+        if (day % 3 < 2) server.publish([]);
+        else await publish('u1', 'acme.test');
+        await pass(DAY);
+        assert.equal(await statusesOf('u1', 'acme.test'), 'verified verified verified verified');
+      }
+    });
+
+    test('falls back when DKIM and MX have failed for 14 days, and comes back', async () => {
+      await activate('u1', 'acme.test');
+      server.publish([['acme.test', 'TXT', 'v=spf1 -all']]);
+      await pass(15 * DAY - 1);
+      assert.equal(await statusOf('u1', 'acme.test'), 'active');
+      await pass(DAY);
+      const fallen = await domains.find('u1', 'acme.test');
+      assert.equal(fallen.status, 'pending');
+      assert.ok(fallen.lapsedAt);
+      assert.equal(await domains.stateOf('acme.test'), 'lapsed');
+      assert.deepEqual(statusChanges().at(-1), {
+        domain: 'acme.test',
+        userId: 'u1',
+        old: 'active',
+        new: 'pending',
+        reason: 'DKIM and MX have failed for 14 days',
+      });
+      server.publish([]);
+      await publish('u1', 'acme.test');
+      await pass(30 * MINUTE);
+      const back = await domains.find('u1', 'acme.test');
+      assert.deepEqual([back.status, back.lapsedAt], ['active', undefined]);
+      assert.equal(await domains.stateOf('acme.test'), 'active');
+    });
+
+    test('gives way to a rival whose key is published once its own has failed', async () => {
+      await claim('old', 'acme.test');
+      await claim('new', 'acme.test');
+      await publish('old', 'acme.test');
+      await verification.runDue();
+      assert.deepEqual(
+        [await statusOf('old', 'acme.test'), await statusOf('new', 'acme.test')],
+        ['active', 'pending'],
+      );
+      // The zone changes hands: everything is now as the rival was told.
+      server.publish([]);
+      await publish('new', 'acme.test');
+      await pass(2 * DAY);
+      assert.equal(await statusOf('old', 'acme.test'), 'active', 'two answers are not enough');
+      assert.equal((await recordOf('new', 'acme.test', 'dkim')).status, 'verified');
+      await pass(DAY);
+      assert.deepEqual(
+        [await statusOf('old', 'acme.test'), await statusOf('new', 'acme.test')],
+        ['pending', 'active'],
+      );
+      assert.deepEqual(
+        statusChanges().map((one) => `${one.userId} ${one.new}`),
+        ['old active', 'old pending', 'new active'],
+      );
+      assert.equal((await domains.findActive('acme.test'))?.userId, 'new');
+    });
+  });
+
+  suite('records set by hand', () => {
+    test('are not checked, and are checked at once when they are given back', async () => {
+      const dns = await claim('u1', 'acme.test');
+      const mx = dns[0]?.id ?? 0;
+      const mark = (status: 'verified' | 'disabled' | 'pending') =>
+        domains.markDnsRecord('u1', 'acme.test', { id: mx, status, observedValue: 'by hand' });
+      await mark('verified');
+      await verification.runDue();
+      const marked = await recordOf('u1', 'acme.test', 'mx');
+      assert.deepEqual([marked.status, marked.observedValue], ['verified', 'by hand']);
+      assert.match(marked.detail ?? '', /^Set by hand/);
+      assert.equal(server.asked.filter(({ type }) => type === 'MX').length, 0);
+      await mark('pending');
+      assert.equal(await verification.runDue(), 1);
+      const given = await recordOf('u1', 'acme.test', 'mx');
+      assert.deepEqual([given.status, given.observedValue], ['pending', 'no record']);
+    });
+
+    test('during a check win over it', async () => {
+      const dns = await claim('u1', 'acme.test');
+      server.delay = 100;
+      const run = verification.runDue();
+      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await domains.markDnsRecord('u1', 'acme.test', { id: dns[0]?.id ?? 0, status: 'disabled' });
+      await run;
+      const mx = await recordOf('u1', 'acme.test', 'mx');
+      assert.deepEqual([mx.status, mx.observedValue], ['disabled', undefined]);
+      assert.equal((await recordOf('u1', 'acme.test', 'spf')).observedValue, 'no record');
+    });
+
+    test('given back during a check leave the claim due', async () => {
+      const dns = await claim('u1', 'acme.test');
+      const id = dns[0]?.id ?? 0;
+      await domains.markDnsRecord('u1', 'acme.test', { id, status: 'disabled' });
+      server.delay = 100;
+      now += 5;
+      const run = verification.verify('u1', 'acme.test');
+      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await database.write((tx) =>
+        tx
+          .updateTable('domains')
+          .set({ next_check_at: now + 1 })
+          .execute(),
+      );
+      await domains.markDnsRecord('u1', 'acme.test', { id, status: 'pending' });
+      await run;
+      server.delay = 0;
+      assert.equal(await verification.runDue(), 1);
+      assert.equal((await recordOf('u1', 'acme.test', 'mx')).observedValue, 'no record');
+    });
+
+    test('that failed count from when they were marked', async () => {
+      await activate('u1', 'acme.test');
+      for (const purpose of ['mx', 'dkim']) {
+        const { id } = await recordOf('u1', 'acme.test', purpose);
+        await domains.markDnsRecord('u1', 'acme.test', { id, status: 'failed' });
+      }
+      await pass(13 * DAY);
+      assert.equal(await statusOf('u1', 'acme.test'), 'active');
+      await pass(2 * DAY);
+      assert.equal(await statusOf('u1', 'acme.test'), 'pending');
+    });
+  });
+
+  /** Claims without the cost of their keys. */
+  async function insertClaims(count: number): Promise<void> {
+    const dkim = { selector: 's', txtValue: 'v=DKIM1; k=rsa; p=AAAA' };
+    await database.write(async (tx) => {
+      for (let first = 0; first < count; first += 50) {
+        const rows = await tx
+          .insertInto('domains')
+          .values(
+            Array.from({ length: Math.min(50, count - first) }, (_, n) => ({
+              user_id: 'u1',
+              name: `n${first + n}.test`,
+              status: 'pending' as const,
+              dkim_selector: 's',
+              dkim_private_key: 'none',
+              created_at: now,
+              next_check_at: now,
+            })),
+          )
+          .returning('id')
+          .execute();
+        const records = rows.flatMap(({ id }) =>
+          seedRecords(id, { mailHostname, spfInclude, dkim }),
+        );
+        await tx.insertInto('dns_records').values(records).execute();
+      }
+    });
+  }
+
+  suite('many claims', () => {
+    test('are checked once each by two nodes together, with few questions at a time', async () => {
+      await insertClaims(300);
+      server.delay = 2;
+      const counts = await Promise.all([verification.runDue(), newNode().runDue()]);
+      assert.equal(counts[0] + counts[1], 300);
+      assert.ok(Math.min(...counts) > 0, 'both took part');
+      const asked = Map.groupBy(
+        server.asked.filter(({ type }) => type === 'MX'),
+        ({ name }) => name,
+      );
+      assert.equal(asked.size, 300);
+      assert.ok([...asked.values()].every(({ length }) => length === 1));
+      assert.ok(server.inFlight.max <= 64, 'each node has a limit of 32');
+      assert.equal(await verification.runDue(), 0);
+    });
+
+    test('that are due at the start are begun a few at a time', async () => {
+      await insertClaims(100);
+      server.faults = () => 'silent';
+      const leased = async () =>
+        Number(
+          (
+            await database.read
+              .selectFrom('domains')
+              .select(({ fn }) => fn.countAll<number>().as('count'))
+              .where('lease_until', '>', now)
+              .executeTakeFirstOrThrow()
+          ).count,
+        );
+      verification.start();
+      while ((await leased()) === 0) await new Promise((resolve) => setImmediate(resolve));
+      assert.equal(await leased(), 16);
+      await verification.stop();
+      assert.equal(await leased(), 0);
+    });
+  });
+
+  suite('leases', () => {
+    test('of a node that died run out after two minutes', async () => {
+      await claim('u1', 'acme.test');
+      server.delay = 200;
+      const dead = verification.runDue();
+      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      const other = newNode();
+      server.delay = 0;
+      assert.equal(await other.runDue(), 0);
+      now += 2 * MINUTE - 1;
+      assert.equal(await other.runDue(), 0);
+      now += 1;
+      await publish('u1', 'acme.test');
+      assert.equal(await other.runDue(), 1);
+      assert.equal(await statusOf('u1', 'acme.test'), 'active');
+      const before = await domains.get('u1', 'acme.test');
+      // The first one was slow, not dead: what it saw is old by now, and is not written.
+      await dead;
+      assert.deepEqual(await domains.get('u1', 'acme.test'), before);
+    });
+
+    test('survive neither a stop nor what was seen by then', async () => {
+      await claim('u1', 'acme.test');
+      const before = await domains.get('u1', 'acme.test');
+      server.delay = 50;
+      const run = verification.runDue();
+      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await verification.stop();
+      await run;
+      assert.deepEqual(await domains.get('u1', 'acme.test'), before);
+      server.delay = 0;
+      assert.equal(await newNode().runDue(), 1, 'it is due at the next start');
+    });
+
+    test('end with the claim', async () => {
+      await claim('u1', 'acme.test');
+      server.delay = 50;
+      const run = verification.runDue();
+      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await database.write((tx) => domains.remove(tx, 'u1', 'acme.test'));
+      await run;
+      await assert.rejects(domains.get('u1', 'acme.test'), { code: 'domain_not_found' });
+      assert.equal(await verification.runDue(), 0);
+    });
+  });
+
+  suite('a check that is called for', () => {
+    test('comes at once, at most every ten seconds for a claim', async () => {
+      await claim('u1', 'acme.test');
+      await claim('u2', 'acme.test');
+      await verification.runDue();
+      await publish('u1', 'acme.test');
+      await verification.verify('u1', 'ACME.test.');
+      assert.equal(await statusOf('u1', 'acme.test'), 'active');
+      await assert.rejects(verification.verify('u1', 'acme.test'), {
+        code: 'rate_limited',
+        retryAfter: 10,
+      });
+      await verification.verify('u2', 'acme.test');
+      now += 9_001;
+      await assert.rejects(verification.verify('u1', 'acme.test'), {
+        code: 'rate_limited',
+        retryAfter: 1,
+      });
+      now += 999;
+      await verification.verify('u1', 'acme.test');
+    });
+
+    test('is not held up by automatic ones, nor moves the limit with them', async () => {
+      await claim('u1', 'acme.test');
+      await verification.runDue();
+      await verification.verify('u1', 'acme.test');
+      now += 30 * SECOND;
+      await verification.runDue();
+      await verification.verify('u1', 'acme.test');
+    });
+
+    test('waits for one that is under way, then asks itself', async () => {
+      await claim('u1', 'acme.test');
+      server.delay = 100;
+      const run = verification.runDue();
+      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      const called = newNode().verify('u1', 'acme.test');
+      await publish('u1', 'acme.test');
+      await Promise.all([run, called]);
+      assert.equal(await statusOf('u1', 'acme.test'), 'active');
+    });
+
+    test('for what the user does not have is domain_not_found', async () => {
+      await claim('u1', 'acme.test');
+      for (const [userId, name] of [
+        ['u2', 'acme.test'],
+        ['u1', 'other.test'],
+        ['u1', ''],
+      ] as const) {
+        await assert.rejects(verification.verify(userId, name), { code: 'domain_not_found' });
+      }
+      assert.equal(server.asked.length, 0);
+    });
+  });
+
+  test('the schedule runs by itself once it is started', async () => {
+    await claim('u1', 'acme.test');
+    await publish('u1', 'acme.test');
+    verification.start();
+    while ((await statusOf('u1', 'acme.test')) !== 'active') {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    await verification.stop();
+  });
+});

@@ -1,0 +1,173 @@
+/**
+ * Asks DNS about the records of claims: by itself, when each claim's row says that it is due, and
+ * when somebody calls for it. A few claims at a time, each by one node at a time; what has not been
+ * written when the process ends is due again at the next start.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { Database } from '../../database/database.ts';
+import type { DnsResolver } from '../../dns/dns.ts';
+import { Refusal } from '../../errors/errors.ts';
+import { readRecords } from '../dns-records.ts';
+import { logStatusChanges } from '../status-changes.ts';
+import { checkZone } from './check-zone.ts';
+import type { OurServers } from './evaluate-spf.ts';
+import { createOurServers } from './find-our-servers.ts';
+import { type LeasedClaim, leaseClaim, leaseDueClaims, releaseClaim } from './leases.ts';
+import { writeVerdicts } from './write-verdicts.ts';
+
+export interface VerificationOptions {
+  readonly database: Database;
+  /** Used for nothing else: it is closed by `stop`. */
+  readonly dns: DnsResolver;
+  /** Our MX host: the name whose addresses our mail comes from. */
+  readonly mailHostname: string;
+  readonly log: Logger;
+  /** Milliseconds since 1970. */
+  readonly now?: (() => number) | undefined;
+  /** From 0 to 1. */
+  readonly random?: (() => number) | undefined;
+}
+
+export interface Verification {
+  /** Looks for due claims now and every second from now on. */
+  start(): void;
+  /** Ends what is under way without writing anything of it; what was not finished stays due. */
+  stop(): Promise<void>;
+  /** Checks everything that is due now. @returns how many claims were checked */
+  runDue(): Promise<number>;
+  /**
+   * Checks a claim now, due or not.
+   *
+   * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call, unavailable
+   *   where another check of the claim does not end
+   */
+  verify(userId: string, name: string): Promise<void>;
+}
+
+const TICK_MS = 1_000;
+/**
+ * Claims that the schedule has under way at a time, and so begins in a second at most: what piled up
+ * while we were away is spread out. The resolver has a limit of its own for the questions.
+ */
+const CHECKS_MAX = 16;
+/** How long a call by hand waits for a check that is under way, and how often it looks. */
+const WAIT = { max: 20_000, step: 200 };
+
+class ScheduledVerification implements Verification {
+  readonly #database: Database;
+  readonly #dns: DnsResolver;
+  readonly #log: Logger;
+  readonly #now: () => number;
+  readonly #random: () => number;
+  readonly #findOurs: () => Promise<OurServers>;
+  /** Checks under way, whoever called for them. */
+  readonly #running = new Set<Promise<void>>();
+  #timer: NodeJS.Timeout | undefined;
+  /** The look for due claims that is under way. */
+  #look: Promise<void> | undefined;
+  #stopped = false;
+
+  constructor(options: VerificationOptions) {
+    this.#database = options.database;
+    this.#dns = options.dns;
+    this.#log = options.log;
+    this.#now = options.now ?? Date.now;
+    this.#random = options.random ?? Math.random;
+    this.#findOurs = createOurServers(options.dns, options.mailHostname.toLowerCase(), this.#now);
+  }
+
+  start(): void {
+    const look = () => {
+      this.#look ??= this.#beginDue().finally(() => {
+        this.#look = undefined;
+      });
+    };
+    this.#timer = setInterval(look, TICK_MS);
+    this.#timer.unref();
+    look();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearInterval(this.#timer);
+    this.#dns.close();
+    await this.#look;
+    await Promise.allSettled(this.#running);
+  }
+
+  async runDue(): Promise<number> {
+    let checked = 0;
+    while (!this.#stopped) {
+      const claims = await leaseDueClaims(this.#database, this.#now(), CHECKS_MAX);
+      if (claims.length === 0) return checked;
+      await Promise.all(claims.map((claim) => this.#check(claim)));
+      checked += claims.length;
+    }
+    return checked;
+  }
+
+  async verify(userId: string, name: string): Promise<void> {
+    for (let waited = 0; ; waited += WAIT.step) {
+      const claim = await leaseClaim(this.#database, userId, name, this.#now());
+      if (claim) return this.#check(claim);
+      if (waited >= WAIT.max || this.#stopped) {
+        throw new Refusal('unavailable', 'another check of the domain is under way', {
+          retryAfter: 10,
+        });
+      }
+      await sleep(WAIT.step);
+    }
+  }
+
+  /** One look for due claims; their checks go on after it. */
+  async #beginDue(): Promise<void> {
+    try {
+      const room = CHECKS_MAX - this.#running.size;
+      for (const claim of await leaseDueClaims(this.#database, this.#now(), room)) {
+        this.#check(claim).catch((error: unknown) => {
+          // The lease keeps it from being tried again at once.
+          this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
+        });
+      }
+    } catch (error) {
+      this.#log.error({ err: error }, 'looking for due domain checks failed');
+    }
+  }
+
+  #check(claim: LeasedClaim): Promise<void> {
+    const check = this.#ask(claim).finally(() => this.#running.delete(check));
+    this.#running.add(check);
+    return check;
+  }
+
+  async #ask(claim: LeasedClaim): Promise<void> {
+    const records = await readRecords(this.#database.read, claim.id);
+    const verdicts = await checkZone(
+      this.#dns,
+      claim.name,
+      records.filter(({ marked }) => !marked),
+      this.#findOurs,
+    );
+    if (this.#stopped) return releaseClaim(this.#database, claim);
+    const changes = await writeVerdicts(
+      this.#database,
+      claim,
+      verdicts,
+      this.#now(),
+      this.#random(),
+    );
+    logStatusChanges(this.#log, changes);
+    for (const { id, purpose } of records) {
+      const verdict = verdicts.get(id);
+      if (verdict?.outcome === 'unknown') {
+        this.#log.debug({ domain: claim.name, purpose, why: verdict.detail }, 'DNS not answered');
+      }
+    }
+  }
+}
+
+/** The checks of all claims in a database. */
+export function createVerification(options: VerificationOptions): Verification {
+  return new ScheduledVerification(options);
+}

@@ -1,0 +1,171 @@
+import { randomUUID } from 'node:crypto';
+import type { Database, Queries } from '../database/database.ts';
+import { type Clock, systemClock } from './clock.ts';
+import type { Delivery, NewDelivery } from './delivery.ts';
+import {
+  findRow,
+  type ListRequest,
+  listRows,
+  pruneRows,
+  type QueueDepth,
+  readDepths,
+  requeueRow,
+} from './operator-rows.ts';
+import type { AttemptReport, QueueLog, WorkOptions } from './work-options.ts';
+import { Worker } from './worker.ts';
+
+export type { QueueDepth } from './operator-rows.ts';
+
+export interface QueueOptions {
+  readonly database: Database;
+  readonly log: QueueLog;
+  /** Told of every attempt whose outcome is written. */
+  readonly onAttempt?: (report: AttemptReport) => void;
+  readonly clock?: Clock;
+  /** From 0 to 1; for the jitter. */
+  readonly random?: () => number;
+}
+
+export class Queue {
+  readonly #database: Database;
+  readonly #clock: Clock;
+  readonly #options: QueueOptions;
+  readonly #owner = randomUUID();
+  readonly #workers = new Map<string, Worker>();
+
+  constructor(options: QueueOptions) {
+    this.#options = options;
+    this.#database = options.database;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /**
+   * Queues a delivery within the caller's transaction. Once that is committed, {@link Queue.wake}
+   * makes the first attempt come at once.
+   *
+   * @returns its id
+   */
+  async enqueue(tx: Queries, delivery: NewDelivery): Promise<number> {
+    const now = this.#clock.now();
+    const { id } = await tx
+      .insertInto('deliveries')
+      .values({
+        kind: delivery.kind,
+        domain_id: delivery.domainId,
+        destination: delivery.destination,
+        body_id: delivery.bodyId,
+        public_id: delivery.publicId ?? randomUUID(),
+        status: 'queued',
+        next_attempt_at: delivery.notBefore ?? now,
+        created_at: now,
+        updated_at: now,
+      })
+      .returning('id')
+      .executeTakeFirstOrThrow();
+    await tx
+      .insertInto('delivery_payloads')
+      .values({ delivery_id: id, payload: delivery.payload })
+      .execute();
+    return id;
+  }
+
+  /** Says that deliveries were queued and committed: those that are due are attempted at once. */
+  wake(deliveries: Iterable<Pick<NewDelivery, 'kind' | 'destination' | 'notBefore'>>): void {
+    for (const { kind, destination, notBefore } of deliveries) {
+      this.#workers.get(kind)?.wake(destination, notBefore ?? this.#clock.now());
+    }
+  }
+
+  /**
+   * Takes a delivery back that waits for its turn.
+   *
+   * @returns false where it has ended, is gone, or an attempt is under way: then nothing is changed
+   */
+  async withdraw(tx: Queries, id: number): Promise<boolean> {
+    const row = await tx
+      .deleteFrom('deliveries')
+      .where('id', '=', id)
+      .where('status', '=', 'queued')
+      .where('lease_owner', 'is', null)
+      .returning('id')
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
+  /** Starts to attempt the deliveries of one kind, those of earlier runs first. */
+  work(options: WorkOptions): void {
+    if (this.#workers.has(options.kind)) throw new Error(`${options.kind} has a worker already`);
+    const worker = new Worker(options, {
+      database: this.#database,
+      clock: this.#clock,
+      random: this.#options.random ?? Math.random,
+      owner: this.#owner,
+      log: this.#options.log,
+      onAttempt: this.#options.onAttempt ?? (() => {}),
+    });
+    this.#workers.set(options.kind, worker);
+    worker.start();
+  }
+
+  /** Deliveries of a domain in the order they were queued. */
+  list(request: ListRequest): Promise<Delivery[]> {
+    return listRows(this.#database.read, request);
+  }
+
+  /** One delivery of a domain, where there is one. */
+  find(domainId: number, id: number): Promise<Delivery | undefined> {
+    return findRow(this.#database.read, domainId, id);
+  }
+
+  /**
+   * Tries a delivery again now, from the start of its schedule, whether it waits or has ended: with
+   * the same public id, payload and body. One that is being attempted right now is left alone.
+   *
+   * @returns the delivery as it is then; undefined where the domain has none of that id
+   */
+  async retry(domainId: number, id: number): Promise<Delivery | undefined> {
+    const requeued = await this.#database.write((tx) =>
+      requeueRow(tx, domainId, id, this.#clock.now()),
+    );
+    if (requeued?.isDue) this.wake([requeued.delivery]);
+    return requeued?.delivery;
+  }
+
+  /** The body of a delivery by its public id, ended or not; undefined where there is none. */
+  async findBody(publicId: string): Promise<number | undefined> {
+    const row = await this.#database.read
+      .selectFrom('deliveries')
+      .select('body_id')
+      .where('public_id', '=', publicId)
+      .executeTakeFirst();
+    return row?.body_id;
+  }
+
+  /** What of each kind is queued, for metrics; a kind with nothing queued is left out. */
+  depths(): Promise<QueueDepth[]> {
+    return readDepths(this.#database.read);
+  }
+
+  /**
+   * Removes deliveries that ended before an instant, their bodies with the next sweep of those.
+   *
+   * @param before milliseconds since 1970
+   * @returns how many
+   */
+  prune(before: number): Promise<number> {
+    return pruneRows(this.#database, before);
+  }
+
+  /** Resolves when no attempt is under way and none is due. */
+  async idle(): Promise<void> {
+    for (const worker of this.#workers.values()) await worker.idle();
+  }
+
+  /**
+   * Stops all workers: waits so long for attempts under way, then aborts them. What has no outcome
+   * by then is attempted again after the next start.
+   */
+  async stop(deadlineMs: number): Promise<void> {
+    await Promise.all([...this.#workers.values()].map((worker) => worker.stop(deadlineMs)));
+  }
+}

@@ -1,0 +1,26 @@
+import { Buffer } from 'node:buffer';
+import type { DeliveryError } from './delivery.ts';
+
+/** Bytes of an error's text that are kept. */
+const TEXT_MAX = 500;
+
+/** JSON of an error as it is stored: its text cut to 500 bytes, between two characters. */
+export function errorToJson({ status, text }: DeliveryError): string {
+  const cut = cutText(text.toWellFormed());
+  return JSON.stringify(status === undefined ? { text: cut } : { status, text: cut });
+}
+
+export function errorFromJson(json: string): DeliveryError {
+  // Written by errorToJson alone.
+  return JSON.parse(json) as DeliveryError;
+}
+
+function cutText(text: string): string {
+  const bytes = Buffer.from(text.slice(0, TEXT_MAX));
+  if (bytes.length <= TEXT_MAX) return bytes.toString().replace(/\ufffd$/, '');
+  // A character that is cut reads as U+FFFD, one for all its bytes.
+  return bytes
+    .subarray(0, TEXT_MAX)
+    .toString()
+    .replace(/\ufffd+$/, '');
+}

@@ -1,0 +1,93 @@
+/** Finds what nobody told the worker of: rows of an earlier run, of other nodes, due later. */
+import type { Database } from '../database/database.ts';
+import type { Clock } from './clock.ts';
+import type { QueueLog } from './work-options.ts';
+import { findWaiting, type Waiting } from './worker-rows.ts';
+
+/**
+ * How often the table is looked through. On PostgreSQL for the rows of other nodes; on SQLite there
+ * are none, and it is for what the worker's memory had no place for.
+ */
+const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
+const DESTINATIONS_AT_A_TIME = 500;
+/** After an error of the database. */
+const RETRY_MS = 1_000;
+
+export interface LookoutOptions {
+  readonly database: Database;
+  readonly clock: Clock;
+  readonly log: QueueLog;
+  readonly kind: string;
+  found(waiting: readonly Waiting[]): void;
+  /** Whether what is found has no place for now: then the look stops where it is. */
+  isFull(): boolean;
+  /** Keeps account of what is under way. */
+  track(task: Promise<void>): void;
+}
+
+export class Lookout {
+  readonly #options: LookoutOptions;
+  readonly #intervalMs: number;
+  /** Where the look goes on; undefined where it saw everything. */
+  #after: string | undefined;
+  #looking = false;
+  #stopped = false;
+  #disarm: () => void = () => {};
+
+  constructor(options: LookoutOptions) {
+    this.#options = options;
+    this.#intervalMs = LOOK_MS[options.database.engine];
+  }
+
+  /** Milliseconds: what is due later than this is found by a later look, in time. */
+  get horizon(): number {
+    return 2 * this.#intervalMs;
+  }
+
+  /** Whether the last look stopped before its end. */
+  get isHalfway(): boolean {
+    return this.#after !== undefined && !this.#looking;
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#disarm();
+  }
+
+  /** Looks now, from where the last look stopped, and then every few seconds. */
+  look(): void {
+    if (!this.#looking && !this.#stopped) this.#options.track(this.#look());
+  }
+
+  async #look(): Promise<void> {
+    const { clock, log, kind } = this.#options;
+    this.#looking = true;
+    this.#disarm();
+    let again = this.#intervalMs;
+    try {
+      while ((await this.#page()) && !this.#options.isFull() && !this.#stopped) {
+        // Between two pages others have their turn: on SQLite a query holds the thread.
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    } catch (error) {
+      log.error({ err: error, kind }, 'the queue cannot be read');
+      again = RETRY_MS;
+    }
+    this.#looking = false;
+    if (!this.#stopped) this.#disarm = clock.after(again, () => this.look());
+  }
+
+  /** @returns whether there may be more */
+  async #page(): Promise<boolean> {
+    const { database, kind } = this.#options;
+    const waiting = await findWaiting(
+      database.read,
+      kind,
+      this.#after ?? '',
+      DESTINATIONS_AT_A_TIME,
+    );
+    this.#after = waiting.length < DESTINATIONS_AT_A_TIME ? undefined : waiting.at(-1)?.destination;
+    this.#options.found(waiting);
+    return this.#after !== undefined;
+  }
+}

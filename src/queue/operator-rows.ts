@@ -1,0 +1,154 @@
+/** The queries of operators on `deliveries`: what there is, once more, and away with the old. */
+import { sql } from 'kysely';
+import type { Database, Queries, Row } from '../database/database.ts';
+import type { Delivery, DeliveryStatus } from './delivery.ts';
+import { errorFromJson } from './error-text.ts';
+
+const PRUNED_AT_A_TIME = 500;
+
+export interface ListRequest {
+  readonly domainId: number;
+  readonly status?: DeliveryStatus | undefined;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export async function listRows(
+  queries: Queries,
+  { domainId, status, limit, offset }: ListRequest,
+): Promise<Delivery[]> {
+  const rows = await queries
+    .selectFrom('deliveries')
+    .selectAll()
+    .where('domain_id', '=', domainId)
+    .$if(status !== undefined, (query) => query.where('status', '=', status ?? 'queued'))
+    .orderBy('id')
+    .limit(limit)
+    .offset(offset)
+    .execute();
+  return rows.map(toDelivery);
+}
+
+export async function findRow(
+  queries: Queries,
+  domainId: number,
+  id: number,
+): Promise<Delivery | undefined> {
+  const row = await queries
+    .selectFrom('deliveries')
+    .selectAll()
+    .where('id', '=', id)
+    .where('domain_id', '=', domainId)
+    .executeTakeFirst();
+  return row && toDelivery(row);
+}
+
+/** A row that was queued again, and for whom. */
+export interface Requeued {
+  readonly delivery: Delivery;
+  /** Whether it is due now; not so where an attempt is under way anyhow. */
+  readonly isDue: boolean;
+}
+
+/** Puts a row at the start of its schedule; one that is being attempted is left to its attempt. */
+export async function requeueRow(
+  tx: Queries,
+  domainId: number,
+  id: number,
+  now: number,
+): Promise<Requeued | undefined> {
+  const row = await tx
+    .updateTable('deliveries')
+    .set((eb) => ({
+      status: 'queued',
+      attempts: 0,
+      replays: eb('replays', '+', eb.case().when('status', '=', 'queued').then(0).else(1).end()),
+      next_attempt_at: now,
+      updated_at: now,
+      finished_at: null,
+    }))
+    .where('id', '=', id)
+    .where('domain_id', '=', domainId)
+    .where('lease_owner', 'is', null)
+    .returningAll()
+    .executeTakeFirst();
+  if (row) return { delivery: toDelivery(row), isDue: true };
+  const leased = await findRow(tx, domainId, id);
+  return leased && { delivery: leased, isDue: false };
+}
+
+/** Removes rows that ended before an instant; answers how many. */
+export async function pruneRows(database: Database, before: number): Promise<number> {
+  let pruned = 0;
+  for (;;) {
+    const gone = await database.write((tx) =>
+      tx
+        .deleteFrom('deliveries')
+        .where('id', 'in', (eb) =>
+          eb
+            .selectFrom('deliveries')
+            .select('id')
+            .where('finished_at', '<', before)
+            .orderBy('finished_at')
+            .limit(PRUNED_AT_A_TIME),
+        )
+        // Replayed while this was on its way.
+        .where('status', '!=', 'queued')
+        .returning('id')
+        .execute(),
+    );
+    pruned += gone.length;
+    if (gone.length < PRUNED_AT_A_TIME) return pruned;
+  }
+}
+
+export interface QueueDepth {
+  readonly kind: string;
+  /** Deliveries that have not ended. */
+  readonly queued: number;
+  /** When the oldest of them was queued first, milliseconds since 1970. */
+  readonly oldestCreatedAt: number;
+}
+
+/** How much of each kind is queued; reads one index over all that is queued. */
+export async function readDepths(queries: Queries): Promise<QueueDepth[]> {
+  const counted = await queries
+    .selectFrom('deliveries')
+    .where('status', '=', sql.lit('queued' as const))
+    .groupBy('kind')
+    .select((eb) => ['kind', eb.fn.countAll<number>().as('queued'), eb.fn.min('id').as('oldest')])
+    .execute();
+  if (counted.length === 0) return [];
+  const oldest = await queries
+    .selectFrom('deliveries')
+    .select(['id', 'created_at'])
+    .where(
+      'id',
+      'in',
+      counted.map((kind) => kind.oldest),
+    )
+    .execute();
+  const createdAt = new Map(oldest.map(({ id, created_at }) => [id, created_at]));
+  return counted.flatMap(({ kind, queued, oldest: id }) => {
+    const oldestCreatedAt = createdAt.get(id);
+    return oldestCreatedAt === undefined ? [] : [{ kind, queued, oldestCreatedAt }];
+  });
+}
+
+function toDelivery(row: Row<'deliveries'>): Delivery {
+  return {
+    id: row.id,
+    publicId: row.public_id,
+    kind: row.kind,
+    destination: row.destination,
+    status: row.status,
+    attempts: row.attempts,
+    ...(row.last_error === null ? {} : { lastError: errorFromJson(row.last_error) }),
+    ...(row.status === 'queued' && row.lease_owner === null
+      ? { nextAttemptAt: row.next_attempt_at }
+      : {}),
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+    ...(row.finished_at === null ? {} : { finishedAt: row.finished_at }),
+  };
+}

@@ -1,0 +1,512 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { onEachEngine } from '../../test/support/databases.ts';
+import type { Job, Settled } from './queue.ts';
+import { turns, until } from './testing/fake-clock.ts';
+import {
+  DELAYS,
+  delivered,
+  gone,
+  insertDomain,
+  KIND,
+  openQueueBench,
+  type QueueBench,
+  refused,
+} from './testing/open-queue.ts';
+
+const SECOND = 1_000;
+
+/** The only row there is, once the condition holds for it. */
+async function rowWhen(
+  { database }: QueueBench,
+  holds: (row: { status: string; attempts: number; lease_owner: string | null }) => boolean,
+) {
+  for (;;) {
+    const row = await database.read.selectFrom('deliveries').selectAll().executeTakeFirstOrThrow();
+    if (holds(row)) return row;
+    await turns();
+  }
+}
+
+onEachEngine('queue', (engine) => {
+  test('a delivery is attempted at once, with what was queued, and ends', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    const publicId = crypto.randomUUID();
+    const payload = JSON.stringify({ text: 'ä\u0000"\ud800', n: 1 });
+    const [id] = await bench.enqueue(queue, bench.delivery('a', { publicId, payload }));
+    const { job, answer } = await receiver.nth(0);
+    assert.deepEqual(job, {
+      id,
+      publicId,
+      domainId: bench.domainId,
+      destination: 'a',
+      bodyId: bench.bodyId,
+      payload,
+      attempt: 1,
+      isLast: false,
+      isReplay: false,
+      createdAt: bench.clock.now(),
+    });
+    answer(delivered);
+    await queue.idle();
+    const [listed] = await queue.list({ domainId: bench.domainId, limit: 10, offset: 0 });
+    assert.deepEqual(listed, {
+      id,
+      publicId,
+      kind: KIND,
+      destination: 'a',
+      status: 'delivered',
+      attempts: 1,
+      createdAt: bench.clock.now(),
+      updatedAt: bench.clock.now(),
+      finishedAt: bench.clock.now(),
+    });
+    assert.deepEqual(bench.logged, []);
+  });
+
+  test('what was queued without a wake, or before the start, is found', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill('a', 2);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => delivered;
+    await receiver.nth(1);
+    await queue.idle();
+    await bench.fill('b', 1);
+    await bench.clock.advance(60 * SECOND);
+    assert.equal((await receiver.nth(2)).job.destination, 'b');
+  });
+
+  test('a transaction that fails queues nothing', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    await assert.rejects(
+      bench.database.write(async (tx) => {
+        await queue.enqueue(tx, bench.delivery('a'));
+        throw new Error('the message could not be stored');
+      }),
+    );
+    queue.wake([bench.delivery('a')]);
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 0);
+  });
+
+  test('attempts come at the times of the schedule; after the last it has failed', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => refused;
+    const start = bench.clock.now();
+    await bench.enqueue(queue, bench.delivery('a'));
+    await receiver.nth(0);
+    const times: number[] = [];
+    for (const [index, delay] of DELAYS.entries()) {
+      const row = await rowWhen(bench, ({ attempts }) => attempts === index + 1);
+      assert.equal(row.status, 'queued');
+      times.push(row.next_attempt_at - bench.clock.now());
+      await queue.idle();
+      await bench.clock.advance(delay * SECOND - 1);
+      assert.equal(receiver.attempts.length, index + 1, 'not a moment too early');
+      await bench.clock.advance(1);
+      const { job } = await receiver.nth(index + 1);
+      assert.equal(job.attempt, index + 2);
+      assert.equal(job.isLast, index === DELAYS.length - 1);
+    }
+    assert.deepEqual(
+      times,
+      DELAYS.map((delay) => delay * SECOND),
+    );
+    const row = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.equal(row.attempts, 4);
+    assert.equal(row.finished_at, start + DELAYS.reduce((sum, delay) => sum + delay) * SECOND);
+    assert.deepEqual(JSON.parse(row.last_error ?? ''), { status: 500, text: 'no' });
+    await bench.clock.advance(300 * SECOND);
+    assert.equal(receiver.attempts.length, 4);
+  });
+
+  test('Retry-After puts the next attempt off, a permanent failure ends it', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    await bench.enqueue(queue, bench.delivery('a'));
+    (await receiver.nth(0)).answer({ ...refused, retryAfterSeconds: 120 });
+    const { next_attempt_at } = await rowWhen(bench, ({ attempts }) => attempts === 1);
+    assert.equal(next_attempt_at, bench.clock.now() + 120 * SECOND);
+    await queue.idle();
+    await bench.clock.advance(120 * SECOND);
+    (await receiver.nth(1)).answer(gone);
+    const row = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.equal(row.attempts, 2);
+  });
+
+  test('a delivery may be put off, and withdrawn until it is attempted', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    const notBefore = bench.clock.now() + 16 * SECOND;
+    const [first = 0, second = 0] = await bench.enqueue(
+      queue,
+      bench.delivery('a', { notBefore }),
+      bench.delivery('b', { notBefore }),
+    );
+    const withdraw = (id: number) => bench.database.write((tx) => queue.withdraw(tx, id));
+    await queue.idle();
+    await bench.clock.advance(15_999);
+    assert.equal(receiver.attempts.length, 0);
+    assert.equal(await withdraw(first), true);
+    assert.equal(await withdraw(first), false);
+    await bench.clock.advance(1);
+    assert.equal((await receiver.nth(0)).job.id, second);
+    assert.equal(await withdraw(second), false, 'it is being attempted');
+  });
+
+  test('what follows an outcome is in its transaction, and is done after a failure of it', async () => {
+    const bench = await openQueueBench(engine);
+    let failures = 2;
+    const seen: [Job, Settled][] = [];
+    let committed = 0;
+    const { queue, receiver } = bench.start({
+      delays: [5],
+      async onOutcome(tx, job, settled) {
+        const name = `${settled.status} ${job.attempt}`;
+        await tx.insertInto('counters').values({ name, value: 1 }).execute();
+        if (settled.status === 'failed' && failures-- > 0) throw new Error('the disk is full');
+        seen.push([job, settled]);
+        return () => {
+          committed++;
+        };
+      },
+    });
+    receiver.respond = () => refused;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    assert.equal(committed, 1);
+    await bench.clock.advance(5 * SECOND);
+    await until(() => bench.logged.length === 1);
+    await bench.clock.advance(500);
+    await until(() => bench.logged.length === 2);
+    const before = await bench.database.read.selectFrom('counters').selectAll().execute();
+    assert.deepEqual(
+      before.map(({ name }) => name),
+      ['queued 1'],
+    );
+    assert.equal((await rowWhen(bench, () => true)).status, 'queued');
+    await bench.clock.advance(1_000);
+    const row = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.equal(row.attempts, 2);
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 2, 'the receiver heard nothing of it');
+    assert.equal(committed, 2);
+    assert.deepEqual(
+      seen.map(([job, { status }]) => [job.attempt, job.isLast, status]),
+      [
+        [1, false, 'queued'],
+        [2, true, 'failed'],
+      ],
+    );
+  });
+
+  test('an outcome that cannot be stored at all puts the next attempt far off', async () => {
+    const bench = await openQueueBench(engine);
+    let broken = true;
+    const { queue, receiver } = bench.start({
+      async onOutcome() {
+        if (broken) throw new Error('a bug');
+        return undefined;
+      },
+    });
+    receiver.respond = () => delivered;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await receiver.nth(0);
+    for (const [tries, pause] of [500, 1_000, 2_000, 4_000, 8_000].entries()) {
+      await until(() => bench.logged.length === tries + 1);
+      await bench.clock.advance(pause);
+    }
+    const row = await rowWhen(bench, ({ lease_owner }) => lease_owner === null);
+    assert.equal(row.attempts, 0);
+    assert.ok(row.next_attempt_at > bench.clock.now() + 200 * SECOND);
+    await queue.idle();
+    broken = false;
+    await bench.clock.advance(300 * SECOND);
+    assert.equal((await receiver.nth(1)).job.attempt, 1);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+  });
+
+  test('an attempt that throws is a temporary failure', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue } = bench.start({
+      attempt: async () => {
+        throw new Error('a bug');
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    const row = await rowWhen(bench, ({ attempts }) => attempts === 1);
+    assert.equal(row.status, 'queued');
+    assert.equal(bench.logged[0]?.message, 'an attempt threw');
+    await queue.idle();
+  });
+
+  test('a delivery that hangs keeps its lease; no other worker takes it', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    await bench.enqueue(queue, bench.delivery('a'));
+    const { answer } = await receiver.nth(0);
+    const other = engine === 'sqlite' ? undefined : bench.start();
+    for (let n = 0; n < 20; n++) {
+      await bench.clock.advance(6 * SECOND);
+      // The renewal is written before the next one is due.
+      await rowWhen(bench, () => true);
+      await turns(20);
+    }
+    assert.equal(receiver.attempts.length, 1);
+    assert.equal(other?.receiver.attempts.length ?? 0, 0);
+    answer(delivered);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+  });
+
+  test('what a dead worker held is attempted again within 30 seconds, the same', async () => {
+    const bench = await openQueueBench(engine);
+    const first = bench.start();
+    await bench.enqueue(first.queue, bench.delivery('a'));
+    const { job } = await first.receiver.nth(0);
+    const diedAt = bench.clock.now();
+    first.kill();
+    const { receiver } = bench.start();
+    while (receiver.attempts.length === 0) {
+      await bench.clock.advance(500);
+      await turns(50);
+    }
+    const took = bench.clock.now() - diedAt;
+    assert.ok(took <= (engine === 'sqlite' ? 500 : 30 * SECOND), `${took} ms`);
+    const again = await receiver.nth(0);
+    assert.deepEqual(again.job, job);
+    again.answer(delivered);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+  });
+
+  test('an outcome that comes after the end of the lease is dropped', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    await bench.enqueue(queue, bench.delivery('a'));
+    const { answer } = await receiver.nth(0);
+    await bench.database.write((tx) =>
+      tx.updateTable('deliveries').set({ lease_owner: 'another worker' }).execute(),
+    );
+    answer(gone);
+    await queue.idle();
+    assert.match(bench.logged[0]?.message ?? '', /after its lease/);
+    const row = await rowWhen(bench, () => true);
+    assert.equal(row.status, 'queued');
+    assert.equal(row.lease_owner, 'another worker');
+  });
+
+  test('a stop waits for attempts, then aborts them and gives them back uncounted', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
+    const first = await receiver.nth(0);
+    const second = await receiver.nth(1);
+    const stopped = queue.stop(5 * SECOND);
+    await bench.enqueue(queue, bench.delivery('c'));
+    first.answer(delivered);
+    second.signal.addEventListener('abort', () => second.answer(refused));
+    await turns(20);
+    assert.equal(second.signal.aborted, false);
+    await bench.clock.advance(5 * SECOND);
+    await stopped;
+    assert.equal(second.signal.aborted, true);
+    const rows = await bench.database.read
+      .selectFrom('deliveries')
+      .select(['status', 'attempts', 'lease_owner', 'next_attempt_at'])
+      .orderBy('id')
+      .execute();
+    const at = bench.clock.now();
+    const plain = rows.map((row) => ({ ...row }));
+    assert.deepEqual(plain, [
+      { status: 'delivered', attempts: 1, lease_owner: null, next_attempt_at: at - 5 * SECOND },
+      { status: 'queued', attempts: 0, lease_owner: null, next_attempt_at: at },
+      { status: 'queued', attempts: 0, lease_owner: null, next_attempt_at: at - 5 * SECOND },
+    ]);
+    const next = bench.start();
+    await next.receiver.nth(1);
+  });
+
+  test('a stop with nothing under way is done at once', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue } = bench.start();
+    await queue.idle();
+    await queue.stop(5 * SECOND);
+    await queue.stop(5 * SECOND);
+  });
+});
+
+onEachEngine('queue for operators', (engine) => {
+  test('a replay has the same id, payload and body, and the whole schedule again', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start({ delays: [5] });
+    const [id = 0] = await bench.enqueue(queue, bench.delivery('a'));
+    const { job, answer } = await receiver.nth(0);
+    answer(delivered);
+    await queue.idle();
+    const replayed = await queue.retry(bench.domainId, id);
+    assert.equal(replayed?.status, 'queued');
+    assert.equal(replayed?.attempts, 0);
+    const again = await receiver.nth(1);
+    assert.deepEqual(again.job, { ...job, isReplay: true });
+    assert.equal((await queue.retry(bench.domainId, id))?.nextAttemptAt, undefined);
+    again.answer(refused);
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    assert.equal((await queue.retry(bench.domainId, id))?.status, 'queued');
+    assert.equal((await receiver.nth(2)).job.attempt, 1, 'not before the schedule says, but now');
+  });
+
+  test('a domain sees its own deliveries only, in pages and by status', async () => {
+    const bench = await openQueueBench(engine);
+    const other = await insertDomain(bench.database, 'other.test');
+    const { queue, receiver } = bench.start();
+    receiver.respond = ({ destination }) => (destination === 'bad' ? gone : delivered);
+    const deliveries = ['a', 'bad', 'b', 'c'].map((name) => bench.delivery(name));
+    const [first = 0] = await bench.enqueue(queue, ...deliveries);
+    await queue.idle();
+    const list = async (domainId: number, status?: 'failed', limit = 10, offset = 0) =>
+      (await queue.list({ domainId, status, limit, offset })).map(({ destination }) => destination);
+    assert.deepEqual(await list(bench.domainId), ['a', 'bad', 'b', 'c']);
+    assert.deepEqual(await list(bench.domainId, 'failed'), ['bad']);
+    assert.deepEqual(await list(bench.domainId, undefined, 2, 1), ['bad', 'b']);
+    assert.deepEqual(await list(other), []);
+    assert.equal(await queue.find(other, first), undefined);
+    assert.equal(await queue.retry(other, first), undefined);
+    assert.equal((await queue.find(bench.domainId, first))?.status, 'delivered');
+    const failed = await queue.list({
+      domainId: bench.domainId,
+      status: 'failed',
+      limit: 1,
+      offset: 0,
+    });
+    assert.deepEqual(failed[0]?.lastError, { status: 410, text: 'gone' });
+  });
+
+  test('old ends are pruned with their bodies, what is queued stays', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    receiver.respond = ({ destination }) => (destination === 'a' ? delivered : refused);
+    const [, queued = 0] = await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
+    await until(() => receiver.attempts.length === 2);
+    await queue.idle();
+    const publicId = receiver.attempts[0]?.job.publicId ?? '';
+    assert.equal(await queue.findBody(publicId), bench.bodyId);
+    const end = bench.clock.now();
+    assert.equal(await queue.prune(end), 0);
+    assert.equal(await bench.bodies.sweepRows(), 0);
+    assert.equal(await queue.prune(end + 1), 1);
+    const left = await queue.list({ domainId: bench.domainId, limit: 10, offset: 0 });
+    assert.deepEqual(
+      left.map(({ id }) => id),
+      [queued],
+    );
+    assert.equal(await bench.bodies.sweepRows(), 0, 'the other still needs it');
+    await bench.clock.advance(5 * SECOND);
+    await until(() => receiver.attempts.length === 3);
+    await queue.idle();
+    await bench.database.write((tx) => queue.withdraw(tx, queued));
+    const payloads = await bench.database.read
+      .selectFrom('delivery_payloads')
+      .selectAll()
+      .execute();
+    assert.deepEqual(payloads, []);
+    assert.equal(await bench.bodies.sweepRows(), 1);
+    assert.equal(await bench.bodies.find(bench.bodyId), undefined);
+  });
+
+  test('deleting a domain drops its deliveries, also one that is being attempted', async () => {
+    const bench = await openQueueBench(engine);
+    let outcomes = 0;
+    const { queue, receiver } = bench.start({
+      async onOutcome() {
+        outcomes++;
+        return undefined;
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
+    const { answer } = await receiver.nth(0);
+    await receiver.nth(1);
+    await bench.database.write((tx) => tx.deleteFrom('domains').execute());
+    assert.deepEqual(await bench.database.read.selectFrom('deliveries').selectAll().execute(), []);
+    answer(delivered);
+    await until(() => bench.logged.length === 1);
+    assert.equal(outcomes, 0);
+  });
+
+  test('the depth of each kind, and how old it is', async () => {
+    const bench = await openQueueBench(engine);
+    const queue = bench.queue();
+    assert.deepEqual(await queue.depths(), []);
+    const start = bench.clock.now();
+    await bench.enqueue(queue, bench.delivery('a'));
+    await bench.clock.advance(1_000);
+    await bench.enqueue(queue, bench.delivery('b'), bench.delivery('c', { kind: 'other' }));
+    const depths = await queue.depths();
+    assert.deepEqual(
+      [...depths].sort((a, b) => a.kind.localeCompare(b.kind)),
+      [
+        { kind: 'other', queued: 1, oldestCreatedAt: start + 1_000 },
+        { kind: KIND, queued: 2, oldestCreatedAt: start },
+      ],
+    );
+  });
+});
+
+onEachEngine('queue fairness', (engine) => {
+  test('a dead destination with 10,000 rows delays nobody', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill('dead', 10_000);
+    const { queue, receiver } = bench.start();
+    await receiver.nth(31);
+    const isDead = ({ job }: { job: Job }) => job.destination === 'dead';
+    // No time passes: it is attempted while the dead one still hangs.
+    await bench.enqueue(queue, bench.delivery('alive'));
+    assert.equal((await receiver.nth(32)).job.destination, 'alive');
+    for (const attempt of receiver.attempts.filter(isDead)) attempt.answer(refused);
+    receiver.attempts.at(-1)?.answer(delivered);
+    // From then on it is one at a time, each followed by the next.
+    for (let n = 0; n < 10; n++) {
+      const next = await receiver.nth(33 + n);
+      await turns(20);
+      assert.equal(receiver.attempts.length, 34 + n);
+      assert.equal(next.job.destination, 'dead');
+      if (n < 9) next.answer(refused);
+    }
+    await bench.enqueue(queue, bench.delivery('alive'), bench.delivery('other'));
+    const two = [
+      (await receiver.nth(43)).job.destination,
+      (await receiver.nth(44)).job.destination,
+    ];
+    assert.deepEqual(two.sort(), ['alive', 'other']);
+    // It is back: all places again.
+    receiver.attempts[42]?.answer(delivered);
+    await receiver.nth(44 + 32);
+    await turns(20);
+    assert.equal(receiver.attempts.length, 45 + 32);
+  });
+
+  test('many slow destinations together leave a place for a new one', async () => {
+    const bench = await openQueueBench(engine);
+    for (let n = 0; n < 10; n++) await bench.fill(`slow${n}`, 40);
+    const { queue, receiver } = bench.start({ concurrency: 64 });
+    await receiver.nth(55);
+    await turns(20);
+    assert.equal(receiver.attempts.length, 56);
+    await bench.enqueue(queue, bench.delivery('new'));
+    assert.equal((await receiver.nth(56)).job.destination, 'new');
+  });
+
+  test('more destinations than a look takes in at a time all get their turn', async () => {
+    const bench = await openQueueBench(engine);
+    const destinations = Array.from({ length: 1_100 }, (_, n) => bench.delivery(`d${n}`));
+    await bench.enqueue(bench.queue(), ...destinations);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => delivered;
+    await until(() => receiver.attempts.length === 1_100);
+    await queue.idle();
+    assert.equal(new Set(receiver.attempts.map(({ job }) => job.destination)).size, 1_100);
+  });
+});

@@ -1,0 +1,36 @@
+/**
+ * The durable queue: what has to reach a destination outside, and is tried until it did or the
+ * schedule is at its end. It knows no protocol; a kind of delivery brings the function that attempts.
+ *
+ * A delivery is a row of `deliveries`, written in the transaction of whoever accepts the message
+ * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads`. It is `queued` until it is
+ * `delivered` or `failed`; ended rows are kept for operators until {@link Queue.prune}. A row keeps
+ * the body it refers to (`body_id`) from being swept.
+ *
+ * Crashes: a delivery is made at least once.
+ * - Before the commit of `enqueue` nothing was accepted; after it the row is there.
+ * - `wake` after the commit is only for speed: a start looks at every row.
+ * - A worker leases rows before it attempts them. One that dies with leases, at whatever point of an
+ *   attempt, leaves rows that nobody touches until the lease ends; then they are attempted again
+ *   under the same public id, with the same payload. On SQLite there is one process: its start ends
+ *   every lease at once.
+ * - The receiver has it, but the worker dies before that is written: it gets it once more. Receivers
+ *   know the repeat by its public id.
+ * - The end of a delivery and what follows from it (storing it, bouncing it) are one transaction, by
+ *   {@link WorkOptions.onOutcome}: it is done once, or the delivery has not ended.
+ *
+ * Fairness: see `destinations.ts`.
+ */
+export { type Clock, systemClock } from './clock.ts';
+export type {
+  Delivery,
+  DeliveryError,
+  DeliveryStatus,
+  Job,
+  NewDelivery,
+  Outcome,
+  Settled,
+} from './delivery.ts';
+export { Queue, type QueueDepth, type QueueOptions } from './delivery-queue.ts';
+export type { ListRequest } from './operator-rows.ts';
+export type { AttemptReport, QueueLog, WorkOptions } from './work-options.ts';

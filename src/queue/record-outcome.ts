@@ -1,0 +1,106 @@
+/** Writes what came of an attempt, with what follows from it. */
+import { wait } from './clock.ts';
+import type { Job, Outcome } from './delivery.ts';
+import { nextDelayMs } from './retry-schedule.ts';
+import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
+import { type RowOutcome, writeOutcome } from './worker-rows.ts';
+
+/** Waits between the tries to write an outcome: it is not to be attempted again without need. */
+const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
+/** When it could not be written: until the next attempt, so that a bug does not flood a receiver. */
+const UNWRITTEN_DELAY_MS = 300_000;
+
+export class OutcomeRecorder {
+  readonly #options: WorkOptions;
+  readonly #around: WorkerSurroundings;
+
+  constructor(options: WorkOptions, around: WorkerSurroundings) {
+    this.#options = options;
+    this.#around = around;
+  }
+
+  /**
+   * Writes an outcome, again and again where the database fails.
+   *
+   * @param attemptMs how long the attempt took
+   * @param signal ends the tries
+   * @returns when the delivery is due again, where it is
+   */
+  async record(
+    job: Job,
+    outcome: Outcome,
+    attemptMs: number,
+    signal: AbortSignal,
+  ): Promise<number | undefined> {
+    const { clock, log } = this.#around;
+    for (const pause of [...RETRIES_MS, undefined]) {
+      try {
+        return await this.#write(job, outcome, attemptMs);
+      } catch (error) {
+        log.error(
+          { err: error, kind: this.#options.kind, id: job.id },
+          'an outcome is not written',
+        );
+      }
+      if (signal.aborted) return undefined;
+      if (pause !== undefined) await wait(clock, pause);
+    }
+    return this.#postpone(job);
+  }
+
+  async #write(job: Job, outcome: Outcome, attemptMs: number): Promise<number | undefined> {
+    const { database, clock, owner, onAttempt, log } = this.#around;
+    const { kind, onOutcome } = this.#options;
+    const row = this.#rowOf(job, outcome, clock.now());
+    const { status, nextAttemptAt, now } = row;
+    const written = await database.write(async (tx) => {
+      if (!(await writeOutcome(tx, owner, job.id, row))) return undefined;
+      return { afterCommit: await onOutcome?.(tx, job, { outcome, status }) };
+    });
+    if (!written) {
+      log.warn({ kind, id: job.id }, 'an attempt ended after its lease: the outcome is dropped');
+      return undefined;
+    }
+    try {
+      onAttempt({ kind, outcome, status, attemptMs, ageMs: now - job.createdAt });
+      written.afterCommit?.();
+    } catch (error) {
+      // A bug of whoever listens; the outcome itself is written.
+      log.error({ err: error, kind, id: job.id }, 'what follows an attempt threw');
+    }
+    return nextAttemptAt;
+  }
+
+  #rowOf(job: Job, outcome: Outcome, now: number): RowOutcome {
+    const attempts = job.attempt;
+    if (outcome.result === 'delivered') return { status: 'delivered', attempts, now };
+    const { error } = outcome;
+    const failed = { status: 'failed', attempts, error, now } as const;
+    if (outcome.result === 'permanent') return failed;
+    const { random } = this.#around;
+    const delay = nextDelayMs(this.#options.delays, attempts, outcome.retryAfterSeconds, random);
+    if (delay === undefined) return failed;
+    return { ...failed, status: 'queued', nextAttemptAt: now + delay };
+  }
+
+  /** The outcome could not be written: the attempt comes again, but not soon. */
+  async #postpone(job: Job): Promise<number | undefined> {
+    const { database, clock, owner, log } = this.#around;
+    const now = clock.now();
+    const nextAttemptAt = now + UNWRITTEN_DELAY_MS;
+    const row: RowOutcome = {
+      status: 'queued',
+      attempts: job.attempt - 1,
+      error: { text: 'the outcome of the last attempt could not be stored' },
+      nextAttemptAt,
+      now,
+    };
+    try {
+      await database.write((tx) => writeOutcome(tx, owner, job.id, row));
+      return nextAttemptAt;
+    } catch (error) {
+      log.error({ err: error, id: job.id }, 'the lease stays until it ends');
+      return undefined;
+    }
+  }
+}

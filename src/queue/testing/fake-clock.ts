@@ -1,0 +1,54 @@
+/** A clock that moves only when a test says so. */
+import type { Clock } from '../queue.ts';
+
+interface Timer {
+  readonly at: number;
+  readonly run: () => void;
+}
+
+/** Lets whatever is ready in this process happen. */
+export async function turns(count = 3): Promise<void> {
+  for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** What has not happened by then never will. */
+const UNTIL_MS = 30_000;
+
+/** Resolves once the condition holds. */
+export async function until(condition: () => boolean): Promise<void> {
+  const end = performance.now() + UNTIL_MS;
+  while (!condition()) {
+    if (performance.now() > end) throw new Error(`never came true: ${condition}`);
+    await turns(1);
+  }
+}
+
+export class FakeClock implements Clock {
+  #now = Date.UTC(2026, 0, 1);
+  readonly #timers = new Set<Timer>();
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(ms: number, run: () => void): () => void {
+    const timer = { at: this.#now + ms, run };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  }
+
+  /** Moves on, running each timer at its time; in between whatever it led to happens. */
+  async advance(ms: number): Promise<void> {
+    const end = this.#now + ms;
+    for (;;) {
+      const [next] = [...this.#timers].filter(({ at }) => at <= end).sort((a, b) => a.at - b.at);
+      if (!next) break;
+      this.#timers.delete(next);
+      this.#now = Math.max(this.#now, next.at);
+      next.run();
+      await turns();
+    }
+    this.#now = end;
+    await turns();
+  }
+}

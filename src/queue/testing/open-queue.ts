@@ -1,0 +1,185 @@
+/** A database with a domain and a body, queues on it, and a receiver that the test speaks for. */
+import { join } from 'node:path';
+import { type EngineName, openTestDatabase } from '../../../test/support/databases.ts';
+import { Bodies } from '../../bodies/bodies.ts';
+import type { Database } from '../../database/database.ts';
+import { type Job, type NewDelivery, type Outcome, Queue, type WorkOptions } from '../queue.ts';
+import { FakeClock, until } from './fake-clock.ts';
+
+export const KIND = 'test';
+/** Seconds. */
+export const DELAYS = [5, 60, 120];
+
+export const delivered: Outcome = { result: 'delivered' };
+export const refused = { result: 'temporary', error: { status: 500, text: 'no' } } as const;
+export const gone: Outcome = { result: 'permanent', error: { status: 410, text: 'gone' } };
+
+/** An attempt that the test has to answer. */
+export interface Attempt {
+  readonly job: Job;
+  readonly signal: AbortSignal;
+  answer(outcome: Outcome): void;
+}
+
+/** What a worker calls; keeps every attempt until the test answers it. */
+export class Receiver {
+  readonly attempts: Attempt[] = [];
+  /** Answers at once where it gives something. */
+  respond: (job: Job) => Outcome | undefined = () => undefined;
+
+  readonly attempt = (job: Job, signal: AbortSignal): Promise<Outcome> =>
+    new Promise((resolve) => {
+      this.attempts.push({ job, signal, answer: resolve });
+      const outcome = this.respond(job);
+      if (outcome) resolve(outcome);
+    });
+
+  /** The attempt of that number (from 0), as soon as it is made. */
+  async nth(index: number): Promise<Attempt> {
+    await until(() => this.attempts.length > index);
+    const attempt = this.attempts[index];
+    if (!attempt) throw new Error('no such attempt');
+    return attempt;
+  }
+}
+
+export interface QueueProcess {
+  readonly queue: Queue;
+  readonly receiver: Receiver;
+  /** Ends it as kill -9 does: what it asked of the database may still be done, but nobody hears. */
+  kill(): void;
+}
+
+/** The database as a process has it, for as long as that lives. */
+function mortal(database: Database, life: { readonly over: boolean }): Database {
+  const never = <T>() => new Promise<T>(() => {});
+  return {
+    ...database,
+    get read() {
+      if (life.over) throw new Error('the process is dead');
+      return database.read;
+    },
+    async write(work) {
+      if (life.over) return never();
+      try {
+        return await database.write(work);
+      } finally {
+        if (life.over) await never();
+      }
+    },
+  };
+}
+
+export class QueueBench {
+  readonly clock = new FakeClock();
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly domainId: number;
+  readonly bodyId: number;
+  readonly logged: { fields: object; message: string }[] = [];
+
+  constructor(database: Database, bodies: Bodies, domainId: number, bodyId: number) {
+    this.database = database;
+    this.bodies = bodies;
+    this.domainId = domainId;
+    this.bodyId = bodyId;
+  }
+
+  queue(life = { over: false }): Queue {
+    const note = (fields: object, message: string) => {
+      if (!life.over) this.logged.push({ fields, message });
+    };
+    return new Queue({
+      database: mortal(this.database, life),
+      clock: this.clock,
+      random: () => 0,
+      log: { warn: note, error: note },
+    });
+  }
+
+  /** A process with a queue that works on {@link KIND}, and who receives. */
+  start(options: Partial<WorkOptions> = {}): QueueProcess {
+    const life = { over: false };
+    const queue = this.queue(life);
+    const receiver = new Receiver();
+    queue.work({ kind: KIND, delays: DELAYS, attempt: receiver.attempt, ...options });
+    return {
+      queue,
+      receiver,
+      kill() {
+        life.over = true;
+      },
+    };
+  }
+
+  delivery(destination: string, more: Partial<NewDelivery> = {}): NewDelivery {
+    const { domainId, bodyId } = this;
+    return { kind: KIND, domainId, bodyId, destination, payload: '{"a":1}', ...more };
+  }
+
+  /** Queues deliveries, commits, and wakes the queue. */
+  async enqueue(queue: Queue, ...deliveries: NewDelivery[]): Promise<number[]> {
+    const ids = await this.database.write(async (tx) => {
+      const made: number[] = [];
+      for (const delivery of deliveries) made.push(await queue.enqueue(tx, delivery));
+      return made;
+    });
+    queue.wake(deliveries);
+    return ids;
+  }
+
+  /** Puts many rows into the table, faster than `enqueue` does. */
+  async fill(destination: string, count: number): Promise<void> {
+    const now = this.clock.now();
+    for (let at = 0; at < count; at += 500) {
+      const rows = Array.from({ length: Math.min(500, count - at) }, () => ({
+        kind: KIND,
+        domain_id: this.domainId,
+        destination,
+        body_id: this.bodyId,
+        public_id: crypto.randomUUID(),
+        status: 'queued' as const,
+        next_attempt_at: now,
+        created_at: now,
+        updated_at: now,
+      }));
+      await this.database.write(async (tx) => {
+        const ids = await tx.insertInto('deliveries').values(rows).returning('id').execute();
+        const payloads = ids.map(({ id }) => ({ delivery_id: id, payload: '{}' }));
+        await tx.insertInto('delivery_payloads').values(payloads).execute();
+      });
+    }
+  }
+}
+
+/** Inserts a domain; answers its id. */
+export async function insertDomain(database: Database, name: string): Promise<number> {
+  const { id } = await database.write((tx) =>
+    tx
+      .insertInto('domains')
+      .values({
+        user_id: 'user',
+        organization_id: null,
+        name,
+        status: 'active',
+        dkim_selector: 'test',
+        dkim_private_key: 'none',
+        created_at: 0,
+        verified_at: 0,
+        lapsed_at: null,
+      })
+      .returning('id')
+      .executeTakeFirstOrThrow(),
+  );
+  return id;
+}
+
+export async function openQueueBench(engine: EngineName): Promise<QueueBench> {
+  const { database, directory } = await openTestDatabase(engine);
+  const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
+  const domainId = await insertDomain(database, 'acme.test');
+  const bodyId = await database.write((tx) =>
+    bodies.commit(tx, { size: 2, content: Buffer.from('hi') }),
+  );
+  return new QueueBench(database, bodies, domainId, bodyId);
+}
