@@ -16,26 +16,32 @@ function refuseStart(error: unknown): never {
 async function main(config: Config): Promise<void> {
   const destination = pino.destination({ fd: 1, sync: false });
   const logger = pino({ level: config.logLevel, base: null }, destination);
-  const service = await startService(config, logger).catch((error: unknown) => {
+  const exit = () => {
     destination.flushSync();
-    return refuseStart(error);
-  });
-  process.stdout.write(describeStart({ ...service, stdoutIsTty: process.stdout.isTTY }));
+    process.exit(0);
+  };
+  const starting = startService(config, logger);
   const stop = (signal: string) => {
     logger.info({ signal }, 'stopping');
     setTimeout(() => {
       logger.warn('stopping takes too long, ending now');
-      destination.flushSync();
-      process.exit(0);
+      exit();
     }, STOP_WITHIN_MS).unref();
-    void service.stop().then(() => {
-      logger.info('stopped');
-      destination.flushSync();
-      process.exit(0);
-    });
+    // A start that is told to stop is finished first: what it opened is then closed in order.
+    void starting
+      .then((service) => service.stop())
+      .then(() => {
+        logger.info('stopped');
+        exit();
+      });
   };
   process.once('SIGTERM', stop);
   process.once('SIGINT', stop);
+  const service = await starting.catch((error: unknown) => {
+    destination.flushSync();
+    return refuseStart(error);
+  });
+  process.stdout.write(describeStart({ ...service, stdoutIsTty: process.stdout.isTTY }));
 }
 
 let config: Config;

@@ -10,13 +10,19 @@ export interface MaintenanceOptions {
 }
 
 const HOUR_MS = 3_600_000;
+/** Several deletions in a row are swept up after at once. */
+const SOON_MS = 1_000;
 /** A client that was away for longer starts anew. */
 const TOMBSTONES_KEPT_MS = 30 * 24 * HOUR_MS;
 
-/** Runs the sweeps every hour, one run at a time; a run that fails is tried again in the next hour. */
+/**
+ * Runs the sweeps at the start, every hour, and soon after a deletion; one run at a time. A run that
+ * fails is tried again in the next hour.
+ */
 export class Maintenance {
   readonly #options: MaintenanceOptions;
-  #timer: NodeJS.Timeout | undefined;
+  #hourly: NodeJS.Timeout | undefined;
+  #soon: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
 
   constructor(options: MaintenanceOptions) {
@@ -24,15 +30,27 @@ export class Maintenance {
   }
 
   start(): void {
-    this.#timer = setInterval(() => {
-      this.#running = this.#running.then(() => this.#run());
-    }, HOUR_MS);
-    this.#timer.unref();
+    this.#hourly = setInterval(() => this.#enqueue(), HOUR_MS);
+    this.#hourly.unref();
+    this.sweepSoon();
+  }
+
+  /** An account is gone with its mail: what lay in its bodies is to go, too. */
+  sweepSoon(): void {
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined;
+      this.#enqueue();
+    }, SOON_MS).unref();
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
+    clearInterval(this.#hourly);
+    clearTimeout(this.#soon);
     await this.#running;
+  }
+
+  #enqueue(): void {
+    this.#running = this.#running.then(() => this.#run());
   }
 
   async #run(): Promise<void> {
@@ -40,7 +58,7 @@ export class Maintenance {
     try {
       const tombstones = await mailstore.pruneTombstones(TOMBSTONES_KEPT_MS);
       const orphans = await bodies.sweepRows();
-      logger.info({ tombstones, orphans }, 'maintenance done');
+      if (tombstones + orphans > 0) logger.info({ tombstones, orphans }, 'maintenance done');
     } catch (error) {
       logger.error({ err: error }, 'maintenance failed');
     }

@@ -13,7 +13,7 @@ import {
 } from './accounts/accounts.ts';
 import { type Api, createApi, mailserverEventRoutes } from './api/api.ts';
 import { Bodies } from './bodies/bodies.ts';
-import { type Changes, InProcessChanges } from './changes/changes.ts';
+import { type Change, type Changes, InProcessChanges } from './changes/changes.ts';
 import { type Config, ConfigError, type Secrets } from './config/config.ts';
 import type { Database } from './database/database.ts';
 import { createDelivery, type Delivery } from './delivery/delivery.ts';
@@ -25,6 +25,7 @@ import {
   type Verification,
 } from './domains/domains.ts';
 import { announceChanges, EmbeddedMailstore, type Mailstore } from './mailstore/mailstore.ts';
+import { Maintenance } from './maintenance.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from './realtime/realtime.ts';
 
@@ -39,6 +40,14 @@ export interface Parts {
   readonly api: Api;
   readonly realtime: Realtime;
   readonly metrics: Metrics;
+  readonly progress: Progress;
+  readonly maintenance: Maintenance;
+}
+
+/** How far the start has come, for `/readyz`. */
+export interface Progress {
+  /** Whether every listener takes connections. */
+  listening: boolean;
 }
 
 /** What every part is built from. */
@@ -47,6 +56,7 @@ interface Ground {
   readonly secrets: Secrets;
   readonly database: Database;
   readonly changes: Changes;
+  readonly maintenance: Maintenance;
   readonly logger: Logger;
 }
 
@@ -74,12 +84,14 @@ export function buildParts(
     throw new ConfigError(['MAILSTORE_URL: expected embedded, got an IMAP server (not done yet)']);
   }
   const changes = new InProcessChanges();
-  const ground: Ground = { config, secrets, database, changes, logger };
-  const owners = buildOwners(ground);
   const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
   const embedded = new EmbeddedMailstore({ database, bodies });
+  const maintenance = new Maintenance({ bodies, mailstore: embedded, logger });
+  const ground: Ground = { config, secrets, database, changes, maintenance, logger };
+  const owners = buildOwners(ground);
   const mailstore = announceChanges(embedded, (change) => changes.publish(change));
-  const api = buildApi(ground, owners, mailstore);
+  const progress: Progress = { listening: false };
+  const api = buildApi(ground, owners, mailstore, progress);
   const realtime = createRealtime({
     authenticate: (token) => owners.tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),
@@ -108,15 +120,21 @@ export function buildParts(
     api,
     realtime,
     metrics,
+    progress,
+    maintenance,
   };
 }
 
-function buildOwners({ config, secrets, database, changes, logger }: Ground): Owners {
+function buildOwners({ config, secrets, database, changes, maintenance, logger }: Ground): Owners {
   const { mailHostname, spfInclude, jwt } = config;
   const domains = createDomains({ database, mailHostname, spfInclude, log: logger });
   const dns = createDnsResolver({ servers: config.dns.servers });
   const verification = createVerification({ database, dns, mailHostname, log: logger });
-  const accounts = createAccounts({ database, domains, changes });
+  const publish = (change: Change) => {
+    changes.publish(change);
+    if (change.kind === 'access' && change.reason === 'deleted') maintenance.sweepSoon();
+  };
+  const accounts = createAccounts({ database, domains, changes: { publish } });
   const tokens = createTokens({
     database,
     domains,
@@ -130,7 +148,7 @@ function buildOwners({ config, secrets, database, changes, logger }: Ground): Ow
   return { domains, verification, accounts, tokens };
 }
 
-function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore): Api {
+function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore, progress: Progress): Api {
   const { config, secrets, database, changes, logger } = ground;
   const { credentials, http, limits } = config;
   return createApi({
@@ -153,7 +171,7 @@ function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore): Api {
         logger,
       }),
     ],
-    readiness: [() => answers(database)],
+    readiness: [() => answers(database), async () => progress.listening],
   });
 }
 

@@ -24,7 +24,6 @@ import {
   settingStore,
 } from './database/database.ts';
 import type { Mailstore } from './mailstore/mailstore.ts';
-import { Maintenance } from './maintenance.ts';
 import { serveMetrics } from './metrics/metrics.ts';
 import { buildParts, type Parts } from './parts.ts';
 import { type SmtpListener, startSmtp } from './smtp/smtp.ts';
@@ -97,6 +96,10 @@ async function open(
   parts.verification.start();
   onStop(() => parts.verification.stop());
   const addresses = await listen(config, parts, logger, onStop);
+  parts.progress.listening = true;
+  onStop(() => {
+    parts.progress.listening = false;
+  });
   const { mailstore, changes } = parts;
   return { config, addresses, secrets, created, mailstore, changes };
 }
@@ -105,7 +108,7 @@ async function openDatabase(config: Config, logger: Logger, onStop: OnStop): Pro
   if (config.database.url !== undefined) {
     const database = await openPostgres({
       url: config.database.url,
-      onIdleError: (error) => logger.warn({ err: error }, 'database connection lost'),
+      onBroken: (error) => logger.warn({ err: error }, 'database connection lost'),
     }).catch(explainDatabase);
     onStop(() => database.close());
     return database;
@@ -124,14 +127,13 @@ async function openDatabase(config: Config, logger: Logger, onStop: OnStop): Pro
 
 /** Clears what a crash left, then sweeps now and then. */
 async function startMaintenance(
-  { database, bodies, embedded }: Parts,
+  { database, bodies, maintenance }: Parts,
   logger: Logger,
   onStop: OnStop,
 ): Promise<void> {
   const graceMs = database.engine === 'sqlite' ? 0 : SHARED_SWEEP_GRACE_MS;
   const orphans = await bodies.sweepFiles(graceMs);
   if (orphans > 0) logger.info({ orphans }, 'body files without a message removed');
-  const maintenance = new Maintenance({ bodies, mailstore: embedded, logger });
   maintenance.start();
   onStop(() => maintenance.stop());
 }
@@ -200,10 +202,9 @@ async function listenHttp(
   );
   await api.listen({ host, port }).catch(explainPort('PORT', host, port));
   onStop(async () => {
-    await realtime.close();
     // A download may go on for as long as its client likes.
     const cut = setTimeout(() => api.server.closeAllConnections(), DRAIN_MS);
-    await api.close();
+    await Promise.all([realtime.close(), api.close()]);
     clearTimeout(cut);
   });
   const bound = api.server.address();
@@ -219,11 +220,14 @@ function explainDatabase(error: unknown): never {
   });
 }
 
+/** What an address or port that cannot be listened on is answered with. */
+const PORT_ERRORS = new Set(['EADDRINUSE', 'EACCES', 'EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN']);
+
 /** A port that cannot be had is the operator's to mend: one line instead of a stack. */
 function explainPort(setting: string, host: string, port: number) {
   return (error: unknown): never => {
     const code = error instanceof Error && 'code' in error ? String(error.code) : undefined;
-    if (code !== 'EADDRINUSE' && code !== 'EACCES' && code !== 'EADDRNOTAVAIL') throw error;
+    if (!code || !PORT_ERRORS.has(code)) throw error;
     throw new ConfigError(
       [
         `${setting}: expected a free port on an address of this machine, got ${host}:${port} (${code})`,

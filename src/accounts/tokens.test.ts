@@ -119,8 +119,8 @@ onEachEngine('tokens', (engine) => {
       assert.deepEqual(header, { alg: 'HS256', typ: 'JWT' });
       assert.deepEqual(payload, {
         sub: account.address,
-        aid: account.id,
-        cv: 1,
+        postroom_account: account.id,
+        postroom_credential: 1,
         iss: 'https://id.test',
         aud: 'mail',
         iat: seconds(),
@@ -186,17 +186,17 @@ onEachEngine('tokens', (engine) => {
       const tokens = tokensWith({ publicKeyPem: pem(rsa.publicKey) });
       const sub = account.address;
       const forged = [
-        { aid: account.id },
-        { cv: 1 },
-        { aid: String(account.id), cv: 1 },
-        { aid: account.id, cv: '1' },
-        { aid: [account.id], cv: [1] },
-        { aid: account.id + 0.5, cv: 1 },
-        { aid: 1e300, cv: 1 },
-        { aid: -1, cv: 1 },
-        { aid: null, cv: null },
-        { aid: account.id, cv: 2 },
-        { aid: account.id + 1_000_000, cv: 1 },
+        { postroom_account: account.id },
+        { postroom_credential: 1 },
+        { postroom_account: String(account.id), postroom_credential: 1 },
+        { postroom_account: account.id, postroom_credential: '1' },
+        { postroom_account: [account.id], postroom_credential: [1] },
+        { postroom_account: account.id + 0.5, postroom_credential: 1 },
+        { postroom_account: 1e300, postroom_credential: 1 },
+        { postroom_account: -1, postroom_credential: 1 },
+        { postroom_account: null, postroom_credential: null },
+        { postroom_account: account.id, postroom_credential: 2 },
+        { postroom_account: account.id + 1_000_000, postroom_credential: 1 },
       ];
       for (const claims of forged) {
         const token = await mint({ sub, ...claims });
@@ -204,7 +204,7 @@ onEachEngine('tokens', (engine) => {
       }
       // An operator's key speaks of addresses alone: its aid is not ours.
       const other = await newAccount();
-      const claims = { sub: other.address, aid: account.id, cv: 1 };
+      const claims = { sub: other.address, postroom_account: account.id, postroom_credential: 1 };
       const token = await mint(claims, rsa.privateKey, { alg: 'RS256' });
       assert.equal((await tokens.authenticate(token)).accountId, other.id);
     });

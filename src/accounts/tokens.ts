@@ -2,10 +2,11 @@
  * Mailbox tokens (JWT, RFC 7519): who may open which mailbox, judged anew at every call.
  *
  * Two kinds. Tokens of ours are signed with the secret and name an account by its id and credential
- * version (`aid`, `cv`). All others, signed by the operator's key or by the secret without those
+ * version (`postroom_account`, `postroom_credential`). All others, signed by the operator's key or by the secret without those
  * claims, name an address. One that had another account before is opened only by tokens that say
  * when they were issued (`iat`).
  */
+import type { JWTPayload } from 'jose';
 import type { Database } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -66,6 +67,8 @@ export interface Tokens {
 interface OwnClaims {
   readonly kind: 'account';
   readonly accountId: number;
+  /** The same account's, as a check on the id. */
+  readonly address: string;
   readonly credentialVersion: number;
   readonly expiresAt: number;
 }
@@ -81,22 +84,24 @@ interface AddressClaims {
 
 type Claims = OwnClaims | AddressClaims;
 
+/** In tokens of ours alone; nobody else's have claims of these names. */
+const ACCOUNT_CLAIM = 'postroom_account';
+const CREDENTIAL_CLAIM = 'postroom_credential';
+
 const SECOND_MS = 1000;
 const SKEW_MS = CLOCK_SKEW_SECONDS * SECOND_MS;
 const LIFETIME_SECONDS = 3600;
 /** The last instant that a Date has; `exp` may be any number. */
 const TIME_MAX = 8.64e15;
 
-function readOwnClaims(
-  accountId: unknown,
-  credentialVersion: unknown,
-  expiresAt: number,
-): OwnClaims {
+function readOwnClaims(payload: JWTPayload, expiresAt: number): OwnClaims {
+  const { [ACCOUNT_CLAIM]: accountId, [CREDENTIAL_CLAIM]: credentialVersion } = payload;
   if (typeof accountId !== 'number' || typeof credentialVersion !== 'number') {
     throw refuseToken('names its account in a form that is not ours');
   }
   if (!Number.isSafeInteger(accountId)) throw refuseToken('names no account');
-  return { kind: 'account', accountId, credentialVersion, expiresAt };
+  if (typeof payload.sub !== 'string') throw refuseToken('names no address');
+  return { kind: 'account', accountId, address: payload.sub, credentialVersion, expiresAt };
 }
 
 /** A whole second that an instant lies in, as `iat` counts. */
@@ -161,9 +166,8 @@ class SignedTokens implements Tokens {
 
   #interpret({ bySecret, payload }: VerifiedToken, now: number): Claims {
     const expiresAt = Math.min((payload.exp ?? 0) * SECOND_MS, TIME_MAX);
-    const { aid, cv } = payload;
-    if (bySecret && (aid !== undefined || cv !== undefined)) {
-      return readOwnClaims(aid, cv, expiresAt);
+    if (bySecret && (ACCOUNT_CLAIM in payload || CREDENTIAL_CLAIM in payload)) {
+      return readOwnClaims(payload, expiresAt);
     }
     const named = payload[this.#accountClaim];
     const address = typeof named === 'string' ? readAddress(named) : undefined;
@@ -175,9 +179,10 @@ class SignedTokens implements Tokens {
     return { kind: 'address', ...address, issuedAt, expiresAt };
   }
 
-  async #byAccount({ accountId, credentialVersion }: OwnClaims): Promise<Credentials> {
+  async #byAccount({ accountId, address, credentialVersion }: OwnClaims): Promise<Credentials> {
     const credentials = await this.#credentials.ofAccount(accountId);
     if (!credentials) throw refuseToken('names an account that was deleted');
+    if (credentials.address !== address) throw refuseToken('names two different accounts');
     if (credentials.credentialVersion !== credentialVersion) {
       throw refuseToken('was issued before the password was reset');
     }
@@ -214,7 +219,11 @@ class SignedTokens implements Tokens {
     refuseSuspended(credentials);
     const { accountId, address, credentialVersion } = credentials;
     const token = await this.#keys.sign(
-      { sub: address, aid: accountId, cv: credentialVersion },
+      {
+        sub: address,
+        [ACCOUNT_CLAIM]: accountId,
+        [CREDENTIAL_CLAIM]: credentialVersion,
+      },
       this.#now(),
       this.#lifetimeSeconds,
     );

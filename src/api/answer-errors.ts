@@ -4,7 +4,7 @@
  */
 import { STATUS_CODES } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isStorageFull } from '../database/database.ts';
+import { isStorageFull, isUnavailable } from '../database/database.ts';
 import { answerOf, type ErrorCode, type FieldError, Refusal } from '../errors/errors.ts';
 import { describeInvalid, isInvalid } from './describe-invalid.ts';
 
@@ -42,6 +42,9 @@ export function notFound(): Refusal {
 export function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   if (isInvalid(error)) return describeInvalid(error);
+  if (isUnavailable(error)) {
+    return new Refusal('unavailable', 'the database cannot be reached right now', { cause: error });
+  }
   if (isStorageFull(error)) {
     return new Refusal('storage_full', 'there is no space left', { cause: error });
   }
@@ -90,7 +93,7 @@ export function answerRefusal(
   reply: FastifyReply,
 ): void {
   const { http } = answerOf(refusal.code);
-  if (refusal.code === 'internal' || refusal.code === 'storage_full') {
+  if (refusal.cause !== undefined && answerOf(refusal.code).http >= 500) {
     request.log.error({ err: refusal.cause, requestId: request.id }, 'request failed');
   }
   // Fastify would close, with data unread, which resets the connection before the client has seen

@@ -18,7 +18,8 @@ test('ranges of content of ten octets', () => {
     ['lines=0-1', undefined],
     ['bytes=-', undefined],
     ['bytes=a-b', undefined],
-    [`bytes=0-${'9'.repeat(16)}`, { start: 0, end: 10 }],
+    [`bytes=0-${'9'.repeat(30)}`, { start: 0, end: 10 }],
+    [`bytes=${'9'.repeat(30)}-`, 'unsatisfiable'],
     [`bytes=${'9'.repeat(400)}-`, undefined],
   ] as const) {
     assert.deepEqual(parseRange(field, 10), expected, field);

@@ -1,7 +1,7 @@
 /** Range requests and entity tags (RFC 9110 sections 13 and 14). */
 import type { ByteRange } from '../mailstore/mailstore.ts';
 
-const SINGLE_RANGE = /^bytes=\s*(?:(\d{1,16})-(\d{1,16})?|-(\d{1,16}))\s*$/i;
+const SINGLE_RANGE = /^bytes=\s*(?:(\d{1,30})-(\d{1,30})?|-(\d{1,30}))\s*$/i;
 
 /**
  * Reads a Range field for content of `size` octets.

@@ -66,9 +66,7 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
           params: Type.Object({ domain: DomainName }),
           querystring: Type.Object({
             user_id: UserId,
-            status: Type.Optional(
-              Type.Enum(['queued', 'delivered', 'failed'], { type: 'string' }),
-            ),
+            status: Type.Optional(Type.Enum(['queued', 'delivered', 'failed'], { type: 'string' })),
             ...pageFields,
           }),
           response: {

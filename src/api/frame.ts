@@ -64,6 +64,8 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
       ...(options.upgrades && { shouldUpgradeCallback: options.upgrades }),
     },
     requestTimeout: REQUEST_TIMEOUT_MS,
+    // A client that takes nothing of its answer for so long is gone.
+    connectionTimeout: REQUEST_TIMEOUT_MS,
     routerOptions: { maxParamLength: PATH_PARAMETER_MAX },
     // A request that arrives while we stop is answered as long as there is something to answer it.
     return503OnClosing: false,
@@ -172,7 +174,9 @@ function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
 }
 
 function isFree(request: FastifyRequest): boolean {
-  return request.routeOptions.config.charge !== undefined || isHashedAsset(request.raw.url ?? '');
+  if (request.routeOptions.config.charge !== undefined) return true;
+  const reads = request.method === 'GET' || request.method === 'HEAD';
+  return reads && isHashedAsset(request.raw.url ?? '');
 }
 
 /** Before the body is read: nobody has to send one to a path that is not there. */

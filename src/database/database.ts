@@ -14,3 +14,4 @@ export type { NewRow, Row, Schema } from './schema.ts';
 export { type SettingStore, settingStore } from './setting-store.ts';
 export { openSqlite, type SqliteOptions } from './sqlite.ts';
 export { isStorageFull } from './storage-full.ts';
+export { isUnavailable } from './unavailable.ts';

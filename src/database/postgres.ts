@@ -10,8 +10,8 @@ export interface PostgresOptions {
   readonly url: string;
   /** Connections at most. */
   readonly poolSize?: number;
-  /** Told of connections that break while idle; the pool replaces them by itself. */
-  readonly onIdleError?: (error: Error) => void;
+  /** Told of connections that break, idle or not; the pool replaces them by itself. */
+  readonly onBroken?: (error: Error) => void;
 }
 
 /** OIDs of int8 and numeric (the type of `sum(bigint)`), which pg gives as text. */
@@ -41,8 +41,12 @@ function poolDialect(options: PostgresOptions): Dialect {
           : types.getTypeParser(oid, format),
     },
   });
-  // Without a listener a connection that breaks while idle would end the process.
-  pool.on('error', (error) => options.onIdleError?.(error));
+  // Without listeners a connection that breaks would end the process: the pool tells of idle ones,
+  // busy ones tell themselves. Whoever waits for a query on it gets the error of that query.
+  pool.on('error', (error) => options.onBroken?.(error));
+  pool.on('connect', (client) => {
+    client.on('error', (error) => options.onBroken?.(error));
+  });
   return new PostgresDialect({ pool });
 }
 

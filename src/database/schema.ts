@@ -88,7 +88,7 @@ interface AccountTable {
   tokens_from: Generated<number>;
 }
 
-/** `accounts/`: addresses whose account was deleted in the last minute. */
+/** `accounts/`: addresses whose account was deleted. */
 interface RetiredAddressTable {
   address: string;
   retired_at: number;

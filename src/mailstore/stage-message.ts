@@ -20,10 +20,38 @@ export async function stageMessage(
   return { parsed: parser.end(), body };
 }
 
+/** Enough of a message to tell whether it begins with a header field; names are short. */
+const PEEKED = 256;
+
+/** The name of a header field and its colon (RFC 5322 section 2.2), or an mbox line before it. */
+const HEADER_START = /^(?:[!-9;-~]+[ \t]*:|>?From )/;
+
+/**
+ * Puts header lines in front. Text that has no header gets the empty line that begins a body:
+ * otherwise its first line would become part of the header, or even of the last line in front.
+ */
 async function* follow(
   head: Uint8Array,
   source: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {
   yield head;
-  yield* source;
+  let start: Buffer | undefined = Buffer.alloc(0);
+  for await (const chunk of source) {
+    if (!start) {
+      yield chunk;
+      continue;
+    }
+    start = Buffer.concat([start, chunk]);
+    if (start.length < PEEKED && !start.includes('\n')) continue;
+    yield* separate(start);
+    start = undefined;
+  }
+  if (start) yield* separate(start);
+}
+
+function* separate(start: Buffer): Generator<Uint8Array> {
+  const first = start.toString('latin1', 0, PEEKED);
+  const hasHeader = first === '' || /^\r?\n/.test(first) || HEADER_START.test(first);
+  if (!hasHeader) yield Buffer.from('\r\n');
+  yield start;
 }

@@ -19,7 +19,7 @@ export type SyncToken =
       readonly uid: number;
     };
 
-const TOKEN = /^(\d{1,20})(?:\.(\d{1,20})\.(\d{1,10}))?$/;
+const TOKEN = /^(0|[1-9]\d{0,19})(?:\.(0|[1-9]\d{0,19})\.(0|[1-9]\d{0,9}))?$/;
 
 /**
  * Reads a token that a client sent. Numbers beyond any that we count to are no error: such a token

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
+import { sql } from 'kysely';
 import { onEachEngine } from '../../../test/support/databases.ts';
 import {
   openTestMailstore,
@@ -9,7 +10,8 @@ import {
   type TestMailstore,
 } from '../../../test/support/mail.ts';
 import { Refusal } from '../../errors/errors.ts';
-import type { MailUser } from '../mailstore.ts';
+import { type MailUser, stageMessage } from '../mailstore.ts';
+import { liveQuery } from './read-changes.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);
@@ -303,6 +305,32 @@ onEachEngine('embedded mail store', (engine) => {
     assert.deepEqual(await files(), before);
   });
 
+  test('text without a header is body, and never joins the lines in front of it', async () => {
+    const user = await store.makeUser();
+    const head = Buffer.from('Received: here\r\n');
+    for (const [source, size] of [
+      ['hello world, no header at all\r\n', 31],
+      [' begins with a space: no field\r\n', 32],
+      ['\r\nonly a body\r\n', 13],
+      ['Subject: x\r\n\r\nbody\r\n', 6],
+      ['', 0],
+    ] as const) {
+      const message = await stageMessage(
+        store.bodies,
+        (async function* () {
+          for (const byte of Buffer.from(source)) yield Uint8Array.of(byte);
+        })(),
+        head,
+      );
+      const [appended] = await store.mailstore.append(message, [{ user, mailbox: 'INBOX' }]);
+      const part = await store.mailstore.fetchPart(user, 'INBOX', appended?.uid ?? 0, '1');
+      assert.equal(part.size, size, JSON.stringify(source));
+      const { open } = await store.mailstore.fetchMessage(user, 'INBOX', appended?.uid ?? 0);
+      const stored = (await collect(open())).toString();
+      assert.ok(stored.startsWith('Received: here\r\n') && stored.endsWith(source));
+    }
+  });
+
   test('the sweeps remove what nothing refers to, and nothing else', async () => {
     const user = await store.makeUser();
     const kept = await store.stage(`Subject: kept\r\n\r\n${'k'.repeat(100_000)}`);
@@ -319,4 +347,17 @@ onEachEngine('embedded mail store', (engine) => {
     assert.ok((await store.bodies.sweepRows()) >= 1);
     assert.equal(await store.bodies.sweepFiles(0), 0);
   });
+});
+
+test('what changed is found by MODSEQ, not by walking the mailbox', async () => {
+  const { database } = await openTestMailstore('sqlite');
+  const query = liveQuery(
+    database.read,
+    { mailboxId: 1, base: 5, snapshot: 9, afterUid: 0, limit: undefined, fields: [] },
+    0,
+  ).compile();
+  const plan = await sql<{ detail: string }>`explain query plan ${sql.raw(
+    query.sql.replaceAll('?', '1'),
+  )}`.execute(database.read);
+  assert.match(plan.rows[0]?.detail ?? '', /messages_by_modseq \(mailbox_id=\? AND modseq>\?\)/);
 });

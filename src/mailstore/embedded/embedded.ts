@@ -32,7 +32,7 @@ export interface EmbeddedOptions {
   readonly now?: () => number;
 }
 
-/** A page that carries envelopes is bounded also when the client set no limit. */
+/** A page that carries more than UIDs is bounded also when the client set no limit. */
 const PAGE_WITH_FIELDS = 1_000;
 
 export class EmbeddedMailstore implements Mailstore {
@@ -149,11 +149,10 @@ function openWindow(
   token: SyncToken | undefined,
 ): { window: ChangeWindow; reset: true | undefined } {
   const fields = request.fields ?? [];
-  const carries = fields.includes('envelope') || fields.includes('bodyStructure');
   const shared = {
     mailboxId: mailbox.id,
     fields,
-    limit: request.limit ?? (carries ? PAGE_WITH_FIELDS : undefined),
+    limit: request.limit ?? (fields.length > 0 ? PAGE_WITH_FIELDS : undefined),
   };
   const anew = { ...shared, base: 0, snapshot: mailbox.highestmodseq, afterUid: 0 };
   const sameMailbox =

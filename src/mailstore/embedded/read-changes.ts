@@ -5,6 +5,7 @@
  * what it knows and was changed is updated, what it knew and is gone is removed. What came and went
  * in between it never hears of. The cost follows the number of changes, not the mailbox's size.
  */
+import { sql } from 'kysely';
 import type { Queries } from '../../database/database.ts';
 import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
 import { flagsFromText } from '../flags.ts';
@@ -60,8 +61,9 @@ export async function readChanges(tx: Queries, window: ChangeWindow): Promise<Ch
   const added: AddedMessage[] = [];
   const updated: UpdatedMessage[] = [];
   const removed: { uid: number }[] = [];
-  for (const row of live) {
+  for (const [index, row] of live.entries()) {
     if (cut !== undefined && row.uid > cut) break;
+    if (index % ROWS_AT_A_TIME === ROWS_AT_A_TIME - 1) await turn();
     if (row.created_modseq > window.base) added.push(addedMessage(row, window.fields));
     else updated.push(updatedMessage(row));
   }
@@ -72,6 +74,11 @@ export async function readChanges(tx: Queries, window: ChangeWindow): Promise<Ch
   }
   if (gone.length > 0) added.sort((a, b) => a.uid - b.uid);
   return { added, updated, removed, nextAfterUid: cut };
+}
+
+/** Lets everybody else have a turn of the event loop. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 /** Messages that are there, in the order of their UIDs. */
@@ -85,12 +92,13 @@ async function readLive(tx: Queries, window: ChangeWindow, most: number): Promis
     const last = chunk.at(-1);
     if (!last || chunk.length < size) break;
     after = last.uid;
-    await new Promise((resolve) => setImmediate(resolve));
+    await turn();
   }
   return rows;
 }
 
-function liveQuery(
+/** The messages that a page tells of. */
+export function liveQuery(
   tx: Queries,
   { mailboxId, base, snapshot, fields }: ChangeWindow,
   after: number,
@@ -102,10 +110,12 @@ function liveQuery(
     .selectFrom('messages')
     .select(['uid', 'created_modseq', 'modseq', ...wanted])
     .where('mailbox_id', '=', mailboxId)
-    .where('uid', '>', after)
-    .where('created_modseq', '<=', snapshot)
-    .orderBy('uid');
-  return base === 0 ? query : query.where('modseq', '>', base);
+    .where('created_modseq', '<=', snapshot);
+  if (base === 0) return query.where('uid', '>', after).orderBy('uid');
+  // The expression keeps both engines from walking the mailbox by UID, which costs its size: this
+  // is read by MODSEQ, which costs the changes, and those are sorted.
+  const uid = sql<number>`uid + 0`;
+  return query.where('modseq', '>', base).where(uid, '>', after).orderBy(uid);
 }
 
 /**

@@ -1,0 +1,24 @@
+/** Errors of the socket: the server is not there, or went away. */
+const SOCKET_ERRORS = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+]);
+/** SQLSTATE classes 08 (connection), 53 (resources), 57P (shutdown) of PostgreSQL. */
+const SERVER_STATES = /^(?:08|53[0-9]|57P)/;
+/** What `pg` says without a code: no connection came free in time, or it broke off. */
+const CLIENT_TEXTS = /^(?:timeout exceeded when trying to connect|Connection terminated)/;
+
+/** Whether an error says that the database cannot be reached right now, and may be again later. */
+export function isUnavailable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
+  return (
+    SOCKET_ERRORS.has(code) || SERVER_STATES.test(code) || CLIENT_TEXTS.test(error.message ?? '')
+  );
+}
