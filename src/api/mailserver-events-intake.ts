@@ -113,33 +113,24 @@ export class MailserverEvents {
   }
 
   async #takeSlice(events: readonly MailserverEvent[]) {
-    const users = [...new Set(events.map(({ user }) => user))];
-    const accounts = await this.#options.findAccounts(users);
+    const users = new Set<string>();
+    for (const { user } of events) users.add(user);
+    const accounts = await this.#options.findAccounts([...users]);
     const strangers: RejectedLine[] = [];
-    const known = new Map<
-      string,
-      { readonly event: MailserverEvent; readonly accountId: number }
-    >();
-    let taken = 0;
-    for (const event of events) {
-      const accountId = accounts.get(event.user);
-      if (accountId === undefined) {
-        strangers.push({
-          line: event.line,
-          event_id: event.eventId,
-          reason: 'user is not the address of an account',
-        });
-        continue;
+    const known = events.filter(({ line, eventId, user }) => {
+      if (accounts.has(user)) return true;
+      const reason = 'user is not the address of an account';
+      strangers.push({ line, event_id: eventId, reason });
+      return false;
+    });
+    if (known.length > 0) {
+      const isNew = await this.#seen.add(known.map(({ eventId }) => eventId));
+      for (const [index, event] of known.entries()) {
+        const accountId = accounts.get(event.user);
+        if (isNew[index] && accountId !== undefined) this.#tell(accountId, event);
       }
-      taken++;
-      if (!known.has(event.eventId)) known.set(event.eventId, { event, accountId });
     }
-    if (known.size > 0) {
-      const fresh = await this.#seen.add([...known.keys()]);
-      for (const [id, { event, accountId }] of known)
-        if (fresh.has(id)) this.#tell(accountId, event);
-    }
-    return { taken, strangers };
+    return { taken: known.length, strangers };
   }
 
   #tell(accountId: number, event: MailserverEvent): void {

@@ -44,7 +44,8 @@ const UINT32_MAX = 4_294_967_295;
 const MODSEQ_MAX = '9223372036854775807';
 /** As IMAP writes numbers, but without leading zeros: clients compare these as text. */
 const DECIMAL = /^(?:0|[1-9]\d{0,18})$/;
-const CONTROLS = /\p{Cc}/u;
+/** C0, which has no place in a name; NUL is nothing that PostgreSQL can keep. */
+const CONTROLS = /[\0-\x1f]/;
 
 /** Reads the lines of one body, slice by slice. */
 export class EventLines {
@@ -93,13 +94,16 @@ export class EventLines {
     if (!this.#utf8 && !isUtf8(this.#body.subarray(start, end))) {
       return { line, reason: 'is not UTF-8' };
     }
+    const text = this.#body.toString('utf8', start, end);
     let value: unknown;
     try {
-      value = JSON.parse(this.#body.toString('utf8', start, end));
+      value = JSON.parse(text);
     } catch {
       return { line, reason: 'is not JSON' };
     }
-    return isObject(value) ? readEvent(line, value) : { line, reason: 'is not a JSON object' };
+    if (!isObject(value)) return { line, reason: 'is not a JSON object' };
+    // JSON has control characters and halves of surrogate pairs as escapes alone.
+    return readEvent(line, value, text.includes('\\') ? isCleanText : isText);
   }
 }
 
@@ -116,13 +120,19 @@ function isBlank(body: Buffer, start: number, end: number): boolean {
   return true;
 }
 
-function readEvent(line: number, fields: Record<string, unknown>): MailserverEvent | RejectedLine {
+type TextCheck = (value: unknown, max: number) => value is string;
+
+function readEvent(
+  line: number,
+  fields: Record<string, unknown>,
+  fits: TextCheck,
+): MailserverEvent | RejectedLine {
   const { event_id, user, event_type, mailbox, uidvalidity, highestmodseq } = fields;
-  if (!isText(event_id, TEXT_MAX.event_id)) return { line, reason: textReason('event_id') };
+  if (!fits(event_id, TEXT_MAX.event_id)) return { line, reason: textReason('event_id') };
   const reject = (reason: string) => ({ line, event_id, reason });
-  if (!isText(user, TEXT_MAX.user)) return reject(textReason('user'));
-  if (!isText(event_type, TEXT_MAX.event_type)) return reject(textReason('event_type'));
-  if (!isText(mailbox, TEXT_MAX.mailbox)) return reject(textReason('mailbox'));
+  if (!fits(user, TEXT_MAX.user)) return reject(textReason('user'));
+  if (!fits(event_type, TEXT_MAX.event_type)) return reject(textReason('event_type'));
+  if (!fits(mailbox, TEXT_MAX.mailbox)) return reject(textReason('mailbox'));
   if (!isUidvalidity(uidvalidity)) {
     return reject('uidvalidity must be a string with a decimal number of at most 32 bits');
   }
@@ -133,15 +143,12 @@ function readEvent(line: number, fields: Record<string, unknown>): MailserverEve
   return { line, eventId: event_id, user, eventType, mailbox, uidvalidity, highestmodseq };
 }
 
-/** Text without control characters: none belongs in a name, and PostgreSQL has no NUL. */
 function isText(value: unknown, max: number): value is string {
-  return (
-    typeof value === 'string' &&
-    value.length > 0 &&
-    value.length <= max &&
-    !CONTROLS.test(value) &&
-    value.isWellFormed()
-  );
+  return typeof value === 'string' && value.length > 0 && value.length <= max;
+}
+
+function isCleanText(value: unknown, max: number): value is string {
+  return isText(value, max) && !CONTROLS.test(value) && value.isWellFormed();
 }
 
 function textReason(field: keyof typeof TEXT_MAX): string {

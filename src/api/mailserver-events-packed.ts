@@ -14,13 +14,6 @@ const SINGLES_END = '$';
 /** Rows read at the start before others have a turn. */
 const ROWS_A_TURN = 16;
 
-interface Digest {
-  readonly id: string;
-  readonly bytes: string;
-  readonly high: number;
-  readonly low: number;
-}
-
 /**
  * Known events on SQLite, whose file one process alone has: digests in memory, and on disk a row
  * for each slice of a batch, `<second>:<digests in base64>`, so that rows are written one after the
@@ -43,17 +36,17 @@ export class PackedEvents {
     this.#memoryMax = memoryMax;
   }
 
-  async add(eventIds: readonly string[]): Promise<ReadonlySet<string>> {
+  async add(eventIds: readonly string[]): Promise<readonly boolean[]> {
     await this.#load();
-    const digests = eventIds.map(readDigest);
-    const marked: Digest[] = [];
+    const digests = digestsOf(eventIds);
+    const marked: number[] = [];
     try {
       // Looked up within the write: writes run one after the other, so that an event in two batches
       // at once is new in the first. If that one fails to commit, the second does too, or runs after
       // the marks are off again.
-      return await this.#database.write((tx) => this.#addIn(tx, digests, marked));
+      return await this.#database.write((tx) => this.#addIn(tx, eventIds, digests, marked));
     } catch (error) {
-      for (const { high, low } of marked) this.#recent.remove(high, low);
+      for (const at of marked) this.#recent.remove(highOf(digests, at), lowOf(digests, at));
       throw error;
     }
   }
@@ -68,36 +61,43 @@ export class PackedEvents {
     });
   }
 
+  /** @param marked gets the places of the events that were added to `#recent` */
   async #addIn(
     tx: Queries,
-    digests: readonly Digest[],
-    marked: Digest[],
-  ): Promise<ReadonlySet<string>> {
+    eventIds: readonly string[],
+    digests: Buffer,
+    marked: number[],
+  ): Promise<readonly boolean[]> {
     const { now, forgotten } = timesOf(this.#now());
-    let fresh = digests.filter(({ high, low }) => !this.#recent.has(high, low, forgotten));
-    if (fresh.length === 0) return new Set();
-    if (this.#recent.size + fresh.length > this.#memoryMax) {
+    const isKnown = (at: number) =>
+      this.#recent.has(highOf(digests, at), lowOf(digests, at), forgotten);
+    if (this.#recent.size + eventIds.length > this.#memoryMax) {
       this.#overflowed = true;
-      return this.#rows.addIn(tx, idsOf(fresh));
+      const unknown = eventIds.filter((_, at) => !isKnown(at));
+      const isNew = (await this.#rows.addIn(tx, unknown)).values();
+      return eventIds.map((_, at) => !isKnown(at) && isNew.next().value === true);
     }
-    if (this.#overflowed) {
-      const known = await this.#rows.findIn(tx, idsOf(fresh));
-      fresh = fresh.filter(({ id }) => !known.has(id));
-    }
-    if (fresh.length > 0) await this.#pack(tx, fresh, now);
-    for (const digest of fresh) {
-      this.#recent.add(digest.high, digest.low, now);
-      marked.push(digest);
-    }
-    return new Set(idsOf(fresh));
+    const inRows = this.#overflowed ? await this.#rows.findIn(tx, eventIds) : undefined;
+    const answers = eventIds.map((_, at) => {
+      if (inRows?.[at] || isKnown(at)) return false;
+      this.#recent.add(highOf(digests, at), lowOf(digests, at), now);
+      marked.push(at);
+      return true;
+    });
+    if (marked.length > 0) await this.#pack(tx, digests, marked, now);
+    return answers;
   }
 
-  async #pack(tx: Queries, digests: readonly Digest[], now: number): Promise<void> {
-    const bytes = Buffer.from(digests.map((digest) => digest.bytes).join(''), 'latin1');
+  async #pack(tx: Queries, digests: Buffer, places: number[], now: number): Promise<void> {
+    const packed = Buffer.allocUnsafe(places.length * DIGEST_BYTES);
+    for (const [index, at] of places.entries()) {
+      const from = at * DIGEST_BYTES;
+      digests.copy(packed, index * DIGEST_BYTES, from, from + DIGEST_BYTES);
+    }
     await tx
       .insertInto('mailserver_events')
       .values({
-        event_id: `${now.toString(36)}:${bytes.toString('base64')}`,
+        event_id: `${now.toString(36)}:${packed.toString('base64')}`,
         received_at: now * 1000,
       })
       .execute();
@@ -130,25 +130,24 @@ export class PackedEvents {
   }
 
   #unpack(packed: string, time: number): void {
-    const bytes = Buffer.from(packed.slice(packed.indexOf(':') + 1), 'base64');
-    for (let at = 0; at + DIGEST_BYTES <= bytes.length; at += DIGEST_BYTES) {
-      this.#recent.add(bytes.readUInt32BE(at), bytes.readUInt32BE(at + 4), time);
+    const digests = Buffer.from(packed.slice(packed.indexOf(':') + 1), 'base64');
+    for (let at = 0; (at + 1) * DIGEST_BYTES <= digests.length; at++) {
+      this.#recent.add(highOf(digests, at), lowOf(digests, at), time);
     }
   }
 }
 
-function readDigest(id: string): Digest {
-  const bytes = digestOf(id);
-  return { id, bytes, high: readUint32(bytes, 0), low: readUint32(bytes, 4) };
+/** The digests of all ids, one after the other. */
+function digestsOf(eventIds: readonly string[]): Buffer {
+  return Buffer.from(eventIds.map(digestOf).join(''), 'latin1');
 }
 
-function readUint32(bytes: string, at: number): number {
-  const high = (bytes.charCodeAt(at) << 8) | bytes.charCodeAt(at + 1);
-  return high * 65_536 + ((bytes.charCodeAt(at + 2) << 8) | bytes.charCodeAt(at + 3));
+function highOf(digests: Buffer, at: number): number {
+  return digests.readUInt32BE(at * DIGEST_BYTES);
 }
 
-function idsOf(digests: readonly Digest[]): string[] {
-  return digests.map(({ id }) => id);
+function lowOf(digests: Buffer, at: number): number {
+  return digests.readUInt32BE(at * DIGEST_BYTES + 4);
 }
 
 async function hasSingleRows(queries: Queries): Promise<boolean> {

@@ -31,34 +31,36 @@ export class EventRows {
     this.#now = now;
   }
 
-  /** Remembers events; answers those that were not known. */
-  add(eventIds: readonly string[]): Promise<ReadonlySet<string>> {
+  /** Remembers events; answers for each whether it was not known. */
+  add(eventIds: readonly string[]): Promise<readonly boolean[]> {
     return this.#database.write((tx) => this.addIn(tx, eventIds));
   }
 
   /** The same within a transaction. */
-  async addIn(tx: Queries, eventIds: readonly string[]): Promise<ReadonlySet<string>> {
+  async addIn(tx: Queries, eventIds: readonly string[]): Promise<readonly boolean[]> {
     const { now, forgotten } = timesOf(this.#now());
-    const byKey = new Map(eventIds.map((id) => [keyOf(id), id]));
+    const keys = eventIds.map(keyOf);
     // In order, so that batches with the same events do not lock each other out.
-    const keys = this.#each([...byKey.keys()].sort());
+    const each = this.#each([...new Set(keys)].sort());
     const { rows } = await sql<{ event_id: string }>`
       insert into mailserver_events (event_id, received_at)
-      select value, cast(${now * 1000} as bigint) from ${keys} where true
+      select value, cast(${now * 1000} as bigint) from ${each} where true
       on conflict (event_id) do update set received_at = excluded.received_at
         where mailserver_events.received_at <= ${forgotten * 1000}
       returning event_id`.execute(tx);
-    return new Set(rows.map(({ event_id }) => byKey.get(event_id) ?? ''));
+    const fresh = new Set(rows.map(({ event_id }) => event_id));
+    return keys.map((key) => fresh.delete(key));
   }
 
-  /** Which of the events have a row of their own. */
-  async findIn(tx: Queries, eventIds: readonly string[]): Promise<ReadonlySet<string>> {
+  /** Which of the events have a row of their own, by their place. */
+  async findIn(tx: Queries, eventIds: readonly string[]): Promise<readonly boolean[]> {
     const { forgotten } = timesOf(this.#now());
-    const byKey = new Map(eventIds.map((id) => [keyOf(id), id]));
+    const keys = eventIds.map(keyOf);
     const { rows } = await sql<{ event_id: string }>`
-      select event_id from ${this.#each([...byKey.keys()])}
+      select event_id from ${this.#each(keys)}
       join mailserver_events on event_id = value and received_at > ${forgotten * 1000}`.execute(tx);
-    return new Set(rows.map(({ event_id }) => byKey.get(event_id) ?? ''));
+    const known = new Set(rows.map(({ event_id }) => event_id));
+    return keys.map((key) => known.has(key));
   }
 
   /** Removes rows, packed ones too, that are older than a day. */

@@ -12,11 +12,8 @@ import { EventRows } from './mailserver-events-rows.ts';
 
 /** Remembers events for a day, durably; where an add fails, nothing of it is remembered. */
 export interface SeenEvents {
-  /**
-   * @param eventIds no two the same
-   * @returns those that were not known
-   */
-  add(eventIds: readonly string[]): Promise<ReadonlySet<string>>;
+  /** Answers for each event whether it was not known before; repeats are known. */
+  add(eventIds: readonly string[]): Promise<readonly boolean[]>;
   /** Forgets what is older than a day, in small steps, until it is done. */
   prune(stopping: () => boolean): Promise<void>;
 }

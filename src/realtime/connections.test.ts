@@ -193,7 +193,10 @@ suite('how a connection ends', () => {
     await good.next();
   });
 
-  test('1001 when the server stops, cut when it says nothing to that', async () => {
+  // The limit tells our deadline from the library's, ten seconds.
+  test('1001 when the server stops, cut when it says nothing to that', {
+    timeout: 8_000,
+  }, async () => {
     const { port, realtime } = await startRealtime({ closeSeconds: 0.05 });
     const client = await connectClient(port, 'token-1');
     const mute = await connectRaw(port, 'token-2');

@@ -32,15 +32,15 @@ export function asksForWebSocket(request: IncomingMessage): boolean {
  */
 export function checkHandshake(request: IncomingMessage): void {
   if (pathOf(request.url ?? '') !== PATH) {
-    throw new Refusal('route_not_found', 'There is nothing at this path');
+    throw new Refusal('route_not_found', 'there is nothing at this path');
   }
-  if (request.method !== 'GET') throw new Refusal('method_not_allowed', 'This path takes GET');
+  if (request.method !== 'GET') throw new Refusal('method_not_allowed', 'this path takes GET');
   if (!asksForWebSocket(request)) {
-    throw new Refusal('upgrade_required', 'This path speaks WebSocket only (RFC 6455)');
+    throw new Refusal('upgrade_required', 'this path speaks WebSocket only (RFC 6455)');
   }
   // RFC 6455 section 4.4: the answer names the version that is spoken here.
   if (request.headers['sec-websocket-version'] !== '13') {
-    throw new Refusal('upgrade_required', 'Version 13 of WebSocket is spoken here');
+    throw new Refusal('upgrade_required', 'version 13 of WebSocket is spoken here');
   }
 }
 
@@ -61,7 +61,7 @@ export function readToken(request: IncomingMessage): string {
   if (field !== undefined) {
     const token = BEARER.exec(field)?.[1];
     if (token !== undefined) return token;
-    throw new Refusal('unauthorized', 'The header Authorization is not "Bearer <token>"');
+    throw new Refusal('unauthorized', 'the header Authorization is not "Bearer <token>"');
   }
   const protocols = offeredProtocols(request);
   const tokens = protocols.filter((name) => name.startsWith(TOKEN_PROTOCOL));
@@ -69,7 +69,7 @@ export function readToken(request: IncomingMessage): string {
   if (offered === undefined) {
     throw new Refusal(
       'unauthorized',
-      'The request has neither the header Authorization nor the subprotocol bearer.<token>',
+      'the request has neither the header Authorization nor the subprotocol bearer.<token>',
     );
   }
   // RFC 6455 section 4.1: a browser ends a connection for which none of its offers is selected, and
@@ -77,7 +77,7 @@ export function readToken(request: IncomingMessage): string {
   if (tokens.length > 1 || !protocols.includes(SUBPROTOCOL)) {
     throw new Refusal(
       'invalid_request',
-      `Offer the subprotocols ${SUBPROTOCOL} and ${TOKEN_PROTOCOL}<token>, each once`,
+      `offer the subprotocols ${SUBPROTOCOL} and ${TOKEN_PROTOCOL}<token>, each once`,
     );
   }
   return offered.slice(TOKEN_PROTOCOL.length);

@@ -118,7 +118,7 @@ class WebSocketChannel implements Realtime {
     socket.on('error', ignore).once('close', forget);
     this.#upgrade(request, socket, head, forget).catch((error: unknown) => {
       this.#options.logger.error({ err: error }, 'upgrade failed');
-      refuseUpgrade(request, socket, new Refusal('internal', 'Something failed on our side'));
+      refuseUpgrade(request, socket, new Refusal('internal', 'something failed on our side'));
     });
   }
 
@@ -174,12 +174,12 @@ class WebSocketChannel implements Realtime {
 
   /** Whether there is room for one more connection. */
   #judge({ accountId }: MailAccess): void {
-    if (this.#closed) throw new Refusal('unavailable', 'The server stops');
+    if (this.#closed) throw new Refusal('unavailable', 'the server stops');
     const open = this.#feeds.get(accountId)?.connections.size ?? 0;
     if (open < this.#maxPerAccount) return;
     throw new Refusal(
       'too_many_connections',
-      `An account has at most ${this.#maxPerAccount} connections`,
+      `an account has at most ${this.#maxPerAccount} connections`,
       // A client that vanished holds its place until it missed so many pings.
       { retryAfter: 3 * this.#heartbeatSeconds },
     );
@@ -287,7 +287,7 @@ function selectProtocol(offered: Set<string>): string | false {
 function tooManyRequests({ retryAfter }: Admission): Refusal {
   return new Refusal(
     'rate_limited',
-    'Too many requests in a minute',
+    'too many requests in a minute',
     retryAfter === undefined ? {} : { retryAfter },
   );
 }
