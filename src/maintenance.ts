@@ -2,10 +2,12 @@
 import type { Logger } from 'pino';
 import type { Bodies } from './bodies/bodies.ts';
 import type { EmbeddedMailstore } from './mailstore/mailstore.ts';
+import type { Queue } from './queue/queue.ts';
 
 export interface MaintenanceOptions {
   readonly bodies: Bodies;
   readonly mailstore: EmbeddedMailstore;
+  readonly queue: Queue;
   readonly logger: Logger;
 }
 
@@ -14,6 +16,9 @@ const HOUR_MS = 3_600_000;
 const SOON_MS = 1_000;
 /** A client that was away for longer starts anew. */
 const TOMBSTONES_KEPT_MS = 30 * 24 * HOUR_MS;
+
+/** Operators see what became of a delivery for as long; links to its source end after 7 days. */
+const DELIVERIES_KEPT_MS = 30 * 24 * HOUR_MS;
 
 /**
  * Runs the sweeps at the start, every hour, and soon after a deletion; one run at a time. A run that
@@ -54,11 +59,14 @@ export class Maintenance {
   }
 
   async #run(): Promise<void> {
-    const { bodies, mailstore, logger } = this.#options;
+    const { bodies, mailstore, queue, logger } = this.#options;
     try {
       const tombstones = await mailstore.pruneTombstones(TOMBSTONES_KEPT_MS);
+      const deliveries = await queue.prune(Date.now() - DELIVERIES_KEPT_MS);
       const orphans = await bodies.sweepRows();
-      if (tombstones + orphans > 0) logger.info({ tombstones, orphans }, 'maintenance done');
+      if (tombstones + deliveries + orphans > 0) {
+        logger.info({ tombstones, deliveries, orphans }, 'maintenance done');
+      }
     } catch (error) {
       logger.error({ err: error }, 'maintenance failed');
     }

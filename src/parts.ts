@@ -11,22 +11,30 @@ import {
   findAccounts,
   type Tokens,
 } from './accounts/accounts.ts';
-import { type Api, createApi, mailserverEventRoutes } from './api/api.ts';
+import {
+  type Api,
+  createApi,
+  deliveryRoutes,
+  mailserverEventRoutes,
+  rawMessageRoute,
+} from './api/api.ts';
 import { Bodies } from './bodies/bodies.ts';
 import { type Change, type Changes, InProcessChanges } from './changes/changes.ts';
-import { type Config, ConfigError, type Secrets } from './config/config.ts';
+import { type Config, ConfigError, publicUrlOf, type Secrets } from './config/config.ts';
 import type { Database } from './database/database.ts';
-import { createDelivery, type Delivery } from './delivery/delivery.ts';
-import { createDnsResolver } from './dns/dns.ts';
+import type { CarryOutOptions, Delivery } from './delivery/delivery.ts';
+import { createDnsResolver, type DnsResolver } from './dns/dns.ts';
 import {
   createDomains,
   createVerification,
   type Domains,
   type Verification,
 } from './domains/domains.ts';
+import { buildMailFlow } from './mail-flow.ts';
 import { announceChanges, EmbeddedMailstore, type Mailstore } from './mailstore/mailstore.ts';
 import { Maintenance } from './maintenance.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
+import { Queue } from './queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from './realtime/realtime.ts';
 
 export interface Parts {
@@ -37,6 +45,8 @@ export interface Parts {
   readonly mailstore: Mailstore;
   readonly verification: Verification;
   readonly delivery: Delivery;
+  readonly queue: Queue;
+  readonly courier: CarryOutOptions;
   readonly api: Api;
   readonly realtime: Realtime;
   readonly metrics: Metrics;
@@ -48,6 +58,8 @@ export interface Parts {
 export interface Progress {
   /** Whether every listener takes connections. */
   listening: boolean;
+  /** The port that HTTP is bound to. */
+  httpPort: number;
 }
 
 /** What every part is built from. */
@@ -66,6 +78,15 @@ interface Owners {
   readonly verification: Verification;
   readonly accounts: Accounts;
   readonly tokens: Tokens;
+  readonly dns: DnsResolver;
+}
+
+/** What the routes speak for. */
+interface Served extends Owners {
+  readonly mailstore: Mailstore;
+  readonly bodies: Bodies;
+  readonly queue: Queue;
+  readonly progress: Progress;
 }
 
 /** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
@@ -86,12 +107,21 @@ export function buildParts(
   const changes = new InProcessChanges();
   const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
   const embedded = new EmbeddedMailstore({ database, bodies });
-  const maintenance = new Maintenance({ bodies, mailstore: embedded, logger });
+  const queue: Queue = new Queue({
+    database,
+    log: logger,
+    onAttempt: (report) => metrics.countAttempt(report),
+  });
+  const metrics = createMetrics({
+    connections: () => realtime.connections,
+    queueDepths: () => queue.depths(),
+  });
+  const maintenance = new Maintenance({ bodies, mailstore: embedded, queue, logger });
   const ground: Ground = { config, secrets, database, changes, maintenance, logger };
   const owners = buildOwners(ground);
   const mailstore = announceChanges(embedded, (change) => changes.publish(change));
-  const progress: Progress = { listening: false };
-  const api = buildApi(ground, owners, mailstore, progress);
+  const progress: Progress = { listening: false, httpPort: config.http.port };
+  const api = buildApi(ground, { ...owners, mailstore, bodies, queue, progress });
   const realtime = createRealtime({
     authenticate: (token) => owners.tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),
@@ -99,14 +129,16 @@ export function buildParts(
     admit: (request) => api.admitUpgrade(request),
     logger,
   });
-  const metrics = createMetrics({ connections: () => realtime.connections });
-  const delivery = createDelivery({
+  const { http } = config;
+  const { delivery, courier } = buildMailFlow({
+    ...ground,
     ...owners,
-    mailstore,
     bodies,
-    hostname: config.mailHostname,
-    log: logger,
-    count: (result) => metrics.countRecipient(result),
+    mailstore,
+    queue,
+    metrics,
+    publicUrl: () =>
+      http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort),
   });
   const { verification } = owners;
   return {
@@ -117,6 +149,8 @@ export function buildParts(
     mailstore,
     verification,
     delivery,
+    queue,
+    courier,
     api,
     realtime,
     metrics,
@@ -145,16 +179,15 @@ function buildOwners({ config, secrets, database, changes, maintenance, logger }
     audience: jwt.audience,
     accountClaim: jwt.accountClaim,
   });
-  return { domains, verification, accounts, tokens };
+  return { domains, verification, accounts, tokens, dns };
 }
 
-function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore, progress: Progress): Api {
+function buildApi(ground: Ground, served: Served): Api {
   const { config, secrets, database, changes, logger } = ground;
   const { credentials, http, limits } = config;
   return createApi({
-    ...owners,
+    ...served,
     logger,
-    mailstore,
     apiKeys: credentials.apiKeys ?? [secrets.apiKey],
     rateLimitPerMinute: limits.ratePerMinute,
     trustProxy: http.trustProxy,
@@ -163,6 +196,8 @@ function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore, progress
     upgrades: asksForWebSocket,
     docsDirectory,
     routes: [
+      deliveryRoutes(served.domains, served.queue),
+      rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),
       mailserverEventRoutes({
         secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
         database,
@@ -171,7 +206,7 @@ function buildApi(ground: Ground, owners: Owners, mailstore: Mailstore, progress
         logger,
       }),
     ],
-    readiness: [() => answers(database), async () => progress.listening],
+    readiness: [() => answers(database), async () => served.progress.listening],
   });
 }
 

@@ -23,6 +23,7 @@ import {
   openSqlite,
   settingStore,
 } from './database/database.ts';
+import { carryOut } from './delivery/delivery.ts';
 import type { Mailstore } from './mailstore/mailstore.ts';
 import { serveMetrics } from './metrics/metrics.ts';
 import { buildParts, type Parts } from './parts.ts';
@@ -96,6 +97,12 @@ async function open(
   parts.verification.start();
   onStop(() => parts.verification.stop());
   const addresses = await listen(config, parts, logger, onStop);
+  parts.progress.httpPort = addresses.http.port;
+  carryOut(parts.courier);
+  onStop(async () => {
+    await parts.queue.stop(DRAIN_MS);
+    await parts.courier.webhooks.close();
+  });
   parts.progress.listening = true;
   onStop(() => {
     parts.progress.listening = false;

@@ -3,7 +3,8 @@
  *
  * A small body lies in its row (`bodies.content`), so that it is durable with the transaction that
  * refers to it. A large one is a file `<directory>/<xx>/<uuid>` that is written and fsynced before
- * the row that names it is committed (`bodies.file`): a crash in between leaves a file that no row
+ * the row that names it is committed (`bodies.file`), but for the first lines of its header, which
+ * may be in the row: a crash in between leaves a file that no row
  * names, which the sweep at the next start removes. Rows that no message and no delivery names any
  * more (their mailbox was deleted, the delivery was pruned) are removed by {@link Bodies.sweepRows}.
  */
@@ -17,12 +18,17 @@ const INLINE_MAX = 64 * 1024;
 const READ_CHUNK = 256 * 1024;
 const SWEEP_CHUNK = 500;
 
-/** A body that is whole but not yet referred to: in memory, or in a file that is on the disk. */
-export type StagedBody =
-  | { readonly size: number; readonly content: Buffer; readonly file?: undefined }
-  | { readonly size: number; readonly file: string; readonly content?: undefined };
+/**
+ * A body that is whole but not yet referred to: what is in memory, followed by what is in a file on
+ * the disk, if anything.
+ */
+export interface StagedBody {
+  readonly size: number;
+  readonly content: Buffer;
+  readonly file?: string;
+}
 
-/** Where the bytes of a body are, as its row says. */
+/** Where the bytes of a body are, as its row says: first `content`, then `file`. */
 export interface StoredBody {
   readonly size: number;
   readonly content: Uint8Array | null;
@@ -78,7 +84,7 @@ export class Bodies {
       }
       if (!spill) return { size, content: Buffer.concat(held, size) };
       await spill.finish();
-      return { size, file: spill.name };
+      return { size, content: Buffer.alloc(0), file: spill.name };
     } catch (error) {
       await spill?.abandon();
       throw error;
@@ -89,10 +95,19 @@ export class Bodies {
   async commit(tx: Queries, { size, content, file }: StagedBody): Promise<number> {
     const { id } = await tx
       .insertInto('bodies')
-      .values({ size, content: content ?? null, file: file ?? null })
+      .values({ size, content: content.length > 0 || !file ? content : null, file: file ?? null })
       .returning('id')
       .executeTakeFirstOrThrow();
     return id;
+  }
+
+  /** Puts bytes in front of a staged body, such as header lines that its end had to be read for. */
+  prepend(head: Buffer, body: StagedBody): StagedBody {
+    return {
+      ...body,
+      size: head.length + body.size,
+      content: Buffer.concat([head, body.content]),
+    };
   }
 
   /** Where a body lies, for {@link Bodies.read}; undefined where it is gone. */
@@ -113,14 +128,13 @@ export class Bodies {
   async *read(body: StoredBody | StagedBody, range?: ByteRange): AsyncGenerator<Uint8Array> {
     const start = range?.start ?? 0;
     const end = Math.min(range?.end ?? body.size, body.size);
-    if (body.content) {
-      if (start < end) yield body.content.subarray(start, end);
-      return;
-    }
-    if (!body.file) throw new Error('a body has neither content nor file');
+    const inRow = body.content?.length ?? 0;
+    if (body.content && start < Math.min(end, inRow)) yield body.content.subarray(start, end);
+    if (end <= inRow) return;
+    if (!body.file) throw new Error('a body is shorter than its row says');
     const handle = await open(this.#pathOf(body.file));
     try {
-      yield* readRange(handle, start, end);
+      yield* readRange(handle, Math.max(start - inRow, 0), end - inRow);
     } finally {
       await handle.close();
     }

@@ -7,7 +7,9 @@ import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test
 import { type Accounts, createAccounts } from '../accounts/accounts.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
-import { createDelivery, type Delivery } from './delivery.ts';
+import { createSenderRewriting } from '../outbound/outbound.ts';
+import { Queue } from '../queue/queue.ts';
+import { createDelivery, createSenderChecks, type Delivery } from './delivery.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);
@@ -29,6 +31,16 @@ onEachEngine('delivery', (engine) => {
       accounts,
       mailstore,
       bodies,
+      queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
+      senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
+      // No DNS here: what the checks find is tested where they are.
+      checks: createSenderChecks({
+        lookup: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
+        hostname: 'mx.test',
+        enforce: true,
+      }),
+      linkSecret: 'l'.repeat(32),
+      publicUrl: () => 'http://mx.test',
       hostname: 'mx.test',
       log: { info: () => {} },
     });
@@ -176,14 +188,50 @@ onEachEngine('delivery', (engine) => {
     );
   });
 
-  test('mail for a route that is not carried out yet is stored where it can be, else put off', async () => {
+  test('routes that pass mail on take every local part, and bounces come back through SRS', async () => {
     await activate('hooked.test');
-    await create('ann', 'hooked.test');
+    await activate('forwarded.test');
     await domains.setRoute('u', 'hooked.test', {
       forwardMode: 'webhook',
       webhookUrl: 'https://receiver.test/',
     });
-    assert.equal(await check('ann@hooked.test'), undefined);
-    assert.equal(await check('else@hooked.test'), '451 4.3.0');
+    await domains.setRoute('u', 'forwarded.test', {
+      forwardMode: 'forward_email',
+      forwardToEmail: 'me@elsewhere.test',
+    });
+    assert.equal(await check('anybody@hooked.test'), undefined);
+    assert.equal(await check('anybody@forwarded.test'), undefined);
+    const senders = createSenderRewriting({ key: 'k'.repeat(32), now: () => clock });
+    const rewritten = senders.forwardAddress('bob@example.test', 'forwarded.test');
+    assert.equal((await delivery.checkRecipient(rewritten, ''))?.code, undefined);
+    assert.equal((await delivery.checkRecipient(rewritten, 'x@example.test'))?.code, 'srs_invalid');
+    const forged = rewritten.replace(/=.{8}=/, '=AAAAAAAA=');
+    assert.equal((await delivery.checkRecipient(forged, ''))?.code, 'srs_invalid');
+    clock += 12 * DAY;
+    assert.equal((await delivery.checkRecipient(rewritten, ''))?.code, 'srs_invalid');
+  });
+
+  test('a message for several routes is queued for each, and stored, in one transaction', async () => {
+    await receive(['ann@acme.test', 'a@hooked.test', 'b@hooked.test', 'c@forwarded.test']);
+    const rows = await store.database.read
+      .selectFrom('deliveries')
+      .innerJoin('delivery_payloads', 'delivery_payloads.delivery_id', 'deliveries.id')
+      .select(['kind', 'destination', 'payload'])
+      .orderBy('kind')
+      .execute();
+    assert.deepEqual(
+      rows.map(({ kind, destination }) => [kind, destination]),
+      [
+        ['forward', 'elsewhere.test'],
+        ['webhook', 'https://receiver.test'],
+      ],
+    );
+    const { body } = JSON.parse(rows[1]?.payload ?? '');
+    const { data } = JSON.parse(body);
+    assert.deepEqual(data.envelope, {
+      from: 'bob@example.test',
+      to: ['a@hooked.test', 'b@hooked.test'],
+    });
+    assert.match(data.raw_url, /^http:\/\/mx\.test\/webhooks\/raw\//);
   });
 });

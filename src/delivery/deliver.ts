@@ -1,16 +1,24 @@
-/** The way of one message: recipients, trace headers, source to disk, mail store. */
+/**
+ * The way of one message: recipients, sender checks, trace headers, source to disk, then mailboxes
+ * and queue in one transaction.
+ */
 import { randomUUID } from 'node:crypto';
-import type { Bodies } from '../bodies/bodies.ts';
 import { isStorageFull } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import {
   type AppendTarget,
   type Mailstore,
+  prependHeader,
   type StagedMessage,
   stageMessage,
 } from '../mailstore/mailstore.ts';
+import { isLooping, readHeader } from '../outbound/outbound.ts';
+import type { Queue } from '../queue/queue.ts';
 import type { Delivery, InboundEnvelope, RecipientOutcome } from './envelope.ts';
-import { type Recipient, type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
+import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
+import { type AcceptedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
+import { type Destination, type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
+import type { SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
 import { traceHeaders } from './trace-headers.ts';
 
 /** What delivery tells the log; a pino Logger fits. */
@@ -18,9 +26,10 @@ export interface DeliveryLog {
   info(fields: object, message: string): void;
 }
 
-export interface DeliveryOptions extends RecipientSources {
+export interface DeliveryOptions extends RecipientSources, QueueMailOptions {
   readonly mailstore: Mailstore;
-  readonly bodies: Bodies;
+  readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
+  readonly checks: SenderChecks;
   /** Our name in Received headers. */
   readonly hostname: string;
   readonly log: DeliveryLog;
@@ -30,91 +39,152 @@ export interface DeliveryOptions extends RecipientSources {
   readonly now?: () => number;
 }
 
-/** A forward-path, and whose mailbox it means or why nobody takes it. */
+/** A forward-path, and where its mail goes or why nobody takes it. */
 interface Resolved {
   readonly forwardPath: string;
-  readonly found: Recipient | Refusal;
+  readonly found: Destination | Refusal;
 }
 
 export function createDelivery(options: DeliveryOptions): Delivery {
-  const now = options.now ?? Date.now;
+  return new RoutedDelivery(options);
+}
 
-  async function receive(
+class RoutedDelivery implements Delivery {
+  readonly #options: DeliveryOptions;
+  readonly #now: () => number;
+
+  constructor(options: DeliveryOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+  }
+
+  async checkRecipient(recipient: string, from: string): Promise<Refusal | undefined> {
+    const resolved = await resolveRecipient(this.#options, recipient, from);
+    return resolved instanceof Refusal ? resolved : undefined;
+  }
+
+  async receive(
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
   ): Promise<RecipientOutcome[]> {
     const id = randomUUID();
-    const at = new Date(now());
-    const head = traceHeaders(envelope, { hostname: options.hostname, id, at });
-    const message = await stageMessage(options.bodies, source, head).catch(sayWhenFull);
-    const resolved = await takeOrDiscard(envelope, message, at);
+    const mail = await this.#stage(envelope, source, id).catch(sayWhenFull);
+    const resolved = await this.#takeOrDiscard(mail);
     const outcomes = resolved.map(outcomeOf);
-    for (const { result } of outcomes) options.count?.(result);
+    for (const { result } of outcomes) this.#options.count?.(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
-    const refused = outcomes.length - delivered;
     const { sessionId } = envelope.arrival;
-    options.log.info(
-      { messageId: id, sessionId, size: message.parsed.size, delivered, refused },
+    const { size } = mail.message.parsed;
+    const { spf, dmarc, action } = mail.verdicts ?? {};
+    this.#options.log.info(
+      {
+        messageId: id,
+        sessionId,
+        size,
+        delivered,
+        refused: outcomes.length - delivered,
+        ...(action && { spf: spf?.result, dmarc: dmarc?.result, action }),
+      },
       'message taken',
     );
     return outcomes;
   }
 
-  /** Brings the message to every recipient; what nobody took leaves nothing on disk. */
-  async function takeOrDiscard(
+  /** Reads the message to its end and checks its sender on the way. */
+  async #stage(
     envelope: InboundEnvelope,
-    message: StagedMessage,
-    at: Date,
-  ): Promise<Resolved[]> {
+    source: AsyncIterable<Uint8Array>,
+    id: string,
+  ): Promise<AcceptedMail> {
+    const { bodies, hostname, checks } = this.#options;
+    const receivedAt = this.#now();
+    const head = traceHeaders(envelope, { hostname, id, at: new Date(receivedAt) });
+    if (isLmtp(envelope)) {
+      const message = await stageMessage(bodies, source, head);
+      return { envelope, message, receivedAt };
+    }
+    const { heloName, remoteAddress } = envelope.arrival;
+    const check = checks.begin({ from: envelope.from, heloName, remoteAddress });
+    const message = await stageMessage(bodies, check.through(source), head);
+    const verdicts = await check.verdicts();
+    const results = Buffer.from(verdicts.authenticationResults);
+    return { envelope, message: prependHeader(bodies, results, message), verdicts, receivedAt };
+  }
+
+  /** Brings the message to every recipient; what nobody took leaves nothing on disk. */
+  async #takeOrDiscard(mail: AcceptedMail): Promise<Resolved[]> {
+    const { bodies } = this.#options;
     try {
-      const resolved = await resolveAll(envelope);
-      const recipients = resolved.flatMap(({ found }) => (found instanceof Refusal ? [] : [found]));
-      if (recipients.length === 0) await options.bodies.discard(message.body);
-      else await store(message, recipients, at);
+      refuseSender(mail.verdicts);
+      const resolved = await this.#resolveAll(mail.envelope);
+      const recipients = resolved.flatMap(({ forwardPath, found }) =>
+        found instanceof Refusal ? [] : [{ forwardPath, destination: found }],
+      );
+      await this.#refuseLoops(mail.message, recipients);
+      if (recipients.length === 0) await bodies.discard(mail.message.body);
+      else await this.#take(mail, recipients);
       return resolved;
     } catch (error) {
       // After any other failure the commit may have happened: the sweep at start decides then.
-      if (error instanceof Refusal) await options.bodies.discard(message.body);
+      if (error instanceof Refusal) await bodies.discard(mail.message.body);
       return sayWhenFull(error);
     }
   }
 
   /** Asks again who takes the mail: an account may have gone while the message came in. */
-  async function resolveAll({ to, arrival }: InboundEnvelope): Promise<Resolved[]> {
+  async #resolveAll(envelope: InboundEnvelope): Promise<Resolved[]> {
     const resolved: Resolved[] = [];
-    for (const forwardPath of to) {
-      const found = await resolveRecipient(options, forwardPath);
-      if (found instanceof Refusal && !isLmtp(arrival.protocol))
-        throw refuseWhole(found, to.length);
+    for (const forwardPath of envelope.to) {
+      const found = await resolveRecipient(this.#options, forwardPath, envelope.from);
+      if (found instanceof Refusal && !isLmtp(envelope)) {
+        throw refuseWhole(found, envelope.to.length);
+      }
       resolved.push({ forwardPath, found });
     }
     return resolved;
   }
 
-  async function store(
+  /** RFC 5321 section 6.3: a message that we forwarded once comes back no second time. */
+  async #refuseLoops(
     message: StagedMessage,
-    recipients: readonly Recipient[],
-    at: Date,
+    recipients: readonly ResolvedRecipient[],
   ): Promise<void> {
-    // Two forward-paths of one account (`ann@`, `ann+list@`) are one mailbox: one copy.
-    const targets = new Map<number, AppendTarget>();
-    for (const { user } of recipients) {
-      targets.set(user.accountId, { user, mailbox: 'INBOX', internalDate: at.getTime() });
+    const forwarded = recipients.filter(({ destination }) => destination.kind === 'forward');
+    if (forwarded.length === 0) return;
+    const header = await readHeader(this.#options.bodies.read(message.body));
+    if (forwarded.some(({ forwardPath }) => isLooping(header, forwardPath))) {
+      throw new Refusal('message_looping', 'this message was forwarded from here before');
     }
-    await options.mailstore.append(message, [...targets.values()]);
   }
 
-  return {
-    async checkRecipient(recipient) {
-      const resolved = await resolveRecipient(options, recipient);
-      return resolved instanceof Refusal ? resolved : undefined;
-    },
-    receive,
-  };
+  /** Everything in one transaction: mailboxes, and what has to go on from here. */
+  async #take(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<void> {
+    const { mailstore, queue } = this.#options;
+    const plan = planDelivery(recipients);
+    const queued = await queueMail(this.#options, plan, mail);
+    const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
+    const targets = [...plan.users.values()].map(
+      (user): AppendTarget => ({ user, mailbox, internalDate: mail.receivedAt }),
+    );
+    await mailstore.append(mail.message, targets, async (tx, bodyId) => {
+      for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+    });
+    queue.wake(queued);
+  }
 }
 
-function isLmtp(protocol: string): boolean {
-  return protocol.includes('LMTP');
+function isLmtp({ arrival }: InboundEnvelope): boolean {
+  return arrival.protocol.includes('LMTP');
+}
+
+/** RFC 7489 section 6.3: the owner of the domain asks for it, and the operator for it to count. */
+function refuseSender(verdicts: Verdicts | undefined): void {
+  if (verdicts?.action !== 'reject') return;
+  const { domain } = verdicts.dmarc;
+  throw new Refusal(
+    'sender_rejected',
+    `${domain} asks to refuse mail that fails DMARC as this does`,
+  );
 }
 
 /**

@@ -1,42 +1,99 @@
-/** From a forward-path to whose mailbox is meant. */
-import type { Accounts } from '../accounts/accounts.ts';
-import type { Domains } from '../domains/domains.ts';
+/** From a forward-path to where its mail goes. */
+import type { Account, Accounts } from '../accounts/accounts.ts';
+import type { ActiveDomain, Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { parseAddress } from '../message/message.ts';
+import type { SenderRewriting } from '../outbound/outbound.ts';
 
-export interface Recipient {
-  readonly user: MailUser;
-}
+/** Where mail for one recipient goes. */
+export type Destination =
+  /** Into a mailbox of ours. */
+  | { readonly kind: 'mailbox'; readonly user: MailUser }
+  /** To the route's URL; `user` is whose mailbox may keep it as well. */
+  | { readonly kind: 'webhook'; readonly domain: ActiveDomain; readonly user?: MailUser }
+  /** On to the route's address. */
+  | { readonly kind: 'forward'; readonly domain: ActiveDomain }
+  /** A bounce of mail that we forwarded: back to who sent it first. */
+  | { readonly kind: 'return'; readonly domain: ActiveDomain; readonly sender: string };
 
 export interface RecipientSources {
   readonly domains: Domains;
   readonly accounts: Accounts;
+  readonly senders: SenderRewriting;
+}
+
+interface Recipient {
+  readonly forwardPath: string;
+  readonly localPart: string;
+  readonly domain: ActiveDomain;
 }
 
 /**
- * Finds the account that a forward-path means.
+ * Finds where the mail of a forward-path goes.
  *
- * @returns the recipient, or the refusal to answer with
+ * @param from reverse-path of the same transaction, `''` for the null sender
+ * @returns the destination, or the refusal to answer with
  */
 export async function resolveRecipient(
-  { domains, accounts }: RecipientSources,
+  sources: RecipientSources,
   forwardPath: string,
-): Promise<Recipient | Refusal> {
+  from: string,
+): Promise<Destination | Refusal> {
   const address = parseAddress(forwardPath);
   if (!address) return unparsable(forwardPath);
-  const domain = await domains.findActive(address.domain);
-  if (!domain) return refuseDomain(await domains.stateOf(address.domain), address.domain);
-  const localPart = mailboxLocalPart(address.local);
-  const account =
-    (await accounts.findRecipient(localPart, domain.id)) ??
-    // RFC 5321 section 4.5.1: postmaster is taken wherever mail is.
-    (localPart === 'postmaster' ? await accounts.oldestOfDomain(domain.id) : undefined);
-  if (!account) return unknownRecipient(forwardPath, domain.route.forwardMode);
+  const domain = await sources.domains.findActive(address.domain);
+  if (!domain) {
+    return refuseDomain(await sources.domains.stateOf(address.domain), address.domain);
+  }
+  const returned = resolveReturn(sources, address.local, domain, from);
+  if (returned) return returned;
+  const recipient = { forwardPath, localPart: mailboxLocalPart(address.local), domain };
+  if (domain.route.forwardMode === 'forward_email') return { kind: 'forward', domain };
+  const account = await findAccount(sources, recipient);
+  if (domain.route.forwardMode === 'store') return resolveMailbox(recipient, account);
+  // A webhook takes every local part. Nothing of a suspended account's mail may get lost either.
+  return { kind: 'webhook', domain, ...(account && { user: userOf(account) }) };
+}
+
+/** `SRS0` and `SRS1` local parts are ours, and bounces alone may come to them. */
+function resolveReturn(
+  { senders }: RecipientSources,
+  local: string,
+  domain: ActiveDomain,
+  from: string,
+): Destination | Refusal | undefined {
+  const reversed = senders.reverse(local, domain.name);
+  if (reversed.kind === 'not_srs') return undefined;
+  if (from !== '') return new Refusal('srs_invalid', 'this address takes bounces only');
+  if (reversed.kind === 'original') return { kind: 'return', domain, sender: reversed.sender };
+  if (reversed.kind === 'expired') return new Refusal('srs_invalid', 'this address has expired');
+  return new Refusal('srs_invalid', 'this address is not one of ours');
+}
+
+async function findAccount(
+  { accounts }: RecipientSources,
+  { localPart, domain }: Recipient,
+): Promise<Account | undefined> {
+  const account = await accounts.findRecipient(localPart, domain.id);
+  if (account) return account;
+  // RFC 5321 section 4.5.1: postmaster is taken wherever mail is.
+  return localPart === 'postmaster' ? accounts.oldestOfDomain(domain.id) : undefined;
+}
+
+function resolveMailbox(
+  { forwardPath }: Recipient,
+  account: Account | undefined,
+): Destination | Refusal {
+  if (!account) return new Refusal('account_not_found', `there is no mailbox ${forwardPath}`);
   if (account.status === 'suspended') {
     return new Refusal('account_inactive', `mailbox ${forwardPath} is suspended for now`);
   }
-  return { user: { accountId: account.id, address: account.address } };
+  return { kind: 'mailbox', user: userOf(account) };
+}
+
+function userOf({ id, address }: Account): MailUser {
+  return { accountId: id, address };
 }
 
 /** Case and `+tag` are not part of the mailbox's name. */
@@ -62,12 +119,4 @@ function refuseDomain(state: string, domain: string): Refusal {
     return new Refusal('domain_not_active', `${domain} does not take mail`);
   }
   return new Refusal('relay_denied', `${domain} is not hosted here`);
-}
-
-function unknownRecipient(forwardPath: string, forwardMode: string): Refusal {
-  if (forwardMode === 'store') {
-    return new Refusal('account_not_found', `there is no mailbox ${forwardPath}`);
-  }
-  // The route wants this mail elsewhere, where it cannot be brought yet: the sender keeps it.
-  return new Refusal('unavailable', `mail for ${forwardPath} cannot be passed on right now`);
 }

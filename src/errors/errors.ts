@@ -20,6 +20,7 @@ export const answers = {
   invalid_request: { http: 400, title: 'The request is not valid' },
   unauthorized: { http: 401, title: 'Credentials are missing or not valid' },
   account_inactive: { http: 403, title: 'The account is not active', smtp: '450 4.2.1' },
+  link_invalid: { http: 403, title: 'The link is not valid any more' },
   route_not_found: { http: 404, title: 'There is no such path' },
   domain_not_found: { http: 404, title: 'There is no such domain' },
   account_not_found: { http: 404, title: 'There is no such account', smtp: '550 5.1.1' },

@@ -8,7 +8,7 @@
  */
 export { announceChanges } from './announce.ts';
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
-export { stageMessage } from './stage-message.ts';
+export { prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
   type Alongside,

@@ -1,5 +1,5 @@
 import type { Bodies } from '../bodies/bodies.ts';
-import { MessageParser } from '../message/message.ts';
+import { MessageParser, shiftParsed } from '../message/message.ts';
 import type { StagedMessage } from './store.ts';
 
 /**
@@ -18,6 +18,15 @@ export async function stageMessage(
     parser.write(chunk),
   );
   return { parsed: parser.end(), body };
+}
+
+/** Puts more header lines in front of a staged message, on top of those it has. */
+export function prependHeader(
+  bodies: Bodies,
+  lines: Buffer,
+  { parsed, body }: StagedMessage,
+): StagedMessage {
+  return { parsed: shiftParsed(parsed, lines.length), body: bodies.prepend(lines, body) };
 }
 
 /** Enough of a message to tell whether it begins with a header field; names are short. */

@@ -3,7 +3,10 @@ import { test } from 'node:test';
 import { createMetrics, serveMetrics } from './metrics.ts';
 
 test('counters and gauges are read as Prometheus reads them', async () => {
-  const metrics = createMetrics({ connections: () => 7 });
+  const metrics = createMetrics({
+    connections: () => 7,
+    queueDepths: async () => [{ kind: 'webhook', queued: 3, oldestCreatedAt: Date.now() - 60_000 }],
+  });
   metrics.countRecipient('delivered');
   metrics.countRecipient('delivered');
   metrics.countRecipient('permanent');
@@ -13,6 +16,7 @@ test('counters and gauges are read as Prometheus reads them', async () => {
   assert.match(text, /^postroom_recipients_total\{result="delivered"\} 2$/m);
   assert.match(text, /^postroom_recipients_total\{result="permanent"\} 1$/m);
   assert.match(text, /^postroom_realtime_connections 7$/m);
+  assert.match(text, /^postroom_queue_depth\{kind="webhook"\} 3$/m);
   assert.match(text, /^process_resident_memory_bytes \d+/m);
   assert.equal((await fetch(`${url}/`)).status, 404);
   await listener.close();

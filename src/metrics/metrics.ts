@@ -4,16 +4,21 @@
  */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { AttemptReport, QueueDepth } from '../queue/queue.ts';
 
 export interface MetricSources {
   /** Open connections of the realtime channel. */
   connections(): number;
+  /** What of each kind is queued. */
+  queueDepths(): Promise<readonly QueueDepth[]>;
 }
 
 export interface Metrics {
   /** Counts recipients of inbound messages by what became of them. */
   countRecipient(result: 'delivered' | 'temporary' | 'permanent'): void;
+  /** Counts an attempt of the queue. */
+  countAttempt(report: AttemptReport): void;
   /** The text that Prometheus reads. */
   text(): Promise<string>;
 }
@@ -35,9 +40,56 @@ export function createMetrics(sources: MetricSources): Metrics {
       this.set(sources.connections());
     },
   });
+  const countAttempt = addQueueMetrics(registry, sources);
   return {
+    countAttempt,
     countRecipient: (result) => recipients.inc({ result }),
     text: () => registry.metrics(),
+  };
+}
+
+/** @returns what counts an attempt */
+function addQueueMetrics(
+  registry: Registry,
+  sources: MetricSources,
+): (report: AttemptReport) => void {
+  const registers = [registry];
+  const attempts = new Counter({
+    name: 'postroom_delivery_attempts_total',
+    help: 'Attempts to deliver, by kind and outcome.',
+    labelNames: ['kind', 'result'] as const,
+    registers,
+  });
+  const latency = new Histogram({
+    name: 'postroom_delivery_latency_seconds',
+    help: 'From queueing to delivery.',
+    labelNames: ['kind'] as const,
+    buckets: [0.01, 0.05, 0.1, 0.5, 1, 5, 30, 300, 3600, 86_400],
+    registers,
+  });
+  const oldest = new Gauge({
+    name: 'postroom_queue_oldest_age_seconds',
+    help: 'Age of the oldest delivery that has not ended, by kind.',
+    labelNames: ['kind'] as const,
+    registers,
+  });
+  new Gauge({
+    name: 'postroom_queue_depth',
+    help: 'Deliveries that have not ended, by kind.',
+    labelNames: ['kind'] as const,
+    registers,
+    async collect() {
+      this.reset();
+      oldest.reset();
+      for (const { kind, queued, oldestCreatedAt } of await sources.queueDepths()) {
+        this.set({ kind }, queued);
+        oldest.set({ kind }, (Date.now() - oldestCreatedAt) / 1000);
+      }
+    },
+  });
+  return ({ kind, outcome, ageMs }) => {
+    attempts.inc({ kind, result: outcome.result });
+    if (outcome.result === 'delivered') latency.observe({ kind }, ageMs / 1000);
   };
 }
 

@@ -282,6 +282,22 @@ onEachEngine('queue', (engine) => {
     await rowWhen(bench, ({ status }) => status === 'delivered');
   });
 
+  // SQLite has one process.
+  if (engine !== 'sqlite') {
+    test('two nodes share what is due: none of it is attempted twice', async () => {
+      const bench = await openQueueBench(engine);
+      for (const destination of ['a', 'b', 'c']) await bench.fill(destination, 100);
+      const nodes = [bench.start(), bench.start()];
+      for (const { receiver } of nodes) receiver.respond = () => delivered;
+      const attempts = () => nodes.flatMap(({ receiver }) => receiver.attempts);
+      await until(() => attempts().length >= 300);
+      for (const { queue } of nodes) await queue.idle();
+      assert.equal(new Set(attempts().map(({ job }) => job.id)).size, 300);
+      assert.equal(attempts().length, 300);
+      for (const { receiver } of nodes) assert.ok(receiver.attempts.length > 0);
+    });
+  }
+
   test('an outcome that comes after the end of the lease is dropped', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();

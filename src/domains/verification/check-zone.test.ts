@@ -329,6 +329,11 @@ const spfCases: Case[] = [
     expect: { spf: ['pending', /has an error \(.*ipv4.*\)/] },
   },
   {
+    title: 'SPF with an error behind us',
+    spf: spf('v=spf1 include:_spf.postroom.example ip4:192.0.2.256 ~all'),
+    expect: { spf: ['pending', /has an error \(Invalid "ip4" term\)/] },
+  },
+  {
     title: 'SPF that includes itself',
     spf: spf('v=spf1 include:acme.test include:_spf.postroom.example ~all'),
     expect: { spf: ['pending', /more than 10 DNS lookups/] },

@@ -2,7 +2,7 @@
  * Evaluates a domain's SPF record for our servers, with `mailauth` in its strict mode (RFC 7208 to
  * the letter: nested includes, redirect, macros, both lookup limits).
  */
-import { type SPFResult, spf } from 'mailauth/lib/spf/index.js';
+import { spf } from 'mailauth/lib/spf/index.js';
 import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
 import { LOOKUPS_MAX, type SpfEvaluation, VOID_LOOKUPS_MAX } from './judge-spf.ts';
 
@@ -122,15 +122,14 @@ async function evaluate(
     if (answer.kind === 'unanswered') failed ??= { name, reason: answer.reason };
     return toRecords(answer);
   };
-  const answered: SPFResult & { lookups?: { count: number; void: number } } = await spf({
+  const answered = await spf({
     sender: `postmaster@${domain}`,
     ip,
     helo,
     // Part of no verdict; without it the machine's own name would be asked for.
     mta: helo,
     strict: true,
-    // MX records are objects, which the declaration does not know of.
-    resolver: resolver as unknown as (name: string, type: string) => Promise<string[][]>,
+    resolver,
   });
   const { result, comment } = answered.status;
   const text = typeof comment === 'string' ? comment : '';

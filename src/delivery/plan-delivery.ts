@@ -1,0 +1,69 @@
+/** Sorts the recipients of one message by where it goes. */
+import type { ActiveDomain } from '../domains/domains.ts';
+import type { MailUser } from '../mailstore/mailstore.ts';
+import type { Destination } from './resolve-recipient.ts';
+
+export interface ResolvedRecipient {
+  readonly forwardPath: string;
+  readonly destination: Destination;
+}
+
+/** One webhook for each domain: it never hears of the recipients of another. */
+export interface PlannedWebhook {
+  readonly domain: ActiveDomain;
+  /** Forward-paths at this domain. */
+  readonly recipients: string[];
+  readonly users: Map<number, MailUser>;
+  readonly strangers: string[];
+}
+
+export interface DeliveryPlan {
+  /** Mailboxes by account: two forward-paths of one account bring one copy. */
+  readonly users: Map<number, MailUser>;
+  readonly webhooks: Map<number, PlannedWebhook>;
+  /** One for each domain, since all of its mail goes to one address. */
+  readonly forwards: Map<number, { readonly domain: ActiveDomain; readonly recipient: string }>;
+  /** Bounces on their way back, by the address they go to. */
+  readonly returns: Map<string, ActiveDomain>;
+}
+
+export function planDelivery(recipients: readonly ResolvedRecipient[]): DeliveryPlan {
+  const plan: DeliveryPlan = {
+    users: new Map(),
+    webhooks: new Map(),
+    forwards: new Map(),
+    returns: new Map(),
+  };
+  for (const { forwardPath, destination } of recipients) {
+    if (destination.kind === 'mailbox') {
+      plan.users.set(destination.user.accountId, destination.user);
+    } else if (destination.kind === 'return') {
+      plan.returns.set(destination.sender, destination.domain);
+    } else if (destination.kind === 'forward') {
+      const { domain } = destination;
+      if (!plan.forwards.has(domain.id)) {
+        plan.forwards.set(domain.id, { domain, recipient: forwardPath });
+      }
+    } else {
+      addToWebhook(plan, forwardPath, destination);
+    }
+  }
+  return plan;
+}
+
+function addToWebhook(
+  { webhooks }: DeliveryPlan,
+  forwardPath: string,
+  { domain, user }: Extract<Destination, { kind: 'webhook' }>,
+): void {
+  const webhook: PlannedWebhook = webhooks.get(domain.id) ?? {
+    domain,
+    recipients: [],
+    users: new Map(),
+    strangers: [],
+  };
+  webhooks.set(domain.id, webhook);
+  webhook.recipients.push(forwardPath);
+  if (user) webhook.users.set(user.accountId, user);
+  else webhook.strangers.push(forwardPath);
+}

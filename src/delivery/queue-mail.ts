@@ -1,0 +1,164 @@
+/** From a plan to the rows of the queue, ready before the transaction that accepts the message. */
+import { randomUUID } from 'node:crypto';
+import type { Bodies } from '../bodies/bodies.ts';
+import type { StagedMessage } from '../mailstore/mailstore.ts';
+import { type Header, mayBounce, readHeader, type SenderRewriting } from '../outbound/outbound.ts';
+import type { NewDelivery } from '../queue/queue.ts';
+import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
+import type { InboundEnvelope } from './envelope.ts';
+import {
+  BOUNCE,
+  type BouncePayload,
+  FORWARD,
+  type ForwardPayload,
+  mailDestination,
+  WEBHOOK,
+  type WebhookPayload,
+} from './outgoing-mail.ts';
+import type { DeliveryPlan, PlannedWebhook } from './plan-delivery.ts';
+import type { Verdicts } from './sender-checks/check-sender.ts';
+
+export interface QueueMailOptions {
+  readonly bodies: Bodies;
+  readonly senders: SenderRewriting;
+  /** Signs links to the source. */
+  readonly linkSecret: string;
+  readonly publicUrl: () => string;
+}
+
+/** A message that is about to be accepted. */
+export interface AcceptedMail {
+  readonly envelope: InboundEnvelope;
+  readonly message: StagedMessage;
+  /** Absent where the sender was not checked (LMTP: our own MTA did). */
+  readonly verdicts?: Verdicts | undefined;
+  readonly receivedAt: number;
+}
+
+export type QueuedMail = Omit<NewDelivery, 'bodyId'>;
+
+/** Writes what has to be queued for a message; nothing for one that only goes to mailboxes. */
+export async function queueMail(
+  options: QueueMailOptions,
+  plan: DeliveryPlan,
+  mail: AcceptedMail,
+): Promise<QueuedMail[]> {
+  const { webhooks, forwards, returns } = plan;
+  if (webhooks.size + forwards.size + returns.size === 0) return [];
+  const header = await readHeader(options.bodies.read(mail.message.body));
+  const bounce = bounceOf(mail, header);
+  const queued: QueuedMail[] = [];
+  for (const webhook of webhooks.values()) {
+    queued.push(await queueWebhook(options, webhook, mail, bounce));
+  }
+  for (const forward of forwards.values()) {
+    queued.push(queueForward(options, forward, mail, bounce));
+  }
+  for (const [to, domain] of returns) {
+    const payload: BouncePayload = { to, domain: domain.name, smtpUtf8: cameByUtf8(mail) };
+    queued.push({
+      kind: BOUNCE,
+      domainId: domain.id,
+      destination: mailDestination(to),
+      payload: JSON.stringify(payload),
+    });
+  }
+  return queued;
+}
+
+interface Bounce {
+  readonly bounceTo?: string;
+  readonly receivedAt: number;
+}
+
+function bounceOf({ envelope, verdicts, receivedAt }: AcceptedMail, header: Header): Bounce {
+  const sender = envelope.from;
+  const allowed = mayBounce({ sender, spf: verdicts?.spf.result ?? 'none', header });
+  return { receivedAt, ...(allowed && { bounceTo: sender }) };
+}
+
+async function queueWebhook(
+  { bodies, linkSecret, publicUrl }: QueueMailOptions,
+  { domain, recipients, users, strangers }: PlannedWebhook,
+  mail: AcceptedMail,
+  bounce: Bounce,
+): Promise<QueuedMail> {
+  const { message, envelope, verdicts, receivedAt } = mail;
+  const { webhookUrl: url, webhookSecret: secret, forwardMode } = domain.route;
+  if (url === undefined) throw new Error('a webhook route has no URL');
+  const publicId = randomUUID();
+  const body = await buildWebhookBody(
+    {
+      domain: domain.name,
+      envelope: { from: envelope.from, to: recipients },
+      parsed: message.parsed,
+      auth: {
+        spf: verdicts?.spf.result ?? null,
+        dkim: verdicts ? dkimSummary(verdicts) : null,
+        dmarc: verdicts?.dmarc.result ?? null,
+      },
+      rawUrl: signLink(linkSecret, publicUrl(), publicId, receivedAt),
+      receivedAt,
+    },
+    (range) => bodies.read(message.body, range),
+  );
+  const payload: WebhookPayload = {
+    ...bounce,
+    mode: forwardMode === 'webhook' ? 'webhook' : 'webhook_then_store',
+    url,
+    ...(secret !== undefined && { secret }),
+    body,
+    users: [...users.values()],
+    strangers,
+    mailbox: verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX',
+    parsed: message.parsed,
+  };
+  return {
+    kind: WEBHOOK,
+    domainId: domain.id,
+    destination: webhookDestination(url),
+    payload: JSON.stringify(payload),
+    publicId,
+  };
+}
+
+/** One word for all signatures: the best that any of them came to. */
+function dkimSummary({ dkim }: Verdicts): string {
+  const results = dkim.map(({ result }) => result);
+  return results.includes('pass') ? 'pass' : (results[0] ?? 'none');
+}
+
+function queueForward(
+  { senders }: QueueMailOptions,
+  { domain, recipient }: { domain: PlannedWebhook['domain']; recipient: string },
+  mail: AcceptedMail,
+  bounce: Bounce,
+): QueuedMail {
+  const { forwardToEmail: to } = domain.route;
+  if (to === undefined) throw new Error('a forwarding route has no address');
+  const { verdicts, envelope } = mail;
+  const payload: ForwardPayload = {
+    ...bounce,
+    recipient,
+    domain: domain.name,
+    from: senders.forwardAddress(envelope.from, domain.name),
+    to,
+    verdict: {
+      policy: verdicts?.dmarc.policy ?? 'none',
+      dkimAligned: verdicts?.survivesForwarding ?? false,
+      ...(verdicts &&
+        verdicts.dmarc.result !== 'temperror' && { aligned: verdicts.dmarc.result === 'pass' }),
+    },
+    smtpUtf8: cameByUtf8(mail),
+  };
+  return {
+    kind: FORWARD,
+    domainId: domain.id,
+    destination: mailDestination(to),
+    payload: JSON.stringify(payload),
+  };
+}
+
+function cameByUtf8({ envelope }: AcceptedMail): boolean {
+  return envelope.arrival.protocol.startsWith('UTF8');
+}

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import fc from 'fast-check';
+import { findAuthorDomains, MAX_AUTHOR_DOMAINS } from './author-domains.ts';
+
+const cases: [from: string, domains: string[]][] = [
+  ['ann@bank.test', ['bank.test']],
+  [' Ann <ann@bank.test>', ['bank.test']],
+  ['ann@BANK.test.', ['bank.test']],
+  ['"Smith, Ann" <ann@bank.test>', ['bank.test']],
+  // A name is no address, quoted or not: readers show it as a name.
+  ['"ceo@bank.test" <eve@evil.test>', ['evil.test']],
+  ['ceo@bank.test <eve@evil.test>', ['evil.test']],
+  ['=?utf-8?q?ceo=40bank.test?= <eve@evil.test>', ['evil.test']],
+  // Several authors, as a list, a group, or the wrong way.
+  ['a@one.test, b@two.test', ['one.test', 'two.test']],
+  ['a@one.test; b@two.test', ['one.test', 'two.test']],
+  ['a@one.test,b@one.test', ['one.test']],
+  ['Us: a@one.test, B <b@two.test>;', ['one.test', 'two.test']],
+  ['<a@one.test> <b@two.test>', ['one.test', 'two.test']],
+  ['<a@one.test <b@two.test>', ['one.test', 'two.test']],
+  // What is left out where it may be, and comments where they may stand.
+  ['<ann@bank.test', ['bank.test']],
+  ['ann(at home (or not))@(the)bank(s)(of) .test', ['bank.test']],
+  ['ann@bank\r\n .test', ['bank.test']],
+  ['ann@bank.test (unclosed', ['bank.test']],
+  ['"unclosed <ann@bank.test>', ['bank.test']],
+  ['"a\\"b@c" <ann@bank.test>', ['bank.test']],
+  ['<@relay.test,@other.test:ann@bank.test>', ['bank.test']],
+  ['"a@b.test"@bank.test', ['bank.test']],
+  // Readers differ on which of the two it is.
+  ['ann@bank.test@evil.test', ['bank.test', 'evil.test']],
+  ['"ann@bank.test@evil.test', ['bank.test', 'evil.test']],
+  // Characters that readers drop, turn into others, or stop at.
+  ['ann@bank\0.test', ['bank.test']],
+  ['ann@ｂank.test', ['bank.test']],
+  ['ann@b\u00adank.test', ['bank.test']],
+  ['ann@bank.test/evil', ['bank.test']],
+  ['ann@bücher.test', ['xn--bcher-kva.test']],
+  ['ann@xn--bcher-kva.test', ['xn--bcher-kva.test']],
+  ['ann@my_bank.test', ['my_bank.test']],
+  // Nobody's domain.
+  ['', []],
+  ['Ann', []],
+  ['undisclosed-recipients:;', []],
+  ['<>', []],
+  ['ann@', []],
+  ['ann@[192.0.2.1]', []],
+  ['ann@192.0.2.1', []],
+  ['@', []],
+];
+
+suite('author domains', () => {
+  for (const [from, domains] of cases) {
+    test(JSON.stringify(from), () => {
+      assert.deepEqual(findAuthorDomains([Buffer.from(from)]), { domains, isWhole: true });
+    });
+  }
+
+  test('of several fields', () => {
+    const fields = ['a@one.test', 'b@two.test', 'c@one.test'].map((text) => Buffer.from(text));
+    assert.deepEqual(findAuthorDomains(fields).domains, ['one.test', 'two.test']);
+    assert.deepEqual(findAuthorDomains([]), { domains: [], isWhole: true });
+  });
+
+  test('bytes that are not UTF-8 are taken one by one', () => {
+    const field = Buffer.from('B\xfccher <ann@bank.test>', 'latin1');
+    assert.deepEqual(findAuthorDomains([field]).domains, ['bank.test']);
+  });
+
+  test('more than are evaluated are not all told', () => {
+    const list = (count: number) =>
+      Buffer.from(Array.from({ length: count }, (_, n) => `a@d${n}.test`).join());
+    assert.equal(findAuthorDomains([list(MAX_AUTHOR_DOMAINS)]).isWhole, true);
+    const { domains, isWhole } = findAuthorDomains([list(MAX_AUTHOR_DOMAINS + 1)]);
+    assert.deepEqual([domains.length, isWhole], [MAX_AUTHOR_DOMAINS, false]);
+  });
+
+  test('any text gives names that can be asked for, and an author is not lost in it', () => {
+    const noise = fc
+      .array(fc.constantFrom('<', '>', '(', ')', '"', '\\', ',', ';', ':', '@', 'a.test', ' ', '['))
+      .map((parts) => parts.join(''));
+    fc.assert(
+      fc.property(noise, (text) => {
+        for (const domain of findAuthorDomains([Buffer.from(text)]).domains) {
+          assert.match(domain, /^[a-z\d._-]+$/);
+        }
+        const { domains } = findAuthorDomains([Buffer.from(`Ann <ann@bank.test>, ${text}`)]);
+        assert.equal(domains[0], 'bank.test');
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});

@@ -1,0 +1,200 @@
+/**
+ * Checks who sent a message, in the pass in which it is stored: SPF, DKIM, DMARC and ARC.
+ *
+ * Owns nothing in storage. Lookups start when the header is there and go on while the body comes in;
+ * a machine without DNS takes mail at full speed, unchecked.
+ */
+import { Buffer } from 'node:buffer';
+import { type Authors, findAuthorDomains } from './author-domains.ts';
+import { asBuffer, FieldCutter, type FieldPiece } from './cut-fields.ts';
+import { discoverPolicy, type PolicyDiscovery } from './dmarc-record.ts';
+import { isAligned } from './evaluate-dmarc.ts';
+import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
+import { type Header, HeaderCollector } from './header.ts';
+import { judgeSender } from './judge-sender.ts';
+import type { Lookup } from './lookup.ts';
+import { MessageLookups } from './message-lookups.ts';
+import { ResultsRemoval } from './remove-claimed-results.ts';
+import { ResolverGuard } from './resolver-guard.ts';
+import { KnownKeys } from './signing-keys.ts';
+import type { SpfVerdict, Verdicts } from './verdicts.ts';
+import { noSignatures, SignatureCheck, type SignatureFindings } from './verify-signatures.ts';
+
+export type { SendingClient } from './evaluate-spf.ts';
+export type { Lookup, LookupAnswer, LookupType } from './lookup.ts';
+export {
+  type ArcResult,
+  type DkimResult,
+  type DmarcPolicy,
+  type DmarcResult,
+  RESULTS_MAX,
+  type SenderAction,
+  type SpfResult,
+  type Verdicts,
+} from './verdicts.ts';
+
+export interface SenderChecksOptions {
+  readonly lookup: Lookup;
+  /** Our name (MAIL_HOSTNAME): the authserv-id of what we found. */
+  readonly hostname: string;
+  /** Whether mail that fails a policy of `reject` is refused; else it goes to Junk. */
+  readonly enforce: boolean;
+  /** Milliseconds: for one lookup, for all of a message, and that a dead resolver is left alone. */
+  readonly times?: { readonly lookupMs: number; readonly totalMs: number; readonly restMs: number };
+  /** Milliseconds on a clock that never goes back. */
+  readonly now?: () => number;
+  /** From 0 to under 1: who is in the part of the mail that a policy is for (pct=). */
+  readonly random?: () => number;
+}
+
+export interface SenderChecks {
+  /** Starts the check of one message. */
+  begin(client: SendingClient): SenderCheck;
+}
+
+/** The check of one message: first {@link through}, to its end, then {@link verdicts}. */
+export interface SenderCheck {
+  /**
+   * Passes the message on unchanged, but for Authentication-Results that claim to be ours.
+   *
+   * @throws whatever the source throws
+   */
+  through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
+  /** What was found. Waits for DNS, at most `totalMs` after the end of the header. */
+  verdicts(): Promise<Verdicts>;
+}
+
+const LF = 0x0a;
+const TIMES = { lookupMs: 2_000, totalMs: 5_000, restMs: 30_000 };
+
+/** What the checks of all messages share. */
+interface Shared {
+  readonly options: SenderChecksOptions;
+  readonly guard: ResolverGuard;
+  readonly knownKeys: KnownKeys;
+  readonly now: () => number;
+}
+
+/** All that is under way once the header was read. */
+interface Inquiry {
+  readonly header: Header;
+  readonly authors: Authors;
+  readonly lookups: MessageLookups;
+  readonly policies: Promise<PolicyDiscovery[]>;
+  readonly spf: Promise<SpfVerdict>;
+  /** Under way, or what there is to say without. */
+  readonly signatures: SignatureCheck | SignatureFindings;
+}
+
+function startInquiry(
+  { options, guard, knownKeys, now }: Shared,
+  client: SendingClient,
+  header: Header,
+): Inquiry {
+  const found = findAuthorDomains(header.from);
+  const authors = { ...found, isWhole: found.isWhole && header.isFromWhole };
+  const lookups = new MessageLookups(guard, options.times ?? TIMES, now);
+  const isBlind = guard.isResting();
+  const ask = (name: string) => lookups.ask(name, 'TXT', 'deciding');
+  const policies = Promise.all(authors.domains.map((domain) => discoverPolicy(domain, ask)));
+  const signatures =
+    noSignatures(header) ??
+    new SignatureCheck({ header, authors: authors.domains, lookups, knownKeys, isBlind });
+  const sender = spfDomain(client);
+  const isDeciding = authors.domains.some((author) => isAligned(sender, author, false));
+  const weight = isDeciding ? 'deciding' : 'other';
+  const spf = evaluateSpf({ client, lookups, hostname: options.hostname, weight, isBlind });
+  // A message that breaks off is never asked for its verdicts.
+  for (const promise of [policies, spf]) promise.catch(() => {});
+  return { header, authors, lookups, policies, spf, signatures };
+}
+
+class MessageCheck implements SenderCheck {
+  readonly #shared: Shared;
+  readonly #client: SendingClient;
+  readonly #cutter = new FieldCutter();
+  readonly #collector = new HeaderCollector();
+  readonly #removal: ResultsRemoval;
+  #inquiry: Inquiry | undefined;
+  #verdicts: Promise<Verdicts> | undefined;
+
+  constructor(shared: Shared, client: SendingClient) {
+    this.#shared = shared;
+    this.#client = client;
+    this.#removal = new ResultsRemoval(shared.options.hostname);
+  }
+
+  async *through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    for await (const chunk of source) yield* this.#take(asBuffer(chunk));
+    if (!this.#inquiry) {
+      const kept = this.#takeHeader(this.#cutter.end());
+      if (kept.length > 0) yield kept;
+    }
+    this.#inquiry ??= this.#startInquiry();
+    this.#verdicts = this.#judge(this.#inquiry);
+    this.#verdicts.catch(() => {});
+  }
+
+  async verdicts(): Promise<Verdicts> {
+    if (!this.#verdicts) throw new Error('the message was not read to its end');
+    return this.#verdicts;
+  }
+
+  /** Looks at the next bytes; answers those to pass on. */
+  *#take(chunk: Buffer): Generator<Buffer> {
+    if (this.#inquiry) {
+      this.#takeBody(this.#inquiry, chunk);
+      yield chunk;
+      return;
+    }
+    const { pieces, rest } = this.#cutter.take(chunk);
+    const kept = this.#takeHeader(pieces);
+    if (kept.length > 0) yield kept;
+    if (!rest) return;
+    this.#inquiry = this.#startInquiry();
+    this.#takeBody(this.#inquiry, rest.subarray(rest.indexOf(LF)));
+    yield rest;
+  }
+
+  #takeHeader(pieces: readonly FieldPiece[]): Buffer {
+    const kept: Buffer[] = [];
+    for (const piece of pieces) {
+      // Signatures are those of the message as it came, what is removed from it included.
+      this.#collector.add(piece);
+      if (this.#removal.keeps(piece)) kept.push(piece.bytes);
+    }
+    return Buffer.concat(kept);
+  }
+
+  #takeBody({ signatures }: Inquiry, chunk: Buffer): void {
+    if (signatures instanceof SignatureCheck) signatures.writeBody(chunk);
+  }
+
+  #startInquiry(): Inquiry {
+    return startInquiry(this.#shared, this.#client, this.#collector.end());
+  }
+
+  async #judge({ lookups, ...inquiry }: Inquiry): Promise<Verdicts> {
+    const { hostname, enforce, random = Math.random } = this.#shared.options;
+    const { header, authors, signatures } = inquiry;
+    const [policies, spf, found] = await Promise.all([
+      inquiry.policies,
+      inquiry.spf,
+      signatures instanceof SignatureCheck ? signatures.end() : signatures,
+    ]);
+    lookups.throwBugs();
+    const removedResults = this.#removal.removed;
+    const client = this.#client;
+    const evidence = { client, header, authors, policies, spf, found, removedResults };
+    return judgeSender(evidence, { hostname, enforce, draw: random() });
+  }
+}
+
+/** Sets up the checks; one for the whole process, since all of them share the resolver. */
+export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
+  const { restMs, lookupMs } = options.times ?? TIMES;
+  const now = options.now ?? (() => performance.now());
+  const guard = new ResolverGuard({ lookup: options.lookup, restMs, probeMs: lookupMs, now });
+  const shared: Shared = { options, guard, knownKeys: new KnownKeys(), now };
+  return { begin: (client) => new MessageCheck(shared, client) };
+}

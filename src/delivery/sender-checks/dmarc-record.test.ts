@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import {
+  type DmarcRecord,
+  discoverPolicy,
+  organizationalDomain,
+  parseDmarcRecord,
+} from './dmarc-record.ts';
+import { lookupIn, type Zone } from './testing/zone.ts';
+
+const rejecting: DmarcRecord = {
+  policy: 'reject',
+  subdomainPolicy: 'reject',
+  strictDkim: false,
+  strictSpf: false,
+  percent: 100,
+  isTest: false,
+};
+const monitoring: DmarcRecord = { ...rejecting, policy: 'none', subdomainPolicy: 'none' };
+
+const records: [string, DmarcRecord | undefined][] = [
+  ['v=DMARC1; p=reject', rejecting],
+  ['v=DMARC1;p=reject;', rejecting],
+  ['V = DMARC1 ; P = Reject ; x=y; nonsense', rejecting],
+  ['v=DMARC1; p=reject; sp=none', { ...rejecting, subdomainPolicy: 'none' }],
+  ['v=DMARC1; p=reject; adkim=s; aspf=S', { ...rejecting, strictDkim: true, strictSpf: true }],
+  ['v=DMARC1; p=reject; adkim=x; aspf=r', rejecting],
+  ['v=DMARC1; p=reject; pct=25; t=y', { ...rejecting, percent: 25, isTest: true }],
+  ['v=DMARC1; p=reject; pct=0', { ...rejecting, percent: 0 }],
+  ['v=DMARC1; p=reject; pct=-1', rejecting],
+  ['v=DMARC1; p=reject; pct=999', rejecting],
+  ['v=DMARC1; p=reject; pct=50%', rejecting],
+  // RFC 7489 section 6.6.3 step 6.
+  ['v=DMARC1; rua=mailto:d@b.test', monitoring],
+  ['v=DMARC1; p=quarentine; rua=d@b.test, mailto:d@b.test', monitoring],
+  ['v=DMARC1; p=reject; sp=maybe; rua=mailto:d@b.test', monitoring],
+  ['v=DMARC1; p=quarentine', undefined],
+  ['v=DMARC1; p=quarentine; rua=d@b.test', undefined],
+  ['v=DMARC1; p=reject; sp=maybe', undefined],
+  ['v=DMARC1', undefined],
+  ['v=DMARC1; p=none; p=reject', undefined],
+];
+
+suite('DMARC records', () => {
+  for (const [text, record] of records) {
+    test(text, () => assert.deepEqual(parseDmarcRecord(text), record));
+  }
+});
+
+const organizations: [string, string][] = [
+  ['bank.co.uk', 'bank.co.uk'],
+  ['a.b.bank.co.uk', 'bank.co.uk'],
+  ['ann.github.io', 'ann.github.io'],
+  ['mail.ann.github.io', 'ann.github.io'],
+  ['co.uk', 'co.uk'],
+  ['mail.bank.test', 'bank.test'],
+  ['test', 'test'],
+];
+
+test('an organization is what is registered under a public suffix', () => {
+  for (const [domain, organization] of organizations) {
+    assert.equal(organizationalDomain(domain), organization, domain);
+  }
+});
+
+suite('the record that holds', () => {
+  const discover = (zone: Zone, domain: string) => {
+    const { lookup } = lookupIn(zone);
+    return discoverPolicy(domain, (name) => lookup(name, 'TXT'));
+  };
+  const org = { 'TXT _dmarc.bank.test': ['v=DMARC1; p=reject'] };
+  const own = { 'TXT _dmarc.news.bank.test': ['v=DMARC1; p=none'] };
+
+  test("is the domain's own, before its organization's", async () => {
+    const zone = { records: { ...org, ...own }, silent: ['TXT _dmarc.bank.test'] };
+    const found = await discover(zone, 'news.bank.test');
+    assert.deepEqual(found, { kind: 'record', record: monitoring, isOwn: true });
+  });
+
+  test("is its organization's where it has none, and nobody's in between", async () => {
+    const found = await discover({ records: { ...org, ...own } }, 'a.news.bank.test');
+    assert.deepEqual(found, { kind: 'record', record: rejecting, isOwn: false });
+    const apex = await discover({ records: org }, 'bank.test');
+    assert.deepEqual(apex, { kind: 'record', record: rejecting, isOwn: true });
+  });
+
+  test('is asked for once where domain and organization are the same', async () => {
+    const { lookup, asked } = lookupIn({ records: {} });
+    await discoverPolicy('bank.test', (name) => lookup(name, 'TXT'));
+    assert.deepEqual(asked, ['TXT _dmarc.bank.test']);
+  });
+
+  test('is none where there is no record, other text, or several', async () => {
+    const name = 'TXT _dmarc.bank.test';
+    for (const texts of [
+      [],
+      ['v=spf1 -all', 'v=DMARC10; p=reject', 'p=reject; v=DMARC1', ' v=DMARC1; p=reject'],
+      ['v=DMARC1; p=none', 'v=DMARC1; p=reject'],
+    ]) {
+      assert.deepEqual(await discover({ records: { [name]: texts } }, 'bank.test'), {
+        kind: 'none',
+      });
+    }
+    assert.deepEqual(await discover({ records: {} }, 'news.bank.test'), { kind: 'none' });
+    const beside = { records: { [name]: ['other', 'v=DMARC1; p=reject'] } };
+    assert.equal((await discover(beside, 'bank.test')).kind, 'record');
+  });
+
+  test('is invalid where it says nothing', async () => {
+    const zone = { records: { 'TXT _dmarc.bank.test': ['v=DMARC1; p=oops'] } };
+    assert.deepEqual(await discover(zone, 'bank.test'), { kind: 'invalid' });
+  });
+
+  test('is unknown where the lookup that counts fails', async () => {
+    const unknown = { kind: 'unanswered' };
+    const failing = (...names: string[]) => ({ records: org, failing: names });
+    assert.deepEqual(await discover(failing('TXT _dmarc.bank.test'), 'bank.test'), unknown);
+    assert.deepEqual(await discover(failing('TXT _dmarc.bank.test'), 'a.bank.test'), unknown);
+    assert.deepEqual(await discover(failing('TXT _dmarc.a.bank.test'), 'a.bank.test'), unknown);
+  });
+});

@@ -1,0 +1,113 @@
+/** Whether the client may send for the domain it names as the sender's (RFC 7208). */
+import { spf } from 'mailauth/lib/spf/index.js';
+import { toALabel } from 'mailauth/lib/tools.js';
+import { type LookupType, textRecords } from './lookup.ts';
+import { LookupError, type MessageLookups } from './message-lookups.ts';
+import type { Weight } from './resolver-guard.ts';
+import type { SpfResult, SpfVerdict } from './verdicts.ts';
+
+/** Who says to be the sender: the parts of the SMTP dialogue that SPF looks at. */
+export interface SendingClient {
+  /** Reverse-path without angle brackets, `''` for the null sender. */
+  readonly from: string;
+  readonly heloName: string;
+  readonly remoteAddress: string;
+}
+
+/** Octets of an SPF record, its terms, and octets of one: far more than honest ones have. */
+const MAX_RECORD = 16 * 1024;
+const MAX_TERMS = 500;
+const MAX_TERM = 512;
+/** Has a syntax error, so that evaluation ends in permerror. */
+const UNREADABLE = 'v=spf1 too-large';
+
+const results = new Set<string>([
+  'none',
+  'neutral',
+  'pass',
+  'fail',
+  'softfail',
+  'temperror',
+  'permerror',
+]);
+
+function isResult(text: string): text is SpfResult {
+  return results.has(text);
+}
+
+/**
+ * The domain that is asked: of MAIL FROM, or of HELO for the null sender, whose identity is
+ * `postmaster@` it (RFC 7208 section 2.4).
+ */
+export function spfDomain({ from, heloName }: SendingClient): string {
+  const domain = from === '' ? heloName : from.slice(from.lastIndexOf('@') + 1);
+  // IDNA as mailauth has it, so that the domain asked is the domain that is compared.
+  return toALabel(domain.trim()).toLowerCase().replace(/\.$/, '');
+}
+
+/** Records of one lookup in the form that mailauth takes; it looks at the strings piece by piece. */
+async function resolve(
+  lookups: MessageLookups,
+  name: string,
+  type: LookupType,
+  weight: Weight,
+): Promise<unknown[]> {
+  const answer = await lookups.ask(name, type, weight);
+  if (answer.kind !== 'records') throw new LookupError(answer);
+  if (type === 'TXT') return textRecords(answer).map((text) => [boundTerms(text)]);
+  return answer.records.map((record) =>
+    typeof record === 'string'
+      ? record
+      : { priority: record.preference, exchange: record.exchange },
+  );
+}
+
+/** Each term takes time, the check of its syntax one that grows with the square of its length. */
+function boundTerms(record: string): string {
+  if (!/^v=spf1(?: |$)/i.test(record)) return record;
+  if (record.length > MAX_RECORD) return UNREADABLE;
+  const terms = record.split(' ');
+  const isBounded = terms.length <= MAX_TERMS && terms.every(({ length }) => length <= MAX_TERM);
+  return isBounded ? record : UNREADABLE;
+}
+
+const lookupTypes = new Set<string>(['A', 'AAAA', 'MX', 'PTR', 'TXT']);
+
+function isLookupType(type: string): type is LookupType {
+  return lookupTypes.has(type);
+}
+
+export interface SpfInquiry {
+  readonly client: SendingClient;
+  readonly lookups: MessageLookups;
+  /** Our own name. */
+  readonly hostname: string;
+  readonly weight: Weight;
+  /** Nobody can be asked. */
+  readonly isBlind: boolean;
+}
+
+/**
+ * Evaluates SPF. The limits of RFC 7208 section 4.6.4 hold: ten terms that ask DNS, two lookups
+ * without an answer to them.
+ */
+export async function evaluateSpf(inquiry: SpfInquiry): Promise<SpfVerdict> {
+  const { client, lookups, hostname, weight, isBlind } = inquiry;
+  const domain = spfDomain(client);
+  // Address literals, and greetings that are no domain (RFC 7208 section 4.3).
+  if (!domain.includes('.') || domain.startsWith('[')) return { result: 'none', domain };
+  if (isBlind) return { result: 'temperror', domain };
+  const resolver = (name: string, type: string) => {
+    if (!isLookupType(type)) throw new Error(`SPF asks for a record of type ${type}`);
+    return resolve(lookups, name, type, weight);
+  };
+  const { status } = await spf({
+    sender: client.from,
+    helo: client.heloName,
+    ip: client.remoteAddress,
+    mta: hostname,
+    resolver,
+    strict: true,
+  });
+  return { result: isResult(status.result) ? status.result : 'permerror', domain };
+}

@@ -1,0 +1,76 @@
+/** What the checks found out about the sender of a message. */
+
+/** RFC 8601 section 2.7.2. */
+export type SpfResult =
+  | 'none'
+  | 'neutral'
+  | 'pass'
+  | 'fail'
+  | 'softfail'
+  | 'temperror'
+  | 'permerror';
+
+/** RFC 8601 section 2.7.1, but for `none`: a signature that is not there has no result. */
+export type DkimResult = 'pass' | 'fail' | 'policy' | 'neutral' | 'temperror' | 'permerror';
+
+/** RFC 7489 section 11.2. */
+export type DmarcResult = 'none' | 'pass' | 'fail' | 'temperror' | 'permerror';
+
+/** What a domain owner asks for where DMARC fails (RFC 7489 section 6.3, tags p and sp). */
+export type DmarcPolicy = 'none' | 'quarantine' | 'reject';
+
+/** RFC 8617 section 4.4. */
+export type ArcResult = 'none' | 'pass' | 'fail';
+
+/** What is to be done with the message: stored as usual, put into Junk, or refused at DATA. */
+export type SenderAction = 'accept' | 'quarantine' | 'reject';
+
+export interface SpfVerdict {
+  readonly result: SpfResult;
+  /** The domain that was asked: of MAIL FROM, of HELO for the null sender. */
+  readonly domain: string;
+}
+
+export interface DkimVerdict {
+  readonly result: DkimResult;
+  /** The signing domain (d=), lower case and IDNA-encoded; `''` where it could not be read. */
+  readonly domain: string;
+  readonly selector: string;
+  /** Whether the signing domain is aligned with an author's (RFC 7489 section 3.1.1). */
+  readonly aligned: boolean;
+}
+
+export interface DmarcVerdict {
+  readonly result: DmarcResult;
+  /** The policy that holds for `domain`, passed or not; `none` where there is no record. */
+  readonly policy: DmarcPolicy;
+  /** The author domain; of several, the one that decided. `''` where there is none. */
+  readonly domain: string;
+}
+
+export interface ArcVerdict {
+  readonly result: ArcResult;
+  /** How many sets the chain has; 0 without a chain. */
+  readonly instance: number;
+  /** Who sealed last (d= of the newest ARC-Seal); `''` without a chain. */
+  readonly domain: string;
+}
+
+export interface Verdicts {
+  readonly spf: SpfVerdict;
+  /** One for each signature that was looked at; none for a message without signatures. */
+  readonly dkim: readonly DkimVerdict[];
+  readonly dmarc: DmarcVerdict;
+  readonly arc: ArcVerdict;
+  readonly action: SenderAction;
+  /**
+   * Whether a signature aligned with every author passes, and still does where the message is
+   * forwarded unchanged but for lines of ours on top: then it passes DMARC there.
+   */
+  readonly survivesForwarding: boolean;
+  /** The header field to put on top, folded, its last CRLF included; at most {@link RESULTS_MAX}. */
+  readonly authenticationResults: string;
+}
+
+/** Octets of the longest `authenticationResults`. */
+export const RESULTS_MAX = 16 * 1024;

@@ -1,0 +1,93 @@
+/** Builds what mail flows through: sender checks, delivery, the queue, and what carries it out. */
+
+import type { Logger } from 'pino';
+import type { Accounts } from './accounts/accounts.ts';
+import { createAddressFilter, createHostResolver } from './addresses/addresses.ts';
+import type { Bodies } from './bodies/bodies.ts';
+import type { Changes } from './changes/changes.ts';
+import type { Config, Secrets } from './config/config.ts';
+import type { Database } from './database/database.ts';
+import {
+  type CarryOutOptions,
+  createDelivery,
+  createSenderChecks,
+  type Delivery,
+} from './delivery/delivery.ts';
+import type { DnsResolver } from './dns/dns.ts';
+import type { Domains } from './domains/domains.ts';
+import type { Mailstore } from './mailstore/mailstore.ts';
+import type { Metrics } from './metrics/metrics.ts';
+import { createMessageSender, createSenderRewriting } from './outbound/outbound.ts';
+import type { Queue } from './queue/queue.ts';
+import { createWebhookSender } from './webhooks/webhooks.ts';
+
+export interface MailFlowOptions {
+  readonly config: Config;
+  readonly secrets: Secrets;
+  readonly database: Database;
+  readonly changes: Changes;
+  readonly domains: Domains;
+  readonly accounts: Accounts;
+  readonly bodies: Bodies;
+  readonly mailstore: Mailstore;
+  readonly queue: Queue;
+  readonly dns: DnsResolver;
+  readonly metrics: Metrics;
+  /** Where links to us begin, known once the port is. */
+  readonly publicUrl: () => string;
+  readonly logger: Logger;
+}
+
+export interface MailFlow {
+  readonly delivery: Delivery;
+  /** For `carryOut`, once everything listens. */
+  readonly courier: CarryOutOptions;
+}
+
+export function buildMailFlow(options: MailFlowOptions): MailFlow {
+  const { config, secrets, changes, domains, bodies, mailstore, queue, dns, metrics } = options;
+  const hostname = config.mailHostname;
+  const filter = createAddressFilter(config.outbound.allowCidrs);
+  const delivery = createDelivery({
+    domains,
+    accounts: options.accounts,
+    mailstore,
+    bodies,
+    queue,
+    senders: createSenderRewriting({ key: secrets.srsSecret }),
+    checks: createSenderChecks({
+      lookup: (name, type) => dns.lookup(name, type),
+      hostname,
+      enforce: config.senderChecks.dmarcEnforce,
+    }),
+    linkSecret: secrets.linkSecret,
+    publicUrl: options.publicUrl,
+    hostname,
+    log: options.logger,
+    count: (result) => metrics.countRecipient(result),
+  });
+  const sender = createMessageSender({
+    hostname,
+    dns: {
+      mx: (name) => dns.lookup(name, 'MX'),
+      a: (name) => dns.lookup(name, 'A'),
+      aaaa: (name) => dns.lookup(name, 'AAAA'),
+    },
+    isAllowedAddress: (address) => filter.judge(address).allowed,
+    mxPort: config.outbound.mxPort,
+    smarthost: config.outbound.relay,
+    ownListener: ownListener(config, domains),
+  });
+  const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
+  const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
+  const courier = { queue, bodies, domains, mailstore, publish, webhooks, sender, hostname };
+  return { delivery, courier };
+}
+
+/** Mail from one of our domains to another goes to our own listener, whatever MX records say. */
+function ownListener({ smtp }: Config, domains: Domains) {
+  if (smtp.port === 0) return undefined;
+  const host = smtp.host === '0.0.0.0' || smtp.host === '::' ? '127.0.0.1' : smtp.host;
+  const takes = async (domain: string) => (await domains.findActive(domain)) !== undefined;
+  return { host, port: smtp.port, takes };
+}

@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import fc from 'fast-check';
+import { MessageParser, type MessagePart } from '../message/message.ts';
+import { mutatedMessages } from '../message/sample-messages.ts';
+import { buildDsn, type DsnOptions, mayBounce, readHeader } from './outbound.ts';
+import { makeKey, verify } from './testing/dkim.ts';
+import { collect, senderTo, sourceOf, startFarEnd } from './testing/far-end.ts';
+
+const key = makeKey('acme.test');
+const ORIGINAL =
+  'Return-Path: <ann@example.com>\r\nFrom: Ann <ann@example.com>\r\nTo: info@acme.test\r\n' +
+  'Subject: =?utf-8?Q?Gr=C3=BC=C3=9Fe?=\r\nMessage-ID: <1@example.com>\r\n\r\nSecret body\r\n';
+
+async function build(changes: Partial<DsnOptions> = {}, original: string | Buffer = ORIGINAL) {
+  const dsn = await buildDsn({
+    hostname: 'mail.postroom.test',
+    domain: 'acme.test',
+    dkimKey: key,
+    sender: 'ann@example.com',
+    recipients: [
+      {
+        recipient: 'info@acme.test',
+        forwardedTo: 'Private@far.test',
+        error: { status: 550, enhancedStatus: '5.1.1', text: '<private@far.test> unknown' },
+        lastAttempt: Date.UTC(2026, 5, 15, 11),
+      },
+    ],
+    header: await readHeader(sourceOf(Buffer.from(original))()),
+    arrived: Date.UTC(2026, 5, 10, 9, 5),
+    id: 'e7f7a0d2-6b0e-4c1e-8f0d-2d1f6a1b2c3d',
+    now: Date.UTC(2026, 5, 15, 12),
+    ...changes,
+  });
+  const source = await collect(dsn.open());
+  assert.equal(source.length, dsn.size);
+  const parser = new MessageParser();
+  parser.write(source);
+  const parsed = parser.end();
+  const contentOf = (part: MessagePart | undefined) =>
+    source.subarray(part?.bodyStart ?? 0, part?.bodyEnd ?? 0).toString();
+  const parts = parsed.structure.childNodes ?? [];
+  return { dsn, source, parsed, parts, contents: parts.map(contentOf) };
+}
+
+suite('a DSN', () => {
+  test('is a report of three parts', async () => {
+    const { parsed, parts } = await build();
+    assert.equal(parsed.structure.type, 'multipart/report');
+    assert.equal(parsed.structure.parameters?.['report-type'], 'delivery-status');
+    assert.deepEqual(
+      parts.map(({ type }) => type),
+      ['text/plain', 'message/delivery-status', 'text/rfc822-headers'],
+    );
+  });
+
+  test('says what failed, for programs', async () => {
+    const { contents } = await build();
+    assert.equal(
+      contents[1],
+      'Reporting-MTA: dns; mail.postroom.test\r\n' +
+        'Arrival-Date: Wed, 10 Jun 2026 09:05:00 +0000\r\n' +
+        '\r\n' +
+        'Final-Recipient: rfc822; info@acme.test\r\n' +
+        'Action: failed\r\n' +
+        'Status: 5.1.1\r\n' +
+        'Diagnostic-Code: smtp; 550 5.1.1 <info@acme.test> unknown\r\n' +
+        'Last-Attempt-Date: Mon, 15 Jun 2026 11:00:00 +0000\r\n',
+    );
+  });
+
+  test('says what failed, for people', async () => {
+    const { contents } = await build();
+    assert.match(contents[0] ?? '', /mail\.postroom\.test/);
+    assert.match(contents[0] ?? '', /^<info@acme\.test>\r\n {4}550 5\.1\.1/m);
+    assert.match(contents[0] ?? '', /^Subject: Grüße\r$/m);
+  });
+
+  test('gives back the header, and no body', async () => {
+    const { contents, source } = await build();
+    assert.equal(contents[2], `${ORIGINAL.slice(0, ORIGINAL.indexOf('\r\n\r\n'))}\r\n`);
+    assert.doesNotMatch(source.toString(), /Secret/);
+  });
+
+  test('does not tell where the message was forwarded to', async () => {
+    const replied = await build();
+    assert.doesNotMatch(replied.source.toString(), /private|far\.test/i);
+    const error = { enhancedStatus: '4.4.1', text: 'no connection to mx.far.test' };
+    const recipients = [{ recipient: 'info@acme.test', forwardedTo: 'p@far.test', error }];
+    const broken = await build({ recipients });
+    assert.doesNotMatch(broken.source.toString(), /far\.test/);
+    assert.match(broken.contents[1] ?? '', /^Status: 4\.4\.1\r\nDiagnostic-Code: x-postroom; /m);
+  });
+
+  test('is from the null sender to the original one, in the same thread, and signed', async () => {
+    const { dsn, source, parsed } = await build();
+    assert.deepEqual([dsn.from, dsn.to, dsn.smtpUtf8], ['', 'ann@example.com', false]);
+    assert.equal(parsed.envelope.inReplyTo, '<1@example.com>');
+    assert.deepEqual(parsed.envelope.from, [
+      { name: 'Mail delivery', address: 'postmaster@acme.test' },
+    ]);
+    assert.equal(parsed.envelope.date, '2026-06-15T12:00:00.000Z');
+    assert.deepEqual(await verify(source, key), ['pass acme.test']);
+  });
+
+  test('is not bounced itself', async () => {
+    const { source } = await build();
+    const header = await readHeader(sourceOf(source)());
+    assert.equal(mayBounce({ sender: 'somebody@acme.test', spf: 'pass', header }), false);
+    assert.match(source.toString(), /^Auto-Submitted: auto-replied\r$/m);
+  });
+
+  test('names addresses outside ASCII by RFC 6533', async () => {
+    const error = { status: 550, enhancedStatus: '5.1.1', text: 'Unbekannt: ü' };
+    const { contents, dsn } = await build({
+      sender: 'юзер@example.com',
+      recipients: [
+        { recipient: 'ü\\@acme.test', error },
+        { recipient: 'ü@acme.test', error },
+      ],
+    });
+    assert.equal(dsn.smtpUtf8, true);
+    assert.match(contents[1] ?? '', /^Final-Recipient: utf-8; \\x\{FC\}@acme\.test\r$/m);
+    assert.match(contents[1] ?? '', /^Diagnostic-Code: smtp; 550 5\.1\.1 Unbekannt: \?\r$/m);
+    assert.match(contents[1] ?? '', /^[\x00-\x7f]*$/);
+  });
+
+  test('stays small, whatever it answers to', async () => {
+    const header = `Subject: ${'x'.repeat(3_000)}\r\n${'X-Long: y\r\n z\r\n'.repeat(20_000)}\r\n`;
+    const error = { status: 550, enhancedStatus: '5.1.1', text: 'z'.repeat(100_000) };
+    const recipients = Array.from({ length: 1_000 }, () => ({ recipient: 'a@acme.test', error }));
+    const { source } = await build({ recipients }, header);
+    assert.ok(source.length < 200_000, `${source.length} octets`);
+    assert.ok(
+      source
+        .toString()
+        .split('\r\n')
+        .every((line) => line.length <= 998),
+    );
+  });
+
+  test('has one meaning, whatever it answers to', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        mutatedMessages,
+        fc.string({ unit: 'binary' }),
+        fc.string({ unit: 'binary' }),
+        async (original, text, recipient) => {
+          const error = { status: 550, enhancedStatus: '5.1.1', text };
+          const { source, parts } = await build({ recipients: [{ recipient, error }] }, original);
+          assert.doesNotMatch(source.toString('latin1'), /\r(?!\n)|(?<!\r)\n/);
+          assert.deepEqual(
+            parts.map(({ type }) => type),
+            ['text/plain', 'message/delivery-status', 'text/rfc822-headers'],
+          );
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  test('goes out like any other message', async () => {
+    const far = await startFarEnd();
+    const { dsn, source } = await build({ sender: 'ann@far.test' });
+    const outcome = await senderTo(far.port).sendMessage(dsn);
+    assert.equal(outcome.result, 'delivered');
+    assert.deepEqual([far.received[0]?.from, far.received[0]?.to], ['', ['ann@far.test']]);
+    assert.deepEqual(far.received[0]?.source, source);
+  });
+});

@@ -1,0 +1,213 @@
+/**
+ * Delivery status notifications (RFC 3464): a text for people, the status of each recipient for
+ * programs, the header of the message for both.
+ */
+import type { DkimKey } from '../domains/domains.ts';
+import { canonicalAddress } from './format-address.ts';
+import { type SendError, showText } from './outcome.ts';
+import { type PreparedMessage, prepareOwn } from './prepare-forward.ts';
+import { fieldValue, type Header, parseEnvelope } from './read-header.ts';
+
+/** What became of one recipient. */
+export interface RecipientStatus {
+  /**
+   * The address that the sender wrote to. The one it was forwarded to is not told (RFC 3464 section
+   * 4.2).
+   */
+  readonly recipient: string;
+  /** Where it was forwarded to: taken out of the far end's reply. */
+  readonly forwardedTo?: string | undefined;
+  readonly error: SendError;
+  /** Milliseconds since 1970. */
+  readonly lastAttempt?: number;
+}
+
+export interface DsnOptions {
+  /** Our host name: who reports. */
+  readonly hostname: string;
+  /** The domain that the message came to: the DSN is from its postmaster and signed with its key. */
+  readonly domain: string;
+  /** Absent: not signed. */
+  readonly dkimKey?: DkimKey | undefined;
+  /** Original envelope sender; {@link mayBounce} has said yes. */
+  readonly sender: string;
+  readonly recipients: readonly RecipientStatus[];
+  /** Header of the original message. */
+  readonly header: Header;
+  /** When it came in, milliseconds since 1970. */
+  readonly arrived: number;
+  /** What no other DSN has: letters, digits and hyphens. */
+  readonly id: string;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+}
+
+/** A DSN, to be sent from the null sender. */
+export interface Dsn extends PreparedMessage {
+  readonly from: '';
+  readonly to: string;
+  /** Whether its header needs SMTPUTF8, since it names the sender. */
+  readonly smtpUtf8: boolean;
+}
+
+/** Octets of the original header that are sent back. */
+const HEADER_SHOWN = 16 * 1024;
+/** RFC 5322 section 2.1.1. */
+const LINE_MAX = 998;
+const RECIPIENTS_MAX = 100;
+
+/** Writes a DSN that says delivery failed for good (action `failed`). */
+export async function buildDsn(options: DsnOptions): Promise<Dsn> {
+  const { domain, dkimKey, sender, now } = options;
+  const source = Buffer.from(formatDsn(options), 'latin1');
+  const prepared = await prepareOwn(source, { domain, dkimKey, now });
+  return {
+    ...prepared,
+    from: '',
+    to: sender,
+    smtpUtf8: prepared.eightBitHeader,
+  };
+}
+
+/** One character per byte. */
+function formatDsn(options: DsnOptions): string {
+  const { domain, sender, header, id, now } = options;
+  const boundary = `=_${id}`;
+  const subject = `Undelivered mail returned to sender`;
+  const messageId = originalId(header);
+  const returned = returnedHeader(header);
+  const lines = [
+    `From: "Mail delivery" <postmaster@${domain}>`,
+    `To: <${bytesOf(canonicalAddress(sender))}>`,
+    `Subject: ${subject}`,
+    `Date: ${formatDate(now)}`,
+    `Message-ID: <${id}@${domain}>`,
+    ...(messageId === undefined ? [] : [`In-Reply-To: ${messageId}`, `References: ${messageId}`]),
+    // RFC 3834 section 5; RFC 3464 section 2 leaves it to the type to say what this is.
+    'Auto-Submitted: auto-replied',
+    'MIME-Version: 1.0',
+    `Content-Type: multipart/report; report-type=delivery-status;\r\n boundary="${boundary}"`,
+    '',
+    `--${boundary}`,
+    'Content-Type: text/plain; charset=utf-8',
+    'Content-Transfer-Encoding: 8bit',
+    '',
+    ...explain(options),
+    '',
+    `--${boundary}`,
+    'Content-Type: message/delivery-status',
+    '',
+    ...reportFields(options),
+    `--${boundary}`,
+    'Content-Type: text/rfc822-headers',
+    ...(/[\x80-\xff]/.test(returned) ? ['Content-Transfer-Encoding: 8bit'] : []),
+    '',
+    returned,
+    `--${boundary}--`,
+    '',
+  ];
+  return lines.join('\r\n');
+}
+
+function explain({ hostname, recipients, header }: DsnOptions): string[] {
+  const { subject } = parseEnvelope(header.fields);
+  const about = subject === '' ? [] : [bytesOf(`Subject: ${showText(subject)}`), ''];
+  return [
+    `This is the mail server ${hostname}. Your message could not be delivered to the`,
+    'recipients below, and no further attempt will be made.',
+    '',
+    ...about,
+    ...recipients
+      .slice(0, RECIPIENTS_MAX)
+      .flatMap((status) => [
+        `<${bytesOf(status.recipient)}>`,
+        cut(`    ${bytesOf(diagnosticOf(status))}`, LINE_MAX),
+        '',
+      ]),
+  ];
+}
+
+/** RFC 3464 section 2.2 and 2.3. */
+function reportFields({ hostname, recipients, arrived }: DsnOptions): string[] {
+  return [
+    `Reporting-MTA: dns; ${hostname}`,
+    `Arrival-Date: ${formatDate(arrived)}`,
+    '',
+    ...recipients.slice(0, RECIPIENTS_MAX).flatMap((status) => {
+      const type = status.error.status === undefined ? 'x-postroom' : 'smtp';
+      // The part is ASCII (RFC 3464 section 2.1).
+      const diagnostic = diagnosticOf(status).replace(/[^ -~]/gu, '?');
+      return [
+        `Final-Recipient: ${typedAddress(status.recipient)}`,
+        'Action: failed',
+        `Status: ${status.error.enhancedStatus}`,
+        `Diagnostic-Code: ${type}; ${diagnostic}`,
+        ...(status.lastAttempt === undefined
+          ? []
+          : [`Last-Attempt-Date: ${formatDate(status.lastAttempt)}`]),
+        '',
+      ];
+    }),
+  ];
+}
+
+/** An address with its type (RFC 3464 section 2.1.2); outside ASCII as RFC 6533 section 3 has it. */
+function typedAddress(text: string): string {
+  const address = canonicalAddress(text).replace(/\p{Cc}/gu, '');
+  if (/^[ -~]*$/.test(address)) return `rfc822; ${address}`;
+  const encoded = address.replace(
+    /[^!-[\]-~]/gu,
+    (character) => `\\x{${(character.codePointAt(0) ?? 0).toString(16).toUpperCase()}}`,
+  );
+  return `utf-8; ${encoded}`;
+}
+
+/** What went wrong, without the address that it must not give away (RFC 3464 section 4.2). */
+function diagnosticOf({ error, forwardedTo, recipient }: RecipientStatus): string {
+  const { status, enhancedStatus, text } = error;
+  const whole = status === undefined ? text : `${status} ${enhancedStatus} ${text}`;
+  if (forwardedTo === undefined) return showText(whole);
+  // Our own words name hosts of the domain that it was forwarded to.
+  if (status === undefined) return 'The message could not be passed on.';
+  return showText(hide(whole, forwardedTo, recipient));
+}
+
+/** As it was given and as it is written otherwise, in any case. */
+function hide(text: string, address: string, shown: string): string {
+  return [address, canonicalAddress(address)].reduce(
+    (left, secret) => left.replaceAll(new RegExp(RegExp.escape(secret), 'giu'), () => shown),
+    text,
+  );
+}
+
+/** The header as it came, bounded: whole lines, none longer than SMTP allows. */
+function returnedHeader({ fields }: Header): string {
+  const kept: string[] = [];
+  let length = 0;
+  for (const { text } of fields) {
+    const lines = text.split('\r\n').map((line) => cut(line, LINE_MAX));
+    length += lines.reduce((sum, line) => sum + line.length + 2, 0);
+    if (length > HEADER_SHOWN) break;
+    kept.push(...lines);
+  }
+  return [...kept, ''].join('\r\n');
+}
+
+/** The Message-ID, if it is one: it goes into our own header. */
+function originalId({ fields }: Header): string | undefined {
+  const field = fields.find(({ name }) => name === 'message-id');
+  return field && /^<[!-;=?-~]{1,900}>$/.exec(fieldValue(field))?.[0];
+}
+
+/** RFC 5322 section 3.3, in UTC. */
+function formatDate(at: number): string {
+  return new Date(at).toUTCString().replace(/GMT$/, '+0000');
+}
+
+function bytesOf(text: string): string {
+  return Buffer.from(text).toString('latin1');
+}
+
+function cut(line: string, length: number): string {
+  return line.length > length ? line.slice(0, length) : line;
+}

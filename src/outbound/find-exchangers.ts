@@ -1,0 +1,128 @@
+/**
+ * Which hosts take the mail of a domain, and at which addresses (RFC 5321 section 5.1).
+ */
+import { failure, type SendOutcome } from './outcome.ts';
+
+/** An MX record. */
+export interface Exchanger {
+  /** Lower is preferred. */
+  readonly preference: number;
+  /** Host name without the root's dot; `''` is the root, a null MX (RFC 7505 section 3). */
+  readonly exchange: string;
+}
+
+/** What DNS said: `absent` that there is no such record, `unanswered` nothing at all. */
+export type Lookup<Found> =
+  | { readonly kind: 'records'; readonly records: readonly Found[] }
+  | {
+      readonly kind: 'absent';
+      /** `no_record`: the name is there, or DNS did not say; else there is no such name. */
+      readonly reason: 'no_name' | 'no_record' | 'bad_name';
+    }
+  | { readonly kind: 'unanswered'; readonly reason: string };
+
+/** The questions that sending asks; none of them throws. Names are in ASCII. */
+export interface OutboundDns {
+  mx(domain: string): Promise<Lookup<Exchanger>>;
+  a(host: string): Promise<Lookup<string>>;
+  aaaa(host: string): Promise<Lookup<string>>;
+}
+
+type Failed = SendOutcome & { readonly result: 'temporary' | 'permanent' };
+
+/** Hosts in the order they are tried in, or why there is none. */
+export type Exchangers = { readonly hosts: readonly string[] } | Failed;
+
+/** Hosts of one domain that are considered: enough for the largest, and bounded. */
+const HOSTS_MAX = 20;
+/** Addresses of one host that are considered. */
+const ADDRESSES_MAX = 10;
+
+/** Shuffles a copy: hosts of one preference, and addresses of one host, share the load. */
+export function shuffled<Item>(items: readonly Item[]): Item[] {
+  const copy = [...items];
+  for (let left = copy.length; left > 1; left--) {
+    const chosen = Math.floor(Math.random() * left);
+    copy.push(...copy.splice(chosen, 1));
+  }
+  return copy;
+}
+
+/**
+ * Finds the hosts that take a domain's mail.
+ *
+ * @param domain in ASCII
+ * @param isSelf whether a host name is ours. Where we are an exchanger of the domain, only those
+ *   preferred to us are tried, and where there is none the mail goes round in a loop (RFC 5321
+ *   section 5.1)
+ */
+export async function findExchangers(
+  domain: string,
+  dns: OutboundDns,
+  isSelf: (host: string) => boolean,
+): Promise<Exchangers> {
+  const found = await dns.mx(domain);
+  if (found.kind === 'unanswered') {
+    return failed('temporary', '4.4.3', `DNS did not answer for ${domain}: ${found.reason}`);
+  }
+  if (found.kind === 'absent') {
+    if (found.reason !== 'no_record') {
+      return failed('permanent', '5.1.2', `there is no domain ${domain}`);
+    }
+    // Without an MX record the domain is its own exchanger (RFC 5321 section 5.1).
+    return orderHosts(domain, [{ preference: 0, exchange: domain }], isSelf);
+  }
+  const named = found.records.filter(({ exchange }) => exchange !== '');
+  if (named.length === 0) {
+    // RFC 7505 section 4.1: 556 and 5.1.10.
+    return failed('permanent', '5.1.10', `${domain} takes no mail (null MX)`, 556);
+  }
+  return orderHosts(domain, named, isSelf);
+}
+
+function orderHosts(
+  domain: string,
+  records: readonly Exchanger[],
+  isSelf: (host: string) => boolean,
+): Exchangers {
+  const selves = records.filter(({ exchange }) => isSelf(exchange));
+  const ours = Math.min(...selves.map(({ preference }) => preference));
+  const ordered = shuffled(records)
+    .filter(({ preference }) => preference < ours)
+    .sort((one, other) => one.preference - other.preference);
+  if (ordered.length === 0) {
+    return failed('permanent', '5.4.6', `mail for ${domain} comes back to this host`);
+  }
+  const hosts = new Set(ordered.map(({ exchange }) => exchange.toLowerCase()));
+  return { hosts: [...hosts].slice(0, HOSTS_MAX) };
+}
+
+function failed(
+  result: 'temporary' | 'permanent',
+  enhancedStatus: string,
+  text: string,
+  status?: number,
+): Failed {
+  const { error } = failure(result, enhancedStatus, text);
+  return { result, error: status === undefined ? error : { ...error, status } };
+}
+
+/** Addresses of a host in the order they are tried in, or why there is none. */
+export type HostAddresses = { readonly addresses: readonly string[] } | Failed;
+
+/**
+ * Finds the addresses of an exchanger: IPv4 first, since far ends refuse mail over IPv6 for reasons
+ * (no PTR record) that have nothing to do with it.
+ */
+export async function findAddresses(host: string, dns: OutboundDns): Promise<HostAddresses> {
+  const answers = await Promise.all([dns.a(host), dns.aaaa(host)]);
+  const addresses = answers.flatMap((answer) =>
+    answer.kind === 'records' ? shuffled(answer.records) : [],
+  );
+  if (addresses.length > 0) return { addresses: addresses.slice(0, ADDRESSES_MAX) };
+  const silent = answers.find(({ kind }) => kind === 'unanswered');
+  if (silent?.kind === 'unanswered') {
+    return failed('temporary', '4.4.3', `DNS did not answer for ${host}: ${silent.reason}`);
+  }
+  return failed('permanent', '5.4.4', `the mail host ${host} has no address`);
+}

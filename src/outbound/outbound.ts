@@ -1,0 +1,36 @@
+/**
+ * Mail on its way out: forwarding and bounces. Prepares a message, makes one attempt to send it, and
+ * reports what came of it; what follows a failure is decided by `delivery/`, and when the next
+ * attempt is made by the queue.
+ *
+ * Holds nothing in storage. A rewritten sender carries all that is needed to read it again
+ * (`rewrite-sender.ts`), and a message is read from where it lies, twice for each attempt.
+ */
+export { buildDsn, type Dsn, type DsnOptions, type RecipientStatus } from './build-dsn.ts';
+export type { Exchanger, Lookup, OutboundDns } from './find-exchangers.ts';
+export { type BounceQuestion, mayBounce } from './may-bounce.ts';
+export type { SendError, SendOutcome } from './outcome.ts';
+export {
+  type ForwardOptions,
+  type PreparedForward,
+  type PreparedMessage,
+  prepareForward,
+} from './prepare-forward.ts';
+export { type Header, isLooping, readHeader } from './read-header.ts';
+export type { SenderVerdict } from './rewrite-from.ts';
+export {
+  createSenderRewriting,
+  type ReversedSender,
+  type SenderRewriting,
+  type SenderRewritingOptions,
+} from './rewrite-sender.ts';
+export {
+  createMessageSender,
+  type Endpoint,
+  type MessageSender,
+  type MessageSenderOptions,
+  type OwnListener,
+  type SendTimeouts,
+  type Smarthost,
+} from './send-message.ts';
+export type { OutgoingMessage } from './smtp-session.ts';

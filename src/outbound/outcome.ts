@@ -1,0 +1,51 @@
+/** How an attempt to send a message ended. */
+
+/** Why a message was not taken. */
+export interface SendError {
+  /** SMTP reply code (RFC 5321 section 4.2); absent where no reply says it. */
+  readonly status?: number;
+  /** Enhanced status code, `5.1.1` (RFC 3463): the far end's, or ours where it gave none. */
+  readonly enhancedStatus: string;
+  /** One line of at most 500 characters: the reply without its codes, or what went wrong here. */
+  readonly text: string;
+  /** The far end's host name; absent where none was reached. */
+  readonly host?: string;
+}
+
+/**
+ * `temporary` may be tried again; where the connection broke after the whole message was sent, the
+ * far end may have taken it nevertheless, and a second attempt makes a duplicate (RFC 5321 section
+ * 4.5.4.1 prefers that to loss). `permanent` would fail again.
+ */
+export type SendOutcome =
+  | {
+      readonly result: 'delivered';
+      /** Host name of the far end. */
+      readonly host: string;
+      /** Its reply on one line of at most 500 characters, `250 2.0.0 queued as 4711`. */
+      readonly detail: string;
+    }
+  | { readonly result: 'temporary' | 'permanent'; readonly error: SendError };
+
+const SHOWN_MAX = 500;
+
+/** Makes hostile text one line for people: no control characters, bounded. */
+export function showText(text: string): string {
+  return text
+    .slice(0, 4 * SHOWN_MAX)
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
+    .trim()
+    .slice(0, SHOWN_MAX)
+    .toWellFormed();
+}
+
+/** A failure that we see, not the far end. */
+export function failure(
+  result: 'temporary' | 'permanent',
+  enhancedStatus: string,
+  text: string,
+  host?: string,
+): SendOutcome & { readonly error: SendError } {
+  const error = { enhancedStatus, text: showText(text), ...(host !== undefined && { host }) };
+  return { result, error };
+}

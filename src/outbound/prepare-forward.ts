@@ -1,0 +1,143 @@
+/**
+ * Makes a message ready to be forwarded: header fields added, From rewritten where it must be, line
+ * ends as SMTP wants them, signed with the forwarding domain's key. The body stays as it is, and is
+ * read twice: once for its hash, which stands before it, and once to be sent.
+ */
+import { isAscii } from 'node:buffer';
+import type { DkimKey } from '../domains/domains.ts';
+import { BodyHash } from './body-hash.ts';
+import { canonicalAddress } from './format-address.ts';
+import { asBuffer, LineEnds } from './line-ends.ts';
+import { type Header, type HeaderField, parseEnvelope, readHeader } from './read-header.ts';
+import { needsRewriting, rewriteFrom, type SenderVerdict } from './rewrite-from.ts';
+import { signDkim } from './sign-dkim.ts';
+
+/** A message as it goes out. */
+export interface PreparedMessage {
+  /** Octets as `open` gives them. */
+  readonly size: number;
+  /** Whether the body or the header has octets above 127 (8BITMIME, RFC 6152). */
+  readonly eightBit: boolean;
+  /** Whether the header has. It then needs SMTPUTF8 if it came by SMTPUTF8 (RFC 6531 section 3.1). */
+  readonly eightBitHeader: boolean;
+  /** Reads the message; may be called again. */
+  open(): AsyncIterable<Uint8Array>;
+}
+
+export interface ForwardOptions {
+  /** Opens the source as it was received. */
+  readonly open: () => AsyncIterable<Uint8Array>;
+  /** The address at the forwarding domain that the message came to. */
+  readonly address: string;
+  /** The forwarding domain, lower case, IDNA-encoded. */
+  readonly domain: string;
+  /** Absent: not signed. */
+  readonly dkimKey?: DkimKey | undefined;
+  readonly verdict: SenderVerdict;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+}
+
+export interface PreparedForward extends PreparedMessage {
+  readonly fromRewritten: boolean;
+}
+
+/** What is known of a body once it has been read. */
+interface MeasuredBody {
+  readonly size: number;
+  readonly hash: string;
+  readonly eightBit: boolean;
+}
+
+/**
+ * Prepares a message for one attempt; a later attempt prepares it anew, so that its signature is
+ * fresh.
+ *
+ * Added in front: `DKIM-Signature`, and `Delivered-To`, by which {@link isLooping} knows the message
+ * when it comes back. `Return-Path` is taken out (RFC 5321 section 4.4). `Received` was added when
+ * the message came in.
+ *
+ * @throws Refusal message_too_large for a header section of more than 1 MiB; whatever the source throws
+ */
+export async function prepareForward(options: ForwardOptions): Promise<PreparedForward> {
+  const { open, domain } = options;
+  const address = canonicalAddress(options.address);
+  const header = await readHeader(open());
+  const authors = parseEnvelope(header.fields).from ?? [];
+  const kept = header.fields.filter(({ name }) => name !== 'return-path');
+  const fromRewritten = needsRewriting(authors, domain, options.verdict);
+  const fields = fromRewritten ? rewriteFrom(kept, authors, address, domain) : kept;
+  const mark = { name: 'delivered-to', text: `Delivered-To: ${bytesOf(address)}` };
+  const prepared = await prepare([mark, ...fields], header, options);
+  return { ...prepared, fromRewritten };
+}
+
+/** Signs and measures a message of these fields and the body of the source. */
+async function prepare(
+  fields: readonly HeaderField[],
+  { bodyStart }: Header,
+  { open, domain, dkimKey: key, now }: Pick<ForwardOptions, 'open' | 'domain' | 'dkimKey' | 'now'>,
+): Promise<PreparedMessage> {
+  const body = await measure(readBody(open(), bodyStart));
+  const signature = key && (await signDkim(fields, { key, domain, bodyHash: body.hash, now }));
+  const head = formatHeader(signature ? [signature, ...fields] : fields);
+  const eightBitHeader = !isAscii(head);
+  return {
+    size: head.length + body.size,
+    eightBit: body.eightBit || eightBitHeader,
+    eightBitHeader,
+    async *open() {
+      yield head;
+      yield* readBody(open(), bodyStart);
+    },
+  };
+}
+
+/**
+ * Signs a message that we wrote ourselves.
+ *
+ * @param source complete, its lines ending in CRLF
+ */
+export function prepareOwn(
+  source: Buffer,
+  signing: Pick<ForwardOptions, 'domain' | 'dkimKey' | 'now'>,
+): Promise<PreparedMessage> {
+  const open = async function* () {
+    yield source;
+  };
+  return readHeader(open()).then((header) => prepare(header.fields, header, { open, ...signing }));
+}
+
+function formatHeader(fields: readonly HeaderField[]): Buffer {
+  return Buffer.from(`${fields.map(({ text }) => `${text}\r\n`).join('')}\r\n`, 'latin1');
+}
+
+/** One character per byte, as header fields are held; nothing that would end the line. */
+function bytesOf(text: string): string {
+  return Buffer.from(text.replace(/\p{Cc}/gu, '')).toString('latin1');
+}
+
+async function measure(body: AsyncIterable<Buffer>): Promise<MeasuredBody> {
+  const hash = new BodyHash();
+  let size = 0;
+  let eightBit = false;
+  for await (const chunk of body) {
+    hash.update(chunk);
+    size += chunk.length;
+    eightBit ||= !isAscii(chunk);
+  }
+  return { size, hash: hash.digest(), eightBit };
+}
+
+/** The body from an offset in the source on, its line ends CRLF, the last one included. */
+async function* readBody(source: AsyncIterable<Uint8Array>, start: number): AsyncGenerator<Buffer> {
+  const lineEnds = new LineEnds();
+  let skip = start;
+  for await (const bytes of source) {
+    const chunk = lineEnds.write(asBuffer(bytes).subarray(skip));
+    skip = Math.max(0, skip - bytes.length);
+    if (chunk.length > 0) yield chunk;
+  }
+  const last = lineEnds.end();
+  if (last.length > 0) yield last;
+}

@@ -1,0 +1,108 @@
+/**
+ * From rewriting: a message that DMARC would refuse at the far end, since neither SPF nor DKIM is
+ * aligned with its author's domain after forwarding, is sent from the forwarding address instead
+ * (RFC 7960 section 4.1.3.1 describes it for mailing lists).
+ */
+import { getDomain } from 'tldts';
+import { type Mailbox, parseAddress } from '../message/message.ts';
+import { fieldValue, type HeaderField } from './read-header.ts';
+
+/** What the sender checks found when the message came in. */
+export interface SenderVerdict {
+  /**
+   * What the DMARC record of the From domain asks for, the strictest where there are several;
+   * `none` also where there is no record.
+   */
+  readonly policy: 'none' | 'quarantine' | 'reject';
+  /** Whether SPF or DKIM passed for From's domain; absent where nobody checked or DNS failed. */
+  readonly aligned?: boolean;
+  /** Whether a DKIM signature aligned with From was good: forwarding leaves it whole. */
+  readonly dkimAligned: boolean;
+}
+
+/** Characters of the author's name that are kept. */
+const NAME_MAX = 100;
+/** Octets in an encoded word: a line of `From: ` and one has 76 characters (RFC 2047 section 2). */
+const WORD_OCTETS = 42;
+
+/**
+ * Whether From has to be rewritten.
+ *
+ * Also where it names the forwarding domain without having proved it: the SPF and DKIM of that
+ * domain that the message gets here would make anybody's forgery pass.
+ */
+export function needsRewriting(
+  authors: readonly Mailbox[],
+  domain: string,
+  { policy, aligned, dkimAligned }: SenderVerdict,
+): boolean {
+  const domains = authors.map(({ address }) => parseAddress(address)?.domain);
+  if (aligned === false && domains.some((name) => name && isAligned(name, domain))) return true;
+  if (domains.length > 0 && domains.every((name) => name === domain)) return false;
+  return policy !== 'none' && !dkimAligned;
+}
+
+/** Relaxed alignment: the same organizational domain (RFC 7489 section 3.1.1). */
+function isAligned(one: string, other: string): boolean {
+  return organization(one) === organization(other);
+}
+
+function organization(name: string): string {
+  return getDomain(name, { allowPrivateDomains: true }) ?? name;
+}
+
+/**
+ * Puts the forwarding address in From, under the author's name. Replies go where they would have
+ * gone: Reply-To stays as it is, and without one it is what From was. `X-Original-From` keeps that in
+ * any case.
+ *
+ * @param address the address at the forwarding domain
+ */
+export function rewriteFrom(
+  fields: readonly HeaderField[],
+  authors: readonly Mailbox[],
+  address: string,
+  domain: string,
+): HeaderField[] {
+  const before = fields
+    .filter(({ name }) => name === 'from')
+    .map(authorsText)
+    .filter((text) => text !== '');
+  const [first] = authors;
+  const author = [...(first?.name || first?.address || 'Unknown sender')];
+  const shown = `${author.slice(0, NAME_MAX).join('')} via ${domain}`;
+  const bytes = Buffer.from(address).toString('latin1');
+  const rewritten = [{ name: 'from', text: `From: ${formatPhrase(shown)}\r\n <${bytes}>` }];
+  if (before.length > 0) {
+    const original = before.join(',\r\n ');
+    rewritten.push({ name: 'x-original-from', text: `X-Original-From: ${original}` });
+    if (!fields.some(({ name }) => name === 'reply-to')) {
+      rewritten.push({ name: 'reply-to', text: `Reply-To: ${original}` });
+    }
+  }
+  return [...rewritten, ...fields.filter(({ name }) => name !== 'from')];
+}
+
+/** The value as it stands, folds and all. */
+function authorsText(field: HeaderField): string {
+  const value = field.text.slice(field.text.indexOf(':') + 1).trim();
+  // Lines of white space alone are obsolete (RFC 5322 section 4.2), and a fold may leave one here.
+  return value.includes('\r\n') ? value.replace(/\r\n[ \t]*(?=\r\n|$)/g, '') : fieldValue(field);
+}
+
+/** A phrase (RFC 5322 section 3.2.5): a quoted string, or encoded words where it is not ASCII. */
+function formatPhrase(text: string): string {
+  if (/^[ -~]*$/.test(text)) return `"${text.replace(/["\\]/g, '\\$&')}"`;
+  return encodeWords(text);
+}
+
+function encodeWords(text: string): string {
+  const words: string[] = [''];
+  for (const character of text) {
+    const last = words.at(-1) ?? '';
+    // A character is never split between words (RFC 2047 section 5).
+    if (Buffer.byteLength(last + character) > WORD_OCTETS) words.push(character);
+    else words[words.length - 1] = last + character;
+  }
+  return words.map((word) => `=?utf-8?B?${Buffer.from(word).toString('base64')}?=`).join('\r\n ');
+}

@@ -1,0 +1,280 @@
+/**
+ * Brings one message to the far end: to the hosts that take the recipient's mail, or to the
+ * smarthost. Attempts and reports; trying again is the queue's.
+ */
+import { connect, type Socket } from 'node:net';
+import { parseAddress } from '../message/message.ts';
+import { type ConnectionSlots, createConnectionSlots } from './connection-slots.ts';
+import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
+import { formatAddress } from './format-address.ts';
+import type { SessionResult } from './judge-failure.ts';
+import { failure, type SendOutcome } from './outcome.ts';
+import { type OutgoingMessage, runSession, type SessionOptions } from './smtp-session.ts';
+
+/** Where to connect to. */
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** The smarthost. */
+export interface Smarthost extends Endpoint {
+  /** TLS from the first byte (RFC 8314); otherwise STARTTLS where offered, with a login always. */
+  readonly implicitTls: boolean;
+  readonly login: { readonly user: string; readonly password: string } | undefined;
+}
+
+/** Our own listener, for mail to domains that are hosted here. */
+export interface OwnListener extends Endpoint {
+  takes(domain: string): Promise<boolean>;
+}
+
+/** Milliseconds. */
+export interface SendTimeouts {
+  /** Until a TCP connection to an address stands; 30 s. */
+  readonly connect: number;
+  /** Until the greeting has come, and for a TLS handshake; 5 min (RFC 5321 section 4.5.3.2.1). */
+  readonly greeting: number;
+  /** Silence; 10 min, the longest that any reply may take (RFC 5321 section 4.5.3.2.6). */
+  readonly idle: number;
+  /** One message, all hosts together; 30 min. Bounds a far end that keeps sending a byte at a time. */
+  readonly whole: number;
+}
+
+export interface MessageSenderOptions {
+  /** Our own name: what EHLO says, and an exchanger that is not connected to. */
+  readonly hostname: string;
+  readonly dns: OutboundDns;
+  /** Judges every address of an exchanger right before it is connected to. */
+  readonly isAllowedAddress: (address: string) => boolean;
+  /** Port of exchangers; 25. */
+  readonly mxPort?: number;
+  /** Takes all mail; DNS is not asked and addresses are not judged then. */
+  readonly smarthost?: Smarthost | undefined;
+  readonly ownListener?: OwnListener | undefined;
+  /** Sessions at a time; 100. The others wait in the order they came. */
+  readonly maxSessions?: number;
+  readonly timeouts?: Partial<SendTimeouts>;
+}
+
+export interface MessageSender {
+  /**
+   * Makes one attempt. Never hangs: it is over after `timeouts.whole`, waiting for a free session
+   * included.
+   *
+   * @param signal ends the attempt, which is `temporary` then
+   * @throws what the source throws; nothing else
+   */
+  sendMessage(message: OutgoingMessage, signal?: AbortSignal): Promise<SendOutcome>;
+}
+
+const TIMEOUTS: SendTimeouts = {
+  connect: 30_000,
+  greeting: 300_000,
+  idle: 600_000,
+  whole: 1_800_000,
+};
+const MX_PORT = 25;
+const SESSIONS = 100;
+/** Connections tried for one message (RFC 5321 section 5.1 asks for two at least). */
+const TRIES_MAX = 10;
+/** Hosts that get as far as refusing the transaction for now; greylisting is told soon enough. */
+const REFUSALS_MAX = 2;
+
+type Failed = Exclude<SendOutcome, { readonly result: 'delivered' }>;
+
+class SmtpSender implements MessageSender {
+  readonly #options: MessageSenderOptions;
+  readonly #timeouts: SendTimeouts;
+  readonly #slots: ConnectionSlots;
+
+  constructor(options: MessageSenderOptions) {
+    this.#options = options;
+    this.#timeouts = { ...TIMEOUTS, ...options.timeouts };
+    this.#slots = createConnectionSlots(options.maxSessions ?? SESSIONS);
+  }
+
+  async sendMessage(message: OutgoingMessage, stop?: AbortSignal): Promise<SendOutcome> {
+    const recipient = parseAddress(message.to);
+    if (!recipient) return failure('permanent', '5.1.3', `${message.to} is not an address`);
+    // With the domain in ASCII, an address with an ASCII local part needs no SMTPUTF8.
+    const to = formatAddress(recipient.local, recipient.domain);
+    const deadline = AbortSignal.timeout(this.#timeouts.whole);
+    const signal = stop ? AbortSignal.any([stop, deadline]) : deadline;
+    try {
+      return await this.#slots.run(signal, () =>
+        this.#route({ ...message, to }, recipient.domain, signal),
+      );
+    } catch (error) {
+      if (!signal.aborted || error !== signal.reason) throw error;
+      return failure('temporary', '4.4.2', 'the attempt was ended before any host was reached');
+    }
+  }
+
+  async #route(
+    message: OutgoingMessage,
+    domain: string,
+    signal: AbortSignal,
+  ): Promise<SendOutcome> {
+    const { ownListener, smarthost } = this.#options;
+    if (ownListener && (await inTime(signal, ownListener.takes(domain)))) {
+      // Through the front door, so that loops between domains of ours are seen as any other.
+      const options = this.#session(this.#options.hostname, 'none', signal);
+      return (await this.#attempt(ownListener, message, options)).outcome;
+    }
+    return smarthost
+      ? this.#toSmarthost(message, smarthost, signal)
+      : this.#toExchangers(message, domain, signal);
+  }
+
+  async #toSmarthost(
+    message: OutgoingMessage,
+    smarthost: Smarthost,
+    signal: AbortSignal,
+  ): Promise<SendOutcome> {
+    const { implicitTls, login, host } = smarthost;
+    // A password never goes over a connection that anybody can read or answer (RFC 4954 section 4).
+    const startTls = login ? 'required' : 'offered';
+    const options = { ...this.#session(host, implicitTls ? 'implicit' : startTls, signal), login };
+    const { outcome, about } = await this.#attempt(smarthost, message, options);
+    // A smarthost that does not talk to us is the operator's to mend, until the queue gives up.
+    return outcome.result === 'permanent' && about === 'connection'
+      ? { ...outcome, result: 'temporary' }
+      : outcome;
+  }
+
+  async #toExchangers(
+    message: OutgoingMessage,
+    domain: string,
+    signal: AbortSignal,
+  ): Promise<SendOutcome> {
+    const { dns, hostname } = this.#options;
+    const self = hostname.toLowerCase();
+    const isSelf = (host: string) => host.toLowerCase() === self;
+    const found = await inTime(signal, findExchangers(domain, dns, isSelf));
+    if ('result' in found) return found;
+    const failures: Failed[] = [];
+    let tries = 0;
+    let refusals = 0;
+    for (const host of found.hosts) {
+      for (const target of await this.#targets(host, failures, signal)) {
+        if (signal.aborted || ++tries > TRIES_MAX) return summarize(failures, domain);
+        const result = await this.#tryExchanger(target, host, message, signal);
+        if (result.outcome.result === 'delivered' || !result.tryNext) return result.outcome;
+        failures.push(result.outcome);
+        if (result.about === 'message' && ++refusals === REFUSALS_MAX) {
+          return summarize(failures, domain);
+        }
+      }
+    }
+    return summarize(failures, domain);
+  }
+
+  /** The addresses of a host that may be connected to; what is wrong with the others is noted. */
+  async #targets(host: string, failures: Failed[], signal: AbortSignal): Promise<Endpoint[]> {
+    const { dns, isAllowedAddress, mxPort: port = MX_PORT } = this.#options;
+    const found = await inTime(signal, findAddresses(host, dns));
+    if ('result' in found) {
+      failures.push(found);
+      return [];
+    }
+    return found.addresses.flatMap((address) => {
+      // The address that is judged is the one that is connected to: no name is looked up again.
+      if (isAllowedAddress(address)) return [{ host: address, port }];
+      const text = `the mail host ${host} is at ${address}, which is not a public address`;
+      failures.push(failed('permanent', '5.4.4', text, host));
+      return [];
+    });
+  }
+
+  async #tryExchanger(
+    target: Endpoint,
+    host: string,
+    message: OutgoingMessage,
+    signal: AbortSignal,
+  ): Promise<SessionResult> {
+    const options = this.#session(host, 'opportunistic', signal);
+    const first = await this.#attempt(target, message, options);
+    // RFC 7435 section 3: encryption that cannot be had must not keep the mail from being sent.
+    if (!first.tlsFailed || signal.aborted) return first;
+    return this.#attempt(target, message, { ...options, tls: 'none' });
+  }
+
+  #session(host: string, tls: SessionOptions['tls'], signal: AbortSignal): SessionOptions {
+    const { greeting: greetingTimeout, idle: idleTimeout } = this.#timeouts;
+    return { host, hostname: this.#options.hostname, tls, greetingTimeout, idleTimeout, signal };
+  }
+
+  async #attempt(
+    target: Endpoint,
+    message: OutgoingMessage,
+    options: SessionOptions,
+  ): Promise<SessionResult> {
+    const { host, signal } = options;
+    const opened = await openConnection(target, this.#timeouts.connect, signal);
+    if (typeof opened !== 'string') return runSession(opened, message, options);
+    const text = `no connection to ${host} at ${target.host} port ${target.port}: ${opened}`;
+    const outcome = failure('temporary', signal.aborted ? '4.4.2' : '4.4.1', text, host);
+    return { outcome, about: 'connection', tryNext: true, tlsFailed: false };
+  }
+}
+
+function failed(
+  result: Failed['result'],
+  enhancedStatus: string,
+  text: string,
+  host: string,
+): Failed {
+  return { result, error: failure(result, enhancedStatus, text, host).error };
+}
+
+/**
+ * What all hosts together mean: as long as one may take the message later, the failure is temporary.
+ * A reply tells more than a connection that did not come about.
+ */
+function summarize(failures: readonly Failed[], domain: string): SendOutcome {
+  const temporary = failures.filter(({ result }) => result === 'temporary');
+  const telling = temporary.length > 0 ? temporary : failures;
+  const chosen = telling.find(({ error }) => error.status !== undefined) ?? telling[0];
+  return chosen ?? failure('temporary', '4.4.1', `no mail host of ${domain} could be tried`);
+}
+
+/** Opens a TCP connection; a text says why there is none. */
+function openConnection(
+  { host, port }: Endpoint,
+  timeout: number,
+  signal: AbortSignal,
+): Promise<Socket | string> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, autoSelectFamily: true });
+    const settle = (result: Socket | string) => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', stop);
+      socket.removeListener('error', fail);
+      if (typeof result === 'string') socket.on('error', () => {}).destroy();
+      resolve(result);
+    };
+    const stop = () => settle('the attempt was ended');
+    const fail = (error: Error) => settle('code' in error ? String(error.code) : error.message);
+    const timer = setTimeout(() => settle('timeout'), timeout);
+    socket.once('error', fail);
+    socket.once('connect', () => settle(socket));
+    signal.addEventListener('abort', stop, { once: true });
+    if (signal.aborted) stop();
+  });
+}
+
+/** @throws the reason of `signal`, if that comes first */
+function inTime<Value>(signal: AbortSignal, work: Promise<Value>): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
+  });
+}
+
+/** A sender for the whole service. */
+export function createMessageSender(options: MessageSenderOptions): MessageSender {
+  return new SmtpSender(options);
+}

@@ -1,0 +1,220 @@
+import { isIP } from 'node:net';
+import { Agent, buildConnector, type Dispatcher } from 'undici';
+import {
+  type AddressFilter,
+  AddressRefused,
+  guardLookup,
+  type ResolveHost,
+} from '../addresses/addresses.ts';
+import type { Outcome } from '../queue/queue.ts';
+import { explainFailure } from './explain-failure.ts';
+import { readRetryAfter } from './retry-after.ts';
+import { signRequest } from './sign-request.ts';
+
+export interface WebhookSenderOptions {
+  /** Where connections may go. */
+  readonly filter: AddressFilter;
+  readonly resolve: ResolveHost;
+  /** Milliseconds for a whole attempt; 15,000 when left out. */
+  readonly timeoutMs?: number;
+  /** Connections to one origin; 32 when left out, as many as the queue has under way. */
+  readonly perOrigin?: number;
+  /** PEM of authorities to trust in place of the system's. */
+  readonly ca?: string;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+export interface WebhookRequest {
+  readonly url: string;
+  readonly secret?: string | undefined;
+  /** The `webhook-id`. */
+  readonly id: string;
+  /** JSON, the same in every attempt. */
+  readonly body: string;
+}
+
+export interface WebhookSender {
+  /**
+   * Makes one attempt. Only 2xx is success; 410 is permanent; everything else may be mended, so it
+   * is temporary: a redirect, an address that is refused, a certificate that does not fit.
+   *
+   * @param signal ends it early
+   */
+  attempt(request: WebhookRequest, signal?: AbortSignal): Promise<Outcome>;
+  close(): Promise<void>;
+}
+
+const TIMEOUT_MS = 15_000;
+const PER_ORIGIN = 32;
+/** Of an answer that tells of a failure. */
+const ERROR_BYTES = 500;
+/** What of an answer is read to keep its connection: a longer one costs the connection. */
+const DRAINED_BYTES = 16 * 1024;
+/** How long the rest of an answer is waited for when its status is known to be a success. */
+const DRAIN_MS = 1_000;
+/** 429 Too Many Requests (RFC 6585 section 4), 503 Service Unavailable (RFC 9110 section 15.6.4). */
+const SAY_WHEN = [429, 503];
+const GONE = 410;
+
+/**
+ * What is treated as one receiver: scheme, host and port.
+ *
+ * @param url an http or https URL
+ */
+export function webhookDestination(url: string): string {
+  return new URL(url).origin;
+}
+
+export function createWebhookSender(options: WebhookSenderOptions): WebhookSender {
+  const { timeoutMs = TIMEOUT_MS, now = Date.now } = options;
+  const agent = new Agent({
+    connect: connectAllowed(options, timeoutMs),
+    connections: options.perOrigin ?? PER_ORIGIN,
+    pipelining: 1,
+    allowH2: false,
+    // One clock for all of an attempt: the signal.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+
+  async function attempt(request: WebhookRequest, signal?: AbortSignal): Promise<Outcome> {
+    const url = URL.canParse(request.url) ? new URL(request.url) : undefined;
+    if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
+      return { result: 'permanent', error: { text: 'the URL is not an http or https URL' } };
+    }
+    const ending = new AbortController();
+    const ended = Promise.withResolvers<never>();
+    ended.promise.catch(() => {});
+    const end = () => {
+      ending.abort();
+      ended.reject(new Error('the attempt was ended'));
+    };
+    const timer = setTimeout(end, timeoutMs);
+    signal?.addEventListener('abort', end);
+    if (signal?.aborted) end();
+    try {
+      const response = post(url, request, ending.signal);
+      // A request that still waits for its connection does not hear of the signal until it has one,
+      // and is dropped then; the time of an attempt ends all the same.
+      return await judgeResponse(await Promise.race([response, ended.promise]), now);
+    } catch (error) {
+      if (!ending.signal.aborted) return temporary(explainFailure(error));
+      const stopped = 'we were stopped before the answer';
+      return temporary(signal?.aborted ? stopped : `no answer within ${timeoutMs / 1000} s`);
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', end);
+    }
+  }
+
+  function post(url: URL, request: WebhookRequest, signal: AbortSignal) {
+    return agent.request({
+      origin: url.origin,
+      path: url.pathname + url.search,
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        'user-agent': 'Postroom-Webhooks',
+        ...signRequest(request, now()),
+      },
+      body: request.body,
+      signal,
+    });
+  }
+
+  // What is under way has been waited for by the queue.
+  return { attempt, close: () => agent.destroy() };
+}
+
+/**
+ * Connects only to addresses that were judged: those of a name in the lookup that the connection
+ * itself uses, so that there is no second one that could say something else; an address in the URL
+ * (which the URL parser has brought to its plain form: `2130706433` is `127.0.0.1`) here.
+ */
+function connectAllowed(
+  { filter, resolve, ca }: WebhookSenderOptions,
+  timeoutMs: number,
+): buildConnector.connector {
+  const connect = buildConnector({
+    lookup: guardLookup(filter, resolve),
+    timeout: timeoutMs,
+    allowH2: false,
+    autoSelectFamily: true,
+    // Said here, so that NODE_TLS_REJECT_UNAUTHORIZED does not count.
+    rejectUnauthorized: true,
+    ...(ca === undefined ? {} : { ca }),
+  });
+  return (target, callback) => {
+    const host = target.hostname.replace(/^\[|\]$/g, '');
+    const verdict = isIP(host) ? filter.judge(host) : undefined;
+    if (verdict?.allowed === false) callback(new AddressRefused(host, verdict.kind), null);
+    else connect(target, callback);
+  };
+}
+
+async function judgeResponse(
+  { statusCode: status, headers, body }: Dispatcher.ResponseData,
+  now: () => number,
+): Promise<Outcome> {
+  if (status >= 200 && status < 300) {
+    const late = setTimeout(() => body.destroy(), DRAIN_MS);
+    await readStart(body);
+    clearTimeout(late);
+    return { result: 'delivered' };
+  }
+  const said = readable(await readStart(body));
+  if (status === GONE) {
+    return { result: 'permanent', error: { status, text: said } };
+  }
+  const isRedirect = status >= 300 && status < 400;
+  const error = { status, text: isRedirect ? 'redirects are not followed' : said };
+  const retryAfter = SAY_WHEN.includes(status)
+    ? readRetryAfter(firstOf(headers['retry-after']), now())
+    : undefined;
+  return retryAfter === undefined
+    ? { result: 'temporary', error }
+    : { result: 'temporary', error, retryAfterSeconds: retryAfter };
+}
+
+/**
+ * Reads the first 500 bytes of an answer. A short answer is read to its end, so that its connection
+ * can be used again; an endless one is cut off. What ends it early is no error: the status is known.
+ */
+async function readStart(body: Dispatcher.ResponseData['body']): Promise<Buffer> {
+  const start: Uint8Array[] = [];
+  let kept = 0;
+  let read = 0;
+  try {
+    for await (const chunk of body as AsyncIterable<Uint8Array>) {
+      read += chunk.length;
+      if (kept < ERROR_BYTES) {
+        const piece = chunk.subarray(0, ERROR_BYTES - kept);
+        start.push(Uint8Array.from(piece));
+        kept += piece.length;
+      }
+      // Leaving the loop destroys the body and its connection.
+      if (read >= DRAINED_BYTES) break;
+    }
+  } catch {
+    // Closed midway, or the time is up.
+  }
+  return Buffer.concat(start);
+}
+
+/** Hostile bytes as one line of text. */
+function readable(bytes: Buffer): string {
+  return bytes
+    .toString()
+    .replace(/\ufffd+$/, '')
+    .replace(/[\p{Cc}\s]+/gu, ' ')
+    .trim();
+}
+
+function firstOf(header: string | string[] | undefined): string | undefined {
+  return typeof header === 'object' ? header[0] : header;
+}
+
+function temporary(text: string): Outcome {
+  return { result: 'temporary', error: { text } };
+}

@@ -1,0 +1,106 @@
+import { Buffer } from 'node:buffer';
+import type { Mailbox, ParsedMessage } from '../message/message.ts';
+import { cutToJson, jsonSize, takeToJson } from './fit-json.ts';
+import { listAttachments, type OpenSource, readInlineText } from './inline-text.ts';
+
+/** What the sender checks found; null where they were not made. */
+export interface AuthVerdicts {
+  readonly spf: string | null;
+  readonly dkim: string | null;
+  readonly dmarc: string | null;
+}
+
+export interface WebhookMessage {
+  readonly domain: string;
+  /** The SMTP envelope: `to` has recipients of this domain only, never those of another tenant. */
+  readonly envelope: { readonly from: string; readonly to: readonly string[] };
+  readonly parsed: Pick<ParsedMessage, 'envelope' | 'structure'>;
+  readonly auth: AuthVerdicts;
+  /** See {@link signLink}. */
+  readonly rawUrl: string;
+  /** When the message was accepted, milliseconds since 1970. */
+  readonly receivedAt: number;
+}
+
+/** Bytes of a body at most. */
+const BODY_MAX = 1_000_000;
+/** What each field takes of it at most, in bytes of JSON; text and html share what is left. */
+const SUBJECT_MAX = 8_000;
+const MESSAGE_ID_MAX = 4_000;
+const SENDER_MAX = 4_000;
+const RECIPIENTS_MAX = 200_000;
+const ADDRESSES_MAX = 60_000;
+const ATTACHMENTS_MAX = 150_000;
+/** Room for the flags that say what was cut. */
+const FLAGS_MAX = 200;
+
+/**
+ * Builds the body of a webhook from a message that is in storage or on its way there: JSON, always
+ * less than 1 MB in UTF-8. What does not fit is cut, and said to be: `text_truncated`,
+ * `html_truncated`, `attachments_truncated`, `addresses_truncated`.
+ *
+ * `text` holds the text/plain and `html` the text/html parts that are not attachments, null where
+ * there are none; every other part is listed in `attachments`. Lines end in LF.
+ *
+ * @param open reads a range of the source
+ */
+export async function buildWebhookBody(message: WebhookMessage, open: OpenSource): Promise<string> {
+  const { structure } = message.parsed;
+  const text = await readInlineText(structure, 'text/plain', BODY_MAX, open);
+  const html = await readInlineText(structure, 'text/html', BODY_MAX, open);
+  const { head, tail } = describe(message);
+  const rest = BODY_MAX - FLAGS_MAX - jsonSize({ ...head, ...tail });
+  const textSize = jsonSize(text.text);
+  const htmlSize = jsonSize(html.text);
+  // Each has half, and what the other leaves.
+  const half = Math.floor(rest / 2);
+  const textFits = cutToJson(text.text, Math.max(half, rest - htmlSize));
+  const htmlFits = cutToJson(html.text, Math.max(half, rest - Math.min(textSize, half)));
+  const body = JSON.stringify({
+    type: 'message.received',
+    timestamp: new Date(message.receivedAt).toISOString(),
+    data: {
+      ...head,
+      text: textFits.text,
+      ...(text.truncated || textFits.cut ? { text_truncated: true } : {}),
+      html: htmlFits.text,
+      ...(html.truncated || htmlFits.cut ? { html_truncated: true } : {}),
+      ...tail,
+    },
+  });
+  if (Buffer.byteLength(body) >= BODY_MAX) throw new Error('a webhook body is too large');
+  return body;
+}
+
+/** Everything but text and html, in bounds. */
+function describe({ domain, envelope, parsed, auth, rawUrl }: WebhookMessage) {
+  const header = parsed.envelope;
+  const recipients = takeToJson(envelope.to, RECIPIENTS_MAX);
+  const from = takeToJson(mailboxes(header.from), ADDRESSES_MAX);
+  const to = takeToJson(mailboxes(header.to), ADDRESSES_MAX);
+  const cc = takeToJson(mailboxes(header.cc), ADDRESSES_MAX);
+  const attachments = takeToJson(listAttachments(parsed.structure), ATTACHMENTS_MAX);
+  const addressesCut = [recipients, from, to, cc].some(({ cut }) => cut);
+  const head = {
+    domain,
+    envelope: { from: cutToJson(envelope.from, SENDER_MAX).text, to: recipients.items },
+    subject: cutToJson(header.subject, SUBJECT_MAX).text,
+    from: from.items,
+    to: to.items,
+    cc: cc.items,
+    ...(addressesCut ? { addresses_truncated: true } : {}),
+    date: header.date ?? null,
+    message_id: cutToJson(header.messageId ?? null, MESSAGE_ID_MAX).text,
+  };
+  const tail = {
+    attachments: attachments.items,
+    ...(attachments.cut ? { attachments_truncated: true } : {}),
+    auth: { spf: auth.spf, dkim: auth.dkim, dmarc: auth.dmarc },
+    raw_url: rawUrl,
+  };
+  return { head, tail };
+}
+
+function mailboxes(list: readonly Mailbox[] | undefined): Mailbox[] {
+  return (list ?? []).map(({ name, address }) => ({ name, address }));
+}
