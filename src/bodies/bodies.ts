@@ -11,7 +11,7 @@
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, mkdir, open, readdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Database, Queries } from '../database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 
 /** Up to here a body lies in the row: one fsync stores it, and one query reads it. */
 const INLINE_MAX = 64 * 1024;
@@ -51,10 +51,17 @@ export class Bodies {
   readonly #database: Database;
   readonly #directory: string;
   readonly #folders = new Set<string>();
+  readonly #insert: PreparedQuery<{ id: number }>;
 
   constructor({ database, directory }: BodiesOptions) {
     this.#database = database;
     this.#directory = directory;
+    this.#insert = new PreparedQuery(
+      database.read
+        .insertInto('bodies')
+        .values({ size: 0, content: Buffer.alloc(0), file: '' })
+        .returning('id'),
+    );
   }
 
   /**
@@ -93,12 +100,10 @@ export class Bodies {
 
   /** Makes a staged body part of the transaction; answers its id. */
   async commit(tx: Queries, { size, content, file }: StagedBody): Promise<number> {
-    const { id } = await tx
-      .insertInto('bodies')
-      .values({ size, content: content.length > 0 || !file ? content : null, file: file ?? null })
-      .returning('id')
-      .executeTakeFirstOrThrow();
-    return id;
+    const inRow = content.length > 0 || file === undefined ? content : null;
+    const row = await this.#insert.first(tx, [size, inRow, file ?? null]);
+    if (!row) throw new Error('a body was inserted but has no id');
+    return row.id;
   }
 
   /** Puts bytes in front of a staged body, such as header lines that its end had to be read for. */

@@ -10,6 +10,7 @@ export type { Database, Queries } from './engine.ts';
 export { lockDirectory } from './lock-directory.ts';
 export type { Engine } from './migrations.ts';
 export { openPostgres, type PostgresOptions } from './postgres.ts';
+export { PreparedQuery } from './prepared-query.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { type SettingStore, settingStore } from './setting-store.ts';
 export { openSqlite, type SqliteOptions } from './sqlite.ts';

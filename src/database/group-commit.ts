@@ -55,7 +55,9 @@ export class GroupCommit {
     const outcomes: Outcome[] = [];
     try {
       this.#db.exec('begin immediate');
-      for (const write of group) outcomes.push(await this.#attempt(write));
+      const [only] = group;
+      if (only && group.length === 1) outcomes.push(await this.#attemptAlone(only));
+      else for (const write of group) outcomes.push(await this.#attempt(write));
       this.#db.exec('commit');
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('rollback');
@@ -67,6 +69,11 @@ export class GroupCommit {
       if (outcome?.ok) write.resolve(outcome.value);
       else write.reject(outcome?.error);
     }
+  }
+
+  /** A write that has the transaction to itself needs no savepoint: what it throws ends both. */
+  async #attemptAlone(write: Write): Promise<Outcome> {
+    return { ok: true, value: await write.run(this.#queries) };
   }
 
   /** Runs one write in a savepoint, so that its failure takes nothing of the others with it. */

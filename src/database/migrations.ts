@@ -169,6 +169,7 @@ const queueTables: Record<string, Columns> = {
     status: "text not null check (status in ('queued', 'delivered', 'failed'))",
     attempts: 'INT not null default 0',
     replays: 'INT not null default 0',
+    attempted_at: 'INT',
     next_attempt_at: 'INT not null',
     lease_owner: 'text',
     last_error: 'text',

@@ -179,6 +179,8 @@ interface DeliveryTable {
   attempts: Generated<number>;
   /** How often it was queued again after it had ended. */
   replays: Generated<number>;
+  /** When the first attempt of all ended. */
+  attempted_at: number | null;
   /** While it is queued: when a worker may take it; while it is leased: when the lease ends. */
   next_attempt_at: number;
   /** The worker that has it now. */

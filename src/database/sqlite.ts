@@ -27,6 +27,8 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
     db.exec('pragma synchronous = full');
     // A checkpoint costs two fsyncs and runs inside some commit: 32 MB of log makes it rare.
     db.exec('pragma wal_autocheckpoint = 8000');
+    // Where what a savepoint may have to undo is kept: a temporary file would cost writes of its own.
+    db.exec('pragma temp_store = memory');
   }
   db.exec('pragma cache_size = -32000');
   return db;

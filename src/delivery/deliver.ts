@@ -19,7 +19,7 @@ import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
 import { type AcceptedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
 import { type Destination, type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
 import type { SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
-import { traceHeaders } from './trace-headers.ts';
+import { received, returnPath } from './trace-headers.ts';
 
 /** What delivery tells the log; a pino Logger fits. */
 export interface DeliveryLog {
@@ -98,17 +98,19 @@ class RoutedDelivery implements Delivery {
   ): Promise<AcceptedMail> {
     const { bodies, hostname, checks } = this.#options;
     const receivedAt = this.#now();
-    const head = traceHeaders(envelope, { hostname, id, at: new Date(receivedAt) });
+    const head = received(envelope, { hostname, id, at: new Date(receivedAt) });
+    const path = returnPath(envelope);
     if (isLmtp(envelope)) {
-      const message = await stageMessage(bodies, source, head);
+      const message = await stageMessage(bodies, source, Buffer.concat([path, head]));
       return { envelope, message, receivedAt };
     }
     const { heloName, remoteAddress } = envelope.arrival;
     const check = checks.begin({ from: envelope.from, heloName, remoteAddress });
     const message = await stageMessage(bodies, check.through(source), head);
     const verdicts = await check.verdicts();
-    const results = Buffer.from(verdicts.authenticationResults);
-    return { envelope, message: prependHeader(bodies, results, message), verdicts, receivedAt };
+    // What was found is known at the end only, but stands in front of our Received field.
+    const top = Buffer.concat([path, Buffer.from(verdicts.authenticationResults)]);
+    return { envelope, message: prependHeader(bodies, top, message), verdicts, receivedAt };
   }
 
   /** Brings the message to every recipient; what nobody took leaves nothing on disk. */

@@ -2,9 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { InboundEnvelope } from './envelope.ts';
-import { formatMailDate, traceHeaders } from './trace-headers.ts';
+import { formatMailDate, received, returnPath } from './trace-headers.ts';
 
 const stamp = { hostname: 'mx.test', id: 'id-1', at: new Date(Date.UTC(2026, 10, 1, 8, 5, 9)) };
+
+function traceHeaders(inbound: InboundEnvelope, { hostname, id, at }: typeof stamp): Buffer {
+  return Buffer.concat([returnPath(inbound), received(inbound, { hostname, id, at })]);
+}
 
 function envelope(more: Partial<InboundEnvelope>, arrival: object = {}): InboundEnvelope {
   return {

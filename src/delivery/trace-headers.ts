@@ -29,14 +29,19 @@ function addressLiteral(address: string): string {
   return address.includes(':') ? `[IPv6:${address}]` : `[${address}]`;
 }
 
+/** The first line of a message that reached its end, ending in CRLF. */
+export function returnPath({ from }: Pick<InboundEnvelope, 'from'>): Buffer {
+  return Buffer.from(`Return-Path: <${pathText(from)}>\r\n`);
+}
+
 /**
- * Return-Path and Received, each ending in CRLF. The recipient is named only where it is alone: a
+ * The Received field, ending in CRLF. The recipient is named only where it is alone: a
  * blind copy must not show to the others (RFC 5321 section 7.2).
  *
  * @param id what the log knows this message by
  */
-export function traceHeaders(
-  { from, to, arrival }: InboundEnvelope,
+export function received(
+  { to, arrival }: Pick<InboundEnvelope, 'to' | 'arrival'>,
   { hostname, id, at }: { hostname: string; id: string; at: Date },
 ): Buffer {
   const recipient = to.length === 1 && to[0] !== undefined ? `\r\n for <${pathText(to[0])}>` : '';
@@ -46,8 +51,7 @@ export function traceHeaders(
       : `\r\n (using ${printable(arrival.tls, 100).replaceAll('?', ' ')})`;
   const client = `${printable(arrival.heloName, HELO_SHOWN)} (${addressLiteral(arrival.remoteAddress)})`;
   return Buffer.from(
-    `Return-Path: <${pathText(from)}>\r\n` +
-      `Received: from ${client}${tls}\r\n by ${hostname} with ${arrival.protocol} id ${id}` +
+    `Received: from ${client}${tls}\r\n by ${hostname} with ${arrival.protocol} id ${id}` +
       `${recipient}; ${formatMailDate(at)}\r\n`,
   );
 }

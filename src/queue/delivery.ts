@@ -26,8 +26,13 @@ export interface Job {
   readonly destination: string;
   readonly bodyId: number;
   readonly payload: string;
-  /** Which attempt this is, from 1. After a crash the same number may come again. */
+  /**
+   * Which attempt of the schedule this is, from 1. After a crash the same number comes again, and an
+   * operator may have started the schedule anew.
+   */
   readonly attempt: number;
+  /** Whether no attempt of the delivery has ended yet. */
+  readonly isFirst: boolean;
   /** Whether this is the last attempt of the schedule. */
   readonly isLast: boolean;
   /**

@@ -126,12 +126,17 @@ class Model {
     }
     const rows = await this.#bench.database.read.selectFrom('deliveries').selectAll().execute();
     assert.equal(rows.length, this.#accepted.size);
+    assert.deepEqual(
+      this.#bench.logged.filter(({ message }) => message === 'an outcome is not written'),
+      [],
+    );
     const ends = await this.#bench.database.read.selectFrom('counters').selectAll().execute();
     const endsOf = new Map(ends.map(({ name, value }) => [name, value]));
     for (const { public_id, status, replays, lease_owner } of rows) {
       assert.ok(this.#attempted.has(public_id), 'it was never attempted');
       assert.equal(lease_owner, null);
       assert.equal(endsOf.get(public_id), replays + 1, `ends of one that is ${status}`);
+      assert.equal(endsOf.get(`first ${public_id}`), 1);
     }
   }
 
@@ -140,6 +145,11 @@ class Model {
       delays: Array.from({ length: 40 }, () => 5),
       perDestination: 3,
       onOutcome: async (tx, job, { status }) => {
+        // A second one would break the key, and with it the outcome.
+        if (job.isFirst) {
+          const name = `first ${job.publicId}`;
+          await tx.insertInto('counters').values({ name, value: 1 }).execute();
+        }
         if (status === 'queued') return undefined;
         await tx
           .insertInto('counters')

@@ -44,6 +44,7 @@ onEachEngine('queue', (engine) => {
       bodyId: bench.bodyId,
       payload,
       attempt: 1,
+      isFirst: true,
       isLast: false,
       isReplay: false,
       createdAt: bench.clock.now(),
@@ -226,7 +227,8 @@ onEachEngine('queue', (engine) => {
     await queue.idle();
     broken = false;
     await bench.clock.advance(300 * SECOND);
-    assert.equal((await receiver.nth(1)).job.attempt, 1);
+    const { attempt, isFirst } = (await receiver.nth(1)).job;
+    assert.deepEqual({ attempt, isFirst }, { attempt: 1, isFirst: true });
     await rowWhen(bench, ({ status }) => status === 'delivered');
   });
 
@@ -366,13 +368,29 @@ onEachEngine('queue for operators', (engine) => {
     assert.equal(replayed?.status, 'queued');
     assert.equal(replayed?.attempts, 0);
     const again = await receiver.nth(1);
-    assert.deepEqual(again.job, { ...job, isReplay: true });
+    assert.deepEqual(again.job, { ...job, isFirst: false, isReplay: true });
     assert.equal((await queue.retry(bench.domainId, id))?.nextAttemptAt, undefined);
     again.answer(refused);
     await rowWhen(bench, ({ attempts }) => attempts === 1);
     await queue.idle();
     assert.equal((await queue.retry(bench.domainId, id))?.status, 'queued');
     assert.equal((await receiver.nth(2)).job.attempt, 1, 'not before the schedule says, but now');
+  });
+
+  test('a delivery that is tried again by hand before its end is not a first one, nor a replay', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => refused;
+    const [id = 0] = await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    await queue.retry(bench.domainId, id);
+    const { attempt, isFirst, isReplay } = (await receiver.nth(1)).job;
+    assert.deepEqual(
+      { attempt, isFirst, isReplay },
+      { attempt: 1, isFirst: false, isReplay: false },
+    );
+    await queue.idle();
   });
 
   test('a domain sees its own deliveries only, in pages and by status', async () => {

@@ -73,9 +73,9 @@ export class OutcomeRecorder {
 
   #rowOf(job: Job, outcome: Outcome, now: number): RowOutcome {
     const attempts = job.attempt;
-    if (outcome.result === 'delivered') return { status: 'delivered', attempts, now };
-    const { error } = outcome;
-    const failed = { status: 'failed', attempts, error, now } as const;
+    const ended = { attempts, now, ...(job.isFirst ? { attemptedAt: now } : {}) };
+    if (outcome.result === 'delivered') return { ...ended, status: 'delivered' };
+    const failed = { ...ended, status: 'failed', error: outcome.error } as const;
     if (outcome.result === 'permanent') return failed;
     const { random } = this.#around;
     const delay = nextDelayMs(this.#options.delays, attempts, outcome.retryAfterSeconds, random);

@@ -18,6 +18,7 @@ export interface LeasedRow {
   readonly body_id: number;
   readonly attempts: number;
   readonly replays: number;
+  readonly attempted_at: number | null;
   readonly created_at: number;
   readonly payload: string;
 }
@@ -83,7 +84,7 @@ export function leaseRows(database: Database, request: LeaseRequest): Promise<Le
       .set({ lease_owner: owner, next_attempt_at: until, updated_at: now })
       .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
       .returning(['id', 'public_id', 'domain_id', 'destination', 'body_id'])
-      .returning(['attempts', 'replays', 'created_at'])
+      .returning(['attempts', 'replays', 'attempted_at', 'created_at'])
       .execute();
     const payloads = await readPayloads(
       tx,
@@ -198,6 +199,8 @@ export interface RowOutcome {
   readonly status: DeliveryStatus;
   readonly attempts: number;
   readonly error?: DeliveryError;
+  /** The first attempt of the delivery ended; left out where that is known or not so. */
+  readonly attemptedAt?: number;
   /** Of a delivery that stays queued. */
   readonly nextAttemptAt?: number;
   readonly now: number;
@@ -212,7 +215,7 @@ export async function writeOutcome(
   tx: Queries,
   owner: string,
   id: number,
-  { status, attempts, error, nextAttemptAt, now }: RowOutcome,
+  { status, attempts, error, attemptedAt, nextAttemptAt, now }: RowOutcome,
 ): Promise<boolean> {
   const row = await tx
     .updateTable('deliveries')
@@ -224,6 +227,7 @@ export async function writeOutcome(
       updated_at: now,
       finished_at: status === 'queued' ? null : now,
       ...(error ? { last_error: errorToJson(error) } : {}),
+      ...(attemptedAt === undefined ? {} : { attempted_at: attemptedAt }),
     })
     .where('id', '=', id)
     .where('lease_owner', '=', owner)

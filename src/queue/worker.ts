@@ -177,6 +177,7 @@ export class Worker {
       bodyId: row.body_id,
       payload: row.payload,
       attempt: row.attempts + 1,
+      isFirst: row.attempted_at === null,
       isLast: row.attempts >= this.#options.delays.length,
       isReplay: row.replays > 0,
       createdAt: row.created_at,

@@ -62,7 +62,10 @@ onEachEngine('mail', (engine) => {
     assert.deepEqual(message.body.envelope.from, [{ name: 'Bob', address: 'bob@example.test' }]);
     assert.deepEqual(message.body.flags, []);
     assert.equal(message.body.rfc822Encoding, 'utf-8');
-    assert.match(message.body.rfc822, /^Return-Path: <bob@example\.test>\r\nReceived: from /);
+    assert.match(
+      message.body.rfc822,
+      /^Return-Path: <bob@example\.test>\r\nAuthentication-Results: [^]+?\r\nReceived: from /,
+    );
     const [, part] = message.body.bodyStructure.childNodes;
     assert.equal(part.part, '2');
     assert.equal(part.disposition, 'attachment');

@@ -23,9 +23,10 @@ export function createOurServers(
       const found = { at: now(), servers: findServers(dns, hostname) };
       kept = found;
       // What could not be asked is asked again the next time.
-      void found.servers.then(({ unanswered }) => {
-        if (unanswered !== undefined && kept === found) kept = undefined;
-      });
+      const forget = () => {
+        if (kept === found) kept = undefined;
+      };
+      found.servers.then(({ unanswered }) => unanswered !== undefined && forget(), forget);
     }
     return kept.servers;
   };

@@ -1,7 +1,7 @@
 /** Appending, flagging, moving and expunging: each one transaction with one MODSEQ a mailbox. */
 import type { Bodies } from '../../bodies/bodies.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
-import type { Database, Queries } from '../../database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../../database/database.ts';
 import { invalidField } from '../../errors/errors.ts';
 import { changeFlags, flagsFromText, flagsToText, normalizeFlags } from '../flags.ts';
 import { canonicalMailboxName } from '../mailbox-names.ts';
@@ -17,10 +17,10 @@ import type {
 } from '../store.ts';
 import {
   advanceModseq,
-  advanceUid,
   type Mailboxes,
   type MailboxRow,
   mailboxChange,
+  UidAdvance,
 } from './mailboxes.ts';
 
 /** UIDs in one statement: both engines bound the number of parameters. */
@@ -38,13 +38,35 @@ export interface MessageWriterOptions {
   readonly now: () => number;
 }
 
+/** Parameters in the order of the columns. */
+function prepareInsert(queries: Queries): PreparedQuery<unknown> {
+  return new PreparedQuery(
+    queries.insertInto('messages').values({
+      mailbox_id: 0,
+      uid: 0,
+      created_modseq: 0,
+      modseq: 0,
+      flags: '',
+      size: 0,
+      internal_date: 0,
+      body_id: 0,
+      envelope: '',
+      structure: '',
+    }),
+  );
+}
+
 export class MessageWriter {
   readonly #database: Database;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
   readonly #now: () => number;
+  readonly #uids: UidAdvance;
+  readonly #insertMessage: PreparedQuery<unknown>;
 
   constructor({ database, bodies, mailboxes, now }: MessageWriterOptions) {
+    this.#uids = new UidAdvance(database.read);
+    this.#insertMessage = prepareInsert(database.read);
     this.#database = database;
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
@@ -96,22 +118,19 @@ export class MessageWriter {
     target: AppendTarget,
     mailbox: MailboxRow,
   ): Promise<Appended> {
-    const { firstUid: uid, modseq } = await advanceUid(tx, mailbox.id, 1);
-    await tx
-      .insertInto('messages')
-      .values({
-        mailbox_id: mailbox.id,
-        uid,
-        created_modseq: modseq,
-        modseq,
-        flags: flagsToText(normalizeFlags(target.flags ?? [])),
-        size: parsed.size,
-        internal_date: target.internalDate ?? this.#now(),
-        body_id: bodyId,
-        envelope: JSON.stringify(parsed.envelope),
-        structure: JSON.stringify(parsed.structure),
-      })
-      .execute();
+    const { firstUid: uid, modseq } = await this.#uids.next(tx, mailbox.id, 1);
+    await this.#insertMessage.all(tx, [
+      mailbox.id,
+      uid,
+      modseq,
+      modseq,
+      flagsToText(normalizeFlags(target.flags ?? [])),
+      parsed.size,
+      target.internalDate ?? this.#now(),
+      bodyId,
+      JSON.stringify(parsed.envelope),
+      JSON.stringify(parsed.structure),
+    ]);
     return { user: target.user, uid, change: mailboxChange(target.user, mailbox, modseq) };
   }
 
@@ -156,7 +175,7 @@ export class MessageWriter {
       for (const id of [source.id, target.id].sort((a, b) => a - b)) await lockMailbox(tx, id);
       const messages = await selectMessages(tx, source.id, uids);
       if (messages.length === 0) return { uids: new Map(), changes: [] };
-      const { firstUid, modseq } = await advanceUid(tx, target.id, messages.length);
+      const { firstUid, modseq } = await this.#uids.next(tx, target.id, messages.length);
       const moved = new Map<number, number>();
       for (const [index, message] of messages.entries()) {
         const uid = firstUid + index;

@@ -1,6 +1,7 @@
 /** Rows of `mailboxes`: finding, making, and moving on their counters. */
+import { sql } from 'kysely';
 import type { MailboxChange } from '../../changes/changes.ts';
-import type { Database, Queries, Row } from '../../database/database.ts';
+import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { canonicalMailboxName, defaultMailboxes } from '../mailbox-names.ts';
 import type { MailboxState, MailUser } from '../store.ts';
@@ -14,13 +15,25 @@ const columns = ['id', 'name', 'uidvalidity', 'highestmodseq', 'pruned_modseq'] 
 
 const UIDVALIDITY_COUNTER = 'uidvalidity';
 
+function prepareFind(queries: Queries): PreparedQuery<MailboxRow> {
+  return new PreparedQuery(
+    queries
+      .selectFrom('mailboxes')
+      .select(columns)
+      .where('account_id', '=', 0)
+      .where('name', '=', ''),
+  );
+}
+
 export class Mailboxes {
   readonly #database: Database;
   readonly #now: () => number;
+  readonly #find: PreparedQuery<MailboxRow>;
 
   constructor(database: Database, now: () => number) {
     this.#database = database;
     this.#now = now;
+    this.#find = prepareFind(database.read);
   }
 
   /** The mailbox, made first where it is one that every account has. */
@@ -34,12 +47,7 @@ export class Mailboxes {
   }
 
   findIn(queries: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
-    return queries
-      .selectFrom('mailboxes')
-      .select(columns)
-      .where('account_id', '=', user.accountId)
-      .where('name', '=', canonicalMailboxName(mailbox))
-      .executeTakeFirst();
+    return this.#find.first(queries, [user.accountId, canonicalMailboxName(mailbox)]);
   }
 
   async list(user: MailUser): Promise<MailboxState[]> {
@@ -144,22 +152,33 @@ export async function advanceModseq(tx: Queries, mailboxId: number): Promise<num
   return highestmodseq;
 }
 
-/** Gives the next `count` UIDs of a mailbox together with one MODSEQ for all of them. */
-export async function advanceUid(
-  tx: Queries,
-  mailboxId: number,
-  count: number,
-): Promise<{ firstUid: number; modseq: number }> {
-  const { uidnext, highestmodseq } = await tx
-    .updateTable('mailboxes')
-    .set((eb) => ({
-      uidnext: eb('uidnext', '+', count),
-      highestmodseq: eb('highestmodseq', '+', 1),
-    }))
-    .where('id', '=', mailboxId)
-    .returning(['uidnext', 'highestmodseq'])
-    .executeTakeFirstOrThrow();
-  return { firstUid: uidnext - count, modseq: highestmodseq };
+/** Gives the next UIDs of a mailbox together with one MODSEQ for all of them. */
+export class UidAdvance {
+  readonly #query: PreparedQuery<Pick<Row<'mailboxes'>, 'uidnext' | 'highestmodseq'>>;
+
+  constructor(queries: Queries) {
+    this.#query = new PreparedQuery(
+      queries
+        .updateTable('mailboxes')
+        .set((eb) => ({
+          uidnext: eb('uidnext', '+', 0),
+          highestmodseq: eb('highestmodseq', '+', sql.lit(1)),
+        }))
+        .where('id', '=', 0)
+        .returning(['uidnext', 'highestmodseq']),
+    );
+  }
+
+  /** @param count how many UIDs */
+  async next(
+    tx: Queries,
+    mailboxId: number,
+    count: number,
+  ): Promise<{ firstUid: number; modseq: number }> {
+    const row = await this.#query.first(tx, [count, mailboxId]);
+    if (!row) throw new Error(`there is no mailbox ${mailboxId}`);
+    return { firstUid: row.uidnext - count, modseq: row.highestmodseq };
+  }
 }
 
 export function mailboxChange(

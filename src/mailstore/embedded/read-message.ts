@@ -1,6 +1,6 @@
 /** Reading one message and its parts. */
 import type { Bodies, StoredBody } from '../../bodies/bodies.ts';
-import type { Database, Row } from '../../database/database.ts';
+import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import {
   decodePart,
@@ -20,8 +20,32 @@ type StoredMessage = Pick<
   'uid' | 'flags' | 'size' | 'internal_date' | 'envelope' | 'structure'
 > & { readonly uidvalidity: number; readonly body: StoredBody };
 
+function prepareSelect(queries: Queries) {
+  return new PreparedQuery(
+    queries
+      .selectFrom('mailboxes')
+      .innerJoin('messages', 'messages.mailbox_id', 'mailboxes.id')
+      .innerJoin('bodies', 'bodies.id', 'messages.body_id')
+      .select([
+        'mailboxes.uidvalidity',
+        'messages.uid',
+        'messages.flags',
+        'messages.size',
+        'messages.internal_date',
+        'messages.envelope',
+        'messages.structure',
+        'bodies.content',
+        'bodies.file',
+      ])
+      .where('mailboxes.account_id', '=', 0)
+      .where('mailboxes.name', '=', '')
+      .where('messages.uid', '=', 0),
+  );
+}
+
 export class MessageReader {
   readonly #database: Database;
+  readonly #select: ReturnType<typeof prepareSelect>;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
 
@@ -29,6 +53,7 @@ export class MessageReader {
     this.#database = database;
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
+    this.#select = prepareSelect(database.read);
   }
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
@@ -61,25 +86,11 @@ export class MessageReader {
   }
 
   async #find(user: MailUser, mailbox: string, uid: number): Promise<StoredMessage> {
-    const row = await this.#database.read
-      .selectFrom('mailboxes')
-      .innerJoin('messages', 'messages.mailbox_id', 'mailboxes.id')
-      .innerJoin('bodies', 'bodies.id', 'messages.body_id')
-      .select([
-        'mailboxes.uidvalidity',
-        'messages.uid',
-        'messages.flags',
-        'messages.size',
-        'messages.internal_date',
-        'messages.envelope',
-        'messages.structure',
-        'bodies.content',
-        'bodies.file',
-      ])
-      .where('mailboxes.account_id', '=', user.accountId)
-      .where('mailboxes.name', '=', canonicalMailboxName(mailbox))
-      .where('messages.uid', '=', uid)
-      .executeTakeFirst();
+    const row = await this.#select.first(this.#database.read, [
+      user.accountId,
+      canonicalMailboxName(mailbox),
+      uid,
+    ]);
     if (row) return { ...row, body: { size: row.size, content: row.content, file: row.file } };
     // Says which of the two is missing; an account's own mailboxes may not have been made yet.
     await this.#mailboxes.find(user, mailbox);
