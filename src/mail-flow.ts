@@ -13,7 +13,7 @@ import {
   createSenderChecks,
   type Delivery,
 } from './delivery/delivery.ts';
-import type { DnsResolver } from './dns/dns.ts';
+import { createDnsResolver, type DnsResolver } from './dns/dns.ts';
 import type { Domains } from './domains/domains.ts';
 import type { Mailstore } from './mailstore/mailstore.ts';
 import type { Metrics } from './metrics/metrics.ts';
@@ -42,12 +42,25 @@ export interface MailFlow {
   readonly delivery: Delivery;
   /** For `carryOut`, once everything listens. */
   readonly courier: CarryOutOptions;
+  close(): Promise<void>;
 }
+
+/**
+ * The sender checks ask for themselves: an answer that comes late is of no use to a message that
+ * waits, and questions about names that strangers chose must not hold up those of verification.
+ */
+const CHECK_CONCURRENCY = 512;
+const CHECK_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { config, secrets, changes, domains, bodies, mailstore, queue, dns, metrics } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
+  const checksDns = createDnsResolver({
+    servers: config.dns.servers,
+    concurrency: CHECK_CONCURRENCY,
+    timeouts: CHECK_TIMEOUTS,
+  });
   const delivery = createDelivery({
     domains,
     accounts: options.accounts,
@@ -56,7 +69,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     queue,
     senders: createSenderRewriting({ key: secrets.srsSecret }),
     checks: createSenderChecks({
-      lookup: (name, type) => dns.lookup(name, type),
+      lookup: (name, type) => checksDns.lookup(name, type),
       hostname,
       enforce: config.senderChecks.dmarcEnforce,
     }),
@@ -81,7 +94,11 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
   const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
   const courier = { queue, bodies, domains, mailstore, publish, webhooks, sender, hostname };
-  return { delivery, courier };
+  const close = async () => {
+    await webhooks.close();
+    checksDns.close();
+  };
+  return { delivery, courier, close };
 }
 
 /** Mail from one of our domains to another goes to our own listener, whatever MX records say. */

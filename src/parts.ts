@@ -47,6 +47,8 @@ export interface Parts {
   readonly delivery: Delivery;
   readonly queue: Queue;
   readonly courier: CarryOutOptions;
+  /** Ends connections that mail goes out on, once the queue has stopped. */
+  readonly closeMailFlow: () => Promise<void>;
   readonly api: Api;
   readonly realtime: Realtime;
   readonly metrics: Metrics;
@@ -130,7 +132,7 @@ export function buildParts(
     logger,
   });
   const { http } = config;
-  const { delivery, courier } = buildMailFlow({
+  const { delivery, courier, close } = buildMailFlow({
     ...ground,
     ...owners,
     bodies,
@@ -151,6 +153,7 @@ export function buildParts(
     delivery,
     queue,
     courier,
+    closeMailFlow: close,
     api,
     realtime,
     metrics,

@@ -101,7 +101,7 @@ async function open(
   carryOut(parts.courier);
   onStop(async () => {
     await parts.queue.stop(DRAIN_MS);
-    await parts.courier.webhooks.close();
+    await parts.closeMailFlow();
   });
   parts.progress.listening = true;
   onStop(() => {

@@ -20,8 +20,8 @@ import { tokenRoutes } from './mail-tokens.ts';
 import type { Api, RouteGroup, RouteTools } from './server.ts';
 import { webSocketRoute } from './web-socket.ts';
 
-export type { ReadinessCheck } from './health.ts';
 export { deliveryRoutes } from './deliveries.ts';
+export type { ReadinessCheck } from './health.ts';
 export { type MailserverEventsOptions, mailserverEventRoutes } from './mailserver-events.ts';
 export { type RawMessagesOptions, rawMessageRoute } from './raw-messages.ts';
 export type { Admission, Api, LimitBucket, RateLimits, RouteGroup, RouteTools } from './server.ts';

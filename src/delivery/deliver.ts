@@ -107,7 +107,10 @@ class RoutedDelivery implements Delivery {
     const { heloName, remoteAddress } = envelope.arrival;
     const check = checks.begin({ from: envelope.from, heloName, remoteAddress });
     const message = await stageMessage(bodies, check.through(source), head);
-    const verdicts = await check.verdicts();
+    const verdicts = await check.verdicts().catch(async (bug: unknown) => {
+      await bodies.discard(message.body);
+      throw bug;
+    });
     // What was found is known at the end only, but stands in front of our Received field.
     const top = Buffer.concat([path, Buffer.from(verdicts.authenticationResults)]);
     return { envelope, message: prependHeader(bodies, top, message), verdicts, receivedAt };

@@ -11,6 +11,7 @@ import { findPostgres, startPostgres } from './postgres.ts';
 const needed = [
   { package: 'postgresql', found: () => findPostgres() !== undefined },
   { package: 'swaks', found: () => existsSync('/usr/bin/swaks') },
+  { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
 ];
 
 const suites = ['src/**/*.test.ts', 'test/journeys/**/*.test.ts', 'test/servers/**/*.test.ts'];

@@ -83,6 +83,8 @@ export async function startTestService(
       SMTP_PORT: String(await freePort()),
       LMTP_PORT: String(await freePort()),
       RATE_LIMIT_PER_MINUTE: '0',
+      // Nothing listens there: no test asks the DNS of the machine.
+      DNS_SERVERS: '127.0.0.1:9',
       API_KEYS: API_KEY,
       JWT_SECRET,
       MAILSERVER_WEBHOOK_SECRET: WEBHOOK_SECRET,

@@ -13,7 +13,7 @@ import {
   stranger,
   times,
 } from './testing/checking.ts';
-import { sign } from './testing/signed-mail.ts';
+import { ed25519Key, sign } from './testing/signed-mail.ts';
 import { collect } from './testing/stream.ts';
 import { lookupIn, type Zone } from './testing/zone.ts';
 
@@ -43,6 +43,12 @@ const final: [what: string, zone: Partial<Zone>, message: string, client: Sendin
     'the key of a signature that does not fit the body is silent',
     withSlow('TXT key1._domainkey.bank.test'),
     `${await signed('ann@bank.test', { domain: 'bank.test' })}More.\r\n`,
+    stranger,
+  ],
+  [
+    'the key of an aligned signature has a name that DNS cannot hold',
+    { failing: [`TXT ${'x'.repeat(64)}._domainkey.bank.test`] },
+    await signed('ann@bank.test', { domain: 'bank.test', selector: 'x'.repeat(64) }),
     stranger,
   ],
   [
@@ -78,6 +84,27 @@ suite('lookups', () => {
     }
     await collect(checking.through(source()));
     await checking.verdicts();
+  });
+
+  test('keys are read anew from every record that differs', async () => {
+    const dns = lookupIn({ records });
+    const checks = createSenderChecks({ lookup: dns.lookup, hostname: HOST, enforce: true });
+    const byRsa = await signed('ann@bank.test', { domain: 'bank.test' });
+    const byEd25519 = await signed('ann@bank.test', {
+      domain: 'bank.test',
+      selector: 'key2',
+      key: ed25519Key,
+    });
+    const results = async () => {
+      const both = [await pass(checks, byRsa, stranger), await pass(checks, byEd25519, stranger)];
+      return both.map(({ verdicts }) => verdicts.dkim[0]?.result);
+    };
+    assert.deepEqual(await results(), ['pass', 'pass']);
+    assert.deepEqual(await results(), ['pass', 'pass']);
+    dns.zone = { records: { ...records, 'TXT key1._domainkey.bank.test': ['v=DKIM1; p='] } };
+    assert.deepEqual(await results(), ['neutral', 'pass']);
+    dns.zone = { records: { ...records, 'TXT key1._domainkey.bank.test': [ed25519Key.record] } };
+    assert.deepEqual(await results(), ['neutral', 'pass']);
   });
 
   test('each question is asked once', async () => {

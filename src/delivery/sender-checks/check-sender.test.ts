@@ -102,6 +102,12 @@ const table: [what: string, message: string, client: SendingClient, short: strin
     'pass | fail* | fail reject bank.test | reject',
   ],
   [
+    'a signature of a header into which a line was put that is no field',
+    (await signed('ann@bank.test', { domain: 'bank.test' })).replace('Hi\r\n', 'Hi\r\nthere\r\n'),
+    stranger,
+    'pass | fail* | fail reject bank.test | reject',
+  ],
+  [
     'a signature without a key',
     await signed('ann@bank.test', { domain: 'bank.test', selector: 'gone' }),
     stranger,

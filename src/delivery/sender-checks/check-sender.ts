@@ -152,7 +152,7 @@ class MessageCheck implements SenderCheck {
     if (kept.length > 0) yield kept;
     if (!rest) return;
     this.#inquiry = this.#startInquiry();
-    this.#takeBody(this.#inquiry, rest.subarray(rest.indexOf(LF)));
+    this.#takeBody(this.#inquiry, rest.subarray(rest.indexOf(LF) + 1));
     yield rest;
   }
 
