@@ -1,0 +1,74 @@
+/**
+ * Runs the benchmarks, all or those named: `npm run bench -- [--profile] [name...]`.
+ *
+ * Each measures the service, started as an operator starts it, beside a reference on the same
+ * machine at the same time, and what counts is the ratio. `--profile` leaves the service slower and
+ * shows for each of its runs where the time went.
+ */
+import { mkdtempSync } from 'node:fs';
+import { availableParallelism, loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { attachment } from './attachment.ts';
+import { firstSync } from './first-sync.ts';
+import { mailserverEvents } from './mailserver-events.ts';
+import { message } from './message.ts';
+import { realtime } from './realtime.ts';
+import { smtpIngest } from './smtp-ingest.ts';
+import { type Figure, printTable } from './support/figures.ts';
+import { removeMailboxes } from './support/mailboxes.ts';
+import { printProfiles } from './support/profiles.ts';
+import { syncChanges } from './sync-changes.ts';
+import { syncUnchanged } from './sync-unchanged.ts';
+
+const benchmarks = [
+  syncUnchanged,
+  syncChanges,
+  message,
+  attachment,
+  firstSync,
+  smtpIngest,
+  mailserverEvents,
+  realtime,
+];
+
+const names = process.argv.slice(2).filter((argument) => argument !== '--profile');
+const profiling = process.argv.includes('--profile');
+const unknown = names.filter((name) => !benchmarks.some((known) => known.name === name));
+if (unknown.length > 0) {
+  console.error(`There is no benchmark ${unknown.join(', ')}.`);
+  console.error(`There are: ${benchmarks.map(({ name }) => name).join(', ')}`);
+  process.exit(1);
+}
+
+const [load = 0] = loadavg();
+if (load > availableParallelism() / 2) {
+  console.log(
+    `The machine is busy with other things (load ${load.toFixed(1)}): ratios will be off.`,
+  );
+}
+
+const figures: Figure[] = [];
+try {
+  for (const benchmark of benchmarks) {
+    if (names.length > 0 && !names.includes(benchmark.name)) continue;
+    const from = performance.now();
+    if (profiling) {
+      process.env.BENCH_PROFILE = mkdtempSync(
+        join(tmpdir(), `postroom-profile-${benchmark.name}-`),
+      );
+    }
+    try {
+      const found = await benchmark.run();
+      figures.push(...found);
+      printTable(found);
+    } catch (error) {
+      console.error(`${benchmark.name} failed:`, error);
+      process.exitCode = 1;
+    }
+    if (process.env.BENCH_PROFILE) printProfiles(process.env.BENCH_PROFILE);
+    console.log(`${benchmark.name}: ${((performance.now() - from) / 1000).toFixed(0)} s\n`);
+  }
+} finally {
+  await removeMailboxes();
+}
+printTable(figures);

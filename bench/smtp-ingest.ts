@@ -1,0 +1,55 @@
+/**
+ * Taking in messages of 20 KB by SMTP, durable before 250, against reference S: a bare `smtp-server`
+ * that writes and fsyncs one file for each.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { withAccounts } from './support/accounts.ts';
+import { atLeast, type Benchmark, type Figure, interleave } from './support/figures.ts';
+import type { SmtpLoad, SmtpSent } from './support/load-smtp.ts';
+import { message20K } from './support/messages.ts';
+import type { Spool } from './support/reference-smtp.ts';
+import { startWorker } from './support/worker.ts';
+
+const LOADS = [
+  { connections: 20, messages: 2_000, target: 0.8 },
+  { connections: 1, messages: 300, target: 0.7 },
+];
+const ROUNDS = 5;
+
+export const smtpIngest: Benchmark = {
+  name: 'smtp-ingest',
+  run: () =>
+    withAccounts(1, async ({ smtpPort }, [account], folder) => {
+      const spool = join(folder, 'reference');
+      mkdirSync(spool);
+      const path = join(folder, 'message');
+      writeFileSync(path, message20K());
+      const recipient = account?.address ?? '';
+      const reference = startWorker<Spool, number>('reference-smtp.ts');
+      const generator = startWorker<SmtpLoad, SmtpSent>('load-smtp.ts');
+      try {
+        const referencePort = await reference.ask({ folder: spool });
+        const figures: Figure[] = [];
+        for (const { connections, messages, target } of LOADS) {
+          let used: SmtpSent['generator'] | undefined;
+          const send = async (port: number, count = messages) => {
+            const load = { port, connections, messages: count, recipient, path };
+            const { seconds, generator: by } = await generator.ask(load);
+            used = by;
+            return count / seconds;
+          };
+          for (const port of [referencePort, smtpPort]) await send(port, messages / 4);
+          const rates = await interleave(ROUNDS, {
+            reference: () => send(referencePort),
+            ours: () => send(smtpPort),
+          });
+          const name = `SMTP, 20 KB, ${connections} connections (${used})`;
+          figures.push(atLeast(name, 'msg/s', rates.ours, rates.reference, target));
+        }
+        return figures;
+      } finally {
+        await Promise.all([reference.stop(), generator.stop()]);
+      }
+    }),
+};

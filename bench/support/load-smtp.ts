@@ -1,0 +1,90 @@
+/**
+ * Worker: sends one message over and over on a few connections that stay open, as `smtp-source -d`
+ * of Postfix does, which is used in its place where it is installed.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { answerTasks } from './worker.ts';
+
+export interface SmtpLoad {
+  readonly port: number;
+  readonly connections: number;
+  readonly messages: number;
+  readonly recipient: string;
+  /** File of the message. */
+  readonly path: string;
+}
+
+export interface SmtpSent {
+  readonly seconds: number;
+  readonly generator: 'smtp-source' | 'built in';
+}
+
+const SENDER = 'bob@sender.test';
+const SMTP_SOURCE = ['/usr/sbin/smtp-source', '/usr/local/sbin/smtp-source'].find(existsSync);
+
+async function sendBySmtpSource(program: string, load: SmtpLoad): Promise<void> {
+  const { port, connections, messages, recipient, path } = load;
+  const counts = ['-s', String(connections), '-m', String(messages)];
+  const mail = ['-f', SENDER, '-t', recipient, '-F', path];
+  const child = spawn(program, ['-d', ...counts, ...mail, `127.0.0.1:${port}`], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  child.once('error', reject);
+  child.once('exit', (code) => {
+    if (code === 0) resolve();
+    else reject(new Error(`smtp-source ended with ${code}`));
+  });
+  await promise;
+}
+
+/** The dialogue of one message, command by command: no pipelining, as smtp-source has none. */
+function sendOnOne({ port, recipient }: SmtpLoad, data: Buffer, more: () => boolean) {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const commands = [
+    `MAIL FROM:<${SENDER}>\r\n`,
+    `RCPT TO:<${recipient}>\r\n`,
+    'DATA\r\n',
+    data,
+  ] as const;
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+  socket.setEncoding('latin1').once('error', reject);
+  let step = -2;
+  let line = '';
+  socket.on('data', (text: string) => {
+    line += text;
+    // A reply is over with a line that has a space after its code (RFC 5321 section 4.2.1).
+    if (!line.endsWith('\r\n') || !/^\d{3} /m.test(line)) return;
+    const expected = step === 2 ? '354' : step === -2 ? '220' : '250';
+    if (!line.startsWith(expected)) reject(new Error(`step ${step} was answered ${line}`));
+    line = '';
+    step++;
+    if (step === commands.length) step = 0;
+    if (step === -1) socket.write('EHLO load.test\r\n');
+    else if (step === 0 && !more()) {
+      socket.end('QUIT\r\n');
+      resolve();
+    } else socket.write(commands[step] ?? '');
+  });
+  return promise;
+}
+
+async function sendBySockets(load: SmtpLoad): Promise<void> {
+  const source = readFileSync(load.path, 'latin1').replace(/^\./gm, '..');
+  const data = Buffer.from(`${source}\r\n.\r\n`, 'latin1');
+  let left = load.messages;
+  const senders = Array.from({ length: load.connections }, () =>
+    sendOnOne(load, data, () => left-- > 0),
+  );
+  await Promise.all(senders);
+}
+
+answerTasks(async (load: SmtpLoad): Promise<SmtpSent> => {
+  const from = performance.now();
+  if (SMTP_SOURCE) await sendBySmtpSource(SMTP_SOURCE, load);
+  else await sendBySockets(load);
+  const seconds = (performance.now() - from) / 1000;
+  return { seconds, generator: SMTP_SOURCE ? 'smtp-source' : 'built in' };
+});

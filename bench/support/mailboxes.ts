@@ -1,0 +1,60 @@
+/**
+ * The mailboxes that the benchmarks of /mail read, filled once for all of them: each starts the
+ * service on it anew.
+ */
+import { makeFolder, removeFolder } from './folders.ts';
+import type { Seed, SeededAccount } from './seed.ts';
+import { type RunningService, startService } from './service.ts';
+import { startWorker } from './worker.ts';
+
+export const MANY = 100_000;
+export const FEW = 100;
+export const MESSAGES_OF_20_KB = 500;
+
+interface Filled {
+  readonly dataDir: string;
+  readonly few: SeededAccount;
+  /** Ends with the 10 added, 20 updated, 5 removed. */
+  readonly many: SeededAccount;
+  readonly of20KB: SeededAccount;
+  readonly attachment: SeededAccount;
+}
+
+let filled: Promise<Filled> | undefined;
+
+async function fill(): Promise<Filled> {
+  console.log(`Filling mailboxes of ${FEW} and ${MANY} messages ...`);
+  const dataDir = makeFolder();
+  const seeder = startWorker<Seed, SeededAccount[]>('seed.ts');
+  const [few, many, of20KB, attachment] = await seeder.ask({
+    dataDir,
+    accounts: [
+      { messages: FEW },
+      { messages: MANY - 5, changes: true },
+      { mail: '20 KB', messages: MESSAGES_OF_20_KB },
+      { mail: '5 MB attachment', messages: 1 },
+    ],
+  });
+  await seeder.stop();
+  if (!few || !many || !of20KB || !attachment) throw new Error('an account is missing');
+  return { dataDir, few, many, of20KB, attachment };
+}
+
+/** Runs `measure` beside a service that has the mailboxes. */
+export async function withMailboxes<T>(
+  measure: (service: RunningService, mailboxes: Filled) => Promise<T>,
+  nodeArgs: readonly string[] = [],
+): Promise<T> {
+  filled ??= fill();
+  const mailboxes = await filled;
+  const service = await startService(mailboxes.dataDir, nodeArgs);
+  try {
+    return await measure(service, mailboxes);
+  } finally {
+    await service.stop();
+  }
+}
+
+export async function removeMailboxes(): Promise<void> {
+  if (filled) removeFolder((await filled).dataDir);
+}

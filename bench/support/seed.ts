@@ -1,0 +1,162 @@
+/**
+ * Worker: fills a data folder with accounts and mail before the service starts on it, through the
+ * mail store itself; accounts are written as rows, since thousands of argon2id hashes take minutes.
+ */
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { Bodies } from '../../src/bodies/bodies.ts';
+import { type Database, openSqlite } from '../../src/database/database.ts';
+import {
+  EmbeddedMailstore,
+  type MailUser,
+  type StagedMessage,
+  stageMessage,
+} from '../../src/mailstore/mailstore.ts';
+import { message20K, messageWithAttachment, smallMessage } from './messages.ts';
+import { answerTasks } from './worker.ts';
+
+export interface AccountSeed {
+  readonly mail?: 'small' | '20 KB' | '5 MB attachment';
+  readonly messages?: number;
+  /** Ends with 10 messages added, 20 updated and 5 removed after {@link SeededAccount.before}. */
+  readonly changes?: true;
+}
+
+export interface Seed {
+  readonly dataDir: string;
+  readonly accounts: readonly AccountSeed[];
+}
+
+export interface SeededAccount extends MailUser {
+  readonly id: number;
+  readonly uidvalidity: string;
+  /** Sync token of the INBOX as it is. */
+  readonly token: string;
+  /** The one from before the last changes. */
+  readonly before: string;
+}
+
+/** Appends under way at once: they share commits. */
+const AT_ONCE = 512;
+const ROWS_AT_ONCE = 500;
+const INBOX = 'INBOX';
+
+async function insertAccounts(database: Database, count: number): Promise<number[]> {
+  const domain_id = await database.write(async (tx) => {
+    const { id } = await tx
+      .insertInto('domains')
+      .values({
+        user_id: 'bench',
+        organization_id: null,
+        name: 'bench.test',
+        status: 'active',
+        dkim_selector: 'bench',
+        dkim_private_key: 'none',
+        created_at: 0,
+        verified_at: 0,
+        lapsed_at: null,
+      })
+      .returning('id')
+      .executeTakeFirstOrThrow();
+    await tx.insertInto('routes').values({ domain_id: id, forward_mode: 'store' }).execute();
+    return id;
+  });
+  const rows = Array.from({ length: count }, (_, index) => ({
+    domain_id,
+    domain_name: 'bench.test',
+    user_id: 'bench',
+    local_part: `a${index}`,
+    display_name: '',
+    status: 'active' as const,
+    password_hash: 'none',
+    credential_version: 1,
+    created_at: 0,
+  }));
+  const ids: number[] = [];
+  for (let at = 0; at < rows.length; at += ROWS_AT_ONCE) {
+    const made = await database.write((tx) =>
+      tx
+        .insertInto('accounts')
+        .values(rows.slice(at, at + ROWS_AT_ONCE))
+        .returning('id')
+        .execute(),
+    );
+    ids.push(...made.map(({ id }) => id));
+  }
+  return ids;
+}
+
+class Seeder {
+  readonly #bodies: Bodies;
+  readonly #mailstore: EmbeddedMailstore;
+
+  constructor(bodies: Bodies, mailstore: EmbeddedMailstore) {
+    this.#bodies = bodies;
+    this.#mailstore = mailstore;
+  }
+
+  async fill(user: MailUser, { mail = 'small', messages = 0, changes }: AccountSeed) {
+    if (messages > 0) await this.#append(user, await this.#stage(mail), messages);
+    const { token: before } = await this.#inbox(user);
+    if (changes) await this.#change(user);
+    const { uidvalidity, token } = await this.#inbox(user);
+    return { ...user, id: user.accountId, uidvalidity, token, before };
+  }
+
+  /** 10 added, 20 updated, 5 removed, spread over the mailbox. */
+  async #change(user: MailUser): Promise<void> {
+    await this.#append(user, await this.#stage('small'), 10);
+    const spread = (count: number, from: number) =>
+      Array.from({ length: count }, (_, index) => from + index * 1_000);
+    await this.#mailstore.setFlags(user, INBOX, spread(20, 17), { add: ['\\Seen'] });
+    await this.#mailstore.expunge(user, INBOX, spread(5, 500));
+  }
+
+  async #append(user: MailUser, staged: StagedMessage[], count: number): Promise<void> {
+    for (let at = 0; at < count; at += AT_ONCE) {
+      const group = Array.from({ length: Math.min(AT_ONCE, count - at) }, (_, index) => {
+        const message = staged[(at + index) % staged.length];
+        if (!message) throw new Error('nothing is staged');
+        return this.#mailstore.append(message, [{ user, mailbox: INBOX }]);
+      });
+      await Promise.all(group);
+    }
+  }
+
+  async #stage(mail: NonNullable<AccountSeed['mail']>): Promise<StagedMessage[]> {
+    const stage = (source: Buffer) => stageMessage(this.#bodies, chunksOf(source));
+    if (mail === '5 MB attachment') return [await stage(messageWithAttachment(5 * 1024 * 1024))];
+    const staged: StagedMessage[] = [];
+    for (let index = 0; index < 100; index++) {
+      staged.push(await stage(mail === '20 KB' ? message20K() : smallMessage(`Message ${index}`)));
+    }
+    return staged;
+  }
+
+  async #inbox(user: MailUser) {
+    const [inbox] = await this.#mailstore.listMailboxes(user);
+    if (!inbox) throw new Error('the account has no INBOX');
+    return inbox;
+  }
+}
+
+async function* chunksOf(source: Buffer): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < source.length; at += 65_536) yield source.subarray(at, at + 65_536);
+}
+
+answerTasks(async ({ dataDir, accounts }: Seed): Promise<SeededAccount[]> => {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const database = await openSqlite({ path: join(dataDir, 'postroom.sqlite') });
+  const bodies = new Bodies({ database, directory: join(dataDir, 'bodies') });
+  const seeder = new Seeder(bodies, new EmbeddedMailstore({ database, bodies }));
+  const ids = await insertAccounts(database, accounts.length);
+  const users = ids.map((accountId, index) => ({ accountId, address: `a${index}@bench.test` }));
+  const seeded: SeededAccount[] = [];
+  for (let at = 0; at < users.length; at += AT_ONCE) {
+    const group = users.slice(at, at + AT_ONCE);
+    const filled = group.map((user, index) => seeder.fill(user, accounts[at + index] ?? {}));
+    seeded.push(...(await Promise.all(filled)));
+  }
+  await database.close();
+  return seeded;
+});

@@ -1,0 +1,99 @@
+/** The real service in a process of its own, started as an operator starts it. */
+import { spawn } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { findFreePort } from './ports.ts';
+import { endProcess, pidOf } from './worker.ts';
+
+export const API_KEY = 'bench-api-key-0123456789abcdef0123456789';
+export const JWT_SECRET = 'bench-jwt-secret-0123456789abcdef01234567';
+export const EVENTS_SECRET = 'bench-events-secret-0123456789abcdef01234';
+
+export interface RunningService {
+  readonly pid: number;
+  readonly port: number;
+  readonly smtpPort: number;
+  stop(): Promise<void>;
+}
+
+const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const START_MS = 20_000;
+
+/**
+ * Starts `node src/main.ts` on a data folder. With BENCH_PROFILE set to a folder, a CPU profile of
+ * the whole run is written there.
+ *
+ * @param nodeArgs arguments of Node itself
+ */
+export async function startService(
+  dataDir: string,
+  nodeArgs: readonly string[] = [],
+): Promise<RunningService> {
+  const [port, smtpPort] = [await findFreePort(), await findFreePort()];
+  const profiles = process.env.BENCH_PROFILE;
+  const profiling = profiles ? ['--cpu-prof', `--cpu-prof-dir=${profiles}`] : [];
+  const log = join(dataDir, 'service.log');
+  const stdout = openSync(log, 'w', 0o600);
+  const child = spawn(process.execPath, [...profiling, ...nodeArgs, main], {
+    // A folder without `.env`, and an environment without settings of the developer's.
+    cwd: dataDir,
+    env: {
+      PATH: process.env.PATH,
+      PORT: String(port),
+      SMTP_PORT: String(smtpPort),
+      DATA_DIR: dataDir,
+      RATE_LIMIT_PER_MINUTE: '0',
+      API_KEYS: API_KEY,
+      JWT_SECRET,
+      MAILSERVER_WEBHOOK_SECRET: EVENTS_SECRET,
+    },
+    stdio: ['ignore', stdout, stdout],
+  });
+  closeSync(stdout);
+  const until = performance.now() + START_MS;
+  while (!(await accepts(smtpPort))) {
+    if (child.exitCode !== null || performance.now() > until) {
+      await endProcess(child);
+      throw new Error(`the service did not start:\n${readFileSync(log, 'utf8').slice(-2_000)}`);
+    }
+    await delay(20);
+  }
+  return { pid: pidOf(child), port, smtpPort, stop: () => endProcess(child) };
+}
+
+/** Whether somebody listens; SMTP is the last that the service opens. */
+function accepts(port: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = connect(port, '127.0.0.1');
+  socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+  return promise.finally(() => socket.destroy());
+}
+
+/** Resident memory of a process in bytes (Linux). */
+export function residentMemory(pid: number): number {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
+}
+
+/** Calls the service as a product backend does. */
+export async function callApi(port: number, path: string, body: object): Promise<unknown> {
+  const response = await fetch(`http://127.0.0.1:${port}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-api-key': API_KEY },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+  return response.json();
+}
+
+/** A token of an account, as the API gives it. */
+export async function makeToken(port: number, account: { id: number }): Promise<string> {
+  const answer = await callApi(port, `/v2/email-accounts/${account.id}/token`, {
+    user_id: 'bench',
+  });
+  if (typeof answer === 'object' && answer && 'token' in answer) return String(answer.token);
+  throw new Error('the answer has no token');
+}
