@@ -12,7 +12,11 @@ const DeliveryBody = Type.Object(
   {
     id: RecordId,
     webhook_id: Type.String({ description: 'What the receiver knows it by.' }),
-    kind: Type.String({ description: 'webhook, forward or bounce', examples: ['webhook'] }),
+    kind: Type.String({
+      description:
+        'webhook, forward, bounce, or store (a mailbox that did not wait for a late webhook)',
+      examples: ['webhook'],
+    }),
     destination: Type.String({
       description: 'Origin of the webhook, or domain of the mail; holds no secret.',
       examples: ['https://receiver.example'],

@@ -25,6 +25,8 @@ import {
   FORWARD,
   type ForwardPayload,
   mailDestination,
+  STORE,
+  type StorePayload,
   WEBHOOK,
   type WebhookPayload,
 } from './outgoing-mail.ts';
@@ -64,6 +66,12 @@ export function carryOut(options: CarryOutOptions): void {
     delays: webhookDelays,
     attempt: (job, signal) => courier.attemptWebhook(job, signal),
     onOutcome: (tx, job, settled) => courier.afterWebhook(tx, job, settled),
+  });
+  queue.work({
+    kind: STORE,
+    delays: [],
+    attempt: async () => ({ result: 'delivered' }),
+    onOutcome: (tx, job) => courier.afterStore(tx, job),
   });
   queue.work({
     kind: FORWARD,
@@ -110,14 +118,28 @@ class Courier {
   ): Promise<(() => void) | undefined> {
     if (job.isReplay) return undefined;
     const payload = readPayload<WebhookPayload>(job);
-    const isFirst = job.attempt === 1;
     const failed = status === 'failed';
-    const stores = payload.mode === 'webhook_then_store' ? isFirst : failed;
+    const stores =
+      payload.mode === 'webhook' ? failed : await this.#isStillToStore(tx, job, payload);
     const changes = stores ? await this.#store(tx, job, payload) : [];
     const bounced = failed && outcome.result !== 'delivered' && (await this.#bounce(tx, job));
     return () => {
       for (const change of changes) this.#options.publish(change);
       if (bounced) this.#options.queue.wake([bounced]);
+    };
+  }
+
+  /** After the first attempt of `webhook_then_store`, unless its late store was quicker. */
+  async #isStillToStore(tx: Queries, job: Job, { storeId }: WebhookPayload): Promise<boolean> {
+    if (!job.isFirst || storeId === undefined) return false;
+    return this.#options.queue.withdraw(tx, storeId);
+  }
+
+  async afterStore(tx: Queries, job: Job): Promise<(() => void) | undefined> {
+    if (job.isReplay) return undefined;
+    const changes = await this.#store(tx, job, readPayload<StorePayload>(job));
+    return () => {
+      for (const change of changes) this.#options.publish(change);
     };
   }
 
@@ -179,7 +201,7 @@ class Courier {
     return toOutcome(await this.#options.sender.sendMessage(message, signal));
   }
 
-  async #store(tx: Queries, job: Job, payload: WebhookPayload): Promise<MailboxChange[]> {
+  async #store(tx: Queries, job: Job, payload: StorePayload): Promise<MailboxChange[]> {
     const { parsed, users, mailbox, receivedAt } = payload;
     const targets = users.map((user) => ({ user, mailbox, internalDate: receivedAt }));
     const message = { parsed, bodyId: job.bodyId };

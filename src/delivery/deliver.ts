@@ -16,7 +16,13 @@ import { isLooping, readHeader } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Delivery, InboundEnvelope, RecipientOutcome } from './envelope.ts';
 import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
-import { type AcceptedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
+import {
+  type AcceptedMail,
+  enqueueMail,
+  type QueueMailOptions,
+  queueMail,
+  wakeQueue,
+} from './queue-mail.ts';
 import { type Destination, type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
 import type { SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
 import { received, returnPath } from './trace-headers.ts';
@@ -172,9 +178,9 @@ class RoutedDelivery implements Delivery {
       (user): AppendTarget => ({ user, mailbox, internalDate: mail.receivedAt }),
     );
     await mailstore.append(mail.message, targets, async (tx, bodyId) => {
-      for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+      await enqueueMail(queue, tx, queued, bodyId);
     });
-    queue.wake(queued);
+    wakeQueue(queue, queued);
   }
 }
 

@@ -16,6 +16,8 @@ interface Bounceable {
 /** Kind `webhook`. */
 export interface WebhookPayload extends Bounceable {
   readonly mode: 'webhook' | 'webhook_then_store';
+  /** The delivery of kind `store` that stores the message if the first attempt comes too late. */
+  readonly storeId?: number;
   readonly url: string;
   readonly secret?: string;
   /** What is posted, byte for byte. */
@@ -50,6 +52,15 @@ export interface BouncePayload {
   readonly smtpUtf8: boolean;
 }
 
+/** Kind `store`: what `webhook_then_store` puts into mailboxes when its first attempt is late. */
+export interface StorePayload {
+  readonly users: readonly MailUser[];
+  readonly mailbox: 'INBOX' | 'Junk';
+  readonly parsed: ParsedMessage;
+  readonly receivedAt: number;
+}
+
+export const STORE = 'store';
 export const WEBHOOK = 'webhook';
 export const FORWARD = 'forward';
 export const BOUNCE = 'bounce';

@@ -1,9 +1,10 @@
 /** From a plan to the rows of the queue, ready before the transaction that accepts the message. */
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
+import type { Queries } from '../database/database.ts';
 import type { StagedMessage } from '../mailstore/mailstore.ts';
 import { type Header, mayBounce, readHeader, type SenderRewriting } from '../outbound/outbound.ts';
-import type { NewDelivery } from '../queue/queue.ts';
+import type { NewDelivery, Queue } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
 import type { InboundEnvelope } from './envelope.ts';
 import {
@@ -12,6 +13,8 @@ import {
   FORWARD,
   type ForwardPayload,
   mailDestination,
+  STORE,
+  type StorePayload,
   WEBHOOK,
   type WebhookPayload,
 } from './outgoing-mail.ts';
@@ -35,7 +38,38 @@ export interface AcceptedMail {
   readonly receivedAt: number;
 }
 
-export type QueuedMail = Omit<NewDelivery, 'bodyId'>;
+export type QueuedMail = Omit<NewDelivery, 'bodyId'> & {
+  /** Queued first; its id becomes `storeId` of this one's payload. */
+  readonly store?: Omit<NewDelivery, 'bodyId'>;
+};
+
+/** The first attempt of a webhook takes at most 15 s; what is not stored by then is stored without. */
+const STORE_AFTER_MS = 16_000;
+
+/** Queues what was written, in the transaction that accepts the message. */
+export async function enqueueMail(
+  queue: Pick<Queue, 'enqueue'>,
+  tx: Queries,
+  queued: readonly QueuedMail[],
+  bodyId: number,
+): Promise<void> {
+  for (const { store, ...delivery } of queued) {
+    if (!store) {
+      await queue.enqueue(tx, { ...delivery, bodyId });
+      continue;
+    }
+    const storeId = await queue.enqueue(tx, { ...store, bodyId });
+    const payload = JSON.stringify({ ...JSON.parse(delivery.payload), storeId });
+    await queue.enqueue(tx, { ...delivery, bodyId, payload });
+  }
+}
+
+/** Says that it is committed. */
+export function wakeQueue(queue: Pick<Queue, 'wake'>, queued: readonly QueuedMail[]): void {
+  queue.wake(
+    queued.flatMap((delivery) => (delivery.store ? [delivery, delivery.store] : delivery)),
+  );
+}
 
 /** Writes what has to be queued for a message; nothing for one that only goes to mailboxes. */
 export async function queueMail(
@@ -119,6 +153,23 @@ async function queueWebhook(
     destination: webhookDestination(url),
     payload: JSON.stringify(payload),
     publicId,
+    ...(payload.mode === 'webhook_then_store' &&
+      payload.users.length > 0 && { store: lateStore(domain.id, payload) }),
+  };
+}
+
+/** Behind a long queue for a dead receiver even the first attempt is late: mailboxes do not wait. */
+function lateStore(
+  domainId: number,
+  { users, mailbox, parsed, receivedAt }: WebhookPayload,
+): Omit<NewDelivery, 'bodyId'> {
+  const payload: StorePayload = { users, mailbox, parsed, receivedAt };
+  return {
+    kind: STORE,
+    domainId,
+    destination: 'mailbox',
+    payload: JSON.stringify(payload),
+    notBefore: receivedAt + STORE_AFTER_MS,
   };
 }
 
