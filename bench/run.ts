@@ -12,6 +12,7 @@ import { attachment } from './attachment.ts';
 import { firstSync } from './first-sync.ts';
 import { mailserverEvents } from './mailserver-events.ts';
 import { message } from './message.ts';
+import { queueCost } from './queue-cost.ts';
 import { realtime } from './realtime.ts';
 import { smtpIngest } from './smtp-ingest.ts';
 import { type Figure, printTable } from './support/figures.ts';
@@ -19,6 +20,8 @@ import { removeMailboxes } from './support/mailboxes.ts';
 import { printProfiles } from './support/profiles.ts';
 import { syncChanges } from './sync-changes.ts';
 import { syncUnchanged } from './sync-unchanged.ts';
+import { webhooksDeadReceiver } from './webhooks-dead-receiver.ts';
+import { webhooksFanOut } from './webhooks-fan-out.ts';
 
 const benchmarks = [
   syncUnchanged,
@@ -29,6 +32,9 @@ const benchmarks = [
   smtpIngest,
   mailserverEvents,
   realtime,
+  queueCost,
+  webhooksFanOut,
+  webhooksDeadReceiver,
 ];
 
 const names = process.argv.slice(2).filter((argument) => argument !== '--profile');
