@@ -49,6 +49,8 @@ export async function startService(
       API_KEYS: API_KEY,
       JWT_SECRET,
       MAILSERVER_WEBHOOK_SECRET: EVENTS_SECRET,
+      // Nothing listens there: the sender checks find out at once that there is no DNS.
+      DNS_SERVERS: '127.0.0.1:9',
     },
     stdio: ['ignore', stdout, stdout],
   });

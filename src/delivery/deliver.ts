@@ -91,7 +91,7 @@ class RoutedDelivery implements Delivery {
         refused: outcomes.length - delivered,
         ...(action && { spf: spf?.result, dmarc: dmarc?.result, action }),
       },
-      'message taken',
+      'message delivered',
     );
     return outcomes;
   }
