@@ -17,7 +17,7 @@ import {
   readHeader,
   type SendOutcome,
 } from '../outbound/outbound.ts';
-import type { DeliveryError, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
+import type { DeliveryError, Job, NewDelivery, Outcome, Queue, Settled } from '../queue/queue.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
 import {
   BOUNCE,
@@ -125,7 +125,7 @@ class Courier {
     const bounced = failed && outcome.result !== 'delivered' && (await this.#bounce(tx, job));
     return () => {
       for (const change of changes) this.#options.publish(change);
-      if (bounced) this.#options.queue.wake([bounced]);
+      if (bounced) this.#sendBounce(job, bounced);
     };
   }
 
@@ -182,7 +182,7 @@ class Courier {
   ): Promise<(() => void) | undefined> {
     if (status !== 'failed' || job.isReplay) return undefined;
     const bounced = await this.#bounce(tx, job);
-    return bounced ? () => this.#options.queue.wake([bounced]) : undefined;
+    return bounced ? () => this.#sendBounce(job, bounced) : undefined;
   }
 
   /** A bounce goes as it was written; one from elsewhere, on its way back, as it came. */
@@ -272,9 +272,13 @@ class Courier {
       payload: JSON.stringify(payload),
     };
     await this.#options.queue.enqueue(tx, bounce);
-    // Kept until now, since the transaction may run again after a deadlock.
-    queueMicrotask(() => this.#dsns.delete(job.id));
     return bounce;
+  }
+
+  /** The DSN is kept until it is committed: the transaction may run again after a deadlock. */
+  #sendBounce(job: Job, bounce: Pick<NewDelivery, 'kind' | 'destination'>): void {
+    this.#dsns.delete(job.id);
+    this.#options.queue.wake([bounce]);
   }
 
   async #findBody(job: Job): Promise<StoredBody> {

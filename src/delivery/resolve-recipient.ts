@@ -46,7 +46,7 @@ export async function resolveRecipient(
   if (!domain) {
     return refuseDomain(await sources.domains.stateOf(address.domain), address.domain);
   }
-  const returned = resolveReturn(sources, address.local, domain, from);
+  const returned = await resolveReturn(sources, address.local, domain, from);
   if (returned) return returned;
   const recipient = { forwardPath, localPart: mailboxLocalPart(address.local), domain };
   if (domain.route.forwardMode === 'forward_email') return { kind: 'forward', domain };
@@ -57,16 +57,23 @@ export async function resolveRecipient(
 }
 
 /** `SRS0` and `SRS1` local parts are ours, and bounces alone may come to them. */
-function resolveReturn(
-  { senders }: RecipientSources,
+async function resolveReturn(
+  { senders, accounts }: RecipientSources,
   local: string,
   domain: ActiveDomain,
   from: string,
-): Destination | Refusal | undefined {
+): Promise<Destination | Refusal | undefined> {
   const reversed = senders.reverse(local, domain.name);
   if (reversed.kind === 'not_srs') return undefined;
   if (from !== '') return new Refusal('srs_invalid', 'this address takes bounces only');
   if (reversed.kind === 'original') return { kind: 'return', domain, sender: reversed.sender };
+  if (reversed.kind === 'digest') {
+    // A sender too long to be carried. The address is good, and far ends may call back to see that;
+    // a bounce to it is for whoever looks after the domain.
+    const account = await accounts.oldestOfDomain(domain.id);
+    if (account) return { kind: 'mailbox', user: userOf(account) };
+    return new Refusal('account_not_found', 'nobody takes bounces for this address');
+  }
   if (reversed.kind === 'expired') return new Refusal('srs_invalid', 'this address has expired');
   return new Refusal('srs_invalid', 'this address is not one of ours');
 }
