@@ -12,7 +12,15 @@ const needed = [
   { package: 'postgresql', found: () => findPostgres() !== undefined },
   { package: 'swaks', found: () => existsSync('/usr/bin/swaks') },
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
+  { package: 'python3', found: () => onPath('python3') },
+  { package: 'php-cli', found: () => onPath('php') },
 ];
+
+/** Whether a command can be run. */
+function onPath(command: string): boolean {
+  const folders = (process.env.PATH ?? '').split(':');
+  return folders.some((folder) => existsSync(`${folder}/${command}`));
+}
 
 const suites = ['src/**/*.test.ts', 'test/journeys/**/*.test.ts', 'test/servers/**/*.test.ts'];
 
