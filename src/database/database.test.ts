@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
+import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import { lockDirectory, settingStore } from './database.ts';
+import { isStorageFull, isUnavailable, lockDirectory, settingStore } from './database.ts';
 
 onEachEngine('database', (engine) => {
   test('writes that come together share nothing but the commit', async () => {
@@ -130,4 +131,25 @@ onEachEngine('setting store', (engine) => {
     assert.equal(new Set(answers).size, 1);
     assert.equal(await store.read(), answers[0]);
   });
+});
+
+test('SQLite that is full says so', () => {
+  const db = new DatabaseSync(':memory:');
+  db.exec('create table bodies (content blob); pragma max_page_count = 2');
+  assert.throws(
+    () => db.prepare('insert into bodies values (?)').run(Buffer.alloc(60_000)),
+    (error) => isStorageFull(error) && !isUnavailable(error),
+  );
+  db.close();
+  assert.ok(isStorageFull(Object.assign(new Error('write'), { code: 'ENOSPC' })));
+  assert.ok(isStorageFull(Object.assign(new Error('PostgreSQL'), { code: '53100' })));
+  assert.ok(!isStorageFull(new Error('anything else')));
+});
+
+test('a database that cannot be reached is told from one that refuses', () => {
+  for (const code of ['ECONNREFUSED', '57P01', '08006', '53300']) {
+    assert.ok(isUnavailable(Object.assign(new Error('x'), { code })), code);
+  }
+  assert.ok(isUnavailable(new Error('Connection terminated unexpectedly')));
+  assert.ok(!isUnavailable(Object.assign(new Error('unique'), { code: '23505' })));
 });
