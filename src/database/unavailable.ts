@@ -9,8 +9,8 @@ const SOCKET_ERRORS = new Set([
   'ENOTFOUND',
   'EAI_AGAIN',
 ]);
-/** SQLSTATE classes 08 (connection), 53 (resources), 57P (shutdown) of PostgreSQL. */
-const SERVER_STATES = /^(?:08|53[0-9]|57P)/;
+/** SQLSTATE classes 08 (connection) and 57P (shutdown), and 533 (too many connections), of PostgreSQL. */
+const SERVER_STATES = /^(?:08|533|57P)/;
 /** What `pg` says without a code: no connection came free in time, or it broke off. */
 const CLIENT_TEXTS = /^(?:timeout exceeded when trying to connect|Connection terminated)/;
 
