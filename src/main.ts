@@ -5,6 +5,10 @@ import { startService } from './service.ts';
 
 /** From the first signal to the end at the latest, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;
+/** Lines are written together: octets at the latest, and milliseconds. */
+const LOG_BUFFER = { minLength: 8_192, periodicFlush: 100 };
+/** Pino's number for the level. */
+const WARN = 40;
 
 /** Writes one line for each thing the operator has to mend, and ends the process. */
 function refuseStart(error: unknown): never {
@@ -14,8 +18,21 @@ function refuseStart(error: unknown): never {
 }
 
 async function main(config: Config): Promise<void> {
-  const destination = pino.destination({ fd: 1, sync: false });
-  const logger = pino({ level: config.logLevel, base: null }, destination);
+  const destination = pino.destination({ fd: 1, sync: false, ...LOG_BUFFER });
+  const logger = pino(
+    {
+      level: config.logLevel,
+      base: null,
+      hooks: {
+        logMethod(line, log, level) {
+          log.apply(this, line);
+          // Whatever is wrong may end the process next.
+          if (level >= WARN) destination.flush();
+        },
+      },
+    },
+    destination,
+  );
   const exit = () => {
     destination.flushSync();
     process.exit(0);

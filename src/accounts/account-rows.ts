@@ -1,6 +1,6 @@
 /** Accounts as they lie in storage. */
 import type { CompiledQuery } from 'kysely';
-import type { Queries, Row } from '../database/database.ts';
+import { type Database, type Queries, type Row, RowCache } from '../database/database.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
 
@@ -86,6 +86,9 @@ function toCredentials({ local_part, domain_name, ...row }: CredentialsRow): Cre
   return { ...row, address: `${local_part}@${domain_name}` };
 }
 
+/** About 500 bytes each: 5 MB. */
+const CREDENTIALS_KEPT = 10_000;
+
 /**
  * Reads credentials. Its queries are compiled once: every call with a token asks one of them, and
  * building a query takes ten times as long as running it.
@@ -94,9 +97,12 @@ export class CredentialsReader {
   readonly #queries: Queries;
   readonly #byId: CompiledQuery<CredentialsRow>;
   readonly #byAddress: CompiledQuery<CredentialsRow>;
+  readonly #kept: RowCache<number, Credentials>;
 
-  constructor(queries: Queries) {
+  constructor(database: Database) {
+    const queries = database.read;
     this.#queries = queries;
+    this.#kept = new RowCache(database, ['accounts'], CREDENTIALS_KEPT);
     this.#byId = selectCredentials(queries).where('id', '=', 0).compile();
     this.#byAddress = selectCredentials(queries)
       .where('domain_id', '=', 0)
@@ -106,7 +112,7 @@ export class CredentialsReader {
 
   /** The credentials of an account, or undefined where it is gone. */
   ofAccount(accountId: number): Promise<Credentials | undefined> {
-    return this.#first(this.#byId, [accountId]);
+    return this.#kept.get(accountId, () => this.#first(this.#byId, [accountId]));
   }
 
   /** The credentials of an address on a claim, or undefined. */

@@ -119,7 +119,7 @@ class SignedTokens implements Tokens {
   readonly #cache = new TokenCache<Claims>();
 
   constructor(options: TokensOptions) {
-    this.#credentials = new CredentialsReader(options.database.read);
+    this.#credentials = new CredentialsReader(options.database);
     this.#domains = options.domains;
     this.#keys = new TokenKeys(options);
     this.#accountClaim = options.accountClaim ?? 'sub';

@@ -11,6 +11,7 @@ export { lockDirectory } from './lock-directory.ts';
 export type { Engine } from './migrations.ts';
 export { openPostgres, type PostgresOptions } from './postgres.ts';
 export { PreparedQuery } from './prepared-query.ts';
+export { RowCache } from './row-cache.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { type SettingStore, settingStore } from './setting-store.ts';
 export { openSqlite, type SqliteOptions } from './sqlite.ts';

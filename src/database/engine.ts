@@ -2,6 +2,7 @@
 import type { Kysely } from 'kysely';
 import type { Engine } from './migrations.ts';
 import type { Schema } from './schema.ts';
+import type { TableName, TableVersion } from './table-versions.ts';
 
 /** Queries inside a transaction or a snapshot. */
 export type Queries = Kysely<Schema>;
@@ -19,6 +20,8 @@ export interface Database {
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   /** Runs `work` on one unchanging state of the database; it must not call `write`. */
   snapshot<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
+  /** Tells of commits to these tables; missing where other processes write as well. */
+  watch?(tables: readonly TableName[]): TableVersion;
   /** Waits for the writes under way and closes every connection. */
   close(): Promise<void>;
 }

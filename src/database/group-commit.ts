@@ -20,13 +20,18 @@ type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
 export class GroupCommit {
   readonly #db: DatabaseSync;
   readonly #queries: Queries;
+  readonly #onCommit: () => void;
   readonly #waiting: Write[] = [];
   #running: Promise<void> | undefined;
 
-  /** @param queries Kysely on the same connection as `db` */
-  constructor(db: DatabaseSync, queries: Queries) {
+  /**
+   * @param queries Kysely on the same connection as `db`
+   * @param onCommit called at once after a commit, before any writer hears of it
+   */
+  constructor(db: DatabaseSync, queries: Queries, onCommit: () => void) {
     this.#db = db;
     this.#queries = queries;
+    this.#onCommit = onCommit;
   }
 
   /** Adds one write to the next group; resolves with its value after the commit. */
@@ -59,6 +64,7 @@ export class GroupCommit {
       if (only && group.length === 1) outcomes.push(await this.#attemptAlone(only));
       else for (const write of group) outcomes.push(await this.#attempt(write));
       this.#db.exec('commit');
+      this.#onCommit();
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('rollback');
       for (const write of group) write.reject(error);

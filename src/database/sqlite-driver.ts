@@ -13,14 +13,18 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from 'kysely';
+import { type Written, whatIsWritten } from './table-versions.ts';
 
 /** Enough for every query shape of ours; statements beyond it are prepared again. */
 const STATEMENTS_KEPT = 500;
+
+type OnWrite = (written: Written) => void;
 
 interface Prepared {
   readonly statement: StatementSync;
   /** Names of the columns, none for a statement that gives no rows. */
   readonly columns: readonly string[];
+  readonly written: Written;
 }
 
 /**
@@ -39,12 +43,16 @@ class SqliteConnection implements DatabaseConnection {
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, Prepared>();
 
-  constructor(db: DatabaseSync) {
+  readonly #onWrite: OnWrite | undefined;
+
+  constructor(db: DatabaseSync, onWrite: OnWrite | undefined) {
     this.#db = db;
+    this.#onWrite = onWrite;
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    const { statement, columns } = this.#prepare(query.sql);
+    const { statement, columns, written } = this.#prepare(query.sql);
+    if (written.kind !== 'nothing') this.#onWrite?.(written);
     const parameters = query.parameters as SQLInputValue[];
     if (columns.length > 0) {
       // With setReturnArrays each row is an array, which the declaration does not know of.
@@ -75,7 +83,7 @@ class SqliteConnection implements DatabaseConnection {
     const statement = this.#db.prepare(sql);
     const columns = statement.columns().map(({ name }) => name);
     if (columns.length > 0) statement.setReturnArrays(true);
-    const prepared = { statement, columns };
+    const prepared = { statement, columns, written: whatIsWritten(sql) };
     this.#statements.set(sql, prepared);
     return prepared;
   }
@@ -85,9 +93,9 @@ class SqliteDriver implements Driver {
   readonly #db: DatabaseSync;
   readonly #connection: SqliteConnection;
 
-  constructor(db: DatabaseSync) {
+  constructor(db: DatabaseSync, onWrite: OnWrite | undefined) {
     this.#db = db;
-    this.#connection = new SqliteConnection(db);
+    this.#connection = new SqliteConnection(db, onWrite);
   }
 
   async init(): Promise<void> {}
@@ -115,11 +123,15 @@ class SqliteDriver implements Driver {
   }
 }
 
-/** Kysely's dialect over one open connection. Who may use it at a time is the caller's concern. */
-export function sqliteDialect(db: DatabaseSync): Dialect {
+/**
+ * Kysely's dialect over one open connection. Who may use it at a time is the caller's concern.
+ *
+ * @param onWrite told of every statement that may write, before it runs
+ */
+export function sqliteDialect(db: DatabaseSync, onWrite?: OnWrite): Dialect {
   return {
     createAdapter: () => new SqliteAdapter(),
-    createDriver: () => new SqliteDriver(db),
+    createDriver: () => new SqliteDriver(db, onWrite),
     createIntrospector: (kysely) => new SqliteIntrospector(kysely),
     createQueryCompiler: () => new SqliteQueryCompiler(),
   };

@@ -6,6 +6,7 @@ import { GroupCommit } from './group-commit.ts';
 import { migrate } from './migrate.ts';
 import type { Schema } from './schema.ts';
 import { sqliteDialect } from './sqlite-driver.ts';
+import { TableVersions } from './table-versions.ts';
 
 export interface SqliteOptions {
   /** File of the database; made when missing. */
@@ -84,9 +85,12 @@ interface SnapshotConnection {
 /** Opens (and brings up to date) the SQLite database at `path`. */
 export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
   const writer = connect(path, false);
-  const writing = new Kysely<Schema>({ dialect: sqliteDialect(writer) });
-  await migrate(writing, 'sqlite');
-  const groups = new GroupCommit(writer, writing);
+  await migrate(new Kysely<Schema>({ dialect: sqliteDialect(writer) }), 'sqlite');
+  const versions = new TableVersions(writer);
+  const writing = new Kysely<Schema>({
+    dialect: sqliteDialect(writer, (written) => versions.note(written)),
+  });
+  const groups = new GroupCommit(writer, writing, () => versions.settle());
   const reader = connect(path, true);
   const snapshots = new SnapshotPool(path);
   const read = new Kysely<Schema>({ dialect: sqliteDialect(reader) });
@@ -95,6 +99,7 @@ export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
     read,
     write: (work) => groups.write(work),
     snapshot: (work) => snapshots.run(work),
+    watch: (tables) => versions.watch(tables),
     async close() {
       await groups.drain();
       snapshots.close();

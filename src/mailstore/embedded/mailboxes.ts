@@ -1,7 +1,13 @@
 /** Rows of `mailboxes`: finding, making, and moving on their counters. */
 import { sql } from 'kysely';
 import type { MailboxChange } from '../../changes/changes.ts';
-import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
+import {
+  type Database,
+  PreparedQuery,
+  type Queries,
+  type Row,
+  RowCache,
+} from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { canonicalMailboxName, defaultMailboxes } from '../mailbox-names.ts';
 import type { MailboxState, MailUser } from '../store.ts';
@@ -12,6 +18,9 @@ export type MailboxRow = Pick<
 >;
 
 const columns = ['id', 'name', 'uidvalidity', 'highestmodseq', 'pruned_modseq'] as const;
+
+/** About 300 bytes each: 6 MB. */
+const MAILBOXES_KEPT = 20_000;
 
 const UIDVALIDITY_COUNTER = 'uidvalidity';
 
@@ -29,16 +38,21 @@ export class Mailboxes {
   readonly #database: Database;
   readonly #now: () => number;
   readonly #find: PreparedQuery<MailboxRow>;
+  /** By account and name. */
+  readonly #kept: RowCache<string, MailboxRow>;
 
   constructor(database: Database, now: () => number) {
     this.#database = database;
+    this.#kept = new RowCache(database, ['mailboxes'], MAILBOXES_KEPT);
     this.#now = now;
     this.#find = prepareFind(database.read);
   }
 
   /** The mailbox, made first where it is one that every account has. */
   async find(user: MailUser, mailbox: string): Promise<MailboxRow> {
-    const found = await this.findIn(this.#database.read, user, mailbox);
+    const found = await this.#kept.get(`${user.accountId} ${mailbox}`, () =>
+      this.findIn(this.#database.read, user, mailbox),
+    );
     if (found) return found;
     await this.ensureDefaults(user);
     const made = await this.findIn(this.#database.read, user, mailbox);

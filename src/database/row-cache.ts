@@ -1,0 +1,44 @@
+import type { Database } from './engine.ts';
+import type { TableName, TableVersion } from './table-versions.ts';
+
+interface Entry<Value> {
+  readonly version: number;
+  readonly value: Value;
+}
+
+/**
+ * Keeps what was read, for as long as nothing was committed to the tables it comes from. Where other
+ * nodes write as well (PostgreSQL) nothing is kept and every call reads.
+ */
+export class RowCache<Key, Value> {
+  readonly #version: TableVersion | undefined;
+  readonly #max: number;
+  readonly #entries = new Map<Key, Entry<Value>>();
+
+  /**
+   * @param tables all that a value is read from
+   * @param max entries kept; beyond it the one read longest ago goes
+   */
+  constructor(database: Database, tables: readonly TableName[], max: number) {
+    this.#version = database.watch?.(tables);
+    this.#max = max;
+  }
+
+  /** The value of a key as it is now; what is not there is looked for each time. */
+  async get(key: Key, read: () => Promise<Value | undefined>): Promise<Value | undefined> {
+    if (!this.#version) return read();
+    const kept = this.#entries.get(key);
+    // Before the query: a commit in between makes the entry too old, never too young.
+    const version = this.#version.value;
+    if (kept?.version === version) return kept.value;
+    const value = await read();
+    this.#entries.delete(key);
+    if (value === undefined) return undefined;
+    this.#entries.set(key, { version, value });
+    if (this.#entries.size > this.#max) {
+      const [oldest] = this.#entries.keys();
+      if (oldest !== undefined) this.#entries.delete(oldest);
+    }
+    return value;
+  }
+}
