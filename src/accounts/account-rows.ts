@@ -1,6 +1,11 @@
 /** Accounts as they lie in storage. */
-import type { CompiledQuery } from 'kysely';
-import { type Database, type Queries, type Row, RowCache } from '../database/database.ts';
+import {
+  type Database,
+  PreparedQuery,
+  type Queries,
+  type Row,
+  RowCache,
+} from '../database/database.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
 
@@ -95,19 +100,18 @@ const CREDENTIALS_KEPT = 10_000;
  */
 export class CredentialsReader {
   readonly #queries: Queries;
-  readonly #byId: CompiledQuery<CredentialsRow>;
-  readonly #byAddress: CompiledQuery<CredentialsRow>;
+  readonly #byId: PreparedQuery<CredentialsRow>;
+  readonly #byAddress: PreparedQuery<CredentialsRow>;
   readonly #kept: RowCache<number, Credentials>;
 
   constructor(database: Database) {
     const queries = database.read;
     this.#queries = queries;
     this.#kept = new RowCache(database, ['accounts'], CREDENTIALS_KEPT);
-    this.#byId = selectCredentials(queries).where('id', '=', 0).compile();
-    this.#byAddress = selectCredentials(queries)
-      .where('domain_id', '=', 0)
-      .where('local_part', '=', '')
-      .compile();
+    this.#byId = new PreparedQuery(selectCredentials(queries).where('id', '=', 0));
+    this.#byAddress = new PreparedQuery(
+      selectCredentials(queries).where('domain_id', '=', 0).where('local_part', '=', ''),
+    );
   }
 
   /** The credentials of an account, or undefined where it is gone. */
@@ -121,10 +125,10 @@ export class CredentialsReader {
   }
 
   async #first(
-    query: CompiledQuery<CredentialsRow>,
+    query: PreparedQuery<CredentialsRow>,
     parameters: readonly unknown[],
   ): Promise<Credentials | undefined> {
-    const [row] = (await this.#queries.executeQuery<CredentialsRow>({ ...query, parameters })).rows;
+    const row = await query.first(this.#queries, parameters);
     return row && toCredentials(row);
   }
 }

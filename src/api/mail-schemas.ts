@@ -52,5 +52,5 @@ export const messageQuery = {
 
 /** Describes an answer whose JSON the route writes itself, as text or as a stream of text. */
 export function writtenHere(schema: TSchema) {
-  return Type.Unsafe<string | Readable>(schema);
+  return Type.Unsafe<string | Buffer | Readable>(schema);
 }

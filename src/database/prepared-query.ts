@@ -1,5 +1,6 @@
 import type { Compilable, CompiledQuery } from 'kysely';
 import type { Queries } from './engine.ts';
+import { runDirectly } from './sqlite-driver.ts';
 
 /**
  * A query that is built and compiled once, and run with other parameters each time: building one
@@ -22,7 +23,9 @@ export class PreparedQuery<Row> {
     if (parameters.length !== this.#compiled.parameters.length) {
       throw new Error(`a query takes ${this.#compiled.parameters.length} parameters`);
     }
-    return (await queries.executeQuery<Row>({ ...this.#compiled, parameters })).rows;
+    const query = { ...this.#compiled, parameters };
+    const rows = runDirectly(queries, query);
+    return rows ? (rows as Row[]) : (await queries.executeQuery<Row>(query)).rows;
   }
 
   /** The first row, or undefined. */

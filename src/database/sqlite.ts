@@ -1,11 +1,9 @@
 /** The embedded engine: one SQLite file. */
-import { DatabaseSync } from 'node:sqlite';
-import { Kysely } from 'kysely';
+import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import type { Database, Queries } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
 import { migrate } from './migrate.ts';
-import type { Schema } from './schema.ts';
-import { sqliteDialect } from './sqlite-driver.ts';
+import { kyselyOn } from './sqlite-driver.ts';
 import { TableVersions } from './table-versions.ts';
 
 export interface SqliteOptions {
@@ -49,10 +47,10 @@ class SnapshotPool {
   async run<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
     const connection = await this.#acquire();
     try {
-      connection.db.exec('begin');
+      connection.begin.run();
       return await work(connection.queries);
     } finally {
-      if (connection.db.isTransaction) connection.db.exec('rollback');
+      if (connection.db.isTransaction) connection.rollback.run();
       this.#release(connection);
     }
   }
@@ -67,7 +65,12 @@ class SnapshotPool {
     if (this.#open >= SNAPSHOTS_MAX) return new Promise((resolve) => this.#waiting.push(resolve));
     this.#open++;
     const db = connect(this.#path, true);
-    return { db, queries: new Kysely<Schema>({ dialect: sqliteDialect(db) }) };
+    return {
+      db,
+      queries: kyselyOn(db),
+      begin: db.prepare('begin'),
+      rollback: db.prepare('rollback'),
+    };
   }
 
   #release(connection: SnapshotConnection): void {
@@ -80,20 +83,20 @@ class SnapshotPool {
 interface SnapshotConnection {
   readonly db: DatabaseSync;
   readonly queries: Queries;
+  readonly begin: StatementSync;
+  readonly rollback: StatementSync;
 }
 
 /** Opens (and brings up to date) the SQLite database at `path`. */
 export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
   const writer = connect(path, false);
-  await migrate(new Kysely<Schema>({ dialect: sqliteDialect(writer) }), 'sqlite');
+  await migrate(kyselyOn(writer), 'sqlite');
   const versions = new TableVersions(writer);
-  const writing = new Kysely<Schema>({
-    dialect: sqliteDialect(writer, (written) => versions.note(written)),
-  });
+  const writing = kyselyOn(writer, (written) => versions.note(written));
   const groups = new GroupCommit(writer, writing, () => versions.settle());
   const reader = connect(path, true);
   const snapshots = new SnapshotPool(path);
-  const read = new Kysely<Schema>({ dialect: sqliteDialect(reader) });
+  const read = kyselyOn(reader);
   return {
     engine: 'sqlite',
     read,

@@ -22,7 +22,7 @@ import { formatCursor, parseSyncToken, type SyncToken } from '../sync-token.ts';
 import { MessageWriter } from './change-messages.ts';
 import { Mailboxes, type MailboxRow, mailboxNotFound } from './mailboxes.ts';
 import { pruneTombstones } from './prune-tombstones.ts';
-import { type ChangeWindow, readChanges } from './read-changes.ts';
+import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
 
 export interface EmbeddedOptions {
@@ -39,6 +39,7 @@ export class EmbeddedMailstore implements Mailstore {
   readonly #database: Database;
   readonly #mailboxes: Mailboxes;
   readonly #reader: MessageReader;
+  readonly #changes: ChangeReader;
   readonly #writer: MessageWriter;
   readonly #now: () => number;
 
@@ -47,6 +48,7 @@ export class EmbeddedMailstore implements Mailstore {
     this.#now = now;
     this.#mailboxes = new Mailboxes(database, now);
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
+    this.#changes = new ChangeReader(database.read);
     this.#writer = new MessageWriter({ database, bodies, mailboxes: this.#mailboxes, now });
   }
 
@@ -66,7 +68,7 @@ export class EmbeddedMailstore implements Mailstore {
       const current = await this.#mailboxes.findIn(tx, user, request.mailbox);
       if (!current) throw mailboxNotFound(request.mailbox);
       const { window, reset } = openWindow(current, request, token);
-      const page = await readChanges(tx, window);
+      const page = await this.#changes.read(tx, window);
       const { added, updated, removed, nextAfterUid } = page;
       return {
         mailbox: current.name,

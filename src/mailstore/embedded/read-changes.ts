@@ -6,7 +6,7 @@
  * in between it never hears of. The cost follows the number of changes, not the mailbox's size.
  */
 import { sql } from 'kysely';
-import type { Queries } from '../../database/database.ts';
+import { PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
 import { flagsFromText } from '../flags.ts';
 import type { AddedMessage, MessageField, UpdatedMessage } from '../store.ts';
@@ -41,6 +41,14 @@ interface LiveRow {
   structure?: string;
 }
 
+type GoneRow = Pick<Row<'tombstones'>, 'uid' | 'created_modseq' | 'modseq'>;
+
+/** What is read, and in which order. */
+type LiveQuery = 'all by UID' | 'changed by UID' | 'changed by MODSEQ';
+
+/** RFC 3501 section 2.3.1.1. */
+const UID_MAX = 4_294_967_295;
+
 /** Rows read in one go: keeps a sync of a huge mailbox from holding the thread. */
 const ROWS_AT_A_TIME = 5_000;
 
@@ -52,11 +60,111 @@ const columnOfField = {
   bodyStructure: 'structure',
 } as const satisfies Record<MessageField, string>;
 
-/** Reads one page of changes; `tx` is one state of the database throughout. */
-export async function readChanges(tx: Queries, window: ChangeWindow): Promise<ChangePage> {
-  const most = window.limit === undefined ? Number.POSITIVE_INFINITY : window.limit + 1;
-  const live = await readLive(tx, window, most);
-  const gone = await readGone(tx, window, most);
+type LiveColumn = (typeof columnOfField)[MessageField];
+
+/** Reads changes with queries that are compiled once. */
+export class ChangeReader {
+  readonly #queries: Queries;
+  readonly #live = new Map<string, PreparedQuery<LiveRow>>();
+  readonly #gone: PreparedQuery<GoneRow>;
+  readonly #goneInOrder: PreparedQuery<GoneRow>;
+
+  constructor(queries: Queries) {
+    this.#queries = queries;
+    this.#gone = new PreparedQuery(goneQuery(queries));
+    this.#goneInOrder = new PreparedQuery(goneInOrderQuery(queries));
+  }
+
+  /** Reads one page of changes; `tx` is one state of the database throughout. */
+  async read(tx: Queries, window: ChangeWindow): Promise<ChangePage> {
+    const most = window.limit === undefined ? undefined : window.limit + 1;
+    const everything = window.base > 0 && most === undefined;
+    const live = everything
+      ? await this.#readByModseq(tx, window)
+      : await this.#readByUid(tx, window, most ?? Number.POSITIVE_INFINITY);
+    return classify(live, await this.#readGone(tx, window, most), window);
+  }
+
+  /** Messages that are there, in the order of their UIDs. */
+  async #readByUid(tx: Queries, window: ChangeWindow, most: number): Promise<LiveRow[]> {
+    const { mailboxId, base, snapshot } = window;
+    const query = this.#liveQuery(base > 0 ? 'changed by UID' : 'all by UID', window.fields);
+    const rows: LiveRow[] = [];
+    let after = window.afterUid;
+    while (rows.length < most) {
+      const size = Math.min(ROWS_AT_A_TIME, most - rows.length);
+      const bounds = base > 0 ? [mailboxId, snapshot, base, after] : [mailboxId, snapshot, after];
+      const chunk = await query.all(tx, [...bounds, size]);
+      for (const row of chunk) rows.push(row);
+      const last = chunk.at(-1);
+      if (!last || chunk.length < size) break;
+      after = last.uid;
+      await turn();
+    }
+    return rows;
+  }
+
+  /** The same where all of them are wanted: as they lie in the index, and sorted afterwards. */
+  async #readByModseq(tx: Queries, window: ChangeWindow): Promise<LiveRow[]> {
+    const { mailboxId, base, snapshot, afterUid, fields } = window;
+    const query = this.#liveQuery('changed by MODSEQ', fields);
+    const rows: LiveRow[] = [];
+    let after = { modseq: base, uid: UID_MAX };
+    for (;;) {
+      const bounds = [mailboxId, snapshot, after.modseq, after.uid, ROWS_AT_A_TIME];
+      const chunk = await query.all(tx, bounds);
+      for (const row of chunk) if (row.uid > afterUid) rows.push(row);
+      const last = chunk.at(-1);
+      if (!last || chunk.length < ROWS_AT_A_TIME) break;
+      after = last;
+      await turn();
+    }
+    return rows.sort(byUid);
+  }
+
+  /**
+   * Messages that are gone, in the order of their UIDs: those that the client knew, and those that
+   * were still there in the state it is being brought to (a paged sync whose snapshot is past: the
+   * next sync tells of their removal, so this one has to tell of their existence).
+   */
+  async #readGone(tx: Queries, window: ChangeWindow, most: number | undefined) {
+    const { mailboxId, base, snapshot, afterUid } = window;
+    const since = [mailboxId, base === 0 ? snapshot : base, snapshot];
+    if (most !== undefined) {
+      const bounds = [...since, afterUid, base, snapshot, base, snapshot, most];
+      return this.#goneInOrder.all(tx, bounds);
+    }
+    const rows = await this.#gone.all(tx, since);
+    return rows
+      .filter(({ uid, created_modseq, modseq }) => {
+        return uid > afterUid && created_modseq <= base === modseq <= snapshot;
+      })
+      .sort(byUid);
+  }
+
+  #liveQuery(kind: LiveQuery, fields: readonly MessageField[]): PreparedQuery<LiveRow> {
+    const columns = new Set<LiveColumn>(fields.map((field) => columnOfField[field]));
+    // Flags are part of every update.
+    if (kind !== 'all by UID') columns.add('flags');
+    const key = `${kind} ${[...columns].sort()}`;
+    const known = this.#live.get(key);
+    if (known) return known;
+    const query = new PreparedQuery<LiveRow>(liveQuery(this.#queries, kind, [...columns]));
+    this.#live.set(key, query);
+    return query;
+  }
+}
+
+function byUid(a: { uid: number }, b: { uid: number }): number {
+  return a.uid - b.uid;
+}
+
+/** Sorts what a page has read into what is new, changed and gone to the client. */
+async function classify(
+  live: readonly LiveRow[],
+  gone: readonly GoneRow[],
+  window: ChangeWindow,
+): Promise<ChangePage> {
   const cut = window.limit === undefined ? undefined : cutAt(live, gone, window.limit);
   const added: AddedMessage[] = [];
   const updated: UpdatedMessage[] = [];
@@ -81,65 +189,49 @@ function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Messages that are there, in the order of their UIDs. */
-async function readLive(tx: Queries, window: ChangeWindow, most: number): Promise<LiveRow[]> {
-  const rows: LiveRow[] = [];
-  let after = window.afterUid;
-  while (rows.length < most) {
-    const size = Math.min(ROWS_AT_A_TIME, most - rows.length);
-    const chunk: LiveRow[] = await liveQuery(tx, window, after).limit(size).execute();
-    for (const row of chunk) rows.push(row);
-    const last = chunk.at(-1);
-    if (!last || chunk.length < size) break;
-    after = last.uid;
-    await turn();
-  }
-  return rows;
-}
-
-/** The messages that a page tells of. */
-export function liveQuery(
-  tx: Queries,
-  { mailboxId, base, snapshot, fields }: ChangeWindow,
-  after: number,
-) {
-  const wanted = new Set(fields.map((field) => columnOfField[field]));
-  // Flags are part of every update.
-  if (base > 0) wanted.add('flags');
-  const query = tx
+/**
+ * The messages that a page tells of. Parameters: mailbox, snapshot, base (of changes), the UID
+ * before the first, how many.
+ */
+export function liveQuery(queries: Queries, kind: LiveQuery, columns: readonly LiveColumn[]) {
+  const query = queries
     .selectFrom('messages')
-    .select(['uid', 'created_modseq', 'modseq', ...wanted])
-    .where('mailbox_id', '=', mailboxId)
-    .where('created_modseq', '<=', snapshot);
-  if (base === 0) return query.where('uid', '>', after).orderBy('uid');
+    .select(['uid', 'created_modseq', 'modseq', ...columns])
+    .where('mailbox_id', '=', 0)
+    .where('created_modseq', '<=', 0)
+    .limit(1);
+  if (kind === 'all by UID') return query.where('uid', '>', 0).orderBy('uid');
+  if (kind === 'changed by MODSEQ') {
+    return query.where(sql<boolean>`(modseq, uid) > (${0}, ${0})`).orderBy('modseq').orderBy('uid');
+  }
   // The expression keeps both engines from walking the mailbox by UID, which costs its size: this
   // is read by MODSEQ, which costs the changes, and those are sorted.
-  const uid = sql<number>`uid + 0`;
-  return query.where('modseq', '>', base).where(uid, '>', after).orderBy(uid);
+  const uid = sql<number>`uid + ${sql.lit(0)}`;
+  return query.where('modseq', '>', 0).where(uid, '>', 0).orderBy(uid);
 }
 
-/**
- * Messages that are gone, in the order of their UIDs: those that the client knew, and those that
- * were still there in the state it is being brought to (a paged sync whose snapshot is past: the
- * next sync tells of their removal, so this one has to tell of their existence).
- */
-async function readGone(tx: Queries, window: ChangeWindow, most: number) {
-  const { mailboxId, base, snapshot, afterUid } = window;
-  const query = tx
+/** What came or went: mailbox, from which MODSEQ on it went, up to which one it came. */
+function goneQuery(queries: Queries) {
+  return queries
     .selectFrom('tombstones')
-    .select(['uid', 'created_modseq'])
-    .where('mailbox_id', '=', mailboxId)
-    .where('modseq', '>', base === 0 ? snapshot : base)
-    .where('created_modseq', '<=', snapshot)
-    .where('uid', '>', afterUid)
+    .select(['uid', 'created_modseq', 'modseq'])
+    .where('mailbox_id', '=', 0)
+    .where('modseq', '>', 0)
+    .where('created_modseq', '<=', 0);
+}
+
+/** The first of those that a page tells of; parameters as in `#readGone`. */
+function goneInOrderQuery(queries: Queries) {
+  return goneQuery(queries)
+    .where('uid', '>', 0)
     .where(({ eb, or, and }) =>
       or([
-        and([eb('created_modseq', '<=', base), eb('modseq', '<=', snapshot)]),
-        and([eb('created_modseq', '>', base), eb('modseq', '>', snapshot)]),
+        and([eb('created_modseq', '<=', 0), eb('modseq', '<=', 0)]),
+        and([eb('created_modseq', '>', 0), eb('modseq', '>', 0)]),
       ]),
     )
-    .orderBy('uid');
-  return most === Number.POSITIVE_INFINITY ? query.execute() : query.limit(most).execute();
+    .orderBy('uid')
+    .limit(1);
 }
 
 /** The last UID of a page of `limit` changes, or undefined where all of them fit. */

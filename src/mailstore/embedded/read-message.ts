@@ -1,8 +1,9 @@
 /** Reading one message and its parts. */
-import type { Bodies, StoredBody } from '../../bodies/bodies.ts';
+import type { Bodies } from '../../bodies/bodies.ts';
 import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import {
+  type BodyStructure,
   decodePart,
   type Envelope,
   findPart,
@@ -15,27 +16,26 @@ import { canonicalMailboxName } from '../mailbox-names.ts';
 import type { ByteRange, MailUser, Message, PartContent } from '../store.ts';
 import type { Mailboxes } from './mailboxes.ts';
 
-type StoredMessage = Pick<
+type MessageRow = Pick<
   Row<'messages'>,
-  'uid' | 'flags' | 'size' | 'internal_date' | 'envelope' | 'structure'
-> & { readonly uidvalidity: number; readonly body: StoredBody };
+  'mailbox_id' | 'uid' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'envelope' | 'structure'
+> & { readonly uidvalidity: number };
 
-function prepareSelect(queries: Queries) {
+function prepareSelect(queries: Queries): PreparedQuery<MessageRow> {
   return new PreparedQuery(
     queries
       .selectFrom('mailboxes')
       .innerJoin('messages', 'messages.mailbox_id', 'mailboxes.id')
-      .innerJoin('bodies', 'bodies.id', 'messages.body_id')
       .select([
         'mailboxes.uidvalidity',
+        'messages.mailbox_id',
         'messages.uid',
         'messages.flags',
         'messages.size',
         'messages.internal_date',
+        'messages.body_id',
         'messages.envelope',
         'messages.structure',
-        'bodies.content',
-        'bodies.file',
       ])
       .where('mailboxes.account_id', '=', 0)
       .where('mailboxes.name', '=', '')
@@ -43,9 +43,39 @@ function prepareSelect(queries: Queries) {
   );
 }
 
+/** A row as a message; what takes time to read is read when it is asked for. */
+class StoredMessage implements Message {
+  readonly uid: number;
+  readonly contentId: string;
+  readonly flags: readonly string[];
+  readonly size: number;
+  readonly internalDate: string;
+  readonly open: () => AsyncIterable<Uint8Array>;
+  readonly #row: MessageRow;
+
+  constructor(row: MessageRow, open: () => AsyncIterable<Uint8Array>) {
+    this.uid = row.uid;
+    // Ids of mailboxes are never given again, and UIDs not within one.
+    this.contentId = `${row.mailbox_id}-${row.uid}`;
+    this.flags = flagsFromText(row.flags);
+    this.size = row.size;
+    this.internalDate = new Date(row.internal_date).toISOString();
+    this.open = open;
+    this.#row = row;
+  }
+
+  get envelope(): Envelope {
+    return JSON.parse(this.#row.envelope) as Envelope;
+  }
+
+  get bodyStructure(): BodyStructure {
+    return toBodyStructure(JSON.parse(this.#row.structure) as MessagePart);
+  }
+}
+
 export class MessageReader {
   readonly #database: Database;
-  readonly #select: ReturnType<typeof prepareSelect>;
+  readonly #select: PreparedQuery<MessageRow>;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
 
@@ -58,15 +88,7 @@ export class MessageReader {
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const row = await this.#find(user, mailbox, uid);
-    return {
-      uid: row.uid,
-      envelope: JSON.parse(row.envelope) as Envelope,
-      flags: flagsFromText(row.flags),
-      bodyStructure: toBodyStructure(JSON.parse(row.structure) as MessagePart),
-      size: row.size,
-      internalDate: new Date(row.internal_date).toISOString(),
-      open: () => this.#bodies.read(row.body),
-    };
+    return new StoredMessage(row, () => this.#read(row));
   }
 
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
@@ -79,19 +101,26 @@ export class MessageReader {
       etag: `"${row.uidvalidity}-${uid}-${number}"`,
       ...(filename !== undefined && { filename }),
       open: (range?: ByteRange) => {
-        const encoded = this.#bodies.read(row.body, { start: part.bodyStart, end: part.bodyEnd });
+        const encoded = this.#read(row, { start: part.bodyStart, end: part.bodyEnd });
         return decodePart(part.encoding, encoded, range);
       },
     };
   }
 
-  async #find(user: MailUser, mailbox: string, uid: number): Promise<StoredMessage> {
+  /** The message may be removed while it is read. */
+  async *#read({ uid, body_id }: MessageRow, range?: ByteRange): AsyncGenerator<Uint8Array> {
+    const body = await this.#bodies.find(body_id);
+    if (!body) throw new Refusal('message_not_found', `message ${uid} was removed`);
+    yield* this.#bodies.read(body, range);
+  }
+
+  async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
     const row = await this.#select.first(this.#database.read, [
       user.accountId,
       canonicalMailboxName(mailbox),
       uid,
     ]);
-    if (row) return { ...row, body: { size: row.size, content: row.content, file: row.file } };
+    if (row) return row;
     // Says which of the two is missing; an account's own mailboxes may not have been made yet.
     await this.#mailboxes.find(user, mailbox);
     throw new Refusal('message_not_found', `there is no message ${uid} in "${mailbox}"`);
