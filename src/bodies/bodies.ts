@@ -129,8 +129,17 @@ export class Bodies {
     if (file !== undefined) await this.#removeFile(file);
   }
 
-  /** Streams a body, or the bytes of it that lie in `range`. */
-  async *read(body: StoredBody | StagedBody, range?: ByteRange): AsyncGenerator<Uint8Array> {
+  /**
+   * Streams a body, or the bytes of it that lie in `range`.
+   *
+   * @param reuse reads every piece into the same memory: for whoever is done with one before asking
+   *   for the next
+   */
+  async *read(
+    body: StoredBody | StagedBody,
+    range?: ByteRange,
+    reuse = false,
+  ): AsyncGenerator<Uint8Array> {
     const start = range?.start ?? 0;
     const end = Math.min(range?.end ?? body.size, body.size);
     const inRow = body.content?.length ?? 0;
@@ -139,7 +148,7 @@ export class Bodies {
     if (!body.file) throw new Error('a body is shorter than its row says');
     const handle = await open(this.#pathOf(body.file));
     try {
-      yield* readRange(handle, Math.max(start - inRow, 0), end - inRow);
+      yield* readRange(handle, Math.max(start - inRow, 0), end - inRow, reuse);
     } finally {
       await handle.close();
     }
@@ -327,11 +336,15 @@ async function* readRange(
   handle: FileHandle,
   start: number,
   end: number,
+  reuse: boolean,
 ): AsyncGenerator<Uint8Array> {
   let position = start;
+  let memory: Buffer | undefined;
   while (position < end) {
-    const chunk = Buffer.allocUnsafe(Math.min(READ_CHUNK, end - position));
-    const { bytesRead } = await handle.read(chunk, 0, chunk.length, position);
+    const chunk: Buffer = memory ?? Buffer.allocUnsafe(Math.min(READ_CHUNK, end - position));
+    if (reuse) memory = chunk;
+    const wanted = Math.min(chunk.length, end - position);
+    const { bytesRead } = await handle.read(chunk, 0, wanted, position);
     if (bytesRead === 0) throw new Error('a body file is shorter than its row says');
     position += bytesRead;
     yield chunk.subarray(0, bytesRead);

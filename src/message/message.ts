@@ -26,5 +26,6 @@ export {
   createDecoder,
   type DecodedRange,
   decodePart,
+  isEncoded,
   type TransferDecoder,
 } from './transfer-encoding.ts';

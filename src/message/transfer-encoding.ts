@@ -64,6 +64,11 @@ export function createMeter(encoding: string): TransferMeter | undefined {
   return undefined;
 }
 
+/** Whether decoding changes anything: else the content is passed through as it is. */
+export function isEncoded(encoding: string): boolean {
+  return encoding === 'base64' || encoding === 'quoted-printable';
+}
+
 /** Octets of the decoded content: from `start` up to and without `end`. */
 export interface DecodedRange {
   readonly start: number;

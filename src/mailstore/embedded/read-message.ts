@@ -7,6 +7,7 @@ import {
   decodePart,
   type Envelope,
   findPart,
+  isEncoded,
   type MessagePart,
   partFilename,
   toBodyStructure,
@@ -101,17 +102,26 @@ export class MessageReader {
       etag: `"${row.uidvalidity}-${uid}-${number}"`,
       ...(filename !== undefined && { filename }),
       open: (range?: ByteRange) => {
-        const encoded = this.#read(row, { start: part.bodyStart, end: part.bodyEnd });
+        const encoded = this.#read(
+          row,
+          { start: part.bodyStart, end: part.bodyEnd },
+          // What a decoder gives is memory of its own.
+          isEncoded(part.encoding),
+        );
         return decodePart(part.encoding, encoded, range);
       },
     };
   }
 
   /** The message may be removed while it is read. */
-  async *#read({ uid, body_id }: MessageRow, range?: ByteRange): AsyncGenerator<Uint8Array> {
+  async *#read(
+    { uid, body_id }: MessageRow,
+    range?: ByteRange,
+    reuse = false,
+  ): AsyncGenerator<Uint8Array> {
     const body = await this.#bodies.find(body_id);
     if (!body) throw new Refusal('message_not_found', `message ${uid} was removed`);
-    yield* this.#bodies.read(body, range);
+    yield* this.#bodies.read(body, range, reuse);
   }
 
   async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
