@@ -11,7 +11,7 @@
  * address always means the account on the claim that is active now.
  */
 import type { Changes } from '../changes/changes.ts';
-import type { Database, Queries } from '../database/database.ts';
+import { type Database, type Queries, RowCache } from '../database/database.ts';
 import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
 import { invalidField, Refusal } from '../errors/errors.ts';
 import { type Account, type AccountStatus, selectAccounts, toAccount } from './account-rows.ts';
@@ -110,14 +110,20 @@ export interface Accounts {
   findForMail(address: string): Promise<Account | undefined>;
 }
 
+/** About 500 bytes each: 5 MB. */
+const RECIPIENTS_KEPT = 10_000;
+
 class StoredAccounts implements Accounts {
   readonly #database: Database;
   readonly #domains: Domains;
   readonly #changes: Pick<Changes, 'publish'>;
   readonly #now: () => number;
+  /** By domain and local part. */
+  readonly #recipients: RowCache<string, Account>;
 
   constructor({ database, domains, changes, now }: AccountsOptions) {
     this.#database = database;
+    this.#recipients = new RowCache(database, ['accounts'], RECIPIENTS_KEPT);
     this.#domains = domains;
     this.#changes = changes;
     this.#now = now ?? Date.now;
@@ -285,12 +291,14 @@ class StoredAccounts implements Accounts {
     return domain && this.#findOnDomain(address.localPart, domain.id);
   }
 
-  async #findOnDomain(localPart: string, domainId: number): Promise<Account | undefined> {
-    const row = await selectAccounts(this.#database.read)
-      .where('domain_id', '=', domainId)
-      .where('local_part', '=', localPart)
-      .executeTakeFirst();
-    return row && toAccount(row);
+  #findOnDomain(localPart: string, domainId: number): Promise<Account | undefined> {
+    return this.#recipients.get(`${domainId} ${localPart}`, async () => {
+      const row = await selectAccounts(this.#database.read)
+        .where('domain_id', '=', domainId)
+        .where('local_part', '=', localPart)
+        .executeTakeFirst();
+      return row && toAccount(row);
+    });
   }
 
   async #read(queries: Queries, userId: string, id: number): Promise<Account> {

@@ -12,7 +12,7 @@
  */
 import { type InferResult, sql } from 'kysely';
 import type { Logger } from 'pino';
-import type { Database, Queries } from '../database/database.ts';
+import { type Database, type Queries, RowCache } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { type Domain, evaluateName, findClaim, lockClaim, readClaim, toDomain } from './claims.ts';
 import { type DkimKey, generateDkimKey, type NewDkimKey } from './dkim-keys.ts';
@@ -148,6 +148,9 @@ export interface RemovedDomain extends Domain {
   readonly statusChanges: readonly StatusChange[];
 }
 
+/** About 1 KB each: 10 MB. */
+const ACTIVE_KEPT = 10_000;
+
 class StoredDomains implements Domains {
   readonly #database: Database;
   readonly #mailHostname: string;
@@ -155,10 +158,13 @@ class StoredDomains implements Domains {
   readonly #log: Logger | undefined;
   readonly #now: () => number;
   readonly #activeClaim: ReturnType<typeof selectActiveClaim>;
+  /** By name. */
+  readonly #active: RowCache<string, ActiveDomain>;
 
   constructor(options: DomainsOptions) {
     this.#database = options.database;
     this.#activeClaim = selectActiveClaim(options.database.read);
+    this.#active = new RowCache(options.database, ['domains', 'routes'], ACTIVE_KEPT);
     this.#mailHostname = options.mailHostname.toLowerCase();
     this.#spfInclude = options.spfInclude.toLowerCase();
     this.#log = options.log;
@@ -239,11 +245,13 @@ class StoredDomains implements Domains {
   async findActive(text: string): Promise<ActiveDomain | undefined> {
     const name = normalizeDomainName(text);
     if (name === undefined) return undefined;
-    const query = { ...this.#activeClaim, parameters: [name] };
-    const [row] = (await this.#database.read.executeQuery<ActiveClaimRow>(query)).rows;
-    if (!row) return undefined;
-    const { id, user_id: userId, verified_at } = row;
-    return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
+    return this.#active.get(name, async () => {
+      const query = { ...this.#activeClaim, parameters: [name] };
+      const [row] = (await this.#database.read.executeQuery<ActiveClaimRow>(query)).rows;
+      if (!row) return undefined;
+      const { id, user_id: userId, verified_at } = row;
+      return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
+    });
   }
 
   async stateOf(text: string): Promise<DomainState> {

@@ -17,6 +17,7 @@ import { refuseLine, withoutTrailingSpace } from './command-line.ts';
 import type { IncomingMessage } from './incoming-message.ts';
 import { type LineFault, LineParser } from './line-parser.ts';
 import type { Reply } from './reply.ts';
+import type { ReplyTurns } from './reply-turns.ts';
 import { type Client, Session, type SessionSettings } from './session.ts';
 
 export const READ_AGAINST = '3.21.6';
@@ -39,6 +40,7 @@ export interface ConnectionSettings extends SessionSettings {
 export class Connection extends SMTPConnection {
   readonly #settings: ConnectionSettings;
   readonly #session: Session;
+  readonly #replyTurns: ReplyTurns;
   readonly #ended: () => void;
   #greeting: NodeJS.Timeout | undefined;
   #deadline: NodeJS.Timeout | undefined;
@@ -57,11 +59,17 @@ export class Connection extends SMTPConnection {
     server: SMTPServer,
     socket: Socket | TLSSocket,
     options: SMTPConnectionOptions | null | undefined,
-    ours: { settings: ConnectionSettings; logger: Logger; ended: () => void },
+    ours: {
+      settings: ConnectionSettings;
+      logger: Logger;
+      replyTurns: ReplyTurns;
+      ended: () => void;
+    },
   ) {
     // Calls _createParser(), when no field of ours exists yet.
     super(server, socket, options ?? null);
     this.#settings = ours.settings;
+    this.#replyTurns = ours.replyTurns;
     this.#ended = ours.ended;
     const logger = ours.logger.child({ session: this.id, remoteAddress: this.remoteAddress });
     this.#session = new Session(this.id, ours.settings, () => this.#client(), logger);
@@ -134,7 +142,7 @@ export class Connection extends SMTPConnection {
   override send(code: number, text?: string | string[] | null, context?: string | false): void {
     // Our texts bring their enhanced status code.
     const ours = typeof text === 'string' && /^[245]\.\d{1,3}\.\d{1,3} /.test(text);
-    if (this.#parser()?.pipelined === true) this.#hold();
+    this.#hold();
     super.send(code, text, ours ? false : context);
     if ((code >= 500 && code <= 504) || code === 555) this.#countError();
   }
@@ -286,12 +294,14 @@ export class Connection extends SMTPConnection {
 
   /**
    * Holds replies back until all that came has been answered, so that those to pipelined commands leave
-   * together (RFC 2920 section 3.2): a write costs more than all else that is done for a command.
+   * together (RFC 2920 section 3.2), and those to clients that wait for each at the end of the turn: a
+   * write costs more than all else that is done for a command.
    */
   #hold(): void {
     if (this.#held !== undefined) return;
     this.#held = this._socket;
     this.#held.cork();
+    if (this.#parser()?.pipelined !== true) this.#replyTurns.join(() => this.#flush());
   }
 
   #flush(): void {

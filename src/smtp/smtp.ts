@@ -15,6 +15,7 @@ import type { SMTPConnectionOptions } from 'smtp-server/lib/smtp-connection.js';
 import type { Delivery } from '../delivery/delivery.ts';
 import { Connection, type ConnectionSettings } from './connection.ts';
 import { ConnectionsPerIp, isLoopback } from './connections-per-ip.ts';
+import { ReplyTurns } from './reply-turns.ts';
 
 export { ConnectionsPerIp };
 
@@ -103,6 +104,7 @@ class Listener extends SMTPServer {
   readonly #connections = new Set<Connection>();
   /** Messages whose connection is gone while delivery has them still. */
   readonly #orphans = new Set<Promise<void>>();
+  readonly #replyTurns = new ReplyTurns();
   #draining = false;
 
   constructor(options: SmtpOptions) {
@@ -160,6 +162,7 @@ class Listener extends SMTPServer {
     const connection = new Connection(this, socket, options, {
       settings: this.#settings,
       logger: this.#logger,
+      replyTurns: this.#replyTurns,
       ended: () => {
         this.#connections.delete(connection);
         leave?.();
