@@ -49,6 +49,8 @@ export class Connection extends SMTPConnection {
   #taking: Promise<void> = Promise.resolve();
   /** The socket, while replies are held back in it. */
   #held: Socket | undefined;
+  /** Whether they are about to leave. */
+  #joined = false;
   #draining = false;
   #errors = 0;
   #commands = 0;
@@ -160,7 +162,7 @@ export class Connection extends SMTPConnection {
     const parser = new LineParser();
     parser.oncommand = (line, resume) => this._onCommand(line, resume ?? (() => {}));
     parser.onfault = (fault, resume) => this.#onFault(fault, resume);
-    parser.onidle = () => this.#flush();
+    parser.onidle = () => this.#flushInTurn();
     return parser;
   }
 
@@ -301,7 +303,16 @@ export class Connection extends SMTPConnection {
     if (this.#held !== undefined) return;
     this.#held = this._socket;
     this.#held.cork();
-    if (this.#parser()?.pipelined !== true) this.#replyTurns.join(() => this.#flush());
+    if (this.#parser()?.pipelined !== true) this.#flushInTurn();
+  }
+
+  #flushInTurn(): void {
+    if (this.#held === undefined || this.#joined) return;
+    this.#joined = true;
+    this.#replyTurns.join(() => {
+      this.#joined = false;
+      this.#flush();
+    });
   }
 
   #flush(): void {
