@@ -61,6 +61,7 @@ function greets(port: number): Promise<boolean> {
       socket.destroy();
       resolve(answer);
     };
+    socket.setTimeout(1000, () => end(false));
     socket.once('data', () => end(true));
     socket.once('error', () => end(false));
     socket.once('close', () => end(false));
