@@ -7,6 +7,8 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { findPostgres, startPostgres } from './postgres.ts';
 
+const DOVECOT_MODULES = '/usr/lib/dovecot/modules';
+
 /** What has to be there, and the Debian package that brings it. */
 const needed = [
   { package: 'postgresql', found: () => findPostgres() !== undefined },
@@ -14,6 +16,10 @@ const needed = [
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
   { package: 'python3', found: () => onPath('python3') },
   { package: 'php-cli', found: () => onPath('php') },
+  { package: 'dovecot-imapd', found: () => existsSync('/usr/lib/dovecot/imap') },
+  { package: 'dovecot-lmtpd', found: () => existsSync('/usr/lib/dovecot/lmtp') },
+  { package: 'dovecot-sqlite', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_sqlite.so`) },
+  { package: 'dovecot-pgsql', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_pgsql.so`) },
 ];
 
 /** Whether a command can be run. */
