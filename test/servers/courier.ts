@@ -5,8 +5,7 @@
  * Its paths are compiled in, so it runs in a mount namespace of its own, where /etc/courier and
  * /run/courier are folders of the test run; that takes root.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import {
   chmod,
   copyFile,
@@ -38,6 +37,8 @@ packages.push(
   'libltdl7',
   'libidn12',
   'libgamin0',
+  'gamin',
+  'libglib2.0-0',
   'libpcre3',
 );
 
@@ -75,6 +76,7 @@ mount --bind ${directory}/etc /etc/courier
 mount --bind ${directory}/run /run/courier
 mount --bind ${directory}/vmail /var/vmail
 mount --bind ${tree}/usr/lib/courier-authlib /usr/lib/courier-authlib
+mount --bind ${tree}/usr/libexec /usr/libexec
 ${tree}/usr/lib/courier/courier-authlib/authdaemond &
 exec ${tree}/usr/sbin/couriertcpd -address=127.0.0.1 -maxprocs=500 -maxperip=500 \\
   -nodnslookup -noidentlookup ${port} \\
@@ -173,9 +175,9 @@ async function placeConfiguration(tree: string, directory: string, password: str
   await writeFile(join(etc, 'postroom-master'), `${MASTER}:${hash}\n`);
 }
 
-/** What has to be there to run it, beside the packages; undefined when all is. */
+/** What is in the way of running it, beside missing packages; undefined when nothing is. */
 export function courierObstacle(): string | undefined {
   if (process.getuid?.() !== 0) return 'Courier needs root for its mount namespace';
-  if (!existsSync('/usr/bin/unshare')) return 'Courier needs unshare (package util-linux)';
-  return undefined;
+  const { status, stderr } = spawnSync('unshare', ['--mount', '--pid', '--fork', 'true']);
+  return status === 0 ? undefined : `Courier needs a mount namespace: ${stderr}`;
 }

@@ -22,7 +22,7 @@ import {
 import { libraryFolders, treeEnvironment, unpackPackages } from './unpack.ts';
 
 const packages = ['cyrus-common', 'cyrus-imapd', 'sasl2-bin', 'libsasl2-modules'];
-packages.push('libsasl2-modules-db', 'libxapian30', 'libpcre3', 'libical3');
+packages.push('libsasl2-modules-db', 'libxapian30', 'libpcre3', 'libical3', 'libjansson4');
 
 /** @throws Error which names the packages that could not be had */
 export const unpackCyrus = (): Promise<string> => unpackPackages(packages);
@@ -145,7 +145,8 @@ export async function startCyrus(): Promise<CyrusServer> {
       const auth = loginAs(address);
       const readUidValidity = () =>
         visit(imapPort, auth, async (client) => {
-          return (await client.status(mailbox, { uidValidity: true })).uidValidity;
+          const status = await client.status(mailbox, { uidValidity: true });
+          return status && status.uidValidity;
         });
       const [user, domain] = address.split('@');
       const below = mailbox === 'INBOX' ? '' : `/${mailbox}`;

@@ -5,6 +5,8 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { courierObstacle, unpackCourier } from './courier.ts';
+import { unpackCyrus } from './cyrus.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
 
 const DOVECOT_MODULES = '/usr/lib/dovecot/modules';
@@ -45,6 +47,15 @@ if (missing.length > 0) {
   console.error(`Install them with: apt-get install ${packages}`);
   process.exit(1);
 }
+
+const obstacle = courierObstacle();
+if (obstacle !== undefined) {
+  console.error(obstacle);
+  process.exit(1);
+}
+// Once for a machine; whoever cannot download says here which packages are missing.
+await unpackCyrus();
+await unpackCourier();
 
 const postgres = await startPostgres(findPostgres() ?? '');
 try {
