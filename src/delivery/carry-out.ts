@@ -58,6 +58,9 @@ const MAIL_DELAYS = [
   ...Array.from({ length: 29 }, () => 4 * 3600),
 ];
 
+/** Half of the connections to the mail server: mail that comes in now has the others. */
+const MAILBOXES_AT_A_TIME = 10;
+
 /** Starts the workers; `queue.stop` ends them. */
 export function carryOut(options: CarryOutOptions): void {
   const { queue } = options;
@@ -82,6 +85,7 @@ export function carryOut(options: CarryOutOptions): void {
   });
   queue.work({
     kind: MAILBOX,
+    concurrency: MAILBOXES_AT_A_TIME,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptMailbox(job, signal),
     onOutcome: (tx, job, settled) => courier.afterMailbox(tx, job, settled),

@@ -239,6 +239,19 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     );
   });
 
+  test('what waited for a mail server goes into our own mailboxes where it is given up', async () => {
+    bench.server.atEnd.set(BEN, BUSY);
+    await bench.receive([ANN, BEN]);
+    bench.work({ hasMailServer: false });
+    await bench.pass(60_000);
+    assert.equal((await bench.rows())[0]?.status, 'delivered');
+    const ben = await bench.accounts.findForMail(BEN);
+    assert.ok(ben);
+    const user = { accountId: ben.id, address: ben.address };
+    const { changes } = await bench.store.mailstore.sync(user, { mailbox: 'INBOX' });
+    assert.equal(changes.added.length, 1);
+  });
+
   test('an account that is deleted meanwhile is passed over; a suspended one is waited for', async () => {
     bench.work();
     for (const address of [BEN, CAL]) bench.server.atEnd.set(address, BUSY);

@@ -101,8 +101,12 @@ export class MailServerBench {
     });
   }
 
-  /** Starts the workers. Bounces are queued and stay so: nobody takes them. */
-  work(): void {
+  /**
+   * Starts the workers. Bounces are queued and stay so: nobody takes them.
+   *
+   * @param hasMailServer false: mailboxes are our own again
+   */
+  work({ hasMailServer = true } = {}): void {
     const busy = { enhancedStatus: '4.3.0', text: 'busy' };
     const sender: MessageSender = {
       sendMessage: async () => ({ result: 'temporary', error: busy }),
@@ -115,8 +119,8 @@ export class MailServerBench {
       queue: this.queue,
       bodies: this.store.bodies,
       domains: this.domains,
-      mailstore: this.#mailstore,
-      mailServer: this.inbound,
+      mailstore: hasMailServer ? this.#mailstore : this.store.mailstore,
+      mailServer: hasMailServer ? this.inbound : undefined,
       publish: () => {},
       webhooks,
       sender,
