@@ -4,10 +4,22 @@
  * `embedded/` keeps them in Postroom's own database: `mailboxes` (UIDVALIDITY, UIDNEXT,
  * HIGHESTMODSEQ), `messages` (flags, envelope, MIME tree with byte offsets; the source is in
  * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. An IMAP server is a
- * second implementation of the same interface.
+ * second implementation of the same interface; `lmtp/` brings inbound mail to it.
  */
 export { announceChanges } from './announce.ts';
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
+export {
+  createInboundDelivery,
+  type InboundDelivery,
+  type InboundOptions,
+} from './lmtp/inbound.ts';
+export type { ImapAppend } from './lmtp/transport.ts';
+export {
+  MAILBOX,
+  type MailboxPayload,
+  type MailboxResult,
+  mailboxDestination,
+} from './mailbox-delivery.ts';
 export { prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
@@ -18,6 +30,7 @@ export {
   type FlagChange,
   type KeptMessage,
   type MailboxState,
+  type MailOrigin,
   type Mailstore,
   type MailUser,
   type Message,
@@ -28,5 +41,6 @@ export {
   type StagedMessage,
   type SyncRequest,
   type SyncResult,
+  type Transit,
   type UpdatedMessage,
 } from './store.ts';

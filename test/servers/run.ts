@@ -5,7 +5,11 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { courierObstacle, unpackCourier } from './courier.ts';
+import { unpackCyrus } from './cyrus.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
+
+const DOVECOT_MODULES = '/usr/lib/dovecot/modules';
 
 /** What has to be there, and the Debian package that brings it. */
 const needed = [
@@ -14,6 +18,10 @@ const needed = [
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
   { package: 'python3', found: () => onPath('python3') },
   { package: 'php-cli', found: () => onPath('php') },
+  { package: 'dovecot-imapd', found: () => existsSync('/usr/lib/dovecot/imap') },
+  { package: 'dovecot-lmtpd', found: () => existsSync('/usr/lib/dovecot/lmtp') },
+  { package: 'dovecot-sqlite', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_sqlite.so`) },
+  { package: 'dovecot-pgsql', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_pgsql.so`) },
 ];
 
 /** Whether a command can be run. */
@@ -39,6 +47,15 @@ if (missing.length > 0) {
   console.error(`Install them with: apt-get install ${packages}`);
   process.exit(1);
 }
+
+const obstacle = courierObstacle();
+if (obstacle !== undefined) {
+  console.error(obstacle);
+  process.exit(1);
+}
+// Once for a machine; whoever cannot download says here which packages are missing.
+await unpackCyrus();
+await unpackCourier();
 
 const postgres = await startPostgres(findPostgres() ?? '');
 try {

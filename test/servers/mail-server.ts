@@ -1,0 +1,100 @@
+/** What the mail servers of the test run have in common. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+
+/** Address and password of one mailbox. */
+export interface Login {
+  readonly user: string;
+  readonly pass: string;
+  /** SASL PLAIN authorization identity (RFC 4616): whose mailbox it is. */
+  readonly authzid?: string;
+}
+
+/** An IMAP server on loopback that the test run started. */
+export interface MailServer {
+  readonly name: 'dovecot' | 'cyrus' | 'courier';
+  readonly host: string;
+  readonly imapPort: number;
+  /** As MAILSTORE_URL has it: the master's name and password. */
+  readonly mailstoreUrl: string;
+  /** As LMTP_URL has it; Courier has no LMTP. */
+  readonly lmtpUrl?: string;
+  readonly lmtpPort?: number;
+  /** Whether it announces CONDSTORE and QRESYNC (RFC 7162). */
+  readonly modseq: boolean;
+  /** Makes a mailbox account with INBOX, Sent, Drafts, Junk, Trash and Archive. */
+  addAccount(address: string, password?: string): Promise<void>;
+  /** imapflow's `auth` for an account, through the master's password. */
+  loginAs(address: string): Login;
+  /** Gives a mailbox a new UIDVALIDITY; open sessions of it end. */
+  resetUidValidity(address: string, mailbox: string): Promise<void>;
+  /** Stops the processes; accounts and mail stay for `resume`. */
+  pause(): Promise<void>;
+  /** Starts again on the same ports. */
+  resume(): Promise<void>;
+  /** Stops, and removes everything. */
+  stop(): Promise<void>;
+}
+
+export const MASTER = 'postroom';
+
+export function newPassword(): string {
+  return randomBytes(12).toString('hex');
+}
+
+/** Waits until a server greets on a loopback port; the connection is closed at once. */
+export async function untilGreeting(port: number, server: ChildProcess): Promise<void> {
+  while (server.exitCode === null && server.signalCode === null) {
+    if (await greets(port)) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  throw new Error(`the server on port ${port} ended with ${server.exitCode}`);
+}
+
+function greets(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    const end = (answer: boolean) => {
+      socket.destroy();
+      resolve(answer);
+    };
+    socket.setTimeout(1000, () => end(false));
+    socket.once('data', () => end(true));
+    socket.once('error', () => end(false));
+    socket.once('close', () => end(false));
+  });
+}
+
+/** Ends a process that the test run started, and waits for its end. */
+export async function endProcess(server: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (server.exitCode !== null || server.signalCode !== null) return;
+  const exited = once(server, 'exit');
+  server.kill(signal);
+  await exited;
+}
+
+/** Runs a command to its end. @throws Error with what it said where it failed */
+export async function runCommand(
+  command: string,
+  args: readonly string[],
+  { input = '', env = process.env }: { input?: string; env?: NodeJS.ProcessEnv } = {},
+): Promise<string> {
+  const child = spawn(command, args, { env, stdio: ['pipe', 'pipe', 'pipe'] });
+  let out = '';
+  let said = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    out += text;
+  });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
+  // A command that reads no input may close it first.
+  child.stdin.on('error', () => undefined).end(input);
+  const [code] = await once(child, 'close');
+  if (code !== 0)
+    throw new Error(`${command} ${args.join(' ')} ended with ${code}:\n${said}${out}`);
+  return out;
+}
