@@ -1,0 +1,97 @@
+/** The samples of the documentation, run as a reader would against a service of their own. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, dirname, join } from 'node:path';
+import { after, test } from 'node:test';
+import { notRun } from '../support/doc-not-run.ts';
+import { type CodeBlock, type Page, readPages, repository } from '../support/doc-pages.ts';
+import { roleOf, runSamples } from '../support/doc-session.ts';
+import { freePort } from '../support/free-port.ts';
+
+/** What a page tells its reader to start Postroom with, where it differs from `npm start`. */
+const started: Readonly<Record<string, Record<string, string>>> = {
+  'docs/guides/webhooks.md': { OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' },
+  'docs/reference/metrics.md': { METRICS_PORT: '9464' },
+};
+/** The ports that samples name; each page is run on others, which are free. */
+const PORTS = ['8080', '2525', '8081', '9000', '9464'];
+
+const ROOT = await mkdtemp(join(tmpdir(), 'postroom-samples-'));
+const services = new Set<ChildProcess>();
+after(async () => {
+  for (const service of services) service.kill('SIGKILL');
+  await rm(ROOT, { recursive: true, force: true });
+});
+
+const pages = readPages();
+/** What every page takes for granted: the quickstart was done. */
+const quickstart = runnable(pages.find(({ path }) => path === 'docs/quickstart.md'));
+
+function runnable(page: Page | undefined): CodeBlock[] {
+  assert.ok(page);
+  return page.blocks.filter((block) => !notRun(page.path, block));
+}
+
+/** A folder as a reader has it before the first start: the repository without data. */
+async function makeFolder(name: string): Promise<string> {
+  const folder = await mkdtemp(join(ROOT, `${name.replace(/\W+/g, '-')}-`));
+  for (const part of ['src', 'docs', 'node_modules', 'package.json', '.env.example']) {
+    await symlink(join(repository, part), join(folder, part));
+  }
+  return folder;
+}
+
+async function startService(folder: string, env: Record<string, string>): Promise<ChildProcess> {
+  const service = spawn(process.execPath, ['src/main.ts'], {
+    cwd: folder,
+    env: { ...env, DNS_SERVERS: '127.0.0.1:9', LOG_LEVEL: 'warn' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  services.add(service);
+  let output = '';
+  service.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  while (!output.includes('Postroom listens')) {
+    assert.ok(service.stdout && service.exitCode === null, output);
+    await once(service.stdout, 'data');
+  }
+  return service;
+}
+
+for (const page of pages) {
+  const own = runnable(page);
+  if (!own.some((block) => roleOf(block) === 'run')) continue;
+  test(`the samples of ${page.path} do what the page says`, async () => {
+    const ports = new Map<string, string>();
+    for (const port of PORTS) ports.set(port, String(await freePort()));
+    const local = (text: string) =>
+      text.replace(/\b\d{4}\b/g, (number) => ports.get(number) ?? number);
+    const folder = await makeFolder(page.path);
+    const env: Record<string, string> = { PORT: local('8080'), SMTP_PORT: local('2525') };
+    for (const [key, value] of Object.entries(started[page.path] ?? {})) env[key] = local(value);
+    const service = await startService(folder, env);
+
+    const blocks = page.path === 'docs/quickstart.md' ? own : [...quickstart, ...own];
+    const findings = await runSamples(
+      blocks.map((block) => ({ ...block, text: local(block.text) })),
+      {
+        folder,
+        env: {
+          PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
+          HOME: folder,
+          LANG: 'C.UTF-8',
+        },
+      },
+    );
+    service.kill('SIGTERM');
+    const [code] = await once(service, 'exit');
+    services.delete(service);
+    const said = findings.map(({ block, message }) => `line ${block.line}: ${message}`);
+    assert.deepEqual(said, []);
+    assert.equal(code, 0);
+  });
+}

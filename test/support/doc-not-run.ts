@@ -1,0 +1,36 @@
+/** The code of the documentation that no test runs, each with the reason. */
+import type { CodeBlock } from './doc-pages.ts';
+
+interface Exception {
+  readonly page: string;
+  /** What the code begins with. */
+  readonly begins: string;
+  readonly reason: string;
+}
+
+const exceptions: readonly Exception[] = [
+  {
+    page: 'docs/quickstart.md',
+    begins: 'npm ci && npm start',
+    reason: 'the test has installed what there is, and starts the service itself, on free ports',
+  },
+];
+
+/** Why a block is not run; undefined where it has to be. */
+export function notRun(page: string, { text }: CodeBlock): string | undefined {
+  return exceptions.find((one) => one.page === page && text.startsWith(one.begins))?.reason;
+}
+
+/** The exceptions that no page has any more. */
+export function idleExceptions(
+  pages: readonly { readonly path: string; readonly blocks: readonly CodeBlock[] }[],
+): string[] {
+  return exceptions
+    .filter(
+      ({ page, begins }) =>
+        !pages.some(
+          ({ path, blocks }) => path === page && blocks.some(({ text }) => text.startsWith(begins)),
+        ),
+    )
+    .map(({ page, begins }) => `${page}: ${begins}`);
+}
