@@ -8,6 +8,7 @@ import { delimiter, dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { notRun } from '../support/doc-not-run.ts';
 import { type CodeBlock, type Page, readPages, repository } from '../support/doc-pages.ts';
+import { startDnsServer } from '../support/dns-server.ts';
 import { roleOf, runSamples } from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
 
@@ -26,6 +27,8 @@ after(async () => {
   await rm(ROOT, { recursive: true, force: true });
 });
 
+/** Knows no name, as the DNS knows none below .test (RFC 6761 section 6.2). */
+const dns = await startDnsServer();
 const pages = readPages();
 /** What every page takes for granted: the quickstart was done. */
 const quickstart = runnable(pages.find(({ path }) => path === 'docs/quickstart.md'));
@@ -47,7 +50,7 @@ async function makeFolder(name: string): Promise<string> {
 async function startService(folder: string, env: Record<string, string>): Promise<ChildProcess> {
   const service = spawn(process.execPath, ['src/main.ts'], {
     cwd: folder,
-    env: { ...env, DNS_SERVERS: '127.0.0.1:9', LOG_LEVEL: 'warn' },
+    env: { ...env, DNS_SERVERS: dns.address, LOG_LEVEL: 'warn' },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   services.add(service);

@@ -11,6 +11,8 @@ export interface CodeBlock {
   /** What stands in brackets after it: `watch.mjs` of "```js [watch.mjs]". */
   readonly label: string | undefined;
   readonly text: string;
+  /** Whose answer it shows, by `<!-- answers: POST /mail/sync 200 -->` on the line before. */
+  readonly answers: string | undefined;
   /** Line of the page on which the fence opens, from 1. */
   readonly line: number;
 }
@@ -45,7 +47,7 @@ export function readPage(path: string): Page {
   const text = readFileSync(`${repository}${path}`, 'utf8');
   const blocks: CodeBlock[] = [];
   const prose: string[] = [];
-  let open: { fence: string; info: string; line: number; lines: string[] } | undefined;
+  let open: OpenBlock | undefined;
   for (const [index, line] of text.split('\n').entries()) {
     const [, indent = '', fence, info = ''] = /^( *)(`{3,})(.*)$/.exec(line) ?? [];
     if (open) {
@@ -53,17 +55,27 @@ export function readPage(path: string): Page {
         blocks.push(toBlock(open));
         open = undefined;
       } else open.lines.push(line.slice(Math.min(indent.length, line.search(/\S|$/))));
-    } else if (fence) open = { fence, info: info.trim(), line: index + 1, lines: [] };
-    else prose.push(line);
+    } else if (fence) {
+      const [, answers] = /^<!-- answers: (.+) -->$/.exec(prose.at(-1) ?? '') ?? [];
+      open = { fence, info: info.trim(), answers, line: index + 1, lines: [] };
+    } else prose.push(line);
   }
   if (open) throw new Error(`${path}:${open.line}: the code never ends`);
   const outside = prose.join('\n');
   return { path, text, blocks, headings: findHeadings(prose), links: findLinks(outside) };
 }
 
-function toBlock({ info, line, lines }: { info: string; line: number; lines: string[] }) {
+interface OpenBlock {
+  readonly fence: string;
+  readonly info: string;
+  readonly answers: string | undefined;
+  readonly line: number;
+  readonly lines: string[];
+}
+
+function toBlock({ info, answers, line, lines }: OpenBlock): CodeBlock {
   const [, language = '', label] = /^([\w-]*)[^[]*(?:\[(.+)\])?/.exec(info) ?? [];
-  return { language, label, line, text: `${lines.join('\n')}\n` };
+  return { language, label, answers, line, text: `${lines.join('\n')}\n` };
 }
 
 function findHeadings(lines: readonly string[]): Heading[] {

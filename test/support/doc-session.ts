@@ -18,10 +18,19 @@ import type { CodeBlock } from './doc-pages.ts';
 const OTHER = 'another terminal';
 const OUTPUT = new Set(['json', 'jsonl', 'text']);
 
-export type Role = 'run' | 'background' | 'file' | 'output' | 'background output' | 'other';
+export type Role =
+  | 'run'
+  | 'background'
+  | 'file'
+  | 'output'
+  | 'background output'
+  /** Shows an answer that is not to be had here: held against the schema. */
+  | 'answer'
+  | 'other';
 
 /** What becomes of a block. */
-export function roleOf({ language, label }: CodeBlock): Role {
+export function roleOf({ language, label, answers }: CodeBlock): Role {
+  if (answers !== undefined) return 'answer';
   if (language === 'sh') return label === OTHER ? 'background' : 'run';
   if (OUTPUT.has(language)) return label === OTHER ? 'background output' : 'output';
   return label !== undefined && /^[\w.-]+\.\w+$/.test(label) ? 'file' : 'other';
