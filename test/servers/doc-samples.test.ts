@@ -6,9 +6,9 @@ import { mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { after, test } from 'node:test';
+import { startDnsServer } from '../support/dns-server.ts';
 import { notRun } from '../support/doc-not-run.ts';
 import { type CodeBlock, type Page, readPages, repository } from '../support/doc-pages.ts';
-import { startDnsServer } from '../support/dns-server.ts';
 import { roleOf, runSamples } from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
 
@@ -32,6 +32,9 @@ const dns = await startDnsServer();
 const pages = readPages();
 /** What every page takes for granted: the quickstart was done. */
 const quickstart = runnable(pages.find(({ path }) => path === 'docs/quickstart.md'));
+
+/** Files that some page shows: where another page uses one, it says where it is from. */
+const files = pages.flatMap(({ blocks }) => blocks.filter((block) => roleOf(block) === 'file'));
 
 function runnable(page: Page | undefined): CodeBlock[] {
   assert.ok(page);
@@ -58,9 +61,10 @@ async function startService(folder: string, env: Record<string, string>): Promis
   service.stdout?.setEncoding('utf8').on('data', (text: string) => {
     output += text;
   });
+  const ended = once(service, 'exit');
   while (!output.includes('Postroom listens')) {
-    assert.ok(service.stdout && service.exitCode === null, output);
-    await once(service.stdout, 'data');
+    assert.ok(service.stdout && service.exitCode === null, `the service ended: ${output}`);
+    await Promise.race([once(service.stdout, 'data'), ended]);
   }
   return service;
 }
@@ -70,7 +74,9 @@ for (const page of pages) {
   if (!own.some((block) => roleOf(block) === 'run')) continue;
   test(`the samples of ${page.path} do what the page says`, async () => {
     const ports = new Map<string, string>();
-    for (const port of PORTS) ports.set(port, String(await freePort()));
+    while (ports.size < PORTS.length || new Set(ports.values()).size < PORTS.length) {
+      for (const port of PORTS) ports.set(port, String(await freePort()));
+    }
     const local = (text: string) =>
       text.replace(/\b\d{4}\b/g, (number) => ports.get(number) ?? number);
     const folder = await makeFolder(page.path);
@@ -78,7 +84,7 @@ for (const page of pages) {
     for (const [key, value] of Object.entries(started[page.path] ?? {})) env[key] = local(value);
     const service = await startService(folder, env);
 
-    const blocks = page.path === 'docs/quickstart.md' ? own : [...quickstart, ...own];
+    const blocks = page.path === 'docs/quickstart.md' ? own : [...quickstart, ...files, ...own];
     const findings = await runSamples(
       blocks.map((block) => ({ ...block, text: local(block.text) })),
       {

@@ -54,10 +54,17 @@ export function readPage(path: string): Page {
       if (fence?.startsWith(open.fence) && info.trim() === '') {
         blocks.push(toBlock(open));
         open = undefined;
-      } else open.lines.push(line.slice(Math.min(indent.length, line.search(/\S|$/))));
+      } else open.lines.push(line.slice(Math.min(open.indent, line.search(/\S|$/))));
     } else if (fence) {
       const [, answers] = /^<!-- answers: (.+) -->$/.exec(prose.at(-1) ?? '') ?? [];
-      open = { fence, info: info.trim(), answers, line: index + 1, lines: [] };
+      open = {
+        fence,
+        indent: indent.length,
+        info: info.trim(),
+        answers,
+        line: index + 1,
+        lines: [],
+      };
     } else prose.push(line);
   }
   if (open) throw new Error(`${path}:${open.line}: the code never ends`);
@@ -67,6 +74,8 @@ export function readPage(path: string): Page {
 
 interface OpenBlock {
   readonly fence: string;
+  /** Of the fence, which its lines share. */
+  readonly indent: number;
   readonly info: string;
   readonly answers: string | undefined;
   readonly line: number;
