@@ -1,6 +1,6 @@
 /** The samples of the documentation, run as a reader would against a service of their own. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -11,6 +11,7 @@ import { notRun } from '../support/doc-not-run.ts';
 import { type CodeBlock, type Page, readPages, repository } from '../support/doc-pages.ts';
 import { roleOf, runSamples } from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
+import { findPostgres, startPostgres } from './postgres.ts';
 
 /** What a page tells its reader to start Postroom with, where it differs from `npm start`. */
 const started: Readonly<Record<string, Record<string, string>>> = {
@@ -22,8 +23,10 @@ const PORTS = ['8080', '2525', '8081', '9000', '9464'];
 
 const ROOT = await mkdtemp(join(tmpdir(), 'postroom-samples-'));
 const services = new Set<ChildProcess>();
+const closers: (() => Promise<void>)[] = [];
 after(async () => {
   for (const service of services) service.kill('SIGKILL');
+  for (const close of closers) await close();
   await rm(ROOT, { recursive: true, force: true });
 });
 
@@ -69,6 +72,31 @@ async function startService(folder: string, env: Record<string, string>): Promis
   return service;
 }
 
+async function stopService(service: ChildProcess): Promise<void> {
+  service.kill('SIGTERM');
+  const [code] = await once(service, 'exit');
+  services.delete(service);
+  assert.equal(code, 0);
+}
+
+/** What a page takes for granted beyond the quickstart, as lines for its shell. */
+const given: Readonly<Record<string, (folder: string) => Promise<string>>> = {
+  'docs/guides/production.md': async (folder) => {
+    const postgres = await startPostgres(findPostgres() ?? '');
+    closers.push(() => postgres.stop());
+    const url = (name: string) => postgres.url.replace(/postgres$/, name);
+    for (const name of ['kept', 'restored']) {
+      execFileSync('psql', [postgres.url, '--quiet', '--command', `CREATE DATABASE ${name}`]);
+    }
+    // A start makes the tables.
+    const DATA_DIR = join(folder, 'data-of-postgres');
+    const env = { DATABASE_URL: url('kept'), DATA_DIR, PORT: '0', SMTP_PORT: '0' };
+    const service = await startService(folder, env);
+    await stopService(service);
+    return `DATABASE_URL=${url('kept')} NEW_DATABASE_URL=${url('restored')}\n`;
+  },
+};
+
 for (const page of pages) {
   const own = runnable(page);
   if (!own.some((block) => roleOf(block) === 'run')) continue;
@@ -84,7 +112,10 @@ for (const page of pages) {
     for (const [key, value] of Object.entries(started[page.path] ?? {})) env[key] = local(value);
     const service = await startService(folder, env);
 
-    const blocks = page.path === 'docs/quickstart.md' ? own : [...quickstart, ...files, ...own];
+    const lines = (await given[page.path]?.(folder)) ?? '';
+    const prelude = { language: 'sh', label: undefined, answers: undefined, line: 0, text: lines };
+    const blocks =
+      page.path === 'docs/quickstart.md' ? own : [...quickstart, ...files, prelude, ...own];
     const findings = await runSamples(
       blocks.map((block) => ({ ...block, text: local(block.text) })),
       {
@@ -96,11 +127,8 @@ for (const page of pages) {
         },
       },
     );
-    service.kill('SIGTERM');
-    const [code] = await once(service, 'exit');
-    services.delete(service);
+    await stopService(service);
     const said = findings.map(({ block, message }) => `line ${block.line}: ${message}`);
     assert.deepEqual(said, []);
-    assert.equal(code, 0);
   });
 }

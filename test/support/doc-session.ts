@@ -31,9 +31,10 @@ export type Role =
 /** What becomes of a block. */
 export function roleOf({ language, label, answers }: CodeBlock): Role {
   if (answers !== undefined) return 'answer';
+  if (label !== undefined && label !== OTHER) return 'file';
   if (language === 'sh') return label === OTHER ? 'background' : 'run';
   if (OUTPUT.has(language)) return label === OTHER ? 'background output' : 'output';
-  return label !== undefined && /^[\w.-]+\.\w+$/.test(label) ? 'file' : 'other';
+  return 'other';
 }
 
 export interface SessionOptions {
