@@ -14,6 +14,12 @@ const needed = [
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
   { package: 'python3', found: () => onPath('python3') },
   { package: 'php-cli', found: () => onPath('php') },
+  { package: 'curl', found: () => onPath('curl') },
+  { package: 'openssl', found: () => onPath('openssl') },
+  { package: 'sqlite3', found: () => onPath('sqlite3') },
+  { package: 'nginx-light', found: () => existsSync('/usr/sbin/nginx') },
+  { package: 'caddy', found: () => onPath('caddy') },
+  { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 
 /** Whether a command can be run. */
