@@ -7,6 +7,7 @@ import { parseEnv } from 'node:util';
 import { Check } from 'typebox/schema';
 import { configKeys } from '../../src/config/config.ts';
 import { answerOf, answers, type ErrorCode } from '../../src/errors/errors.ts';
+import { compareJson, compareLines } from '../support/compare-output.ts';
 import { idleExceptions, notRun } from '../support/doc-not-run.ts';
 import { type Page, readPage, readPages, repository } from '../support/doc-pages.ts';
 import { roleOf } from '../support/doc-session.ts';
@@ -89,6 +90,37 @@ test('no code is shown that nothing tries, but for a reason', () => {
     assert.ok(existsSync(`${repository}test/servers/${suite}.test.ts`), suite);
   }
   assert.deepEqual(idleExceptions([...pages, readme]), []);
+});
+
+test('an output is held against the page to the letter, but for what differs each time', () => {
+  const same: [unknown, unknown][] = [
+    [{ at: '2026-01-31T12:00:00.000Z' }, { at: '2027-02-01T01:02:03.004Z' }],
+    [{ token: '…' }, { token: 'ey.J' }],
+    [
+      ['a', '…'],
+      ['a', 'b', 'c'],
+    ],
+    [
+      { a: 1, '…': '…' },
+      { a: 1, b: 2 },
+    ],
+    [{ size: 1 }, { size: 2 }],
+  ];
+  for (const [shown, actual] of same) assert.equal(compareJson(shown, actual), undefined);
+  const different: [unknown, unknown][] = [
+    [{ a: 1 }, { a: 2 }],
+    [{ a: 1 }, { a: '1' }],
+    [{ a: 1 }, { a: 1, b: 2 }],
+    [{ a: 1, b: 2 }, { a: 1 }],
+    [['a'], ['a', 'b']],
+    [['a', 'b', '…'], ['a']],
+    [{ at: '2026-01-31T12:00:00.000Z' }, { at: 'yesterday' }],
+    ['no … here', 'no one there'],
+    [null, {}],
+  ];
+  for (const [shown, actual] of different) assert.ok(compareJson(shown, actual));
+  assert.equal(compareLines('a\n…\nd\n', 'a\r\nb\r\nc\r\nd\r\n'), undefined);
+  assert.ok(compareLines('a\nb\n', 'a\n'));
 });
 
 type Json = Readonly<Record<string, unknown>>;
