@@ -22,6 +22,12 @@ const needed = [
   { package: 'dovecot-lmtpd', found: () => existsSync('/usr/lib/dovecot/lmtp') },
   { package: 'dovecot-sqlite', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_sqlite.so`) },
   { package: 'dovecot-pgsql', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_pgsql.so`) },
+  { package: 'curl', found: () => onPath('curl') },
+  { package: 'openssl', found: () => onPath('openssl') },
+  { package: 'sqlite3', found: () => onPath('sqlite3') },
+  { package: 'nginx-light', found: () => existsSync('/usr/sbin/nginx') },
+  { package: 'caddy', found: () => onPath('caddy') },
+  { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 
 /** Whether a command can be run. */
