@@ -89,7 +89,6 @@ function localSettings(directory: string, ports: Ports, options: DovecotOptions)
     `service imap-login {\n${root ? '' : '  chroot =\n'}  inet_listener imap {\n    port = ${ports.imap}\n  }`,
     `  inet_listener imaps {\n    port = ${options.tls ? ports.imaps : 0}\n  }\n}`,
     `service lmtp {\n  inet_listener lmtp {\n    port = ${ports.lmtp}\n  }\n}`,
-    'service stats {\n  unix_listener stats-writer {\n    mode = 0666\n  }\n}',
   ];
   if (root) lines.push('service auth-worker {\n  user = root\n}');
   else {
