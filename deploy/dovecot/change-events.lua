@@ -11,9 +11,9 @@ local function quote(text)
 end
 
 local function status_of(user, name)
+  -- Opening it reads the index with what was just committed: the MODSEQ is that of now. A sync
+  -- would add nothing to it, and reads the whole folder of a Maildir each time.
   local mailbox = user:mailbox(name)
-  -- Reads what others changed in the meantime: the MODSEQ is that of now, never of before.
-  mailbox:sync()
   local status = mailbox:status(dovecot.storage.STATUS_UIDVALIDITY,
     dovecot.storage.STATUS_HIGHESTMODSEQ)
   mailbox:free()

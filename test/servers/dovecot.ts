@@ -162,6 +162,9 @@ export async function startDovecot(options: DovecotOptions = {}): Promise<Doveco
     await mkdir(join(directory, name));
     await chmod(join(directory, name), 0o777);
   }
+  // Operators run the notifier as the user that mail belongs to; tests may run it as root.
+  await writeFile(join(spool, 'events'), '');
+  await chmod(join(spool, 'events'), 0o666);
   const ports = { imap: await freePort(), lmtp: await freePort(), imaps: await freePort() };
   const password = newPassword();
   await placeDeployFiles(directory, options.users);
