@@ -8,6 +8,7 @@
  * and nobody hears of a change twice.
  */
 import { randomUUID } from 'node:crypto';
+import { access, constants } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { lockDirectory } from '../database/database.ts';
@@ -48,6 +49,8 @@ const LOGGED_CHARACTERS = 500;
  *   where it is not there or not ours
  */
 export async function startNotifier(options: NotifierOptions): Promise<Notifier> {
+  // The lock's own error would not name the folder.
+  await access(options.directory, constants.W_OK);
   const unlock = lockDirectory(options.directory);
   if (unlock === undefined) {
     throw new Refusal('unavailable', `another notifier is running on ${options.directory}`);
