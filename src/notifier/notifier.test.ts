@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, beforeEach, test } from 'node:test';
@@ -119,6 +119,30 @@ test('rejected lines, refused batches and lines that are no events are logged an
   const log = lines.join();
   for (const text of ['not the address', '400 no line', '413 too large', 'no event']) {
     assert.ok(log.includes(text), text);
+  }
+});
+
+test('files are changed and removed while many write, and each line is told', async () => {
+  const { url } = receiver;
+  const logger = pino({ level: 'silent' });
+  const small = { rotateBytes: 2_000, graceMs: 300, everyMs: 5 };
+  running.push(await startNotifier({ directory, url, secret: SECRET, logger, ...small }));
+  const rotated = async () =>
+    (await readdir(directory)).filter((name) => /^events\.\d+$/.test(name));
+  const wanted: string[] = [];
+  let changed = 0;
+  for (let round = 0; round < 100; round++) {
+    const names = [1, 2, 3, 4, 5].map((writer) => `Box ${round} ${writer}`);
+    await Promise.all(names.map((name) => append(name)));
+    wanted.push(...names);
+    changed = Math.max(changed, (await rotated()).length);
+  }
+  for (const name of wanted) await receiver.untilTold(name);
+  assert.deepEqual(receiver.mailboxes().toSorted(), wanted.toSorted());
+  assert.ok(changed > 1, `${changed} files were changed for new ones`);
+  // The last of them outlive their grace before they go.
+  while ((await rotated()).length > 0) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
   }
 });
 

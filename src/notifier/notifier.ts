@@ -95,11 +95,12 @@ class Worker {
     while (!signal.aborted) {
       let waitMs: number;
       try {
-        if (this.#progress.batch.length === 0) await this.#gather();
         if (this.#progress.batch.length === 0) {
           await this.#tidy();
-          waitMs = LOOK_MS;
-        } else waitMs = (await this.#post(signal)) ?? everyMs;
+          await this.#gather();
+        }
+        const isIdle = this.#progress.batch.length === 0;
+        waitMs = isIdle ? LOOK_MS : ((await this.#post(signal)) ?? everyMs);
       } catch (error) {
         // The disk is full, or the folder is gone: nothing is lost by waiting.
         logger.error({ err: error }, 'the spool cannot be worked on');

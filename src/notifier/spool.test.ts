@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { appendFile, mkdtemp, open, readdir, rm } from 'node:fs/promises';
+import { appendFile, chmod, link, mkdtemp, open, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -96,4 +96,25 @@ test('what has no newline for a whole share is passed over', async () => {
   const first = await spool.read({});
   assert.equal(first.passedOver, 1_048_576);
   assert.equal((await spool.read(first.positions)).lines.at(-1), 'next');
+});
+
+test('a new file has the rights of the one it follows', async () => {
+  const { spool, events } = await openSpool({ rotateBytes: 1 });
+  await chmod(events, 0o662);
+  await appendFile(events, 'line\n');
+  const { ino } = await stat(events);
+  await spool.rotate();
+  const fresh = await stat(events);
+  assert.notEqual(fresh.ino, ino);
+  assert.equal(fresh.mode & 0o777, 0o662);
+});
+
+test('a process that died while it changed the file tells no line twice', async () => {
+  const { spool, directory, events } = await openSpool();
+  await appendFile(events, 'line\n');
+  const first = await spool.read({});
+  await link(events, `${events}.1700000000000`);
+  await spool.prepare();
+  assert.deepEqual(await readdir(directory), ['events']);
+  assert.deepEqual((await spool.read(first.positions)).lines, []);
 });

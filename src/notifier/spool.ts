@@ -8,7 +8,7 @@
  * Positions go by inode, which a rename keeps. A position is forgotten, durably, before a new file
  * could get the same inode: `prepare` and `rotate`, which make files, come after that.
  */
-import { type FileHandle, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { type FileHandle, link, open, readdir, rename, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** How far each file has been read, in bytes, by its inode. */
@@ -48,7 +48,7 @@ const ROTATE_BYTES = 8 * 1_048_576;
 const GRACE_MS = 600_000;
 /** Bytes of one look: bounds memory, and the batch made of them. */
 const SHARE_BYTES = 1_048_576;
-/** Only the mail server's own user writes and reads. */
+/** Only the mail server's own user writes and reads, where nobody set it otherwise. */
 const MODE = 0o600;
 
 const NEWLINE = 0x0a;
@@ -74,7 +74,14 @@ export class Spool {
 
   /** Makes the file that is written, so that missing rights show at the start. */
   async prepare(): Promise<void> {
-    await (await open(join(this.#directory, ACTIVE), 'a', MODE)).close();
+    const path = join(this.#directory, ACTIVE);
+    await (await open(path, 'a', MODE)).close();
+    // A process that died between the two steps of `rotate` left two names of one file.
+    const files = await this.#files();
+    const active = files.find(({ rotatedAt }) => rotatedAt === undefined);
+    for (const file of files) {
+      if (file.rotatedAt !== undefined && file.inode === active?.inode) await unlink(file.path);
+    }
   }
 
   /** Reads what was appended since, at most a share of it. */
@@ -118,13 +125,23 @@ export class Spool {
     return kept;
   }
 
-  /** Begins a new file in place of a large one. */
+  /**
+   * Begins a new file in place of a large one, with its rights. There is a file at every moment:
+   * else a writer could make one of its own, with rights of its own.
+   */
   async rotate(): Promise<void> {
     const path = join(this.#directory, ACTIVE);
-    const { size } = await stat(path);
+    const { size, mode } = await stat(path);
     if (size < this.#rotateBytes) return;
-    await rename(path, join(this.#directory, `${ACTIVE}.${this.#now()}`));
-    await this.prepare();
+    const fresh = await open(`${path}.new`, 'w', MODE);
+    try {
+      // Unlike the mode of `open`, not cut by the umask.
+      await fresh.chmod(mode & 0o777);
+    } finally {
+      await fresh.close();
+    }
+    await link(path, `${path}.${this.#now()}`);
+    await rename(`${path}.new`, path);
   }
 
   #isOver({ rotatedAt }: SpoolFile): boolean {
