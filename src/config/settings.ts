@@ -5,6 +5,7 @@ import { ConfigError, problemLine, quote } from './config-error.ts';
 import {
   corsOrigin,
   databaseUrl,
+  hookUrl,
   jwksUrl,
   lmtpUrl,
   mailstoreUrl,
@@ -91,6 +92,8 @@ const settings = {
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
   METRICS_PORT: setting(port(0), '0'),
   OUTBOUND_ALLOW_CIDRS: setting(listOf(network, 'none'), 'none'),
+  NOTIFIER_SPOOL: setting(filePath, '/var/spool/postroom'),
+  NOTIFIER_URL: optional(hookUrl),
   LOG_LEVEL: setting(oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'), 'info'),
 };
 
