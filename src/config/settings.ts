@@ -2,15 +2,8 @@
  * The keys of the environment: how each is read and what holds where it is absent.
  */
 import { ConfigError, problemLine, quote } from './config-error.ts';
-import {
-  corsOrigin,
-  databaseUrl,
-  jwksUrl,
-  lmtpUrl,
-  mailstoreUrl,
-  publicUrl,
-  relayUrl,
-} from './parse-urls.ts';
+import { mailstoreUrl } from './mailstore-url.ts';
+import { corsOrigin, databaseUrl, jwksUrl, lmtpUrl, publicUrl, relayUrl } from './parse-urls.ts';
 import {
   apiKeys,
   filePath,

@@ -204,12 +204,61 @@ function queueStep(engine: Engine): Migration {
   };
 }
 
+const shadowTables: Record<string, Columns> = {
+  shadow_mailboxes: {
+    id: 'ID',
+    account_id: 'INT not null references accounts (id) on delete cascade',
+    name: 'text not null',
+    uidvalidity: 'text not null',
+    uidnext: 'INT not null',
+    messages: 'INT not null',
+    unseen: 'INT not null',
+    modseq: 'INT not null',
+    oldest_modseq: 'INT not null',
+    server_modseq: 'text',
+  },
+  shadow_messages: {
+    shadow_id: 'INT not null references shadow_mailboxes (id) on delete cascade',
+    uid: 'INT not null',
+    created_modseq: 'INT not null',
+    modseq: 'INT not null',
+    flags: 'text not null',
+  },
+  shadow_tombstones: {
+    shadow_id: 'INT not null references shadow_mailboxes (id) on delete cascade',
+    uid: 'INT not null',
+    created_modseq: 'INT not null',
+    modseq: 'INT not null',
+    expunged_at: 'INT not null',
+  },
+};
+
+const shadowIndexes = [
+  'create unique index shadow_mailboxes_by_name on shadow_mailboxes (account_id, name)',
+  'create unique index shadow_messages_by_uid on shadow_messages (shadow_id, uid)',
+  'create index shadow_messages_by_modseq on shadow_messages (shadow_id, modseq, uid)',
+  'create index shadow_tombstones_by_modseq on shadow_tombstones (shadow_id, modseq, uid)',
+  'create index shadow_tombstones_by_time on shadow_tombstones (expunged_at)',
+];
+
+function shadowStep(engine: Engine): Migration {
+  return {
+    async up(db) {
+      for (const [name, columns] of Object.entries(shadowTables)) {
+        await createTable(db, engine, name, columns);
+      }
+      for (const index of shadowIndexes) await sql.raw(index).execute(db);
+    },
+  };
+}
+
 /** All steps by name; Kysely applies them in the order of their names. */
 export function migrationsFor(engine: Engine): MigrationProvider {
   return {
     getMigrations: async () => ({
       '0001_first': firstStep(engine),
       '0002_queue': queueStep(engine),
+      '0003_imap_shadow': shadowStep(engine),
     }),
   };
 }

@@ -12,6 +12,7 @@ export type { Mailbox } from './address-list.ts';
 export type { Envelope } from './envelope.ts';
 export { type Address, parseAddress } from './parse-address.ts';
 export { MessageParser, type ParsedMessage } from './parse-message.ts';
+export { readContent } from './part-content.ts';
 export { shiftParsed } from './shift-parts.ts';
 export {
   type BodyStructure,
