@@ -60,6 +60,8 @@ export interface Selected {
   news: boolean;
   /** UIDs whose removal the server told since the mailbox was selected (RFC 7162 section 3.2.10.2). */
   gone: UidSet;
+  /** When the server last said that this is the mailbox of that name; `performance.now()`. */
+  confirmedAt: number;
   /** What of it the shadow is in step with: its version; for the mailboxes that have one. */
   shadowVersion?: number;
 }
@@ -330,6 +332,7 @@ export class Connection {
       modseq: modseq === 0n ? undefined : modseq,
       news: false,
       gone: UidSet.empty,
+      confirmedAt: performance.now(),
     };
     const uidnext = seen.uidnext ?? (await this.#findUidnext(exists));
     this.#selected = { ...this.#selected, uidnext };
@@ -358,9 +361,27 @@ export class Connection {
     this.#selected = undefined;
   }
 
-  /** Forgets that a mailbox is selected: the next use selects anew. */
-  forgetSelected(): void {
-    this.#selected = undefined;
+  /**
+   * Whether the selected mailbox still has its name and UIDVALIDITY. A session goes on with a mailbox
+   * that was renamed, deleted or made anew, so now and then the name has to be asked for.
+   */
+  async confirmSelected(): Promise<boolean> {
+    const selected = this.#selected;
+    if (!selected) return false;
+    let uidvalidity: string | undefined;
+    const name = quoted(encodeMailboxName(selected.mailbox));
+    try {
+      await this.command('STATUS', [name, [atom('UIDVALIDITY')]], {
+        STATUS: ({ attributes }) => {
+          const [, value] = listOf(attributes?.[1]);
+          uidvalidity = textOf(value);
+        },
+      });
+    } catch (error) {
+      if (!(error instanceof ImapFailure) || error.kind !== 'said_no') throw error;
+    }
+    selected.confirmedAt = performance.now();
+    return uidvalidity === selected.uidvalidity;
   }
 }
 

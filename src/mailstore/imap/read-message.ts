@@ -51,11 +51,10 @@ export class MessageReader {
    */
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const first = await this.#read(user, mailbox, async (connection) => {
-      const { uidvalidity } = await enter(connection, mailbox);
       const items = [atom('FLAGS'), atom('INTERNALDATE')];
-      const piece = await fetchPiece(connection, uid, '', 0, items);
-      if (!piece) throw messageNotFound(mailbox, uid);
-      return { ...piece, uidvalidity };
+      const found = await find(connection, mailbox, () => fetchPiece(connection, uid, '', 0, items));
+      if (!found) throw messageNotFound(mailbox, uid);
+      return found;
     });
     const place = { user, mailbox, uidvalidity: first.uidvalidity, uid };
     const parser = new MessageParser();
@@ -81,12 +80,13 @@ export class MessageReader {
    */
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
     const found = await this.#read(user, mailbox, async (connection) => {
-      const { uidvalidity } = await enter(connection, mailbox);
-      const part = findPart(await fetchStructure(connection, mailbox, uid), number);
+      const found = await find(connection, mailbox, () => fetchStructure(connection, uid));
+      if (!found) throw messageNotFound(mailbox, uid);
+      const part = findPart(found.structure, number);
       if (!part) throw new Refusal('part_not_found', `message ${uid} has no part ${number}`);
       const piece = await fetchPiece(connection, uid, number, 0);
       if (!piece) throw messageNotFound(mailbox, uid);
-      return { part, first: piece.bytes, uidvalidity };
+      return { part, first: piece.bytes, uidvalidity: found.uidvalidity };
     });
     const { part, first, uidvalidity } = found;
     const place = { user, mailbox, uidvalidity, uid };
@@ -136,17 +136,31 @@ export async function enter(connection: Connection, mailbox: string): Promise<Se
   return selected?.mailbox === mailbox ? selected : connection.select(mailbox, 'EXAMINE');
 }
 
-async function fetchStructure(
+/** Looks for a message, in a fresh view of the mailbox where one that is at hand lacks it. */
+async function find<T>(
   connection: Connection,
   mailbox: string,
+  look: () => Promise<T | undefined>,
+): Promise<(T & { readonly uidvalidity: string }) | undefined> {
+  const known = connection.selected;
+  const { uidvalidity } = await enter(connection, mailbox);
+  const found = await look();
+  if (found) return { ...found, uidvalidity };
+  if (connection.selected !== known) return undefined;
+  const fresh = await connection.select(mailbox, 'EXAMINE');
+  const second = await look();
+  return second && { ...second, uidvalidity: fresh.uidvalidity };
+}
+
+async function fetchStructure(
+  connection: Connection,
   uid: number,
-): Promise<BodyStructure> {
+): Promise<{ readonly structure: BodyStructure } | undefined> {
   let structure: BodyStructure | undefined;
   await fetchRows(connection, UidSet.of([uid]), [atom('BODYSTRUCTURE')], (_, items) => {
     structure = readBodyStructure(items.get('BODYSTRUCTURE'));
   });
-  if (!structure) throw messageNotFound(mailbox, uid);
-  return structure;
+  return structure && { structure };
 }
 
 function findPart(structure: BodyStructure, number: string): BodyStructure | undefined {

@@ -33,6 +33,9 @@ import { atom, listOf, sequence } from './wire.ts';
 /** Others may bring the shadow further while the server is being asked: then it is asked again. */
 const ATTEMPTS = 6;
 
+/** For so long a mailbox is taken for the one of its name without asking; see `confirmSelected`. */
+const CONFIRMED_MS = 10_000;
+
 export interface ShadowOptions {
   readonly database: Database;
   /** Milliseconds since 1970. */
@@ -200,6 +203,9 @@ async function checkInStep(
     return 'unknown';
   }
   if (selected.shadowVersion !== before.modseq || connection.hasCondstore) return 'unknown';
+  if (performance.now() - selected.confirmedAt > CONFIRMED_MS) {
+    if (!(await connection.confirmSelected())) return 'unknown';
+  }
   await connection.command('NOOP');
   return selected.news ? 'changed' : 'unchanged';
 }
