@@ -4,11 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
-import { ImapFlow } from 'imapflow';
+import type { ImapFlow } from 'imapflow';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 import { startCourier } from './courier.ts';
 import { startCyrus } from './cyrus.ts';
-import { startDovecot } from './dovecot.ts';
+import { type DovecotServer, startDovecot } from './dovecot.ts';
+import { connectAs, mailstoreUrl } from './imap-client.ts';
 import type { MailServer } from './mail-server.ts';
 
 const starts = {
@@ -16,11 +17,6 @@ const starts = {
   cyrus: () => startCyrus(),
   courier: () => startCourier(),
 };
-
-/** MAILSTORE_URL of a server of the test run. */
-export function mailstoreUrl({ mailstoreUrl: url, name }: MailServer): string {
-  return `${url}?tls=off${name === 'cyrus' ? '&auth=plain' : ''}`;
-}
 
 const source = (subject: string, body = 'Hello.') =>
   `From: Bob <bob@example.test>\r\nTo: ann@acme.test\r\nSubject: ${subject}\r\n` +
@@ -61,32 +57,10 @@ for (const [name, start] of Object.entries(starts)) {
     async function open(): Promise<{ account: TestAccount; client: ImapFlow }> {
       const account = await service.makeAccount();
       await server.addAccount(account.address);
-      const client = await connect(account);
+      const client = await connectAs(server, account.address);
+      clients.push(client);
       await client.mailboxOpen('INBOX');
       return { account, client };
-    }
-
-    async function connect(account: TestAccount): Promise<ImapFlow> {
-      for (let attempt = 0; ; attempt++) {
-        const client = new ImapFlow({
-          host: server.host,
-          port: server.imapPort,
-          secure: false,
-          doSTARTTLS: false,
-          auth: server.loginAs(account.address),
-          logger: false,
-        });
-        client.on('error', () => undefined);
-        try {
-          await client.connect();
-          clients.push(client);
-          return client;
-        } catch (error) {
-          // Dovecot looks at most once a second whether its file of accounts has changed.
-          if (attempt === 30) throw error;
-          await new Promise((resolve) => setTimeout(resolve, 100));
-        }
-      }
     }
 
     async function sync({ token }: TestAccount, body: object = {}) {
@@ -331,6 +305,8 @@ for (const [name, start] of Object.entries(starts)) {
     void test('a server that stops is told of, and used again when it is back', async () => {
       const { account } = await open();
       const first = await sync(account);
+      // Open sessions of Dovecot outlive its main process.
+      if ('doveadm' in server) await (server as DovecotServer).doveadm('kick', account.address);
       await server.pause();
       const ask = () => service.mail(account.token, 'POST', '/mail/sync', since(first));
       let down = await ask();

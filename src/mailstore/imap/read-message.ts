@@ -52,7 +52,9 @@ export class MessageReader {
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const first = await this.#read(user, mailbox, async (connection) => {
       const items = [atom('FLAGS'), atom('INTERNALDATE')];
-      const found = await find(connection, mailbox, () => fetchPiece(connection, uid, '', 0, items));
+      const found = await find(connection, mailbox, () =>
+        fetchPiece(connection, uid, '', 0, items),
+      );
       if (!found) throw messageNotFound(mailbox, uid);
       return found;
     });

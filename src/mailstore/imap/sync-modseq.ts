@@ -192,9 +192,10 @@ async function goOn(
     // What went after the snapshot is the next sync's to tell, but it was there in the snapshot.
     const later = new ChangeCollector();
     const modifiers = [atom('CHANGEDSINCE'), atom(`${snapshot.modseq}`), atom('VANISHED')];
+    // Not `1:*`: where the last messages are gone, `*` is less than their UIDs.
     await connection.command(
       'UID FETCH',
-      [sequence('1:*'), [atom('UID'), atom('FLAGS')], modifiers],
+      [sequence(`1:${UID_MAX}`), [atom('UID'), atom('FLAGS')], modifiers],
       later.untagged,
     );
     const found = knownGone(view, later, snapshot);
