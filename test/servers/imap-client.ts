@@ -1,7 +1,28 @@
 /** The second IMAP client of the suites on mail servers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ImapFlow } from 'imapflow';
+import { startCourier } from './courier.ts';
+import { startCyrus } from './cyrus.ts';
+import { startDovecot } from './dovecot.ts';
 import type { MailServer } from './mail-server.ts';
+
+/** What Dovecot announces with the extensions left out that change how a sync is done. */
+const announcing = (...more: string[]) => `imap_capability = IMAP4rev1 UIDPLUS ${more.join(' ')}`;
+
+/** The servers of the suites; Dovecot also as those of which no package is at hand. */
+export const servers: Readonly<Record<string, () => Promise<MailServer>>> = {
+  dovecot: () => startDovecot(),
+  cyrus: () => startCyrus(),
+  courier: () => startCourier(),
+  // As Gmail is.
+  'a server without QRESYNC': () =>
+    startDovecot({ settings: announcing('ENABLE', 'CONDSTORE', 'SPECIAL-USE', 'MOVE') }),
+  // The least there is.
+  'a server without CONDSTORE': async () => ({
+    ...(await startDovecot({ settings: announcing() })),
+    modseq: false,
+  }),
+};
 
 /** MAILSTORE_URL of a server of the test run. */
 export function mailstoreUrl({ mailstoreUrl: url, name }: MailServer): string {

@@ -7,16 +7,12 @@ import fc from 'fast-check';
 import type { ImapFlow } from 'imapflow';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 import { live, lives, type ModelMailbox } from '../support/sync-model.ts';
-import { startCourier } from './courier.ts';
-import { startCyrus } from './cyrus.ts';
-import { startDovecot } from './dovecot.ts';
-import { connectAs, mailstoreUrl } from './imap-client.ts';
+import { connectAs, mailstoreUrl, servers } from './imap-client.ts';
 import type { MailServer } from './mail-server.ts';
 
-const starts = { dovecot: startDovecot, cyrus: startCyrus, courier: startCourier };
-const RUNS = 40;
+const RUNS = Number(process.env.RUNS ?? 40);
 
-for (const [name, start] of Object.entries(starts)) {
+for (const [name, start] of Object.entries(servers)) {
   void suite(`a client that applies every delta of ${name}`, () => {
     let server: MailServer;
     let service: TestService;
@@ -38,7 +34,7 @@ for (const [name, start] of Object.entries(starts)) {
     let mailboxes = 0;
     async function makeMailbox(): Promise<ModelMailbox> {
       mailboxes++;
-      const below = name === 'courier' ? ['INBOX'] : [];
+      const below = server.name === 'courier' ? ['INBOX'] : [];
       const { path: mailbox } = await client.mailboxCreate([...below, `model-${mailboxes}`]);
       const { path: away } = await client.mailboxCreate([...below, `away-${mailboxes}`]);
       await client.mailboxOpen(mailbox);

@@ -6,17 +6,9 @@ import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { ImapFlow } from 'imapflow';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
-import { startCourier } from './courier.ts';
-import { startCyrus } from './cyrus.ts';
-import { type DovecotServer, startDovecot } from './dovecot.ts';
-import { connectAs, mailstoreUrl } from './imap-client.ts';
+import type { DovecotServer } from './dovecot.ts';
+import { connectAs, mailstoreUrl, servers } from './imap-client.ts';
 import type { MailServer } from './mail-server.ts';
-
-const starts = {
-  dovecot: () => startDovecot(),
-  cyrus: () => startCyrus(),
-  courier: () => startCourier(),
-};
 
 const source = (subject: string, body = 'Hello.') =>
   `From: Bob <bob@example.test>\r\nTo: ann@acme.test\r\nSubject: ${subject}\r\n` +
@@ -35,7 +27,7 @@ function withAttachment(content: Buffer): string {
   );
 }
 
-for (const [name, start] of Object.entries(starts)) {
+for (const [name, start] of Object.entries(servers)) {
   void suite(`a mailbox on ${name}`, () => {
     let server: MailServer;
     let service: TestService;
@@ -255,7 +247,10 @@ for (const [name, start] of Object.entries(starts)) {
       assert.equal(listed[0]?.mailbox, 'INBOX');
       assert.equal(listed.find(({ mailbox }) => mailbox === path)?.token, first.token);
       for (const use of ['\\Sent', '\\Drafts', '\\Junk', '\\Trash', '\\Archive']) {
-        assert.ok(listed.some(({ specialUse }) => specialUse === use) || name === 'cyrus', use);
+        assert.ok(
+          listed.some(({ specialUse }) => specialUse === use) || server.name === 'cyrus',
+          use,
+        );
       }
       const { newPath } = await client.mailboxRename(path, [...prefix, 'Anders']);
       const ask = (mailbox: string) =>
