@@ -68,7 +68,8 @@ for (const [name, start] of Object.entries(servers)) {
 
     async function append(client: ImapFlow, subject: string, mailbox = 'INBOX'): Promise<number> {
       const appended = await client.append(mailbox, source(subject));
-      assert.ok(appended && appended.uid);
+      assert.ok(appended);
+      assert.ok(appended.uid);
       return appended.uid;
     }
 
@@ -190,7 +191,8 @@ for (const [name, start] of Object.entries(servers)) {
       const content = Buffer.alloc(1_200_000, 'Attachment of some length. ');
       const text = withAttachment(content);
       const appended = await client.append('INBOX', text, ['\\Flagged']);
-      assert.ok(appended && appended.uid);
+      assert.ok(appended);
+      assert.ok(appended.uid);
       const { uid } = appended;
       const fields = ['envelope', 'flags', 'size', 'internalDate', 'bodyStructure'];
       const { changes } = await sync(account, { fields });

@@ -93,6 +93,9 @@ export class Connection {
     this.#timeoutMs = timeoutMs;
     this.#layer = commandLayer(client);
     this.#extensions = new Set([...client.capabilities.keys()].map((name) => name.toUpperCase()));
+    client.on('error', (error: unknown) => {
+      this.#failure ??= nameFailure(error);
+    });
     client.once('close', () => {
       this.#failure ??= new ImapFailure('dropped');
     });
@@ -140,7 +143,7 @@ export class Connection {
       return connection;
     } catch (error) {
       client.close();
-      throw late ? new ImapFailure('silent', { command: 'LOGIN' }) : nameFailure(error, 'LOGIN');
+      throw late ? nameLateness(client) : nameFailure(error, 'LOGIN');
     } finally {
       clearTimeout(timer);
     }
@@ -383,6 +386,13 @@ export class Connection {
     selected.confirmedAt = performance.now();
     return uidvalidity === selected.uidvalidity;
   }
+}
+
+/** How far a connection came that was not there in time. */
+function nameLateness({ connectedAt, greeting }: ImapFlow): ImapFailure {
+  if (connectedAt === null)
+    return new ImapFailure('unreachable', { said: 'no connection in time' });
+  return new ImapFailure(greeting === undefined ? 'no_greeting' : 'silent', { command: 'LOGIN' });
 }
 
 interface SelectAnswer {

@@ -42,7 +42,7 @@ export class ServerHealth {
       this.succeeded();
       return connected;
     } catch (error) {
-      if (error instanceof ImapFailure && error.concernsServer) this.#failed();
+      if (error instanceof ImapFailure && error.concernsServer) this.#failed(error);
       else if (isProbe) this.succeeded();
       throw error;
     } finally {
@@ -55,8 +55,11 @@ export class ServerHealth {
     this.#lastSuccess = this.#now();
   }
 
-  #failed(): void {
-    const rest = Math.min(FIRST_REST_MS * 2 ** Math.min(this.#failures, 10), LONGEST_REST_MS);
+  #failed({ kind }: ImapFailure): void {
+    const longer = FIRST_REST_MS * 2 ** Math.min(this.#failures, 10);
+    // One that was dropped may be tried again at once: once.
+    const isSingle = kind === 'dropped' && this.#failures === 0;
+    const rest = isSingle ? 0 : Math.min(longer, LONGEST_REST_MS);
     this.#failures++;
     // Nodes that lost the server together do not come back together.
     this.#restUntil = this.#now() + rest * (0.75 + Math.random() / 2);

@@ -1,0 +1,56 @@
+/** An IMAP mail store on a server of a test, with what it logs. */
+import { after } from 'node:test';
+import { openTestMailstore } from '../../../../test/support/mail.ts';
+import { ImapMailstore, type ImapOptions, type ImapServer } from '../imap.ts';
+
+export interface LoggedFailure {
+  readonly failure?: string;
+  readonly text: string;
+  readonly line: string;
+}
+
+export interface OpenedStore {
+  readonly store: ImapMailstore;
+  readonly logged: LoggedFailure[];
+}
+
+/** Long enough for a loaded machine, short enough for tests that wait for its end. */
+export const TIMEOUT_MS = 400;
+
+export async function openImapStore(
+  port: number,
+  server: Partial<ImapServer> = {},
+  options: Partial<ImapOptions> = {},
+): Promise<OpenedStore> {
+  const { database } = await openTestMailstore('sqlite');
+  const logged: LoggedFailure[] = [];
+  const store = new ImapMailstore({
+    server: {
+      host: '127.0.0.1',
+      port,
+      tls: 'off',
+      verifyCertificate: true,
+      master: { user: 'master', password: 'secret-of-the-master' },
+      auth: 'master',
+      separator: '*',
+      ...server,
+    },
+    database,
+    inbound: {
+      append: () => Promise.reject(new Error('no test appends')),
+      appendWithin: () => Promise.reject(new Error('no test appends')),
+    },
+    log: {
+      warn: (what: object & { failure?: string }, text) =>
+        logged.push({
+          ...(what.failure !== undefined && { failure: what.failure }),
+          text,
+          line: JSON.stringify(what),
+        }),
+    },
+    timeoutMs: TIMEOUT_MS,
+    ...options,
+  });
+  after(() => store.close());
+  return { store, logged };
+}
