@@ -59,7 +59,7 @@ export interface Selected {
   /** What the server told of the mailbox that nobody asked for. */
   news: boolean;
   /** UIDs whose removal the server told since the mailbox was selected (RFC 7162 section 3.2.10.2). */
-  gone: UidSet;
+  readonly gone: UidSet[];
   /** When the server last said that this is the mailbox of that name; `performance.now()`. */
   confirmedAt: number;
   /** What of it the shadow is in step with: its version; for the mailboxes that have one. */
@@ -277,7 +277,7 @@ export class Connection {
         if (!uids) return;
         this.#note((selected) => {
           selected.exists = Math.max(0, selected.exists - uids.size);
-          selected.gone = selected.gone.union(uids);
+          selected.gone.push(uids);
         });
       },
       FETCH: () => this.#note(() => undefined),
@@ -334,7 +334,7 @@ export class Connection {
       exists,
       modseq: modseq === 0n ? undefined : modseq,
       news: false,
-      gone: UidSet.empty,
+      gone: [],
       confirmedAt: performance.now(),
     };
     const uidnext = seen.uidnext ?? (await this.#findUidnext(exists));

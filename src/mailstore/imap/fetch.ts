@@ -65,7 +65,11 @@ function eachRow(
 /** What changed since a MODSEQ: rows of FETCH, and the UIDs that the server lists as removed. */
 export class ChangeCollector {
   readonly changed = new Map<number, { readonly modseq: bigint; readonly flags: ImapAttribute }>();
-  vanished = UidSet.empty;
+  readonly #vanished: UidSet[] = [];
+
+  vanished(): UidSet {
+    return UidSet.empty.union(...this.#vanished);
+  }
 
   readonly onFetch = (response: ImapResponse): void => {
     const items = fetchItems(response);
@@ -83,7 +87,7 @@ export class ChangeCollector {
         // `VANISHED (EARLIER) uids` (RFC 7162 section 3.2.10.1)
         const uids = UidSet.parse(textOf(attributes?.at(-1)) ?? '');
         if (!uids) throw new ImapFailure('garbled', { said: 'VANISHED without UIDs' });
-        this.vanished = this.vanished.union(uids);
+        this.#vanished.push(uids);
       },
     };
   }

@@ -167,7 +167,7 @@ function knownGone(
   collector: ChangeCollector,
   base: SyncState,
 ): UidSet | undefined {
-  const gone = collector.vanished.within(1, base.uidnext - 1);
+  const gone = collector.vanished().within(1, base.uidnext - 1);
   let newer = 0;
   // Whatever came after that state has a higher MODSEQ, so it is among what changed.
   for (const uid of collector.changed.keys()) if (uid >= base.uidnext) newer++;
@@ -232,7 +232,7 @@ async function readAll(
 }
 
 function goneMeanwhile({ selected }: Connection): UidSet {
-  return selected?.gone ?? UidSet.empty;
+  return UidSet.empty.union(...(selected?.gone ?? []));
 }
 
 function tokenAfter(

@@ -56,8 +56,9 @@ export class UidSet {
     return this.#ranges.reduce((sum, [first, last]) => sum + last - first + 1, 0);
   }
 
-  union(other: UidSet): UidSet {
-    return UidSet.#merge([...this.#ranges, ...other.#ranges]);
+  union(...others: readonly UidSet[]): UidSet {
+    if (others.every((other) => other.#ranges.length === 0)) return this;
+    return UidSet.#merge([this, ...others].flatMap((set) => set.#ranges));
   }
 
   /** What of it lies from `first` to `last`, both included. */
