@@ -114,6 +114,10 @@ export class Pool {
   #take(user: MailUser, mailbox: string | undefined, fresh: boolean): Promise<Pooled> {
     if (this.#closed) return Promise.reject(new ImapFailure('dropped'));
     if (this.#waiting.length >= WAITING_MAX) return Promise.reject(this.#busy());
+    const account = this.#accounts.get(user.accountId);
+    const idle = account && !fresh ? this.#takeIdle(account, mailbox) : undefined;
+    // An idle connection of the account's own is nobody else's to wait for.
+    if (idle) return Promise.resolve(idle);
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiting = this.#waiting.filter((other) => other !== waiter);
