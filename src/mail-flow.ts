@@ -15,7 +15,7 @@ import {
 } from './delivery/delivery.ts';
 import { createDnsResolver, type DnsResolver } from './dns/dns.ts';
 import type { Domains } from './domains/domains.ts';
-import type { Mailstore } from './mailstore/mailstore.ts';
+import type { InboundDelivery, Mailstore } from './mailstore/mailstore.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import { createMessageSender, createSenderRewriting } from './outbound/outbound.ts';
 import type { Queue } from './queue/queue.ts';
@@ -30,6 +30,8 @@ export interface MailFlowOptions {
   readonly accounts: Accounts;
   readonly bodies: Bodies;
   readonly mailstore: Mailstore;
+  /** What brings mail to the mail server, where mail is kept there. */
+  readonly mailServer?: InboundDelivery | undefined;
   readonly queue: Queue;
   readonly dns: DnsResolver;
   readonly metrics: Metrics;
@@ -93,10 +95,13 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   });
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
   const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
-  const courier = { queue, bodies, domains, mailstore, publish, webhooks, sender, hostname };
+  const { mailServer } = options;
+  const stores = { queue, bodies, mailstore, mailServer };
+  const courier = { ...stores, domains, publish, webhooks, sender, hostname };
   const close = async () => {
     await webhooks.close();
     checksDns.close();
+    mailServer?.close();
   };
   return { delivery, courier, close };
 }

@@ -30,8 +30,8 @@ import {
   type Domains,
   type Verification,
 } from './domains/domains.ts';
-import { buildImapMailstore } from './imap-mailstore.ts';
 import { buildMailFlow } from './mail-flow.ts';
+import { buildMailServer } from './mail-server.ts';
 import {
   announceChanges,
   EmbeddedMailstore,
@@ -114,7 +114,6 @@ export function buildParts(
   const changes = new InProcessChanges();
   const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
   const embedded = new EmbeddedMailstore({ database, bodies });
-  const imap = buildImapMailstore({ config, database, changes, logger });
   const queue: Queue = new Queue({
     database,
     log: logger,
@@ -123,6 +122,14 @@ export function buildParts(
   const metrics = createMetrics({
     connections: () => realtime.connections,
     queueDepths: () => queue.depths(),
+  });
+  const { imap, mailServer } = buildMailServer({
+    config,
+    database,
+    changes,
+    bodies,
+    queue,
+    logger,
   });
   const pruneTombstones = (keptMs: number) => (imap ?? embedded).pruneTombstones(keptMs);
   const maintenance = new Maintenance({ bodies, pruneTombstones, queue, logger });
@@ -144,6 +151,7 @@ export function buildParts(
     ...owners,
     bodies,
     mailstore,
+    mailServer,
     queue,
     metrics,
     publicUrl: () =>

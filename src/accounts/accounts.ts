@@ -20,7 +20,7 @@ import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
 import { retireAddresses, tokensFrom } from './retired-addresses.ts';
 
 export type { Account, AccountStatus } from './account-rows.ts';
-export { findAccounts } from './find-accounts.ts';
+export { type AccountState, findAccountStates, findAccounts } from './find-accounts.ts';
 export {
   createTokens,
   type IssuedToken,

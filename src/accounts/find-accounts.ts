@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
+import type { AccountStatus } from './account-rows.ts';
 import { readAddress } from './local-parts.ts';
 
 /** Addresses that are told apart by case alone, and so need no closer reading: nearly all. */
@@ -51,4 +52,24 @@ async function selectIds(queries: Queries, engine: Database['engine'], wanted: s
       on accounts.domain_id = domains.id and accounts.local_part = wanted.local_part
   `.execute(queries);
   return rows;
+}
+
+/** Whose an account is, and whether it is open. */
+export interface AccountState {
+  readonly domainId: number;
+  readonly status: AccountStatus;
+}
+
+/** The state of accounts by id; those that are gone are left out. */
+export async function findAccountStates(
+  queries: Queries,
+  ids: readonly number[],
+): Promise<Map<number, AccountState>> {
+  if (ids.length === 0) return new Map();
+  const rows = await queries
+    .selectFrom('accounts')
+    .select(['id', 'domain_id as domainId', 'status'])
+    .where('id', 'in', ids)
+    .execute();
+  return new Map(rows.map(({ id, domainId, status }) => [id, { domainId, status }]));
 }

@@ -1,4 +1,4 @@
-/** What is on its way out for a domain, for operators: webhooks, forwarded mail, bounces. */
+/** What is on its way for a domain, for operators: webhooks, forwarded mail, bounces, mailboxes. */
 import { Type } from 'typebox';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -14,11 +14,12 @@ const DeliveryBody = Type.Object(
     webhook_id: Type.String({ description: 'What the receiver knows it by.' }),
     kind: Type.String({
       description:
-        'webhook, forward, bounce, or store (a mailbox that did not wait for a late webhook)',
+        'webhook, forward, bounce, store (a mailbox that did not wait for a late webhook), or ' +
+        'mailbox (what the mail server behind Postroom has not taken yet)',
       examples: ['webhook'],
     }),
     destination: Type.String({
-      description: 'Origin of the webhook, or domain of the mail; holds no secret.',
+      description: 'Origin of the webhook, domain of the mail, or address of the mailbox.',
       examples: ['https://receiver.example'],
     }),
     status: Type.Enum(['queued', 'delivered', 'failed'], { type: 'string' }),

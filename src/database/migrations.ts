@@ -252,13 +252,43 @@ function shadowStep(engine: Engine): Migration {
   };
 }
 
+/**
+ * What Dovecot reads (deploy/dovecot/, docs/guides/imap-server.md): the accounts of active claims,
+ * by address. Its columns are an interface for operators, so that tables may change behind them.
+ */
+function dovecotStep(): Migration {
+  return {
+    async up(db) {
+      // Each login and each recipient asks for one address.
+      await sql
+        .raw(
+          "create index accounts_by_full_address on accounts ((local_part || '@' || domain_name))",
+        )
+        .execute(db);
+      await sql
+        .raw(
+          `create view dovecot_users as
+           select accounts.id as account_id,
+             accounts.local_part || '@' || accounts.domain_name as address,
+             '{ARGON2ID}' || accounts.password_hash as password,
+             accounts.status as status
+           from accounts
+           join domains on domains.id = accounts.domain_id
+           where domains.status = 'active'`,
+        )
+        .execute(db);
+    },
+  };
+}
+
 /** All steps by name; Kysely applies them in the order of their names. */
 export function migrationsFor(engine: Engine): MigrationProvider {
   return {
     getMigrations: async () => ({
       '0001_first': firstStep(engine),
       '0002_queue': queueStep(engine),
-      '0003_imap_shadow': shadowStep(engine),
+      '0003_dovecot_users': dovecotStep(),
+      '0004_imap_shadow': shadowStep(engine),
     }),
   };
 }

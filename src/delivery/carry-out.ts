@@ -3,28 +3,27 @@
  * from a last failure. What follows is written in the transaction that ends the delivery, so it is
  * done once: a message is stored, or its sender is told, or both.
  */
-import { randomUUID } from 'node:crypto';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
-import type { Mailstore } from '../mailstore/mailstore.ts';
 import {
-  buildDsn,
-  type Header,
-  type MessageSender,
-  prepareForward,
-  readHeader,
-  type SendOutcome,
-} from '../outbound/outbound.ts';
-import type { DeliveryError, Job, NewDelivery, Outcome, Queue, Settled } from '../queue/queue.ts';
+  type InboundDelivery,
+  MAILBOX,
+  type MailboxPayload,
+  type MailboxResult,
+  type Mailstore,
+  mailboxDestination,
+} from '../mailstore/mailstore.ts';
+import { type MessageSender, prepareForward, type SendOutcome } from '../outbound/outbound.ts';
+import type { Job, Outcome, Queue, Settled } from '../queue/queue.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
+import { Bounces } from './bounces.ts';
 import {
   BOUNCE,
   type BouncePayload,
   FORWARD,
   type ForwardPayload,
-  mailDestination,
   STORE,
   type StorePayload,
   WEBHOOK,
@@ -36,6 +35,8 @@ export interface CarryOutOptions {
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey'>;
   readonly mailstore: Pick<Mailstore, 'appendWithin'>;
+  /** Where mailboxes are a mail server's: attempts what is queued for them. */
+  readonly mailServer?: Pick<InboundDelivery, 'attempt'> | undefined;
   /** Announces a change that is committed. */
   readonly publish: (change: MailboxChange) => void;
   readonly webhooks: WebhookSender;
@@ -56,6 +57,9 @@ const MAIL_DELAYS = [
   2 * 3600,
   ...Array.from({ length: 29 }, () => 4 * 3600),
 ];
+
+/** Half of the connections to the mail server: mail that comes in now has the others. */
+const MAILBOXES_AT_A_TIME = 10;
 
 /** Starts the workers; `queue.stop` ends them. */
 export function carryOut(options: CarryOutOptions): void {
@@ -80,34 +84,35 @@ export function carryOut(options: CarryOutOptions): void {
     onOutcome: (tx, job, settled) => courier.afterForward(tx, job, settled),
   });
   queue.work({
+    kind: MAILBOX,
+    concurrency: MAILBOXES_AT_A_TIME,
+    delays: MAIL_DELAYS,
+    attempt: (job, signal) => courier.attemptMailbox(job, signal),
+    onOutcome: (tx, job, settled) => courier.afterMailbox(tx, job, settled),
+  });
+  queue.work({
     kind: BOUNCE,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptBounce(job, signal),
   });
 }
 
-/** A DSN that is written but not yet queued. */
-interface PreparedDsn {
-  readonly source: Buffer;
-  readonly payload: BouncePayload;
-}
-
 class Courier {
   readonly #options: CarryOutOptions;
   readonly #now: () => number;
-  /** DSNs by delivery, written after the attempt and before the transaction that queues them. */
-  readonly #dsns = new Map<number, PreparedDsn>();
+  readonly #bounces: Bounces;
 
   constructor(options: CarryOutOptions) {
     this.#options = options;
     this.#now = options.now ?? Date.now;
+    this.#bounces = new Bounces({ ...options, now: this.#now });
   }
 
   async attemptWebhook(job: Job, signal: AbortSignal): Promise<Outcome> {
     const { url, secret, body, strangers, ...payload } = readPayload<WebhookPayload>(job);
     const request = { url, id: job.publicId, body, ...(secret !== undefined && { secret }) };
     const outcome = await this.#options.webhooks.attempt(request, signal);
-    await this.#prepareDsn(job, outcome, strangers, { ...payload, enhancedStatus: '5.4.0' });
+    await this.#bounces.prepare(job, outcome, strangers, { ...payload, enhancedStatus: '5.4.0' });
     return outcome;
   }
 
@@ -121,11 +126,12 @@ class Courier {
     const failed = status === 'failed';
     const stores =
       payload.mode === 'webhook' ? failed : await this.#isStillToStore(tx, job, payload);
-    const changes = stores ? await this.#store(tx, job, payload) : [];
-    const bounced = failed && outcome.result !== 'delivered' && (await this.#bounce(tx, job));
+    const tell = stores ? await this.#store(tx, job, payload) : () => {};
+    const bounced =
+      failed && outcome.result !== 'delivered' && (await this.#bounces.enqueue(tx, job));
     return () => {
-      for (const change of changes) this.#options.publish(change);
-      if (bounced) this.#sendBounce(job, bounced);
+      tell();
+      if (bounced) this.#bounces.send(job, bounced);
     };
   }
 
@@ -137,10 +143,7 @@ class Courier {
 
   async afterStore(tx: Queries, job: Job): Promise<(() => void) | undefined> {
     if (job.isReplay) return undefined;
-    const changes = await this.#store(tx, job, readPayload<StorePayload>(job));
-    return () => {
-      for (const change of changes) this.#options.publish(change);
-    };
+    return this.#store(tx, job, readPayload<StorePayload>(job));
   }
 
   async attemptForward(job: Job, signal: AbortSignal): Promise<Outcome> {
@@ -167,7 +170,7 @@ class Courier {
       signal,
     );
     const outcome = toOutcome(sent);
-    await this.#prepareDsn(job, outcome, [payload.recipient], {
+    await this.#bounces.prepare(job, outcome, [payload.recipient], {
       ...payload,
       forwardedTo: payload.to,
       ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
@@ -181,8 +184,8 @@ class Courier {
     { status }: Settled,
   ): Promise<(() => void) | undefined> {
     if (status !== 'failed' || job.isReplay) return undefined;
-    const bounced = await this.#bounce(tx, job);
-    return bounced ? () => this.#sendBounce(job, bounced) : undefined;
+    const bounced = await this.#bounces.enqueue(tx, job);
+    return bounced ? () => this.#bounces.send(job, bounced) : undefined;
   }
 
   /** A bounce goes as it was written; one from elsewhere, on its way back, as it came. */
@@ -201,84 +204,70 @@ class Courier {
     return toOutcome(await this.#options.sender.sendMessage(message, signal));
   }
 
-  async #store(tx: Queries, job: Job, payload: StorePayload): Promise<MailboxChange[]> {
-    const { parsed, users, mailbox, receivedAt } = payload;
-    const targets = users.map((user) => ({ user, mailbox, internalDate: receivedAt }));
-    const message = { parsed, bodyId: job.bodyId };
-    const appended = await this.#options.mailstore.appendWithin(tx, message, targets);
-    return appended.map(({ change }) => change);
-  }
-
-  /** Writes the DSN of a delivery that has come to its end without success. */
-  async #prepareDsn(
-    job: Job,
-    outcome: Outcome,
-    recipients: readonly string[],
-    about: Bounced,
-  ): Promise<void> {
-    this.#dsns.delete(job.id);
-    const ends = outcome.result === 'permanent' || (outcome.result === 'temporary' && job.isLast);
-    const { bounceTo } = about;
-    if (!ends || job.isReplay || bounceTo === undefined || recipients.length === 0) return;
-    const body = await this.#options.bodies.find(job.bodyId);
-    if (!body) return;
-    const header = await readHeader(this.#options.bodies.read(body));
-    this.#dsns.set(job.id, await this.#writeDsn(job, outcome.error, recipients, about, header));
-  }
-
-  async #writeDsn(
-    job: Job,
-    error: DeliveryError,
-    recipients: readonly string[],
-    { bounceTo = '', receivedAt, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
-    header: Header,
-  ): Promise<PreparedDsn> {
-    const now = this.#now();
-    const [first = ''] = recipients;
-    const domain = mailDestination(first);
-    const dsn = await buildDsn({
-      hostname: this.#options.hostname,
-      domain,
-      dkimKey: await this.#options.domains.findDkimKey(job.domainId),
-      sender: bounceTo,
-      recipients: recipients.map((recipient) => ({
-        recipient,
-        forwardedTo,
-        error: { ...error, enhancedStatus: permanentStatus(enhancedStatus) },
-        lastAttempt: now,
-      })),
-      header,
-      arrived: receivedAt,
-      id: randomUUID(),
-      now,
+  /**
+   * Without a mail server, what was queued for one goes into our own mailboxes: also what failed
+   * there before, when an operator tries it again.
+   */
+  async attemptMailbox(job: Job, signal: AbortSignal): Promise<Outcome> {
+    const { mailServer } = this.#options;
+    if (!mailServer) return { result: 'delivered' };
+    const payload = readPayload<MailboxPayload>(job);
+    const { recipient, origin } = payload;
+    const attempted = await mailServer.attempt(job, payload, signal);
+    const outcome = toOutcome(attempted);
+    const isGone = attempted.result !== 'delivered' && attempted.isGone === true;
+    await this.#bounces.prepare(job, outcome, origin && !isGone ? [recipient] : [], {
+      receivedAt: job.createdAt,
+      ...origin,
+      ...(attempted.result !== 'delivered' && { enhancedStatus: attempted.error.enhancedStatus }),
     });
-    const chunks: Uint8Array[] = [];
-    for await (const chunk of dsn.open()) chunks.push(chunk);
-    const payload = { to: bounceTo, domain, smtpUtf8: dsn.smtpUtf8 };
-    return { source: Buffer.concat(chunks), payload };
+    return outcome;
   }
 
-  /** Queues the DSN that was written for this delivery, if any. */
-  async #bounce(tx: Queries, job: Job) {
-    const dsn = this.#dsns.get(job.id);
-    if (!dsn) return undefined;
-    const { source, payload } = dsn;
-    const bodyId = await this.#options.bodies.commit(tx, { size: source.length, content: source });
-    const bounce = {
-      kind: BOUNCE,
-      domainId: job.domainId,
-      destination: mailDestination(payload.to),
-      bodyId,
-      payload: JSON.stringify(payload),
+  async afterMailbox(
+    tx: Queries,
+    job: Job,
+    { status }: Settled,
+  ): Promise<(() => void) | undefined> {
+    if (status === 'delivered' && !this.#options.mailServer) {
+      const { user, recipient, mailbox, parsed, origin } = readPayload<MailboxPayload>(job);
+      const receivedAt = origin?.receivedAt ?? job.createdAt;
+      const users = [{ ...user, recipient }];
+      return this.#store(tx, job, {
+        users,
+        mailbox,
+        parsed,
+        receivedAt,
+        ...(origin && { origin }),
+      });
+    }
+    if (status !== 'failed' || job.isReplay) return undefined;
+    const bounced = await this.#bounces.enqueue(tx, job);
+    return bounced ? () => this.#bounces.send(job, bounced) : undefined;
+  }
+
+  /** @returns what tells of it once it is committed */
+  async #store(tx: Queries, job: Job, payload: StorePayload): Promise<() => void> {
+    const { mailstore, mailServer, queue, publish } = this.#options;
+    const { parsed, users, mailbox, origin, receivedAt } = payload;
+    const targets = users.map(({ recipient, ...user }) => ({
+      user,
+      mailbox,
+      internalDate: receivedAt,
+      ...(recipient !== undefined && { recipient }),
+    }));
+    const appended = await mailstore.appendWithin(
+      tx,
+      { parsed, bodyId: job.bodyId, origin },
+      targets,
+    );
+    return () => {
+      for (const { change } of appended) publish(change);
+      // A mail server's mailboxes cannot be written to within a transaction: it was queued for them.
+      if (mailServer) {
+        queue.wake(users.map((user) => ({ kind: MAILBOX, destination: mailboxDestination(user) })));
+      }
     };
-    await this.#options.queue.enqueue(tx, bounce);
-    return bounce;
-  }
-
-  /** The DSN is kept until it is committed: the transaction may run again after a deadlock. */
-  #sendBounce(job: Job, bounce: Pick<NewDelivery, 'kind' | 'destination'>): void {
-    this.#dsns.delete(job.id);
-    this.#options.queue.wake([bounce]);
   }
 
   async #findBody(job: Job): Promise<StoredBody> {
@@ -288,26 +277,13 @@ class Courier {
   }
 }
 
-/** What a DSN is written from, besides the failure. */
-interface Bounced {
-  readonly bounceTo?: string;
-  readonly receivedAt: number;
-  readonly forwardedTo?: string;
-  readonly enhancedStatus?: string;
-}
-
 /** The payload is what we wrote ourselves when the message was accepted. */
 function readPayload<Payload>(job: Job): Payload {
   return JSON.parse(job.payload) as Payload;
 }
 
-function toOutcome(sent: SendOutcome): Outcome {
+function toOutcome(sent: SendOutcome | MailboxResult): Outcome {
   if (sent.result === 'delivered') return { result: 'delivered' };
   const { status, text } = sent.error;
   return { result: sent.result, error: { text, ...(status !== undefined && { status }) } };
-}
-
-/** After the last attempt a temporary failure is final (RFC 3464 section 2.3.4). */
-function permanentStatus(status: string): string {
-  return status.replace(/^4/, '5');
 }

@@ -11,6 +11,7 @@ import {
   prependHeader,
   type StagedMessage,
   stageMessage,
+  type Transit,
 } from '../mailstore/mailstore.ts';
 import { isLooping, readHeader } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
@@ -19,6 +20,7 @@ import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
 import {
   type AcceptedMail,
   enqueueMail,
+  originOf,
   type QueueMailOptions,
   queueMail,
   wakeQueue,
@@ -108,7 +110,7 @@ class RoutedDelivery implements Delivery {
     const path = returnPath(envelope);
     if (isLmtp(envelope)) {
       const message = await stageMessage(bodies, source, Buffer.concat([path, head]));
-      return { envelope, message, receivedAt };
+      return { id, envelope, message, receivedAt };
     }
     const { heloName, remoteAddress } = envelope.arrival;
     const check = checks.begin({ from: envelope.from, heloName, remoteAddress });
@@ -119,7 +121,7 @@ class RoutedDelivery implements Delivery {
     });
     // What was found is known at the end only, but stands in front of our Received field.
     const top = Buffer.concat([path, Buffer.from(verdicts.authenticationResults)]);
-    return { envelope, message: prependHeader(bodies, top, message), verdicts, receivedAt };
+    return { id, envelope, message: prependHeader(bodies, top, message), verdicts, receivedAt };
   }
 
   /** Brings the message to every recipient; what nobody took leaves nothing on disk. */
@@ -132,9 +134,12 @@ class RoutedDelivery implements Delivery {
         found instanceof Refusal ? [] : [{ forwardPath, destination: found }],
       );
       await this.#refuseLoops(mail.message, recipients);
-      if (recipients.length === 0) await bodies.discard(mail.message.body);
-      else await this.#take(mail, recipients);
-      return resolved;
+      if (recipients.length === 0) {
+        await bodies.discard(mail.message.body);
+        return resolved;
+      }
+      const refused = await this.#take(mail, recipients);
+      return resolved.map((one) => withRefusal(one, refused));
     } catch (error) {
       // After any other failure the commit may have happened: the sweep at start decides then.
       if (error instanceof Refusal) await bodies.discard(mail.message.body);
@@ -168,19 +173,39 @@ class RoutedDelivery implements Delivery {
     }
   }
 
-  /** Everything in one transaction: mailboxes, and what has to go on from here. */
-  async #take(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<void> {
-    const { mailstore, queue } = this.#options;
+  /**
+   * Everything in one transaction: mailboxes, and what has to go on from here.
+   *
+   * @returns by LMTP, whose mailbox did not take it, by account
+   */
+  async #take(
+    mail: AcceptedMail,
+    recipients: readonly ResolvedRecipient[],
+  ): Promise<Map<number, Refusal>> {
+    const { mailstore, queue, bodies } = this.#options;
     const plan = planDelivery(recipients);
     const queued = await queueMail(this.#options, plan, mail);
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
     const targets = [...plan.users.values()].map(
-      (user): AppendTarget => ({ user, mailbox, internalDate: mail.receivedAt }),
+      ({ recipient, ...user }): AppendTarget => ({
+        user,
+        recipient,
+        mailbox,
+        internalDate: mail.receivedAt,
+      }),
     );
-    await mailstore.append(mail.message, targets, async (tx, bodyId) => {
-      await enqueueMail(queue, tx, queued, bodyId);
-    });
+    const refused = new Map<number, Refusal>();
+    const transit: Transit = {
+      origin: () => originOf(bodies, mail),
+      ...(isLmtp(mail.envelope) && {
+        refuse: ({ user }, refusal) => refused.set(user.accountId, refusal),
+      }),
+    };
+    await mailstore.append({ ...mail.message, transit }, targets, (tx, keepBody) =>
+      enqueueMail(queue, tx, queued, keepBody),
+    );
     wakeQueue(queue, queued);
+    return refused;
   }
 }
 
@@ -213,6 +238,13 @@ function outcomeOf({ forwardPath, found }: Resolved): RecipientOutcome {
   if (!(found instanceof Refusal)) return { recipient: forwardPath, result: 'delivered' };
   const result = answerOf(found.code).smtp.startsWith('4') ? 'temporary' : 'permanent';
   return { recipient: forwardPath, result, refusal: found };
+}
+
+/** What the mail server says of one recipient stands for the other addresses of the account, too. */
+function withRefusal(resolved: Resolved, refused: ReadonlyMap<number, Refusal>): Resolved {
+  const { found } = resolved;
+  if (found instanceof Refusal || found.kind !== 'mailbox') return resolved;
+  return { ...resolved, found: refused.get(found.user.accountId) ?? found };
 }
 
 function sayWhenFull(error: unknown): never {

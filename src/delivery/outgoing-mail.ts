@@ -1,8 +1,8 @@
 /**
- * What is queued of a message: payloads of the three kinds of delivery, written when the message is
+ * What is queued of a message: payloads of the kinds of delivery, written when the message is
  * accepted, so that a route that changes later changes nothing of it.
  */
-import type { MailUser } from '../mailstore/mailstore.ts';
+import type { MailOrigin, MailUser } from '../mailstore/mailstore.ts';
 import type { ParsedMessage } from '../message/message.ts';
 import type { SenderVerdict } from '../outbound/outbound.ts';
 
@@ -11,6 +11,12 @@ interface Bounceable {
   readonly bounceTo?: string;
   /** When the message was accepted, milliseconds since 1970. */
   readonly receivedAt: number;
+}
+
+/** An account whose mailbox is to have the message. */
+export interface Recipient extends MailUser {
+  /** The address that the sender wrote to; the account's when left out. */
+  readonly recipient?: string;
 }
 
 /** Kind `webhook`. */
@@ -23,12 +29,13 @@ export interface WebhookPayload extends Bounceable {
   /** What is posted, byte for byte. */
   readonly body: string;
   /** Accounts among the recipients: `webhook_then_store` stores for them, `webhook` at last. */
-  readonly users: readonly MailUser[];
+  readonly users: readonly Recipient[];
   /** Forward-paths that are nobody's mailbox. */
   readonly strangers: readonly string[];
   /** Where the accounts get it. */
   readonly mailbox: 'INBOX' | 'Junk';
   readonly parsed: ParsedMessage;
+  readonly origin?: MailOrigin;
 }
 
 /** Kind `forward`. */
@@ -54,9 +61,10 @@ export interface BouncePayload {
 
 /** Kind `store`: what `webhook_then_store` puts into mailboxes when its first attempt is late. */
 export interface StorePayload {
-  readonly users: readonly MailUser[];
-  readonly mailbox: 'INBOX' | 'Junk';
+  readonly users: readonly Recipient[];
+  readonly mailbox: string;
   readonly parsed: ParsedMessage;
+  readonly origin?: MailOrigin;
   readonly receivedAt: number;
 }
 

@@ -8,18 +8,23 @@ export interface ResolvedRecipient {
   readonly destination: Destination;
 }
 
+/** An account, and the forward-path that meant it. */
+export interface Addressee extends MailUser {
+  readonly recipient: string;
+}
+
 /** One webhook for each domain: it never hears of the recipients of another. */
 export interface PlannedWebhook {
   readonly domain: ActiveDomain;
   /** Forward-paths at this domain. */
   readonly recipients: string[];
-  readonly users: Map<number, MailUser>;
+  readonly users: Map<number, Addressee>;
   readonly strangers: string[];
 }
 
 export interface DeliveryPlan {
   /** Mailboxes by account: two forward-paths of one account bring one copy. */
-  readonly users: Map<number, MailUser>;
+  readonly users: Map<number, Addressee>;
   readonly webhooks: Map<number, PlannedWebhook>;
   /** One for each domain, since all of its mail goes to one address. */
   readonly forwards: Map<number, { readonly domain: ActiveDomain; readonly recipient: string }>;
@@ -36,7 +41,7 @@ export function planDelivery(recipients: readonly ResolvedRecipient[]): Delivery
   };
   for (const { forwardPath, destination } of recipients) {
     if (destination.kind === 'mailbox') {
-      plan.users.set(destination.user.accountId, destination.user);
+      addAddressee(plan.users, destination.user, forwardPath);
     } else if (destination.kind === 'return') {
       plan.returns.set(destination.sender, destination.domain);
     } else if (destination.kind === 'forward') {
@@ -64,6 +69,11 @@ function addToWebhook(
   };
   webhooks.set(domain.id, webhook);
   webhook.recipients.push(forwardPath);
-  if (user) webhook.users.set(user.accountId, user);
+  if (user) addAddressee(webhook.users, user, forwardPath);
   else webhook.strangers.push(forwardPath);
+}
+
+/** Where several forward-paths mean one account, the first is the one it is known by. */
+function addAddressee(users: Map<number, Addressee>, user: MailUser, recipient: string): void {
+  if (!users.has(user.accountId)) users.set(user.accountId, { ...user, recipient });
 }

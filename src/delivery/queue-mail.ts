@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Queries } from '../database/database.ts';
-import type { StagedMessage } from '../mailstore/mailstore.ts';
+import type { MailOrigin, StagedMessage } from '../mailstore/mailstore.ts';
 import { type Header, mayBounce, readHeader, type SenderRewriting } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
@@ -31,6 +31,8 @@ export interface QueueMailOptions {
 
 /** A message that is about to be accepted. */
 export interface AcceptedMail {
+  /** What the log and the Received field know it by. */
+  readonly id: string;
   readonly envelope: InboundEnvelope;
   readonly message: StagedMessage;
   /** Absent where the sender was not checked (LMTP: our own MTA did). */
@@ -51,8 +53,10 @@ export async function enqueueMail(
   queue: Pick<Queue, 'enqueue'>,
   tx: Queries,
   queued: readonly QueuedMail[],
-  bodyId: number,
+  keepBody: () => Promise<number>,
 ): Promise<void> {
+  if (queued.length === 0) return;
+  const bodyId = await keepBody();
   for (const { store, ...delivery } of queued) {
     if (!store) {
       await queue.enqueue(tx, { ...delivery, bodyId });
@@ -100,9 +104,16 @@ export async function queueMail(
   return queued;
 }
 
-interface Bounce {
-  readonly bounceTo?: string;
-  readonly receivedAt: number;
+type Bounce = Pick<MailOrigin, 'bounceTo' | 'receivedAt'>;
+
+/** Where a message came from, for a mail store that passes it on. */
+export async function originOf(bodies: Bodies, mail: AcceptedMail): Promise<MailOrigin> {
+  const header = await readHeader(bodies.read(mail.message.body));
+  return withOrigin(mail, bounceOf(mail, header));
+}
+
+function withOrigin({ envelope, id }: AcceptedMail, bounce: Bounce): MailOrigin {
+  return { ...bounce, from: envelope.from, id };
 }
 
 function bounceOf({ envelope, verdicts, receivedAt }: AcceptedMail, header: Header): Bounce {
@@ -146,6 +157,7 @@ async function queueWebhook(
     strangers,
     mailbox: verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX',
     parsed: message.parsed,
+    origin: withOrigin(mail, bounce),
   };
   return {
     kind: WEBHOOK,
@@ -161,9 +173,15 @@ async function queueWebhook(
 /** Behind a long queue for a dead receiver even the first attempt is late: mailboxes do not wait. */
 function lateStore(
   domainId: number,
-  { users, mailbox, parsed, receivedAt }: WebhookPayload,
+  { users, mailbox, parsed, origin, receivedAt }: WebhookPayload,
 ): Omit<NewDelivery, 'bodyId'> {
-  const payload: StorePayload = { users, mailbox, parsed, receivedAt };
+  const payload: StorePayload = {
+    users,
+    mailbox,
+    parsed,
+    ...(origin && { origin }),
+    receivedAt,
+  };
   return {
     kind: STORE,
     domainId,

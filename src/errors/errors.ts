@@ -49,6 +49,8 @@ export const answers = {
   message_too_large: { http: 413, title: 'The message is too large', smtp: '552 5.3.4' },
   sender_rejected: { http: 400, title: 'The sender is not who it claims', smtp: '550 5.7.1' },
   srs_invalid: { http: 400, title: 'The return address is not valid', smtp: '550 5.7.1' },
+  mailbox_refused: { http: 503, title: 'The mail server refuses the message', smtp: '550 5.2.0' },
+  mailbox_full: { http: 503, title: 'The mailbox is full', smtp: '552 5.2.2' },
   message_looping: { http: 400, title: 'The message goes round in a loop', smtp: '554 5.4.6' },
   storage_full: { http: 503, title: 'There is no space left', smtp: '452 4.3.1' },
   too_many_connections: { http: 429, title: 'Too many connections', smtp: '421 4.7.0' },

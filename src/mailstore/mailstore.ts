@@ -4,7 +4,8 @@
  * `embedded/` keeps them in Postroom's own database: `mailboxes` (UIDVALIDITY, UIDNEXT,
  * HIGHESTMODSEQ), `messages` (flags, envelope, MIME tree with byte offsets; the source is in
  * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. `imap/` has them on an
- * IMAP server that the operator runs, the second implementation of the same interface.
+ * IMAP server that the operator runs, the second implementation of the same interface; `lmtp/` brings
+ * inbound mail to it.
  */
 export { announceChanges } from './announce.ts';
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
@@ -14,6 +15,18 @@ export {
   type ImapServer,
   imapDefaults,
 } from './imap/imap.ts';
+export {
+  createInboundDelivery,
+  type InboundDelivery,
+  type InboundOptions,
+} from './lmtp/inbound.ts';
+export type { ImapAppend } from './lmtp/transport.ts';
+export {
+  MAILBOX,
+  type MailboxPayload,
+  type MailboxResult,
+  mailboxDestination,
+} from './mailbox-delivery.ts';
 export { prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
@@ -24,6 +37,7 @@ export {
   type FlagChange,
   type KeptMessage,
   type MailboxState,
+  type MailOrigin,
   type Mailstore,
   type MailUser,
   type Message,
@@ -34,5 +48,6 @@ export {
   type StagedMessage,
   type SyncRequest,
   type SyncResult,
+  type Transit,
   type UpdatedMessage,
 } from './store.ts';

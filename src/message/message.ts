@@ -10,6 +10,7 @@
  */
 export type { Mailbox } from './address-list.ts';
 export type { Envelope } from './envelope.ts';
+export { asBuffer, LineEnds } from './line-ends.ts';
 export { type Address, parseAddress } from './parse-address.ts';
 export { MessageParser, type ParsedMessage } from './parse-message.ts';
 export { readContent } from './part-content.ts';

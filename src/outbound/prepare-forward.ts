@@ -5,9 +5,9 @@
  */
 import { isAscii } from 'node:buffer';
 import type { DkimKey } from '../domains/domains.ts';
+import { asBuffer, LineEnds } from '../message/message.ts';
 import { BodyHash } from './body-hash.ts';
 import { canonicalAddress } from './format-address.ts';
-import { asBuffer, LineEnds } from './line-ends.ts';
 import { type Header, type HeaderField, parseEnvelope, readHeader } from './read-header.ts';
 import { needsRewriting, rewriteFrom, type SenderVerdict } from './rewrite-from.ts';
 import { signDkim } from './sign-dkim.ts';

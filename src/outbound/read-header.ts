@@ -5,9 +5,8 @@
  * Header text is held with one character per byte (latin1).
  */
 import { Refusal } from '../errors/errors.ts';
-import { type Envelope, MessageParser } from '../message/message.ts';
+import { asBuffer, type Envelope, MessageParser } from '../message/message.ts';
 import { canonicalAddress } from './format-address.ts';
-import { asBuffer } from './line-ends.ts';
 
 /** One header field. */
 export interface HeaderField {

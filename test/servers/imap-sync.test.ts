@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { ImapFlow } from 'imapflow';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { openSocket } from '../support/web-socket.ts';
 import type { DovecotServer } from './dovecot.ts';
 import { connectAs, mailstoreUrl, servers } from './imap-client.ts';
 import type { MailServer } from './mail-server.ts';
@@ -33,7 +34,11 @@ for (const [name, start] of Object.entries(servers)) {
     let service: TestService;
     before(async () => {
       server = await start();
-      service = await startTestService('sqlite', { MAILSTORE_URL: mailstoreUrl(server) });
+      service = await startTestService('sqlite', {
+        MAILSTORE_URL: mailstoreUrl(server),
+        // Without LMTP, mail is added by APPEND.
+        ...(server.lmtpUrl !== undefined && { LMTP_URL: server.lmtpUrl }),
+      });
     });
     after(async () => {
       await service?.stop();
@@ -297,6 +302,31 @@ for (const [name, start] of Object.entries(servers)) {
       await assert.rejects(mailstore.move(account, 'INBOX', [3], 'None'), {
         code: 'mailbox_not_found',
       });
+    });
+
+    void test('mail that arrives is in the mailbox, and the app is told', async () => {
+      const { account } = await open();
+      const first = await sync(account);
+      const socket = await openSocket(service, account.token);
+      const hello = await socket.next();
+      const inbox = hello.mailboxes.find(({ mailbox }: { mailbox: string }) => mailbox === 'INBOX');
+      assert.equal(inbox.token, first.token);
+      await service.send({
+        from: 'bob@example.test',
+        to: account.address,
+        subject: 'Arrived',
+        text: 'Hello.',
+      });
+      const told = await socket.next();
+      assert.equal(told.type, 'mailbox_changed');
+      const next = await sync(account, { ...since(first), fields: ['envelope'] });
+      assert.equal(next.token, told.token);
+      assert.equal(next.changes.added[0].envelope.subject, 'Arrived');
+      const { uid } = next.changes.added[0];
+      const { mailstore } = service;
+      const message = await mailstore.fetchMessage(account, 'INBOX', uid);
+      assert.deepEqual(message.flags, []);
+      socket.close();
     });
 
     void test('a server that stops is told of, and used again when it is back', async () => {

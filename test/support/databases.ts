@@ -19,6 +19,8 @@ export interface TestDatabase {
   readonly database: Database;
   /** Empty folder for bodies and the like. */
   readonly directory: string;
+  /** Where another program finds it: a file or a postgres:// URL; PGlite is in this process. */
+  readonly location: string;
 }
 
 const serverUrl = process.env.TEST_DATABASE_URL;
@@ -42,7 +44,7 @@ async function openPglite(): Promise<Database> {
   return openPostgres(new PGliteDialect({ pglite }));
 }
 
-async function openServer(url: string): Promise<Database> {
+async function openServer(url: string): Promise<{ database: Database; location: string }> {
   const name = `test_${randomBytes(8).toString('hex')}`;
   const admin = new Client({ connectionString: url });
   await admin.connect();
@@ -53,21 +55,24 @@ async function openServer(url: string): Promise<Database> {
     await admin.query(`drop database if exists ${name} with (force)`);
     await admin.end();
   });
-  return openPostgres({ url: own.href, poolSize: 5 });
+  return { database: await openPostgres({ url: own.href, poolSize: 5 }), location: own.href };
 }
 
 /** Opens a new, migrated database; it is closed and removed when the test file ends. */
 export async function openTestDatabase(engine: EngineName): Promise<TestDatabase> {
   const directory = await mkdtemp(join(tmpdir(), 'postroom-test-'));
   let database: Database;
-  if (engine === 'sqlite') database = await openSqlite({ path: join(directory, 'test.sqlite') });
-  else if (engine === 'pglite') database = await openPglite();
-  else database = await openServer(serverUrl ?? '');
+  let location = '';
+  if (engine === 'sqlite') {
+    location = join(directory, 'test.sqlite');
+    database = await openSqlite({ path: location });
+  } else if (engine === 'pglite') database = await openPglite();
+  else ({ database, location } = await openServer(serverUrl ?? ''));
   cleanups.push(async () => {
     await database.close();
     await rm(directory, { recursive: true, force: true });
   });
-  return { database, directory };
+  return { database, directory, location };
 }
 
 /** Declares the same tests once for each engine at hand. */

@@ -33,6 +33,8 @@ export interface TestService extends Service {
   readonly url: string;
   readonly smtpPort: number;
   readonly lmtpPort: number;
+  /** Its database, for other programs: a file or a postgres:// URL. */
+  readonly databaseLocation: string;
   /** Calls /v2 with the API key. */
   v2(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Calls /mail with a mailbox token. */
@@ -75,7 +77,7 @@ export async function startTestService(
   engine: EngineName,
   environment: Record<string, string> = {},
 ): Promise<TestService> {
-  const { database, directory } = await openTestDatabase(engine);
+  const { database, directory, location } = await openTestDatabase(engine);
   const config = readConfig(
     {
       DATA_DIR: directory,
@@ -94,10 +96,10 @@ export async function startTestService(
   );
   const service = await startService(config, pino({ level: 'silent' }), database);
   started.push(service);
-  return withCalls(service);
+  return withCalls(service, location);
 }
 
-function withCalls(service: Service): TestService {
+function withCalls(service: Service, databaseLocation: string): TestService {
   const url = `http://127.0.0.1:${service.addresses.http.port}`;
   const smtpPort = service.addresses.smtp?.port ?? 0;
   let domains = 0;
@@ -126,6 +128,7 @@ function withCalls(service: Service): TestService {
     url,
     smtpPort,
     lmtpPort: service.addresses.lmtp?.port ?? 0,
+    databaseLocation,
     v2,
     mail,
     async makeAccount(localPart = 'ann') {

@@ -85,7 +85,7 @@ export class MessageWriter {
     return this.#database.write(async (tx) => {
       const bodyId = await this.#bodies.commit(tx, body);
       const appended = await this.#insertAll(tx, { parsed, bodyId }, found);
-      await alongside?.(tx, bodyId);
+      await alongside?.(tx, async () => bodyId);
       return appended;
     });
   }

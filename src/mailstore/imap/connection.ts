@@ -319,7 +319,7 @@ export class Connection {
         },
       });
     } catch (error) {
-      if (error instanceof ImapFailure && error.kind === 'said_no' && !isTemporary(error)) {
+      if (error instanceof ImapFailure && error.kind === 'said_no' && !error.isTemporary) {
         throw mailboxNotFound(mailbox);
       }
       throw error;
@@ -408,12 +408,6 @@ function readSelectCode(response: ImapResponse, seen: SelectAnswer): void {
   if (code?.name === 'UIDNEXT') seen.uidnext = numberOf(code.values[0]);
   if (code?.name === 'HIGHESTMODSEQ') seen.modseq = modseqOf(code.values[0]);
   if (code?.name === 'NOMODSEQ') seen.modseq = undefined;
-}
-
-/** RFC 5530: codes of a NO that say nothing about whether the mailbox is there. */
-function isTemporary({ details: { said = '', responseCode = '' } }: ImapFailure): boolean {
-  const temporary = /\b(?:UNAVAILABLE|INUSE|SERVERBUG|LIMIT|CONTACTADMIN|EXPIRED|CORRUPTION)\b/;
-  return temporary.test(responseCode) || /internal error|try again|temporar/i.test(said);
 }
 
 export function mailboxNotFound(mailbox: string): Refusal {

@@ -49,6 +49,13 @@ export class ImapFailure extends Error {
     );
   }
 
+  /** Whether a NO says of itself that it may be otherwise later (RFC 5530 section 3). */
+  get isTemporary(): boolean {
+    const { said = '', responseCode = '' } = this.details;
+    const temporary = /\b(?:UNAVAILABLE|INUSE|SERVERBUG|LIMIT|CONTACTADMIN|EXPIRED|CORRUPTION)\b/;
+    return temporary.test(responseCode) || /internal error|try again|temporar/i.test(said);
+  }
+
   /** What a client is answered: that it may try again, and nothing of how we are set up. */
   toRefusal(): Refusal {
     const { retryAfter } = this.details;

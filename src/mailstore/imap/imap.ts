@@ -16,6 +16,7 @@
  * callers get the refusal `unavailable`, and one line of the log says by name what failed
  * (`failure.ts`). What arrives is not written by IMAP: `inbound` takes it to the server.
  */
+import type { MailboxChange } from '../../changes/changes.ts';
 import type { Database, Queries } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
 import { canonicalMailboxName } from '../mailbox-names.ts';
@@ -34,6 +35,7 @@ import type {
   SyncRequest,
   SyncResult,
 } from '../store.ts';
+import { type AppendedSource, appendMessage, hasReceived } from './append-message.ts';
 import { expungeMessages, moveMessages, storeFlags } from './change-messages.ts';
 import { Connection, type ImapLogin, type ServerAddress } from './connection.ts';
 import { ImapFailure } from './failure.ts';
@@ -51,6 +53,7 @@ import {
 import { requireUidvalidity, stateOf, syncByModseq } from './sync-modseq.ts';
 import { Shadows } from './sync-shadow.ts';
 import { formatState, parseImapToken } from './token.ts';
+import { Turns } from './turns.ts';
 
 export interface ImapServer extends ServerAddress {
   /** The login that opens any account. */
@@ -98,6 +101,9 @@ export const imapDefaults = {
 /** A server that answered within this time counts as ready without being asked. */
 const LATELY_MS = 10_000;
 
+/** Each holds its message in memory. */
+const APPENDS_AT_ONCE = 2;
+
 export class ImapMailstore implements Mailstore {
   readonly #server: ImapServer;
   readonly #database: Database;
@@ -108,6 +114,7 @@ export class ImapMailstore implements Mailstore {
   readonly #pool: Pool;
   readonly #shadows: Shadows;
   readonly #reader: MessageReader;
+  readonly #appends = new Turns(APPENDS_AT_ONCE);
 
   constructor(options: ImapOptions) {
     const settings = { ...imapDefaults, now: Date.now, ...options };
@@ -203,6 +210,34 @@ export class ImapMailstore implements Mailstore {
     return this.#inbound.appendWithin(tx, message, targets);
   }
 
+  /**
+   * Adds a message by APPEND, where it does not go by LMTP.
+   *
+   * @throws Refusal `mailbox_full` or `mailbox_refused` for good, `unavailable` for now
+   */
+  appendByImap(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
+    const name = canonicalMailboxName(mailbox);
+    return this.#guard(user, () =>
+      this.#appends.run(() =>
+        this.#pool.use(user, name, (connection) => appendMessage(connection, name, message)),
+      ),
+    );
+  }
+
+  /** Whether a mailbox has the message that has this id in a Received field. */
+  isDelivered(user: MailUser, mailbox: string, receivedId: string): Promise<boolean> {
+    const name = canonicalMailboxName(mailbox);
+    return this.#read(user, name, (connection) =>
+      hasReceived(connection, name, receivedId, this.#now()),
+    );
+  }
+
+  /** The change to tell of when something came into a mailbox by another way. */
+  changeOf(user: MailUser, mailbox: string): Promise<MailboxChange> {
+    const name = canonicalMailboxName(mailbox);
+    return this.#read(user, name, (connection) => this.#changeOf(connection, user, name));
+  }
+
   async setFlags(user: MailUser, mailbox: string, uids: readonly number[], change: FlagChange) {
     const name = canonicalMailboxName(mailbox);
     // Done twice, it is as if it was done once: it may be tried again.
@@ -272,7 +307,7 @@ export class ImapMailstore implements Mailstore {
   }
 
   /** The change that a write made, with the token that a sync would return now. */
-  async #changeOf(connection: Connection, user: MailUser, mailbox: string) {
+  async #changeOf(connection: Connection, user: MailUser, mailbox: string): Promise<MailboxChange> {
     const selected = await connection.select(mailbox, 'EXAMINE');
     const state =
       connection.hasQresync && selected.modseq !== undefined
@@ -285,7 +320,7 @@ export class ImapMailstore implements Mailstore {
       uidvalidity: selected.uidvalidity,
       token: formatState(state),
       eventType: 'MailboxesChanged',
-    } as const;
+    };
   }
 
   /** Runs work that may be done twice: once more, on a fresh connection, where one was dropped. */

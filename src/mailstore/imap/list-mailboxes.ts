@@ -74,7 +74,31 @@ export async function listMailboxes(connection: Connection): Promise<ListedMailb
     const status = statuses.get(wireName);
     if (status) mailboxes.push({ mailbox, ...(specialUse && { specialUse }), ...status });
   }
-  return mailboxes.sort((a, b) => Number(b.mailbox === 'INBOX') - Number(a.mailbox === 'INBOX'));
+  const order = ({ mailbox }: ListedMailbox) => (mailbox === 'INBOX' ? '' : mailbox);
+  return mailboxes.sort((a, b) => (order(a) < order(b) ? -1 : 1));
+}
+
+/** The mailbox of a name or, better, of a use; undefined where there is neither. */
+export async function findSpecialUse(
+  connection: Connection,
+  name: string,
+  use: string | undefined,
+): Promise<string | undefined> {
+  const tellsUse = connection.has('SPECIAL-USE');
+  const found: Listed[] = [];
+  // Without LIST-EXTENDED a server tells uses with every LIST (RFC 6154 section 2).
+  const ask = tellsUse && connection.has('LIST-EXTENDED');
+  const extension = ask ? [atom('RETURN'), [atom('SPECIAL-USE')]] : [];
+  await connection.command('LIST', [quoted(''), quoted('*'), ...extension], {
+    LIST: (response) => {
+      const mailbox = readListed(response, tellsUse);
+      if (mailbox) found.push(mailbox);
+    },
+  });
+  const match =
+    (use !== undefined && found.find(({ specialUse }) => specialUse === use)) ||
+    found.find(({ mailbox }) => mailbox === name);
+  return match ? match.mailbox : undefined;
 }
 
 function statusItems(connection: Connection): Argument[] {

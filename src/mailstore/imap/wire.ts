@@ -11,6 +11,7 @@ export type { ImapAttribute, ImapResponse };
 /** An argument of a command. */
 export type Argument =
   | { readonly type: 'ATOM' | 'STRING' | 'SEQUENCE'; readonly value: string }
+  | { readonly type: 'LITERAL'; readonly value: Buffer }
   | {
       readonly type: 'ATOM';
       readonly value: string;
@@ -43,6 +44,7 @@ export function commandLayer(client: ImapFlow): CommandLayer {
 
 export const atom = (value: string): Argument => ({ type: 'ATOM', value });
 export const quoted = (value: string): Argument => ({ type: 'STRING', value });
+export const literal = (value: Buffer): Argument => ({ type: 'LITERAL', value });
 export const sequence = (value: string): Argument => ({ type: 'SEQUENCE', value });
 
 /** `BODY.PEEK[section]<start.length>`: never sets `\Seen` (RFC 3501 section 6.4.5). */

@@ -1,0 +1,118 @@
+/**
+ * A process that takes mail by SMTP and delivers it to a mail server, for a test that kills it:
+ * `node lmtp-process.ts`, its settings in the environment. Says `listening <port>` once it listens.
+ */
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { createAccounts } from '../../src/accounts/accounts.ts';
+import { Bodies } from '../../src/bodies/bodies.ts';
+import { InProcessChanges } from '../../src/changes/changes.ts';
+import {
+  ensureDataDir,
+  fileSecretStore,
+  loadCertificate,
+  loadSecrets,
+  readConfig,
+} from '../../src/config/config.ts';
+import { openSqlite } from '../../src/database/database.ts';
+import { carryOut } from '../../src/delivery/delivery.ts';
+import { createDnsResolver } from '../../src/dns/dns.ts';
+import { createDomains } from '../../src/domains/domains.ts';
+import { buildMailFlow } from '../../src/mail-flow.ts';
+import {
+  createInboundDelivery,
+  EmbeddedMailstore,
+  type Mailstore,
+} from '../../src/mailstore/mailstore.ts';
+import { createMetrics } from '../../src/metrics/metrics.ts';
+import { Queue } from '../../src/queue/queue.ts';
+import { startSmtp } from '../../src/smtp/smtp.ts';
+import { imapSide } from './look-through.ts';
+
+const ACCOUNTS = ['ann', 'ben', 'cal'];
+/** What was put off is due after a restart, but not before the server is done with it. */
+const SETTLED_MS = 3_000;
+
+const { IMAP_PORT, MASTER_USER = '', MASTER_PASSWORD = '' } = process.env;
+const config = readConfig(process.env);
+if (config.mailstore.kind !== 'imap' || !config.mailstore.deliverTo) throw new Error('no LMTP_URL');
+const { deliverTo } = config.mailstore;
+await ensureDataDir(config.dataDir);
+const { secrets } = await loadSecrets(fileSecretStore(config.dataDir));
+const logger = pino({ level: 'silent' });
+const database = await openSqlite({ path: join(config.dataDir, 'postroom.sqlite') });
+const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
+await bodies.sweepFiles(0);
+const changes = new InProcessChanges();
+const { mailHostname, spfInclude } = config;
+const domains = createDomains({ database, mailHostname, spfInclude });
+const accounts = createAccounts({ database, domains, changes });
+const queue = new Queue({ database, log: logger });
+const metrics = createMetrics({ connections: () => 0, queueDepths: () => queue.depths() });
+const inbound = createInboundDelivery({
+  database,
+  bodies,
+  queue,
+  lmtp: { server: deliverTo, hostname: mailHostname },
+  log: logger,
+  ...imapSide({
+    host: '127.0.0.1',
+    imapPort: Number(IMAP_PORT),
+    loginAs: (address) => ({ user: `${address}*${MASTER_USER}`, pass: MASTER_PASSWORD }),
+  }),
+});
+const mailstore: Mailstore = Object.assign(new EmbeddedMailstore({ database, bodies }), {
+  append: inbound.append.bind(inbound),
+  appendWithin: inbound.appendWithin.bind(inbound),
+});
+
+if (!(await domains.findActive('acme.test'))) {
+  const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });
+  for (const { id } of dns) {
+    await domains.markDnsRecord('u', 'acme.test', { id, status: 'verified' });
+  }
+  for (const localPart of ACCOUNTS) {
+    await accounts.create({ userId: 'u', domain: 'acme.test', localPart, password: 'a password' });
+  }
+}
+await database.write((tx) =>
+  tx
+    .updateTable('deliveries')
+    .set({ next_attempt_at: 0 })
+    .where('status', '=', 'queued')
+    .where('updated_at', '<', Date.now() - SETTLED_MS)
+    .execute(),
+);
+const { delivery, courier } = buildMailFlow({
+  config,
+  secrets,
+  database,
+  changes,
+  domains,
+  accounts,
+  bodies,
+  mailstore,
+  mailServer: inbound,
+  queue,
+  dns: createDnsResolver({ servers: config.dns.servers }),
+  metrics,
+  publicUrl: () => 'http://localhost',
+  logger,
+});
+carryOut(courier);
+const listener = await startSmtp({
+  delivery,
+  hostname: mailHostname,
+  host: '127.0.0.1',
+  port: 0,
+  protocol: 'smtp',
+  tls: await loadCertificate({
+    ...config.tls,
+    dataDir: config.dataDir,
+    hostname: mailHostname,
+  }),
+  maxMessageBytes: config.limits.maxMessageBytes,
+  maxPerIp: 100,
+  logger,
+});
+process.stdout.write(`listening ${listener.address().port}\n`);

@@ -1,0 +1,198 @@
+/** Delivery, queue and workers over the mailboxes of a mail server that the test speaks for. */
+import assert from 'node:assert/strict';
+import { type Account, type Accounts, createAccounts } from '../../src/accounts/accounts.ts';
+import {
+  carryOut,
+  createDelivery,
+  createSenderChecks,
+  type Delivery,
+} from '../../src/delivery/delivery.ts';
+import { createDomains, type Domains } from '../../src/domains/domains.ts';
+import {
+  createInboundDelivery,
+  type InboundDelivery,
+  type InboundOptions,
+  type Mailstore,
+} from '../../src/mailstore/mailstore.ts';
+import { createSenderRewriting, type MessageSender } from '../../src/outbound/outbound.ts';
+import { Queue } from '../../src/queue/queue.ts';
+import { FakeClock } from '../../src/queue/testing/fake-clock.ts';
+import type { WebhookSender } from '../../src/webhooks/webhooks.ts';
+import type { EngineName } from './databases.ts';
+import { startLmtpServer, type TestLmtpServer } from './lmtp-server.ts';
+import { openTestMailstore, type TestMailstore } from './mail.ts';
+
+/** What the tests change of the mail server's side. */
+export type MailServerOptions = Partial<
+  Pick<InboundOptions, 'appendByImap' | 'isDelivered' | 'announce' | 'lmtp'>
+>;
+
+export class MailServerBench {
+  readonly clock = new FakeClock();
+  readonly store: TestMailstore;
+  readonly server: TestLmtpServer;
+  readonly domains: Domains;
+  readonly accounts: Accounts;
+  readonly queue: Queue;
+  readonly inbound: InboundDelivery;
+  readonly delivery: Delivery;
+  /** Set by a test: how the webhook and the far end answer. */
+  webhook: Awaited<ReturnType<WebhookSender['attempt']>> = { result: 'delivered' };
+  readonly announced: string[] = [];
+
+  constructor(store: TestMailstore, server: TestLmtpServer, options: MailServerOptions) {
+    this.store = store;
+    this.server = server;
+    const { database, bodies } = store;
+    const now = () => this.clock.now();
+    const log = { info: () => {}, warn: () => {}, error: () => {} };
+    const hosted = { database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now };
+    this.domains = createDomains(hosted);
+    this.accounts = createAccounts({
+      database,
+      domains: this.domains,
+      changes: { publish: () => {} },
+      now,
+    });
+    this.queue = new Queue({ database, log, clock: this.clock, random: () => 0 });
+    this.inbound = createInboundDelivery({
+      database,
+      bodies,
+      queue: this.queue,
+      lmtp: { server: { host: '127.0.0.1', port: server.port }, hostname: 'mx.test' },
+      announce: ({ address }, mailbox) => {
+        this.announced.push(`${address} ${mailbox}`);
+      },
+      log,
+      now,
+      ...options,
+    });
+    this.delivery = this.#createDelivery();
+  }
+
+  get #mailstore(): Mailstore {
+    const { mailstore } = this.store;
+    // Reading is not what is tested here.
+    return Object.assign(Object.create(mailstore), {
+      append: this.inbound.append.bind(this.inbound),
+      appendWithin: this.inbound.appendWithin.bind(this.inbound),
+    });
+  }
+
+  #createDelivery(): Delivery {
+    const { domains, accounts, queue, store } = this;
+    return createDelivery({
+      domains,
+      accounts,
+      mailstore: this.#mailstore,
+      bodies: store.bodies,
+      queue,
+      senders: createSenderRewriting({ key: 'k'.repeat(32) }),
+      checks: createSenderChecks({
+        lookup: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
+        hostname: 'mx.test',
+        enforce: true,
+      }),
+      linkSecret: 'l'.repeat(32),
+      publicUrl: () => 'http://mx.test',
+      hostname: 'mx.test',
+      log: { info: () => {} },
+      now: () => this.clock.now(),
+    });
+  }
+
+  /**
+   * Starts the workers. Bounces are queued and stay so: nobody takes them.
+   *
+   * @param hasMailServer false: mailboxes are our own again
+   */
+  work({ hasMailServer = true } = {}): void {
+    const busy = { enhancedStatus: '4.3.0', text: 'busy' };
+    const sender: MessageSender = {
+      sendMessage: async () => ({ result: 'temporary', error: busy }),
+    };
+    const webhooks: WebhookSender = {
+      attempt: async () => this.webhook,
+      close: async () => {},
+    };
+    carryOut({
+      queue: this.queue,
+      bodies: this.store.bodies,
+      domains: this.domains,
+      mailstore: hasMailServer ? this.#mailstore : this.store.mailstore,
+      mailServer: hasMailServer ? this.inbound : undefined,
+      publish: () => {},
+      webhooks,
+      sender,
+      hostname: 'mx.test',
+      now: () => this.clock.now(),
+    });
+  }
+
+  async activate(domain: string): Promise<void> {
+    const { dns } = await this.domains.create({ userId: 'u', domain });
+    for (const { id } of dns) {
+      await this.domains.markDnsRecord('u', domain, { id, status: 'verified' });
+    }
+  }
+
+  async account(localPart: string, domain = 'acme.test'): Promise<Account> {
+    const password = 'a good password';
+    return (await this.accounts.create({ userId: 'u', domain, localPart, password })).account;
+  }
+
+  receive(
+    to: readonly string[],
+    { protocol = 'ESMTP', from = 'bob@sender.test', source = '' } = {},
+  ) {
+    const arrival = { protocol, heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' };
+    const text = source || `From: ${from || 'bob@sender.test'}\r\nSubject: s\r\n\r\nHello.\r\n`;
+    return this.delivery.receive(
+      { from, to, arrival },
+      (async function* () {
+        yield Buffer.from(text);
+      })(),
+    );
+  }
+
+  /** Rows of the queue: kind, destination, status and last error. */
+  async rows() {
+    const rows = await this.store.database.read
+      .selectFrom('deliveries')
+      .select(['kind', 'destination', 'status', 'attempts', 'last_error', 'body_id'])
+      .orderBy('id')
+      .execute();
+    return rows.map(({ last_error, ...row }) => ({
+      ...row,
+      error: last_error === null ? undefined : JSON.parse(last_error),
+    }));
+  }
+
+  /** What every mailbox has, by address. */
+  copies(address: string): number {
+    return this.server.kept.filter(({ to }) => to === address).length;
+  }
+
+  async countBodies(): Promise<number> {
+    await this.store.bodies.sweepRows();
+    const rows = await this.store.database.read.selectFrom('bodies').select('id').execute();
+    return rows.length;
+  }
+
+  /** Lets a queued delivery come to its turn, and its attempt to its end. */
+  async pass(ms: number): Promise<void> {
+    await this.clock.advance(ms);
+    await this.queue.idle();
+  }
+}
+
+export async function openMailServerBench(
+  engine: EngineName,
+  options: (server: TestLmtpServer) => MailServerOptions = () => ({}),
+): Promise<MailServerBench> {
+  const server = await startLmtpServer();
+  const bench = new MailServerBench(await openTestMailstore(engine), server, options(server));
+  await bench.activate('acme.test');
+  for (const name of ['ann', 'ben', 'cal']) assert.ok(await bench.account(name));
+  return bench;
+}
