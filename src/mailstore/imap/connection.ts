@@ -5,17 +5,16 @@
 import { ImapFlow } from 'imapflow';
 import { Refusal } from '../../errors/errors.ts';
 import { ImapFailure, nameFailure } from './failure.ts';
+import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
 import { UidSet } from './uid-set.ts';
 import { encodeMailboxName } from './utf7.ts';
 import {
   type Argument,
   atom,
   type CommandLayer,
-  codeOf,
   commandLayer,
   type ImapResponse,
   listOf,
-  modseqOf,
   numberOf,
   quoted,
   textOf,
@@ -45,25 +44,6 @@ export interface ConnectOptions {
   readonly login: ImapLogin;
   /** Milliseconds without a byte after which a command has failed. */
   readonly timeoutMs: number;
-}
-
-/** What SELECT and EXAMINE say of a mailbox, and what of it is known since. */
-export interface Selected {
-  readonly mailbox: string;
-  readonly readOnly: boolean;
-  readonly uidvalidity: string;
-  readonly uidnext: number;
-  exists: number;
-  /** Undefined where the mailbox keeps no MODSEQs (RFC 7162 section 3.1.2.2). */
-  readonly modseq: bigint | undefined;
-  /** What the server told of the mailbox that nobody asked for. */
-  news: boolean;
-  /** UIDs whose removal the server told since the mailbox was selected (RFC 7162 section 3.2.10.2). */
-  readonly gone: UidSet[];
-  /** When the server last said that this is the mailbox of that name; `performance.now()`. */
-  confirmedAt: number;
-  /** What of it the shadow is in step with: its version; for the mailboxes that have one. */
-  shadowVersion?: number;
 }
 
 export type Untagged = Readonly<Record<string, (response: ImapResponse) => void>>;
@@ -393,21 +373,6 @@ function nameLateness({ connectedAt, greeting }: ImapFlow): ImapFailure {
   if (connectedAt === null)
     return new ImapFailure('unreachable', { said: 'no connection in time' });
   return new ImapFailure(greeting === undefined ? 'no_greeting' : 'silent', { command: 'LOGIN' });
-}
-
-interface SelectAnswer {
-  exists: number;
-  uidnext: number | undefined;
-  uidvalidity: string;
-  modseq: bigint | undefined;
-}
-
-function readSelectCode(response: ImapResponse, seen: SelectAnswer): void {
-  const code = codeOf(response);
-  if (code?.name === 'UIDVALIDITY') seen.uidvalidity = `${numberOf(code.values[0]) ?? ''}`;
-  if (code?.name === 'UIDNEXT') seen.uidnext = numberOf(code.values[0]);
-  if (code?.name === 'HIGHESTMODSEQ') seen.modseq = modseqOf(code.values[0]);
-  if (code?.name === 'NOMODSEQ') seen.modseq = undefined;
 }
 
 export function mailboxNotFound(mailbox: string): Refusal {

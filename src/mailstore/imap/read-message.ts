@@ -10,10 +10,11 @@ import {
 } from '../../message/message.ts';
 import type { ByteRange, MailUser, Message, PartContent } from '../store.ts';
 import { readBodyStructure } from './body-structure.ts';
-import type { Connection, Selected } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { fetchRows } from './fetch.ts';
 import { readInternalDate } from './message-fields.ts';
 import { PartSizes } from './part-sizes.ts';
+import type { Selected } from './selected.ts';
 import { readFlags } from './server-flags.ts';
 import { fetchPiece, PIECE, readPieces, type Section } from './source.ts';
 import { UidSet } from './uid-set.ts';

@@ -14,9 +14,10 @@
  */
 import { invalidField } from '../../errors/errors.ts';
 import type { AddedMessage, MessageField, SyncRequest, SyncResult } from '../store.ts';
-import type { Connection, Selected } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { ChangeCollector, fetchRows, listUids } from './fetch.ts';
 import { fieldItems, readFields } from './message-fields.ts';
+import type { Selected } from './selected.ts';
 import { readFlags } from './server-flags.ts';
 import { formatCursor, formatState, type ImapToken, isSameState, type SyncState } from './token.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';

@@ -10,9 +10,10 @@
 import type { Database } from '../../database/database.ts';
 import { flagsFromText } from '../flags.ts';
 import type { MailUser, SyncRequest, SyncResult, UpdatedMessage } from '../store.ts';
-import type { Connection, Selected } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { ChangeCollector, fetchRows, listUids } from './fetch.ts';
+import type { Selected } from './selected.ts';
 import { readFlags } from './server-flags.ts';
 import {
   findShadow,
