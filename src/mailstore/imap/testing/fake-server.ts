@@ -37,8 +37,8 @@ export interface FakeServer {
   readonly commands: Command[];
   readonly mailbox: { uidvalidity: number; uidnext: number; modseq: number };
   readonly messages: FakeMessage[];
-  /** What VANISHED (EARLIER) lists, as text. */
-  vanished: string;
+  /** What VANISHED (EARLIER) lists, in place of what was expunged. */
+  vanished: string | undefined;
   capabilities: string;
   greeting: string | undefined;
   password: string;
@@ -46,6 +46,8 @@ export interface FakeServer {
   fault: (command: Command) => Fault | undefined;
   readonly open: number;
   add(source: string, flags?: string): FakeMessage;
+  setFlags(uid: number, flags: string): void;
+  expunge(uid: number): void;
   /** Ends every connection. */
   drop(): void;
   stop(): Promise<void>;
@@ -65,11 +67,12 @@ after(async () => {
 /** Starts one on a free port; it is stopped when the test file ends. */
 export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeServer> {
   const sockets = new Set<Socket>();
+  const expunged: Expunged[] = [];
   let connections = 0;
   const accept = (socket: Socket) => {
     sockets.add(socket);
     socket.on('error', () => undefined).once('close', () => sockets.delete(socket));
-    serve(fake, socket, ++connections);
+    serve({ fake, expunged, seen: 0 }, socket, ++connections);
   };
   const create = (): Server => (tls ? createTlsServer(tls, accept) : createServer(accept));
   let server = create().on('tlsClientError', () => undefined);
@@ -83,7 +86,7 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
     commands: [],
     mailbox: { uidvalidity: 7, uidnext: 1, modseq: 1 },
     messages: [],
-    vanished: '',
+    vanished: undefined,
     capabilities: 'IMAP4rev1 AUTH=PLAIN ENABLE CONDSTORE QRESYNC UIDPLUS ESEARCH UNSELECT',
     greeting: '* OK ready',
     password: 'secret-of-the-master',
@@ -95,6 +98,18 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
       const message = { uid: fake.mailbox.uidnext++, flags, modseq: ++fake.mailbox.modseq, source };
       fake.messages.push(message);
       return message;
+    },
+    setFlags(uid, flags) {
+      const message = fake.messages.find((one) => one.uid === uid);
+      if (!message || message.flags === flags) return;
+      message.flags = flags;
+      message.modseq = ++fake.mailbox.modseq;
+    },
+    expunge(uid) {
+      const at = fake.messages.findIndex((one) => one.uid === uid);
+      if (at < 0) return;
+      fake.messages.splice(at, 1);
+      expunged.push({ uid, modseq: ++fake.mailbox.modseq });
     },
     drop() {
       for (const socket of sockets) socket.destroy();
@@ -112,7 +127,20 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
   return fake;
 }
 
-function serve(fake: FakeServer, socket: Socket, connection: number): void {
+interface Expunged {
+  readonly uid: number;
+  readonly modseq: number;
+}
+
+interface Session {
+  readonly fake: FakeServer;
+  readonly expunged: readonly Expunged[];
+  /** The MODSEQ up to which the session was told of changes. */
+  seen: number;
+}
+
+function serve(session: Session, socket: Socket, connection: number): void {
+  const { fake } = session;
   let user = '';
   let awaited: Command | undefined;
   let text = '';
@@ -147,7 +175,7 @@ function serve(fake: FakeServer, socket: Socket, connection: number): void {
       return;
     }
     fake.commands.push(command);
-    answer(command, () => usualAnswer(fake, command));
+    answer(command, () => usualAnswer(session, command));
   };
   socket.on('data', (bytes: Buffer) => {
     text += bytes.toString('latin1');
@@ -159,48 +187,89 @@ function serve(fake: FakeServer, socket: Socket, connection: number): void {
   });
 }
 
-function usualAnswer(fake: FakeServer, { name, args }: Command): string {
+function usualAnswer(session: Session, { name, args }: Command): string {
+  const { fake } = session;
   const done = `TAG OK ${name} done\r\n`;
   if (name === 'CAPABILITY') return `* CAPABILITY ${fake.capabilities}\r\n${done}`;
   if (name === 'ENABLE') return `* ENABLED ${args}\r\n${done}`;
-  if (name === 'EXAMINE' || name === 'SELECT') return selectAnswer(fake, args) + done;
+  if (name === 'EXAMINE' || name === 'SELECT') return selectAnswer(session, args) + done;
   if (name === 'UID SEARCH') {
-    const all = fake.messages.map(({ uid }) => uid).join(',');
-    return `* ESEARCH (TAG "TAG") UID${all ? ` ALL ${all}` : ''}\r\n${done}`;
+    const all = fake.messages.map(({ uid }) => uid);
+    return args.startsWith('RETURN')
+      ? `* ESEARCH (TAG "TAG") UID${all.length > 0 ? ` ALL ${all.join(',')}` : ''}\r\n${done}`
+      : `* SEARCH ${all.join(' ')}\r\n${done}`;
   }
-  if (name === 'UID FETCH') return fetchAnswer(fake, args) + done;
+  if (name === 'UID FETCH') return fetchAnswer(session, args) + done;
+  if (name === 'NOOP' && session.seen < fake.mailbox.modseq) {
+    session.seen = fake.mailbox.modseq;
+    return `* ${fake.messages.length} EXISTS\r\n${done}`;
+  }
   return done;
 }
 
-function selectAnswer({ mailbox, messages, vanished }: FakeServer, args: string): string {
+/** `VANISHED (EARLIER)` for what went after a MODSEQ. */
+function vanishedSince({ fake, expunged }: Session, since: number): string {
+  const uids = expunged.filter(({ modseq }) => modseq > since).map(({ uid }) => uid);
+  const text = fake.vanished ?? uids.join(',');
+  return text === '' ? '' : `* VANISHED (EARLIER) ${text}\r\n`;
+}
+
+function selectAnswer(session: Session, args: string): string {
+  const { mailbox, messages, capabilities } = session.fake;
+  session.seen = mailbox.modseq;
   const since = Number(/QRESYNC \(\d+ (\d+)/.exec(args)?.[1] ?? Number.NaN);
   const lines = [
     '* FLAGS (\\Seen)',
     `* ${messages.length} EXISTS`,
     `* OK [UIDVALIDITY ${mailbox.uidvalidity}] ok`,
     `* OK [UIDNEXT ${mailbox.uidnext}] ok`,
-    `* OK [HIGHESTMODSEQ ${mailbox.modseq}] ok`,
   ];
-  if (since < mailbox.modseq && vanished) lines.push(`* VANISHED (EARLIER) ${vanished}`);
-  for (const [index, { uid, flags, modseq }] of messages.entries()) {
-    if (modseq <= since || Number.isNaN(since)) continue;
-    lines.push(`* ${index + 1} FETCH (UID ${uid} FLAGS (${flags}) MODSEQ (${modseq}))`);
+  if (capabilities.includes('CONDSTORE')) lines.push(`* OK [HIGHESTMODSEQ ${mailbox.modseq}] ok`);
+  let text = lines.map((line) => `${line}\r\n`).join('');
+  if (since < mailbox.modseq) {
+    text += vanishedSince(session, since) + rows(session.fake, { after: since });
   }
-  return lines.map((line) => `${line}\r\n`).join('');
+  return text;
 }
 
-function fetchAnswer({ messages }: FakeServer, args: string): string {
-  const [set = ''] = args.split(' ');
-  const [first, last = first] = set.split(':').map(Number);
+interface Wanted {
+  readonly first?: number;
+  readonly last?: number;
+  /** Only what changed after this MODSEQ. */
+  readonly after?: number;
+  readonly more?: (message: FakeMessage) => string;
+}
+
+function rows({ messages }: FakeServer, wanted: Wanted): string {
+  const { first = 1, last = Number.POSITIVE_INFINITY, after = 0, more = () => '' } = wanted;
   let text = '';
-  for (const [index, { uid, flags, source }] of messages.entries()) {
-    if (uid < (first ?? 0) || uid > (last ?? 0)) continue;
-    const partial = /BODY\.PEEK\[\]<(\d+)\.(\d+)>/.exec(args);
-    const piece =
-      partial && source.slice(Number(partial[1]), Number(partial[1]) + Number(partial[2]));
-    const body = partial ? ` BODY[]<${partial[1]}> {${piece?.length}}\r\n${piece}` : '';
+  for (const [index, message] of messages.entries()) {
+    const { uid, flags, modseq } = message;
+    if (uid < first || uid > last || modseq <= after) continue;
+    const known = `UID ${uid} FLAGS (${flags}) MODSEQ (${modseq})`;
+    text += `* ${index + 1} FETCH (${known}${more(message)})\r\n`;
+  }
+  return text;
+}
+
+function fetchAnswer(session: Session, args: string): string {
+  const [set = ''] = args.split(' ');
+  const since = /CHANGEDSINCE (\d+)( VANISHED)?/.exec(args);
+  const after = Number(since?.[1] ?? 0);
+  const partial = /BODY\.PEEK\[\]<(\d+)\.(\d+)>/.exec(args);
+  const more = ({ source }: FakeMessage) => {
     const date = args.includes('INTERNALDATE') ? ' INTERNALDATE "21-Nov-2026 10:00:00 +0000"' : '';
-    text += `* ${index + 1} FETCH (UID ${uid} FLAGS (${flags})${date}${body})\r\n`;
+    if (!partial) return date;
+    const start = Number(partial[1]);
+    const piece = source.slice(start, start + Number(partial[2]));
+    return `${date} BODY[]<${start}> {${piece.length}}\r\n${piece}`;
+  };
+  let text = since?.[2] ? vanishedSince(session, after) : '';
+  for (const range of set.split(',')) {
+    const [first = 0, last = first] = range
+      .split(':')
+      .map((uid) => (uid === '*' ? 1e10 : Number(uid)));
+    text += rows(session.fake, { first, last, after, more });
   }
   return text;
 }

@@ -1,6 +1,8 @@
 /** An IMAP mail store on a server of a test, with what it logs. */
 import { after } from 'node:test';
-import { openTestMailstore } from '../../../../test/support/mail.ts';
+import type { EngineName } from '../../../../test/support/databases.ts';
+import { openTestMailstore, type TestMailstore } from '../../../../test/support/mail.ts';
+import type { MailUser } from '../../mailstore.ts';
 import { ImapMailstore, type ImapOptions, type ImapServer } from '../imap.ts';
 
 export interface LoggedFailure {
@@ -11,18 +13,31 @@ export interface LoggedFailure {
 
 export interface OpenedStore {
   readonly store: ImapMailstore;
+  /** An account that is in the database, where the shadow is kept. */
+  readonly user: MailUser;
   readonly logged: LoggedFailure[];
 }
 
 /** Long enough for a loaded machine, short enough for tests that wait for its end. */
 export const TIMEOUT_MS = 400;
 
+const databases = new Map<EngineName, Promise<TestMailstore>>();
+
+/** One for all stores of a test file. */
+function databaseOf(engine: EngineName): Promise<TestMailstore> {
+  const opened = databases.get(engine) ?? openTestMailstore(engine);
+  databases.set(engine, opened);
+  return opened;
+}
+
 export async function openImapStore(
   port: number,
   server: Partial<ImapServer> = {},
   options: Partial<ImapOptions> = {},
+  engine: EngineName = 'sqlite',
 ): Promise<OpenedStore> {
-  const { database } = await openTestMailstore('sqlite');
+  const { database, makeUser } = await databaseOf(engine);
+  const user = await makeUser();
   const logged: LoggedFailure[] = [];
   const store = new ImapMailstore({
     server: {
@@ -52,5 +67,5 @@ export async function openImapStore(
     ...options,
   });
   after(() => store.close());
-  return { store, logged };
+  return { store, user, logged };
 }
