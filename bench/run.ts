@@ -10,6 +10,7 @@ import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { attachment } from './attachment.ts';
 import { firstSync } from './first-sync.ts';
+import { imapSync } from './imap-sync.ts';
 import { mailserverEvents } from './mailserver-events.ts';
 import { message } from './message.ts';
 import { queueCost } from './queue-cost.ts';
@@ -29,6 +30,7 @@ const benchmarks = [
   message,
   attachment,
   firstSync,
+  imapSync,
   smtpIngest,
   mailserverEvents,
   realtime,

@@ -1,12 +1,12 @@
 /** What has to be done now and then, whatever the load. */
 import type { Logger } from 'pino';
 import type { Bodies } from './bodies/bodies.ts';
-import type { EmbeddedMailstore } from './mailstore/mailstore.ts';
 import type { Queue } from './queue/queue.ts';
 
 export interface MaintenanceOptions {
   readonly bodies: Bodies;
-  readonly mailstore: EmbeddedMailstore;
+  /** Forgets removals that were kept for longer than that; says how many. */
+  readonly pruneTombstones: (keptMs: number) => Promise<number>;
   readonly queue: Queue;
   readonly logger: Logger;
 }
@@ -59,9 +59,9 @@ export class Maintenance {
   }
 
   async #run(): Promise<void> {
-    const { bodies, mailstore, queue, logger } = this.#options;
+    const { bodies, pruneTombstones, queue, logger } = this.#options;
     try {
-      const tombstones = await mailstore.pruneTombstones(TOMBSTONES_KEPT_MS);
+      const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS);
       const deliveries = await queue.prune(Date.now() - DELIVERIES_KEPT_MS);
       const orphans = await bodies.sweepRows();
       if (tombstones + deliveries + orphans > 0) {

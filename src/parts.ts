@@ -20,7 +20,7 @@ import {
 } from './api/api.ts';
 import { Bodies } from './bodies/bodies.ts';
 import { type Change, type Changes, InProcessChanges } from './changes/changes.ts';
-import { type Config, ConfigError, publicUrlOf, type Secrets } from './config/config.ts';
+import { type Config, publicUrlOf, type Secrets } from './config/config.ts';
 import type { Database } from './database/database.ts';
 import type { CarryOutOptions, Delivery } from './delivery/delivery.ts';
 import { createDnsResolver, type DnsResolver } from './dns/dns.ts';
@@ -31,7 +31,13 @@ import {
   type Verification,
 } from './domains/domains.ts';
 import { buildMailFlow } from './mail-flow.ts';
-import { announceChanges, EmbeddedMailstore, type Mailstore } from './mailstore/mailstore.ts';
+import { buildMailServer } from './mail-server.ts';
+import {
+  announceChanges,
+  EmbeddedMailstore,
+  type ImapMailstore,
+  type Mailstore,
+} from './mailstore/mailstore.ts';
 import { Maintenance } from './maintenance.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
 import { Queue } from './queue/queue.ts';
@@ -41,8 +47,9 @@ export interface Parts {
   readonly database: Database;
   readonly bodies: Bodies;
   readonly changes: Changes;
-  readonly embedded: EmbeddedMailstore;
   readonly mailstore: Mailstore;
+  /** Ends connections to the mail server, where mail is kept on one. */
+  readonly closeMailstore: () => void;
   readonly verification: Verification;
   readonly delivery: Delivery;
   readonly queue: Queue;
@@ -86,6 +93,7 @@ interface Owners {
 /** What the routes speak for. */
 interface Served extends Owners {
   readonly mailstore: Mailstore;
+  readonly imap: ImapMailstore | undefined;
   readonly bodies: Bodies;
   readonly queue: Queue;
   readonly progress: Progress;
@@ -103,9 +111,6 @@ export function buildParts(
   database: Database,
   logger: Logger,
 ): Parts {
-  if (config.mailstore.kind !== 'embedded') {
-    throw new ConfigError(['MAILSTORE_URL: expected embedded, got an IMAP server (not done yet)']);
-  }
   const changes = new InProcessChanges();
   const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
   const embedded = new EmbeddedMailstore({ database, bodies });
@@ -118,12 +123,21 @@ export function buildParts(
     connections: () => realtime.connections,
     queueDepths: () => queue.depths(),
   });
-  const maintenance = new Maintenance({ bodies, mailstore: embedded, queue, logger });
+  const { imap, mailServer } = buildMailServer({
+    config,
+    database,
+    changes,
+    bodies,
+    queue,
+    logger,
+  });
+  const pruneTombstones = (keptMs: number) => (imap ?? embedded).pruneTombstones(keptMs);
+  const maintenance = new Maintenance({ bodies, pruneTombstones, queue, logger });
   const ground: Ground = { config, secrets, database, changes, maintenance, logger };
   const owners = buildOwners(ground);
-  const mailstore = announceChanges(embedded, (change) => changes.publish(change));
+  const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
   const progress: Progress = { listening: false, httpPort: config.http.port };
-  const api = buildApi(ground, { ...owners, mailstore, bodies, queue, progress });
+  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, progress });
   const realtime = createRealtime({
     authenticate: (token) => owners.tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),
@@ -137,6 +151,7 @@ export function buildParts(
     ...owners,
     bodies,
     mailstore,
+    mailServer,
     queue,
     metrics,
     publicUrl: () =>
@@ -147,8 +162,8 @@ export function buildParts(
     database,
     bodies,
     changes,
-    embedded,
     mailstore,
+    closeMailstore: () => imap?.close(),
     verification,
     delivery,
     queue,
@@ -209,7 +224,11 @@ function buildApi(ground: Ground, served: Served): Api {
         logger,
       }),
     ],
-    readiness: [() => answers(database), async () => served.progress.listening],
+    readiness: [
+      () => answers(database),
+      async () => served.progress.listening,
+      async () => served.imap?.answers() ?? true,
+    ],
   });
 }
 

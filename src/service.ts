@@ -93,6 +93,7 @@ async function open(
       : settingStore(database, 'secrets'),
   );
   const parts = buildParts(config, secrets, database, logger);
+  onStop(parts.closeMailstore);
   await startMaintenance(parts, logger, onStop);
   parts.verification.start();
   onStop(() => parts.verification.stop());

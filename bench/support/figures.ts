@@ -68,6 +68,22 @@ export function atLeast(
   };
 }
 
+/** A figure that may be at most so many times the reference. */
+export function atMost(
+  name: string,
+  unit: string,
+  ours: readonly number[],
+  reference: readonly number[],
+  target: number,
+): Figure {
+  const ratio = medianRatio(ours, reference);
+  return {
+    ...atLeast(name, unit, ours, reference, 0),
+    target: `<= ${target}`,
+    met: ratio <= target,
+  };
+}
+
 /** Three digits, and thousands apart. */
 export function shorten(value: number): string {
   return value >= 100

@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { ConfigError, explainFileError, fileErrorCode, problemLine } from './config-error.ts';
+import type { ImapOptions } from './mailstore-url.ts';
 import { publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
 import { readSettings, type Values } from './settings.ts';
 
@@ -98,7 +99,7 @@ export interface Config {
 }
 
 /** An IMAP server as the mail store; its login is a master user's. */
-export interface ImapMailstore extends Server {
+export interface ImapMailstore extends Server, ImapOptions {
   readonly kind: 'imap';
   /** Where its mail is delivered by LMTP. */
   readonly deliverTo: ServerAddress | undefined;
@@ -159,7 +160,12 @@ function groupByPart(values: Values, folder: string): Config {
     mailstore:
       values.MAILSTORE_URL === 'embedded'
         ? { kind: 'embedded' }
-        : { kind: 'imap', ...values.MAILSTORE_URL, deliverTo: values.LMTP_URL },
+        : {
+            kind: 'imap',
+            ...values.MAILSTORE_URL,
+            ca: absolute(values.MAILSTORE_URL.ca),
+            deliverTo: values.LMTP_URL,
+          },
     dns: { servers: values.DNS_SERVERS },
     credentials: {
       apiKeys: values.API_KEYS,

@@ -115,16 +115,13 @@ function safelyDecoded(text: string): string | undefined {
   }
 }
 
-const imapServer = serverUrl({
+/** An IMAP server with a master user, without options. */
+export const imapServer: Parse<Server> = serverUrl({
   expected: 'embedded, or imaps://user:password@host:993 (imap: for STARTTLS)',
   ports: { 'imap:': 143, 'imaps:': 993 },
   implicitTls: 'imaps:',
   login: 'required',
 });
-
-/** The mail store: our own, or an IMAP server with a master user. */
-export const mailstoreUrl: Parse<'embedded' | Server> = (text) =>
-  text.toLowerCase() === 'embedded' ? fit('embedded') : imapServer(text);
 
 /** The smarthost; without a port it is the one of submission (RFC 6409, RFC 8314). */
 export const relayUrl: Parse<Server> = serverUrl({

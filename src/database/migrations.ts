@@ -214,6 +214,54 @@ function queueStep(engine: Engine): Migration {
   };
 }
 
+const shadowTables: Record<string, Columns> = {
+  shadow_mailboxes: {
+    id: 'ID',
+    account_id: 'INT not null references accounts (id) on delete cascade',
+    name: 'text not null',
+    uidvalidity: 'text not null',
+    uidnext: 'INT not null',
+    messages: 'INT not null',
+    unseen: 'INT not null',
+    modseq: 'INT not null',
+    oldest_modseq: 'INT not null',
+    server_modseq: 'text',
+  },
+  shadow_messages: {
+    shadow_id: 'INT not null references shadow_mailboxes (id) on delete cascade',
+    uid: 'INT not null',
+    created_modseq: 'INT not null',
+    modseq: 'INT not null',
+    flags: 'text not null',
+  },
+  shadow_tombstones: {
+    shadow_id: 'INT not null references shadow_mailboxes (id) on delete cascade',
+    uid: 'INT not null',
+    created_modseq: 'INT not null',
+    modseq: 'INT not null',
+    expunged_at: 'INT not null',
+  },
+};
+
+const shadowIndexes = [
+  'create unique index shadow_mailboxes_by_name on shadow_mailboxes (account_id, name)',
+  'create unique index shadow_messages_by_uid on shadow_messages (shadow_id, uid)',
+  'create index shadow_messages_by_modseq on shadow_messages (shadow_id, modseq, uid)',
+  'create index shadow_tombstones_by_modseq on shadow_tombstones (shadow_id, modseq, uid)',
+  'create index shadow_tombstones_by_time on shadow_tombstones (expunged_at)',
+];
+
+function shadowStep(engine: Engine): Migration {
+  return {
+    async up(db) {
+      for (const [name, columns] of Object.entries(shadowTables)) {
+        await createTable(db, engine, name, columns);
+      }
+      for (const index of shadowIndexes) await sql.raw(index).execute(db);
+    },
+  };
+}
+
 /**
  * What Dovecot reads (deploy/dovecot/, docs/guides/imap-server.md): the accounts of active claims,
  * by address. Its columns are an interface for operators, so that tables may change behind them.
@@ -251,6 +299,7 @@ export function migrationsFor(engine: Engine): MigrationProvider {
       '0002_queue': queueStep(engine),
       '0003_changes_index': changesIndexStep,
       '0004_dovecot_users': dovecotStep(),
+      '0005_imap_shadow': shadowStep(engine),
     }),
   };
 }

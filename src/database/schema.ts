@@ -199,6 +199,43 @@ interface DeliveryPayloadTable {
   payload: string;
 }
 
+/** `mailstore/imap`: what was last seen of a mailbox whose server tells no changes by itself. */
+interface ShadowMailboxTable {
+  id: Generated<number>;
+  account_id: number;
+  name: string;
+  uidvalidity: string;
+  uidnext: number;
+  messages: number;
+  /** Messages without `\Seen`. */
+  unseen: number;
+  /** Goes up with each change that was seen; starts at the time the shadow was made, in ms. */
+  modseq: number;
+  /** Tokens older than this start anew: tombstones are gone, or the shadow is another one. */
+  oldest_modseq: number;
+  /** HIGHESTMODSEQ of the server, where it has one but does not tell of removals. */
+  server_modseq: string | null;
+}
+
+/** `mailstore/imap`: a message as it was last seen. */
+interface ShadowMessageTable {
+  shadow_id: number;
+  uid: number;
+  created_modseq: number;
+  modseq: number;
+  /** IMAP flags separated by a space, sorted. */
+  flags: string;
+}
+
+/** `mailstore/imap`: a message that was seen and is gone. */
+interface ShadowTombstoneTable {
+  shadow_id: number;
+  uid: number;
+  created_modseq: number;
+  modseq: number;
+  expunged_at: number;
+}
+
 export interface Schema {
   domains: DomainTable;
   dns_records: DnsRecordTable;
@@ -214,6 +251,9 @@ export interface Schema {
   settings: SettingTable;
   deliveries: DeliveryTable;
   delivery_payloads: DeliveryPayloadTable;
+  shadow_mailboxes: ShadowMailboxTable;
+  shadow_messages: ShadowMessageTable;
+  shadow_tombstones: ShadowTombstoneTable;
 }
 
 /** A row of a table as it is read. */

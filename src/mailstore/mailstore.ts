@@ -3,11 +3,18 @@
  *
  * `embedded/` keeps them in Postroom's own database: `mailboxes` (UIDVALIDITY, UIDNEXT,
  * HIGHESTMODSEQ), `messages` (flags, envelope, MIME tree with byte offsets; the source is in
- * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. An IMAP server is a
- * second implementation of the same interface; `lmtp/` brings inbound mail to it.
+ * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. `imap/` has them on an
+ * IMAP server that the operator runs, the second implementation of the same interface; `lmtp/` brings
+ * inbound mail to it.
  */
 export { announceChanges } from './announce.ts';
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
+export {
+  ImapMailstore,
+  type ImapOptions,
+  type ImapServer,
+  imapDefaults,
+} from './imap/imap.ts';
 export {
   createInboundDelivery,
   type InboundDelivery,

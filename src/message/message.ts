@@ -13,6 +13,7 @@ export type { Envelope } from './envelope.ts';
 export { asBuffer, LineEnds } from './line-ends.ts';
 export { type Address, parseAddress } from './parse-address.ts';
 export { MessageParser, type ParsedMessage } from './parse-message.ts';
+export { readContent } from './part-content.ts';
 export { shiftParsed } from './shift-parts.ts';
 export {
   type BodyStructure,

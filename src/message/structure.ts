@@ -96,7 +96,9 @@ const EXTENSION = /\.[^.\s]{1,16}$/;
  * reverse the direction of text (which disguise `exe` as `pdf`) are removed, the length is capped
  * at 200 UTF-16 code units with the ending kept. A name that is nothing but dots is none.
  */
-export function partFilename(part: MessagePart): string | undefined {
+export function partFilename(
+  part: Pick<MessagePart, 'parameters' | 'dispositionParameters'>,
+): string | undefined {
   const given = part.dispositionParameters?.filename ?? part.parameters?.name ?? '';
   const name = given
     .replace(/[/\\\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, '')

@@ -1,0 +1,179 @@
+/**
+ * A sync that finds nothing new on a real Dovecot, against a bare socket that sends the same command
+ * on an open connection; and many accounts that sync in turn, against the cap on connections.
+ */
+import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { openSqlite } from '../src/database/database.ts';
+import { ImapMailstore, type MailUser } from '../src/mailstore/mailstore.ts';
+import { type DovecotServer, startDovecot } from '../test/servers/dovecot.ts';
+import { connectAs } from '../test/servers/imap-client.ts';
+import { atMost, type Benchmark, type Figure, interleave, median } from './support/figures.ts';
+import { makeFolder, removeFolder } from './support/folders.ts';
+
+/** Times the raw client's, whose command is one round trip. */
+const TARGET = 1.5;
+const MESSAGES = 1_000;
+const ROUNDS = 9;
+const SYNCS = 300;
+const ACCOUNTS = 500;
+const CAP = 50;
+const AT_ONCE = 100;
+
+/** IMAP with as little around it as can be. */
+class RawClient {
+  readonly #socket: Socket;
+  #text = '';
+  #awaited = '';
+  #done: (text: string) => void = () => undefined;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket.setNoDelay(true).setEncoding('latin1');
+    socket.on('data', (text: string) => {
+      this.#text += text;
+      const at = this.#text.lastIndexOf(this.#awaited);
+      if (this.#awaited !== '' && at >= 0 && this.#text.endsWith('\r\n')) this.#done(this.#text);
+    });
+  }
+
+  static async open(server: DovecotServer, address: string): Promise<RawClient> {
+    const client = new RawClient(connect(server.imapPort, server.host));
+    const { user, pass } = server.loginAs(address);
+    await client.command(`LOGIN "${user}" "${pass}"`);
+    await client.command('ENABLE CONDSTORE QRESYNC');
+    return client;
+  }
+
+  command(text: string): Promise<string> {
+    this.#text = '';
+    this.#awaited = 't OK ';
+    this.#socket.write(`t ${text}\r\n`);
+    return new Promise((resolve) => {
+      this.#done = resolve;
+    });
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+}
+
+async function openStore(server: DovecotServer, folder: string, connections: number) {
+  const { pass } = server.loginAs('nobody@bench.test');
+  const database = await openSqlite({ path: join(folder, `store-${connections}.sqlite`) });
+  const store = new ImapMailstore({
+    server: {
+      host: server.host,
+      port: server.imapPort,
+      tls: 'off',
+      verifyCertificate: true,
+      master: { user: 'postroom', password: pass },
+      auth: 'master',
+      separator: '*',
+    },
+    database,
+    inbound: {
+      append: () => Promise.reject(new Error('nothing is appended')),
+      appendWithin: () => Promise.reject(new Error('nothing is appended')),
+    },
+    log: { warn: (what, text) => console.error(text, what) },
+    connections,
+  });
+  const close = async () => {
+    store.close();
+    await database.close();
+  };
+  return { store, close };
+}
+
+async function fill(server: DovecotServer, address: string): Promise<void> {
+  await server.addAccount(address);
+  const client = await connectAs(server, address);
+  await client.append('INBOX', 'Subject: one\r\n\r\nText\r\n');
+  await client.mailboxOpen('INBOX');
+  for (let count = 1; count < MESSAGES; count *= 2) {
+    await client.messageCopy(`1:${Math.min(count, MESSAGES - count)}`, 'INBOX');
+    await client.noop();
+  }
+  await client.logout();
+}
+
+/** Milliseconds that the median one takes, of so many that come one after the other. */
+async function timeEach(count: number, work: () => Promise<unknown>): Promise<number> {
+  const times: number[] = [];
+  while (times.length < count) {
+    const from = performance.now();
+    await work();
+    times.push(performance.now() - from);
+  }
+  return median(times);
+}
+
+async function measureUnchanged(server: DovecotServer, folder: string): Promise<Figure> {
+  const user: MailUser = { accountId: 1, address: 'ann@bench.test' };
+  await fill(server, user.address);
+  const { store, close } = await openStore(server, folder, 10);
+  const raw = await RawClient.open(server, user.address);
+  try {
+    const { uidvalidity, token } = await store.sync(user, { mailbox: 'INBOX' });
+    const [modseq] = token.split('-');
+    const examine = `EXAMINE "INBOX" (QRESYNC (${uidvalidity} ${modseq}))`;
+    const times = await interleave(ROUNDS, {
+      ours: () => timeEach(SYNCS, () => store.sync(user, { mailbox: 'INBOX', uidvalidity, token })),
+      raw: () => timeEach(SYNCS, () => raw.command(examine)),
+    });
+    const title = `IMAP sync, no change, ${MESSAGES} messages`;
+    return atMost(title, 'ms', times.ours, times.raw, TARGET);
+  } finally {
+    raw.close();
+    await close();
+  }
+}
+
+async function measureMany(server: DovecotServer, folder: string): Promise<Figure> {
+  const users = Array.from({ length: ACCOUNTS }, (_, index) => ({
+    accountId: index + 2,
+    address: `user${index}@bench.test`,
+  }));
+  for (const { address } of users) await server.addAccount(address);
+  const last = users.at(-1)?.address ?? '';
+  await (await connectAs(server, last)).logout();
+  const { store, close } = await openStore(server, folder, CAP);
+  let most = 0;
+  const from = performance.now();
+  try {
+    const left = users.values();
+    const worker = async () => {
+      for (const user of left) {
+        await store.sync(user, { mailbox: 'INBOX' });
+        most = Math.max(most, store.connections);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  } finally {
+    await close();
+  }
+  const seconds = (performance.now() - from) / 1000;
+  return {
+    name: `IMAP sync, ${ACCOUNTS} accounts in turn (${(ACCOUNTS / seconds).toFixed(0)} a second)`,
+    ours: `${most} connections`,
+    reference: `${CAP} allowed`,
+    ratio: (most / CAP).toFixed(2),
+    target: '<= 1',
+    met: most <= CAP,
+  };
+}
+
+export const imapSync: Benchmark = {
+  name: 'imap-sync',
+  async run() {
+    const folder = makeFolder();
+    const server = await startDovecot();
+    try {
+      return [await measureUnchanged(server, folder), await measureMany(server, folder)];
+    } finally {
+      await server.stop();
+      removeFolder(folder);
+    }
+  },
+};

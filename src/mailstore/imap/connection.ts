@@ -1,0 +1,380 @@
+/**
+ * One logged-in connection to the IMAP server, for one account: commands with deadlines, and the
+ * mailbox that is selected on it.
+ */
+import { ImapFlow } from 'imapflow';
+import { Refusal } from '../../errors/errors.ts';
+import { ImapFailure, nameFailure } from './failure.ts';
+import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
+import { UidSet } from './uid-set.ts';
+import { encodeMailboxName } from './utf7.ts';
+import {
+  type Argument,
+  atom,
+  type CommandLayer,
+  commandLayer,
+  type ImapResponse,
+  listOf,
+  numberOf,
+  quoted,
+  textOf,
+} from './wire.ts';
+
+export interface ServerAddress {
+  readonly host: string;
+  readonly port: number;
+  /** `implicit`: from the first byte; `starttls`: before the login, always; `off`: never. */
+  readonly tls: 'implicit' | 'starttls' | 'off';
+  /** False where the certificate is not looked at. */
+  readonly verifyCertificate: boolean;
+  /** PEM of the authority that the certificate has to come from, instead of the public ones. */
+  readonly ca?: string;
+}
+
+/** How one account is opened. */
+export interface ImapLogin {
+  readonly user: string;
+  readonly pass: string;
+  /** SASL PLAIN authorization identity (RFC 4616). */
+  readonly authzid?: string;
+}
+
+export interface ConnectOptions {
+  readonly server: ServerAddress;
+  readonly login: ImapLogin;
+  /** Milliseconds without a byte after which a command has failed. */
+  readonly timeoutMs: number;
+}
+
+export type Untagged = Readonly<Record<string, (response: ImapResponse) => void>>;
+
+/** A command that goes on answering is cut off after this many timeouts. */
+const LONGEST_COMMAND = 10;
+
+/** Longest line: the UIDs of a mailbox with a million messages. */
+const LINE_MAX = 16 * 1024 * 1024;
+/** Longest literal; sources are fetched in smaller pieces. */
+const LITERAL_MAX = 8 * 1024 * 1024;
+/** imapflow's own watchdog; idle connections are closed long before. */
+const SOCKET_TIMEOUT_MS = 3_600_000;
+
+export class Connection {
+  readonly #client: ImapFlow;
+  readonly #layer: CommandLayer;
+  readonly #timeoutMs: number;
+  readonly #extensions: ReadonlySet<string>;
+  #qresync = false;
+  #condstore = false;
+  #selected: Selected | undefined;
+  #failure: ImapFailure | undefined;
+
+  private constructor(client: ImapFlow, timeoutMs: number) {
+    this.#client = client;
+    this.#timeoutMs = timeoutMs;
+    this.#layer = commandLayer(client);
+    this.#extensions = new Set([...client.capabilities.keys()].map((name) => name.toUpperCase()));
+    client.on('error', (error: unknown) => {
+      this.#failure ??= nameFailure(error);
+    });
+    client.once('close', () => {
+      this.#failure ??= new ImapFailure('dropped');
+    });
+    // What comes between two commands is told like what comes within one.
+    for (const [name, note] of Object.entries(this.#notes())) {
+      this.#layer.untaggedHandlers[name] = async (response) => note(response);
+    }
+  }
+
+  /** @throws ImapFailure */
+  static async open({ server, login, timeoutMs }: ConnectOptions): Promise<Connection> {
+    const client = new ImapFlow({
+      host: server.host,
+      port: server.port,
+      secure: server.tls === 'implicit',
+      ...(server.tls !== 'implicit' && { doSTARTTLS: server.tls === 'starttls' }),
+      tls: {
+        rejectUnauthorized: server.verifyCertificate,
+        ...(server.ca !== undefined && { ca: server.ca }),
+      },
+      auth: login,
+      clientInfo: { name: 'postroom' },
+      logger: false,
+      disableAutoIdle: true,
+      disableCompression: true,
+      // Ours: neither UTF8=ACCEPT nor IMAP4rev2, which change how names and answers are written.
+      disableAutoEnable: true,
+      connectionTimeout: timeoutMs,
+      greetingTimeout: timeoutMs,
+      socketTimeout: SOCKET_TIMEOUT_MS,
+      maxLineLength: LINE_MAX,
+      maxLiteralSize: LITERAL_MAX,
+      maxResponseSize: 4 * LITERAL_MAX,
+    });
+    client.on('error', () => undefined);
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      client.close();
+    }, timeoutMs);
+    try {
+      await client.connect();
+      const connection = new Connection(client, timeoutMs);
+      await connection.#enable();
+      return connection;
+    } catch (error) {
+      client.close();
+      throw late ? nameLateness(client) : nameFailure(error, 'LOGIN');
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** RFC 7162 section 3.2.3: before the first SELECT, so that MODSEQs count from the start on. */
+  async #enable(): Promise<void> {
+    const wanted = ['CONDSTORE', 'QRESYNC'].filter((name) => this.has(name));
+    this.#condstore = wanted.length > 0;
+    if (wanted.length === 0 || !this.has('ENABLE')) return;
+    await this.command('ENABLE', wanted.map(atom), {
+      ENABLED: ({ attributes }) => {
+        for (const item of attributes ?? []) {
+          if (textOf(item)?.toUpperCase() === 'QRESYNC') this.#qresync = true;
+        }
+      },
+    });
+  }
+
+  has(extension: string): boolean {
+    return this.#extensions.has(extension);
+  }
+
+  get hasQresync(): boolean {
+    return this.#qresync;
+  }
+
+  get hasCondstore(): boolean {
+    return this.#condstore;
+  }
+
+  get selected(): Selected | undefined {
+    return this.#selected;
+  }
+
+  get isOpen(): boolean {
+    return this.#failure === undefined && this.#client.usable;
+  }
+
+  /** Tells once when the connection has ended, for whatever reason. */
+  onClose(listener: () => void): void {
+    if (this.isOpen) this.#client.once('close', listener);
+    else queueMicrotask(listener);
+  }
+
+  /** Ends it at once; a command under way fails with `reason`. */
+  destroy(reason: ImapFailure = new ImapFailure('dropped')): void {
+    this.#failure ??= reason;
+    this.#client.close();
+  }
+
+  /**
+   * Sends a command and hands its untagged responses to `on`, by their names.
+   *
+   * @returns the tagged OK
+   * @throws ImapFailure; after `silent`, `dropped` and `garbled` the connection is gone
+   */
+  async command(
+    name: string,
+    args: readonly Argument[] = [],
+    on: Untagged = {},
+  ): Promise<ImapResponse> {
+    if (this.#failure) throw this.#failure;
+    let thrown: { readonly error: unknown } | undefined;
+    const notes = this.#notes();
+    const handlers: Record<string, (response: ImapResponse) => void> = { ...notes, ...on };
+    // Removals in this session are news, also while earlier ones are asked for (RFC 7162 section
+    // 3.2.10).
+    const { VANISHED: earlier } = on;
+    if (earlier) {
+      handlers.VANISHED = (response) =>
+        Array.isArray(response.attributes?.[0]) ? earlier(response) : notes.VANISHED?.(response);
+    }
+    const untagged: Record<string, (response: ImapResponse) => Promise<void>> = {};
+    for (const [key, handle] of Object.entries(handlers)) {
+      untagged[key] = async (response) => {
+        try {
+          if (!thrown) handle(response);
+        } catch (error) {
+          thrown = { error };
+        }
+      };
+    }
+    const stop = this.#watch(name);
+    try {
+      const { response, next } = await this.#layer.exec(name, args, { untagged });
+      next();
+      if (thrown) throw thrown.error;
+      return response;
+    } catch (error) {
+      if (thrown && error === thrown.error) throw error;
+      throw this.#failWith(error, name);
+    } finally {
+      stop();
+    }
+  }
+
+  #failWith(error: unknown, command: string): ImapFailure {
+    const failure = this.#failure ?? nameFailure(error, command);
+    const named = new ImapFailure(failure.kind, { ...failure.details, command });
+    if (!['said_no', 'said_bad'].includes(named.kind)) this.destroy(named);
+    return named;
+  }
+
+  /** Destroys the connection when the server is silent for too long, or never comes to an end. */
+  #watch(command: string): () => void {
+    let received = this.#client.stats().received;
+    let left = LONGEST_COMMAND;
+    const timer = setInterval(() => {
+      const now = this.#client.stats().received;
+      if (now !== received && --left > 0) received = now;
+      else this.destroy(new ImapFailure('silent', { command }));
+    }, this.#timeoutMs);
+    return () => clearInterval(timer);
+  }
+
+  /** What the server tells of the selected mailbox without being asked (RFC 3501 section 7). */
+  #notes(): Record<string, (response: ImapResponse) => void> {
+    return {
+      EXISTS: ({ command }) =>
+        this.#note((selected) => {
+          selected.exists = numberOf(command) ?? selected.exists;
+        }),
+      EXPUNGE: () =>
+        this.#note((selected) => {
+          selected.exists = Math.max(0, selected.exists - 1);
+        }),
+      VANISHED: ({ attributes }) => {
+        const [first] = attributes ?? [];
+        const uids = Array.isArray(first) ? undefined : UidSet.parse(textOf(first) ?? '');
+        if (!uids) return;
+        this.#note((selected) => {
+          selected.exists = Math.max(0, selected.exists - uids.size);
+          selected.gone.push(uids);
+        });
+      },
+      FETCH: () => this.#note(() => undefined),
+    };
+  }
+
+  #note(change: (selected: Selected) => void): void {
+    if (!this.#selected) return;
+    this.#selected.news = true;
+    change(this.#selected);
+  }
+
+  /**
+   * Opens a mailbox anew, so that what follows is one fresh state of it.
+   *
+   * @param how read-only leaves `\Recent` alone (RFC 3501 section 6.3.2)
+   * @param args such as QRESYNC parameters
+   * @throws Refusal `mailbox_not_found` where the server refuses the name
+   */
+  async select(
+    mailbox: string,
+    how: 'EXAMINE' | 'SELECT',
+    args: readonly Argument[] = [],
+    on: Untagged = {},
+  ): Promise<Selected> {
+    this.#selected = undefined;
+    const seen: SelectAnswer = {
+      exists: 0,
+      uidnext: undefined,
+      uidvalidity: '',
+      modseq: undefined,
+    };
+    try {
+      await this.command(how, [quoted(encodeMailboxName(mailbox)), ...args], {
+        ...on,
+        OK: (response) => readSelectCode(response, seen),
+        EXISTS: ({ command }) => {
+          seen.exists = numberOf(command) ?? seen.exists;
+        },
+      });
+    } catch (error) {
+      if (error instanceof ImapFailure && error.kind === 'said_no' && !error.isTemporary) {
+        throw mailboxNotFound(mailbox);
+      }
+      throw error;
+    }
+    const { exists, uidvalidity, modseq } = seen;
+    if (uidvalidity === '') throw new ImapFailure('garbled', { command: how });
+    this.#selected = {
+      mailbox,
+      readOnly: how === 'EXAMINE',
+      uidvalidity,
+      uidnext: 0,
+      exists,
+      modseq: modseq === 0n ? undefined : modseq,
+      news: false,
+      gone: [],
+      confirmedAt: performance.now(),
+    };
+    const uidnext = seen.uidnext ?? (await this.#findUidnext(exists));
+    this.#selected = { ...this.#selected, uidnext };
+    return this.#selected;
+  }
+
+  /** Servers may leave UIDNEXT out (RFC 3501 section 6.3.1): then it is one more than the last. */
+  async #findUidnext(exists: number): Promise<number> {
+    if (exists === 0) return 1;
+    let last = 0;
+    await this.command('FETCH', [{ type: 'SEQUENCE', value: '*' }, atom('UID')], {
+      FETCH: ({ attributes }) => {
+        last = numberOf(listOf(attributes?.[1])[1]) ?? last;
+      },
+    });
+    return last + 1;
+  }
+
+  /** Leaves the mailbox without expunging, so that STATUS tells fresh numbers of it, too. */
+  async unselect(): Promise<void> {
+    const selected = this.#selected;
+    if (!selected) return;
+    if (!selected.readOnly && !this.has('UNSELECT')) await this.select(selected.mailbox, 'EXAMINE');
+    // CLOSE of a mailbox that was EXAMINEd expunges nothing (RFC 3501 section 6.4.2).
+    await this.command(this.has('UNSELECT') ? 'UNSELECT' : 'CLOSE');
+    this.#selected = undefined;
+  }
+
+  /**
+   * Whether the selected mailbox still has its name and UIDVALIDITY. A session goes on with a mailbox
+   * that was renamed, deleted or made anew, so now and then the name has to be asked for.
+   */
+  async confirmSelected(): Promise<boolean> {
+    const selected = this.#selected;
+    if (!selected) return false;
+    let uidvalidity: string | undefined;
+    const name = quoted(encodeMailboxName(selected.mailbox));
+    try {
+      await this.command('STATUS', [name, [atom('UIDVALIDITY')]], {
+        STATUS: ({ attributes }) => {
+          const [, value] = listOf(attributes?.[1]);
+          uidvalidity = textOf(value);
+        },
+      });
+    } catch (error) {
+      if (!(error instanceof ImapFailure) || error.kind !== 'said_no') throw error;
+    }
+    selected.confirmedAt = performance.now();
+    return uidvalidity === selected.uidvalidity;
+  }
+}
+
+/** How far a connection came that was not there in time. */
+function nameLateness({ connectedAt, greeting }: ImapFlow): ImapFailure {
+  if (connectedAt === null)
+    return new ImapFailure('unreachable', { said: 'no connection in time' });
+  return new ImapFailure(greeting === undefined ? 'no_greeting' : 'silent', { command: 'LOGIN' });
+}
+
+export function mailboxNotFound(mailbox: string): Refusal {
+  return new Refusal('mailbox_not_found', `there is no mailbox "${mailbox}"`);
+}

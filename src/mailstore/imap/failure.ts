@@ -1,0 +1,137 @@
+/** Failures of an IMAP server by name: what the operator reads in the log, and what clients see. */
+import { Refusal } from '../../errors/errors.ts';
+import { codeOf, type ImapResponse } from './wire.ts';
+
+/** What each failure is, in words for the log. */
+export const failureTexts = {
+  unreachable: 'the IMAP server cannot be reached',
+  no_greeting: 'the IMAP server does not greet',
+  tls: 'the IMAP server failed TLS',
+  login_refused: 'the IMAP server refused the login',
+  said_no: 'the IMAP server answered NO',
+  said_bad: 'the IMAP server answered BAD',
+  dropped: 'the IMAP server dropped the connection',
+  silent: 'the IMAP server did not answer in time',
+  garbled: 'the IMAP server sent what is not IMAP',
+  busy: 'all connections to the IMAP server are in use',
+  resting: 'the IMAP server failed a moment ago and is left alone',
+  lacking: 'the IMAP server lacks an extension that this needs',
+} as const;
+
+export type FailureKind = keyof typeof failureTexts;
+
+export interface FailureDetails {
+  /** The command's name, never its arguments. */
+  readonly command?: string;
+  /** What the server or the socket said. */
+  readonly said?: string;
+  /** Seconds. */
+  readonly retryAfter?: number;
+  readonly responseCode?: string;
+  readonly cause?: unknown;
+}
+
+export class ImapFailure extends Error {
+  override readonly name = 'ImapFailure';
+  readonly kind: FailureKind;
+  readonly details: FailureDetails;
+
+  constructor(kind: FailureKind, details: FailureDetails = {}) {
+    super(failureTexts[kind]);
+    this.kind = kind;
+    this.details = details;
+  }
+
+  /** Whether it is the server's, not one account's: then it is left alone for a while. */
+  get concernsServer(): boolean {
+    return ['unreachable', 'no_greeting', 'tls', 'dropped', 'silent', 'garbled'].includes(
+      this.kind,
+    );
+  }
+
+  /** Whether a NO says of itself that it may be otherwise later (RFC 5530 section 3). */
+  get isTemporary(): boolean {
+    const { said = '', responseCode = '' } = this.details;
+    const temporary = /\b(?:UNAVAILABLE|INUSE|SERVERBUG|LIMIT|CONTACTADMIN|EXPIRED|CORRUPTION)\b/;
+    return temporary.test(responseCode) || /internal error|try again|temporar/i.test(said);
+  }
+
+  /** What a client is answered: that it may try again, and nothing of how we are set up. */
+  toRefusal(): Refusal {
+    const { retryAfter } = this.details;
+    return new Refusal('unavailable', 'the mail server cannot do this right now', {
+      ...(retryAfter !== undefined && { retryAfter }),
+    });
+  }
+}
+
+const UNREACHABLE = new Set([
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ETIMEDOUT',
+  'CONNECT_TIMEOUT',
+]);
+
+const DROPPED = new Set([
+  'NoConnection',
+  'EConnectionClosed',
+  'StateLogout',
+  'ClosedAfterConnectText',
+  'ClosedAfterConnectTLS',
+  'ECONNRESET',
+  'EPIPE',
+]);
+
+/** Codes of OpenSSL's verification and of Node's TLS, none of which a socket has. */
+const TLS = /^(?:ERR_TLS|ERR_SSL|EPROTO|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|UPGRADE_|STARTTLS)/;
+
+/** An error of imapflow's, as its documentation has them. */
+interface LibraryError extends Error {
+  readonly code?: unknown;
+  readonly reason?: unknown;
+  readonly authenticationFailed?: unknown;
+  readonly tlsFailed?: unknown;
+  readonly responseStatus?: unknown;
+  readonly responseText?: unknown;
+  readonly serverResponseCode?: unknown;
+  /** The tagged response of a command that failed; a text once imapflow's own code read it. */
+  readonly response?: ImapResponse | string;
+}
+
+/** Longest text of a server that is logged. */
+const SAID_MAX = 200;
+
+/** Names what imapflow threw. @param command the command under way, if any */
+export function nameFailure(error: unknown, command?: string): ImapFailure {
+  if (error instanceof ImapFailure) return error;
+  if (!(error instanceof Error)) return new ImapFailure('garbled', { cause: error });
+  const known: LibraryError = error;
+  const code = typeof known.code === 'string' ? known.code : '';
+  const said = [known.responseText, known.reason, code || known.message].find(
+    (text): text is string => typeof text === 'string' && text !== '',
+  );
+  const responseCode =
+    typeof known.serverResponseCode === 'string'
+      ? known.serverResponseCode
+      : typeof known.response === 'object' && codeOf(known.response)?.name;
+  const details: FailureDetails = {
+    ...(command !== undefined && { command }),
+    ...(said !== undefined && { said: said.slice(0, SAID_MAX).replace(/[\x00-\x1f\x7f]/g, ' ') }),
+    ...(responseCode && { responseCode }),
+  };
+  return new ImapFailure(kindOf(known, code), details);
+}
+
+function kindOf(error: LibraryError, code: string): FailureKind {
+  if (error.tlsFailed === true || TLS.test(code)) return 'tls';
+  if (error.authenticationFailed === true) return 'login_refused';
+  if (error.responseStatus === 'NO') return 'said_no';
+  if (error.responseStatus === 'BAD') return 'said_bad';
+  if (UNREACHABLE.has(code)) return 'unreachable';
+  if (code === 'GREETING_TIMEOUT') return 'no_greeting';
+  if (code === 'ETIMEOUT') return 'silent';
+  return DROPPED.has(code) ? 'dropped' : 'garbled';
+}

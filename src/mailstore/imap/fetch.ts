@@ -1,0 +1,120 @@
+/** UID FETCH and UID SEARCH: rows as they come, UIDs as ranges. */
+import type { Connection, Untagged } from './connection.ts';
+import { ImapFailure } from './failure.ts';
+import { UidSet } from './uid-set.ts';
+import {
+  type Argument,
+  atom,
+  fetchItems,
+  type ImapAttribute,
+  type ImapResponse,
+  listOf,
+  modseqOf,
+  numberOf,
+  sequence,
+  textOf,
+} from './wire.ts';
+
+/** What a FETCH told of one message, by the names of the items. */
+export type FetchedItems = ReadonlyMap<string, ImapAttribute>;
+
+/**
+ * Fetches items of messages; `onRow` is called for each message that is there and was asked for.
+ * Messages that were expunged meanwhile are left out (RFC 2180 section 4.1).
+ */
+export async function fetchRows(
+  connection: Connection,
+  uids: UidSet,
+  items: readonly Argument[],
+  onRow: (uid: number, items: FetchedItems) => void,
+): Promise<void> {
+  for (const text of uids.texts()) {
+    const wanted = UidSet.parse(text) ?? UidSet.empty;
+    const args = [sequence(text), [atom('UID'), ...items]];
+    try {
+      await connection.command('UID FETCH', args, { FETCH: eachRow(wanted, onRow, connection) });
+    } catch (error) {
+      if (!isExpungeIssued(error)) throw error;
+    }
+  }
+}
+
+/** RFC 5530 section 3: what could not be fetched is gone, the rest came. */
+function isExpungeIssued(error: unknown): boolean {
+  if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return false;
+  return error.details.responseCode?.toUpperCase() === 'EXPUNGEISSUED';
+}
+
+function eachRow(
+  wanted: UidSet,
+  onRow: (uid: number, items: FetchedItems) => void,
+  connection: Connection,
+): (response: ImapResponse) => void {
+  return (response) => {
+    const items = fetchItems(response);
+    const uid = numberOf(items.get('UID'));
+    // A row that nobody asked for is news of the mailbox.
+    if (uid === undefined || wanted.within(uid, uid).size === 0) {
+      if (connection.selected) connection.selected.news = true;
+      return;
+    }
+    onRow(uid, items);
+  };
+}
+
+/** What changed since a MODSEQ: rows of FETCH, and the UIDs that the server lists as removed. */
+export class ChangeCollector {
+  readonly changed = new Map<number, { readonly modseq: bigint; readonly flags: ImapAttribute }>();
+  readonly #vanished: UidSet[] = [];
+
+  vanished(): UidSet {
+    return UidSet.empty.union(...this.#vanished);
+  }
+
+  readonly onFetch = (response: ImapResponse): void => {
+    const items = fetchItems(response);
+    const uid = numberOf(items.get('UID'));
+    const flags = items.get('FLAGS');
+    const modseq = modseqOf(listOf(items.get('MODSEQ'))[0]);
+    if (uid === undefined || flags === undefined || modseq === undefined) return;
+    this.changed.set(uid, { modseq, flags });
+  };
+
+  get untagged(): Untagged {
+    return {
+      FETCH: this.onFetch,
+      VANISHED: ({ attributes }) => {
+        // `VANISHED (EARLIER) uids` (RFC 7162 section 3.2.10.1)
+        const uids = UidSet.parse(textOf(attributes?.at(-1)) ?? '');
+        if (!uids) throw new ImapFailure('garbled', { said: 'VANISHED without UIDs' });
+        this.#vanished.push(uids);
+      },
+    };
+  }
+}
+
+/** The UIDs of the messages that are there from `first` to `last`. */
+export async function listUids(
+  connection: Connection,
+  first: number,
+  last: number,
+): Promise<UidSet> {
+  if (first > last || connection.selected?.exists === 0) return UidSet.empty;
+  const range = [atom('UID'), sequence(`${first}:${last}`)];
+  let found = UidSet.empty;
+  // RFC 4731: ranges instead of every number.
+  const compact = connection.has('ESEARCH');
+  const args = compact ? [atom('RETURN'), [atom('ALL')], ...range] : range;
+  await connection.command('UID SEARCH', args, {
+    ESEARCH: ({ attributes }) => {
+      const items = attributes ?? [];
+      const at = items.findIndex((item) => textOf(item)?.toUpperCase() === 'ALL');
+      if (at >= 0) found = found.union(UidSet.parse(textOf(items[at + 1]) ?? '') ?? UidSet.empty);
+    },
+    SEARCH: ({ numbers, attributes }) => {
+      const uids = numbers ?? (attributes ?? []).map((item) => numberOf(item) ?? 0);
+      found = found.union(UidSet.of(uids.filter((uid) => uid > 0)));
+    },
+  });
+  return found.within(first, last);
+}

@@ -1,0 +1,152 @@
+/** The mailboxes of an account with their states: LIST, SPECIAL-USE and STATUS. */
+import type { Connection } from './connection.ts';
+import { ImapFailure } from './failure.ts';
+import type { SyncState } from './token.ts';
+import { decodeMailboxName } from './utf7.ts';
+import {
+  type Argument,
+  atom,
+  type ImapAttribute,
+  type ImapResponse,
+  listOf,
+  modseqOf,
+  numberOf,
+  quoted,
+  textOf,
+} from './wire.ts';
+
+export interface ListedMailbox {
+  readonly mailbox: string;
+  readonly specialUse?: string;
+  readonly uidvalidity: string;
+  /** `modseq` is 0 where the mailbox has none. */
+  readonly state: SyncState;
+  readonly unseen: number | undefined;
+}
+
+interface Listed {
+  readonly mailbox: string;
+  /** As the server wrote it. */
+  readonly wireName: string;
+  readonly specialUse: string | undefined;
+}
+
+/** RFC 6154 section 2, what our own store has of it. */
+const SPECIAL_USES = ['\\Sent', '\\Drafts', '\\Junk', '\\Trash', '\\Archive'];
+
+/** What a server without SPECIAL-USE leaves clients to guess, by the last part of the name. */
+const usualNames = new Map([
+  ['sent', '\\Sent'],
+  ['drafts', '\\Drafts'],
+  ['junk', '\\Junk'],
+  ['spam', '\\Junk'],
+  ['trash', '\\Trash'],
+  ['archive', '\\Archive'],
+]);
+
+export async function listMailboxes(connection: Connection): Promise<ListedMailbox[]> {
+  // STATUS of the selected mailbox tells what that session saw last (RFC 3501 section 6.3.10).
+  await connection.unselect();
+  const listed = new Map<string, Listed>();
+  const statuses = new Map<string, Omit<ListedMailbox, 'mailbox' | 'specialUse'>>();
+  const on = {
+    LIST: (response: ImapResponse) => {
+      const mailbox = readListed(response, connection.has('SPECIAL-USE'));
+      if (mailbox) listed.set(mailbox.wireName, mailbox);
+    },
+    STATUS: ({ attributes = [] }: ImapResponse) => {
+      const name = canonical(textOf(attributes[0]) ?? '');
+      const status = readStatus(listOf(attributes[1]));
+      if (status) statuses.set(name, status);
+    },
+  };
+  const items = statusItems(connection);
+  // RFC 5258, RFC 5819: states come along with the names, in one round trip.
+  const together = connection.has('LIST-EXTENDED') && connection.has('LIST-STATUS');
+  const special = connection.has('SPECIAL-USE') ? [atom('SPECIAL-USE')] : [];
+  const extension = together ? [atom('RETURN'), [...special, atom('STATUS'), items]] : [];
+  await connection.command('LIST', [quoted(''), quoted('*'), ...extension], on);
+  for (const wireName of together ? [] : listed.keys()) {
+    await connection.command('STATUS', [quoted(wireName), items], on).catch(passOverNo);
+  }
+  const mailboxes: ListedMailbox[] = [];
+  for (const { mailbox, wireName, specialUse } of listed.values()) {
+    const status = statuses.get(wireName);
+    if (status) mailboxes.push({ mailbox, ...(specialUse && { specialUse }), ...status });
+  }
+  const order = ({ mailbox }: ListedMailbox) => (mailbox === 'INBOX' ? '' : mailbox);
+  return mailboxes.sort((a, b) => (order(a) < order(b) ? -1 : 1));
+}
+
+/** The mailbox of a name or, better, of a use; undefined where there is neither. */
+export async function findSpecialUse(
+  connection: Connection,
+  name: string,
+  use: string | undefined,
+): Promise<string | undefined> {
+  const tellsUse = connection.has('SPECIAL-USE');
+  const found: Listed[] = [];
+  // Without LIST-EXTENDED a server tells uses with every LIST (RFC 6154 section 2).
+  const ask = tellsUse && connection.has('LIST-EXTENDED');
+  const extension = ask ? [atom('RETURN'), [atom('SPECIAL-USE')]] : [];
+  await connection.command('LIST', [quoted(''), quoted('*'), ...extension], {
+    LIST: (response) => {
+      const mailbox = readListed(response, tellsUse);
+      if (mailbox) found.push(mailbox);
+    },
+  });
+  const match =
+    (use !== undefined && found.find(({ specialUse }) => specialUse === use)) ||
+    found.find(({ mailbox }) => mailbox === name);
+  return match ? match.mailbox : undefined;
+}
+
+function statusItems(connection: Connection): Argument[] {
+  const names = ['MESSAGES', 'UIDNEXT', 'UIDVALIDITY', 'UNSEEN'];
+  if (connection.hasCondstore) names.push('HIGHESTMODSEQ');
+  return names.map(atom);
+}
+
+/** A mailbox that was deleted meanwhile, or must not be read, is left out. */
+function passOverNo(error: unknown): undefined {
+  if (error instanceof ImapFailure && error.kind === 'said_no') return undefined;
+  throw error;
+}
+
+/** INBOX is INBOX in any case (RFC 3501 section 5.1). */
+function canonical(wireName: string): string {
+  return wireName.toUpperCase() === 'INBOX' ? 'INBOX' : wireName;
+}
+
+function readListed({ attributes = [] }: ImapResponse, tellsUse: boolean): Listed | undefined {
+  const flags = listOf(attributes[0]).map((flag) => textOf(flag)?.toLowerCase());
+  // RFC 3501 section 7.2.2, RFC 5258 section 3: names that only hold others.
+  if (flags.includes('\\noselect') || flags.includes('\\nonexistent')) return undefined;
+  const name = textOf(attributes[2]);
+  if (name === undefined) return undefined;
+  const wireName = canonical(name);
+  const mailbox = decodeMailboxName(wireName);
+  const separator = textOf(attributes[1]);
+  const marked = SPECIAL_USES.find((use) => flags.includes(use.toLowerCase()));
+  const last = separator ? mailbox.split(separator).at(-1) : mailbox;
+  const guessed = tellsUse ? undefined : usualNames.get(last?.toLowerCase() ?? '');
+  return { mailbox, wireName, specialUse: marked ?? guessed };
+}
+
+function readStatus(
+  list: readonly ImapAttribute[],
+): Omit<ListedMailbox, 'mailbox' | 'specialUse'> | undefined {
+  const values = new Map<string, ImapAttribute>();
+  for (let at = 0; at + 1 < list.length; at += 2) {
+    values.set(textOf(list[at])?.toUpperCase() ?? '', list[at + 1] ?? null);
+  }
+  const uidvalidity = numberOf(values.get('UIDVALIDITY'));
+  const uidnext = numberOf(values.get('UIDNEXT'));
+  const count = numberOf(values.get('MESSAGES'));
+  if (uidvalidity === undefined || uidnext === undefined || count === undefined) return undefined;
+  return {
+    uidvalidity: `${uidvalidity}`,
+    state: { modseq: modseqOf(values.get('HIGHESTMODSEQ')) ?? 0n, uidnext, count },
+    unseen: numberOf(values.get('UNSEEN')),
+  };
+}

@@ -1,0 +1,85 @@
+/** Pages of one sync tell of one state, whatever happens between them, on servers of each kind. */
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import type { SyncResult } from '../mailstore.ts';
+import { startFakeServer } from './testing/fake-server.ts';
+import { openImapStore } from './testing/open-store.ts';
+
+const kinds = {
+  'CONDSTORE and QRESYNC': 'ENABLE CONDSTORE QRESYNC ESEARCH',
+  'CONDSTORE alone': 'ENABLE CONDSTORE',
+  neither: '',
+};
+
+for (const [title, extensions] of Object.entries(kinds)) {
+  void suite(`pages with ${title}`, () => {
+    async function open(messages: number) {
+      const server = await startFakeServer();
+      server.capabilities = `IMAP4rev1 AUTH=PLAIN UIDPLUS ${extensions}`;
+      for (let count = 0; count < messages; count++) server.add('Subject: m\r\n\r\n');
+      const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 5_000 });
+      const sync = (last?: SyncResult, limit?: number) =>
+        store.sync(user, {
+          mailbox: 'INBOX',
+          ...(last && { uidvalidity: last.uidvalidity, token: last.token }),
+          ...(limit !== undefined && { limit }),
+        });
+      return { server, sync };
+    }
+
+    const told = ({ changes }: SyncResult) => ({
+      added: changes.added.map(({ uid }) => uid),
+      updated: changes.updated.map(({ uid }) => uid),
+      removed: changes.removed.map(({ uid }) => uid),
+    });
+    const nothing = { added: [], updated: [], removed: [] };
+
+    void test('a removal after the first page is the next sync to tell of, once', async () => {
+      const { server, sync } = await open(6);
+      const whole = await sync();
+      server.setFlags(1, '\\Seen');
+      server.setFlags(2, '\\Seen');
+      server.expunge(4);
+      const first = await sync(whole, 1);
+      assert.deepEqual(told(first), { ...nothing, updated: [1] });
+      server.expunge(6);
+      const second = await sync(first, 1);
+      assert.deepEqual(told(second), { ...nothing, updated: [2] });
+      const third = await sync(second, 5);
+      assert.deepEqual(told(third), { ...nothing, removed: [4] });
+      assert.equal(third.hasMore, undefined);
+      const next = await sync(third);
+      assert.deepEqual(told(next), { ...nothing, removed: [6] });
+      assert.equal(next.reset, undefined);
+      assert.deepEqual(told(await sync(next)), nothing);
+    });
+
+    void test('a new message that goes before its page is told and then removed', async () => {
+      const { server, sync } = await open(2);
+      const whole = await sync();
+      for (let count = 0; count < 3; count++) server.add('Subject: new\r\n\r\n');
+      const first = await sync(whole, 1);
+      assert.deepEqual(told(first), { ...nothing, added: [3] });
+      server.expunge(5);
+      server.add('Subject: later\r\n\r\n');
+      const second = await sync(first, 9);
+      assert.deepEqual(told(second), { ...nothing, added: [4, 5] });
+      const next = await sync(second);
+      assert.deepEqual(told(next), { added: [6], updated: [], removed: [5] });
+    });
+
+    void test('so it is in a first sync, and what came and went is never told', async () => {
+      const { server, sync } = await open(5);
+      const first = await sync(undefined, 2);
+      assert.deepEqual(told(first), { ...nothing, added: [1, 2] });
+      server.expunge(1);
+      server.expunge(4);
+      const passing = server.add('Subject: passing\r\n\r\n');
+      server.expunge(passing.uid);
+      const second = await sync(first, 9);
+      assert.deepEqual(told(second), { ...nothing, added: [3, 4, 5] });
+      const next = await sync(second);
+      assert.deepEqual(told(next), { ...nothing, removed: [1, 4] });
+    });
+  });
+}

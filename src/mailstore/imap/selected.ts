@@ -1,0 +1,38 @@
+/** The mailbox that is selected on a connection (RFC 3501 section 6.3.1). */
+import type { UidSet } from './uid-set.ts';
+import { codeOf, type ImapResponse, modseqOf, numberOf } from './wire.ts';
+
+/** What SELECT and EXAMINE say of a mailbox, and what of it is known since. */
+export interface Selected {
+  readonly mailbox: string;
+  readonly readOnly: boolean;
+  readonly uidvalidity: string;
+  readonly uidnext: number;
+  exists: number;
+  /** Undefined where the mailbox keeps no MODSEQs (RFC 7162 section 3.1.2.2). */
+  readonly modseq: bigint | undefined;
+  /** What the server told of the mailbox that nobody asked for. */
+  news: boolean;
+  /** UIDs whose removal the server told since the mailbox was selected (RFC 7162 section 3.2.10.2). */
+  readonly gone: UidSet[];
+  /** When the server last said that this is the mailbox of that name; `performance.now()`. */
+  confirmedAt: number;
+  /** What of it the shadow is in step with: its version; for the mailboxes that have one. */
+  shadowVersion?: number;
+}
+
+/** What SELECT has answered so far. */
+export interface SelectAnswer {
+  exists: number;
+  uidnext: number | undefined;
+  uidvalidity: string;
+  modseq: bigint | undefined;
+}
+
+export function readSelectCode(response: ImapResponse, seen: SelectAnswer): void {
+  const code = codeOf(response);
+  if (code?.name === 'UIDVALIDITY') seen.uidvalidity = `${numberOf(code.values[0]) ?? ''}`;
+  if (code?.name === 'UIDNEXT') seen.uidnext = numberOf(code.values[0]);
+  if (code?.name === 'HIGHESTMODSEQ') seen.modseq = modseqOf(code.values[0]);
+  if (code?.name === 'NOMODSEQ') seen.modseq = undefined;
+}

@@ -1,0 +1,57 @@
+/**
+ * Octets of a message or of one of its parts, fetched in pieces. Each piece is a command of its own
+ * (`BODY.PEEK[section]<start.length>`, RFC 3501 section 6.4.5), so that a reader that stalls holds
+ * neither a connection nor more memory than one piece.
+ */
+import type { Connection } from './connection.ts';
+import { fetchRows } from './fetch.ts';
+import { UidSet } from './uid-set.ts';
+import { type Argument, atom, bytesOf, peek } from './wire.ts';
+
+export const PIECE = 512 * 1024;
+
+/** `''` for the whole message. */
+export type Section = string;
+
+function sectionItem(section: Section, start: number, length: number): Argument {
+  return peek(section === '' ? [] : [atom(section)], [start, length]);
+}
+
+/**
+ * One piece.
+ *
+ * @param more items to fetch with it
+ * @returns undefined where there is no such message (any more); shorter than asked at the end
+ */
+export async function fetchPiece(
+  connection: Connection,
+  uid: number,
+  section: Section,
+  start: number,
+  more: readonly Argument[] = [],
+) {
+  let piece: { readonly bytes: Buffer; readonly items: Parameters<RowReader>[1] } | undefined;
+  const wanted = [...more, sectionItem(section, start, PIECE)];
+  await fetchRows(connection, UidSet.of([uid]), wanted, (_, items) => {
+    const bytes = bytesOf(items.get('BODY'));
+    if (bytes) piece = { bytes, items };
+  });
+  return piece;
+}
+
+type RowReader = Parameters<typeof fetchRows>[3];
+
+/** Reads on, piece by piece. @param next gives the piece that begins at an offset */
+export async function* readPieces(
+  next: (start: number) => Promise<Buffer>,
+  from = 0,
+  end = Number.POSITIVE_INFINITY,
+): AsyncGenerator<Buffer> {
+  let at = from;
+  while (at < end) {
+    const bytes = await next(at);
+    if (bytes.length > 0) yield bytes.subarray(0, Math.min(bytes.length, end - at));
+    at += bytes.length;
+    if (bytes.length < PIECE) return;
+  }
+}

@@ -1,0 +1,275 @@
+/**
+ * An IMAP server on a real socket that does as a test says: well-behaved with one mailbox for
+ * everybody, except where a fault is scripted.
+ */
+import { createServer, type Server, type Socket } from 'node:net';
+import { after } from 'node:test';
+import { createServer as createTlsServer } from 'node:tls';
+
+/** One command as it came. */
+export interface Command {
+  readonly tag: string;
+  /** In capitals, `UID FETCH` in one. */
+  readonly name: string;
+  readonly args: string;
+  /** Which connection it came on, from 1. */
+  readonly connection: number;
+  /** Whose connection: the name that logged in. */
+  readonly user: string;
+}
+
+/** Instead of the usual answer: other text, and what becomes of the connection. */
+export interface Fault {
+  /** What is sent; `TAG` stands for the command's. */
+  readonly send?: string;
+  readonly after?: 'drop';
+}
+
+export interface FakeMessage {
+  readonly uid: number;
+  flags: string;
+  modseq: number;
+  readonly source: string;
+}
+
+export interface FakeServer {
+  readonly port: number;
+  readonly commands: Command[];
+  readonly mailbox: { uidvalidity: number; uidnext: number; modseq: number };
+  readonly messages: FakeMessage[];
+  /** What VANISHED (EARLIER) lists, in place of what was expunged. */
+  vanished: string | undefined;
+  capabilities: string;
+  greeting: string | undefined;
+  password: string;
+  /** Asked for each command; undefined for the usual answer. */
+  fault: (command: Command) => Fault | undefined;
+  readonly open: number;
+  add(source: string, flags?: string): FakeMessage;
+  setFlags(uid: number, flags: string): void;
+  expunge(uid: number): void;
+  /** Ends every connection. */
+  drop(): void;
+  stop(): Promise<void>;
+  /** Listens again on the same port. */
+  restart(): Promise<void>;
+}
+
+export interface FakeOptions {
+  readonly tls?: { readonly cert: string; readonly key: string };
+}
+
+const started: FakeServer[] = [];
+after(async () => {
+  for (const server of started.splice(0)) await server.stop();
+});
+
+/** Starts one on a free port; it is stopped when the test file ends. */
+export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeServer> {
+  const sockets = new Set<Socket>();
+  const expunged: Expunged[] = [];
+  let connections = 0;
+  const accept = (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined).once('close', () => sockets.delete(socket));
+    serve({ fake, expunged, seen: 0 }, socket, ++connections);
+  };
+  const create = (): Server => (tls ? createTlsServer(tls, accept) : createServer(accept));
+  let server = create().on('tlsClientError', () => undefined);
+  const listen = (port: number) =>
+    new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  await listen(0);
+  const address = server.address();
+  const port = typeof address === 'object' && address ? address.port : 0;
+  const fake: FakeServer = {
+    port,
+    commands: [],
+    mailbox: { uidvalidity: 7, uidnext: 1, modseq: 1 },
+    messages: [],
+    vanished: undefined,
+    capabilities: 'IMAP4rev1 AUTH=PLAIN ENABLE CONDSTORE QRESYNC UIDPLUS ESEARCH UNSELECT',
+    greeting: '* OK ready',
+    password: 'secret-of-the-master',
+    fault: () => undefined,
+    get open() {
+      return sockets.size;
+    },
+    add(source, flags = '') {
+      const message = { uid: fake.mailbox.uidnext++, flags, modseq: ++fake.mailbox.modseq, source };
+      fake.messages.push(message);
+      return message;
+    },
+    setFlags(uid, flags) {
+      const message = fake.messages.find((one) => one.uid === uid);
+      if (!message || message.flags === flags) return;
+      message.flags = flags;
+      message.modseq = ++fake.mailbox.modseq;
+    },
+    expunge(uid) {
+      const at = fake.messages.findIndex((one) => one.uid === uid);
+      if (at < 0) return;
+      fake.messages.splice(at, 1);
+      expunged.push({ uid, modseq: ++fake.mailbox.modseq });
+    },
+    drop() {
+      for (const socket of sockets) socket.destroy();
+    },
+    async stop() {
+      fake.drop();
+      await new Promise((resolve) => server.close(resolve));
+    },
+    async restart() {
+      server = create().on('tlsClientError', () => undefined);
+      await listen(port);
+    },
+  };
+  started.push(fake);
+  return fake;
+}
+
+interface Expunged {
+  readonly uid: number;
+  readonly modseq: number;
+}
+
+interface Session {
+  readonly fake: FakeServer;
+  readonly expunged: readonly Expunged[];
+  /** The MODSEQ up to which the session was told of changes. */
+  seen: number;
+}
+
+function serve(session: Session, socket: Socket, connection: number): void {
+  const { fake } = session;
+  let user = '';
+  let awaited: Command | undefined;
+  let text = '';
+  if (fake.greeting !== undefined) socket.write(`${fake.greeting}\r\n`);
+  const answer = (command: Command, usual: () => string) => {
+    const fault = fake.fault(command);
+    const said = fault ? (fault.send ?? '') : usual();
+    if (said !== '') socket.write(said.replaceAll('TAG', command.tag), 'latin1');
+    if (fault?.after === 'drop') socket.end();
+  };
+  const take = (line: string) => {
+    if (awaited) {
+      const [authzid, authcid = '', password] = Buffer.from(line, 'base64').toString().split('\0');
+      user = authzid || authcid;
+      const command = { ...awaited, user };
+      awaited = undefined;
+      const isRight = password === fake.password;
+      const refusal = 'TAG NO [AUTHENTICATIONFAILED] no\r\n';
+      answer(command, () =>
+        isRight ? `TAG OK [CAPABILITY ${fake.capabilities}] in\r\n` : refusal,
+      );
+      return;
+    }
+    const [, tag = '', first = '', rest = ''] = /^(\S+) (\S+) ?(.*)$/.exec(line) ?? [];
+    const [, second = '', args = ''] =
+      first.toUpperCase() === 'UID' ? (/^(\S+) ?(.*)$/.exec(rest) ?? []) : [];
+    const name = (second ? `UID ${second}` : first).toUpperCase();
+    const command = { tag, name, args: second ? args : rest, connection, user };
+    if (name === 'AUTHENTICATE') {
+      awaited = command;
+      socket.write('+ \r\n');
+      return;
+    }
+    fake.commands.push(command);
+    answer(command, () => usualAnswer(session, command));
+  };
+  socket.on('data', (bytes: Buffer) => {
+    text += bytes.toString('latin1');
+    for (let end = text.indexOf('\r\n'); end >= 0; end = text.indexOf('\r\n')) {
+      const line = text.slice(0, end);
+      text = text.slice(end + 2);
+      take(line);
+    }
+  });
+}
+
+function usualAnswer(session: Session, { name, args }: Command): string {
+  const { fake } = session;
+  const done = `TAG OK ${name} done\r\n`;
+  if (name === 'CAPABILITY') return `* CAPABILITY ${fake.capabilities}\r\n${done}`;
+  if (name === 'ENABLE') return `* ENABLED ${args}\r\n${done}`;
+  if (name === 'EXAMINE' || name === 'SELECT') return selectAnswer(session, args) + done;
+  if (name === 'UID SEARCH') {
+    const all = fake.messages.map(({ uid }) => uid);
+    return args.startsWith('RETURN')
+      ? `* ESEARCH (TAG "TAG") UID${all.length > 0 ? ` ALL ${all.join(',')}` : ''}\r\n${done}`
+      : `* SEARCH ${all.join(' ')}\r\n${done}`;
+  }
+  if (name === 'UID FETCH') return fetchAnswer(session, args) + done;
+  if (name === 'NOOP' && session.seen < fake.mailbox.modseq) {
+    session.seen = fake.mailbox.modseq;
+    return `* ${fake.messages.length} EXISTS\r\n${done}`;
+  }
+  return done;
+}
+
+/** `VANISHED (EARLIER)` for what went after a MODSEQ. */
+function vanishedSince({ fake, expunged }: Session, since: number): string {
+  const uids = expunged.filter(({ modseq }) => modseq > since).map(({ uid }) => uid);
+  const text = fake.vanished ?? uids.join(',');
+  return text === '' ? '' : `* VANISHED (EARLIER) ${text}\r\n`;
+}
+
+function selectAnswer(session: Session, args: string): string {
+  const { mailbox, messages, capabilities } = session.fake;
+  session.seen = mailbox.modseq;
+  const since = Number(/QRESYNC \(\d+ (\d+)/.exec(args)?.[1] ?? Number.NaN);
+  const lines = [
+    '* FLAGS (\\Seen)',
+    `* ${messages.length} EXISTS`,
+    `* OK [UIDVALIDITY ${mailbox.uidvalidity}] ok`,
+    `* OK [UIDNEXT ${mailbox.uidnext}] ok`,
+  ];
+  if (capabilities.includes('CONDSTORE')) lines.push(`* OK [HIGHESTMODSEQ ${mailbox.modseq}] ok`);
+  let text = lines.map((line) => `${line}\r\n`).join('');
+  if (since < mailbox.modseq) {
+    text += vanishedSince(session, since) + rows(session.fake, { after: since });
+  }
+  return text;
+}
+
+interface Wanted {
+  readonly first?: number;
+  readonly last?: number;
+  /** Only what changed after this MODSEQ. */
+  readonly after?: number;
+  readonly more?: (message: FakeMessage) => string;
+}
+
+function rows({ messages }: FakeServer, wanted: Wanted): string {
+  const { first = 1, last = Number.POSITIVE_INFINITY, after = 0, more = () => '' } = wanted;
+  let text = '';
+  for (const [index, message] of messages.entries()) {
+    const { uid, flags, modseq } = message;
+    if (uid < first || uid > last || modseq <= after) continue;
+    const known = `UID ${uid} FLAGS (${flags}) MODSEQ (${modseq})`;
+    text += `* ${index + 1} FETCH (${known}${more(message)})\r\n`;
+  }
+  return text;
+}
+
+function fetchAnswer(session: Session, args: string): string {
+  const [set = ''] = args.split(' ');
+  const since = /CHANGEDSINCE (\d+)( VANISHED)?/.exec(args);
+  const after = Number(since?.[1] ?? 0);
+  const partial = /BODY\.PEEK\[\]<(\d+)\.(\d+)>/.exec(args);
+  const more = ({ source }: FakeMessage) => {
+    const date = args.includes('INTERNALDATE') ? ' INTERNALDATE "21-Nov-2026 10:00:00 +0000"' : '';
+    if (!partial) return date;
+    const start = Number(partial[1]);
+    const piece = source.slice(start, start + Number(partial[2]));
+    return `${date} BODY[]<${start}> {${piece.length}}\r\n${piece}`;
+  };
+  let text = since?.[2] ? vanishedSince(session, after) : '';
+  for (const range of set.split(',')) {
+    const [first = 0, last = first] = range
+      .split(':')
+      .map((uid) => (uid === '*' ? 1e10 : Number(uid)));
+    text += rows(session.fake, { first, last, after, more });
+  }
+  return text;
+}

@@ -1,0 +1,64 @@
+/** What is leaned on of imapflow's command layer is there, and reads answers as is said of it. */
+import assert from 'node:assert/strict';
+import { after, suite, test } from 'node:test';
+import { Connection } from './connection.ts';
+import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
+import { atom, bytesOf, fetchItems, type ImapResponse, quoted, textOf } from './wire.ts';
+
+const opened: Connection[] = [];
+after(() => {
+  for (const connection of opened.splice(0)) connection.destroy();
+});
+
+async function connect(): Promise<{ server: FakeServer; connection: Connection }> {
+  const server = await startFakeServer();
+  const connection = await Connection.open({
+    server: { host: '127.0.0.1', port: server.port, tls: 'off', verifyCertificate: true },
+    login: { user: 'ann', pass: server.password },
+    timeoutMs: 5_000,
+  });
+  opened.push(connection);
+  return { server, connection };
+}
+
+void suite('the command layer', () => {
+  void test('hands untagged responses to the command that asked', async () => {
+    const { server, connection } = await connect();
+    const fetched = '* 3 FETCH (UID 9 BODY[]<0> {5}\r\nh\xe9\r\n) FLAGS (\\Seen "odd"))\r\n';
+    server.fault = ({ name }) =>
+      name === 'FETCH'
+        ? { send: `${fetched}* 4 EXISTS\r\nTAG OK [COPYUID 1 2 3] ok\r\n` }
+        : undefined;
+    const seen: ImapResponse[] = [];
+    const ok = await connection.command('FETCH', [atom('3'), [atom('UID')]], {
+      FETCH: (response) => seen.push(response),
+    });
+    const items = fetchItems(seen[0] ?? {});
+    assert.equal(textOf(items.get('UID')), '9');
+    assert.deepEqual(bytesOf(items.get('BODY')), Buffer.from('h\xe9\r\n)', 'latin1'));
+    assert.equal(ok.tag, server.commands.at(-1)?.tag);
+  });
+
+  void test('writes names so that nothing in them ends the command', async () => {
+    const { server, connection } = await connect();
+    await connection.command('STATUS', [quoted('a"b\\c {3}'), [atom('UIDNEXT')]]);
+    assert.equal(server.commands.at(-1)?.args, '"a\\"b\\\\c {3}" (UIDNEXT)');
+  });
+
+  void test('tells what the server says between two commands', async () => {
+    const { server, connection } = await connect();
+    await connection.select('INBOX', 'EXAMINE');
+    assert.equal(connection.selected?.news, false);
+    server.fault = ({ name }) =>
+      name === 'NOOP' ? { send: 'TAG OK done\r\n* 7 EXISTS\r\n* VANISHED 2:3\r\n' } : undefined;
+    await connection.command('NOOP');
+    server.fault = () => undefined;
+    await connection.command('NOOP');
+    assert.equal(connection.selected?.news, true);
+    assert.equal(connection.selected?.exists, 5);
+    assert.deepEqual(
+      connection.selected?.gone.flatMap((uids) => [...uids.take()]),
+      [2, 3],
+    );
+  });
+});

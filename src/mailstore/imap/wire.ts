@@ -1,0 +1,113 @@
+/**
+ * The narrow face of imapflow that is leaned on: it connects, does TLS and SASL, and reads and writes
+ * IMAP; which commands are sent, and what their answers mean, is ours. Its own commands hide what a
+ * sync is made of (the answer of one EXAMINE, UIDs as ranges), so commands go through the layer that
+ * they are built on, which imapflow declares internal: its release is pinned, and a test holds it.
+ */
+import type { ImapAttribute, ImapAttributeNode, ImapFlow, ImapResponse } from 'imapflow';
+
+export type { ImapAttribute, ImapResponse };
+
+/** An argument of a command. */
+export type Argument =
+  | { readonly type: 'ATOM' | 'STRING' | 'SEQUENCE'; readonly value: string }
+  | { readonly type: 'LITERAL'; readonly value: Buffer }
+  | {
+      readonly type: 'ATOM';
+      readonly value: string;
+      readonly section: readonly Argument[];
+      readonly partial?: readonly number[];
+    }
+  | readonly Argument[];
+
+type Handler = (response: ImapResponse) => Promise<void>;
+
+/** What lies beneath the commands of an ImapFlow. */
+export interface CommandLayer {
+  exec(
+    command: string,
+    attributes: readonly Argument[],
+    options: { untagged: Readonly<Record<string, Handler>> },
+  ): Promise<{ readonly response: ImapResponse; next(): void }>;
+  /** Untagged responses that no command under way handles. */
+  readonly untaggedHandlers: Record<string, Handler>;
+}
+
+export function commandLayer(client: ImapFlow): CommandLayer {
+  // imapflow leaves both out of its types; wire.test.ts holds what is said of them here.
+  const layer = client as unknown as CommandLayer;
+  if (typeof layer.exec !== 'function' || typeof layer.untaggedHandlers !== 'object') {
+    throw new Error('this release of imapflow has another command layer');
+  }
+  return layer;
+}
+
+export const atom = (value: string): Argument => ({ type: 'ATOM', value });
+export const quoted = (value: string): Argument => ({ type: 'STRING', value });
+export const literal = (value: Buffer): Argument => ({ type: 'LITERAL', value });
+export const sequence = (value: string): Argument => ({ type: 'SEQUENCE', value });
+
+/** `BODY.PEEK[section]<start.length>`: never sets `\Seen` (RFC 3501 section 6.4.5). */
+export function peek(section: readonly Argument[], partial?: readonly [number, number]): Argument {
+  return { type: 'ATOM', value: 'BODY.PEEK', section, ...(partial && { partial }) };
+}
+
+function isNode(item: ImapAttribute | undefined): item is ImapAttributeNode {
+  return item !== null && item !== undefined && !Array.isArray(item);
+}
+
+export function textOf(item: ImapAttribute | undefined): string | undefined {
+  if (!isNode(item)) return undefined;
+  if (typeof item.value === 'string') return item.value;
+  return Buffer.isBuffer(item.value) ? item.value.toString() : undefined;
+}
+
+/** Bytes of a literal; a quoted string is read back as it stood on the line, which is UTF-8. */
+export function bytesOf(item: ImapAttribute | undefined): Buffer | undefined {
+  if (!isNode(item)) return undefined;
+  if (Buffer.isBuffer(item.value)) return item.value;
+  return typeof item.value === 'string' ? Buffer.from(item.value) : undefined;
+}
+
+export function listOf(item: ImapAttribute | undefined): readonly ImapAttribute[] {
+  return Array.isArray(item) ? item : [];
+}
+
+/** A number of up to 32 bits; undefined for anything else. */
+export function numberOf(item: ImapAttribute | string | undefined): number | undefined {
+  const text = typeof item === 'string' ? item : textOf(item);
+  return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+}
+
+/** A mod-sequence: up to 63 bits (RFC 7162 section 7). */
+export function modseqOf(item: ImapAttribute | undefined): bigint | undefined {
+  const text = textOf(item);
+  return text !== undefined && /^\d{1,19}$/.test(text) ? BigInt(text) : undefined;
+}
+
+export interface ResponseCode {
+  /** In capitals. */
+  readonly name: string;
+  readonly values: readonly ImapAttribute[];
+}
+
+/** The response code of a status response: `[UIDNEXT 4]` (RFC 3501 section 7.1). */
+export function codeOf({ attributes }: ImapResponse): ResponseCode | undefined {
+  const [first] = attributes ?? [];
+  if (!isNode(first) || first.value || !first.section) return undefined;
+  const [name, ...values] = first.section;
+  const text = textOf(name);
+  return text === undefined ? undefined : { name: text.toUpperCase(), values };
+}
+
+/** One untagged FETCH by the names of its items, as `BODYSTRUCTURE`, or `BODY` for any section. */
+export function fetchItems({ attributes }: ImapResponse): ReadonlyMap<string, ImapAttribute> {
+  const items = new Map<string, ImapAttribute>();
+  const list = listOf(attributes?.[1]);
+  for (let at = 0; at + 1 < list.length; at += 2) {
+    const name = textOf(list[at])?.toUpperCase();
+    const value = list[at + 1];
+    if (name !== undefined && value !== undefined) items.set(name, value);
+  }
+  return items;
+}

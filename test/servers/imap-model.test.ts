@@ -1,0 +1,83 @@
+/**
+ * The model of sync on real mail servers: a second IMAP client makes random changes, also while a
+ * sync is under way, and whoever only ever applies the deltas holds exactly what the server holds.
+ */
+import { after, before, suite, test } from 'node:test';
+import fc from 'fast-check';
+import type { ImapFlow } from 'imapflow';
+import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { live, lives, type ModelMailbox } from '../support/sync-model.ts';
+import { connectAs, mailstoreUrl, servers } from './imap-client.ts';
+import type { MailServer } from './mail-server.ts';
+
+const RUNS = Number(process.env.RUNS ?? 40);
+
+for (const [name, start] of Object.entries(servers)) {
+  void suite(`a client that applies every delta of ${name}`, () => {
+    let server: MailServer;
+    let service: TestService;
+    let account: TestAccount;
+    let client: ImapFlow;
+    before(async () => {
+      server = await start();
+      service = await startTestService('sqlite', { MAILSTORE_URL: mailstoreUrl(server) });
+      account = await service.makeAccount();
+      await server.addAccount(account.address);
+      client = await connectAs(server, account.address);
+    });
+    after(async () => {
+      client?.close();
+      await service?.stop();
+      await server?.stop();
+    });
+
+    let mailboxes = 0;
+    async function makeMailbox(): Promise<ModelMailbox> {
+      mailboxes++;
+      const below = server.name === 'courier' ? ['INBOX'] : [];
+      const { path: mailbox } = await client.mailboxCreate([...below, `model-${mailboxes}`]);
+      const { path: away } = await client.mailboxCreate([...below, `away-${mailboxes}`]);
+      await client.mailboxOpen(mailbox);
+      const one = (uid: number) => [String(uid), { uid: true }] as const;
+      return {
+        async append(count) {
+          for (let left = count; left > 0; left--) {
+            await client.append(mailbox, 'Subject: m\r\n\r\nHello.\r\n');
+          }
+        },
+        async setFlag(uid, flag, on) {
+          const [range, options] = one(uid);
+          if (on) await client.messageFlagsAdd(range, [flag], options);
+          else await client.messageFlagsRemove(range, [flag], options);
+        },
+        async expunge(uid) {
+          await client.messageDelete(...one(uid));
+        },
+        async moveAway(uid) {
+          const [range, options] = one(uid);
+          await client.messageMove(range, away, options);
+        },
+        async state() {
+          await client.noop();
+          const state = new Map<number, string[]>();
+          const opened = client.mailbox;
+          if (!opened || opened.exists === 0) return state;
+          for await (const { uid, flags } of client.fetch('1:*', { uid: true, flags: true })) {
+            state.set(uid, [...(flags ?? [])].filter((text) => text !== '\\Recent').sort());
+          }
+          return state;
+        },
+        sync: (request) => service.mailstore.sync(account, { mailbox, ...request }),
+      };
+    }
+
+    void test('holds what the mailbox holds', async () => {
+      await fc.assert(
+        fc.asyncProperty(lives({ maxLength: 30, forgets: false }), async (steps) => {
+          await live(await makeMailbox(), steps);
+        }),
+        { numRuns: RUNS },
+      );
+    });
+  });
+}
