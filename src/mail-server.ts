@@ -6,7 +6,12 @@ import type { Changes } from './changes/changes.ts';
 import { type Config, ConfigError, type ImapMailstore as ImapSettings } from './config/config.ts';
 import type { Database } from './database/database.ts';
 import { buildInboundDelivery } from './inbound-delivery.ts';
-import { ImapMailstore, type ImapServer, type InboundDelivery } from './mailstore/mailstore.ts';
+import {
+  ImapMailstore,
+  type ImapServer,
+  type InboundDelivery,
+  type MailUser,
+} from './mailstore/mailstore.ts';
 import type { Queue } from './queue/queue.ts';
 
 export interface MailServerOptions {
@@ -15,6 +20,8 @@ export interface MailServerOptions {
   readonly changes: Changes;
   readonly bodies: Bodies;
   readonly queue: Queue;
+  /** Whether an account is the one that its address means now. */
+  readonly isCurrent: (user: MailUser) => Promise<boolean>;
   readonly logger: Logger;
 }
 
@@ -31,7 +38,7 @@ export interface MailServer {
  * @throws ConfigError where the file with the server's authority cannot be read
  */
 export function buildMailServer(options: MailServerOptions): MailServer {
-  const { config, database, changes, logger } = options;
+  const { config, database, changes, isCurrent, logger } = options;
   const { mailstore } = config;
   if (mailstore.kind === 'embedded') return { imap: undefined, mailServer: undefined };
   const { connections, timeout } = mailstore;
@@ -43,6 +50,7 @@ export function buildMailServer(options: MailServerOptions): MailServer {
       append: (...message) => inbound().append(...message),
       appendWithin: (...message) => inbound().appendWithin(...message),
     },
+    isCurrent,
     log: logger,
     onAccessEnd: (accountId, listener) =>
       changes.subscribe(accountId, (change) => {

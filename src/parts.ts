@@ -129,6 +129,8 @@ export function buildParts(
     changes,
     bodies,
     queue,
+    isCurrent: async ({ accountId, address }) =>
+      (await owners.accounts.findForMail(address))?.id === accountId,
     logger,
   });
   const pruneTombstones = (keptMs: number) => (imap ?? embedded).pruneTombstones(keptMs);

@@ -72,6 +72,11 @@ export interface ImapOptions {
   readonly database: Database;
   /** How mail gets to the server. */
   readonly inbound: Pick<Mailstore, 'append' | 'appendWithin'>;
+  /**
+   * Whether the account is the one that its address means now. The server knows addresses alone: a
+   * domain that went to another claim must not open its mailboxes to the accounts of the old one.
+   */
+  readonly isCurrent?: (user: MailUser) => Promise<boolean>;
   /** Tells when an account's access ends: its connections are closed. */
   readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly log: Log;
@@ -108,6 +113,7 @@ export class ImapMailstore implements Mailstore {
   readonly #server: ImapServer;
   readonly #database: Database;
   readonly #inbound: ImapOptions['inbound'];
+  readonly #isCurrent: ImapOptions['isCurrent'];
   readonly #log: Log;
   readonly #now: () => number;
   readonly #timeoutMs: number;
@@ -121,6 +127,7 @@ export class ImapMailstore implements Mailstore {
     this.#server = settings.server;
     this.#database = settings.database;
     this.#inbound = settings.inbound;
+    this.#isCurrent = options.isCurrent;
     this.#log = settings.log;
     this.#now = settings.now;
     this.#timeoutMs = settings.timeoutMs;
@@ -346,6 +353,9 @@ export class ImapMailstore implements Mailstore {
 
   /** Turns failures of the server into refusals, and writes them down. */
   async #guard<T>(user: MailUser, work: () => Promise<T>, mailbox?: string): Promise<T> {
+    if (this.#isCurrent && !(await this.#isCurrent(user))) {
+      throw new Refusal('account_inactive', 'the address belongs to another account now');
+    }
     try {
       return await work();
     } catch (error) {
