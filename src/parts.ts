@@ -23,7 +23,7 @@ import { type Change, type Changes, InProcessChanges } from './changes/changes.t
 import { type Config, ConfigError, publicUrlOf, type Secrets } from './config/config.ts';
 import type { Database } from './database/database.ts';
 import type { CarryOutOptions, Delivery } from './delivery/delivery.ts';
-import { createDnsResolver, type DnsResolver } from './dns/dns.ts';
+import { createDnsResolver } from './dns/dns.ts';
 import {
   createDomains,
   createVerification,
@@ -80,7 +80,6 @@ interface Owners {
   readonly verification: Verification;
   readonly accounts: Accounts;
   readonly tokens: Tokens;
-  readonly dns: DnsResolver;
 }
 
 /** What the routes speak for. */
@@ -182,7 +181,7 @@ function buildOwners({ config, secrets, database, changes, maintenance, logger }
     audience: jwt.audience,
     accountClaim: jwt.accountClaim,
   });
-  return { domains, verification, accounts, tokens, dns };
+  return { domains, verification, accounts, tokens };
 }
 
 function buildApi(ground: Ground, served: Served): Api {
