@@ -98,7 +98,9 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   });
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
   const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
-  const courier = { queue, bodies, domains, mailstore, publish, webhooks, sender, hostname };
+  const { accounts, logger: log } = options;
+  const ends = { publish, webhooks, sender, hostname, log };
+  const courier = { queue, bodies, domains, accounts, mailstore, ...ends };
   const close = async () => {
     await webhooks.close();
     checksDns.close();

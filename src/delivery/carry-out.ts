@@ -4,6 +4,7 @@
  * done once: a message is stored, or its sender is told, or both.
  */
 import { randomUUID } from 'node:crypto';
+import type { Accounts } from '../accounts/accounts.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { Queries } from '../database/database.ts';
@@ -35,6 +36,7 @@ export interface CarryOutOptions {
   readonly queue: Queue;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey'>;
+  readonly accounts: Pick<Accounts, 'stillThere'>;
   readonly mailstore: Pick<Mailstore, 'appendWithin'>;
   /** Announces a change that is committed. */
   readonly publish: (change: MailboxChange) => void;
@@ -42,6 +44,7 @@ export interface CarryOutOptions {
   readonly sender: MessageSender;
   /** Our host name: who reports in a DSN. */
   readonly hostname: string;
+  readonly log: { error(fields: object, message: string): void };
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -86,6 +89,11 @@ export function carryOut(options: CarryOutOptions): void {
   });
 }
 
+const INTERNAL: SendOutcome = {
+  result: 'temporary',
+  error: { enhancedStatus: '4.3.0', text: 'internal error' },
+};
+
 /** A DSN that is written but not yet queued. */
 interface PreparedDsn {
   readonly source: Buffer;
@@ -95,8 +103,8 @@ interface PreparedDsn {
 class Courier {
   readonly #options: CarryOutOptions;
   readonly #now: () => number;
-  /** DSNs by delivery, written after the attempt and before the transaction that queues them. */
-  readonly #dsns = new Map<number, PreparedDsn>();
+  /** DSNs, written after the attempt and before the transaction that queues them. */
+  readonly #dsns = new WeakMap<Job, PreparedDsn>();
 
   constructor(options: CarryOutOptions) {
     this.#options = options;
@@ -104,11 +112,29 @@ class Courier {
   }
 
   async attemptWebhook(job: Job, signal: AbortSignal): Promise<Outcome> {
-    const { url, secret, body, strangers, ...payload } = readPayload<WebhookPayload>(job);
+    const payload = readPayload<WebhookPayload>(job);
+    const { url, secret, body } = payload;
     const request = { url, id: job.publicId, body, ...(secret !== undefined && { secret }) };
     const outcome = await this.#options.webhooks.attempt(request, signal);
-    await this.#prepareDsn(job, outcome, strangers, { ...payload, enhancedStatus: '5.4.0' });
+    if (endsWithout(job, outcome)) {
+      const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];
+      await this.#prepareDsn(job, outcome.error, recipients, {
+        ...payload,
+        enhancedStatus: '5.4.0',
+      });
+    }
     return outcome;
+  }
+
+  /**
+   * Accounts that the message was to be stored for at last, and that are gone by now.
+   * `webhook_then_store` had its mailboxes long before.
+   */
+  async #findDeparted({ mode, users }: WebhookPayload): Promise<string[]> {
+    if (mode !== 'webhook' || users.length === 0) return [];
+    const ids = users.map(({ accountId }) => accountId);
+    const present = await this.#options.accounts.stillThere(ids);
+    return users.flatMap(({ accountId, address }) => (present.has(accountId) ? [] : address));
   }
 
   async afterWebhook(
@@ -125,7 +151,7 @@ class Courier {
     const bounced = failed && outcome.result !== 'delivered' && (await this.#bounce(tx, job));
     return () => {
       for (const change of changes) this.#options.publish(change);
-      if (bounced) this.#sendBounce(job, bounced);
+      if (bounced) this.#options.queue.wake([bounced]);
     };
   }
 
@@ -145,6 +171,24 @@ class Courier {
 
   async attemptForward(job: Job, signal: AbortSignal): Promise<Outcome> {
     const payload = readPayload<ForwardPayload>(job);
+    const sent = await this.#forward(job, payload, signal).catch((error: unknown) => {
+      // After five days the sender is to be told, whatever it is that keeps us from sending.
+      if (!job.isLast) throw error;
+      this.#options.log.error({ err: error, id: job.id }, 'the last attempt to forward threw');
+      return INTERNAL;
+    });
+    const outcome = toOutcome(sent);
+    if (endsWithout(job, outcome)) {
+      await this.#prepareDsn(job, outcome.error, [payload.recipient], {
+        ...payload,
+        forwardedTo: payload.to,
+        ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
+      });
+    }
+    return outcome;
+  }
+
+  async #forward(job: Job, payload: ForwardPayload, signal: AbortSignal): Promise<SendOutcome> {
     const body = await this.#findBody(job);
     const dkimKey = await this.#options.domains.findDkimKey(job.domainId);
     const prepared = await prepareForward({
@@ -155,24 +199,15 @@ class Courier {
       verdict: payload.verdict,
       now: this.#now(),
     });
-    const sent = await this.#options.sender.sendMessage(
-      {
-        from: payload.from,
-        to: payload.to,
-        size: prepared.size,
-        eightBit: prepared.eightBit,
-        smtpUtf8: payload.smtpUtf8 && prepared.eightBitHeader,
-        open: prepared.open,
-      },
-      signal,
-    );
-    const outcome = toOutcome(sent);
-    await this.#prepareDsn(job, outcome, [payload.recipient], {
-      ...payload,
-      forwardedTo: payload.to,
-      ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
-    });
-    return outcome;
+    const message = {
+      from: payload.from,
+      to: payload.to,
+      size: prepared.size,
+      eightBit: prepared.eightBit,
+      smtpUtf8: payload.smtpUtf8 && prepared.eightBitHeader,
+      open: prepared.open,
+    };
+    return this.#options.sender.sendMessage(message, signal);
   }
 
   async afterForward(
@@ -182,7 +217,7 @@ class Courier {
   ): Promise<(() => void) | undefined> {
     if (status !== 'failed' || job.isReplay) return undefined;
     const bounced = await this.#bounce(tx, job);
-    return bounced ? () => this.#sendBounce(job, bounced) : undefined;
+    return bounced ? () => this.#options.queue.wake([bounced]) : undefined;
   }
 
   /** A bounce goes as it was written; one from elsewhere, on its way back, as it came. */
@@ -212,18 +247,24 @@ class Courier {
   /** Writes the DSN of a delivery that has come to its end without success. */
   async #prepareDsn(
     job: Job,
-    outcome: Outcome,
+    error: DeliveryError,
     recipients: readonly string[],
     about: Bounced,
   ): Promise<void> {
-    this.#dsns.delete(job.id);
-    const ends = outcome.result === 'permanent' || (outcome.result === 'temporary' && job.isLast);
-    const { bounceTo } = about;
-    if (!ends || job.isReplay || bounceTo === undefined || recipients.length === 0) return;
-    const body = await this.#options.bodies.find(job.bodyId);
-    if (!body) return;
-    const header = await readHeader(this.#options.bodies.read(body));
-    this.#dsns.set(job.id, await this.#writeDsn(job, outcome.error, recipients, about, header));
+    if (about.bounceTo === undefined || recipients.length === 0) return;
+    const header = await this.#readHeader(job);
+    this.#dsns.set(job, await this.#writeDsn(job, error, recipients, about, header));
+  }
+
+  /** At the very end a source that cannot be read any more keeps nobody from being told. */
+  async #readHeader(job: Job): Promise<Header> {
+    try {
+      return await readHeader(this.#options.bodies.read(await this.#findBody(job)));
+    } catch (error) {
+      if (!job.isLast) throw error;
+      this.#options.log.error({ err: error, id: job.id }, 'a DSN goes without the header');
+      return { fields: [], bodyStart: 0 };
+    }
   }
 
   async #writeDsn(
@@ -259,8 +300,8 @@ class Courier {
   }
 
   /** Queues the DSN that was written for this delivery, if any. */
-  async #bounce(tx: Queries, job: Job) {
-    const dsn = this.#dsns.get(job.id);
+  async #bounce(tx: Queries, job: Job): Promise<NewDelivery | undefined> {
+    const dsn = this.#dsns.get(job);
     if (!dsn) return undefined;
     const { source, payload } = dsn;
     const bodyId = await this.#options.bodies.commit(tx, { size: source.length, content: source });
@@ -273,12 +314,6 @@ class Courier {
     };
     await this.#options.queue.enqueue(tx, bounce);
     return bounce;
-  }
-
-  /** The DSN is kept until it is committed: the transaction may run again after a deadlock. */
-  #sendBounce(job: Job, bounce: Pick<NewDelivery, 'kind' | 'destination'>): void {
-    this.#dsns.delete(job.id);
-    this.#options.queue.wake([bounce]);
   }
 
   async #findBody(job: Job): Promise<StoredBody> {
@@ -294,6 +329,15 @@ interface Bounced {
   readonly receivedAt: number;
   readonly forwardedTo?: string;
   readonly enhancedStatus?: string;
+}
+
+/** Whether a delivery ends with this attempt, and nobody has been told so yet. */
+function endsWithout(
+  job: Job,
+  outcome: Outcome,
+): outcome is Exclude<Outcome, { readonly result: 'delivered' }> {
+  if (job.isReplay || outcome.result === 'delivered') return false;
+  return outcome.result === 'permanent' || job.isLast;
 }
 
 /** The payload is what we wrote ourselves when the message was accepted. */

@@ -244,6 +244,39 @@ onEachEngine('queue', (engine) => {
     await queue.idle();
   });
 
+  test('a last attempt that throws ends nothing, and comes again', async () => {
+    const bench = await openQueueBench(engine);
+    let isBroken = true;
+    let ends = 0;
+    const { queue } = bench.start({
+      delays: [5, 600],
+      attempt: async ({ isLast }) => {
+        if (isLast && isBroken) throw new Error('a bug');
+        return refused;
+      },
+      onOutcome: async (_tx, _job, { status }) => {
+        if (status === 'failed') ends++;
+        return undefined;
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    await bench.clock.advance(5 * SECOND);
+    await rowWhen(bench, ({ attempts }) => attempts === 2);
+    await queue.idle();
+    await bench.clock.advance(600 * SECOND);
+    const row = await rowWhen(bench, ({ last_error }) => /internal/.test(last_error ?? ''));
+    assert.deepEqual([row.status, row.attempts, ends], ['queued', 2, 0]);
+    assert.equal(row.next_attempt_at, bench.clock.now() + 600 * SECOND);
+    await queue.idle();
+    isBroken = false;
+    await bench.clock.advance(600 * SECOND);
+    const ended = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.deepEqual([ended.attempts, ends], [3, 1]);
+    await queue.idle();
+  });
+
   test('a delivery that hangs keeps its lease; no other worker takes it', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();

@@ -15,7 +15,8 @@ export interface WorkOptions {
    */
   readonly delays: readonly number[];
   /**
-   * Tries to deliver, and only reports: what throws is a bug and counts as a temporary failure.
+   * Tries to deliver, and only reports: what throws is a bug and counts as a temporary failure. It
+   * never ends a delivery: a last attempt that throws comes again.
    *
    * @param signal aborted when the process stops and waits no longer
    */

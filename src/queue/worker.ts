@@ -19,6 +19,8 @@ const DATABASE_RETRY_MS = 1_000;
 const ABORT_GRACE_MS = 1_000;
 
 const CONCURRENCY = 512;
+/** What an attempt comes to that throws. */
+const THREW = { result: 'temporary', error: { text: 'internal error' } } as const;
 const PER_DESTINATION = 32;
 
 export class Worker {
@@ -191,16 +193,18 @@ export class Worker {
     const { clock, log } = this.#around;
     const { signal } = this.#abort;
     const startedAt = clock.now();
-    let outcome: Outcome;
+    let outcome: Outcome = THREW;
     try {
       outcome = await this.#options.attempt(job, signal);
     } catch (error) {
       log.error({ err: error, kind: this.#options.kind, id: job.id }, 'an attempt threw');
-      outcome = { result: 'temporary', error: { text: 'internal error' } };
     }
     // What was cut short says nothing about the receiver.
     if (signal.aborted && outcome.result === 'temporary') return;
-    const due = await this.#recorder.record(job, outcome, clock.now() - startedAt, signal);
+    const due =
+      outcome === THREW && job.isLast
+        ? await this.#recorder.repeatLast(job, THREW.error)
+        : await this.#recorder.record(job, outcome, clock.now() - startedAt, signal);
     this.#held.delete(job.id);
     const now = clock.now();
     this.#destinations.settled(job.destination, outcome.result, now);
