@@ -60,6 +60,13 @@ const MAIL_DELAYS = [
   ...Array.from({ length: 29 }, () => 4 * 3600),
 ];
 
+/**
+ * Sessions at a time: fewer in all than the sender has room for, so that whose turn it is remains
+ * with the queue. A far end may keep a session busy for minutes before it fails, and takes it amiss
+ * if there are many.
+ */
+const SESSIONS = { perDestination: 16, forward: 512, bounce: 256 };
+
 /** Starts the workers; `queue.stop` ends them. */
 export function carryOut(options: CarryOutOptions): void {
   const { queue } = options;
@@ -78,12 +85,16 @@ export function carryOut(options: CarryOutOptions): void {
   });
   queue.work({
     kind: FORWARD,
+    concurrency: SESSIONS.forward,
+    perDestination: SESSIONS.perDestination,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptForward(job, signal),
     onOutcome: (tx, job, settled) => courier.afterForward(tx, job, settled),
   });
   queue.work({
     kind: BOUNCE,
+    concurrency: SESSIONS.bounce,
+    perDestination: SESSIONS.perDestination,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptBounce(job, signal),
   });

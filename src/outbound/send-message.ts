@@ -52,7 +52,10 @@ export interface MessageSenderOptions {
   /** Takes all mail; DNS is not asked and addresses are not judged then. */
   readonly smarthost?: Smarthost | undefined;
   readonly ownListener?: OwnListener | undefined;
-  /** Sessions at a time; 100. The others wait in the order they came. */
+  /**
+   * Sessions at a time; 1,000. The others wait in the order they came, behind whoever is slow: who
+   * has to be fair begins fewer.
+   */
   readonly maxSessions?: number;
   readonly timeouts?: Partial<SendTimeouts>;
 }
@@ -75,7 +78,7 @@ const TIMEOUTS: SendTimeouts = {
   whole: 1_800_000,
 };
 const MX_PORT = 25;
-const SESSIONS = 100;
+const SESSIONS = 1_000;
 /** Connections tried for one message (RFC 5321 section 5.1 asks for two at least). */
 const TRIES_MAX = 10;
 /** Hosts that get as far as refusing the transaction for now; greylisting is told soon enough. */
