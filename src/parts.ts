@@ -43,6 +43,7 @@ export interface Parts {
   readonly changes: Changes;
   readonly embedded: EmbeddedMailstore;
   readonly mailstore: Mailstore;
+  readonly domains: Domains;
   readonly verification: Verification;
   readonly delivery: Delivery;
   readonly queue: Queue;
@@ -141,13 +142,14 @@ export function buildParts(
     publicUrl: () =>
       http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort),
   });
-  const { verification } = owners;
+  const { domains, verification } = owners;
   return {
     database,
     bodies,
     changes,
     embedded,
     mailstore,
+    domains,
     verification,
     delivery,
     queue,
