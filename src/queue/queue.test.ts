@@ -76,6 +76,28 @@ onEachEngine('queue', (engine) => {
     assert.equal((await receiver.nth(2)).job.destination, 'b');
   });
 
+  test('what was queued when the clock was a year ahead is not waited for', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.enqueue(bench.queue(), bench.delivery('a'), bench.delivery('b'));
+    const [ahead, day] = [365 * 86_400 * SECOND, 86_400 * SECOND];
+    const setDue = (destination: string, next_attempt_at: number) =>
+      bench.database.write((tx) =>
+        tx
+          .updateTable('deliveries')
+          .set({ next_attempt_at })
+          .where('destination', '=', destination)
+          .execute(),
+      );
+    await setDue('a', bench.clock.now() + ahead);
+    await setDue('b', bench.clock.now() + day);
+    const { queue, receiver } = bench.start();
+    const { job, answer } = await receiver.nth(0);
+    answer(delivered);
+    assert.equal(job.destination, 'a');
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 1, 'a day is what a receiver can ask for');
+  });
+
   test('a transaction that fails queues nothing', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();

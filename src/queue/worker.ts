@@ -4,8 +4,16 @@ import type { Job, Outcome } from './delivery.ts';
 import { type Batch, Destinations } from './destinations.ts';
 import { Lookout } from './lookout.ts';
 import { OutcomeRecorder } from './record-outcome.ts';
+import { longestWaitMs } from './retry-schedule.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
-import { endLeases, type LeasedRow, leaseRows, releaseLeases, renewLeases } from './worker-rows.ts';
+import {
+  endLeases,
+  type LeasedRow,
+  leaseRows,
+  recallStranded,
+  releaseLeases,
+  renewLeases,
+} from './worker-rows.ts';
 
 /**
  * A lease is renewed three times before it ends. What a dead worker held is due when its lease ends,
@@ -113,10 +121,13 @@ export class Worker {
 
   async #begin(): Promise<void> {
     const { database, clock, log } = this.#around;
-    const { kind } = this.#options;
+    const { kind, delays } = this.#options;
+    const now = clock.now();
     try {
+      // The clock of the last run may have been ahead of the time, by years.
+      await recallStranded(database, kind, now, now + longestWaitMs(delays));
       // One process has the file: whoever held these leases is dead.
-      if (database.engine === 'sqlite') await endLeases(database, kind, clock.now());
+      if (database.engine === 'sqlite') await endLeases(database, kind, now);
     } catch (error) {
       log.error({ err: error, kind }, 'leases of the last run stay until they end');
     }
