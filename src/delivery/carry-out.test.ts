@@ -42,7 +42,7 @@ onEachEngine('what was queued', (engine) => {
     far = await startFarEnd();
     receiver = await startReceiver((_, response) => {
       if (status === undefined) waiting.push(response);
-      else response.writeHead(status).end();
+      else response.writeHead(status).end('stack trace');
     });
     const { database, bodies, mailstore } = store;
     const log = { info: () => {}, warn: () => {}, error: () => {} };
@@ -90,9 +90,7 @@ onEachEngine('what was queued', (engine) => {
   });
 
   /** A domain of its own with this route and two accounts. */
-  async function makeDomain(route: RouteSettings): Promise<string> {
-    names++;
-    const name = `d${names}.test`;
+  async function makeDomain(route: RouteSettings, name = `d${++names}.test`): Promise<string> {
     const { dns } = await domains.create({ userId: 'u', domain: name });
     for (const { id } of dns) await domains.markDnsRecord('u', name, { id, status: 'verified' });
     for (const localPart of ['ann', 'ben']) await create(name, localPart);
@@ -193,6 +191,19 @@ onEachEngine('what was queued', (engine) => {
     assert.doesNotMatch(dsn, new RegExp(`Final-Recipient: rfc822; ben@${domain}`));
     assert.equal(await countIn(`ben@${domain}`), 1);
     assert.equal(await countIn(`ann@${domain}`), 0, 'a successor gets no mail of before its time');
+  });
+
+  test('a DSN is from the domain by its A-label, however the sender wrote it', async () => {
+    const domain = await makeDomain({ forwardMode: 'webhook', ...hook() }, 'bücher.test');
+    const before = far.received.length;
+    status = 410;
+    await receive([`stranger@${domain}`]);
+    await until(() => far.received.length > before);
+    const dsn = far.received.at(-1)?.source.toString() ?? '';
+    assert.match(dsn, /^From: .*<postmaster@xn--bcher-kva\.test>/m);
+    assert.match(dsn, /^Diagnostic-Code: x-postroom; The message could not be passed on\.\r$/m);
+    assert.doesNotMatch(dsn, /stack trace/, 'what the receiver said is not for strangers');
+    assert.match(dsn, /^DKIM-Signature: .* d=xn--bcher-kva\.test;/m);
   });
 
   test('a suspended account loses nothing', async () => {

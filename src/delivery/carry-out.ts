@@ -105,6 +105,9 @@ const INTERNAL: SendOutcome = {
   error: { enhancedStatus: '4.3.0', text: 'internal error' },
 };
 
+/** What a receiver of webhooks says is for the domain's owner: it is no SMTP reply, nor public. */
+const NOT_PASSED_ON: DeliveryError = { text: 'The message could not be passed on.' };
+
 /** A DSN that is written but not yet queued. */
 interface PreparedDsn {
   readonly source: Buffer;
@@ -129,7 +132,7 @@ class Courier {
     const outcome = await this.#options.webhooks.attempt(request, signal);
     if (endsWithout(job, outcome)) {
       const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];
-      await this.#prepareDsn(job, outcome.error, recipients, {
+      await this.#prepareDsn(job, NOT_PASSED_ON, recipients, {
         ...payload,
         enhancedStatus: '5.4.0',
       });
@@ -190,7 +193,7 @@ class Courier {
     });
     const outcome = toOutcome(sent);
     if (endsWithout(job, outcome)) {
-      await this.#prepareDsn(job, outcome.error, [payload.recipient], {
+      await this.#prepareDsn(job, outcome.error, payload.recipients, {
         ...payload,
         forwardedTo: payload.to,
         ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
@@ -202,9 +205,10 @@ class Courier {
   async #forward(job: Job, payload: ForwardPayload, signal: AbortSignal): Promise<SendOutcome> {
     const body = await this.#findBody(job);
     const dkimKey = await this.#options.domains.findDkimKey(job.domainId);
+    const [address = `postmaster@${payload.domain}`] = payload.recipients;
     const prepared = await prepareForward({
       open: () => this.#options.bodies.read(body),
-      address: payload.recipient,
+      address,
       domain: payload.domain,
       dkimKey,
       verdict: payload.verdict,
@@ -282,12 +286,10 @@ class Courier {
     job: Job,
     error: DeliveryError,
     recipients: readonly string[],
-    { bounceTo = '', receivedAt, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
+    { domain, bounceTo = '', receivedAt, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
     header: Header,
   ): Promise<PreparedDsn> {
     const now = this.#now();
-    const [first = ''] = recipients;
-    const domain = mailDestination(first);
     const dsn = await buildDsn({
       hostname: this.#options.hostname,
       domain,
@@ -336,6 +338,8 @@ class Courier {
 
 /** What a DSN is written from, besides the failure. */
 interface Bounced {
+  /** The domain that the message came to. */
+  readonly domain: string;
   readonly bounceTo?: string;
   readonly receivedAt: number;
   readonly forwardedTo?: string;

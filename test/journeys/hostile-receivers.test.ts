@@ -317,9 +317,13 @@ onEachEngine('hostile receivers', (engine) => {
     const isBounce = ({ from, to }: Mail) => from === '' && to === 'carl@sender.example';
     await send(account, { envelope: { from: '', to: account.address } });
     assert.equal((await firstAttempt(account)).status, 'failed');
-    await send(account, { envelope: { from: 'carl@sender.example', to: account.address } });
+    const to = [account.address, `another@${account.domain}`];
+    await send(account, { envelope: { from: 'carl@sender.example', to } });
     const dsn = await until(() => mails.find(isBounce));
     assert.match(dsn.source.toString(), /Status: 5\.1\.1/);
+    for (const recipient of to) {
+      assert.match(dsn.source.toString(), new RegExp(`Final-Recipient: rfc822; ${recipient}`));
+    }
     // Where mail goes on to is not told.
     assert.doesNotMatch(dsn.source.toString(), /refused@elsewhere/);
     const listed = await deliveries(account);
@@ -335,6 +339,8 @@ onEachEngine('hostile receivers', (engine) => {
       forward_mode: 'forward_email',
       forward_to_email: `y@${other.domain}`,
     });
+    // Neither lets us send for it: between the two of them that does not count.
+    for (const { domain } of [one, other]) dns.add([domain, 'TXT', 'v=spf1 -all']);
     await send(one, { envelope: { from: 'dora@sender.example', to: one.address } });
     const dsn = await until(() => mails.find(({ to }) => to === 'dora@sender.example'));
     assert.equal(dsn.from, '');
