@@ -79,6 +79,8 @@ const TIMEOUTS: SendTimeouts = {
 };
 const MX_PORT = 25;
 const SESSIONS = 1_000;
+/** Of them, to our own listener, which takes only so many of one client (SMTP_MAX_PER_IP). */
+const OWN_SESSIONS = 32;
 /** Connections tried for one message (RFC 5321 section 5.1 asks for two at least). */
 const TRIES_MAX = 10;
 /** Hosts that get as far as refusing the transaction for now; greylisting is told soon enough. */
@@ -90,6 +92,7 @@ class SmtpSender implements MessageSender {
   readonly #options: MessageSenderOptions;
   readonly #timeouts: SendTimeouts;
   readonly #slots: ConnectionSlots;
+  readonly #ownSlots = createConnectionSlots(OWN_SESSIONS);
 
   constructor(options: MessageSenderOptions) {
     this.#options = options;
@@ -123,7 +126,10 @@ class SmtpSender implements MessageSender {
     if (ownListener && (await inTime(signal, ownListener.takes(domain)))) {
       // Through the front door, so that loops between domains of ours are seen as any other.
       const options = this.#session(this.#options.hostname, 'none', signal);
-      return (await this.#attempt(ownListener, message, options)).outcome;
+      return this.#ownSlots.run(
+        signal,
+        async () => (await this.#attempt(ownListener, message, options)).outcome,
+      );
     }
     return smarthost
       ? this.#toSmarthost(message, smarthost, signal)
