@@ -585,6 +585,27 @@ onEachEngine('queue fairness', (engine) => {
     assert.equal(receiver.attempts.length, 45 + 32);
   });
 
+  test('large payloads are bounded in memory, and delay no other destination', async () => {
+    const bench = await openQueueBench(engine);
+    const payload = JSON.stringify('x'.repeat(100_000));
+    const large = Array.from({ length: 200 }, (_, n) =>
+      bench.delivery(`slow${n % 20}`, { payload }),
+    );
+    await bench.enqueue(bench.queue(), ...large);
+    const { queue, receiver } = bench.start({ payloadsMax: 3_000_000 });
+    await receiver.nth(19);
+    await turns(20);
+    // What four leases may bring before their sizes are known comes on top.
+    assert.ok(receiver.attempts.length <= 30 + 4 * 10, `${receiver.attempts.length} under way`);
+    const before = receiver.attempts.length;
+    await bench.enqueue(queue, bench.delivery('new'));
+    assert.equal((await receiver.nth(before)).job.destination, 'new');
+    receiver.respond = () => delivered;
+    for (const { answer } of receiver.attempts) answer(delivered);
+    await until(() => receiver.attempts.length === 201);
+    await queue.idle();
+  });
+
   test('many slow destinations together leave a place for a new one', async () => {
     const bench = await openQueueBench(engine);
     for (let n = 0; n < 10; n++) await bench.fill(`slow${n}`, 40);

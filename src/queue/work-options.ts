@@ -10,6 +10,11 @@ export interface WorkOptions {
   /** Attempts under way at one destination; 32 when left out. */
   readonly perDestination?: number;
   /**
+   * Characters of payloads under way, 64 Mi when left out; beyond it each destination has one
+   * delivery under way at a time.
+   */
+  readonly payloadsMax?: number;
+  /**
    * Seconds between each attempt and the next: one attempt more than it has entries. The first is
    * made at once.
    */

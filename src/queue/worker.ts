@@ -27,6 +27,10 @@ const DATABASE_RETRY_MS = 1_000;
 const ABORT_GRACE_MS = 1_000;
 
 const CONCURRENCY = 512;
+/** An attempt holds a few times as much. */
+const PAYLOADS_MAX = 64 * 1024 * 1024;
+/** Leases under way at a time: how large their rows are is known only when they are there. */
+const LEASES_MAX = 4;
 /** What an attempt comes to that throws. */
 const THREW = { result: 'temporary', error: { text: 'internal error' } } as const;
 const PER_DESTINATION = 32;
@@ -39,6 +43,9 @@ export class Worker {
   readonly #destinations: Destinations;
   /** Jobs whose lease is ours, by id. */
   readonly #held = new Map<number, Job>();
+  /** Characters of their payloads. */
+  #heldSize = 0;
+  #leases = 0;
   /** Everything that is under way. */
   readonly #tasks = new Set<Promise<void>>();
   readonly #abort = new AbortController();
@@ -147,9 +154,11 @@ export class Worker {
   #pump(): void {
     if (this.#stopped) return;
     const now = this.#around.clock.now();
-    for (;;) {
-      const batch = this.#destinations.take(now);
+    const { payloadsMax = PAYLOADS_MAX } = this.#options;
+    while (this.#leases < LEASES_MAX) {
+      const batch = this.#destinations.take(now, this.#heldSize >= payloadsMax);
       if (!batch) break;
+      this.#leases++;
       this.#track(this.#lease(batch));
     }
     this.#disarmPump();
@@ -178,6 +187,7 @@ export class Worker {
       const now = clock.now();
       this.#destinations.leased(batch, 0, now + DATABASE_RETRY_MS, now);
     }
+    this.#leases--;
     this.#pumpSoon();
   }
 
@@ -196,6 +206,7 @@ export class Worker {
       createdAt: row.created_at,
     };
     this.#held.set(job.id, job);
+    this.#heldSize += job.payload.length;
     // Leased when the worker had been told to stop: it is given back with the rest.
     if (!this.#stopped) this.#track(this.#run(job));
   }
@@ -217,6 +228,7 @@ export class Worker {
         ? await this.#recorder.repeatLast(job, THREW.error)
         : await this.#recorder.record(job, outcome, clock.now() - startedAt, signal);
     this.#held.delete(job.id);
+    this.#heldSize -= job.payload.length;
     const now = clock.now();
     this.#destinations.settled(job.destination, outcome.result, now);
     if (due !== undefined) this.#destinations.expect(job.destination, due, now);
