@@ -382,7 +382,7 @@ export interface CrashOptions {
 export function declareCrashTest({ rounds, databaseUrl }: CrashOptions): void {
   before(() => prepare(databaseUrl));
   const title = 'every message that was answered 250 is where its route says, whatever was killed';
-  test(title, { timeout: TIMES_MS.rest + rounds * TIMES_MS.round }, (t) => crash(t, rounds));
+  void test(title, { timeout: TIMES_MS.rest + rounds * TIMES_MS.round }, (t) => crash(t, rounds));
 }
 
 async function crash(t: TestContext, rounds: number): Promise<void> {
