@@ -13,7 +13,7 @@ import {
   createSenderChecks,
   type Delivery,
 } from './delivery/delivery.ts';
-import { createDnsResolver, type DnsResolver } from './dns/dns.ts';
+import { createDnsResolver } from './dns/dns.ts';
 import type { Domains } from './domains/domains.ts';
 import type { InboundDelivery, Mailstore } from './mailstore/mailstore.ts';
 import type { Metrics } from './metrics/metrics.ts';
@@ -33,7 +33,6 @@ export interface MailFlowOptions {
   /** What brings mail to the mail server, where mail is kept there. */
   readonly mailServer?: InboundDelivery | undefined;
   readonly queue: Queue;
-  readonly dns: DnsResolver;
   readonly metrics: Metrics;
   /** Where links to us begin, known once the port is. */
   readonly publicUrl: () => string;
@@ -53,9 +52,14 @@ export interface MailFlow {
  */
 const CHECK_CONCURRENCY = 512;
 const CHECK_TIMEOUTS = { first: 1_000, later: 900 };
+/**
+ * Deliveries ask for themselves, too, as many questions as they can have under way: behind a limit,
+ * receivers whose name servers are dead would hold up all the others.
+ */
+const DELIVERY_CONCURRENCY = 1_024;
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
-  const { config, secrets, changes, domains, bodies, mailstore, queue, dns, metrics } = options;
+  const { config, secrets, changes, domains, bodies, mailstore, queue, metrics } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const checksDns = createDnsResolver({
@@ -63,6 +67,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     concurrency: CHECK_CONCURRENCY,
     timeouts: CHECK_TIMEOUTS,
   });
+  const dns = createDnsResolver({ servers: config.dns.servers, concurrency: DELIVERY_CONCURRENCY });
   const delivery = createDelivery({
     domains,
     accounts: options.accounts,
@@ -95,12 +100,13 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   });
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
   const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
-  const { mailServer } = options;
-  const stores = { queue, bodies, mailstore, mailServer };
-  const courier = { ...stores, domains, publish, webhooks, sender, hostname };
+  const { accounts, mailServer, logger: log } = options;
+  const stores = { queue, bodies, accounts, mailstore, mailServer };
+  const courier = { ...stores, domains, publish, webhooks, sender, hostname, log };
   const close = async () => {
     await webhooks.close();
     checksDns.close();
+    dns.close();
     mailServer?.close();
   };
   return { delivery, courier, close };

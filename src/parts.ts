@@ -23,7 +23,7 @@ import { type Change, type Changes, InProcessChanges } from './changes/changes.t
 import { type Config, publicUrlOf, type Secrets } from './config/config.ts';
 import type { Database } from './database/database.ts';
 import type { CarryOutOptions, Delivery } from './delivery/delivery.ts';
-import { createDnsResolver, type DnsResolver } from './dns/dns.ts';
+import { createDnsResolver } from './dns/dns.ts';
 import {
   createDomains,
   createVerification,
@@ -37,6 +37,7 @@ import {
   EmbeddedMailstore,
   type ImapMailstore,
   type Mailstore,
+  type MailUser,
 } from './mailstore/mailstore.ts';
 import { Maintenance } from './maintenance.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
@@ -50,6 +51,7 @@ export interface Parts {
   readonly mailstore: Mailstore;
   /** Ends connections to the mail server, where mail is kept on one. */
   readonly closeMailstore: () => void;
+  readonly domains: Domains;
   readonly verification: Verification;
   readonly delivery: Delivery;
   readonly queue: Queue;
@@ -87,7 +89,6 @@ interface Owners {
   readonly verification: Verification;
   readonly accounts: Accounts;
   readonly tokens: Tokens;
-  readonly dns: DnsResolver;
 }
 
 /** What the routes speak for. */
@@ -123,16 +124,10 @@ export function buildParts(
     connections: () => realtime.connections,
     queueDepths: () => queue.depths(),
   });
-  const { imap, mailServer } = buildMailServer({
-    config,
-    database,
-    changes,
-    bodies,
-    queue,
-    isCurrent: async ({ accountId, address }) =>
-      (await owners.accounts.findForMail(address))?.id === accountId,
-    logger,
-  });
+  const isCurrent = async ({ accountId, address }: MailUser) =>
+    (await owners.accounts.findForMail(address))?.id === accountId;
+  const served = { config, database, changes, bodies, queue, isCurrent, logger };
+  const { imap, mailServer } = buildMailServer(served);
   const pruneTombstones = (keptMs: number) => (imap ?? embedded).pruneTombstones(keptMs);
   const maintenance = new Maintenance({ bodies, pruneTombstones, queue, logger });
   const ground: Ground = { config, secrets, database, changes, maintenance, logger };
@@ -148,24 +143,18 @@ export function buildParts(
     logger,
   });
   const { http } = config;
-  const { delivery, courier, close } = buildMailFlow({
-    ...ground,
-    ...owners,
-    bodies,
-    mailstore,
-    mailServer,
-    queue,
-    metrics,
-    publicUrl: () =>
-      http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort),
-  });
-  const { verification } = owners;
+  const publicUrl = () =>
+    http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
+  const stores = { bodies, mailstore, mailServer, queue, metrics, publicUrl };
+  const { delivery, courier, close } = buildMailFlow({ ...ground, ...owners, ...stores });
+  const { domains, verification } = owners;
   return {
     database,
     bodies,
     changes,
     mailstore,
     closeMailstore: () => imap?.close(),
+    domains,
     verification,
     delivery,
     queue,
@@ -199,7 +188,7 @@ function buildOwners({ config, secrets, database, changes, maintenance, logger }
     audience: jwt.audience,
     accountClaim: jwt.accountClaim,
   });
-  return { domains, verification, accounts, tokens, dns };
+  return { domains, verification, accounts, tokens };
 }
 
 function buildApi(ground: Ground, served: Served): Api {

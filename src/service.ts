@@ -95,6 +95,8 @@ async function open(
   const parts = buildParts(config, secrets, database, logger);
   onStop(parts.closeMailstore);
   await startMaintenance(parts, logger, onStop);
+  const renamed = await parts.domains.adoptNames();
+  if (renamed > 0) logger.info({ domains: renamed }, 'DNS records ask for our new names');
   parts.verification.start();
   onStop(() => parts.verification.stop());
   const addresses = await listen(config, parts, logger, onStop);

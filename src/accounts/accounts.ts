@@ -108,6 +108,8 @@ export interface Accounts {
   oldestOfDomain(domainId: number): Promise<Account | undefined>;
   /** The account that an address means now; case does not count, `+` does. */
   findForMail(address: string): Promise<Account | undefined>;
+  /** Which of these accounts exist, suspended or not. */
+  stillThere(ids: readonly number[]): Promise<Set<number>>;
 }
 
 /** About 500 bytes each: 5 MB. */
@@ -289,6 +291,16 @@ class StoredAccounts implements Accounts {
     const address = readAddress(text);
     const domain = address && (await this.#domains.findActive(address.domain));
     return domain && this.#findOnDomain(address.localPart, domain.id);
+  }
+
+  async stillThere(ids: readonly number[]): Promise<Set<number>> {
+    if (ids.length === 0) return new Set();
+    const rows = await this.#database.read
+      .selectFrom('accounts')
+      .select('id')
+      .where('id', 'in', ids)
+      .execute();
+    return new Set(rows.map(({ id }) => id));
   }
 
   #findOnDomain(localPart: string, domainId: number): Promise<Account | undefined> {

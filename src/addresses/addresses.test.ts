@@ -211,6 +211,24 @@ suite('host names', () => {
     dns.close();
   });
 
+  test('a name is asked for once at a time, whoever waits for it', async () => {
+    let asked = 0;
+    const answer = Promise.withResolvers<void>();
+    const resolve = createHostResolver({
+      async lookup(_name, type) {
+        asked++;
+        await answer.promise;
+        return type === 'A' ? { kind: 'records', records: ['1.1.1.1'] } : absent;
+      },
+    });
+    const waiting = ['a.test', 'A.test', 'a.test'].map((name) => resolve(name));
+    answer.resolve();
+    for (const found of await Promise.all(waiting)) assert.deepEqual(found, ['1.1.1.1']);
+    assert.equal(asked, 2);
+    await resolve('a.test');
+    assert.equal(asked, 4, 'the answer is not kept');
+  });
+
   test('a name that only the system knows is asked of it once at a time', async () => {
     const none = { kind: 'unanswered', reason: 'no connection' } as const;
     const name = hostname();

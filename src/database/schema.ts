@@ -153,6 +153,7 @@ interface CounterTable {
 
 /** `api/`: mail server events taken in the last day. */
 interface MailserverEventTable {
+  /** On PostgreSQL one event; on SQLite the digests of many, packed (api/mailserver-events-packed.ts). */
   event_id: string;
   received_at: number;
 }

@@ -4,29 +4,34 @@ import type { Bodies } from '../bodies/bodies.ts';
 import type { Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import { buildDsn, type Header, readHeader } from '../outbound/outbound.ts';
-import type { DeliveryError, Job, NewDelivery, Outcome, Queue } from '../queue/queue.ts';
+import type { DeliveryError, Job, NewDelivery, Queue } from '../queue/queue.ts';
 import { BOUNCE, type BouncePayload, mailDestination } from './outgoing-mail.ts';
 
+/** A pino logger is one. */
+export interface BouncesLog {
+  error(what: object, text: string): void;
+}
+
 export interface BouncesOptions {
-  readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
+  readonly queue: Pick<Queue, 'enqueue'>;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey'>;
   /** Our host name: who reports. */
   readonly hostname: string;
+  readonly log: BouncesLog;
   /** Milliseconds since 1970. */
   readonly now: () => number;
 }
 
 /** What a DSN is written from, besides the failure. */
 export interface Bounced {
+  /** The domain that the message came to. */
+  readonly domain: string;
   readonly bounceTo?: string;
   readonly receivedAt: number;
   readonly forwardedTo?: string;
   readonly enhancedStatus?: string;
 }
-
-/** A bounce that is queued but maybe not committed. */
-export type QueuedBounce = Pick<NewDelivery, 'kind' | 'destination'>;
 
 /** A DSN that is written but not yet queued. */
 interface PreparedDsn {
@@ -37,8 +42,8 @@ interface PreparedDsn {
 /** Writes a DSN after the last attempt, and queues it in the transaction that ends the delivery. */
 export class Bounces {
   readonly #options: BouncesOptions;
-  /** By delivery, from the attempt until the transaction that queues it is committed. */
-  readonly #dsns = new Map<number, PreparedDsn>();
+  /** From the attempt until the transaction that queues them, which may run again after a deadlock. */
+  readonly #dsns = new WeakMap<Job, PreparedDsn>();
 
   constructor(options: BouncesOptions) {
     this.#options = options;
@@ -47,23 +52,18 @@ export class Bounces {
   /** Writes the DSN of a delivery that has come to its end without success. */
   async prepare(
     job: Job,
-    outcome: Outcome,
+    error: DeliveryError,
     recipients: readonly string[],
     about: Bounced,
   ): Promise<void> {
-    this.#dsns.delete(job.id);
-    const ends = outcome.result === 'permanent' || (outcome.result === 'temporary' && job.isLast);
-    const { bounceTo } = about;
-    if (!ends || job.isReplay || bounceTo === undefined || recipients.length === 0) return;
-    const body = await this.#options.bodies.find(job.bodyId);
-    if (!body) return;
-    const header = await readHeader(this.#options.bodies.read(body));
-    this.#dsns.set(job.id, await this.#write(job, outcome.error, recipients, about, header));
+    if (about.bounceTo === undefined || recipients.length === 0) return;
+    const header = await this.#readHeader(job);
+    this.#dsns.set(job, await this.#write(job, error, recipients, about, header));
   }
 
-  /** Queues the DSN that was written for this delivery, if any. */
-  async enqueue(tx: Queries, job: Job): Promise<QueuedBounce | undefined> {
-    const dsn = this.#dsns.get(job.id);
+  /** Queues the DSN that was written for this delivery, if any; the queue is to be woken for it. */
+  async enqueue(tx: Queries, job: Job): Promise<NewDelivery | undefined> {
+    const dsn = this.#dsns.get(job);
     if (!dsn) return undefined;
     const { source, payload } = dsn;
     const bodyId = await this.#options.bodies.commit(tx, { size: source.length, content: source });
@@ -78,22 +78,28 @@ export class Bounces {
     return bounce;
   }
 
-  /** The DSN is kept until it is committed: the transaction may run again after a deadlock. */
-  send(job: Job, bounce: QueuedBounce): void {
-    this.#dsns.delete(job.id);
-    this.#options.queue.wake([bounce]);
+  /** At the very end a source that cannot be read any more keeps nobody from being told. */
+  async #readHeader(job: Job): Promise<Header> {
+    const { bodies, log } = this.#options;
+    try {
+      const body = await bodies.find(job.bodyId);
+      if (!body) throw new Error(`delivery ${job.id} has no body`);
+      return await readHeader(bodies.read(body));
+    } catch (error) {
+      if (!job.isLast) throw error;
+      log.error({ err: error, id: job.id }, 'a DSN goes without the header');
+      return { fields: [], bodyStart: 0 };
+    }
   }
 
   async #write(
     job: Job,
     error: DeliveryError,
     recipients: readonly string[],
-    { bounceTo = '', receivedAt, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
+    { domain, bounceTo = '', receivedAt, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
     header: Header,
   ): Promise<PreparedDsn> {
     const now = this.#options.now();
-    const [first = ''] = recipients;
-    const domain = mailDestination(first);
     const dsn = await buildDsn({
       hostname: this.#options.hostname,
       domain,

@@ -3,6 +3,7 @@
  * from a last failure. What follows is written in the transaction that ends the delivery, so it is
  * done once: a message is stored, or its sender is told, or both.
  */
+import type { Accounts } from '../accounts/accounts.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { Queries } from '../database/database.ts';
@@ -16,14 +17,15 @@ import {
   mailboxDestination,
 } from '../mailstore/mailstore.ts';
 import { type MessageSender, prepareForward, type SendOutcome } from '../outbound/outbound.ts';
-import type { Job, Outcome, Queue, Settled } from '../queue/queue.ts';
+import type { DeliveryError, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
-import { Bounces } from './bounces.ts';
+import { Bounces, type BouncesLog } from './bounces.ts';
 import {
   BOUNCE,
   type BouncePayload,
   FORWARD,
   type ForwardPayload,
+  mailDestination,
   STORE,
   type StorePayload,
   WEBHOOK,
@@ -34,6 +36,7 @@ export interface CarryOutOptions {
   readonly queue: Queue;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey'>;
+  readonly accounts: Pick<Accounts, 'stillThere'>;
   readonly mailstore: Pick<Mailstore, 'appendWithin'>;
   /** Where mailboxes are a mail server's: attempts what is queued for them. */
   readonly mailServer?: Pick<InboundDelivery, 'attempt'> | undefined;
@@ -43,6 +46,7 @@ export interface CarryOutOptions {
   readonly sender: MessageSender;
   /** Our host name: who reports in a DSN. */
   readonly hostname: string;
+  readonly log: BouncesLog;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -57,6 +61,13 @@ const MAIL_DELAYS = [
   2 * 3600,
   ...Array.from({ length: 29 }, () => 4 * 3600),
 ];
+
+/**
+ * Sessions at a time: fewer in all than the sender has room for, so that whose turn it is remains
+ * with the queue. A far end may keep a session busy for minutes before it fails, and takes it amiss
+ * if there are many.
+ */
+const SESSIONS = { perDestination: 16, forward: 512, bounce: 256 };
 
 /** Half of the connections to the mail server: mail that comes in now has the others. */
 const MAILBOXES_AT_A_TIME = 10;
@@ -79,6 +90,8 @@ export function carryOut(options: CarryOutOptions): void {
   });
   queue.work({
     kind: FORWARD,
+    concurrency: SESSIONS.forward,
+    perDestination: SESSIONS.perDestination,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptForward(job, signal),
     onOutcome: (tx, job, settled) => courier.afterForward(tx, job, settled),
@@ -92,10 +105,20 @@ export function carryOut(options: CarryOutOptions): void {
   });
   queue.work({
     kind: BOUNCE,
+    concurrency: SESSIONS.bounce,
+    perDestination: SESSIONS.perDestination,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptBounce(job, signal),
   });
 }
+
+const INTERNAL: SendOutcome = {
+  result: 'temporary',
+  error: { enhancedStatus: '4.3.0', text: 'internal error' },
+};
+
+/** What a receiver of webhooks says is for the domain's owner: it is no SMTP reply, nor public. */
+const NOT_PASSED_ON: DeliveryError = { text: 'The message could not be passed on.' };
 
 class Courier {
   readonly #options: CarryOutOptions;
@@ -109,11 +132,27 @@ class Courier {
   }
 
   async attemptWebhook(job: Job, signal: AbortSignal): Promise<Outcome> {
-    const { url, secret, body, strangers, ...payload } = readPayload<WebhookPayload>(job);
+    const payload = readPayload<WebhookPayload>(job);
+    const { url, secret, body } = payload;
     const request = { url, id: job.publicId, body, ...(secret !== undefined && { secret }) };
     const outcome = await this.#options.webhooks.attempt(request, signal);
-    await this.#bounces.prepare(job, outcome, strangers, { ...payload, enhancedStatus: '5.4.0' });
+    if (endsWithout(job, outcome)) {
+      const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];
+      const about = { ...payload, enhancedStatus: '5.4.0' };
+      await this.#bounces.prepare(job, NOT_PASSED_ON, recipients, about);
+    }
     return outcome;
+  }
+
+  /**
+   * Accounts that the message was to be stored for at last, and that are gone by now.
+   * `webhook_then_store` had its mailboxes long before.
+   */
+  async #findDeparted({ mode, users }: WebhookPayload): Promise<string[]> {
+    if (mode !== 'webhook' || users.length === 0) return [];
+    const ids = users.map(({ accountId }) => accountId);
+    const present = await this.#options.accounts.stillThere(ids);
+    return users.flatMap(({ accountId, address }) => (present.has(accountId) ? [] : address));
   }
 
   async afterWebhook(
@@ -131,7 +170,7 @@ class Courier {
       failed && outcome.result !== 'delivered' && (await this.#bounces.enqueue(tx, job));
     return () => {
       tell();
-      if (bounced) this.#bounces.send(job, bounced);
+      if (bounced) this.#options.queue.wake([bounced]);
     };
   }
 
@@ -148,34 +187,44 @@ class Courier {
 
   async attemptForward(job: Job, signal: AbortSignal): Promise<Outcome> {
     const payload = readPayload<ForwardPayload>(job);
+    const sent = await this.#forward(job, payload, signal).catch((error: unknown) => {
+      // After five days the sender is to be told, whatever it is that keeps us from sending.
+      if (!job.isLast) throw error;
+      this.#options.log.error({ err: error, id: job.id }, 'the last attempt to forward threw');
+      return INTERNAL;
+    });
+    const outcome = toOutcome(sent);
+    if (endsWithout(job, outcome)) {
+      await this.#bounces.prepare(job, outcome.error, payload.recipients, {
+        ...payload,
+        forwardedTo: payload.to,
+        ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
+      });
+    }
+    return outcome;
+  }
+
+  async #forward(job: Job, payload: ForwardPayload, signal: AbortSignal): Promise<SendOutcome> {
     const body = await this.#findBody(job);
     const dkimKey = await this.#options.domains.findDkimKey(job.domainId);
+    const [address = `postmaster@${payload.domain}`] = payload.recipients;
     const prepared = await prepareForward({
       open: () => this.#options.bodies.read(body),
-      address: payload.recipient,
+      address,
       domain: payload.domain,
       dkimKey,
       verdict: payload.verdict,
       now: this.#now(),
     });
-    const sent = await this.#options.sender.sendMessage(
-      {
-        from: payload.from,
-        to: payload.to,
-        size: prepared.size,
-        eightBit: prepared.eightBit,
-        smtpUtf8: payload.smtpUtf8 && prepared.eightBitHeader,
-        open: prepared.open,
-      },
-      signal,
-    );
-    const outcome = toOutcome(sent);
-    await this.#bounces.prepare(job, outcome, [payload.recipient], {
-      ...payload,
-      forwardedTo: payload.to,
-      ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
-    });
-    return outcome;
+    const message = {
+      from: payload.from,
+      to: payload.to,
+      size: prepared.size,
+      eightBit: prepared.eightBit,
+      smtpUtf8: payload.smtpUtf8 && prepared.eightBitHeader,
+      open: prepared.open,
+    };
+    return this.#options.sender.sendMessage(message, signal);
   }
 
   async afterForward(
@@ -185,7 +234,7 @@ class Courier {
   ): Promise<(() => void) | undefined> {
     if (status !== 'failed' || job.isReplay) return undefined;
     const bounced = await this.#bounces.enqueue(tx, job);
-    return bounced ? () => this.#bounces.send(job, bounced) : undefined;
+    return bounced ? () => this.#options.queue.wake([bounced]) : undefined;
   }
 
   /** A bounce goes as it was written; one from elsewhere, on its way back, as it came. */
@@ -216,11 +265,13 @@ class Courier {
     const attempted = await mailServer.attempt(job, payload, signal);
     const outcome = toOutcome(attempted);
     const isGone = attempted.result !== 'delivered' && attempted.isGone === true;
-    await this.#bounces.prepare(job, outcome, origin && !isGone ? [recipient] : [], {
-      receivedAt: job.createdAt,
-      ...origin,
-      ...(attempted.result !== 'delivered' && { enhancedStatus: attempted.error.enhancedStatus }),
-    });
+    if (endsWithout(job, outcome) && origin && !isGone) {
+      await this.#bounces.prepare(job, outcome.error, [recipient], {
+        domain: mailDestination(recipient),
+        ...origin,
+        ...(attempted.result !== 'delivered' && { enhancedStatus: attempted.error.enhancedStatus }),
+      });
+    }
     return outcome;
   }
 
@@ -243,7 +294,7 @@ class Courier {
     }
     if (status !== 'failed' || job.isReplay) return undefined;
     const bounced = await this.#bounces.enqueue(tx, job);
-    return bounced ? () => this.#bounces.send(job, bounced) : undefined;
+    return bounced ? () => this.#options.queue.wake([bounced]) : undefined;
   }
 
   /** @returns what tells of it once it is committed */
@@ -275,6 +326,15 @@ class Courier {
     if (!body) throw new Error(`delivery ${job.id} has no body`);
     return body;
   }
+}
+
+/** Whether a delivery ends with this attempt, and nobody has been told so yet. */
+function endsWithout(
+  job: Job,
+  outcome: Outcome,
+): outcome is Exclude<Outcome, { readonly result: 'delivered' }> {
+  if (job.isReplay || outcome.result === 'delivered') return false;
+  return outcome.result === 'permanent' || job.isLast;
 }
 
 /** The payload is what we wrote ourselves when the message was accepted. */

@@ -182,7 +182,7 @@ class RoutedDelivery implements Delivery {
     mail: AcceptedMail,
     recipients: readonly ResolvedRecipient[],
   ): Promise<Map<number, Refusal>> {
-    const { mailstore, queue, bodies } = this.#options;
+    const { mailstore, queue } = this.#options;
     const plan = planDelivery(recipients);
     const queued = await queueMail(this.#options, plan, mail);
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
@@ -196,7 +196,7 @@ class RoutedDelivery implements Delivery {
     );
     const refused = new Map<number, Refusal>();
     const transit: Transit = {
-      origin: () => originOf(bodies, mail),
+      origin: () => originOf(this.#options, mail),
       ...(isLmtp(mail.envelope) && {
         refuse: ({ user }, refusal) => refused.set(user.accountId, refusal),
       }),

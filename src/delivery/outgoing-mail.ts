@@ -21,6 +21,8 @@ export interface Recipient extends MailUser {
 
 /** Kind `webhook`. */
 export interface WebhookPayload extends Bounceable {
+  /** Name of the domain. */
+  readonly domain: string;
   readonly mode: 'webhook' | 'webhook_then_store';
   /** The delivery of kind `store` that stores the message if the first attempt comes too late. */
   readonly storeId?: number;
@@ -40,8 +42,8 @@ export interface WebhookPayload extends Bounceable {
 
 /** Kind `forward`. */
 export interface ForwardPayload extends Bounceable {
-  /** Forward-path that the message came to. */
-  readonly recipient: string;
+  /** Forward-paths that the message came to; it is marked with the first. */
+  readonly recipients: readonly string[];
   /** The forwarding domain. */
   readonly domain: string;
   /** Envelope sender, rewritten. */

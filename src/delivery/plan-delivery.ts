@@ -22,12 +22,18 @@ export interface PlannedWebhook {
   readonly strangers: string[];
 }
 
+export interface PlannedForward {
+  readonly domain: ActiveDomain;
+  /** Forward-paths at this domain, at least one. */
+  readonly recipients: string[];
+}
+
 export interface DeliveryPlan {
   /** Mailboxes by account: two forward-paths of one account bring one copy. */
   readonly users: Map<number, Addressee>;
   readonly webhooks: Map<number, PlannedWebhook>;
   /** One for each domain, since all of its mail goes to one address. */
-  readonly forwards: Map<number, { readonly domain: ActiveDomain; readonly recipient: string }>;
+  readonly forwards: Map<number, PlannedForward>;
   /** Bounces on their way back, by the address they go to. */
   readonly returns: Map<string, ActiveDomain>;
 }
@@ -46,9 +52,9 @@ export function planDelivery(recipients: readonly ResolvedRecipient[]): Delivery
       plan.returns.set(destination.sender, destination.domain);
     } else if (destination.kind === 'forward') {
       const { domain } = destination;
-      if (!plan.forwards.has(domain.id)) {
-        plan.forwards.set(domain.id, { domain, recipient: forwardPath });
-      }
+      const forward = plan.forwards.get(domain.id) ?? { domain, recipients: [] };
+      plan.forwards.set(domain.id, forward);
+      forward.recipients.push(forwardPath);
     } else {
       addToWebhook(plan, forwardPath, destination);
     }

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Queries } from '../database/database.ts';
 import type { MailOrigin, StagedMessage } from '../mailstore/mailstore.ts';
+import { parseAddress } from '../message/message.ts';
 import { type Header, mayBounce, readHeader, type SenderRewriting } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
@@ -18,7 +19,7 @@ import {
   WEBHOOK,
   type WebhookPayload,
 } from './outgoing-mail.ts';
-import type { DeliveryPlan, PlannedWebhook } from './plan-delivery.ts';
+import type { DeliveryPlan, PlannedForward, PlannedWebhook } from './plan-delivery.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
 
 export interface QueueMailOptions {
@@ -84,7 +85,7 @@ export async function queueMail(
   const { webhooks, forwards, returns } = plan;
   if (webhooks.size + forwards.size + returns.size === 0) return [];
   const header = await readHeader(options.bodies.read(mail.message.body));
-  const bounce = bounceOf(mail, header);
+  const bounce = bounceOf(options.senders, mail, header);
   const queued: QueuedMail[] = [];
   for (const webhook of webhooks.values()) {
     queued.push(await queueWebhook(options, webhook, mail, bounce));
@@ -107,19 +108,36 @@ export async function queueMail(
 type Bounce = Pick<MailOrigin, 'bounceTo' | 'receivedAt'>;
 
 /** Where a message came from, for a mail store that passes it on. */
-export async function originOf(bodies: Bodies, mail: AcceptedMail): Promise<MailOrigin> {
+export async function originOf(
+  { bodies, senders }: Pick<QueueMailOptions, 'bodies' | 'senders'>,
+  mail: AcceptedMail,
+): Promise<MailOrigin> {
   const header = await readHeader(bodies.read(mail.message.body));
-  return withOrigin(mail, bounceOf(mail, header));
+  return withOrigin(mail, bounceOf(senders, mail, header));
 }
 
 function withOrigin({ envelope, id }: AcceptedMail, bounce: Bounce): MailOrigin {
   return { ...bounce, from: envelope.from, id };
 }
 
-function bounceOf({ envelope, verdicts, receivedAt }: AcceptedMail, header: Header): Bounce {
+function bounceOf(
+  senders: SenderRewriting,
+  { envelope, verdicts, receivedAt }: AcceptedMail,
+  header: Header,
+): Bounce {
   const sender = envelope.from;
-  const allowed = mayBounce({ sender, spf: verdicts?.spf.result ?? 'none', header });
+  // What one of our domains forwards to another comes from here, which the SPF record of the first
+  // need not allow. Its sender we wrote ourselves, and it takes bounces from anybody.
+  const spf = isOurs(senders, sender) ? 'none' : (verdicts?.spf.result ?? 'none');
+  const allowed = mayBounce({ sender, spf, header });
   return { receivedAt, ...(allowed && { bounceTo: sender }) };
+}
+
+/** Whether a sender is one that we have rewritten, by its tag. */
+function isOurs(senders: SenderRewriting, sender: string): boolean {
+  const address = parseAddress(sender);
+  const kind = address && senders.reverse(address.local, address.domain).kind;
+  return kind === 'original' || kind === 'digest';
 }
 
 async function queueWebhook(
@@ -149,6 +167,7 @@ async function queueWebhook(
   );
   const payload: WebhookPayload = {
     ...bounce,
+    domain: domain.name,
     mode: forwardMode === 'webhook' ? 'webhook' : 'webhook_then_store',
     url,
     ...(secret !== undefined && { secret }),
@@ -199,7 +218,7 @@ function dkimSummary({ dkim }: Verdicts): string {
 
 function queueForward(
   { senders }: QueueMailOptions,
-  { domain, recipient }: { domain: PlannedWebhook['domain']; recipient: string },
+  { domain, recipients }: PlannedForward,
   mail: AcceptedMail,
   bounce: Bounce,
 ): QueuedMail {
@@ -208,7 +227,7 @@ function queueForward(
   const { verdicts, envelope } = mail;
   const payload: ForwardPayload = {
     ...bounce,
-    recipient,
+    recipients,
     domain: domain.name,
     from: senders.forwardAddress(envelope.from, domain.name),
     to,

@@ -40,6 +40,9 @@ export interface DnsMark {
   readonly observedValue?: string;
 }
 
+/** Ids in one statement: both engines bound the number of parameters. */
+const IDS_AT_A_TIME = 500;
+
 /** The MX preference that is asked for. */
 export const MX_PRIORITY = 10;
 
@@ -47,6 +50,11 @@ interface Expected {
   readonly mailHostname: string;
   readonly spfInclude: string;
   readonly dkim: { readonly selector: string; readonly txtValue: string };
+}
+
+/** RFC 7208 section 5.2; softfail, because the domain may send by others we do not know of. */
+function spfValue(spfInclude: string): string {
+  return `v=spf1 include:${spfInclude} ~all`;
 }
 
 /** The records that a new claim starts with. */
@@ -67,8 +75,7 @@ export function seedRecords(domainId: number, expected: Expected): NewRow<'dns_r
       purpose: 'spf',
       record_type: 'TXT',
       host: '@',
-      // RFC 7208 section 5.2; softfail, because the domain may send by others we do not know of.
-      expected_value: `v=spf1 include:${spfInclude} ~all`,
+      expected_value: spfValue(spfInclude),
     },
     {
       ...common,
@@ -85,6 +92,55 @@ export function seedRecords(domainId: number, expected: Expected): NewRow<'dns_r
       expected_value: dkim.txtValue,
     },
   ];
+}
+
+/**
+ * Makes records of earlier days ask for the names that we have now. What was not marked by hand is
+ * `pending` until its next check, which is due at once; a check under way counts for nothing, since
+ * it asked for the old names.
+ *
+ * @returns how many claims had other names
+ */
+export async function renameExpected(
+  tx: Queries,
+  { mailHostname, spfInclude }: Omit<Expected, 'dkim'>,
+  now: number,
+): Promise<number> {
+  const values = { mx: mailHostname, spf: spfValue(spfInclude) } as const;
+  const purposes = ['mx', 'spf'] as const;
+  let ids: number[] = [];
+  for (const purpose of purposes) {
+    const rows = await tx
+      .selectFrom('dns_records')
+      .select('domain_id')
+      .where('purpose', '=', purpose)
+      .where('expected_value', '!=', values[purpose])
+      .execute();
+    ids.push(...rows.map(({ domain_id }) => domain_id));
+  }
+  ids = [...new Set(ids)].sort((a, b) => a - b);
+  // The claims first, as everybody locks them.
+  for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
+    await tx
+      .updateTable('domains')
+      .set({ next_check_at: now, lease_until: 0 })
+      .where('id', 'in', ids.slice(at, at + IDS_AT_A_TIME))
+      .execute();
+  }
+  for (const purpose of purposes) {
+    const expected_value = values[purpose];
+    const unchecked = { status: 'pending', detail: null, misses: 0, failing_since: null } as const;
+    for (const marked of [0, 1]) {
+      await tx
+        .updateTable('dns_records')
+        .set(marked === 1 ? { expected_value } : { expected_value, ...unchecked })
+        .where('purpose', '=', purpose)
+        .where('expected_value', '!=', expected_value)
+        .where('marked', '=', marked)
+        .execute();
+    }
+  }
+  return ids.length;
 }
 
 function toRecord(row: Row<'dns_records'>): DnsRecord {

@@ -22,6 +22,7 @@ import {
   type DnsRecord,
   MX_PRIORITY,
   readRecords,
+  renameExpected,
   seedRecords,
   writeMark,
 } from './dns-records.ts';
@@ -119,6 +120,13 @@ export interface Domains {
    *   `observed_value`)
    */
   markDnsRecord(userId: string, name: string, mark: DnsMark): Promise<DomainDetails>;
+  /**
+   * Makes the records of all claims ask for our names as they are now; run at the start, since the
+   * operator may have changed them. An active claim stays active.
+   *
+   * @returns how many claims had other names
+   */
+  adoptNames(): Promise<number>;
   /** The active claim on a name as a stranger wrote it, or undefined. */
   findActive(name: string): Promise<ActiveDomain | undefined>;
   /** How mail for a name as a stranger wrote it is answered. */
@@ -240,6 +248,11 @@ class StoredDomains implements Domains {
     });
     this.announce(changes);
     return details;
+  }
+
+  adoptNames(): Promise<number> {
+    const names = { mailHostname: this.#mailHostname, spfInclude: this.#spfInclude };
+    return this.#database.write((tx) => renameExpected(tx, names, this.#now()));
   }
 
   async findActive(text: string): Promise<ActiveDomain | undefined> {

@@ -552,4 +552,18 @@ suite('domains of our own', () => {
       '5.1.2',
     ]);
   });
+
+  test('get no more sessions at a time than the listener takes of one client', async () => {
+    const far = await startFarEnd({ maxClients: 50 });
+    const sender = createMessageSender({
+      hostname: 'mail.postroom.test',
+      dns: dnsOf({}),
+      isAllowedAddress: () => false,
+      ownListener: { host: '127.0.0.1', port: far.port, takes: async () => true },
+    });
+    const outcomes = await Promise.all(
+      Array.from({ length: 150 }, () => sender.sendMessage(outgoing(MESSAGE))),
+    );
+    assert.ok(outcomes.every(({ result }) => result === 'delivered'));
+  });
 });

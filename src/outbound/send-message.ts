@@ -52,7 +52,10 @@ export interface MessageSenderOptions {
   /** Takes all mail; DNS is not asked and addresses are not judged then. */
   readonly smarthost?: Smarthost | undefined;
   readonly ownListener?: OwnListener | undefined;
-  /** Sessions at a time; 100. The others wait in the order they came. */
+  /**
+   * Sessions at a time; 1,000. The others wait in the order they came, behind whoever is slow: who
+   * has to be fair begins fewer.
+   */
   readonly maxSessions?: number;
   readonly timeouts?: Partial<SendTimeouts>;
 }
@@ -75,7 +78,9 @@ const TIMEOUTS: SendTimeouts = {
   whole: 1_800_000,
 };
 const MX_PORT = 25;
-const SESSIONS = 100;
+const SESSIONS = 1_000;
+/** Of them, to our own listener, which takes only so many of one client (SMTP_MAX_PER_IP). */
+const OWN_SESSIONS = 32;
 /** Connections tried for one message (RFC 5321 section 5.1 asks for two at least). */
 const TRIES_MAX = 10;
 /** Hosts that get as far as refusing the transaction for now; greylisting is told soon enough. */
@@ -87,6 +92,7 @@ class SmtpSender implements MessageSender {
   readonly #options: MessageSenderOptions;
   readonly #timeouts: SendTimeouts;
   readonly #slots: ConnectionSlots;
+  readonly #ownSlots = createConnectionSlots(OWN_SESSIONS);
 
   constructor(options: MessageSenderOptions) {
     this.#options = options;
@@ -120,7 +126,10 @@ class SmtpSender implements MessageSender {
     if (ownListener && (await inTime(signal, ownListener.takes(domain)))) {
       // Through the front door, so that loops between domains of ours are seen as any other.
       const options = this.#session(this.#options.hostname, 'none', signal);
-      return (await this.#attempt(ownListener, message, options)).outcome;
+      return this.#ownSlots.run(
+        signal,
+        async () => (await this.#attempt(ownListener, message, options)).outcome,
+      );
     }
     return smarthost
       ? this.#toSmarthost(message, smarthost, signal)

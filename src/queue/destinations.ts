@@ -89,8 +89,12 @@ export class Destinations {
     this.#place(state, now);
   }
 
-  /** Takes places for the destination whose turn it is; undefined where none can have any. */
-  take(now: number): Batch | undefined {
+  /**
+   * Takes places for the destination whose turn it is; undefined where none can have any.
+   *
+   * @param isTight whether memory is: then only one place, and for those with nothing under way
+   */
+  take(now: number, isTight = false): Batch | undefined {
     while (this.#later.earliest <= now) {
       const state = this.#later.pop();
       if (state && this.#states.get(state.destination) === state) this.#place(state, now);
@@ -98,7 +102,7 @@ export class Destinations {
     const { concurrency } = this.#options;
     const free = concurrency - this.#underWay;
     if (free <= 0) return undefined;
-    const shared = Math.max(free - Math.floor(concurrency * RESERVED), 0);
+    const shared = isTight ? 0 : Math.max(free - Math.floor(concurrency * RESERVED), 0);
     const share = Math.ceil(shared / this.#ready.size);
     for (const state of this.#ready) {
       const room = state.underWay === 0 ? Math.max(share, 1) : share;

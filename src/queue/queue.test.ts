@@ -76,6 +76,28 @@ onEachEngine('queue', (engine) => {
     assert.equal((await receiver.nth(2)).job.destination, 'b');
   });
 
+  test('what was queued when the clock was a year ahead is not waited for', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.enqueue(bench.queue(), bench.delivery('a'), bench.delivery('b'));
+    const [ahead, day] = [365 * 86_400 * SECOND, 86_400 * SECOND];
+    const setDue = (destination: string, next_attempt_at: number) =>
+      bench.database.write((tx) =>
+        tx
+          .updateTable('deliveries')
+          .set({ next_attempt_at })
+          .where('destination', '=', destination)
+          .execute(),
+      );
+    await setDue('a', bench.clock.now() + ahead);
+    await setDue('b', bench.clock.now() + day);
+    const { queue, receiver } = bench.start();
+    const { job, answer } = await receiver.nth(0);
+    answer(delivered);
+    assert.equal(job.destination, 'a');
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 1, 'a day is what a receiver can ask for');
+  });
+
   test('a transaction that fails queues nothing', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
@@ -241,6 +263,39 @@ onEachEngine('queue', (engine) => {
     const row = await rowWhen(bench, ({ attempts }) => attempts === 1);
     assert.equal(row.status, 'queued');
     assert.equal(bench.logged[0]?.message, 'an attempt threw');
+    await queue.idle();
+  });
+
+  test('a last attempt that throws ends nothing, and comes again', async () => {
+    const bench = await openQueueBench(engine);
+    let isBroken = true;
+    let ends = 0;
+    const { queue } = bench.start({
+      delays: [5, 600],
+      attempt: async ({ isLast }) => {
+        if (isLast && isBroken) throw new Error('a bug');
+        return refused;
+      },
+      onOutcome: async (_tx, _job, { status }) => {
+        if (status === 'failed') ends++;
+        return undefined;
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    await bench.clock.advance(5 * SECOND);
+    await rowWhen(bench, ({ attempts }) => attempts === 2);
+    await queue.idle();
+    await bench.clock.advance(600 * SECOND);
+    const row = await rowWhen(bench, ({ last_error }) => /internal/.test(last_error ?? ''));
+    assert.deepEqual([row.status, row.attempts, ends], ['queued', 2, 0]);
+    assert.equal(row.next_attempt_at, bench.clock.now() + 600 * SECOND);
+    await queue.idle();
+    isBroken = false;
+    await bench.clock.advance(600 * SECOND);
+    const ended = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.deepEqual([ended.attempts, ends], [3, 1]);
     await queue.idle();
   });
 
@@ -528,6 +583,27 @@ onEachEngine('queue fairness', (engine) => {
     await receiver.nth(44 + 32);
     await turns(20);
     assert.equal(receiver.attempts.length, 45 + 32);
+  });
+
+  test('large payloads are bounded in memory, and delay no other destination', async () => {
+    const bench = await openQueueBench(engine);
+    const payload = JSON.stringify('x'.repeat(100_000));
+    const large = Array.from({ length: 200 }, (_, n) =>
+      bench.delivery(`slow${n % 20}`, { payload }),
+    );
+    await bench.enqueue(bench.queue(), ...large);
+    const { queue, receiver } = bench.start({ payloadsMax: 3_000_000 });
+    const destinations = () => new Set(receiver.attempts.map(({ job }) => job.destination));
+    await until(() => destinations().size === 20);
+    await bench.enqueue(queue, bench.delivery('new'));
+    await until(() => destinations().has('new'));
+    // What four leases may bring before their sizes are known comes on top, and one for each.
+    const underWay = receiver.attempts.length;
+    assert.ok(underWay <= 30 + 4 * 10 + 21, `${underWay} under way`);
+    receiver.respond = () => delivered;
+    for (const { answer } of receiver.attempts) answer(delivered);
+    await until(() => receiver.attempts.length === 201);
+    await queue.idle();
   });
 
   test('many slow destinations together leave a place for a new one', async () => {

@@ -1,6 +1,6 @@
 /** Writes what came of an attempt, with what follows from it. */
 import { wait } from './clock.ts';
-import type { Job, Outcome } from './delivery.ts';
+import type { DeliveryError, Job, Outcome } from './delivery.ts';
 import { nextDelayMs } from './retry-schedule.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
 import { type RowOutcome, writeOutcome } from './worker-rows.ts';
@@ -9,6 +9,7 @@ import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
 /** When it could not be written: until the next attempt, so that a bug does not flood a receiver. */
 const UNWRITTEN_DELAY_MS = 300_000;
+const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' };
 
 export class OutcomeRecorder {
   readonly #options: WorkOptions;
@@ -45,7 +46,7 @@ export class OutcomeRecorder {
       if (signal.aborted) return undefined;
       if (pause !== undefined) await wait(clock, pause);
     }
-    return this.#postpone(job);
+    return this.#postpone(job, UNWRITTEN, UNWRITTEN_DELAY_MS);
   }
 
   async #write(job: Job, outcome: Outcome, attemptMs: number): Promise<number | undefined> {
@@ -83,18 +84,25 @@ export class OutcomeRecorder {
     return { ...failed, status: 'queued', nextAttemptAt: now + delay };
   }
 
-  /** The outcome could not be written: the attempt comes again, but not soon. */
-  async #postpone(job: Job): Promise<number | undefined> {
+  /**
+   * The last attempt threw: that says nothing about the receiver, and what follows an end may not
+   * have been made ready. So it does not end the delivery but comes again, as long after as the
+   * schedule waits at its end.
+   *
+   * @returns when the delivery is due again, where that could be written
+   */
+  repeatLast(job: Job, error: DeliveryError): Promise<number | undefined> {
+    const delay = (this.#options.delays.at(-1) ?? 0) * 1_000;
+    return this.#postpone(job, error, Math.max(delay, UNWRITTEN_DELAY_MS));
+  }
+
+  /** The attempt does not count and comes again, but not soon. */
+  async #postpone(job: Job, error: DeliveryError, delayMs: number): Promise<number | undefined> {
     const { database, clock, owner, log } = this.#around;
     const now = clock.now();
-    const nextAttemptAt = now + UNWRITTEN_DELAY_MS;
-    const row: RowOutcome = {
-      status: 'queued',
-      attempts: job.attempt - 1,
-      error: { text: 'the outcome of the last attempt could not be stored' },
-      nextAttemptAt,
-      now,
-    };
+    const nextAttemptAt = now + delayMs;
+    const attempts = job.attempt - 1;
+    const row: RowOutcome = { status: 'queued', attempts, error, nextAttemptAt, now };
     try {
       await database.write((tx) => writeOutcome(tx, owner, job.id, row));
       return nextAttemptAt;

@@ -10,12 +10,18 @@ export interface WorkOptions {
   /** Attempts under way at one destination; 32 when left out. */
   readonly perDestination?: number;
   /**
+   * Characters of payloads under way, 64 Mi when left out; beyond it each destination has one
+   * delivery under way at a time.
+   */
+  readonly payloadsMax?: number;
+  /**
    * Seconds between each attempt and the next: one attempt more than it has entries. The first is
    * made at once.
    */
   readonly delays: readonly number[];
   /**
-   * Tries to deliver, and only reports: what throws is a bug and counts as a temporary failure.
+   * Tries to deliver, and only reports: what throws is a bug and counts as a temporary failure. It
+   * never ends a delivery: a last attempt that throws comes again.
    *
    * @param signal aborted when the process stops and waits no longer
    */

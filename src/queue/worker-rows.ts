@@ -194,6 +194,31 @@ export async function endLeases(database: Database, kind: string, now: number): 
   );
 }
 
+/** Makes due now what waits for an instant after `latest`, which no schedule can have given it. */
+export async function recallStranded(
+  database: Database,
+  kind: string,
+  now: number,
+  latest: number,
+): Promise<void> {
+  const stranded = (queries: Pick<Queries, 'selectFrom'>) =>
+    queries
+      .selectFrom('deliveries')
+      .select('id')
+      .where('kind', '=', kind)
+      .where('status', '=', queued)
+      .where('next_attempt_at', '>', latest);
+  // A look first: nearly always there is nothing to write.
+  if (!(await stranded(database.read).limit(1).executeTakeFirst())) return;
+  await database.write((tx) =>
+    tx
+      .updateTable('deliveries')
+      .set({ lease_owner: null, next_attempt_at: now, updated_at: now })
+      .where('id', 'in', stranded(tx))
+      .execute(),
+  );
+}
+
 /** What an attempt leaves in the row. */
 export interface RowOutcome {
   readonly status: DeliveryStatus;

@@ -4,8 +4,16 @@ import type { Job, Outcome } from './delivery.ts';
 import { type Batch, Destinations } from './destinations.ts';
 import { Lookout } from './lookout.ts';
 import { OutcomeRecorder } from './record-outcome.ts';
+import { longestWaitMs } from './retry-schedule.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
-import { endLeases, type LeasedRow, leaseRows, releaseLeases, renewLeases } from './worker-rows.ts';
+import {
+  endLeases,
+  type LeasedRow,
+  leaseRows,
+  recallStranded,
+  releaseLeases,
+  renewLeases,
+} from './worker-rows.ts';
 
 /**
  * A lease is renewed three times before it ends. What a dead worker held is due when its lease ends,
@@ -19,6 +27,12 @@ const DATABASE_RETRY_MS = 1_000;
 const ABORT_GRACE_MS = 1_000;
 
 const CONCURRENCY = 512;
+/** An attempt holds a few times as much. */
+const PAYLOADS_MAX = 64 * 1024 * 1024;
+/** Leases under way at a time: how large their rows are is known only when they are there. */
+const LEASES_MAX = 4;
+/** What an attempt comes to that throws. */
+const THREW = { result: 'temporary', error: { text: 'internal error' } } as const;
 const PER_DESTINATION = 32;
 
 export class Worker {
@@ -29,6 +43,9 @@ export class Worker {
   readonly #destinations: Destinations;
   /** Jobs whose lease is ours, by id. */
   readonly #held = new Map<number, Job>();
+  /** Characters of their payloads. */
+  #heldSize = 0;
+  #leases = 0;
   /** Everything that is under way. */
   readonly #tasks = new Set<Promise<void>>();
   readonly #abort = new AbortController();
@@ -111,10 +128,13 @@ export class Worker {
 
   async #begin(): Promise<void> {
     const { database, clock, log } = this.#around;
-    const { kind } = this.#options;
+    const { kind, delays } = this.#options;
+    const now = clock.now();
     try {
+      // The clock of the last run may have been ahead of the time, by years.
+      await recallStranded(database, kind, now, now + longestWaitMs(delays));
       // One process has the file: whoever held these leases is dead.
-      if (database.engine === 'sqlite') await endLeases(database, kind, clock.now());
+      if (database.engine === 'sqlite') await endLeases(database, kind, now);
     } catch (error) {
       log.error({ err: error, kind }, 'leases of the last run stay until they end');
     }
@@ -134,9 +154,11 @@ export class Worker {
   #pump(): void {
     if (this.#stopped) return;
     const now = this.#around.clock.now();
-    for (;;) {
-      const batch = this.#destinations.take(now);
+    const { payloadsMax = PAYLOADS_MAX } = this.#options;
+    while (this.#leases < LEASES_MAX) {
+      const batch = this.#destinations.take(now, this.#heldSize >= payloadsMax);
       if (!batch) break;
+      this.#leases++;
       this.#track(this.#lease(batch));
     }
     this.#disarmPump();
@@ -165,6 +187,7 @@ export class Worker {
       const now = clock.now();
       this.#destinations.leased(batch, 0, now + DATABASE_RETRY_MS, now);
     }
+    this.#leases--;
     this.#pumpSoon();
   }
 
@@ -183,6 +206,7 @@ export class Worker {
       createdAt: row.created_at,
     };
     this.#held.set(job.id, job);
+    this.#heldSize += job.payload.length;
     // Leased when the worker had been told to stop: it is given back with the rest.
     if (!this.#stopped) this.#track(this.#run(job));
   }
@@ -191,17 +215,20 @@ export class Worker {
     const { clock, log } = this.#around;
     const { signal } = this.#abort;
     const startedAt = clock.now();
-    let outcome: Outcome;
+    let outcome: Outcome = THREW;
     try {
       outcome = await this.#options.attempt(job, signal);
     } catch (error) {
       log.error({ err: error, kind: this.#options.kind, id: job.id }, 'an attempt threw');
-      outcome = { result: 'temporary', error: { text: 'internal error' } };
     }
     // What was cut short says nothing about the receiver.
     if (signal.aborted && outcome.result === 'temporary') return;
-    const due = await this.#recorder.record(job, outcome, clock.now() - startedAt, signal);
+    const due =
+      outcome === THREW && job.isLast
+        ? await this.#recorder.repeatLast(job, THREW.error)
+        : await this.#recorder.record(job, outcome, clock.now() - startedAt, signal);
     this.#held.delete(job.id);
+    this.#heldSize -= job.payload.length;
     const now = clock.now();
     this.#destinations.settled(job.destination, outcome.result, now);
     if (due !== undefined) this.#destinations.expect(job.destination, due, now);

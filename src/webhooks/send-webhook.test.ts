@@ -86,6 +86,15 @@ suite('a webhook that arrives', () => {
     });
   }
 
+  for (const [secret, webhook] of secrets) {
+    test(`of nearly 1 MB is signed with ${secret}, too`, async () => {
+      const receiver = await answerWith(200);
+      const body = JSON.stringify({ text: '€😀'.repeat(140_000) });
+      await open().attempt({ url: receiver.origin, secret, id: ID, body });
+      assert.deepEqual(verify(receiver, webhook()), JSON.parse(body));
+    });
+  }
+
   test('is new in each attempt only in its timestamp and signature', async () => {
     const receiver = await answerWith(200);
     let now = Date.UTC(2026, 0, 1);

@@ -16,7 +16,6 @@ import {
 } from '../../src/config/config.ts';
 import { openSqlite } from '../../src/database/database.ts';
 import { carryOut } from '../../src/delivery/delivery.ts';
-import { createDnsResolver } from '../../src/dns/dns.ts';
 import { createDomains } from '../../src/domains/domains.ts';
 import { buildMailFlow } from '../../src/mail-flow.ts';
 import {
@@ -94,7 +93,6 @@ const { delivery, courier } = buildMailFlow({
   mailstore,
   mailServer: inbound,
   queue,
-  dns: createDnsResolver({ servers: config.dns.servers }),
   metrics,
   publicUrl: () => 'http://localhost',
   logger,

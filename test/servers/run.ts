@@ -16,6 +16,8 @@ const needed = [
   { package: 'postgresql', found: () => findPostgres() !== undefined },
   { package: 'swaks', found: () => existsSync('/usr/bin/swaks') },
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
+  { package: 'postfix', found: () => existsSync('/usr/sbin/postfix') },
+  { package: 'opendkim', found: () => existsSync('/usr/sbin/opendkim') },
   { package: 'python3', found: () => onPath('python3') },
   { package: 'php-cli', found: () => onPath('php') },
   { package: 'dovecot-imapd', found: () => existsSync('/usr/lib/dovecot/imap') },

@@ -75,6 +75,11 @@ export async function openTestDatabase(engine: EngineName): Promise<TestDatabase
   return { database, directory, location };
 }
 
+/** Runs something at the end of the test file, before what was opened earlier is closed. */
+export function atEnd(cleanup: () => Promise<void>): void {
+  cleanups.push(cleanup);
+}
+
 /** Declares the same tests once for each engine at hand. */
 export function onEachEngine(title: string, declare: (engine: EngineName) => void): void {
   for (const engine of engines) void suite(`${title} on ${engine}`, () => declare(engine));

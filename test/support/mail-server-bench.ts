@@ -119,12 +119,14 @@ export class MailServerBench {
       queue: this.queue,
       bodies: this.store.bodies,
       domains: this.domains,
+      accounts: this.accounts,
       mailstore: hasMailServer ? this.#mailstore : this.store.mailstore,
       mailServer: hasMailServer ? this.inbound : undefined,
       publish: () => {},
       webhooks,
       sender,
       hostname: 'mx.test',
+      log: { error: () => {} },
       now: () => this.clock.now(),
     });
   }

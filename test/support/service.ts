@@ -1,12 +1,11 @@
 /** The whole service on free ports, and what a product and its apps do with it. */
 import assert from 'node:assert/strict';
-import { after } from 'node:test';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { pino } from 'pino';
 import { readConfig } from '../../src/config/config.ts';
 import type { MailUser } from '../../src/mailstore/mailstore.ts';
 import { type Service, startService } from '../../src/service.ts';
-import { type EngineName, openTestDatabase } from './databases.ts';
+import { atEnd, type EngineName, openTestDatabase } from './databases.ts';
 import { freePort } from './free-port.ts';
 
 export const API_KEY = 'key-of-the-test-suite';
@@ -46,11 +45,6 @@ export interface TestService extends Service {
   /** Sends by SMTP as any MTA would. */
   send(message: SendMailOptions): Promise<void>;
 }
-
-const started: Service[] = [];
-after(async () => {
-  for (const service of started.splice(0)) await service.stop();
-});
 
 async function callJson(
   url: string,
@@ -95,7 +89,8 @@ export async function startTestService(
     directory,
   );
   const service = await startService(config, pino({ level: 'silent' }), database);
-  started.push(service);
+  // What is under way at its stop still needs the database.
+  atEnd(() => service.stop());
   return withCalls(service, location);
 }
 

@@ -592,4 +592,39 @@ onEachEngine('verification', (engine) => {
     }
     await verification.stop();
   });
+
+  test('a new name of ours is asked for from the next start on; an active claim stays active', async () => {
+    await activate('u', 'acme.test');
+    await activate('u', 'fixed.test');
+    const { id } = await recordOf('u', 'fixed.test', 'mx');
+    await domains.markDnsRecord('u', 'fixed.test', { id, status: 'verified' });
+    assert.equal(await domains.adoptNames(), 0);
+    assert.equal(await statusesOf('u', 'acme.test'), 'verified verified verified verified');
+
+    const renamed = { mailHostname: 'MX2.host.test', spfInclude: 'spf2.host.test' };
+    domains = createDomains({ database, ...renamed, log, now: () => now });
+    // Begun before the start, with the old names: what it finds does not count.
+    server.delay = 50;
+    const late = verification.verify('u', 'acme.test');
+    assert.equal(await domains.adoptNames(), 2);
+    await late;
+    server.delay = 0;
+    assert.equal((await recordOf('u', 'acme.test', 'mx')).expectedValue, 'mx2.host.test');
+    assert.match(
+      (await recordOf('u', 'acme.test', 'spf')).expectedValue,
+      /include:spf2\.host\.test/,
+    );
+    assert.equal(await statusesOf('u', 'acme.test'), 'pending pending verified verified');
+    assert.equal(await statusesOf('u', 'fixed.test'), 'verified pending verified verified');
+    assert.equal((await recordOf('u', 'fixed.test', 'mx')).expectedValue, 'mx2.host.test');
+
+    // It is checked at once; as for any active claim, three answers that miss make it fail.
+    assert.equal(await verification.runDue(), 2);
+    assert.equal(await statusesOf('u', 'acme.test'), 'pending pending verified verified');
+    assert.equal(await statusOf('u', 'acme.test'), 'active');
+    server.publish([]);
+    await publish('u', 'acme.test');
+    await pass(24 * 60 * 60 * 1_000);
+    assert.equal(await statusesOf('u', 'acme.test'), 'verified verified verified verified');
+  });
 });

@@ -1,0 +1,263 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import type { ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import { type Accounts, createAccounts } from '../accounts/accounts.ts';
+import { createAddressFilter } from '../addresses/addresses.ts';
+import { createDomains, type Domains, type RouteSettings } from '../domains/domains.ts';
+import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
+import { type FarEnd, startFarEnd } from '../outbound/testing/far-end.ts';
+import { Queue } from '../queue/queue.ts';
+import { FakeClock } from '../queue/testing/fake-clock.ts';
+import { type Receiver, startReceiver } from '../webhooks/testing/receiver.ts';
+import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
+import { carryOut, createDelivery, createSenderChecks, type Delivery } from './delivery.ts';
+
+const SECOND = 1_000;
+/** What one receiver has under way at a time. */
+const IN_FLIGHT = 32;
+
+onEachEngine('what was queued', (engine) => {
+  const clock = new FakeClock();
+  const now = () => clock.now();
+  let store: TestMailstore;
+  let domains: Domains;
+  let accounts: Accounts;
+  let delivery: Delivery;
+  let queue: Queue;
+  let webhooks: WebhookSender;
+  let far: FarEnd;
+  let receiver: Receiver;
+  /** How the receiver answers; without a status it keeps the caller waiting. */
+  let status: number | undefined;
+  let waiting: ServerResponse[] = [];
+  let names = 0;
+
+  before(async () => {
+    store = await openTestMailstore(engine, now);
+    far = await startFarEnd();
+    receiver = await startReceiver((_, response) => {
+      if (status === undefined) waiting.push(response);
+      else response.writeHead(status).end('stack trace');
+    });
+    const { database, bodies, mailstore } = store;
+    const log = { info: () => {}, warn: () => {}, error: () => {} };
+    domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now });
+    accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
+    queue = new Queue({ database, clock, random: () => 0, log });
+    delivery = createDelivery({
+      ...{ domains, accounts, mailstore, bodies, queue, log, now },
+      senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
+      checks: createSenderChecks({
+        lookup: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
+        hostname: 'mx.test',
+        enforce: true,
+      }),
+      linkSecret: 'l'.repeat(32),
+      publicUrl: () => 'http://mx.test',
+      hostname: 'mx.test',
+    });
+    webhooks = createWebhookSender({
+      filter: createAddressFilter(['127.0.0.0/8']),
+      resolve: async () => [],
+      timeoutMs: 60_000,
+      now,
+    });
+    const sender = createMessageSender({
+      hostname: 'mx.test',
+      dns: {
+        mx: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
+        a: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
+        aaaa: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
+      },
+      isAllowedAddress: () => false,
+      smarthost: { host: '127.0.0.1', port: far.port, implicitTls: false, login: undefined },
+    });
+    carryOut({
+      ...{ queue, bodies, domains, accounts, mailstore, webhooks, sender, log, now },
+      publish: () => {},
+      hostname: 'mx.test',
+    });
+  });
+  after(async () => {
+    answerAll(200);
+    await queue.stop(1_000);
+    await webhooks.close();
+  });
+
+  /** A domain of its own with this route and two accounts. */
+  async function makeDomain(route: RouteSettings, name = `d${++names}.test`): Promise<string> {
+    const { dns } = await domains.create({ userId: 'u', domain: name });
+    for (const { id } of dns) await domains.markDnsRecord('u', name, { id, status: 'verified' });
+    for (const localPart of ['ann', 'ben']) await create(name, localPart);
+    await domains.setRoute('u', name, route);
+    return name;
+  }
+
+  const create = async (domain: string, localPart: string) =>
+    (await accounts.create({ userId: 'u', domain, localPart, password: 'a good password' }))
+      .account;
+
+  const hook = () => ({ webhookUrl: `${receiver.origin}/hook` });
+
+  const receive = (to: string[], source = sampleMessage('m')) =>
+    delivery.receive(
+      {
+        from: 'bob@example.test',
+        to,
+        arrival: { protocol: 'ESMTP', heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' },
+      },
+      (async function* () {
+        yield Buffer.from(source);
+      })(),
+    );
+
+  async function countIn(address: string): Promise<number> {
+    const account = await accounts.findForMail(address);
+    assert.ok(account);
+    const user = { accountId: account.id, address };
+    return (await store.mailstore.sync(user, { mailbox: 'INBOX' })).changes.added.length;
+  }
+
+  async function rows(domain: string) {
+    const { id: domainId } = await domains.find('u', domain);
+    return queue.list({ domainId, limit: 1_000, offset: 0 });
+  }
+
+  async function until(check: () => Promise<boolean> | boolean): Promise<void> {
+    while (!(await check())) await turn();
+  }
+
+  function answerAll(code: number): void {
+    status = code;
+    for (const response of waiting.splice(0)) response.writeHead(code).end();
+  }
+
+  test('webhook_then_store: a mailbox waits 16 s for the first attempt, no longer', async () => {
+    const domain = await makeDomain({ forwardMode: 'webhook_then_store', ...hook() });
+    const ann = `ann@${domain}`;
+    status = undefined;
+    waiting = [];
+    // So many that the last ones are not even attempted.
+    const messages = IN_FLIGHT + 2;
+    for (let n = 0; n < messages; n++) await receive([ann, `stranger@${domain}`]);
+    await until(() => waiting.length === IN_FLIGHT);
+    await clock.advance(16 * SECOND - 1);
+    assert.equal(await countIn(ann), 0);
+    await clock.advance(1);
+    await until(async () => (await countIn(ann)) === messages);
+
+    // The attempts that come late store nothing once more.
+    answerAll(200);
+    const isOver = async () => (await rows(domain)).every(({ status: is }) => is === 'delivered');
+    await until(isOver);
+    assert.equal(await countIn(ann), messages);
+    assert.equal((await rows(domain)).length, 2 * messages);
+  });
+
+  test('webhook_then_store: an answer in time takes the late store back', async () => {
+    const domain = await makeDomain({ forwardMode: 'webhook_then_store', ...hook() });
+    status = 500;
+    await receive([`ann@${domain}`]);
+    await until(async () => (await countIn(`ann@${domain}`)) === 1);
+    assert.deepEqual(
+      (await rows(domain)).map(({ kind, status: is }) => `${kind} ${is}`),
+      ['webhook queued'],
+    );
+    await clock.advance(60 * SECOND);
+    assert.equal(await countIn(`ann@${domain}`), 1);
+    await accounts.removeDomain('u', domain);
+  });
+
+  test('an account that is gone when it is to be stored: its sender is told', async () => {
+    const domain = await makeDomain({ forwardMode: 'webhook', ...hook() });
+    const before = far.received.length;
+    status = 500;
+    await receive([`ann@${domain}`, `ben@${domain}`]);
+    await until(async () => (await rows(domain))[0]?.attempts === 1);
+    const ann = await accounts.findForMail(`ann@${domain}`);
+    assert.ok(ann);
+    await accounts.remove('u', ann.id);
+    await create(domain, 'ann');
+    status = 410;
+    await clock.advance(6 * SECOND);
+    await until(() => far.received.length > before);
+    const dsn = far.received.at(-1)?.source.toString() ?? '';
+    assert.match(dsn, new RegExp(`Final-Recipient: rfc822; ann@${domain}`));
+    assert.doesNotMatch(dsn, new RegExp(`Final-Recipient: rfc822; ben@${domain}`));
+    assert.equal(await countIn(`ben@${domain}`), 1);
+    assert.equal(await countIn(`ann@${domain}`), 0, 'a successor gets no mail of before its time');
+  });
+
+  test('a DSN is from the domain by its A-label, however the sender wrote it', async () => {
+    const domain = await makeDomain({ forwardMode: 'webhook', ...hook() }, 'bücher.test');
+    const before = far.received.length;
+    status = 410;
+    await receive([`stranger@${domain}`]);
+    await until(() => far.received.length > before);
+    const dsn = far.received.at(-1)?.source.toString() ?? '';
+    assert.match(dsn, /^From: .*<postmaster@xn--bcher-kva\.test>/m);
+    assert.match(dsn, /^Diagnostic-Code: x-postroom; The message could not be passed on\.\r$/m);
+    assert.doesNotMatch(dsn, /stack trace/, 'what the receiver said is not for strangers');
+    assert.match(dsn, /^DKIM-Signature: .* d=xn--bcher-kva\.test;/m);
+  });
+
+  test('a suspended account loses nothing', async () => {
+    const domain = await makeDomain({ forwardMode: 'webhook', ...hook() });
+    status = 500;
+    await receive([`ann@${domain}`]);
+    await until(async () => (await rows(domain))[0]?.attempts === 1);
+    const ann = await accounts.findForMail(`ann@${domain}`);
+    assert.ok(ann);
+    await accounts.update('u', ann.id, { status: 'suspended' });
+    status = 410;
+    await clock.advance(6 * SECOND);
+    await until(async () => (await countIn(`ann@${domain}`)) === 1);
+  });
+
+  test('a message keeps the route it was accepted under', async () => {
+    const domain = await makeDomain({ forwardMode: 'webhook', ...hook() });
+    status = 500;
+    await receive([`ann@${domain}`]);
+    await until(async () => (await rows(domain))[0]?.attempts === 1);
+    await domains.setRoute('u', domain, { forwardMode: 'store' });
+    const before = receiver.received.length;
+    status = 200;
+    await clock.advance(6 * SECOND);
+    await until(async () => (await rows(domain))[0]?.status === 'delivered');
+    assert.equal(receiver.received.length, before + 1);
+    assert.equal(await countIn(`ann@${domain}`), 0);
+  });
+
+  test('forwarding that fails to its end for a reason of ours: the sender is told', async () => {
+    const domain = await makeDomain({
+      forwardMode: 'forward_email',
+      forwardToEmail: 'me@elsewhere.example',
+    });
+    const before = far.received.length;
+    // Large enough for a file of its own, which is lost.
+    await receive([`ann@${domain}`], `${sampleMessage('lost')}${'x'.repeat(76)}\r\n`.repeat(2_000));
+    await rm(join(store.directory, 'bodies'), { recursive: true });
+    await until(async () => (await rows(domain))[0]?.attempts === 1);
+    // Five days later.
+    const { id } = (await rows(domain))[0] ?? {};
+    await store.database.write((tx) =>
+      tx
+        .updateTable('deliveries')
+        .set({ attempts: 1_000, next_attempt_at: now() })
+        .where('id', '=', id ?? 0)
+        .execute(),
+    );
+    queue.wake([{ kind: 'forward', destination: 'elsewhere.example' }]);
+    await until(() => far.received.length > before);
+    const { from, to, source } = far.received.at(-1) ?? {};
+    assert.deepEqual([from, to], ['', ['bob@example.test']]);
+    assert.match(String(source), new RegExp(`Final-Recipient: rfc822; ann@${domain}`));
+    const [forward, bounce] = await rows(domain);
+    assert.deepEqual([forward?.status, bounce?.kind], ['failed', 'bounce']);
+  });
+});

@@ -1,0 +1,155 @@
+/**
+ * Forwarding to a real far end: Postfix takes the mail over STARTTLS, OpenDKIM and mailauth verify
+ * what arrived, and Postfix's own bounce finds its way back to the sender.
+ */
+import assert from 'node:assert/strict';
+import { Resolver } from 'node:dns/promises';
+import { after, before, test } from 'node:test';
+import { authenticate } from 'mailauth';
+import { type DnsServer, startDnsServer } from '../support/dns-server.ts';
+import { freePort } from '../support/free-port.ts';
+import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import { type PostfixServer, startPostfix } from './postfix.ts';
+
+let dns: DnsServer;
+let service: TestService;
+let postfix: PostfixServer;
+let ann: TestAccount;
+
+before(async () => {
+  dns = await startDnsServer();
+  // Each has to know the other's port before it starts.
+  const relayPort = await freePort();
+  postfix = await startPostfix({
+    domains: ['far.test', 'sender.test'],
+    refused: { 'refused@far.test': '550 5.1.1 no such user', 'grey@far.test': '451 4.7.1 later' },
+    bounced: ['bounced@far.test'],
+    relayPort,
+  });
+  service = await startTestService('sqlite', {
+    SMTP_PORT: String(relayPort),
+    MAIL_HOSTNAME: 'mail.postroom.test',
+    DNS_SERVERS: dns.address,
+    MX_PORT: String(postfix.port),
+    OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
+  });
+  ann = await service.makeAccount();
+  const { body } = await service.v2('GET', `/v2/domains/${ann.domain}/dns?user_id=${ann.userId}`);
+  const dkim = body.dns.find(({ host }: { host: string }) => host.endsWith('._domainkey'));
+  const keyName = `${dkim.host}.${ann.domain}`;
+  await postfix.startDkim(new Map([[keyName, dkim.expected_value]]));
+  dns.publish([
+    ...['far.test', 'sender.test'].map((name) => [name, 'MX', '10 mx.far.test'] as const),
+    ['mx.far.test', 'A', '127.0.0.1'],
+    // Who is behind p=reject, and passes it on the way in.
+    ['sender.test', 'TXT', 'v=spf1 ip4:127.0.0.1 -all'],
+    ['_dmarc.sender.test', 'TXT', 'v=DMARC1; p=reject'],
+    [keyName, 'TXT', dkim.expected_value],
+    [ann.domain, 'TXT', 'v=spf1 ip4:127.0.0.1 -all'],
+    [`_dmarc.${ann.domain}`, 'TXT', 'v=DMARC1; p=reject'],
+  ]);
+});
+after(() => postfix.stop());
+
+async function forward(to: string, subject: string, more: object = {}): Promise<void> {
+  const set = await service.v2('PUT', `/v2/domains/${ann.domain}/route`, {
+    user_id: ann.userId,
+    forward_mode: 'forward_email',
+    forward_to_email: to,
+  });
+  assert.equal(set.status, 200);
+  const message = { from: 'Bob <bob@sender.test>', to: ann.address, subject, text: 'Grüße.\n.\n' };
+  await service.send({ ...message, ...more });
+}
+
+/** The mail that has this in it, once it is there. */
+async function arrival(text: string | RegExp): Promise<string> {
+  for (;;) {
+    const found = (await postfix.mails()).find((mail) => mail.search(text) >= 0);
+    if (found !== undefined) return found;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+const delivery = async (kind: string) => {
+  const path = `/v2/domains/${ann.domain}/deliveries?user_id=${ann.userId}&limit=1000`;
+  const { items } = (await service.v2('GET', path)).body;
+  return items.findLast((item: { kind: string }) => item.kind === kind);
+};
+
+async function whenAttempted(kind: string) {
+  for (;;) {
+    const found = await delivery(kind);
+    if (found?.attempts > 0) return found;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** What mailauth makes of a mail, as if it came from us to it. */
+async function judge(mail: string) {
+  const resolver = new Resolver();
+  resolver.setServers([dns.address]);
+  const [, sender = ''] = /^Return-Path: <(.*)>$/m.exec(mail) ?? [];
+  return authenticate(Buffer.from(mail.replaceAll('\n', '\r\n'), 'latin1'), {
+    ip: '127.0.0.1',
+    helo: 'mail.postroom.test',
+    sender,
+    // Of the types that are asked for, as its types have them.
+    resolver: async (name: string, type: string) =>
+      (await resolver.resolve(name, type)) as string[] | string[][],
+  });
+}
+
+test('forwarded mail arrives by TLS and passes SPF, DKIM and DMARC there', async () => {
+  await forward('me@far.test', 'Forwarded');
+  const mail = await arrival(/^Subject: Forwarded$/m);
+  assert.match(mail, /using TLSv1\.[23] with cipher/);
+  assert.match(mail, new RegExp(`dkim=pass[^;]* header\\.d=${ann.domain}`));
+  assert.match(mail, /^Return-Path: <SRS0=.*>$/m);
+  // Its author's domain asks to refuse what it did not send: From is ours, replies are his.
+  assert.match(mail, new RegExp(`^From: "Bob via ${ann.domain}"\\n <${ann.address}>$`, 'm'));
+  assert.match(mail, /^Reply-To: Bob <bob@sender\.test>$/m);
+  const { spf, dkim, dmarc } = await judge(mail);
+  assert.equal(spf ? spf.status.result : undefined, 'pass');
+  assert.deepEqual(
+    dkim.results.map(({ status, signingDomain }) => [signingDomain, status.result]),
+    [[ann.domain, 'pass']],
+  );
+  assert.equal(dmarc ? dmarc.status.result : undefined, 'pass');
+});
+
+test('what the far end bounces comes back to the sender', async () => {
+  await forward('bounced@far.test', 'Bounces later');
+  const bounce = await arrival(/^Content-Type: multipart\/report;[\s\S]*Subject: Bounces later/m);
+  assert.match(bounce, /^Return-Path: <>$/m);
+  assert.match(bounce, /^X-Original-To: bob@sender\.test$/m);
+  assert.match(bounce, /^From: .*<MAILER-DAEMON@mx\.far\.test>$/m);
+});
+
+test('what the far end refuses is bounced from here, signed', async () => {
+  await forward('refused@far.test', 'Refused');
+  const dsn = await arrival(/^Content-Type: multipart\/report;[\s\S]*Subject: Refused/m);
+  assert.match(dsn, /^Return-Path: <>$/m);
+  assert.match(dsn, new RegExp(`^Final-Recipient: rfc822; ${ann.address}$`, 'm'));
+  assert.match(dsn, /^Diagnostic-Code: smtp; 550 5\.1\.1 .*no such user/m);
+  assert.match(dsn, new RegExp(`dkim=pass[^;]* header\\.d=${ann.domain}`));
+});
+
+test('what the far end puts off comes again', async () => {
+  await forward('grey@far.test', 'Grey');
+  const { status, last_error } = await whenAttempted('forward');
+  assert.equal(status, 'queued');
+  assert.equal(last_error.status, 451);
+});
+
+test('8-bit text arrives whole, as much of it as Postfix takes', async () => {
+  const line = `${'ä'.repeat(38)}\r\n`;
+  const lines = line.repeat(9_500_000 / Buffer.byteLength(line));
+  const raw = `From: bob@sender.test\r\nSubject: Large\r\n\r\n${lines}`;
+  const envelope = { from: 'bob@sender.test', to: ann.address, use8BitMime: true };
+  await forward('me@far.test', '', { envelope, raw });
+  const mail = await arrival(/^Subject: Large$/m);
+  assert.match(mail, new RegExp(`dkim=pass[^;]* header\\.d=${ann.domain}`));
+  const text = Buffer.from(mail.slice(mail.indexOf('\n\n') + 2), 'latin1').toString();
+  assert.ok(text === lines.replaceAll('\r\n', '\n'));
+});
