@@ -12,7 +12,8 @@ import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
 import { addressOf, trustNetworks } from './client-address.ts';
 import { convertIntegers } from './convert-integers.ts';
-import { isHashedAsset, type NotFoundPage, wantsPage } from './docs-pages.ts';
+import { isHashedAsset } from './docs-files.ts';
+import { type NotFoundPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { pathOf, RequestLog } from './request-log.ts';
@@ -96,8 +97,8 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
 
   function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const refusal = chargeLate(request, reply) ?? toRefusal(error);
-    if (refusal.code === 'route_not_found' && wantsPage(request)) options.notFoundPage(reply);
-    else answerRefusal(refusal, request, reply);
+    const isPage = refusal.code === 'route_not_found' && wantsPage(request);
+    if (!isPage || !options.notFoundPage(reply)) answerRefusal(refusal, request, reply);
   }
 
   /** A route that charges by itself may have failed before it did. */

@@ -34,7 +34,7 @@ export async function describeWholeApi(): Promise<string> {
     trustProxy: [],
     corsOrigins: [],
     maxBody: 1,
-    docsDirectory: `${docs}home`,
+    site: () => ({ kind: 'absent' }),
     routes: [
       mailserverEventRoutes({
         secret: 'described only',

@@ -91,6 +91,7 @@ const settings = {
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
   METRICS_PORT: setting(port(0), '0'),
   OUTBOUND_ALLOW_CIDRS: setting(listOf(network, 'none'), 'none'),
+  DOCS_BUILD: setting(yesOrNo, 'true'),
   LOG_LEVEL: setting(oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'), 'info'),
 };
 

@@ -92,7 +92,7 @@ export async function startTestService(
     },
     directory,
   );
-  const service = await startService(config, pino({ level: 'silent' }), database);
+  const service = await startService(config, pino({ level: 'silent' }), { database });
   started.push(service);
   return withCalls(service);
 }

@@ -1,0 +1,47 @@
+/** The order of the pages: the site's sidebar, `llms.txt` and `llms-full.txt` follow it. */
+export interface SidebarGroup {
+  readonly text: string;
+  readonly items: { text: string; link: string }[];
+}
+
+export const sidebar: SidebarGroup[] = [
+  {
+    text: 'Start',
+    items: [
+      { text: 'What is Postroom?', link: '/what-is-postroom' },
+      { text: 'Quickstart', link: '/quickstart' },
+    ],
+  },
+  {
+    text: 'Concepts',
+    items: [
+      { text: 'Domains and DNS', link: '/concepts/domains-and-dns' },
+      { text: 'Accounts', link: '/concepts/accounts' },
+      { text: 'Routes', link: '/concepts/routes' },
+      { text: 'Sync', link: '/concepts/sync' },
+      { text: 'Realtime', link: '/concepts/realtime' },
+      { text: 'Mail server events', link: '/concepts/mailserver-events' },
+    ],
+  },
+  {
+    text: 'Guides',
+    items: [
+      { text: 'Receive webhooks', link: '/guides/webhooks' },
+      { text: 'Go to production', link: '/guides/production' },
+    ],
+  },
+  {
+    text: 'Reference',
+    items: [
+      { text: 'API', link: '/reference/api' },
+      { text: 'HTTP conventions', link: '/reference/http' },
+      { text: 'Errors', link: '/reference/errors' },
+      { text: 'WebSocket', link: '/reference/websocket' },
+      { text: 'Configuration', link: '/reference/configuration' },
+      { text: 'Limits', link: '/reference/limits' },
+      { text: 'Metrics', link: '/reference/metrics' },
+      { text: 'RFCs', link: '/rfc' },
+      { text: 'Changelog', link: '/changelog' },
+    ],
+  },
+];

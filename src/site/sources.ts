@@ -1,0 +1,62 @@
+/**
+ * What a build is made from, and its name.
+ */
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** Where the sources lie. */
+export interface SourceFolder {
+  /** Absolute path of the folder that has `docs/`, `CHANGELOG.md`, `package.json`, `node_modules/`. */
+  readonly root: string;
+  /** Absolute path of the folder for builds that are made at installation. */
+  readonly builds: string;
+}
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+
+/** The sources that this program came with. */
+export const defaultSources: SourceFolder = { root, builds: join(root, 'site') };
+
+/** Packages that make the pages: another release of one of them makes other pages. */
+const generators = ['vitepress', 'vue', 'shiki', 'vitepress-openapi'];
+
+/** Folders of `docs/` that VitePress writes to. */
+const written = /^\.vitepress\/(?:cache|dist|\.temp)(?:\/|$)/;
+
+/** What is copied for a build, relative to the root. */
+export const copied = ['docs', 'CHANGELOG.md', 'package.json'];
+
+/** Whether a file below `docs/` is a source. */
+export function isSource(name: string): boolean {
+  return !written.test(name) && !name.includes('.timestamp-');
+}
+
+/** The name of the build that these sources make: the same for the same content, wherever it lies. */
+export function hashSources({ root }: Pick<SourceFolder, 'root'>): string {
+  const hash = createHash('sha256');
+  const add = (name: string, content: string | Buffer) => {
+    const length = Buffer.byteLength(content);
+    hash.update(`${name}\0${length}\0`).update(content);
+  };
+  for (const name of listFiles(join(root, 'docs')).filter(isSource)) {
+    add(`docs/${name}`, readFileSync(join(root, 'docs', name)));
+  }
+  add('CHANGELOG.md', readFileSync(join(root, 'CHANGELOG.md')));
+  const { dependencies = {} } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  for (const name of generators) add(name, String(dependencies[name]));
+  for (const name of listFiles(import.meta.dirname)) {
+    if (!name.endsWith('.test.ts')) add(name, readFileSync(join(import.meta.dirname, name)));
+  }
+  return hash.digest('hex').slice(0, 32);
+}
+
+/** Paths of all files below a folder, with `/`, in one order everywhere. */
+export function listFiles(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(directory.length + 1))
+    .map((name) => name.replaceAll('\\', '/'))
+    .sort();
+}
