@@ -1,5 +1,13 @@
 import type { Theme } from 'vitepress';
 import DefaultTheme from 'vitepress/theme-without-fonts';
+import Layout from './Layout.vue';
+import MessageWay from './MessageWay.vue';
 import './theme.css';
 
-export default { extends: DefaultTheme } satisfies Theme;
+export default {
+  extends: DefaultTheme,
+  Layout,
+  enhanceApp({ app }) {
+    app.component('MessageWay', MessageWay);
+  },
+} satisfies Theme;
