@@ -5,6 +5,7 @@
 import { defineConfig } from 'vitepress';
 import { codeTheme, stylesAsClasses } from './code-styles.ts';
 import { sidebar } from './sidebar.ts';
+import { writeTexts } from './texts.ts';
 
 const description =
   'Self-hosted, headless mail hosting: domains, mailboxes, sync and realtime over one HTTP API.';
@@ -31,6 +32,7 @@ export default defineConfig({
     ['meta', { name: 'theme-color', content: '#ffffff', media: '(prefers-color-scheme: light)' }],
     ['meta', { name: 'theme-color', content: '#17161a', media: '(prefers-color-scheme: dark)' }],
   ],
+  buildEnd: writeTexts,
   markdown: {
     theme: codeTheme,
     codeTransformers: [stylesAsClasses],

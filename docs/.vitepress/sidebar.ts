@@ -1,9 +1,11 @@
-/** The order of the pages: the site's sidebar, `llms.txt` and `llms-full.txt` follow it. */
+import { referenceLinks } from './reference/pages.ts';
+
 export interface SidebarGroup {
   readonly text: string;
   readonly items: { text: string; link: string }[];
 }
 
+/** The order of the pages: the site's sidebar, `llms.txt` and `llms-full.txt` follow it. */
 export const sidebar: SidebarGroup[] = [
   {
     text: 'Start',
@@ -31,9 +33,12 @@ export const sidebar: SidebarGroup[] = [
     ],
   },
   {
+    text: 'API reference',
+    items: [{ text: 'Overview', link: '/reference/api' }, ...referenceLinks()],
+  },
+  {
     text: 'Reference',
     items: [
-      { text: 'API', link: '/reference/api' },
       { text: 'HTTP conventions', link: '/reference/http' },
       { text: 'Errors', link: '/reference/errors' },
       { text: 'WebSocket', link: '/reference/websocket' },

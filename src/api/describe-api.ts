@@ -23,6 +23,7 @@ const tags = [
   { name: 'Domains', description: 'Claim a domain, prove it by DNS, route its mail.' },
   { name: 'Email accounts', description: 'Mailboxes on active domains, and their passwords.' },
   { name: 'Mail', description: "A mailbox's changes, messages and attachments." },
+  { name: 'Webhooks', description: 'What receivers of webhooks call.' },
   { name: 'Mail server', description: 'Signed change events from the mail server.' },
   { name: 'Service', description: 'Is it alive, is it ready.' },
   { name: 'Documentation', description: 'These pages.' },

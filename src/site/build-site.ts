@@ -7,7 +7,6 @@ import { clearAway, findBuild, publish, workPrefix } from './builds.ts';
 import { compressFiles } from './compress-files.ts';
 import { collectScripts } from './inline-scripts.ts';
 import { copied, hashSources, isSource, type SourceFolder } from './sources.ts';
-import { writeTexts } from './write-texts.ts';
 
 /**
  * Builds the site unless a build of the sources as they are is there.
@@ -27,7 +26,6 @@ export async function buildSite(sources: SourceFolder, folder: string): Promise<
     // Of the copy: the sources may be written to while they are built.
     const hash = hashSources({ root });
     await generate(join(root, 'docs'), output);
-    await writeTexts(join(root, 'docs'), output);
     const scripts = await collectScripts(output);
     await compressFiles(output);
     const directory = await publish(output, folder, hash, scripts);
