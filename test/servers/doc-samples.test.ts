@@ -1,0 +1,134 @@
+/** The samples of the documentation, run as a reader would against a service of their own. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, dirname, join } from 'node:path';
+import { after, test } from 'node:test';
+import { startDnsServer } from '../support/dns-server.ts';
+import { notRun } from '../support/doc-not-run.ts';
+import { type CodeBlock, type Page, readPages, repository } from '../support/doc-pages.ts';
+import { roleOf, runSamples } from '../support/doc-session.ts';
+import { freePort } from '../support/free-port.ts';
+import { findPostgres, startPostgres } from './postgres.ts';
+
+/** What a page tells its reader to start Postroom with, where it differs from `npm start`. */
+const started: Readonly<Record<string, Record<string, string>>> = {
+  'docs/guides/webhooks.md': { OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' },
+  'docs/reference/metrics.md': { METRICS_PORT: '9464' },
+};
+/** The ports that samples name; each page is run on others, which are free. */
+const PORTS = ['8080', '2525', '8081', '9000', '9464'];
+
+const ROOT = await mkdtemp(join(tmpdir(), 'postroom-samples-'));
+const services = new Set<ChildProcess>();
+const closers: (() => Promise<void>)[] = [];
+after(async () => {
+  for (const service of services) service.kill('SIGKILL');
+  for (const close of closers) await close();
+  await rm(ROOT, { recursive: true, force: true });
+});
+
+/** Knows no name, as the DNS knows none below .test (RFC 6761 section 6.2). */
+const dns = await startDnsServer();
+const pages = readPages();
+/** What every page takes for granted: the quickstart was done. */
+const quickstart = runnable(pages.find(({ path }) => path === 'docs/quickstart.md'));
+
+/** Files that some page shows: where another page uses one, it says where it is from. */
+const files = pages.flatMap(({ blocks }) => blocks.filter((block) => roleOf(block) === 'file'));
+
+function runnable(page: Page | undefined): CodeBlock[] {
+  assert.ok(page);
+  return page.blocks.filter((block) => !notRun(page.path, block));
+}
+
+/** A folder as a reader has it before the first start: the repository without data. */
+async function makeFolder(name: string): Promise<string> {
+  const folder = await mkdtemp(join(ROOT, `${name.replace(/\W+/g, '-')}-`));
+  for (const part of ['src', 'docs', 'node_modules', 'package.json', '.env.example']) {
+    await symlink(join(repository, part), join(folder, part));
+  }
+  return folder;
+}
+
+async function startService(folder: string, env: Record<string, string>): Promise<ChildProcess> {
+  const service = spawn(process.execPath, ['src/main.ts'], {
+    cwd: folder,
+    env: { ...env, DNS_SERVERS: dns.address, LOG_LEVEL: 'warn' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  services.add(service);
+  let output = '';
+  service.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  const ended = once(service, 'exit');
+  while (!output.includes('Postroom listens')) {
+    assert.ok(service.stdout && service.exitCode === null, `the service ended: ${output}`);
+    await Promise.race([once(service.stdout, 'data'), ended]);
+  }
+  return service;
+}
+
+async function stopService(service: ChildProcess): Promise<void> {
+  service.kill('SIGTERM');
+  const [code] = await once(service, 'exit');
+  services.delete(service);
+  assert.equal(code, 0);
+}
+
+/** What a page takes for granted beyond the quickstart, as lines for its shell. */
+const given: Readonly<Record<string, (folder: string) => Promise<string>>> = {
+  'docs/guides/production.md': async (folder) => {
+    const postgres = await startPostgres(findPostgres() ?? '');
+    closers.push(() => postgres.stop());
+    const url = (name: string) => postgres.url.replace(/postgres$/, name);
+    for (const name of ['kept', 'restored']) {
+      execFileSync('psql', [postgres.url, '--quiet', '--command', `CREATE DATABASE ${name}`]);
+    }
+    // A start makes the tables.
+    const DATA_DIR = join(folder, 'data-of-postgres');
+    const env = { DATABASE_URL: url('kept'), DATA_DIR, PORT: '0', SMTP_PORT: '0' };
+    const service = await startService(folder, env);
+    await stopService(service);
+    return `DATABASE_URL=${url('kept')} NEW_DATABASE_URL=${url('restored')}\n`;
+  },
+};
+
+for (const page of pages) {
+  const own = runnable(page);
+  if (!own.some((block) => roleOf(block) === 'run')) continue;
+  test(`the samples of ${page.path} do what the page says`, async () => {
+    const ports = new Map<string, string>();
+    while (ports.size < PORTS.length || new Set(ports.values()).size < PORTS.length) {
+      for (const port of PORTS) ports.set(port, String(await freePort()));
+    }
+    const local = (text: string) =>
+      text.replace(/\b\d{4}\b/g, (number) => ports.get(number) ?? number);
+    const folder = await makeFolder(page.path);
+    const env: Record<string, string> = { PORT: local('8080'), SMTP_PORT: local('2525') };
+    for (const [key, value] of Object.entries(started[page.path] ?? {})) env[key] = local(value);
+    const service = await startService(folder, env);
+
+    const lines = (await given[page.path]?.(folder)) ?? '';
+    const prelude = { language: 'sh', label: undefined, answers: undefined, line: 0, text: lines };
+    const blocks =
+      page.path === 'docs/quickstart.md' ? own : [...quickstart, ...files, prelude, ...own];
+    const findings = await runSamples(
+      blocks.map((block) => ({ ...block, text: local(block.text) })),
+      {
+        folder,
+        env: {
+          PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
+          HOME: folder,
+          LANG: 'C.UTF-8',
+        },
+      },
+    );
+    await stopService(service);
+    const said = findings.map(({ block, message }) => `line ${block.line}: ${message}`);
+    assert.deepEqual(said, []);
+  });
+}

@@ -1,0 +1,61 @@
+/** The code of the documentation that no test runs, each with the reason. */
+import type { CodeBlock } from './doc-pages.ts';
+
+interface Exception {
+  readonly page: string;
+  /** What the code begins with. */
+  readonly begins: string;
+  readonly reason: string;
+}
+
+const exceptions: readonly Exception[] = [
+  {
+    page: 'docs/quickstart.md',
+    begins: 'npm ci && npm start',
+    reason: 'the test has installed what there is, and starts the service itself, on free ports',
+  },
+  {
+    page: 'docs/guides/production.md',
+    begins: 'useradd --system',
+    reason: 'changes the machine; the unit and the settings that follow are checked',
+  },
+  {
+    page: 'docs/guides/production.md',
+    begins: 'systemctl daemon-reload',
+    reason: 'changes the machine; the unit is checked',
+  },
+  {
+    page: 'docs/guides/production.md',
+    begins: 'docker compose',
+    reason: 'needs Docker and images from a registry; what the Dockerfile copies is checked',
+  },
+  {
+    page: 'docs/guides/production.md',
+    begins: 'cd /opt/postroom && git pull',
+    reason: 'changes the machine',
+  },
+  {
+    page: 'docs/guides/webhooks.md',
+    begins: 'OUTBOUND_ALLOW_CIDRS=127.0.0.0/8 npm start',
+    reason: 'the test starts the service with this setting for the page',
+  },
+];
+
+/** Why a block is not run; undefined where it has to be. */
+export function notRun(page: string, { text }: CodeBlock): string | undefined {
+  return exceptions.find((one) => one.page === page && text.startsWith(one.begins))?.reason;
+}
+
+/** The exceptions that no page has any more. */
+export function idleExceptions(
+  pages: readonly { readonly path: string; readonly blocks: readonly CodeBlock[] }[],
+): string[] {
+  return exceptions
+    .filter(
+      ({ page, begins }) =>
+        !pages.some(
+          ({ path, blocks }) => path === page && blocks.some(({ text }) => text.startsWith(begins)),
+        ),
+    )
+    .map(({ page, begins }) => `${page}: ${begins}`);
+}
