@@ -9,10 +9,14 @@ export type SiteFiles = ReadonlySet<string>;
 
 /** `app.BxK4d9_1.js`, `quickstart.md.Dw1x99ab.lean.js`: the name changes with the content. */
 const hashedName = /^\/docs\/assets\/[\w./@-]{1,200}\.[\w-]{8,64}(?:\.lean)?\.[a-z0-9]{2,5}$/;
+/** `inbox.0123456789abcdef/main.js`: the folder's does. */
+const inHashedFolder = /^\/docs\/assets\/inbox\.[0-9a-f]{16}\/[\w./-]{1,200}$/;
 
 /** Whether a URL names a content-hashed asset, of which one page may need dozens. */
 export function isHashedAsset(url: string): boolean {
-  return url.startsWith('/docs/assets/') && hashedName.test(url.split('?', 1)[0] ?? '');
+  if (!url.startsWith('/docs/assets/')) return false;
+  const path = url.split('?', 1)[0] ?? '';
+  return hashedName.test(path) || inHashedFolder.test(path);
 }
 
 /** Lists what may be served: files that lie in the folder, links resolved, none that is hidden. */

@@ -5,6 +5,7 @@ import { cp, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { clearAway, findBuild, publish, workPrefix } from './builds.ts';
 import { compressFiles } from './compress-files.ts';
+import { hashInbox } from './hash-inbox.ts';
 import { collectScripts } from './inline-scripts.ts';
 import { copied, hashSources, isSource, type SourceFolder } from './sources.ts';
 
@@ -26,6 +27,7 @@ export async function buildSite(sources: SourceFolder, folder: string): Promise<
     // Of the copy: the sources may be written to while they are built.
     const hash = hashSources({ root });
     await generate(join(root, 'docs'), output);
+    await hashInbox(output);
     const scripts = await collectScripts(output);
     await compressFiles(output);
     const directory = await publish(output, folder, hash, scripts);
