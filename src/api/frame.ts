@@ -13,6 +13,7 @@ import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts
 import { addressOf, trustNetworks } from './client-address.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isHashedAsset, type NotFoundPage, wantsPage } from './docs-pages.ts';
+import { isInboxFile } from './inbox-files.ts';
 import { acceptJsonBodies } from './json-body.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { pathOf, RequestLog } from './request-log.ts';
@@ -176,7 +177,8 @@ function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
 function isFree(request: FastifyRequest): boolean {
   if (request.routeOptions.config.charge !== undefined) return true;
   const reads = request.method === 'GET' || request.method === 'HEAD';
-  return reads && isHashedAsset(request.raw.url ?? '');
+  const url = request.raw.url ?? '';
+  return reads && (isHashedAsset(url) || isInboxFile(url));
 }
 
 /** Before the body is read: nobody has to send one to a path that is not there. */
