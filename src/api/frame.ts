@@ -13,8 +13,8 @@ import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts
 import { addressOf, trustNetworks } from './client-address.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isHashedAsset, type NotFoundPage, wantsPage } from './docs-pages.ts';
-import { isInboxFile } from './inbox-files.ts';
 import { acceptJsonBodies } from './json-body.ts';
+import { isInboxFile } from './page-files.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
