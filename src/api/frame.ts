@@ -15,6 +15,7 @@ import { convertIntegers } from './convert-integers.ts';
 import { isHashedAsset } from './docs-files.ts';
 import { type NotFoundPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
+import { isInboxFile } from './page-files.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
@@ -177,7 +178,8 @@ function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
 function isFree(request: FastifyRequest): boolean {
   if (request.routeOptions.config.charge !== undefined) return true;
   const reads = request.method === 'GET' || request.method === 'HEAD';
-  return reads && isHashedAsset(request.raw.url ?? '');
+  const url = request.raw.url ?? '';
+  return reads && (isHashedAsset(url) || isInboxFile(url));
 }
 
 /** Before the body is read: nobody has to send one to a path that is not there. */

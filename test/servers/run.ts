@@ -14,6 +14,7 @@ const needed = [
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
   { package: 'python3', found: () => onPath('python3') },
   { package: 'php-cli', found: () => onPath('php') },
+  { package: 'chromium', found: () => existsSync('/usr/bin/chromium') },
 ];
 
 /** Whether a command can be run. */

@@ -6,19 +6,31 @@ const SMTP_PORT = 2525;
 
 /**
  * @param {string} address
+ * @param {string} mailbox
  * @returns {Node[]}
  */
-export function emptyHint(address) {
+export function emptyHint(address, mailbox) {
+  if (mailbox !== 'INBOX') return [element('p', {}, 'Nothing in here.')];
   const host = location.hostname.replace(/^\[|\]$/g, '');
   const server = host.includes(':') ? `[${host}]` : host;
-  const swaks = `swaks --server ${server}:${SMTP_PORT} --from bob@sender.test \\\n  --to ${address} --h-Subject 'Hello' --body 'It works.'`;
-  const curl = `printf 'From: bob@sender.test\\nTo: ${address}\\nSubject: Hello\\n\\nIt works.\\n' |\n  curl --crlf smtp://${server}:${SMTP_PORT} --mail-from bob@sender.test \\\n  --mail-rcpt ${address} -T -`;
+  const swaks = [
+    `swaks --server ${server}:${SMTP_PORT} \\`,
+    '  --from bob@sender.test \\',
+    `  --to ${address} \\`,
+    "  --h-Subject 'Hello' --body 'It works.'",
+  ];
+  const curl = [
+    "printf 'From: bob@sender.test\\nSubject: Hello\\n\\nIt works.\\n' |",
+    `  curl --crlf smtp://${server}:${SMTP_PORT} \\`,
+    '  --mail-from bob@sender.test \\',
+    `  --mail-rcpt ${address} -T -`,
+  ];
   return [
     element('h2', {}, 'No mail yet'),
     element('p', {}, 'Send some and watch it arrive here. With swaks:'),
-    command(swaks),
+    command(swaks.join('\n')),
     element('p', {}, 'Or with curl:'),
-    command(curl),
+    command(curl.join('\n')),
     element(
       'p',
       { class: 'hint' },

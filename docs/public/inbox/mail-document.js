@@ -96,11 +96,18 @@ function cleanElements(parsed, images) {
       else if (element.localName === 'img') {
         element.setAttribute('data-blocked', '');
         blocked++;
+        // A picture of one pixel is there to see who reads; nobody misses it.
+        if (isTiny(element)) element.remove();
       }
     }
     if (element.hasAttribute('href')) cleanLink(element);
   }
   return blocked;
+}
+
+/** @param {Element} element */
+function isTiny(element) {
+  return ['width', 'height'].some((name) => /^[0-3](px)?$/.test(element.getAttribute(name) ?? ''));
 }
 
 /**

@@ -36,19 +36,6 @@ let reading = new AbortController();
 /** Whether the first look at the server is done: before it an empty list says nothing. */
 let isSettled = false;
 
-if (session.restore()) await enter();
-else showWelcome('');
-
-addEventListener('hashchange', () => void route());
-addEventListener('online', () => inbox?.wake());
-addEventListener('keydown', (event) => {
-  if (event.key === 'Escape' && openUid !== undefined) location.hash = listHash();
-});
-byId('sign-out').addEventListener('click', () => void signOut());
-byId('toggle-protocol').addEventListener('click', () => toggleProtocol());
-byId('close-protocol').addEventListener('click', () => toggleProtocol(false));
-wakeAfterSleep();
-
 // ---- Who is signed in
 
 /** @param {string} notice why the last session ended */
@@ -163,9 +150,6 @@ function showMailboxes() {
     ),
   );
   byId('mailboxes').replaceChildren(...links);
-  if (isSettled && byId('empty').childElementCount === 0) {
-    byId('empty').append(...emptyHint(inbox.account));
-  }
 }
 
 /** Shows the list again from the cache. */
@@ -174,7 +158,9 @@ async function refresh() {
   const shown = mailbox;
   const content = await cache.newest(inbox.account, shown, mailboxView.wanted);
   if (shown !== mailbox || !inbox) return;
-  if (isSettled) showMailboxes();
+  if (content.total === 0 && isSettled) {
+    byId('empty').replaceChildren(...emptyHint(inbox.account, shown));
+  }
   mailboxView.show(shown, content, isSettled);
 }
 
@@ -264,9 +250,12 @@ function toggleProtocol(isOpen = byId('protocol').hidden === true) {
   document.body.classList.toggle('with-protocol', isOpen);
 }
 
-/** Two missed heartbeats: a socket that was asleep for so long may be dead without knowing it. */
+/**
+ * A socket that was asleep may be dead without knowing it. The timers of a tab in the background run
+ * once a minute at least: a longer gap is a machine that slept.
+ */
 function wakeAfterSleep() {
-  const SLEEP_MS = 60_000;
+  const SLEEP_MS = 150_000;
   let awakeAt = Date.now();
   setInterval(() => {
     const slept = Date.now() - awakeAt > SLEEP_MS;
@@ -274,3 +263,18 @@ function wakeAfterSleep() {
     if (slept) inbox?.wake();
   }, 20_000);
 }
+
+// ---- The beginning
+
+addEventListener('hashchange', () => void route());
+addEventListener('online', () => inbox?.wake());
+addEventListener('keydown', (event) => {
+  if (event.key === 'Escape' && openUid !== undefined) location.hash = listHash();
+});
+byId('sign-out').addEventListener('click', () => void signOut());
+byId('toggle-protocol').addEventListener('click', () => toggleProtocol());
+byId('close-protocol').addEventListener('click', () => toggleProtocol(false));
+wakeAfterSleep();
+
+if (session.restore()) await enter();
+else showWelcome('');

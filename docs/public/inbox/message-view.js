@@ -242,7 +242,7 @@ function attachmentList(attachments, actions) {
       element(
         'span',
         { class: 'kind' },
-        `${part.type}, ${part.encoding === 'base64' ? 'about ' : ''}${formatSize(decodedSizeOf(part))}`,
+        `${part.encoding === 'base64' ? 'about ' : ''}${formatSize(decodedSizeOf(part))} · ${part.type}`,
       ),
     );
     return element('li', {}, button, outcome);

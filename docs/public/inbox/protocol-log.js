@@ -66,7 +66,7 @@ export class ProtocolLog {
     const entry = this.#add({
       protocol: 'http',
       direction: 'up',
-      title: `${method} ${path}`,
+      title: `${method} ${path}${mailboxOf(body)}`,
       sent: sent.join('\n'),
     });
     /** @param {Partial<ProtocolEntry>} outcome */
@@ -133,6 +133,16 @@ export class ProtocolLog {
     const rest = (cleaned.length - TEXT_MAX).toLocaleString('en');
     return `${cleaned.slice(0, TEXT_MAX)}\n… ${rest} more characters`;
   }
+}
+
+/**
+ * What a sync is about, for the title.
+ *
+ * @param {unknown} body
+ */
+function mailboxOf(body) {
+  const named = typeof body === 'object' && body !== null && 'mailbox' in body;
+  return named ? ` ${body.mailbox}` : '';
 }
 
 /** @param {unknown} value */

@@ -16,7 +16,7 @@ const HEADERS_MAX = 64_000;
 
 /** @param {string} mailbox @param {number} uid @param {string} part */
 function partPath(mailbox, uid, part) {
-  return `/mail/attachment?${new URLSearchParams({ mailbox, uid: String(uid), part })}`;
+  return `/mail/attachment?${new URLSearchParams({ uid: String(uid), part, mailbox })}`;
 }
 
 // #region read-body
@@ -115,7 +115,7 @@ function toDataUrl(bytes, type) {
  * @param {AbortSignal} signal
  */
 export async function readHeaders(session, mailbox, uid, signal) {
-  const path = `/mail/message?${new URLSearchParams({ mailbox, uid: String(uid) })}`;
+  const path = `/mail/message?${new URLSearchParams({ uid: String(uid), mailbox })}`;
   const response = await session.request(path, { accept: 'message/rfc822', signal });
   const { bytes } = await readUpTo(response, HEADERS_MAX);
   const source = decodeText(bytes, 'utf-8').replaceAll('\r\n', '\n');

@@ -147,6 +147,7 @@ export class Session {
   /**
    * @param {string} path
    * @param {Call} [call]
+   * @returns {Promise<any>} the answer, of the shape that the API's description says
    */
   async json(path, call = {}) {
     const response = await this.request(path, call);
