@@ -2,8 +2,10 @@
  * The documentation site: what VitePress makes of the pages in `docs/`. `src/site/build-site.ts`
  * runs it on a copy of the sources; `npm run docs:dev` on the sources themselves.
  */
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitepress';
 import { codeTheme, stylesAsClasses } from './code-styles.ts';
+import { writeReference } from './reference/pages.ts';
 import { sidebar } from './sidebar.ts';
 import { writeTexts } from './texts.ts';
 
@@ -12,6 +14,8 @@ const description =
 
 /** Paths below `/docs/` that the server answers by itself: links to them leave the site's router. */
 const served = /^\/(?:inbox|openapi\.json|llms\.txt|llms-full\.txt)(?:[/?#]|$)/;
+
+writeReference(fileURLToPath(new URL('..', import.meta.url)));
 
 export default defineConfig({
   lang: 'en',
@@ -41,7 +45,11 @@ export default defineConfig({
       markdown.core.ruler.push('served_links', ({ tokens }) => {
         for (const token of tokens.flatMap(({ children }) => children ?? [])) {
           const href = token.type === 'link_open' ? token.attrGet('href') : null;
-          if (href && served.test(href.replace(/^\/docs/, ''))) token.attrSet('target', '_self');
+          const path = href?.replace(/^\/docs(?=\/)/, '');
+          if (!path || !served.test(path)) continue;
+          // VitePress leaves a link with a target as it is.
+          token.attrSet('target', '_self');
+          token.attrSet('href', `/docs${path}`);
         }
       });
     },
@@ -57,7 +65,15 @@ export default defineConfig({
     ],
     sidebar,
     outline: { level: [2, 3], label: 'On this page' },
-    search: { provider: 'local' },
+    search: {
+      provider: 'local',
+      options: {
+        detailedView: 'auto',
+        miniSearch: {
+          searchOptions: { fuzzy: 0.15, prefix: true, boost: { title: 4, text: 2, titles: 1 } },
+        },
+      },
+    },
     docFooter: { prev: 'Previous', next: 'Next' },
     notFound: {
       title: 'Nothing is here',

@@ -5,7 +5,6 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { SiteConfig } from 'vitepress';
-import { overviewPage, tagPages } from './reference/pages.ts';
 import { sidebar } from './sidebar.ts';
 
 interface Page {
@@ -47,10 +46,9 @@ function writeEntry({ link, title, summary }: Page): string {
 }
 
 async function readPage(srcDir: string, link: string): Promise<Page> {
-  const generated = [overviewPage(), ...tagPages()].find(({ path }) => path === link);
   const file = join(srcDir, `${link}.md`);
-  const text = plain(generated?.content ?? (await readSource(srcDir, file)));
-  const described = generated ? undefined : await readDescriptionOf(file);
+  const text = plain(await readSource(srcDir, file));
+  const described = await readDescriptionOf(file);
   const title = /^# (.+)$/m.exec(text)?.[1] ?? link;
   const paragraphs = text.split(/\n{2,}/).map((paragraph) => paragraph.trim());
   const first = paragraphs.find((paragraph) => /^[\w`*["]/.test(paragraph)) ?? '';

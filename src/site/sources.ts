@@ -22,8 +22,8 @@ export const defaultSources: SourceFolder = { root, builds: join(root, 'site') }
 /** Packages that make the pages: another release of one of them makes other pages. */
 const generators = ['vitepress', 'vue', 'shiki', 'vitepress-openapi'];
 
-/** Folders of `docs/` that VitePress writes to. */
-const written = /^\.vitepress\/(?:cache|dist|\.temp)(?:\/|$)/;
+/** What VitePress and its configuration write into `docs/`. */
+const written = /^(?:\.vitepress\/(?:cache|dist|\.temp)|reference\/api)(?:\/|\.md$|$)/;
 
 /** What is copied for a build, relative to the root. */
 export const copied = ['docs', 'CHANGELOG.md', 'package.json'];

@@ -1,6 +1,9 @@
 /**
  * The pages of the API reference, made of `docs/openapi.json`: one for each tag, and the overview.
+ * They are written as files, since the search looks at files alone.
  */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { bodyRows, writeFields } from './fields.ts';
 import { type Description, type Endpoint, listEndpoints, readDescription } from './openapi.ts';
 import { writeJson, writeOperation } from './operation.ts';
@@ -10,10 +13,8 @@ import { sampleOf } from './sample.ts';
 const unlisted = ['Documentation'];
 
 export interface ReferencePage {
-  /** Last part of its path. */
-  readonly name: string;
-  /** Below `/docs`. */
-  readonly path: string;
+  /** Below `docs/`. */
+  readonly file: string;
   readonly content: string;
 }
 
@@ -34,8 +35,25 @@ export function referenceLinks(): { text: string; link: string }[] {
   }));
 }
 
+/** Writes the pages below `docs/`, those that changed. */
+export function writeReference(docs: string): void {
+  for (const { file, content } of [overviewPage(), ...tagPages()]) {
+    const path = join(docs, file);
+    mkdirSync(dirname(path), { recursive: true });
+    if (readIfThere(path) !== content) writeFileSync(path, content);
+  }
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
 /** `/reference/api`. */
-export function overviewPage(): ReferencePage {
+function overviewPage(): ReferencePage {
   const description = readDescription();
   const sections = shownTags(description).map(({ name, description: text }) => {
     const rows = endpointsOf(description, name).map(
@@ -46,9 +64,13 @@ export function overviewPage(): ReferencePage {
   });
   const error = description.components.schemas.Error ?? {};
   return {
-    name: 'api',
-    path: '/reference/api',
-    content: `# API reference
+    file: 'reference/api.md',
+    content: `---
+description: Every endpoint with its credential, and the body of errors.
+pageClass: api-page
+---
+
+# API reference
 
 ${description.info.description}
 
@@ -86,7 +108,7 @@ ${writeJson(sampleOf(description, { schema: error }))}
 }
 
 /** A page for each tag, at `/reference/api/<name>`. */
-export function tagPages(): ReferencePage[] {
+function tagPages(): ReferencePage[] {
   const description = readDescription();
   return shownTags(description).map((tag) => {
     const endpoints = endpointsOf(description, tag.name);
@@ -116,9 +138,8 @@ ${writeJson(sampleOf(description, { schema }))}
     });
     const objects = shapes.length > 0 ? `## Objects {#objects}\n\n${shapes.join('\n\n')}` : '';
     return {
-      name: nameOf(tag.name),
-      path: `/reference/api/${nameOf(tag.name)}`,
-      content: `# ${tag.name}\n\n${tag.description}\n\n${operations.join('\n\n')}\n\n${objects}\n`,
+      file: `reference/api/${nameOf(tag.name)}.md`,
+      content: `---\ndescription: "${tag.description}"\npageClass: api-page\n---\n\n# ${tag.name}\n\n${tag.description}\n\n${operations.join('\n\n')}\n\n${objects}\n`,
     };
   });
 }

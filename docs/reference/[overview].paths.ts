@@ -1,8 +1,0 @@
-import { overviewPage } from '../.vitepress/reference/pages.ts';
-
-export default {
-  paths() {
-    const { name, content } = overviewPage();
-    return [{ params: { overview: name }, content }];
-  },
-};
