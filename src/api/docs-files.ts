@@ -29,6 +29,10 @@ export function listSite(directory: string): SiteFiles {
     const isHidden = name.startsWith('.') || name.includes('/.');
     if (!isHidden && isFileWithin(root, path)) names.add(name);
   }
+  // Chosen by Accept-Encoding, never by name.
+  for (const name of names) {
+    for (const ending of ['.br', '.gz']) names.delete(`${name}${ending}`);
+  }
   return names;
 }
 

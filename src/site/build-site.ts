@@ -1,13 +1,13 @@
 /**
  * Builds the site: a copy of the sources, VitePress over it, then what VitePress leaves to do.
  */
-import { cp, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { clearAway, findBuild, publish, workPrefix } from './builds.ts';
 import { compressFiles } from './compress-files.ts';
 import { hashInbox } from './hash-inbox.ts';
 import { collectScripts } from './inline-scripts.ts';
-import { copied, hashSources, isSource, type SourceFolder } from './sources.ts';
+import { hashSources, listSources, type SourceFolder } from './sources.ts';
 
 /**
  * Builds the site unless a build of the sources as they are is there.
@@ -38,14 +38,14 @@ export async function buildSite(sources: SourceFolder, folder: string): Promise<
   }
 }
 
-/** The installation may be read-only, and VitePress writes beside what it reads. */
+/**
+ * The installation may be read-only, and VitePress writes beside what it reads. Contents alone are
+ * copied: folders that may not be written to would stay so.
+ */
 async function copySources(from: string, to: string): Promise<void> {
-  for (const name of copied) {
-    const source = join(from, name);
-    await cp(source, join(to, name), {
-      recursive: true,
-      filter: (path) => isSource(path.slice(source.length + 1)),
-    });
+  for (const name of listSources(from)) {
+    await mkdir(dirname(join(to, name)), { recursive: true });
+    await writeFile(join(to, name), await readFile(join(from, name)));
   }
   await symlink(join(from, 'node_modules'), join(to, 'node_modules'), 'junction');
 }

@@ -20,16 +20,19 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 export const defaultSources: SourceFolder = { root, builds: join(root, 'site') };
 
 /** Packages that make the pages: another release of one of them makes other pages. */
-const generators = ['vitepress', 'vue', 'shiki', 'vitepress-openapi'];
+const generators = ['vitepress', 'vue', 'shiki'];
 
 /** What VitePress and its configuration write into `docs/`. */
 const written = /^(?:\.vitepress\/(?:cache|dist|\.temp)|reference\/api)(?:\/|\.md$|$)/;
 
-/** What is copied for a build, relative to the root. */
-export const copied = ['docs', 'CHANGELOG.md', 'package.json'];
+/** The files that a build is made from, relative to the root. */
+export function listSources(root: string): string[] {
+  const pages = listFiles(join(root, 'docs')).filter(isSource);
+  return [...pages.map((name) => `docs/${name}`), 'CHANGELOG.md', 'package.json'];
+}
 
 /** Whether a file below `docs/` is a source. */
-export function isSource(name: string): boolean {
+function isSource(name: string): boolean {
   return !written.test(name) && !name.includes('.timestamp-');
 }
 
@@ -40,10 +43,10 @@ export function hashSources({ root }: Pick<SourceFolder, 'root'>): string {
     const length = Buffer.byteLength(content);
     hash.update(`${name}\0${length}\0`).update(content);
   };
-  for (const name of listFiles(join(root, 'docs')).filter(isSource)) {
-    add(`docs/${name}`, readFileSync(join(root, 'docs', name)));
+  for (const name of listSources(root)) {
+    // Of this file only the releases below count.
+    if (name !== 'package.json') add(name, readFileSync(join(root, name)));
   }
-  add('CHANGELOG.md', readFileSync(join(root, 'CHANGELOG.md')));
   const { dependencies = {} } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   for (const name of generators) add(name, String(dependencies[name]));
   for (const name of listFiles(import.meta.dirname)) {

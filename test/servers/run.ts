@@ -15,6 +15,7 @@ const needed = [
   { package: 'python3', found: () => onPath('python3') },
   { package: 'php-cli', found: () => onPath('php') },
   { package: 'chromium', found: () => existsSync('/usr/bin/chromium') },
+  { package: 'chromium', found: () => existsSync('/usr/bin/chromium') },
 ];
 
 /** Whether a command can be run. */
@@ -41,6 +42,9 @@ if (missing.length > 0) {
   process.exit(1);
 }
 
+// Once, for all the suites that look at the documentation.
+process.exitCode = await run(['src/site/build-program.ts'], process.env);
+if (process.exitCode !== 0) process.exit();
 const postgres = await startPostgres(findPostgres() ?? '');
 try {
   process.exitCode = await run(['--test', '--test-timeout=180000', ...suites], {

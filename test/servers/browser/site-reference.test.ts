@@ -33,8 +33,8 @@ async function openForm(page: Page, id: string) {
       await form.locator('.status').waitFor();
       const body = form.locator('.outcome pre').first();
       return {
-        status: await form.locator('.status').innerText(),
-        body: JSON.parse((await body.count()) > 0 ? await body.innerText() : 'null'),
+        status: (await form.locator('.status').textContent()) ?? '',
+        body: JSON.parse((await body.textContent()) ?? 'null'),
       };
     },
   };
@@ -44,13 +44,13 @@ test('every operation is there, with its errors and examples', async () => {
   const { page } = watched;
   const description = readDescription();
   await page.goto(`${service.url}/docs/reference/api`, { waitUntil: 'networkidle' });
-  const overview = await page.locator('.vp-doc').innerText();
+  const overview = (await page.locator('.vp-doc').textContent()) ?? '';
   for (const [path, methods] of Object.entries(description.paths)) {
     for (const [method, { operationId, tags, responses }] of Object.entries(methods)) {
       if (tags[0] === 'Documentation') continue;
       assert.ok(overview.includes(path), path);
       await page.locator(`a[href$="#${operationId}"]`).first().click();
-      const text = await page.locator(`h2#${operationId} + .operation`).innerText();
+      const text = (await page.locator(`h2#${operationId} + .operation`).textContent()) ?? '';
       assert.ok(text.includes(path) && text.includes(method.toUpperCase()), operationId);
       for (const answer of Object.values(responses)) {
         for (const [, code = ''] of answer.description.matchAll(/`([a-z_]+)`: /g)) {
