@@ -8,7 +8,13 @@ import { delimiter, dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { startDnsServer } from '../support/dns-server.ts';
 import { notRun } from '../support/doc-not-run.ts';
-import { type CodeBlock, type Page, readPages, repository } from '../support/doc-pages.ts';
+import {
+  type CodeBlock,
+  type Page,
+  readPage,
+  readPages,
+  repository,
+} from '../support/doc-pages.ts';
 import { roleOf, runSamples } from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
@@ -32,7 +38,7 @@ after(async () => {
 
 /** Knows no name, as the DNS knows none below .test (RFC 6761 section 6.2). */
 const dns = await startDnsServer();
-const pages = readPages();
+const pages = [readPage('README.md'), ...readPages()];
 /** What every page takes for granted: the quickstart was done. */
 const quickstart = runnable(pages.find(({ path }) => path === 'docs/quickstart.md'));
 
@@ -56,7 +62,7 @@ async function makeFolder(name: string): Promise<string> {
 async function startService(folder: string, env: Record<string, string>): Promise<ChildProcess> {
   const service = spawn(process.execPath, ['src/main.ts'], {
     cwd: folder,
-    env: { ...env, DNS_SERVERS: dns.address, LOG_LEVEL: 'warn' },
+    env: { ...env, DNS_SERVERS: dns.address, LOG_LEVEL: 'warn', DOCS_BUILD: 'false' },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   services.add(service);
@@ -114,8 +120,8 @@ for (const page of pages) {
 
     const lines = (await given[page.path]?.(folder)) ?? '';
     const prelude = { language: 'sh', label: undefined, answers: undefined, line: 0, text: lines };
-    const blocks =
-      page.path === 'docs/quickstart.md' ? own : [...quickstart, ...files, prelude, ...own];
+    const isFirst = ['README.md', 'docs/quickstart.md'].includes(page.path);
+    const blocks = isFirst ? own : [...quickstart, ...files, prelude, ...own];
     const findings = await runSamples(
       blocks.map((block) => ({ ...block, text: local(block.text) })),
       {

@@ -7,6 +7,7 @@ import { request as requestPlain } from 'node:http';
 import { request as requestByTls } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseEnv } from 'node:util';
@@ -46,8 +47,8 @@ function block(name: string): string {
 test('every part of the settings is one that the service takes', () => {
   const parts = blocks.filter(({ language }) => language === 'dotenv');
   assert.ok(parts.length >= 3);
-  for (const { text } of parts) {
-    const env = parseEnv(text);
+  for (const part of parts) {
+    const env = parseEnv(part.text);
     assert.ok(Object.keys(env).length > 0);
     readConfig(env, folder);
   }
@@ -77,15 +78,10 @@ async function checkProxy(origin: string): Promise<void> {
     new Promise<{ status: number; headers: NodeJS.Dict<string | string[]>; text: string }>(
       (resolve, reject) => {
         const method = body ? 'POST' : 'GET';
-        const call = request(
-          `${origin}${path}`,
-          { method, headers, ...selfSigned },
-          async (answer) => {
-            let text = '';
-            for await (const chunk of answer) text += chunk;
-            resolve({ status: answer.statusCode ?? 0, headers: answer.headers, text });
-          },
-        );
+        const call = request(`${origin}${path}`, { method, headers, ...selfSigned }, (answer) => {
+          const { statusCode: status = 0, headers: fields } = answer;
+          text(answer).then((body) => resolve({ status, headers: fields, text: body }), reject);
+        });
         call.once('error', reject);
         call.end(body);
       },
@@ -120,8 +116,8 @@ async function checkProxy(origin: string): Promise<void> {
   });
   const messages: { type: string }[] = [];
   let wake = () => {};
-  socket.on('message', (text: Buffer) => {
-    messages.push(JSON.parse(text.toString()));
+  socket.on('message', (message: Buffer) => {
+    messages.push(JSON.parse(message.toString()));
     wake();
   });
   const until = async (count: number) => {
@@ -200,7 +196,7 @@ test('PostgreSQL takes the statements, and lets in who follows them', async () =
         },
       ).trim();
     psql(postgres.url, block('sql'));
-    const settings = blocks.find(({ text }) => text.startsWith('DATABASE_URL='))?.text ?? '';
+    const settings = blocks.find((one) => one.text.startsWith('DATABASE_URL='))?.text ?? '';
     const { port } = new URL(postgres.url);
     const url = parseEnv(settings).DATABASE_URL?.replace('5432', port) ?? '';
     assert.equal(psql(url, 'SELECT current_user, current_database()'), 'postroom|postroom');

@@ -15,7 +15,12 @@ const needed = [
   { package: 'python3', found: () => onPath('python3') },
   { package: 'php-cli', found: () => onPath('php') },
   { package: 'chromium', found: () => existsSync('/usr/bin/chromium') },
-  { package: 'chromium', found: () => existsSync('/usr/bin/chromium') },
+  { package: 'curl', found: () => onPath('curl') },
+  { package: 'openssl', found: () => onPath('openssl') },
+  { package: 'sqlite3', found: () => onPath('sqlite3') },
+  { package: 'nginx-light', found: () => existsSync('/usr/sbin/nginx') },
+  { package: 'caddy', found: () => onPath('caddy') },
+  { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 
 /** Whether a command can be run. */

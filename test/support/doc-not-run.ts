@@ -10,6 +10,21 @@ interface Exception {
 
 const exceptions: readonly Exception[] = [
   {
+    page: 'README.md',
+    begins: 'npm ci && npm start',
+    reason: 'the test has installed what there is, and starts the service itself, on free ports',
+  },
+  {
+    page: 'README.md',
+    begins: 'npm ci && npm test',
+    reason: 'the test would run itself',
+  },
+  {
+    page: 'docs/reference/metrics.md',
+    begins: 'scrape_configs:',
+    reason: 'Prometheus is not there to take it; what it would read is checked',
+  },
+  {
     page: 'docs/quickstart.md',
     begins: 'npm ci && npm start',
     reason: 'the test has installed what there is, and starts the service itself, on free ports',

@@ -34,10 +34,10 @@ export interface Page {
   readonly links: readonly string[];
 }
 
-/** Every page of `docs/`, in the order of their paths. */
+/** Every page of `docs/`, in the order of their paths; templates (`[tag].md`) are no pages. */
 export function readPages(): Page[] {
   return readdirSync(`${repository}docs`, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.md') && !/(?:^|\/)(?:\.|node_modules\/)/.test(name))
+    .filter((name) => name.endsWith('.md') && !/(?:^|\/)(?:\.|\[|node_modules\/)/.test(name))
     .sort()
     .map((name) => readPage(`docs/${name}`));
 }

@@ -1,0 +1,253 @@
+/** What the documentation says of the code is what the code does, and its links lead somewhere. */
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { posix } from 'node:path';
+import { before, test } from 'node:test';
+import { parseEnv } from 'node:util';
+import { Check } from 'typebox/schema';
+import { configKeys } from '../../src/config/config.ts';
+import { answerOf, answers, type ErrorCode } from '../../src/errors/errors.ts';
+import { compareJson, compareLines } from '../support/compare-output.ts';
+import { idleExceptions, notRun } from '../support/doc-not-run.ts';
+import { type Page, readPage, readPages, repository } from '../support/doc-pages.ts';
+import { roleOf } from '../support/doc-session.ts';
+import { freePort } from '../support/free-port.ts';
+import { startTestService, type TestService } from '../support/service.ts';
+
+const pages = readPages();
+const readme = readPage('README.md');
+const papers = [readme, ...['ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md'].map(readPage)];
+
+let service: TestService;
+let metricsUrl: string;
+before(async () => {
+  const port = await freePort();
+  metricsUrl = `http://127.0.0.1:${port}/metrics`;
+  service = await startTestService('sqlite', { METRICS_PORT: String(port) });
+});
+
+function pageAt(path: string): Page {
+  const page = pages.find((one) => one.path === path);
+  assert.ok(page, path);
+  return page;
+}
+
+/** Rows of the tables of a page whose first cell is code: the cells, as they are written. */
+function rowsOf(path: string): string[][] {
+  return pageAt(path)
+    .text.split('\n')
+    .filter((line) => line.startsWith('| `'))
+    .map((line) =>
+      line
+        .slice(1, -1)
+        .split('|')
+        .map((cell) => cell.trim()),
+    );
+}
+
+function codeIn(cell = ''): string[] {
+  return [...cell.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code);
+}
+
+/** Suites that take code from a page by its label or language, and try it. */
+const triedBy: Readonly<Record<string, string>> = {
+  'postroom.env': 'production-guide',
+  'postroom.service': 'production-guide',
+  'nginx.conf': 'production-guide',
+  Caddyfile: 'production-guide',
+  dotenv: 'production-guide',
+  sql: 'production-guide',
+  'receiver.mjs': 'webhook-samples',
+  'receiver.py': 'webhook-samples',
+  'receiver.php': 'webhook-samples',
+};
+
+test('no code is shown that nothing tries, but for a reason', () => {
+  const commands = pages.flatMap(({ blocks }) =>
+    blocks.filter(({ language }) => language === 'sh').map(({ text }) => text),
+  );
+  for (const { path, blocks } of [...pages, readme]) {
+    for (const [index, block] of blocks.entries()) {
+      const role = roleOf(block);
+      const place = `${path}:${block.line}`;
+      if (notRun(path, block)) continue;
+      if (role === 'file' || role === 'other') {
+        const suite = triedBy[block.label ?? block.language] ?? triedBy[block.language];
+        const isUsed = commands.some((text) => text.includes(block.label ?? '\0'));
+        assert.ok(suite !== undefined || isUsed, `${place}: nothing tries this`);
+      } else if (role === 'output') {
+        const above = blocks[index - 1];
+        assert.ok(above && roleOf(above) === 'run', `${place}: this is no command's output`);
+        assert.ok(!notRun(path, above), `${place}: this is the output of what is not run`);
+      } else if (role === 'background output') {
+        const other = blocks.slice(0, index).some((one) => roleOf(one) === 'background');
+        assert.ok(other, `${place}: nothing runs in another terminal`);
+      }
+      if (block.language === 'json') JSON.parse(block.text);
+    }
+  }
+  for (const suite of Object.values(triedBy)) {
+    assert.ok(existsSync(`${repository}test/servers/${suite}.test.ts`), suite);
+  }
+  assert.deepEqual(idleExceptions([...pages, readme]), []);
+});
+
+test('an output is held against the page to the letter, but for what differs each time', () => {
+  const same: [unknown, unknown][] = [
+    [{ at: '2026-01-31T12:00:00.000Z' }, { at: '2027-02-01T01:02:03.004Z' }],
+    [{ token: '…' }, { token: 'ey.J' }],
+    [
+      ['a', '…'],
+      ['a', 'b', 'c'],
+    ],
+    [
+      { a: 1, '…': '…' },
+      { a: 1, b: 2 },
+    ],
+    [{ size: 1 }, { size: 2 }],
+  ];
+  for (const [shown, actual] of same) assert.equal(compareJson(shown, actual), undefined);
+  const different: [unknown, unknown][] = [
+    [{ a: 1 }, { a: 2 }],
+    [{ a: 1 }, { a: '1' }],
+    [{ a: 1 }, { a: 1, b: 2 }],
+    [{ a: 1, b: 2 }, { a: 1 }],
+    [['a'], ['a', 'b']],
+    [['a', 'b', '…'], ['a']],
+    [{ at: '2026-01-31T12:00:00.000Z' }, { at: 'yesterday' }],
+    ['no … here', 'no one there'],
+    [null, {}],
+  ];
+  for (const [shown, actual] of different) assert.ok(compareJson(shown, actual));
+  assert.equal(compareLines('a\n…\nd\n', 'a\r\nb\r\nc\r\nd\r\n'), undefined);
+  assert.ok(compareLines('a\nb\n', 'a\n'));
+});
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** The schema with its references replaced, and no member allowed that it does not list. */
+function strict(schema: unknown, document: Json): unknown {
+  if (Array.isArray(schema)) return schema.map((item) => strict(item, document));
+  if (typeof schema !== 'object' || schema === null) return schema;
+  if ('$ref' in schema) return strict(at(document, String(schema.$ref).slice(2)), document);
+  const members = Object.entries(schema).map(([name, member]) => [name, strict(member, document)]);
+  const closed = 'properties' in schema && !('additionalProperties' in schema);
+  return { ...Object.fromEntries(members), ...(closed && { additionalProperties: false }) };
+}
+
+/** A member of a document, by the names on the way to it. */
+function at(document: unknown, path: string | readonly string[]): unknown {
+  const names = typeof path === 'string' ? path.split('/') : path;
+  return names.reduce((value, name) => Object(value)[name], document);
+}
+
+test('answers that are shown but not had fit the description of the API', async () => {
+  const response = await fetch(`${service.url}/docs/openapi.json`);
+  // A document of ours; what is looked up in it is asserted.
+  const description = (await response.json()) as Json;
+  let checked = 0;
+  for (const { path, blocks } of pages) {
+    for (const { answers: whose, text, line } of blocks) {
+      if (whose === undefined) continue;
+      const [method = '', route = '', status = ''] = whose.split(' ');
+      const names = ['paths', route, method.toLowerCase(), 'responses', status];
+      const content = at(description, [...names, 'content', 'application/json', 'schema']);
+      assert.ok(content, `${path}:${line}: there is no ${whose}`);
+      const schema = strict(content, description) as object;
+      assert.ok(Check(schema, JSON.parse(text)), `${path}:${line}: this is no ${whose}`);
+      checked++;
+    }
+  }
+  assert.ok(checked >= 2);
+});
+
+/** Pages that are made when the site is built, or are served beside it. */
+const madeElsewhere =
+  /^docs\/(?:inbox|reference\/api(?:\/.+)?|guides\/inbox-client|guides\/imap-server)\.md$/;
+
+/** The file that a link of a page names. VitePress takes `/quickstart` for `docs/quickstart.md`. */
+function linkedFile(from: Page, target: string): string {
+  if (target === '') return from.path;
+  if (!target.startsWith('/')) return posix.join(posix.dirname(from.path), target);
+  return `docs${target}${posix.extname(target) === '' ? '.md' : ''}`;
+}
+
+test('links lead to files that are there, and anchors to headings', () => {
+  const known = new Map([...pages, ...papers].map((page) => [page.path, page]));
+  for (const page of [...pages, ...papers]) {
+    for (const link of page.links) {
+      if (/^(?:https?|mailto|smtp):/.test(link)) continue;
+      const [target = '', anchor] = link.split('#');
+      const file = linkedFile(page, target);
+      if (madeElsewhere.test(file)) continue;
+      assert.ok(existsSync(`${repository}${file}`), `${page.path}: ${link}`);
+      if (anchor === undefined) continue;
+      const headings = known.get(file)?.headings ?? [];
+      assert.ok(
+        headings.some((heading) => heading.anchor === anchor),
+        `${page.path}: ${link}`,
+      );
+    }
+  }
+});
+
+test('each page begins with its title, and has no two headings of one name', () => {
+  for (const { path, headings, text } of pages) {
+    // The home page has its title in its front matter, the changelog in the file that it includes.
+    if (/^(?:---\nlayout: home|<!--@include: )/.test(text)) continue;
+    assert.equal(headings[0]?.level, 1, path);
+    assert.equal(headings.filter(({ level }) => level === 1).length, 1, path);
+    const anchors = headings.map(({ anchor }) => anchor);
+    assert.deepEqual(anchors, [...new Set(anchors)], path);
+  }
+});
+
+test('every error is explained, with its status and its reply', () => {
+  const rows = rowsOf('docs/reference/errors.md');
+  const http = new Map<string, string>();
+  const smtp = new Map<string, string>();
+  for (const [codes, second = ''] of rows) {
+    for (const code of codeIn(codes)) {
+      if (/^\d{3}$/.test(second)) http.set(code, second);
+      else if (/^`\d{3} \d/.test(second)) smtp.set(code, second.slice(1, -1));
+    }
+  }
+  const known = Object.keys(answers) as ErrorCode[];
+  assert.deepEqual([...new Set([...http.keys(), ...smtp.keys()])].toSorted(), known.toSorted());
+  for (const code of known) {
+    const answer = answerOf(code);
+    const shown = http.get(code);
+    if (shown !== undefined) assert.equal(shown, String(answer.http), code);
+    if ('smtp' in answers[code]) assert.equal(smtp.get(code), answer.smtp, code);
+  }
+  // What an operation says that it answers is among what is listed for HTTP.
+  const described = readFileSync(`${repository}docs/openapi.json`, 'utf8');
+  for (const [, code = ''] of described.matchAll(/`([a-z_]+)`: /g)) {
+    if (code in answers) assert.ok(http.has(code), `${code} is answered over HTTP`);
+  }
+});
+
+test('every setting is explained, with its default', () => {
+  const rows = rowsOf('docs/reference/configuration.md');
+  const defaults = new Map(rows.map(([key, value]) => [codeIn(key)[0], codeIn(value)[0] ?? '']));
+  assert.equal(defaults.size, rows.length, 'a key is there twice');
+  const example = readFileSync(`${repository}.env.example`, 'utf8');
+  // That file is held against what is read by the test beside the code.
+  const values = parseEnv(example.replace(/^#(?=[A-Z])/gm, ''));
+  assert.deepEqual(Object.fromEntries(defaults), { ...values });
+  assert.deepEqual([...defaults.keys()].toSorted(), [...configKeys].toSorted());
+});
+
+test('every metric is explained, with its type and its labels', async () => {
+  const text = await (await fetch(metricsUrl)).text();
+  const types = new Map(
+    [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => [name, type]),
+  );
+  const rows = rowsOf('docs/reference/metrics.md');
+  const explained = new Map(rows.map(([name, type = '']) => [codeIn(name)[0] ?? '', type]));
+  for (const [name, type] of types) assert.equal(explained.get(name), type, name);
+  for (const name of explained.keys()) {
+    // What the process has to say of itself depends on the system.
+    assert.ok(types.has(name) || name.startsWith('process_'), `there is no ${name}`);
+  }
+});
