@@ -235,6 +235,21 @@ test('Retry-After is waited for; other refusals are told', async () => {
   server.close();
 });
 
+test('who signs in after somebody else is not taken for them', async () => {
+  const ann = await service.makeAccount();
+  const eve = await service.addAccount(ann, 'eve');
+  const session = new Session({ origin: service.url, log: new ProtocolLog() });
+  await session.signIn(ann.address, ann.password);
+  session.remember(ann.address);
+  await session.signIn(ann.address.toUpperCase(), ann.password);
+  assert.equal(session.account, ann.address);
+  await session.signIn(eve.address, eve.password);
+  assert.equal(session.account, '');
+  session.remember(eve.address);
+  await session.useToken(ann.token);
+  assert.equal(session.account, '');
+});
+
 test('secrets never come into the protocol log', async () => {
   const ann = await service.makeAccount();
   const { log, settled, inbox, session } = await openInbox(ann);

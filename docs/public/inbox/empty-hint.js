@@ -17,13 +17,18 @@ export function emptyHint(address, mailbox) {
     `swaks --server ${server}:${SMTP_PORT} \\`,
     '  --from bob@sender.test \\',
     `  --to ${address} \\`,
-    "  --h-Subject 'Hello' --body 'It works.'",
+    "  --h-Subject 'Hello' \\",
+    "  --body 'It works.'",
   ];
   const curl = [
-    "printf 'From: bob@sender.test\\nSubject: Hello\\n\\nIt works.\\n' |",
-    `  curl --crlf smtp://${server}:${SMTP_PORT} \\`,
+    "printf '%s\\n' \\",
+    "  'From: bob@sender.test' \\",
+    "  'Subject: Hello' '' 'It works.' |",
+    'curl --crlf \\',
+    `  smtp://${server}:${SMTP_PORT} \\`,
     '  --mail-from bob@sender.test \\',
-    `  --mail-rcpt ${address} -T -`,
+    `  --mail-rcpt ${address} \\`,
+    '  -T -',
   ];
   return [
     element('h2', {}, 'No mail yet'),

@@ -34,6 +34,7 @@ export class Inbox {
   #channel;
   /** @type {SyncClient | undefined} */
   #client;
+  #stopped = false;
 
   /** @param {InboxOptions} options */
   constructor(options) {
@@ -67,7 +68,9 @@ export class Inbox {
     this.#channel.start();
   }
 
+  /** Says nothing more, whatever is still under way. */
   stop() {
+    this.#stopped = true;
     this.#channel.stop();
     this.#client?.stop();
   }
@@ -120,18 +123,11 @@ export class Inbox {
   /** @param {'expired' | 'inactive'} why */
   async #refused(why) {
     const { session, onEnd } = this.#options;
-    if (why === 'expired') {
-      try {
-        if (!(await session.renew())) onEnd('expired');
-        else this.#channel.start();
-        return;
-      } catch {
-        // No answer now: the next attempt asks again.
-        this.#channel.start();
-        return;
-      }
-    }
-    onEnd(why);
+    // No answer now counts as renewed: the next attempt is refused, and asks again.
+    const goesOn = why === 'expired' && (await session.renew().catch(() => true));
+    if (this.#stopped) return;
+    if (goesOn) this.#channel.start();
+    else onEnd(why);
   }
 
   // #region attempt
@@ -149,6 +145,7 @@ export class Inbox {
       if (client) await sync(client);
       else await this.#options.session.json('/mail/sync', { method: 'POST', body: { limit: 1 } });
     } catch (error) {
+      if (this.#stopped) return;
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
         this.stop();
         onEnd(error.status === 401 ? 'expired' : 'inactive');

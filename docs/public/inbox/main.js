@@ -114,7 +114,7 @@ function show(view) {
 /** `#/INBOX/12` is a message, `#/INBOX` a mailbox: the browser's own back button goes between them. */
 async function route() {
   const [, name = '', uid = ''] = location.hash.split('/');
-  mailbox = decodeURIComponent(name) || 'INBOX';
+  mailbox = decodeName(name) || 'INBOX';
   const before = openUid;
   openUid = /^[1-9]\d{0,9}$/.test(uid) ? Number(uid) : undefined;
   document.body.dataset.pane = openUid === undefined ? 'list' : 'message';
@@ -127,6 +127,15 @@ async function route() {
   else {
     messageView.clear();
     if (before !== undefined) mailboxView.focus();
+  }
+}
+
+/** @param {string} name as an address bar has it, where anybody may write anything */
+function decodeName(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return '';
   }
 }
 

@@ -71,11 +71,9 @@ export class Session {
    * @param {string} password
    */
   async signIn(address, password) {
-    this.options.log.hide(password);
-    const body = { address, password };
-    const response = await this.#send('/mail/token', { method: 'POST', body }, '');
-    /** @type {{ token: string }} */
-    const { token } = await response.json();
+    const token = await this.#fetchToken(address, password);
+    // Somebody else must not see what is cached of the account before.
+    if (address.toLowerCase() !== this.account) this.account = '';
     this.#login = address;
     this.#password = password;
     this.#keep(token);
@@ -90,6 +88,7 @@ export class Session {
     this.options.log.hide(token);
     await this.#send('/mail/sync', { method: 'POST', body: { limit: 1 } }, token);
     this.#password = '';
+    this.account = '';
     this.#keep(token);
   }
 
@@ -105,13 +104,26 @@ export class Session {
   async #renew() {
     if (this.#password === '') return false;
     try {
-      await this.signIn(this.#login, this.#password);
+      this.#keep(await this.#fetchToken(this.#login, this.#password));
       return true;
     } catch (error) {
       if (!(error instanceof Refused) || error.isBusy) throw error;
       this.#password = '';
       return false;
     }
+  }
+
+  /**
+   * @param {string} address
+   * @param {string} password
+   * @returns {Promise<string>}
+   */
+  async #fetchToken(address, password) {
+    this.options.log.hide(password);
+    const body = { address, password };
+    const response = await this.#send('/mail/token', { method: 'POST', body }, '');
+    const { token } = await response.json();
+    return token;
   }
   // #endregion sign-in
 

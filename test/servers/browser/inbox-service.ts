@@ -28,6 +28,10 @@ export class InboxService {
     return `http://127.0.0.1:${this.#environment.PORT}`;
   }
 
+  get smtpPort(): number {
+    return Number(this.#environment.SMTP_PORT);
+  }
+
   async start(): Promise<void> {
     const config = readConfig({ ...this.#environment }, this.directory);
     this.#service = await startService(config, pino({ level: 'silent' }));
@@ -75,7 +79,7 @@ export class InboxService {
   async send(message: SendMailOptions): Promise<void> {
     const transport = createTransport({
       host: '127.0.0.1',
-      port: Number(this.#environment.SMTP_PORT),
+      port: this.smtpPort,
       secure: false,
       ignoreTLS: true,
     });
