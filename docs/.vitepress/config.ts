@@ -59,7 +59,7 @@ export default defineConfig({
     nav: [
       { text: 'Quickstart', link: '/quickstart' },
       { text: 'Concepts', link: '/concepts/domains-and-dns', activeMatch: '^/concepts/' },
-      { text: 'Guides', link: '/guides/production', activeMatch: '^/guides/' },
+      { text: 'Guides', link: '/guides/inbox-client', activeMatch: '^/guides/' },
       { text: 'API reference', link: '/reference/api', activeMatch: '^/reference/' },
       { text: 'Live inbox', link: '/inbox/', target: '_self' },
     ],

@@ -28,6 +28,7 @@ export const sidebar: SidebarGroup[] = [
   {
     text: 'Guides',
     items: [
+      { text: 'Build an inbox client', link: '/guides/inbox-client' },
       { text: 'Receive webhooks', link: '/guides/webhooks' },
       { text: 'Go to production', link: '/guides/production' },
     ],
