@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { before, test } from 'node:test';
+import { WebSocketServer } from 'ws';
 import { Inbox } from '../../docs/public/inbox/inbox.js';
 import { MemoryCache } from '../../docs/public/inbox/memory-cache.js';
 import {
@@ -22,6 +23,8 @@ let service: TestService;
 before(async () => {
   service = await startTestService('sqlite');
 });
+
+const noChanges = { added: [], updated: [], removed: [] };
 
 /** Waits for things that are told one at a time. */
 class Told<T> {
@@ -204,6 +207,58 @@ test('a suspended account ends it', async () => {
   await service.v2('PUT', `/v2/email-accounts/${ann.id}`, body);
   assert.equal(await opened.ended.next(), 'inactive');
   assert.equal(opened.states.at(-1), 'stopped');
+});
+
+test('a server that greets but cannot sync is asked less and less often', async (t) => {
+  let broken = true;
+  const server = createServer((request, response) => {
+    const [status, body] =
+      request.url === '/mail/token'
+        ? [200, { token: 't' }]
+        : broken
+          ? [500, { code: 'internal', detail: 'broken' }]
+          : [200, { mailbox: 'INBOX', uidvalidity: '1', token: '1', changes: noChanges }];
+    response.writeHead(status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
+  }).listen(0, '127.0.0.1');
+  const sockets = new WebSocketServer({ server, handleProtocols: () => 'postroom' });
+  t.after(() => {
+    for (const client of sockets.clients) client.terminate();
+    server.close();
+  });
+  const mailboxes = [{ mailbox: 'INBOX', uidvalidity: '1', token: '1' }];
+  sockets.on('connection', (socket) =>
+    socket.send(JSON.stringify({ type: 'hello', user: 'a@b.test', mailboxes })),
+  );
+  await once(server, 'listening');
+  const bound = server.address();
+  const origin = `http://127.0.0.1:${typeof bound === 'object' ? bound?.port : 0}`;
+  const log = new ProtocolLog();
+  const session = new Session({ origin, log });
+  await session.signIn('a@b.test', 'x');
+  const delays = new Told<number>();
+  const settled = new Told<true>();
+  const inbox = new Inbox({
+    origin,
+    session,
+    log,
+    cache: new MemoryCache(),
+    onState: (_state, retryInMs) => retryInMs > 0 && delays.tell(retryInMs),
+    onMailboxes: () => undefined,
+    onChange: () => undefined,
+    onArrival: () => undefined,
+    onSettled: () => settled.tell(true),
+    onEnd: (why) => assert.fail(why),
+    onTrouble: (detail) => assert.equal(detail, 'broken'),
+    tuning: { firstDelayMs: 4, maxDelayMs: 1_000 },
+  });
+  await inbox.start();
+  const seen = [await delays.next(), await delays.next(), await delays.next(), await delays.next()];
+  // Between half and all of 4, 8, 16, 32: whatever chance says, two steps are more than one.
+  assert.ok(Number(seen[2]) > Number(seen[0]) && Number(seen[3]) > Number(seen[1]), String(seen));
+  broken = false;
+  await settled.next();
+  inbox.stop();
 });
 
 test('Retry-After is waited for; other refusals are told', async () => {

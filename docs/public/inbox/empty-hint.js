@@ -23,7 +23,7 @@ export function emptyHint(address, mailbox) {
   const curl = [
     "printf '%s\\n' \\",
     "  'From: bob@sender.test' \\",
-    "  'Subject: Hello' '' 'It works.' |",
+    "  'Subject: Hello' '' 'Hi' |",
     'curl --crlf \\',
     `  smtp://${server}:${SMTP_PORT} \\`,
     '  --mail-from bob@sender.test \\',

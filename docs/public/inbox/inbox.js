@@ -48,7 +48,9 @@ export class Inbox {
       onHello: (hello) => void this.#greeted(hello),
       onChange: (tip) => void this.#follow(tip),
       onRefused: (why) => void this.#refused(why),
-      onUnopened: () => this.#attempt((client) => client.sync(this.mailboxes[0] ?? 'INBOX')),
+      onUnopened: async () => {
+        await this.#attempt((client) => client.sync(this.mailboxes[0] ?? 'INBOX'));
+      },
       ...tuning,
     });
   }
@@ -106,7 +108,10 @@ export class Inbox {
       if (!this.mailboxes.includes(mailbox)) await cache.forgetMailbox(user, mailbox);
     }
     onMailboxes();
-    for (const tip of mailboxes) await this.#follow(tip);
+    for (const tip of mailboxes) {
+      if (!(await this.#follow(tip))) return;
+    }
+    this.#channel.settle();
     onSettled();
   }
 
@@ -116,7 +121,7 @@ export class Inbox {
       this.mailboxes.push(tip.mailbox);
       this.#options.onMailboxes();
     }
-    await this.#attempt((client) => client.catchUp(tip));
+    return await this.#attempt((client) => client.catchUp(tip));
   }
   // #endregion hello
 
@@ -133,9 +138,10 @@ export class Inbox {
   // #region attempt
   /**
    * Runs a sync. There is one way back from every failure that may pass: the connection begins
-   * anew, and its hello says what was missed.
+   * anew after a pause, and its hello says what was missed.
    *
    * @param {(client: SyncClient) => Promise<void>} sync
+   * @returns {Promise<boolean>} whether there is nothing left to do about it
    */
   async #attempt(sync) {
     const { onEnd, onTrouble } = this.#options;
@@ -144,19 +150,22 @@ export class Inbox {
     try {
       if (client) await sync(client);
       else await this.#options.session.json('/mail/sync', { method: 'POST', body: { limit: 1 } });
+      return true;
     } catch (error) {
-      if (this.#stopped) return;
+      if (this.#stopped) return false;
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
         this.stop();
         onEnd(error.status === 401 ? 'expired' : 'inactive');
       } else if (error instanceof Refused && error.code === 'mailbox_not_found') {
         // It went away between the event and the sync; the next hello does not list it.
+        return true;
       } else if (error instanceof Unreachable || error instanceof Refused) {
-        if (this.#channel.state === 'live') this.#channel.reconnect();
+        if (this.#channel.state === 'live') this.#channel.retry();
         if (error instanceof Refused) onTrouble(error.message);
       } else {
         throw error;
       }
+      return false;
     }
   }
   // #endregion attempt

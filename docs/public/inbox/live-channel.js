@@ -77,6 +77,18 @@ export class LiveChannel {
     this.#connect('reconnecting');
   }
 
+  /** What hello asked for has been done: from here on delays begin small again. */
+  settle() {
+    this.#attempts = 0;
+  }
+
+  /** Connects again after a pause, because what the connection is for did not work. */
+  retry() {
+    if (this.state === 'stopped') return;
+    this.#drop();
+    this.#comeBack();
+  }
+
   // #region connect
   /** @param {ChannelState} state */
   #connect(state) {
@@ -104,7 +116,6 @@ export class LiveChannel {
     this.#options.log.socket('down', message.type, text);
     if (message.type === 'hello') {
       clearTimeout(this.#timer);
-      this.#attempts = 0;
       this.#become('live');
       this.#options.onHello(message);
     } else if (message.type === 'mailbox_changed') {
@@ -128,8 +139,11 @@ export class LiveChannel {
     }
     this.#become('reconnecting');
     if (!wasLive) await this.#options.onUnopened();
-    // Stopped or started anew meanwhile.
-    if (this.state !== 'reconnecting' || this.#socket) return;
+    // It may have been stopped or started anew meanwhile.
+    if (this.state === 'reconnecting' && !this.#socket) this.#comeBack();
+  }
+
+  #comeBack() {
     const delay = this.#nextDelay();
     this.#become('reconnecting', delay);
     this.#timer = setTimeout(() => this.#connect('reconnecting'), delay);

@@ -33,8 +33,8 @@ const LOADING = [
 ];
 
 const STYLES = `
-  :root { color-scheme: light; background: #fff; color: #1f2328; }
-  :root.bare { color-scheme: light dark; background: transparent; color: CanvasText; }
+  :root { color-scheme: light; color: #1f2328; }
+  :root.bare { color-scheme: light dark; color: CanvasText; }
   body { margin: 0; padding: 1rem; font: 15px / 1.6 Inter, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Helvetica Neue", Arial, sans-serif; overflow-wrap: anywhere; }
   @media (min-width: 30rem) { body { padding: 1.25rem 1.5rem; } }
   img { max-width: 100%; height: auto; }
