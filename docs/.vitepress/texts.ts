@@ -47,7 +47,7 @@ function writeEntry({ link, title, summary }: Page): string {
 
 async function readPage(srcDir: string, link: string): Promise<Page> {
   const file = join(srcDir, `${link}.md`);
-  const text = plain(await readSource(srcDir, file));
+  const text = plain(await readSource(srcDir, file), link);
   const described = await readDescriptionOf(file);
   const title = /^# (.+)$/m.exec(text)?.[1] ?? link;
   const paragraphs = text.split(/\n{2,}/).map((paragraph) => paragraph.trim());
@@ -88,8 +88,18 @@ function fileOf(srcDir: string, from: string, path: string): string {
   return path.startsWith('@') ? join(srcDir, path.slice(1)) : join(dirname(from), path);
 }
 
+/** A block of code, which stays as it is. */
+const fence = /^(`{3,})[^\n]*\n[\s\S]*?^\1$/gm;
+
 /** Leaves out what only the site can show, and gives links their place on the server. */
-function plain(source: string): string {
+function plain(source: string, link: string): string {
+  const blocks = source.match(fence) ?? [];
+  // Nothing else has a NUL.
+  const prose = plainProse(source.replace(fence, '\0'), link);
+  return prose.replaceAll('\0', () => blocks.shift() ?? '');
+}
+
+function plainProse(source: string, link: string): string {
   return source
     .replace(/^<script setup[\s\S]*?<\/script>\n/gm, '')
     .replace(/^<TryIt .*$/gm, '')
@@ -111,6 +121,10 @@ function plain(source: string): string {
     .replace(
       /\]\(\/(?!docs\/|\/)([^)#\s]*)/g,
       (_whole, path: string) => `](/docs/${markdownPath(path)}`,
+    )
+    .replace(
+      /\]\((\.{1,2}\/[^)#\s]*|[\w-][\w./-]*\.md)/g,
+      (_whole, path: string) => `](${new URL(path, `http://here/docs${link}`).pathname}`,
     )
     .replace(/\n{3,}/g, '\n\n');
 }

@@ -160,6 +160,17 @@ test('a build that fails is said and logged', async () => {
   assert.match(failed, /no-folder/);
 });
 
+test('where there are no sources, the service runs without pages', async () => {
+  const site = createSite({
+    sources: { root: join(parent, 'nothing'), builds: join(parent, 'none') },
+    directory: await newFolder(),
+    build: true,
+    logger: pino({ level: 'silent' }),
+  });
+  site.start();
+  assert.deepEqual(site.state(), { kind: 'absent' });
+});
+
 test('without permission to build, what is there is shown, the newest first', async () => {
   const folder = await newFolder();
   const site = createSite({

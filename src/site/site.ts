@@ -68,16 +68,15 @@ export function createSite(options: SiteOptions): Site {
     logger.info({ directory }, 'building the documentation in the background');
     const failure = await runBuild();
     if (stopping) return;
-    const built = findBuild(folders, hashSources(sources));
-    if (built && failure === undefined) {
-      state = { kind: 'built', ...built };
+    // If the sources changed meanwhile, that is the build of what they were at its start.
+    const built = newestBuild(folders);
+    if (built) state = { kind: 'built', ...built };
+    else state = { kind: 'failed' };
+    if (failure === undefined) {
       logger.info({ ms: Math.round(performance.now() - start) }, 'documentation built');
-      return;
+    } else {
+      logger.error({ output: failure }, 'documentation could not be built');
     }
-    // Sources that changed while they were built: the next start builds them.
-    const older = newestBuild(folders);
-    state = older ? { kind: 'built', ...older } : { kind: 'failed' };
-    logger.error({ output: failure ?? 'the sources changed' }, 'documentation could not be built');
   }
 
   /** The end of what a failed build wrote; undefined when it went well. */
@@ -107,15 +106,13 @@ export function createSite(options: SiteOptions): Site {
   return {
     state: () => state,
     start() {
-      const hash = hashSources(sources);
-      const fresh = findBuild(folders, hash);
+      const hash = nameOf(sources, logger);
+      const fresh = hash === undefined ? undefined : findBuild(folders, hash);
       const shown = fresh ?? newestBuild(folders);
       if (shown) state = { kind: 'built', ...shown };
-      if (fresh) return;
-      if (options.build) {
-        if (!shown) state = { kind: 'building' };
-        void build();
-      }
+      if (fresh || hash === undefined || !options.build) return;
+      if (!shown) state = { kind: 'building' };
+      void build();
     },
     async stop() {
       stopping = true;
@@ -127,6 +124,16 @@ export function createSite(options: SiteOptions): Site {
       if (running.pid !== undefined) await clearWork(directory, running.pid);
     },
   };
+}
+
+/** The name of the build; undefined where the sources are not there to build from. */
+function nameOf(sources: SourceFolder, logger: Logger): string | undefined {
+  try {
+    return hashSources(sources);
+  } catch (error) {
+    logger.warn({ err: error }, 'sources of the documentation cannot be read');
+    return undefined;
+  }
 }
 
 /** Lets a process have what others leave of the machine. */

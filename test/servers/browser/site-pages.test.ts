@@ -115,7 +115,10 @@ test('every page is there as markdown, and in one file', async () => {
     assert.ok(list.includes(`](${path}.md)`), `llms.txt lists ${path}`);
     assert.ok(whole.includes(text.trim()), `llms-full.txt has ${path}`);
     assert.doesNotMatch(text, /^<(?:div|script|TryIt|dl|dt)|<!--\s*@include/m, path);
-    for (const [, link = ''] of text.matchAll(/\]\((\/docs\/[^)#\s]*)/g)) {
+    // Of the prose; code may have such brackets too.
+    const prose = text.replace(/^(`{3,})[\s\S]*?^\1$/gm, '').replace(/`[^`]*`/g, '');
+    for (const [, link = ''] of prose.matchAll(/\]\((?!https?:|#)([^)#\s]*)/g)) {
+      assert.match(link, /^\/docs\//, path);
       assert.equal((await fetch(service.url + link)).status, 200, `${path}.md -> ${link}`);
     }
   }
