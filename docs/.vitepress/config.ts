@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitepress';
 import { codeTheme, stylesAsClasses } from './code-styles.ts';
 import { writeReference } from './reference/pages.ts';
+import { searchRoles } from './search-roles.ts';
 import { sidebar } from './sidebar.ts';
 import { writeTexts } from './texts.ts';
 
@@ -37,6 +38,7 @@ export default defineConfig({
     ['meta', { name: 'theme-color', content: '#ffffff', media: '(prefers-color-scheme: light)' }],
     ['meta', { name: 'theme-color', content: '#17161a', media: '(prefers-color-scheme: dark)' }],
   ],
+  vite: { plugins: [searchRoles] },
   buildEnd: writeTexts,
   markdown: {
     theme: codeTheme,

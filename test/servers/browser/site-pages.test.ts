@@ -1,22 +1,10 @@
 /** Every page of the documentation: its links lead somewhere, and everybody can read it. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
+import { findViolations } from './accessibility.ts';
 import { launchChromium, openWatched } from './inbox-browser.ts';
 import { type SiteService, startSiteService } from './site-service.ts';
-
-const axeSource = readFileSync(
-  createRequire(import.meta.url).resolve('axe-core/axe.min.js'),
-  'utf8',
-);
-
-interface Violation {
-  readonly id: string;
-  readonly impact: string;
-  readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[];
-}
 
 let service: SiteService;
 let browser: Browser;
@@ -81,18 +69,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
     try {
       for (const path of service.pages) {
         await watched.page.goto(service.url + path, { waitUntil: 'networkidle' });
-        // Not as a script of the page, which its policy would refuse.
-        await watched.page.evaluate(axeSource);
-        const found = await watched.page.evaluate<Violation[]>(
-          'axe.run({ resultTypes: ["violations"] }).then(({ violations }) => violations)',
-        );
-        for (const { id, impact, nodes } of found) {
-          if (impact !== 'serious' && impact !== 'critical') continue;
-          const [first] = nodes;
-          violations.push(
-            `${path}: ${id} (${nodes.length}): ${first?.html} ${first?.failureSummary}`,
-          );
-        }
+        violations.push(...(await findViolations(watched.page)).map((line) => `${path}: ${line}`));
       }
     } finally {
       await watched.context.close();

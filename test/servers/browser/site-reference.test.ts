@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { readDescription } from '../../../docs/.vitepress/reference/openapi.ts';
 import { API_KEY, type TestAccount, WEBHOOK_SECRET } from '../../support/service.ts';
+import { findViolations } from './accessibility.ts';
 import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
 import { type SiteService, startSiteService } from './site-service.ts';
 
@@ -84,6 +85,7 @@ test('a domain is claimed by its form', async () => {
   await read.fill(/^domain/, 'tried.test');
   await read.fill(/^user_id/, 'reader');
   const details = await read.send();
+  assert.deepEqual(await findViolations(page), [], 'of open forms and their answers');
   assert.match(details.status, /^200/);
   assert.equal(details.body.domain.status, 'pending');
   watched.assertQuiet();

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
+import { findViolations } from './accessibility.ts';
 import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
 import { type SiteService, startSiteService } from './site-service.ts';
 
@@ -80,7 +81,7 @@ test('search finds words of the text and goes there', async () => {
     const box = page.locator('.VPLocalSearchBox');
     await box.locator('input').fill('tombstones');
     await box.locator('.result').first().waitFor();
-    await box.locator('input').fill('createDomain');
+    assert.deepEqual(await findViolations(page), [], 'of the search');
     await box.locator('input').fill('Claim a domain');
     await box.locator('.result', { hasText: 'Claim a domain' }).first().click();
     await page.waitForURL(/\/docs\/reference\/api\/domains(?:#createDomain.*)?$/);
@@ -97,6 +98,7 @@ test('on a phone the menu opens, and nothing is wider than the screen', async ()
       await page.waitForURL(/\/docs\/concepts\/sync$/);
       await page.getByRole('button', { name: 'mobile navigation' }).click();
       await page.locator('.VPNavScreen').getByRole('link', { name: 'API reference' }).waitFor();
+      assert.deepEqual(await findViolations(page), [], 'of the menu');
       for (const path of service.pages) {
         await page.goto(service.url + path, { waitUntil: 'networkidle' });
         const [width, seen] = await page.evaluate<[number, number]>(
