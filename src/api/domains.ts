@@ -50,7 +50,7 @@ const DnsRecordBody = Type.Object(
       Type.String({
         description: 'What the last check came to, and what to do about it.',
         examples: [
-          'Mail goes to mail.example.net, not to us: publish an MX record for mail.localhost.',
+          'Mail goes to mx.example.net: replace the MX records by one that names mail.localhost.',
         ],
       }),
     ),

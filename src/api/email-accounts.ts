@@ -238,7 +238,10 @@ function addDelete(app: Api, accounts: Accounts): void {
         response: {
           200: Type.Object({
             ok: Type.Boolean(),
-            deleted: Type.Object({ id: RecordId, address: Type.String() }),
+            deleted: Type.Object({
+              id: RecordId,
+              address: Type.String({ examples: ['ann@acme.test'] }),
+            }),
           }),
         },
       },

@@ -39,7 +39,18 @@ export const DomainBody = Type.Object(
       }),
     ),
   },
-  { title: 'Domain', description: 'A claim of a user on a domain name.' },
+  {
+    title: 'Domain',
+    description: 'A claim of a user on a domain name.',
+    examples: [
+      {
+        domain: 'acme.test',
+        status: 'pending',
+        organization_id: 'org-1',
+        created_at: '2026-01-31T12:00:00.000Z',
+      },
+    ],
+  },
 );
 
 export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
