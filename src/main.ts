@@ -37,7 +37,7 @@ async function main(config: Config): Promise<void> {
     destination.flushSync();
     process.exit(0);
   };
-  const starting = startService(config, logger);
+  const starting = startService(config, logger, { buildsDocs: true });
   const stop = (signal: string) => {
     logger.info({ signal }, 'stopping');
     setTimeout(() => {

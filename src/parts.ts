@@ -2,7 +2,6 @@
  * The composition root: builds every part from the configuration and passes each what it needs.
  */
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import {
   type Accounts,
@@ -43,6 +42,7 @@ import { Maintenance } from './maintenance.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
 import { Queue } from './queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from './realtime/realtime.ts';
+import { createSite, defaultSources, type Site, siteDirectory } from './site/site.ts';
 
 export interface Parts {
   readonly database: Database;
@@ -63,6 +63,7 @@ export interface Parts {
   readonly metrics: Metrics;
   readonly progress: Progress;
   readonly maintenance: Maintenance;
+  readonly site: Site;
 }
 
 /** How far the start has come, for `/readyz`. */
@@ -98,19 +99,23 @@ interface Served extends Owners {
   readonly bodies: Bodies;
   readonly queue: Queue;
   readonly progress: Progress;
+  readonly site: Site;
 }
 
 /** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
 const MAX_JSON_BODY = 1024 * 1024;
 
-const docsDirectory = fileURLToPath(new URL('../docs/home', import.meta.url));
-
-/** Builds all parts; none of them listens or runs yet. */
+/**
+ * Builds all parts; none of them listens or runs yet.
+ *
+ * @param buildsDocs whether the documentation is built where there is none
+ */
 export function buildParts(
   config: Config,
   secrets: Secrets,
   database: Database,
   logger: Logger,
+  buildsDocs: boolean,
 ): Parts {
   const changes = new InProcessChanges();
   const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
@@ -134,7 +139,13 @@ export function buildParts(
   const owners = buildOwners(ground);
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
   const progress: Progress = { listening: false, httpPort: config.http.port };
-  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, progress });
+  const site = createSite({
+    sources: defaultSources,
+    directory: siteDirectory(config.dataDir),
+    build: buildsDocs,
+    logger,
+  });
+  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, progress, site });
   const realtime = createRealtime({
     authenticate: (token) => owners.tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),
@@ -165,6 +176,7 @@ export function buildParts(
     metrics,
     progress,
     maintenance,
+    site,
   };
 }
 
@@ -203,7 +215,7 @@ function buildApi(ground: Ground, served: Served): Api {
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,
     upgrades: asksForWebSocket,
-    docsDirectory,
+    site: () => served.site.state(),
     routes: [
       deliveryRoutes(served.domains, served.queue),
       rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),

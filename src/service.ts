@@ -50,13 +50,14 @@ const SHARED_SWEEP_GRACE_MS = 3_600_000;
 /**
  * Starts everything.
  *
- * @param given an open database to use in place of the configured one; it stays the caller's
+ * @param given.database an open one to use in place of the configured one; it stays the caller's
+ * @param given.buildsDocs whether to build the documentation where it is configured; tests don't
  * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
  */
 export async function startService(
   config: Config,
   logger: Logger,
-  given?: Database,
+  given: { readonly database?: Database; readonly buildsDocs?: boolean } = {},
 ): Promise<Service> {
   const closers: (() => Promise<void> | void)[] = [];
   const stop = async () => {
@@ -70,8 +71,9 @@ export async function startService(
   try {
     const onStop: OnStop = (close) => closers.push(close);
     await ensureDataDir(config.dataDir);
-    const database = given ?? (await openDatabase(config, logger, onStop));
-    return { ...(await open(config, database, logger, onStop)), stop };
+    const database = given.database ?? (await openDatabase(config, logger, onStop));
+    const buildsDocs = given.buildsDocs === true && config.docs.build;
+    return { ...(await open({ config, database, logger, buildsDocs }, onStop)), stop };
   } catch (error) {
     await stop();
     throw error;
@@ -81,10 +83,15 @@ export async function startService(
 /** Registers what undoes a step; it is run at the stop, or when a later step fails. */
 type OnStop = (close: () => Promise<void> | void) => unknown;
 
+interface Opening {
+  readonly config: Config;
+  readonly database: Database;
+  readonly logger: Logger;
+  readonly buildsDocs: boolean;
+}
+
 async function open(
-  config: Config,
-  database: Database,
-  logger: Logger,
+  { config, database, logger, buildsDocs }: Opening,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
   const { secrets, created } = await loadSecrets(
@@ -92,7 +99,7 @@ async function open(
       ? fileSecretStore(config.dataDir)
       : settingStore(database, 'secrets'),
   );
-  const parts = buildParts(config, secrets, database, logger);
+  const parts = buildParts(config, secrets, database, logger, buildsDocs);
   onStop(parts.closeMailstore);
   await startMaintenance(parts, logger, onStop);
   const renamed = await parts.domains.adoptNames();
@@ -106,6 +113,8 @@ async function open(
     await parts.queue.stop(DRAIN_MS);
     await parts.closeMailFlow();
   });
+  parts.site.start();
+  onStop(() => parts.site.stop());
   parts.progress.listening = true;
   onStop(() => {
     parts.progress.listening = false;

@@ -8,7 +8,7 @@ import type { Domains, Verification } from '../domains/domains.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { authenticateMail, requireApiKey } from './authenticate.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
-import { docsRoutes, readNotFoundPage } from './docs-pages.ts';
+import { docsRoutes, notFoundPage, type ShownSite } from './docs-pages.ts';
 import { domainRoutes } from './domains.ts';
 import { accountRoutes } from './email-accounts.ts';
 import { createFrame, type FrameOptions } from './frame.ts';
@@ -34,8 +34,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly mailstore: Mailstore;
   /** Keys that open /v2, at least one. */
   readonly apiKeys: readonly string[];
-  /** Absolute path of the public pages. */
-  readonly docsDirectory: string;
+  /** The public pages. */
+  readonly site: ShownSite;
   /** What `/readyz` asks; none is always ready. */
   readonly readiness?: readonly ReadinessCheck[];
   /** Groups of routes that come from elsewhere. */
@@ -46,7 +46,7 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
 export function createApi(options: ApiOptions): Api {
   const { app, limits } = createFrame({
     ...options,
-    notFoundPage: readNotFoundPage(options.docsDirectory),
+    notFoundPage: notFoundPage(options.site),
   });
   const tools: RouteTools = {
     limits,
@@ -71,6 +71,6 @@ export function createApi(options: ApiOptions): Api {
   add(app, webSocketRoute);
   add(app, healthRoutes(options.readiness ?? []));
   add(app, descriptionRoute);
-  add(app, docsRoutes(options.docsDirectory));
+  add(app, docsRoutes(options.site));
   return app;
 }

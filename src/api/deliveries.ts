@@ -3,15 +3,18 @@ import { Type } from 'typebox';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Delivery, Queue } from '../queue/queue.ts';
-import { DomainName, isoTime, pageFields, pageOf, RecordId, UserId } from './schemas.ts';
+import { DomainName, isoTime, pageEcho, pageFields, pageOf, RecordId, UserId } from './schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
-const Instant = Type.String({ format: 'date-time' });
+const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
 const DeliveryBody = Type.Object(
   {
     id: RecordId,
-    webhook_id: Type.String({ description: 'What the receiver knows it by.' }),
+    webhook_id: Type.String({
+      description: 'What the receiver knows it by.',
+      examples: ['msg_01jk3q9w8d'],
+    }),
     kind: Type.String({
       description:
         'webhook, forward, bounce, store (a mailbox that did not wait for a late webhook), or ' +
@@ -23,11 +26,19 @@ const DeliveryBody = Type.Object(
       examples: ['https://receiver.example'],
     }),
     status: Type.Enum(['queued', 'delivered', 'failed'], { type: 'string' }),
-    attempts: Type.Integer({ description: 'Since it was queued or last tried by hand.' }),
+    attempts: Type.Integer({
+      description: 'Since it was queued or last tried by hand.',
+      examples: [2],
+    }),
     last_error: Type.Optional(
       Type.Object({
-        status: Type.Optional(Type.Integer({ description: 'HTTP status or SMTP reply code.' })),
-        text: Type.String({ description: 'First 500 bytes of what the receiver said.' }),
+        status: Type.Optional(
+          Type.Integer({ description: 'HTTP status or SMTP reply code.', examples: [503] }),
+        ),
+        text: Type.String({
+          description: 'First 500 bytes of what the receiver said.',
+          examples: ['Service Unavailable'],
+        }),
       }),
     ),
     next_attempt_at: Type.Optional(Instant),
@@ -35,7 +46,7 @@ const DeliveryBody = Type.Object(
     updated_at: Instant,
     finished_at: Type.Optional(Instant),
   },
-  { title: 'Delivery' },
+  { title: 'Delivery', description: 'Something that has to reach a receiver outside.' },
 );
 
 export function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
@@ -77,8 +88,7 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
           response: {
             200: Type.Object({
               items: Type.Array(DeliveryBody),
-              limit: Type.Integer(),
-              offset: Type.Integer(),
+              ...pageEcho,
             }),
           },
         },

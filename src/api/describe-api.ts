@@ -23,6 +23,7 @@ const tags = [
   { name: 'Domains', description: 'Claim a domain, prove it by DNS, route its mail.' },
   { name: 'Email accounts', description: 'Mailboxes on active domains, and their passwords.' },
   { name: 'Mail', description: "A mailbox's changes, messages and attachments." },
+  { name: 'Webhooks', description: 'What receivers of webhooks call.' },
   { name: 'Mail server', description: 'Signed change events from the mail server.' },
   { name: 'Service', description: 'Is it alive, is it ready.' },
   { name: 'Documentation', description: 'These pages.' },
@@ -50,15 +51,18 @@ const ErrorBody = Type.Object(
   {
     type: Type.String({ examples: ['about:blank'] }),
     title: Type.String({ description: 'The same for every occurrence of the code.' }),
-    status: Type.Integer(),
+    status: Type.Integer({ description: 'As that of the answer.' }),
     detail: Type.String({ description: 'What was wrong this time.' }),
-    code: Type.Enum(Object.keys(answers), { type: 'string' }),
+    code: Type.Enum(Object.keys(answers), {
+      type: 'string',
+      description: 'Stable, for programs.',
+    }),
     errors: Type.Optional(
       Type.Array(Type.Object({ field: Type.String(), message: Type.String() }), {
         description: 'The fields that are wrong, by their names in the request.',
       }),
     ),
-    request_id: Type.String(),
+    request_id: Type.String({ description: 'As in `x-request-id`, to find it in the log.' }),
   },
   {
     $id: 'Error',

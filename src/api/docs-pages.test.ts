@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { homeDirectory, type RunningApi, startApi } from './testing/start-api.ts';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
+import type { SiteState } from '../site/site.ts';
+import { isHashedAsset } from './docs-files.ts';
+import { type RunningApi, startApi } from './testing/start-api.ts';
 
 const SECRET = 'what lies outside';
+const SCRIPT_HASH = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='";
 const HASHED = '/docs/assets/app.Bx4d9_1-.js';
 
 let parent: string;
@@ -17,6 +22,7 @@ before(async () => {
   const root = join(parent, 'site');
   await mkdir(join(root, 'assets'), { recursive: true });
   await mkdir(join(root, 'guide'));
+  await mkdir(join(root, 'inbox'));
   await mkdir(join(parent, 'site-private'));
   await writeFile(join(parent, 'secret.txt'), SECRET);
   await writeFile(join(parent, 'site-private', 'secret.txt'), SECRET);
@@ -33,13 +39,22 @@ before(async () => {
     'assets/app.Bx4d9_1-.js': 'export {};',
     'guide/index.html': '<html>guide</html>',
     'guide/start.html': '<html>start</html>',
+    'inbox/index.html': '<html>inbox</html>',
+    'packed.css': 'packed',
+    'packed.html': 'packed',
   };
   for (const [name, text] of Object.entries(files)) await writeFile(join(root, name), text);
+  for (const name of ['packed.css', 'packed.html']) {
+    await writeFile(join(root, `${name}.br`), brotliCompressSync('packed'));
+    await writeFile(join(root, `${name}.gz`), gzipSync('packed'));
+  }
   await symlink(join(parent, 'secret.txt'), join(root, 'link.txt'));
   await symlink(join(parent, 'secret.txt'), join(root, 'page.html'));
   await symlink(parent, join(root, 'up'));
   await symlink(join(root, 'notes.md'), join(root, 'inside.md'));
-  api = await startApi('sqlite', { docsDirectory: root });
+  api = await startApi('sqlite', {
+    site: () => ({ kind: 'built', directory: root, scripts: [SCRIPT_HASH] }),
+  });
 });
 
 after(() => rm(parent, { recursive: true, force: true }));
@@ -171,23 +186,100 @@ test('folders are not listed', async () => {
   assert.equal((await api.call('GET', '/docs/assets')).status, 404);
 });
 
-test('the product home page loads from its own host alone', async () => {
-  const product = await startApi('sqlite');
-  const { body } = await product.call('GET', '/');
-  const links = [...body.matchAll(/\b(?:src|href)="([^"#]+)"/g)].map(([, link]) => link);
-  assert.ok(links.length > 1);
-  for (const link of links) {
-    assert.match(link, /^\/docs/, 'absolute, since the page is at / and at /docs');
-    assert.equal((await product.call('GET', link)).status, 200, link);
+test('pages may run the scripts that stand in them, and nothing else inline', async () => {
+  const policy = (await api.call('GET', '/docs')).headers.get('content-security-policy') ?? '';
+  assert.ok(policy.includes(`script-src 'self' ${SCRIPT_HASH}`), policy);
+  const lost = await api.call('GET', '/docs/lost', undefined, { accept: 'text/html' });
+  assert.equal(lost.status, 404);
+  assert.match(lost.body, /<title>Nothing/);
+  assert.equal(lost.headers.get('content-security-policy'), policy);
+});
+
+test('the live inbox may show mail that brings its styles, in frames', async () => {
+  for (const path of ['/docs/inbox', '/docs/inbox/']) {
+    const page = await api.call('GET', path);
+    assert.equal(page.status, 200);
+    const policy = page.headers.get('content-security-policy') ?? '';
+    assert.match(policy, /style-src 'self' 'unsafe-inline'/);
+    assert.doesNotMatch(policy, /script-src[^;]*unsafe/);
   }
-  assert.doesNotMatch(
-    body,
-    /\sstyle="|<style|<script(?![^>]*\ssrc=)|\son\w+="/,
-    'CSP allows none inline',
-  );
-  for (const name of ['index.html', '404.html']) {
-    const page = await readFile(join(homeDirectory, name), 'utf8');
-    assert.match(page, /<html lang="en">/);
-    assert.match(page, /name="viewport"/);
+});
+
+test('a file comes compressed for whoever takes that', async () => {
+  for (const [accepted, encoding] of [
+    ['br, gzip', 'br'],
+    ['gzip', 'gzip'],
+    ['identity', null],
+  ] as const) {
+    for (const path of ['/docs/packed.css', '/docs/packed']) {
+      const file = await api.call('GET', path, undefined, { 'accept-encoding': accepted });
+      assert.equal(file.status, 200);
+      assert.equal(file.headers.get('content-encoding'), encoding, `${path} for ${accepted}`);
+      assert.match(file.headers.get('vary') ?? '', /accept-encoding/i);
+      assert.match(file.body, /^packed/);
+      const etag = file.headers.get('etag') ?? '';
+      const again = await api.call('GET', path, undefined, {
+        'accept-encoding': accepted,
+        'if-none-match': etag,
+        'cache-control': 'max-age=0',
+      });
+      assert.equal(again.status, 304);
+    }
   }
+  assert.equal((await api.call('GET', '/docs/packed.css.br')).status, 404, 'no file by itself');
+});
+
+test('what is named after its content is kept for ever, and is free', () => {
+  for (const url of [
+    HASHED,
+    '/docs/assets/style.Cdh4q66G.css',
+    '/docs/assets/quickstart.md.DF4nGAl2.lean.js',
+    '/docs/assets/concepts_sync.md.D-_dZSpI.js',
+    '/docs/assets/chunks/@localSearchIndexroot.DF1xcw_X.js?v=1',
+    '/docs/assets/inbox.6dfd9768c6639e37/main.js',
+  ]) {
+    assert.ok(isHashedAsset(url), url);
+  }
+  for (const url of [
+    '/docs/assets/app.js',
+    '/docs/inbox/main.js',
+    '/docs/assets/inbox/main.js',
+    '/docs/quickstart',
+    '/v2/domain?x=/docs/assets/app.Bx4d9_1-.js',
+  ]) {
+    assert.ok(!isHashedAsset(url), url);
+  }
+});
+
+test('without a site, / and /docs say so and reload, and the rest of the API is there', async () => {
+  let kind: 'building' | 'failed' | 'absent' = 'building';
+  const bare = await startApi('sqlite', { site: () => ({ kind }) });
+  for (kind of ['building', 'failed', 'absent'] as const) {
+    for (const path of ['/', '/docs', '/docs/']) {
+      const page = await bare.call('GET', path);
+      assert.equal(page.status, 200);
+      assert.match(page.body, /<meta http-equiv="refresh" content="\d+">/);
+      assert.doesNotMatch(page.body, /<script/);
+      assert.equal(page.headers.get('cache-control'), 'no-store');
+      const [style] = /<style>(.*?)<\/style>/s.exec(page.body)?.slice(1) ?? [];
+      const hash = createHash('sha256')
+        .update(style ?? '')
+        .digest('base64');
+      assert.ok(page.headers.get('content-security-policy')?.includes(`'sha256-${hash}'`));
+    }
+    const file = await bare.call('GET', '/docs/quickstart', undefined, { accept: 'text/html' });
+    assert.equal(file.status, kind === 'building' ? 503 : 404);
+    assert.equal(file.headers.get('retry-after'), kind === 'building' ? '5' : null);
+    assert.equal((await bare.call('GET', '/docs/openapi.json')).status, 200);
+    assert.equal((await bare.call('GET', '/healthz')).status, 200);
+  }
+});
+
+test('a site that comes while the server runs is shown from then on', async () => {
+  let state: SiteState = { kind: 'building' };
+  const server = await startApi('sqlite', { site: () => state });
+  assert.match((await server.call('GET', '/docs')).body, /being built/);
+  state = { kind: 'built', directory: join(parent, 'site'), scripts: [] };
+  assert.match((await server.call('GET', '/docs')).body, /<title>Home/);
+  assert.equal((await server.call('GET', '/docs/guide/start')).status, 200);
 });

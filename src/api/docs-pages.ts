@@ -1,68 +1,123 @@
 /**
  * The public pages: the home page at `/` and `/docs`, files below `/docs/`, and what a browser sees
- * where there is nothing. Files are served as they lie in the folder, outside of it nothing is.
+ * where there is nothing. Only files that lay in the site's folder when it was first shown are
+ * served, each by its own name.
  */
-import { readFileSync, realpathSync } from 'node:fs';
-import { join, sep } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import helmet from '@fastify/helmet';
 import fastifyStatic from '@fastify/static';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Refusal } from '../errors/errors.ts';
+import type { SiteState } from '../site/site.ts';
+import { notFound } from './answer-errors.ts';
+import { fileAt, isHashedAsset, listSite, type SiteFiles } from './docs-files.ts';
+import { noticeFor } from './docs-notice.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
-/** What pages may load: files of their own host, no inline script or style. */
-const pagePolicy = {
-  'default-src': ["'self'"],
-  'img-src': ["'self'", 'data:'],
-  'object-src': ["'none'"],
-  'base-uri': ["'none'"],
-  'form-action': ["'none'"],
-  'frame-ancestors': ["'none'"],
-};
+/** What pages may load: files of their own host, inline scripts by their hash, no inline style. */
+function pagePolicy(scripts: readonly string[]): string {
+  return [
+    "default-src 'self'",
+    `script-src ${["'self'", ...scripts].join(' ')}`,
+    "img-src 'self' data:",
+    "object-src 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join(';');
+}
+
+/**
+ * The live inbox shows mail in a sandboxed frame without scripts, which inherits this policy: mail
+ * styles itself inline, and pictures come from its own parts only (`data:`, `blob:`).
+ */
+const inboxPolicy = [
+  "default-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data: blob:",
+  "frame-src 'self' blob:",
+  "object-src 'none'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join(';');
 
 const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Kept, but asked for again each time: the ETag makes that cheap. */
 const CHECKED = 'public, no-cache';
+/** Seconds after which a page that is being built may be there. */
+const BUILT_SOON = 5;
 
-/** `app.BxK4d9_1.js`: the name changes with the content, so that it is good for ever. */
-const hashedName = /^\/docs\/assets\/[\w./-]{1,200}\.[\w-]{8,64}\.[a-z0-9]{2,5}$/;
+/** What there is to show at the time of a request. */
+export type ShownSite = () => SiteState;
 
-/** Whether a URL names a content-hashed asset, of which one page may need dozens. */
-export function isHashedAsset(url: string): boolean {
-  return url.startsWith('/docs/assets/') && hashedName.test(url.split('?', 1)[0] ?? '');
-}
-
-/**
- * The routes of the pages.
- *
- * @param directory absolute path of their folder; `index.html` is the home page
- */
-export function docsRoutes(directory: string): RouteGroup {
+/** The routes of the pages. */
+export function docsRoutes(site: ShownSite): RouteGroup {
   return (app) => {
-    const root = realpathSync(directory);
     secureHeaders(app);
     app.register(fastifyStatic, {
-      root,
-      prefix: '/docs/',
-      dotfiles: 'ignore',
-      extensions: ['html'],
+      serve: false,
+      dotfiles: 'deny',
+      index: false,
       cacheControl: false,
-      allowedPath: (path) => liesInside(root, path),
+      preCompressed: true,
       setHeaders: (response, path) => {
-        const hashed = isHashedAsset(`/docs/${path.slice(root.length + 1)}`);
-        response.header('cache-control', hashed ? FOR_EVER : CHECKED);
         // RFC 9239 section 6: application/javascript is obsolete.
         if (/\.m?js$/.test(path)) response.header('content-type', 'text/javascript; charset=utf-8');
       },
     });
-    const home = (_request: FastifyRequest, reply: FastifyReply) => reply.sendFile('index.html');
+    const open = rememberFiles();
+    const send = (reply: FastifyReply, path: string) => {
+      const state = site();
+      if (state.kind !== 'built') return sendNotice(reply, state.kind, path === '');
+      const name = fileAt(open(state.directory), path);
+      if (name === undefined) throw notFound();
+      const isInbox = name.startsWith('inbox/');
+      reply.header('content-security-policy', isInbox ? inboxPolicy : pagePolicy(state.scripts));
+      reply.header('cache-control', isHashedAsset(`/docs/${name}`) ? FOR_EVER : CHECKED);
+      return reply.sendFile(name, state.directory);
+    };
+    const home = (_request: FastifyRequest, reply: FastifyReply) => send(reply, '');
     app.get('/', { schema: homeSchema('home') }, home);
     app.get('/docs', { schema: homeSchema('docsHome') }, home);
+    app.get<{ Params: { '*': string } }>('/docs/*', { schema: { hide: true } }, (request, reply) =>
+      send(reply, request.params['*']),
+    );
   };
+}
+
+/** Lists a folder when it is first asked for; what comes into it later is not served. */
+function rememberFiles(): (directory: string) => SiteFiles {
+  let last: { directory: string; files: SiteFiles } | undefined;
+  return (directory) => {
+    if (last?.directory !== directory) last = { directory, files: listSite(directory) };
+    return last.files;
+  };
+}
+
+function sendNotice(
+  reply: FastifyReply,
+  kind: Exclude<SiteState['kind'], 'built'>,
+  isHome: boolean,
+): FastifyReply {
+  if (!isHome && kind === 'building') {
+    throw new Refusal('unavailable', 'the documentation is being built', {
+      retryAfter: BUILT_SOON,
+    });
+  }
+  if (!isHome) throw notFound();
+  const { html, policy } = noticeFor(kind);
+  return reply
+    .header('content-security-policy', policy)
+    .type('text/html; charset=utf-8')
+    .send(html);
 }
 
 function secureHeaders(app: Api): void {
   app.register(helmet, {
-    contentSecurityPolicy: { useDefaults: false, directives: pagePolicy },
+    // Each page has its own.
+    contentSecurityPolicy: false,
     // Whether this host is reached by TLS is for the proxy in front to say.
     strictTransportSecurity: false,
   });
@@ -78,32 +133,26 @@ function homeSchema(operationId: string) {
   };
 }
 
-/** Whether a path below the root, links resolved, still lies there; one that is not there does. */
-function liesInside(root: string, path: string): boolean {
-  try {
-    const real = realpathSync(join(root, path));
-    return real === root || real.startsWith(root + sep);
-  } catch {
-    return true;
-  }
-}
+/** Answers a browser for which there is nothing; false where there is no page for that. */
+export type NotFoundPage = (reply: FastifyReply) => boolean;
 
-/** Answers a browser for which there is nothing; undefined where there is no page for that. */
-export type NotFoundPage = (reply: FastifyReply) => void;
-
-/** Reads `404.html` of the pages. */
-export function readNotFoundPage(directory: string): NotFoundPage {
-  const page = readFileSync(join(directory, '404.html'));
-  const policy = Object.entries(pagePolicy).map(
-    ([name, sources]) => `${name} ${sources.join(' ')}`,
-  );
+/** Answers with `404.html` of the site that is shown. */
+export function notFoundPage(site: ShownSite): NotFoundPage {
+  let last: { directory: string; page: Buffer } | undefined;
   return (reply) => {
+    const state = site();
+    if (state.kind !== 'built') return false;
+    const { directory, scripts } = state;
+    if (last?.directory !== directory) {
+      last = { directory, page: readFileSync(join(directory, '404.html')) };
+    }
     reply
       .code(404)
-      .header('content-security-policy', policy.join(';'))
+      .header('content-security-policy', pagePolicy(scripts))
       .header('referrer-policy', 'no-referrer')
       .type('text/html; charset=utf-8')
-      .send(page);
+      .send(last.page);
+    return true;
   };
 }
 

@@ -25,15 +25,21 @@ import { type Api, credentials, type RouteGroup } from './server.ts';
 const DnsRecordBody = Type.Object(
   {
     id: RecordId,
-    record_type: Type.String({ examples: ['MX'] }),
+    record_type: Type.String({ description: '`MX` or `TXT`.', examples: ['MX'] }),
     host: Type.String({
       description: 'Relative to the domain, `@` for the domain itself.',
       examples: ['@'],
     }),
-    expected_value: Type.String({ examples: ['mail.localhost'] }),
+    expected_value: Type.String({
+      description: 'What to publish; the priority of an MX record is beside it.',
+      examples: ['mail.localhost'],
+    }),
     priority: Type.Optional(Type.Integer({ description: 'Of MX records.', examples: [10] })),
-    purpose: Type.String({ examples: ['mx'] }),
-    status: Type.String({ examples: ['pending'] }),
+    purpose: Type.String({ description: '`mx`, `spf`, `dmarc` or `dkim`.', examples: ['mx'] }),
+    status: Type.String({
+      description: '`pending`, `verified`, `failed`, or `disabled` by hand.',
+      examples: ['pending'],
+    }),
     observed_value: Type.Optional(
       Type.String({
         description: 'What DNS answered last (`no record` for nothing), or what the override said.',
@@ -41,22 +47,36 @@ const DnsRecordBody = Type.Object(
       }),
     ),
     detail: Type.Optional(
-      Type.String({ description: 'What the last check came to, and what to do about it.' }),
+      Type.String({
+        description: 'What the last check came to, and what to do about it.',
+        examples: [
+          'Mail goes to mx.example.net: replace the MX records by one that names mail.localhost.',
+        ],
+      }),
     ),
-    last_checked_at: Type.Optional(Type.String({ format: 'date-time' })),
+    last_checked_at: Type.Optional(
+      Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:30.000Z'] }),
+    ),
   },
-  { title: 'DnsRecord' },
+  { title: 'DnsRecord', description: 'One record that the zone of the domain has to carry.' },
 );
 
 const RouteBody = Type.Object(
   {
     domain: DomainName,
-    forward_mode: Type.String({ examples: ['store'] }),
-    webhook_url: Type.Optional(Type.String()),
-    webhook_secret: Type.Optional(Type.String()),
-    forward_to_email: Type.Optional(Type.String()),
+    forward_mode: Type.String({
+      description: '`store`, `webhook`, `webhook_then_store` or `forward_email`.',
+      examples: ['store'],
+    }),
+    webhook_url: Type.Optional(Type.String({ description: 'Of the webhook modes.' })),
+    webhook_secret: Type.Optional(Type.String({ description: 'Of the webhook modes, if set.' })),
+    forward_to_email: Type.Optional(Type.String({ description: 'Of `forward_email`.' })),
   },
-  { title: 'Route' },
+  {
+    title: 'Route',
+    description: 'What happens to mail for the domain. Fields of other modes are left out.',
+    examples: [{ domain: 'acme.test', forward_mode: 'store' }],
+  },
 );
 
 const DetailsBody = Type.Object(
@@ -65,11 +85,11 @@ const DetailsBody = Type.Object(
     dns: Type.Array(DnsRecordBody),
     route: RouteBody,
     mx: Type.Object({
-      host: Type.String({ examples: ['mail.localhost'] }),
+      host: Type.String({ description: 'Our mail exchanger.', examples: ['mail.localhost'] }),
       priority: Type.Integer({ examples: [10] }),
     }),
   },
-  { title: 'DomainDetails' },
+  { title: 'DomainDetails', description: 'A domain with all that belongs to it.' },
 );
 
 const DomainPath = Type.Object({ domain: DomainName });
@@ -156,9 +176,21 @@ function addCreate(app: Api, domains: Domains): void {
         body: Type.Object({
           domain: DomainName,
           user_id: UserId,
-          organization_id: Type.Optional(Type.String({ examples: ['org-1'] })),
+          organization_id: Type.Optional(
+            Type.String({
+              description: 'Kept and given back, for you to use.',
+              examples: ['org-1'],
+            }),
+          ),
         }),
-        response: { 201: Type.Object({ message: Type.String(), domain: DetailsBody }) },
+        response: {
+          201: Type.Object({
+            message: Type.String({
+              examples: ['Domain created: publish its 4 DNS records to activate it.'],
+            }),
+            domain: DetailsBody,
+          }),
+        },
       },
     },
     async ({ body }, reply) => {
@@ -248,27 +280,42 @@ function addSetRoute(app: Api, domains: Domains): void {
           'Replaces the route as a whole: a field that is left out is cleared. Mail that was accepted before keeps the route it was accepted under.',
         operationId: 'setRoute',
         params: DomainPath,
-        body: Type.Object({
-          user_id: UserId,
-          forward_mode: Type.Enum(['store', 'webhook', 'webhook_then_store', 'forward_email'], {
-            type: 'string',
-            examples: ['webhook_then_store'],
-          }),
-          webhook_url: Type.Optional(
-            Type.String({
-              description: 'Required for the webhook modes; http or https.',
-              examples: ['https://app.example.com/hooks/mail'],
+        body: Type.Object(
+          {
+            user_id: UserId,
+            forward_mode: Type.Enum(['store', 'webhook', 'webhook_then_store', 'forward_email'], {
+              type: 'string',
+              examples: ['webhook_then_store'],
             }),
-          ),
-          webhook_secret: Type.Optional(
-            Type.String({
-              description: 'Signs deliveries by Standard Webhooks; `whsec_<base64>` is decoded.',
-            }),
-          ),
-          forward_to_email: Type.Optional(
-            Type.String({ description: 'Required for `forward_email`.' }),
-          ),
-        }),
+            webhook_url: Type.Optional(
+              Type.String({
+                description: 'Required for the webhook modes; http or https.',
+                examples: ['https://app.example.com/hooks/mail'],
+              }),
+            ),
+            webhook_secret: Type.Optional(
+              Type.String({
+                description: 'Signs deliveries by Standard Webhooks; `whsec_<base64>` is decoded.',
+                examples: ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'],
+              }),
+            ),
+            forward_to_email: Type.Optional(
+              Type.String({
+                description: 'Required for `forward_email`.',
+              }),
+            ),
+          },
+          {
+            examples: [
+              {
+                user_id: 'user-1',
+                forward_mode: 'webhook_then_store',
+                webhook_url: 'https://app.example.com/hooks/mail',
+                webhook_secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+              },
+            ],
+          },
+        ),
         response: { 200: DetailsBody },
       },
     },
@@ -303,7 +350,12 @@ function addMark(app: Api, domains: Domains): void {
             type: 'string',
             examples: ['verified'],
           }),
-          observed_value: Type.Optional(Type.String()),
+          observed_value: Type.Optional(
+            Type.String({
+              description: 'What to show as seen in DNS.',
+              examples: ['10 mail.localhost'],
+            }),
+          ),
         }),
         response: { 200: DetailsBody },
       },

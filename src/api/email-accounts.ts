@@ -25,13 +25,13 @@ const AccountBody = Type.Object(
     user_id: UserId,
     domain: DomainName,
     local_part: Type.String({ examples: ['ann'] }),
-    address: Type.String({ examples: ['ann@acme.test'] }),
+    address: Type.String({ description: '`local_part@domain`.', examples: ['ann@acme.test'] }),
     display_name: Type.String({ examples: ['Ann'] }),
     status: Type.String({ description: '`active` or `suspended`.', examples: ['active'] }),
     is_default: Type.Boolean({ description: "Whether it is its user's oldest account." }),
     created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
   },
-  { title: 'EmailAccount' },
+  { title: 'EmailAccount', description: 'A mailbox account of a user on one of its domains.' },
 );
 
 const OneAccount = Type.Object({ account: AccountBody });
@@ -39,17 +39,23 @@ const OneAccount = Type.Object({ account: AccountBody });
 const OnceShown = Type.Object(
   {
     account: AccountBody,
-    password: Type.String({ description: 'Shown here and never again.' }),
-    note: Type.String(),
+    password: Type.String({
+      description: 'Shown here and never again.',
+      examples: ['correct horse battery'],
+    }),
+    note: Type.String({ examples: ['Save this password now: it is not shown again.'] }),
   },
-  { title: 'AccountWithPassword' },
+  { title: 'AccountWithPassword', description: 'An account whose password was just set.' },
 );
 
 const NOTE = 'Save this password now: it is not shown again.';
 
 const AccountPath = Type.Object({ id: RecordId });
 
-const Password = Type.String({ description: 'At least 8 characters; generated when left out.' });
+const Password = Type.String({
+  description: 'At least 8 characters; generated when left out.',
+  examples: ['correct horse battery'],
+});
 
 const common = { tags: ['Email accounts'], security: credentials.apiKey };
 
@@ -232,7 +238,10 @@ function addDelete(app: Api, accounts: Accounts): void {
         response: {
           200: Type.Object({
             ok: Type.Boolean(),
-            deleted: Type.Object({ id: RecordId, address: Type.String() }),
+            deleted: Type.Object({
+              id: RecordId,
+              address: Type.String({ examples: ['ann@acme.test'] }),
+            }),
           }),
         },
       },

@@ -12,8 +12,10 @@ import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
 import { addressOf, trustNetworks } from './client-address.ts';
 import { convertIntegers } from './convert-integers.ts';
-import { isHashedAsset, type NotFoundPage, wantsPage } from './docs-pages.ts';
+import { isHashedAsset } from './docs-files.ts';
+import { type NotFoundPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
+import { isInboxFile } from './page-files.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
@@ -97,8 +99,8 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
 
   function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const refusal = chargeLate(request, reply) ?? toRefusal(error);
-    if (refusal.code === 'route_not_found' && wantsPage(request)) options.notFoundPage(reply);
-    else answerRefusal(refusal, request, reply);
+    const isPage = refusal.code === 'route_not_found' && wantsPage(request);
+    if (!isPage || !options.notFoundPage(reply)) answerRefusal(refusal, request, reply);
   }
 
   /** A route that charges by itself may have failed before it did. */
@@ -195,7 +197,8 @@ function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
 function isFree(request: FastifyRequest): boolean {
   if (request.routeOptions.config.charge !== undefined) return true;
   const reads = request.method === 'GET' || request.method === 'HEAD';
-  return reads && isHashedAsset(request.raw.url ?? '');
+  const url = request.raw.url ?? '';
+  return reads && (isHashedAsset(url) || isInboxFile(url));
 }
 
 /** Before the body is read: nobody has to send one to a path that is not there. */

@@ -9,6 +9,10 @@ import { matchesEtag, parseRange } from './byte-range.ts';
 import { messageQuery } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
+/** Streams are not serialized: this only describes them. */
+const bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
+const unchanged = Type.Unsafe<undefined>(Type.Null({ description: 'The client has it already.' }));
+
 export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
     app.get(
@@ -17,6 +21,7 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
         schema: {
           tags: ['Mail'],
           summary: 'Fetch one MIME part',
+          operationId: 'fetchAttachment',
           description:
             'The bytes of the part with its transfer encoding removed. Takes Range, If-Range and ' +
             'If-None-Match.',
@@ -25,10 +30,21 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
             ...messageQuery,
             part: Type.String({
               minLength: 1,
-              description: 'Part number as in IMAP, such as 2 or 1.2 (RFC 3501 section 6.4.5)',
+              description: 'Part number as in IMAP, such as 2 or 1.2 (RFC 3501 section 6.4.5).',
+              examples: ['2'],
             }),
           }),
-          produces: ['application/octet-stream'],
+          response: {
+            200: {
+              description: 'The whole part.',
+              content: { 'application/octet-stream': { schema: bytes } },
+            },
+            206: {
+              description: 'The bytes that Range asked for.',
+              content: { 'application/octet-stream': { schema: bytes } },
+            },
+            304: unchanged,
+          },
         },
         config: {
           refusals: [

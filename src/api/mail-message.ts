@@ -15,16 +15,22 @@ const WHOLE_MAX = 256 * 1024;
 const sourceType = 'message/rfc822';
 
 const messageAnswer = Type.Object({
-  uid: Type.Integer(),
+  uid: Type.Integer({ examples: [7] }),
   envelope: envelopeSchema,
-  flags: Type.Array(Type.String()),
-  rfc822: Type.String({ description: 'The source; see rfc822Encoding.' }),
+  flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
+  rfc822: Type.String({
+    description: 'The source; see rfc822Encoding.',
+    examples: ['From: Bob <bob@sender.test>\r\nTo: ann@acme.test\r\n…'],
+  }),
   rfc822Encoding: Type.Enum(['utf-8', 'latin1'], {
     description: 'How characters of rfc822 become the bytes of the source again.',
   }),
   bodyStructure: bodyStructureSchema,
-  size: Type.Integer({ description: 'Octets of the source.' }),
-  internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
+  size: Type.Integer({ description: 'Octets of the source.', examples: [1434] }),
+  internalDate: Type.String({
+    description: 'When the message arrived, RFC 3339.',
+    examples: ['2026-01-31T12:00:00.000Z'],
+  }),
 });
 
 export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
@@ -36,6 +42,7 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
         schema: {
           tags: ['Mail'],
           summary: 'Fetch a message',
+          operationId: 'fetchMessage',
           description:
             'Never sets `\\Seen`. `rfc822` is lossless: UTF-8 where the source is valid UTF-8, else ' +
             'one character per byte. With `Accept: message/rfc822` the source itself is streamed.',

@@ -5,30 +5,45 @@ import { type TSchema, Type } from 'typebox';
 const addresses = Type.Optional(
   Type.Array(
     Type.Object({ name: Type.Optional(Type.String()), address: Type.Optional(Type.String()) }),
+    { description: 'Names and addresses.' },
   ),
 );
 
-export const envelopeSchema = Type.Object({
-  date: Type.Optional(Type.String({ description: 'RFC 3339' })),
-  subject: Type.String(),
-  from: addresses,
-  sender: addresses,
-  replyTo: addresses,
-  to: addresses,
-  cc: addresses,
-  bcc: addresses,
-  inReplyTo: Type.Optional(Type.String()),
-  messageId: Type.Optional(Type.String()),
-});
+export const envelopeSchema = Type.Object(
+  {
+    date: Type.Optional(Type.String({ description: 'RFC 3339' })),
+    subject: Type.String(),
+    from: addresses,
+    sender: addresses,
+    replyTo: addresses,
+    to: addresses,
+    cc: addresses,
+    bcc: addresses,
+    inReplyTo: Type.Optional(Type.String()),
+    messageId: Type.Optional(Type.String()),
+  },
+  {
+    description: 'The header fields that a list of messages shows.',
+    examples: [
+      {
+        date: '2026-01-31T11:59:58.000Z',
+        subject: 'Hello',
+        from: [{ name: 'Bob', address: 'bob@sender.test' }],
+        to: [{ name: 'Ann', address: 'ann@acme.test' }],
+        messageId: '<1@sender.test>',
+      },
+    ],
+  },
+);
 
 /** A tree of parts: the members of each are those of IMAP's BODYSTRUCTURE. */
 export const bodyStructureSchema = Type.Object(
   {
     part: Type.Optional(Type.String({ description: 'IMAP part number (RFC 3501 section 6.4.5)' })),
-    type: Type.String(),
+    type: Type.String({ description: 'Media type, in lower case.' }),
     parameters: Type.Optional(Type.Record(Type.String(), Type.String())),
-    encoding: Type.Optional(Type.String()),
-    size: Type.Optional(Type.Integer()),
+    encoding: Type.Optional(Type.String({ description: 'Content-Transfer-Encoding.' })),
+    size: Type.Optional(Type.Integer({ description: 'Octets, as encoded.' })),
     id: Type.Optional(Type.String()),
     disposition: Type.Optional(Type.String()),
     dispositionParameters: Type.Optional(Type.Record(Type.String(), Type.String())),
@@ -38,16 +53,50 @@ export const bodyStructureSchema = Type.Object(
       ),
     ),
   },
-  { description: 'Body structure of the message' },
+  {
+    description: 'Body structure of the message',
+    examples: [
+      {
+        type: 'multipart/mixed',
+        parameters: { boundary: 'b1' },
+        childNodes: [
+          {
+            part: '1',
+            type: 'text/plain',
+            parameters: { charset: 'utf-8' },
+            encoding: '7bit',
+            size: 12,
+          },
+          {
+            part: '2',
+            type: 'text/csv',
+            encoding: 'base64',
+            size: 812,
+            disposition: 'attachment',
+            dispositionParameters: { filename: 'a.csv' },
+          },
+        ],
+      },
+    ],
+  },
 );
 
 /** Which message of which mailbox, as the query of a GET names it. */
 export const messageQuery = {
   mailbox: Type.Optional(
-    Type.String({ maxLength: 1_024, description: 'Mailbox name; INBOX when left out.' }),
+    Type.String({
+      maxLength: 1_024,
+      description: 'Mailbox name; INBOX when left out.',
+      examples: ['INBOX'],
+    }),
   ),
   // RFC 3501 section 2.3.1.1: a UID is a 32-bit number that is not zero.
-  uid: Type.Integer({ minimum: 1, maximum: 4_294_967_295 }),
+  uid: Type.Integer({
+    minimum: 1,
+    maximum: 4_294_967_295,
+    description: 'As sync tells it.',
+    examples: [7],
+  }),
 };
 
 /** Describes an answer whose JSON the route writes itself, as text or as a stream of text. */

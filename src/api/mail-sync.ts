@@ -38,33 +38,57 @@ const syncBody = Type.Object(
   },
 );
 
-const uidSchema = Type.Integer({ minimum: 1 });
+const uidSchema = Type.Integer({ minimum: 1, description: 'Of the message in its mailbox.' });
 
-const syncAnswer = Type.Object({
-  mailbox: Type.String(),
-  uidvalidity: Type.String(),
-  token: Type.String({ description: 'To be passed on the next sync.' }),
-  changes: Type.Object({
-    added: Type.Array(
-      Type.Object({
-        uid: uidSchema,
-        envelope: Type.Optional(envelopeSchema),
-        flags: Type.Optional(Type.Array(Type.String())),
-        size: Type.Optional(Type.Integer()),
-        internalDate: Type.Optional(Type.String()),
-        bodyStructure: Type.Optional(bodyStructureSchema),
-      }),
+const syncAnswer = Type.Object(
+  {
+    mailbox: Type.String({ description: 'The mailbox that was synced.' }),
+    uidvalidity: Type.String({ description: 'To be passed on the next sync, with the token.' }),
+    token: Type.String({ description: 'To be passed on the next sync.' }),
+    changes: Type.Object({
+      added: Type.Array(
+        Type.Object({
+          uid: uidSchema,
+          envelope: Type.Optional(envelopeSchema),
+          flags: Type.Optional(Type.Array(Type.String())),
+          size: Type.Optional(Type.Integer({ description: 'Octets of the source.' })),
+          internalDate: Type.Optional(
+            Type.String({ description: 'When the message arrived, RFC 3339.' }),
+          ),
+          bodyStructure: Type.Optional(bodyStructureSchema),
+        }),
+      ),
+      updated: Type.Array(
+        Type.Object({
+          uid: uidSchema,
+          modseq: Type.String(),
+          flags: Type.Array(Type.String({ description: 'IMAP flags.' })),
+        }),
+      ),
+      removed: Type.Array(Type.Object({ uid: uidSchema })),
+    }),
+    reset: Type.Optional(
+      Type.Boolean({ description: 'The client drops what it has of this mailbox first.' }),
     ),
-    updated: Type.Array(
-      Type.Object({ uid: uidSchema, modseq: Type.String(), flags: Type.Array(Type.String()) }),
+    hasMore: Type.Optional(
+      Type.Boolean({ description: 'Call again with this token for the rest.' }),
     ),
-    removed: Type.Array(Type.Object({ uid: uidSchema })),
-  }),
-  reset: Type.Optional(
-    Type.Boolean({ description: 'The client drops what it has of this mailbox first.' }),
-  ),
-  hasMore: Type.Optional(Type.Boolean({ description: 'Call again with this token for the rest.' })),
-});
+  },
+  {
+    examples: [
+      {
+        mailbox: 'INBOX',
+        uidvalidity: '1795244400',
+        token: '45',
+        changes: {
+          added: [{ uid: 7 }],
+          updated: [{ uid: 3, modseq: '44', flags: ['\\Seen'] }],
+          removed: [{ uid: 2 }],
+        },
+      },
+    ],
+  },
+);
 
 /** `""` counts as absent, as null does. */
 function given(text: string | undefined): text is string {
@@ -79,6 +103,7 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
         schema: {
           tags: ['Mail'],
           summary: 'Sync a mailbox',
+          operationId: 'syncMailbox',
           description:
             'Returns what changed since `token`; without a token, everything as `added`. ' +
             'With `reset: true` the client drops what it has of the mailbox first. ' +

@@ -8,10 +8,13 @@ import { credentials, type RouteGroup } from './server.ts';
 /** A token and how long it is good; the same in both ways to get one. */
 export const TokenBody = Type.Object(
   {
-    token: Type.String({ description: 'JWT, for `Authorization: Bearer`.' }),
+    token: Type.String({
+      description: 'JWT, for `Authorization: Bearer`.',
+      examples: ['eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm5AYWNtZS50ZXN0In0.c2lnbmF0dXJl'],
+    }),
     expires_in: Type.Integer({ description: 'Seconds.', examples: [3600] }),
   },
-  { title: 'Token' },
+  { title: 'Token', description: 'Opens one mailbox account until it expires.' },
 );
 
 export function writeToken(issued: IssuedToken): Type.Static<typeof TokenBody> {
@@ -30,6 +33,7 @@ export function tokenRoutes(tokens: Tokens): RouteGroup {
         schema: {
           tags: ['Mail'],
           summary: 'Log in to a mailbox',
+          description: 'The address and password of an account for a token.',
           operationId: 'login',
           security: credentials.none,
           body: Type.Object({
@@ -38,7 +42,11 @@ export function tokenRoutes(tokens: Tokens): RouteGroup {
               maxLength: CREDENTIAL_MAX,
               examples: ['ann@acme.test'],
             }),
-            password: Type.String({ minLength: 1, maxLength: CREDENTIAL_MAX }),
+            password: Type.String({
+              minLength: 1,
+              maxLength: CREDENTIAL_MAX,
+              examples: ['correct horse battery'],
+            }),
           }),
           response: { 200: TokenBody },
         },

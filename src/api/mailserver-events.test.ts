@@ -44,7 +44,7 @@ async function start(engine: EngineName, rateLimitPerMinute = 0) {
     trustProxy: [],
     corsOrigins: [],
     maxBody: 1_000,
-    notFoundPage: () => {},
+    notFoundPage: () => false,
   });
   const group = mailserverEventRoutes({
     secret: SECRET,

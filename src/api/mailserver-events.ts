@@ -54,9 +54,14 @@ const outcome = Type.Object({
   rejected: Type.Optional(
     Type.Array(
       Type.Object({
-        line: Type.Integer({ minimum: 1 }),
-        event_id: Type.Optional(Type.String()),
-        reason: Type.String(),
+        line: Type.Integer({ minimum: 1, description: 'Counted from 1.', examples: [2] }),
+        event_id: Type.Optional(
+          Type.String({ description: 'Where the line has one.', examples: ['evt-2'] }),
+        ),
+        reason: Type.String({
+          description: 'What is wrong with it.',
+          examples: ['user is not the address of an account'],
+        }),
       }),
       { description: 'The first 1000 of the other lines; left out when there is none.' },
     ),

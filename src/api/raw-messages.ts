@@ -14,6 +14,9 @@ export interface RawMessagesOptions {
   readonly linkSecret: string;
 }
 
+/** Streams are not serialized: this only describes it. */
+const source = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
+
 export function rawMessageRoute({ bodies, queue, linkSecret }: RawMessagesOptions): RouteGroup {
   return (app, { limits }) => {
     app.get(
@@ -33,7 +36,12 @@ export function rawMessageRoute({ bodies, queue, linkSecret }: RawMessagesOption
             expires: Type.String({ maxLength: 20 }),
             signature: Type.String({ maxLength: 100 }),
           }),
-          produces: ['message/rfc822'],
+          response: {
+            200: {
+              description: 'The source of the message.',
+              content: { 'message/rfc822': { schema: source } },
+            },
+          },
         },
       },
       async (request, reply) => {

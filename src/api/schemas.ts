@@ -18,7 +18,7 @@ export const DomainName = Type.String({
 });
 
 /** Ids have no bounds here: one that no row can have is answered like one that no row has. */
-export const RecordId = Type.Integer({ examples: [1] });
+export const RecordId = Type.Integer({ description: 'Given by the server.', examples: [1] });
 
 export const UserQuery = Type.Object({ user_id: UserId });
 
@@ -26,12 +26,31 @@ export const UserQuery = Type.Object({ user_id: UserId });
 export const DomainBody = Type.Object(
   {
     domain: DomainName,
-    status: Type.String({ examples: ['pending'] }),
-    organization_id: Type.Optional(Type.String()),
+    status: Type.String({ description: '`pending` or `active`.', examples: ['pending'] }),
+    organization_id: Type.Optional(
+      Type.String({ description: 'As it was given at the claim.', examples: ['org-1'] }),
+    ),
     created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
-    verified_at: Type.Optional(Type.String({ format: 'date-time' })),
+    verified_at: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'When it last became active.',
+        examples: ['2026-01-31T12:05:00.000Z'],
+      }),
+    ),
   },
-  { title: 'Domain' },
+  {
+    title: 'Domain',
+    description: 'A claim of a user on a domain name.',
+    examples: [
+      {
+        domain: 'acme.test',
+        status: 'pending',
+        organization_id: 'org-1',
+        created_at: '2026-01-31T12:00:00.000Z',
+      },
+    ],
+  },
 );
 
 export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
@@ -52,21 +71,27 @@ export function isoTime(instant: number): string {
 /** Fields of a query that asks for one page of a listing. */
 export const pageFields = {
   limit: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: 1000, description: 'At most so many; 50 when left out.' }),
+    Type.Integer({
+      minimum: 1,
+      maximum: 1000,
+      description: 'At most so many; 50 when left out.',
+      examples: [50],
+    }),
   ),
   offset: Type.Optional(
     Type.Integer({
       minimum: 0,
       maximum: Number.MAX_SAFE_INTEGER,
       description: 'Skips so many; 0 when left out.',
+      examples: [0],
     }),
   ),
 };
 
 /** What a listing echoes of its page. */
 export const pageEcho = {
-  limit: Type.Integer({ examples: [50] }),
-  offset: Type.Integer({ examples: [0] }),
+  limit: Type.Integer({ description: 'The limit that was used.', examples: [50] }),
+  offset: Type.Integer({ description: 'The offset that was used.', examples: [0] }),
 };
 
 const LIMIT_DEFAULT = 50;

@@ -5,7 +5,7 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import { createApi, mailserverEventRoutes } from './api.ts';
+import { createApi, deliveryRoutes, mailserverEventRoutes, rawMessageRoute } from './api.ts';
 import { writeDescription } from './describe-api.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
@@ -18,6 +18,12 @@ function uncalled<T extends object>(name: string): T {
   // Any shape will do, since the first look at a member is already a bug.
   return new Proxy({}, { get: refuse }) as T;
 }
+
+/** Groups that the composition root adds, described only. */
+export const routesElsewhere = [
+  deliveryRoutes(uncalled('domains'), uncalled('queue')),
+  rawMessageRoute({ bodies: uncalled('bodies'), queue: uncalled('queue'), linkSecret: '' }),
+];
 
 /** The description of the API with all its routes. */
 export async function describeWholeApi(): Promise<string> {
@@ -34,8 +40,9 @@ export async function describeWholeApi(): Promise<string> {
     trustProxy: [],
     corsOrigins: [],
     maxBody: 1,
-    docsDirectory: `${docs}home`,
+    site: () => ({ kind: 'absent' }),
     routes: [
+      ...routesElsewhere,
       mailserverEventRoutes({
         secret: 'described only',
         database: uncalled('database'),

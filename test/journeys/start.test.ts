@@ -33,7 +33,7 @@ function start(environment: Record<string, string>): Process {
   const { PATH } = process.env;
   const child = spawn(process.execPath, [MAIN], {
     cwd: ROOT,
-    env: { ...(PATH !== undefined && { PATH }), ...environment },
+    env: { ...(PATH !== undefined && { PATH }), DOCS_BUILD: 'false', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   children.add(child);

@@ -24,6 +24,7 @@ const needed = [
   { package: 'dovecot-lmtpd', found: () => existsSync('/usr/lib/dovecot/lmtp') },
   { package: 'dovecot-sqlite', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_sqlite.so`) },
   { package: 'dovecot-pgsql', found: () => existsSync(`${DOVECOT_MODULES}/libdriver_pgsql.so`) },
+  { package: 'chromium', found: () => existsSync('/usr/bin/chromium') },
   { package: 'curl', found: () => onPath('curl') },
   { package: 'openssl', found: () => onPath('openssl') },
   { package: 'sqlite3', found: () => onPath('sqlite3') },
@@ -65,6 +66,9 @@ if (obstacle !== undefined) {
 await unpackCyrus();
 await unpackCourier();
 
+// Once, for all the suites that look at the documentation.
+process.exitCode = await run(['src/site/build-program.ts'], process.env);
+if (process.exitCode !== 0) process.exit();
 const postgres = await startPostgres(findPostgres() ?? '');
 try {
   process.exitCode = await run(['--test', '--test-timeout=180000', ...suites], {

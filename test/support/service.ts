@@ -88,7 +88,7 @@ export async function startTestService(
     },
     directory,
   );
-  const service = await startService(config, pino({ level: 'silent' }), database);
+  const service = await startService(config, pino({ level: 'silent' }), { database });
   // What is under way at its stop still needs the database.
   atEnd(() => service.stop());
   return withCalls(service, location);

@@ -3,7 +3,6 @@
  */
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { type EngineName, openTestDatabase } from '../../../test/support/databases.ts';
 import {
@@ -29,9 +28,6 @@ import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../
 export const apiKey = 'test-key-1';
 export const secondApiKey = 'test-key-2';
 export const mailserverSecret = 'a secret of the mail server';
-
-/** The pages that the product serves. */
-export const homeDirectory = fileURLToPath(new URL('../../../docs/home', import.meta.url));
 
 export interface Answer {
   readonly status: number;
@@ -164,7 +160,7 @@ export async function startApi(
     trustProxy: [],
     corsOrigins: [],
     maxBody: 262_144,
-    docsDirectory: homeDirectory,
+    site: () => ({ kind: 'absent' }),
     ...options,
     routes: [mailserverEvents, ...(options.routes ?? [])],
   });

@@ -1,0 +1,175 @@
+/**
+ * The pages of the API reference, made of `docs/openapi.json`: one for each tag, and the overview.
+ * They are written as files, since the search looks at files alone.
+ */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { bodyRows, writeFields } from './fields.ts';
+import { type Description, type Endpoint, listEndpoints, readDescription } from './openapi.ts';
+import { writeJson, writeOperation } from './operation.ts';
+import { sampleOf } from './sample.ts';
+
+/** Tags without a page: these pages themselves. */
+const unlisted = ['Documentation'];
+
+export interface ReferencePage {
+  /** Below `docs/`. */
+  readonly file: string;
+  readonly content: string;
+}
+
+const nameOf = (tag: string) => tag.toLowerCase().replaceAll(' ', '-');
+
+function shownTags(description: Description) {
+  return description.tags.filter(({ name }) => !unlisted.includes(name));
+}
+
+const endpointsOf = (description: Description, tag: string): Endpoint[] =>
+  listEndpoints(description).filter(({ tags }) => tags.includes(tag));
+
+/** The titles and paths of the pages, for the sidebar. */
+export function referenceLinks(): { text: string; link: string }[] {
+  return shownTags(readDescription()).map(({ name }) => ({
+    text: name,
+    link: `/reference/api/${nameOf(name)}`,
+  }));
+}
+
+/** Writes the pages below `docs/`, those that changed. */
+export function writeReference(docs: string): void {
+  for (const { file, content } of [overviewPage(), ...tagPages()]) {
+    const path = join(docs, file);
+    mkdirSync(dirname(path), { recursive: true });
+    if (readIfThere(path) !== content) writeFileSync(path, content);
+  }
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
+
+/** `/reference/api`. */
+function overviewPage(): ReferencePage {
+  const description = readDescription();
+  const sections = shownTags(description).map(({ name, description: text }) => {
+    const rows = endpointsOf(description, name).map(
+      ({ method, path, summary, operationId }) =>
+        `| <span class="method ${method.toLowerCase()}">${method}</span> | [\`${path}\`](/reference/api/${nameOf(name)}#${operationId}) | ${summary} |`,
+    );
+    return `## ${name} {#${nameOf(name)}}\n\n${text}\n\n${['| | Path | |', '|---|---|---|', ...rows].join('\n')}`;
+  });
+  const error = description.components.schemas.Error ?? {};
+  return {
+    file: 'reference/api.md',
+    content: `---
+description: Every endpoint with its credential, and the body of errors.
+pageClass: api-page
+---
+
+# API reference
+
+${description.info.description}
+
+This reference is made of the [OpenAPI 3.1 description](/openapi.json), which is made of the schemas
+that requests are checked with. **Try it** calls this server, with the credential you enter; it stays
+in the page and is gone when you close it.
+
+## Credentials {#credentials}
+
+| Paths | Credential |
+|---|---|
+| \`/v2/*\` | \`x-api-key: <API key>\` |
+| \`/mail/*\`, \`/ws\` | \`Authorization: Bearer <token>\`, from [\`POST /mail/token\`](/reference/api/mail#login) or [\`POST /v2/email-accounts/{id}/token\`](/reference/api/email-accounts#issueToken) |
+| \`/hooks/mailserver\` | \`x-mailserver-signature: <hex HMAC-SHA256 of the body>\` |
+
+${sections.join('\n\n')}
+
+## Error {#Error}
+
+${error.description ?? ''} Every code is explained in [Errors](/reference/errors).
+
+${writeFields(
+  bodyRows(description, error).map((row) =>
+    row.name === 'code' ? { ...row, schema: { type: 'string' } } : row,
+  ),
+  shapeLink(description, undefined),
+  false,
+)}
+
+\`\`\`json
+${writeJson(sampleOf(description, { schema: error }))}
+\`\`\`
+`,
+  };
+}
+
+/** A page for each tag, at `/reference/api/<name>`. */
+function tagPages(): ReferencePage[] {
+  const description = readDescription();
+  return shownTags(description).map((tag) => {
+    const endpoints = endpointsOf(description, tag.name);
+    const link = shapeLink(description, tag.name);
+    const operations = endpoints.map((endpoint) => writeOperation(description, endpoint, link));
+    const shapes = shapesOf(description, tag.name).map((name) => {
+      const schema = description.components.schemas[name] ?? {};
+      return `### ${name} {#${name}}
+
+${schema.description ?? ''}
+
+<div class="operation">
+<div class="about">
+
+${writeFields(bodyRows(description, schema), link, false)}
+
+</div>
+<div class="examples">
+
+\`\`\`json
+${writeJson(sampleOf(description, { schema }))}
+\`\`\`
+
+</div>
+</div>
+`;
+    });
+    const objects = shapes.length > 0 ? `## Objects {#objects}\n\n${shapes.join('\n\n')}` : '';
+    return {
+      file: `reference/api/${nameOf(tag.name)}.md`,
+      content: `---\ndescription: "${tag.description}"\npageClass: api-page\n---\n\n# ${tag.name}\n\n${tag.description}\n\n${operations.join('\n\n')}\n\n${objects}\n`,
+    };
+  });
+}
+
+/** Names of the shapes that a tag's operations mention; each is shown where it comes first. */
+function shapesOf(description: Description, tag: string): string[] {
+  const names = new Set<string>();
+  const collect = (value: unknown) => {
+    for (const [, name = ''] of JSON.stringify(value).matchAll(/#\/components\/schemas\/(\w+)/g)) {
+      if (name === 'Error' || names.has(name)) continue;
+      names.add(name);
+      collect(description.components.schemas[name]);
+    }
+  };
+  collect(endpointsOf(description, tag));
+  const earlier = shownTags(description).slice(
+    0,
+    shownTags(description).findIndex(({ name }) => name === tag),
+  );
+  const shown = new Set(earlier.flatMap(({ name }) => shapesOf(description, name)));
+  return [...names].filter((name) => !shown.has(name));
+}
+
+function shapeLink(description: Description, tag: string | undefined): (name: string) => string {
+  return (name) => {
+    if (name === 'Error') return '/docs/reference/api#Error';
+    const home = shownTags(description).find((each) =>
+      shapesOf(description, each.name).includes(name),
+    );
+    if (!home) throw new Error(`no page shows ${name}`);
+    return home.name === tag ? `#${name}` : `/docs/reference/api/${nameOf(home.name)}#${name}`;
+  };
+}

@@ -1,0 +1,53 @@
+import { referenceLinks } from './reference/pages.ts';
+
+export interface SidebarGroup {
+  readonly text: string;
+  readonly items: { text: string; link: string }[];
+}
+
+/** The order of the pages: the site's sidebar, `llms.txt` and `llms-full.txt` follow it. */
+export const sidebar: SidebarGroup[] = [
+  {
+    text: 'Start',
+    items: [
+      { text: 'What is Postroom?', link: '/what-is-postroom' },
+      { text: 'Quickstart', link: '/quickstart' },
+    ],
+  },
+  {
+    text: 'Concepts',
+    items: [
+      { text: 'Domains and DNS', link: '/concepts/domains-and-dns' },
+      { text: 'Accounts', link: '/concepts/accounts' },
+      { text: 'Routes', link: '/concepts/routes' },
+      { text: 'Sync', link: '/concepts/sync' },
+      { text: 'Realtime', link: '/concepts/realtime' },
+      { text: 'Mail server events', link: '/concepts/mailserver-events' },
+    ],
+  },
+  {
+    text: 'Guides',
+    items: [
+      { text: 'Build an inbox client', link: '/guides/inbox-client' },
+      { text: 'Receive webhooks', link: '/guides/webhooks' },
+      { text: 'Go to production', link: '/guides/production' },
+    ],
+  },
+  {
+    text: 'API reference',
+    items: [{ text: 'Overview', link: '/reference/api' }, ...referenceLinks()],
+  },
+  {
+    text: 'Reference',
+    items: [
+      { text: 'HTTP conventions', link: '/reference/http' },
+      { text: 'Errors', link: '/reference/errors' },
+      { text: 'WebSocket', link: '/reference/websocket' },
+      { text: 'Configuration', link: '/reference/configuration' },
+      { text: 'Limits', link: '/reference/limits' },
+      { text: 'Metrics', link: '/reference/metrics' },
+      { text: 'RFCs', link: '/rfc' },
+      { text: 'Changelog', link: '/changelog' },
+    ],
+  },
+];

@@ -1,0 +1,60 @@
+/** What an empty mailbox shows: how to send it a first mail. */
+import { element } from './elements.js';
+
+/** Where SMTP listens unless configured otherwise; the page has no way to ask. */
+const SMTP_PORT = 2525;
+
+/**
+ * @param {string} address
+ * @param {string} mailbox
+ * @returns {Node[]}
+ */
+export function emptyHint(address, mailbox) {
+  if (mailbox !== 'INBOX') return [element('p', {}, 'Nothing in here.')];
+  const host = location.hostname.replace(/^\[|\]$/g, '');
+  const server = host.includes(':') ? `[${host}]` : host;
+  const swaks = [
+    `swaks --server ${server}:${SMTP_PORT} \\`,
+    '  --from bob@sender.test \\',
+    `  --to ${address} \\`,
+    "  --h-Subject 'Hello' \\",
+    "  --body 'It works.'",
+  ];
+  const curl = [
+    "printf '%s\\n' \\",
+    "  'From: bob@sender.test' \\",
+    "  'Subject: Hello' '' 'Hi' |",
+    'curl --crlf \\',
+    `  smtp://${server}:${SMTP_PORT} \\`,
+    '  --mail-from bob@sender.test \\',
+    `  --mail-rcpt ${address} \\`,
+    '  -T -',
+  ];
+  return [
+    element('h2', {}, 'No mail yet'),
+    element('p', {}, 'Send some and watch it arrive here. With swaks:'),
+    command(swaks.join('\n')),
+    element('p', {}, 'Or with curl:'),
+    command(curl.join('\n')),
+    element(
+      'p',
+      { class: 'hint' },
+      `Port ${SMTP_PORT} is the default; your server may have another SMTP_PORT.`,
+    ),
+  ];
+}
+
+/** @param {string} text */
+function command(text) {
+  const button = element('button', { type: 'button', class: 'plain copy' }, 'Copy');
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(text);
+    button.textContent = 'Copied';
+    setTimeout(() => {
+      button.textContent = 'Copy';
+    }, 2_000);
+  });
+  // Only pages that came by HTTPS, or from this machine, may write to the clipboard.
+  const tools = navigator.clipboard ? [button] : [];
+  return element('div', { class: 'command' }, element('pre', { tabindex: '0' }, text), ...tools);
+}

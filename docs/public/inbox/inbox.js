@@ -1,0 +1,188 @@
+/**
+ * The client without its page: puts session, cache, sync and realtime channel together. Whatever
+ * goes wrong ends in one of two ways: it is tried again by itself, or the session has ended.
+ */
+import { LiveChannel } from './live-channel.js';
+import { Refused, Unreachable } from './session.js';
+import { SyncClient } from './sync-client.js';
+
+/** @typedef {import('./live-channel.js').ChannelState} ChannelState */
+/** @typedef {import('./live-channel.js').Hello} Hello */
+/** @typedef {import('./live-channel.js').Tip} Tip */
+/** @typedef {import('./sync-client.js').Message} Message */
+
+/**
+ * @typedef {object} InboxOptions
+ * @property {string} origin
+ * @property {import('./session.js').Session} session
+ * @property {import('./mail-cache.js').MailCache | import('./memory-cache.js').MemoryCache} cache
+ * @property {import('./protocol-log.js').ProtocolLog} log
+ * @property {(state: ChannelState, retryInMs: number) => void} onState
+ * @property {() => void} onMailboxes the list of mailboxes is here, or another one
+ * @property {(mailbox: string) => void} onChange the cache of a mailbox has changed
+ * @property {(mailbox: string, messages: Message[]) => void} onArrival messages that are news
+ * @property {() => void} onSettled every mailbox is as the server said in hello
+ * @property {(why: 'expired' | 'inactive') => void} onEnd nobody can get another token
+ * @property {(detail: string) => void} onTrouble
+ * @property {{ firstDelayMs?: number, maxDelayMs?: number, limit?: number }} [tuning]
+ */
+
+export class Inbox {
+  /** @type {string[]} */
+  mailboxes = [];
+  #options;
+  #channel;
+  /** @type {SyncClient | undefined} */
+  #client;
+  #stopped = false;
+
+  /** @param {InboxOptions} options */
+  constructor(options) {
+    this.#options = options;
+    const { origin, session, log, onState, tuning = {} } = options;
+    this.#channel = new LiveChannel({
+      origin,
+      log,
+      onState,
+      token: () => session.token,
+      onHello: (hello) => void this.#greeted(hello),
+      onChange: (tip) => void this.#follow(tip),
+      onRefused: (why) => void this.#refused(why),
+      onUnopened: async () => {
+        await this.#attempt((client) => client.sync(this.mailboxes[0] ?? 'INBOX'));
+      },
+      ...tuning,
+    });
+  }
+
+  /** The address whose mail this is; empty before the first hello. */
+  get account() {
+    return this.#options.session.account;
+  }
+
+  /** Shows what is cached at once, and connects. */
+  async start() {
+    const { cache, onMailboxes } = this.#options;
+    if (this.account !== '') {
+      this.mailboxes = await cache.mailboxes(this.account);
+      onMailboxes();
+    }
+    this.#channel.start();
+  }
+
+  /** Says nothing more, whatever is still under way. */
+  stop() {
+    this.#stopped = true;
+    this.#channel.stop();
+    this.#client?.stop();
+  }
+
+  /**
+   * After a pause in which a connection may have died without a word: a browser shows no pings, so
+   * nothing but a new connection, and its hello, tells.
+   */
+  wake() {
+    this.#channel.reconnect();
+  }
+
+  /** Ends it, and removes what this browser has kept. */
+  async signOut() {
+    this.stop();
+    const { cache, session } = this.#options;
+    const { account } = this;
+    session.forget();
+    await cache.forgetAccount(account);
+  }
+
+  // #region hello
+  /** @param {Hello} hello */
+  async #greeted({ user, mailboxes }) {
+    const { session, cache, onMailboxes, onSettled } = this.#options;
+    if (session.account !== user) {
+      this.#client = undefined;
+      session.remember(user);
+    }
+    // Hello lists every mailbox: what is cached beyond them was deleted.
+    this.mailboxes = mailboxes.map(({ mailbox }) => mailbox);
+    for (const mailbox of await cache.mailboxes(user)) {
+      if (!this.mailboxes.includes(mailbox)) await cache.forgetMailbox(user, mailbox);
+    }
+    onMailboxes();
+    for (const tip of mailboxes) {
+      if (!(await this.#follow(tip))) return;
+    }
+    this.#channel.settle();
+    onSettled();
+  }
+
+  /** @param {Tip} tip */
+  async #follow(tip) {
+    if (!this.mailboxes.includes(tip.mailbox)) {
+      this.mailboxes.push(tip.mailbox);
+      this.#options.onMailboxes();
+    }
+    return await this.#attempt((client) => client.catchUp(tip));
+  }
+  // #endregion hello
+
+  /** @param {'expired' | 'inactive'} why */
+  async #refused(why) {
+    const { session, onEnd } = this.#options;
+    // No answer now counts as renewed: the next attempt is refused, and asks again.
+    const goesOn = why === 'expired' && (await session.renew().catch(() => true));
+    if (this.#stopped) return;
+    if (goesOn) this.#channel.start();
+    else onEnd(why);
+  }
+
+  // #region attempt
+  /**
+   * Runs a sync. There is one way back from every failure that may pass: the connection begins
+   * anew after a pause, and its hello says what was missed.
+   *
+   * @param {(client: SyncClient) => Promise<void>} sync
+   * @returns {Promise<boolean>} whether there is nothing left to do about it
+   */
+  async #attempt(sync) {
+    const { onEnd, onTrouble } = this.#options;
+    // Before the first hello nobody knows whose cache to write to; asking shows if the token is good.
+    const client = this.account === '' ? undefined : this.#clientOf(this.account);
+    try {
+      if (client) await sync(client);
+      else await this.#options.session.json('/mail/sync', { method: 'POST', body: { limit: 1 } });
+      return true;
+    } catch (error) {
+      if (this.#stopped) return false;
+      if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
+        this.stop();
+        onEnd(error.status === 401 ? 'expired' : 'inactive');
+      } else if (error instanceof Refused && error.code === 'mailbox_not_found') {
+        // It went away between the event and the sync; the next hello does not list it.
+        return true;
+      } else if (error instanceof Unreachable || error instanceof Refused) {
+        if (this.#channel.state === 'live') this.#channel.retry();
+        if (error instanceof Refused) onTrouble(error.message);
+      } else {
+        throw error;
+      }
+      return false;
+    }
+  }
+  // #endregion attempt
+
+  /** @param {string} account */
+  #clientOf(account) {
+    const { session, cache, onChange, onArrival, tuning } = this.#options;
+    this.#client ??= new SyncClient({
+      account,
+      cache,
+      ...(tuning?.limit !== undefined && { limit: tuning.limit }),
+      ask: (body) => session.json('/mail/sync', { method: 'POST', body }),
+      onPage: ({ mailbox, changes }, isCatchUp) => {
+        onChange(mailbox);
+        if (isCatchUp && changes.added.length > 0) onArrival(mailbox, changes.added);
+      },
+    });
+    return this.#client;
+  }
+}

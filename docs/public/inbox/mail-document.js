@@ -1,0 +1,159 @@
+/**
+ * The document that an HTML mail is shown as. What keeps it harmless is the frame's sandbox (no
+ * scripts, no origin, no forms) and the policy in its head (nothing is loaded, from anywhere). The
+ * cleaning before that is so that nothing is even attempted, and that pictures which came along with
+ * the mail are seen.
+ */
+
+/** The frame has these rights and no others: a link that the reader clicks opens a new tab. */
+export const FRAME_RIGHTS = 'allow-popups allow-popups-to-escape-sandbox';
+
+const POLICY = [
+  "default-src 'none'",
+  'img-src data:',
+  "style-src 'unsafe-inline'",
+  "base-uri 'none'",
+  "form-action 'none'",
+].join('; ');
+
+/** What has no place in a mail, or would only be refused by the policy. */
+const UNWANTED =
+  'script, noscript, style[src], link, meta, base, title, iframe, frame, frameset, object, embed, applet, portal, audio, video, source, track, svg, math, template, dialog';
+
+/** Attributes that name something to load or to send to, apart from `src` of pictures. */
+const LOADING = [
+  'srcset',
+  'background',
+  'poster',
+  'data',
+  'ping',
+  'action',
+  'formaction',
+  'lowsrc',
+];
+
+const STYLES = `
+  :root { color-scheme: light; color: #1f2328; }
+  :root.bare { color-scheme: light dark; color: CanvasText; }
+  body { margin: 0; padding: 1rem; font: 15px / 1.6 Inter, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Helvetica Neue", Arial, sans-serif; overflow-wrap: anywhere; }
+  @media (min-width: 30rem) { body { padding: 1.25rem 1.5rem; } }
+  img { max-width: 100%; height: auto; }
+  img[data-blocked] { display: inline-block; min-width: 1.5rem; min-height: 1.5rem; outline: 1px dashed #8888; }
+  table { max-width: 100%; }
+  pre { white-space: pre-wrap; }`;
+
+/**
+ * @param {string} html as it came
+ * @param {Record<string, string>} images `data:` URLs by Content-ID
+ * @returns {{ source: string, blocked: number, isBare: boolean }} `source` for the frame's srcdoc;
+ *   how many pictures and styles from elsewhere were left out; whether the mail has no colours of its
+ *   own, so that it may be shown in those of the page
+ */
+export function writeMailDocument(html, images) {
+  // A parsed document without a window: nothing in it loads or runs.
+  const parsed = new DOMParser().parseFromString(html, 'text/html');
+  for (const element of parsed.querySelectorAll(UNWANTED)) element.remove();
+  const blocked = cleanElements(parsed, images) + cleanStyles(parsed);
+  const isBare = !parsed.querySelector(
+    'style, [style*="color"], [style*="background"], [bgcolor], [color], [text]',
+  );
+  const head = [
+    '<meta charset="utf-8">',
+    `<meta http-equiv="Content-Security-Policy" content="${POLICY}">`,
+    '<meta name="referrer" content="no-referrer">',
+    `<style>${STYLES}</style>`,
+    ...[...parsed.querySelectorAll('head style')].map((style) => style.outerHTML),
+  ].join('');
+  const { body } = parsed;
+  return {
+    source: `<!doctype html><html lang="${languageOf(parsed)}"${isBare ? ' class="bare"' : ''}><head>${head}</head>${body.outerHTML}</html>`,
+    blocked,
+    isBare,
+  };
+}
+
+/** @param {Document} parsed */
+function languageOf(parsed) {
+  const { lang } = parsed.documentElement;
+  return /^[A-Za-z0-9-]{1,35}$/.test(lang) ? lang : 'und';
+}
+
+/**
+ * @param {Document} parsed
+ * @param {Record<string, string>} images
+ */
+function cleanElements(parsed, images) {
+  let blocked = 0;
+  for (const element of parsed.querySelectorAll('*')) {
+    for (const { name } of [...element.attributes]) {
+      if (name.startsWith('on')) element.removeAttribute(name);
+      if (LOADING.includes(name)) element.removeAttribute(name);
+    }
+    const source = element.getAttribute('src');
+    if (source !== null) {
+      element.removeAttribute('src');
+      const shown = element.localName === 'img' ? pictureOf(source, images) : undefined;
+      if (shown !== undefined) element.setAttribute('src', shown);
+      else if (element.localName === 'img') {
+        element.setAttribute('data-blocked', '');
+        blocked++;
+        // A picture of one pixel is there to see who reads; nobody misses it.
+        if (isTiny(element)) element.remove();
+      }
+    }
+    if (element.hasAttribute('href')) cleanLink(element);
+  }
+  return blocked;
+}
+
+/** @param {Element} element */
+function isTiny(element) {
+  return ['width', 'height'].some((name) => /^[0-3](px)?$/.test(element.getAttribute(name) ?? ''));
+}
+
+/**
+ * @param {string} source
+ * @param {Record<string, string>} images
+ */
+function pictureOf(source, images) {
+  if (/^data:image\/(png|jpeg|gif|webp);/i.test(source)) return source;
+  if (!/^cid:/i.test(source)) return undefined;
+  return images[source.slice(4)];
+}
+
+/** @param {Element} element */
+function cleanLink(element) {
+  const href = (element.getAttribute('href') ?? '').trim();
+  if (href.startsWith('#')) return;
+  if (/^(https?|mailto):/i.test(href) && ['a', 'area'].includes(element.localName)) {
+    element.setAttribute('target', '_blank');
+    element.setAttribute('rel', 'noopener noreferrer nofollow');
+    element.setAttribute('title', href.slice(0, 300));
+  } else {
+    element.removeAttribute('href');
+  }
+}
+
+/**
+ * Takes what would be loaded out of style sheets. A spelling that gets past this meets the policy.
+ *
+ * @param {Document} parsed
+ */
+function cleanStyles(parsed) {
+  let blocked = 0;
+  /** @param {string} css */
+  const clean = (css) =>
+    css
+      .replace(/@import[^;]*;?/gi, '')
+      .replace(/(url|image-set|src)\s*\(\s*(?!["']?data:image\/)[^)]*\)?/gi, () => {
+        blocked++;
+        return 'none';
+      });
+  for (const style of parsed.querySelectorAll('style')) {
+    style.textContent = clean(style.textContent ?? '');
+  }
+  for (const element of parsed.querySelectorAll('[style]')) {
+    element.setAttribute('style', clean(element.getAttribute('style') ?? ''));
+  }
+  return blocked;
+}

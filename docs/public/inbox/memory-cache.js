@@ -1,0 +1,123 @@
+/**
+ * A cache that lives as long as the page, for browsers that keep nothing (and for tests). The same
+ * interface as mail-cache.js.
+ */
+import { startsAnew } from './sync-client.js';
+
+/** @typedef {import('./sync-client.js').Message} Message */
+/** @typedef {import('./sync-client.js').Position} Position */
+/** @typedef {import('./sync-client.js').SyncPage} SyncPage */
+/** @typedef {import('./message-parts.js').Body} Body */
+
+/**
+ * @typedef {object} CachedMailbox
+ * @property {Position} position
+ * @property {Map<number, Message>} messages
+ * @property {Map<number, Body>} bodies
+ */
+
+export class MemoryCache {
+  /** @type {Map<string, Map<string, CachedMailbox>>} */
+  #accounts = new Map();
+
+  /**
+   * @param {string} account
+   * @param {string} mailbox
+   * @returns {Promise<Position | undefined>}
+   */
+  async position(account, mailbox) {
+    return this.#find(account, mailbox)?.position;
+  }
+
+  /**
+   * @param {string} account
+   * @param {Position | undefined} base
+   * @param {SyncPage} page
+   */
+  async apply(account, base, page) {
+    const found = this.#find(account, page.mailbox);
+    if (found?.position.token !== base?.token) return false;
+    const { uidvalidity, token } = page;
+    const kept = startsAnew(base, page) ? undefined : found;
+    const messages = kept?.messages ?? new Map();
+    const bodies = kept?.bodies ?? new Map();
+    for (const message of page.changes.added) messages.set(message.uid, message);
+    for (const { uid, flags } of page.changes.updated) {
+      const message = messages.get(uid);
+      if (message) messages.set(uid, { ...message, flags });
+    }
+    for (const { uid } of page.changes.removed) {
+      messages.delete(uid);
+      bodies.delete(uid);
+    }
+    const mailboxes = this.#accounts.get(account) ?? new Map();
+    mailboxes.set(page.mailbox, { position: { uidvalidity, token }, messages, bodies });
+    this.#accounts.set(account, mailboxes);
+    return true;
+  }
+
+  /** @param {string} account */
+  async mailboxes(account) {
+    return [...(this.#accounts.get(account)?.keys() ?? [])];
+  }
+
+  /**
+   * @param {string} account
+   * @param {string} mailbox
+   * @param {number} count
+   */
+  async newest(account, mailbox, count) {
+    const found = this.#find(account, mailbox);
+    const messages = [...(found?.messages.values() ?? [])];
+    messages.sort((one, other) => other.uid - one.uid);
+    const opened = new Set(found?.bodies.keys() ?? []);
+    return { messages: messages.slice(0, count), total: messages.length, opened };
+  }
+
+  /**
+   * @param {string} account
+   * @param {string} mailbox
+   * @param {number} uid
+   * @returns {Promise<{ message: Message, body: Body | undefined } | undefined>}
+   */
+  async read(account, mailbox, uid) {
+    const found = this.#find(account, mailbox);
+    const message = found?.messages.get(uid);
+    return message && { message, body: found?.bodies.get(uid) };
+  }
+
+  /**
+   * @param {string} account
+   * @param {string} mailbox
+   * @param {string} uidvalidity
+   * @param {number} uid
+   * @param {Body} body
+   */
+  async keepBody(account, mailbox, uidvalidity, uid, body) {
+    const found = this.#find(account, mailbox);
+    if (found?.position.uidvalidity === uidvalidity && found.messages.has(uid)) {
+      found.bodies.set(uid, body);
+    }
+  }
+
+  /**
+   * @param {string} account
+   * @param {string} mailbox
+   */
+  async forgetMailbox(account, mailbox) {
+    this.#accounts.get(account)?.delete(mailbox);
+  }
+
+  /** @param {string} account */
+  async forgetAccount(account) {
+    this.#accounts.delete(account);
+  }
+
+  /**
+   * @param {string} account
+   * @param {string} mailbox
+   */
+  #find(account, mailbox) {
+    return this.#accounts.get(account)?.get(mailbox);
+  }
+}

@@ -1,0 +1,123 @@
+/**
+ * Which parts of a message are to be read, and which are to be downloaded; and how bytes become
+ * text. Nothing here touches the page.
+ */
+
+/** @typedef {import('./sync-client.js').BodyStructure} BodyStructure */
+
+/**
+ * @typedef {object} Body what is kept of a message that was opened
+ * @property {string | undefined} html
+ * @property {string | undefined} text
+ * @property {Record<string, string>} images `data:` URLs of pictures inside the HTML, by Content-ID
+ * @property {boolean} isCut whether only the beginning is there
+ */
+
+/**
+ * @typedef {object} ReadableParts
+ * @property {BodyStructure | undefined} html
+ * @property {BodyStructure | undefined} text
+ * @property {BodyStructure[]} images that the HTML shows by their Content-ID
+ * @property {BodyStructure[]} attachments
+ */
+
+// #region read-parts
+/**
+ * Sorts the parts of a message by what a reader does with them.
+ *
+ * @param {BodyStructure} structure
+ * @returns {ReadableParts}
+ */
+export function sortParts(structure) {
+  /** @type {ReadableParts} */
+  const parts = { html: undefined, text: undefined, images: [], attachments: [] };
+  /** @type {(part: BodyStructure, isRelated: boolean) => void} */
+  const visit = (part, isRelated) => {
+    const { type, disposition, childNodes } = part;
+    if (type.startsWith('multipart/')) {
+      for (const child of childNodes ?? []) visit(child, type === 'multipart/related');
+      return;
+    }
+    // A message inside the message is downloaded as a whole: its parts are not this message's.
+    const isShown = disposition !== 'attachment' && nameOf(part) === '';
+    if (isShown && type === 'text/html' && !parts.html) parts.html = part;
+    else if (isShown && type === 'text/plain' && !parts.text) parts.text = part;
+    else if (isRelated && part.id && isPicture(type)) parts.images.push(part);
+    else parts.attachments.push(part);
+  };
+  visit(structure, false);
+  return parts;
+}
+// #endregion read-parts
+
+/** @param {string} type */
+function isPicture(type) {
+  // Never SVG, which is a document.
+  return /^image\/(png|jpeg|gif|webp|avif|bmp)$/.test(type);
+}
+
+/**
+ * The file name that the sender gave, or an empty text.
+ *
+ * @param {BodyStructure} part
+ */
+export function nameOf(part) {
+  return part.dispositionParameters?.filename ?? part.parameters?.name ?? '';
+}
+
+/**
+ * A name to save a part by; one that came from outside must not lead into folders or hide its end.
+ *
+ * @param {BodyStructure} part
+ */
+export function fileNameOf(part) {
+  const given = nameOf(part)
+    .replace(/[/\\\p{Cc}\p{Bidi_Control}]/gu, '')
+    .trim();
+  if (given !== '' && !/^\.+$/.test(given)) return given.slice(0, 200);
+  return part.type === 'message/rfc822' ? 'message.eml' : `part-${part.part ?? '1'}`;
+}
+
+/**
+ * About how many bytes a part has once its transfer encoding is removed.
+ *
+ * @param {BodyStructure} part
+ */
+export function decodedSizeOf({ size = 0, encoding }) {
+  // Base64 with its line ends: 57 bytes become 78.
+  return encoding === 'base64' ? Math.round((size * 57) / 78) : size;
+}
+
+/** @param {number} bytes */
+export function formatSize(bytes) {
+  if (bytes < 1000) return `${bytes} bytes`;
+  if (bytes < 999_500) return `${Math.round(bytes / 1000)} kB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
+// #region decode
+/**
+ * Bytes of a text part as text. A charset that is missing, unknown or wrong must not hide the mail.
+ *
+ * @param {ArrayBuffer} bytes
+ * @param {string | undefined} charset
+ */
+export function decodeText(bytes, charset) {
+  try {
+    return new TextDecoder(charset ?? 'utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    // Every byte means something in windows-1252, which is what senders without a charset often use.
+    const text = new TextDecoder('utf-8').decode(bytes);
+    return text.includes('\ufffd') ? new TextDecoder('windows-1252').decode(bytes) : text;
+  }
+}
+// #endregion decode
+
+/**
+ * Text that stands in for HTML, as far as tags can be left out without reading them.
+ *
+ * @param {import('./sync-client.js').Address[] | undefined} addresses
+ */
+export function formatAddresses(addresses = []) {
+  return addresses.map(({ name, address }) => name || address || '').filter((text) => text !== '');
+}

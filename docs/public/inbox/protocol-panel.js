@@ -1,0 +1,64 @@
+/** The panel that shows the protocol log: one line an entry, its text when it is unfolded. */
+import { byId, element } from './elements.js';
+
+/** @typedef {import('./protocol-log.js').ProtocolEntry} ProtocolEntry */
+
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  hour12: false,
+});
+
+const ARROWS = { up: '↑', down: '↓', note: '•' };
+const SPOKEN = { up: 'sent', down: 'received', note: 'note' };
+
+/** @param {import('./protocol-log.js').ProtocolLog} log */
+export function showProtocol(log) {
+  const list = byId('entries', HTMLOListElement);
+  /** @type {Map<number, HTMLLIElement>} */
+  const items = new Map();
+  log.onEntry = (entry) => {
+    const item = writeEntry(entry);
+    const before = items.get(entry.id);
+    if (before) {
+      const isOpen = before.querySelector('details')?.open === true;
+      const details = item.querySelector('details');
+      if (details) details.open = isOpen;
+      before.replaceWith(item);
+    } else {
+      list.prepend(item);
+    }
+    items.set(entry.id, item);
+    const oldest = log.entries[0]?.id ?? 0;
+    for (const [id, old] of items) {
+      if (id >= oldest) break;
+      old.remove();
+      items.delete(id);
+    }
+  };
+  byId('clear-protocol').addEventListener('click', () => {
+    log.clear();
+    items.clear();
+    list.replaceChildren();
+  });
+}
+
+/** @param {ProtocolEntry} entry */
+function writeEntry({ at, protocol, direction, title, outcome, failed, ms, sent, received }) {
+  const line = element(
+    'summary',
+    {},
+    element(
+      'span',
+      { class: `arrow ${direction}`, role: 'img', 'aria-label': SPOKEN[direction] },
+      ARROWS[direction],
+    ),
+    element('span', { class: 'title' }, protocol === 'ws' ? `WS ${title}` : title),
+    element('span', { class: failed ? 'outcome failed' : 'outcome' }, outcome),
+    element('span', { class: 'at' }, ms === undefined ? clock.format(at) : `${ms} ms`),
+  );
+  const texts = [sent, received].filter((text) => text !== '');
+  const bodies = texts.map((text) => element('pre', { tabindex: '0' }, text));
+  return element('li', { class: 'entry' }, element('details', {}, line, ...bodies));
+}

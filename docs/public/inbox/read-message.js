@@ -1,0 +1,147 @@
+/**
+ * Fetches what is to be seen of a message: its text, its pictures, its header fields; and saves
+ * attachments. Part by part, so that a large attachment costs nothing before somebody wants it.
+ */
+import { decodeText, fileNameOf, sortParts } from './message-parts.js';
+
+/** @typedef {import('./message-parts.js').Body} Body */
+/** @typedef {import('./session.js').Session} Session */
+/** @typedef {import('./sync-client.js').BodyStructure} BodyStructure */
+
+/** More of a text is not shown; whoever wants it downloads it. */
+const TEXT_MAX = 1_000_000;
+const PICTURES_MAX = 12;
+const PICTURE_MAX = 1_000_000;
+const HEADERS_MAX = 64_000;
+
+/** @param {string} mailbox @param {number} uid @param {string} part */
+function partPath(mailbox, uid, part) {
+  return `/mail/attachment?${new URLSearchParams({ uid: String(uid), part, mailbox })}`;
+}
+
+// #region read-body
+/**
+ * @param {Session} session
+ * @param {string} mailbox
+ * @param {number} uid
+ * @param {BodyStructure} structure
+ * @param {AbortSignal} signal
+ * @returns {Promise<Body>}
+ */
+export async function readBody(session, mailbox, uid, structure, signal) {
+  const { html, text, images } = sortParts(structure);
+  /** @param {BodyStructure | undefined} part */
+  const fetchPart = async (part) => {
+    if (part?.part === undefined) return undefined;
+    // The server removes base64 and quoted-printable: what comes are the bytes of the text.
+    const response = await session.request(partPath(mailbox, uid, part.part), { signal });
+    return { part, ...(await readUpTo(response, TEXT_MAX)) };
+  };
+  const [first, second] = await Promise.all([fetchPart(html), fetchPart(text)]);
+  const decode = (/** @type {typeof first} */ read) =>
+    read && decodeText(read.bytes, read.part.parameters?.charset);
+  return {
+    html: decode(first),
+    text: decode(second),
+    images: first ? await readPictures(session, mailbox, uid, images, signal) : {},
+    isCut: Boolean(first?.isCut || second?.isCut),
+  };
+}
+// #endregion read-body
+
+/**
+ * @param {Session} session
+ * @param {string} mailbox
+ * @param {number} uid
+ * @param {BodyStructure[]} pictures
+ * @param {AbortSignal} signal
+ */
+async function readPictures(session, mailbox, uid, pictures, signal) {
+  /** @type {Record<string, string>} */
+  const urls = {};
+  for (const { part, id = '', type } of pictures.slice(0, PICTURES_MAX)) {
+    if (part === undefined) continue;
+    const response = await session.request(partPath(mailbox, uid, part), { signal });
+    const { bytes, isCut } = await readUpTo(response, PICTURE_MAX);
+    // A frame without an origin cannot read blob: URLs of this page; data: is all there is.
+    if (!isCut) urls[id.replace(/^<|>$/g, '')] = await toDataUrl(bytes, type);
+  }
+  return urls;
+}
+
+/**
+ * Reads the beginning of an answer and lets the rest go.
+ *
+ * @param {Response} response
+ * @param {number} most bytes
+ * @returns {Promise<{ bytes: ArrayBuffer, isCut: boolean }>}
+ */
+async function readUpTo(response, most) {
+  const reader = response.body?.getReader();
+  /** @type {BlobPart[]} */
+  const chunks = [];
+  let size = 0;
+  while (reader && size <= most) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    chunks.push(value);
+    size += value.length;
+  }
+  await reader?.cancel();
+  const bytes = await new Blob(chunks).slice(0, most).arrayBuffer();
+  return { bytes, isCut: size > most };
+}
+
+/**
+ * @param {ArrayBuffer} bytes
+ * @param {string} type
+ * @returns {Promise<string>}
+ */
+function toDataUrl(bytes, type) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(new Blob([bytes], { type }));
+  });
+}
+
+/**
+ * The header fields, as they stand in the source.
+ *
+ * @param {Session} session
+ * @param {string} mailbox
+ * @param {number} uid
+ * @param {AbortSignal} signal
+ */
+export async function readHeaders(session, mailbox, uid, signal) {
+  const path = `/mail/message?${new URLSearchParams({ uid: String(uid), mailbox })}`;
+  const response = await session.request(path, { accept: 'message/rfc822', signal });
+  const { bytes } = await readUpTo(response, HEADERS_MAX);
+  const source = decodeText(bytes, 'utf-8').replaceAll('\r\n', '\n');
+  const end = source.indexOf('\n\n');
+  return end < 0 ? source : source.slice(0, end);
+}
+
+// #region save
+/**
+ * Saves a part as a file. A link alone would not do: the request needs the Authorization header,
+ * and a token has no place in a URL.
+ *
+ * @param {Session} session
+ * @param {string} mailbox
+ * @param {number} uid
+ * @param {BodyStructure} part
+ */
+export async function saveAttachment(session, mailbox, uid, part) {
+  const response = await session.request(partPath(mailbox, uid, part.part ?? '1'));
+  // The type is application/octet-stream: a browser that opens it by itself shows no page of ours.
+  const url = URL.createObjectURL(await response.blob());
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = fileNameOf(part);
+  link.click();
+  // The browser reads it after this; a minute is plenty.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+// #endregion save

@@ -1,0 +1,69 @@
+/** The examples of the API reference are requests that the server takes. */
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
+import { globSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import type { TryIt } from '../../docs/.vitepress/reference/operation.ts';
+import { writeReference } from '../../docs/.vitepress/reference/pages.ts';
+import { urlOf } from '../../docs/.vitepress/theme/try-it.ts';
+import {
+  API_KEY,
+  startTestService,
+  type TestAccount,
+  type TestService,
+  WEBHOOK_SECRET,
+} from '../support/service.ts';
+
+let service: TestService;
+let account: TestAccount;
+let forms: TryIt[];
+
+before(async () => {
+  service = await startTestService('sqlite');
+  account = await service.makeAccount();
+  const directory = await mkdtemp(join(tmpdir(), 'postroom-reference-'));
+  writeReference(directory);
+  const pages = await Promise.all(
+    globSync(join(directory, 'reference/api/*.md')).map((path) => readFile(path, 'utf8')),
+  );
+  await rm(directory, { recursive: true });
+  forms = pages.flatMap((page) =>
+    [...page.matchAll(/^<TryIt operation='(.*)' \/>$/gm)].map(([, json = '']) =>
+      JSON.parse(json.replaceAll('&#39;', "'").replaceAll('&amp;', '&')),
+    ),
+  );
+});
+
+function credentialOf(form: TryIt): Record<string, string> {
+  if (form.credential === 'apiKey') return { 'x-api-key': API_KEY };
+  if (form.credential === 'bearer') return { authorization: `Bearer ${account.token}` };
+  if (form.credential !== 'signature') return {};
+  const signature = createHmac('sha256', WEBHOOK_SECRET)
+    .update(form.body ?? '')
+    .digest('hex');
+  return { 'x-mailserver-signature': signature };
+}
+
+test('no example is refused for its form', async () => {
+  assert.ok(forms.length > 20);
+  for (const form of forms) {
+    const values = Object.fromEntries(form.parameters.map(({ name, example }) => [name, example]));
+    const answer = await fetch(service.url + urlOf(form, values), {
+      method: form.method,
+      headers: {
+        ...credentialOf(form),
+        ...(form.contentType && { 'content-type': form.contentType }),
+      },
+      ...(form.body !== undefined && { body: form.body }),
+    });
+    const said = `${form.method} ${form.path}: ${answer.status} ${await answer.text()}`;
+    // What they name may not be there, and who they log in as: that is no fault of the form. The
+    // event's user is one of those.
+    const wellFormed = ![400, 405, 413, 415, 500].includes(answer.status);
+    assert.ok(wellFormed || said.includes('is not the address of an account'), said);
+    if (form.credential === 'apiKey') assert.notEqual(answer.status, 401, said);
+  }
+});

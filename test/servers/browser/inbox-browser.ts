@@ -1,0 +1,56 @@
+/** Debian's Chromium with a watch on what pages say and ask for. */
+import assert from 'node:assert/strict';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+
+const CHROMIUM = '/usr/bin/chromium';
+
+export function launchChromium(): Promise<Browser> {
+  return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+}
+
+export interface WatchedPage {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  /** What the console and uncaught errors said. */
+  readonly complaints: string[];
+  /** URLs that were asked for, all frames included. */
+  readonly requests: string[];
+  /** Fails where the page complained or asked another host. */
+  assertQuiet(): void;
+}
+
+/** Opens a page of its own, with storage of its own. */
+export async function openWatched(
+  browser: Browser,
+  origin: string,
+  options: Parameters<Browser['newContext']>[0] = {},
+): Promise<WatchedPage> {
+  const context = await browser.newContext({
+    viewport: { width: 1360, height: 820 },
+    locale: 'en-GB',
+    reducedMotion: 'reduce',
+    ...options,
+  });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  const complaints: string[] = [];
+  const requests: string[] = [];
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+  });
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  context.on('request', (request) => requests.push(request.url()));
+  return {
+    page,
+    context,
+    complaints,
+    requests,
+    assertQuiet() {
+      assert.deepEqual(complaints, []);
+      const foreign = requests.filter(
+        (url) => !/^(data|blob|about):/.test(url) && new URL(url).origin !== origin,
+      );
+      assert.deepEqual(foreign, []);
+    },
+  };
+}

@@ -1,0 +1,127 @@
+/** A service that shows the live inbox, can be stopped and started again, and has a mailbox. */
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createTransport, type SendMailOptions } from 'nodemailer';
+import { pino } from 'pino';
+import { readConfig } from '../../../src/config/config.ts';
+import { type Service, startService } from '../../../src/service.ts';
+import { freePort } from '../../support/free-port.ts';
+
+const API_KEY = 'key-of-the-inbox-test';
+export const PASSWORD = 'a good password';
+
+const publicFiles = fileURLToPath(new URL('../../../docs/public', import.meta.url));
+
+export class InboxService {
+  readonly directory: string;
+  readonly #environment: Readonly<Record<string, string>>;
+  #service: Service | undefined;
+
+  constructor(directory: string, environment: Readonly<Record<string, string>>) {
+    this.directory = directory;
+    this.#environment = environment;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#environment.PORT}`;
+  }
+
+  get smtpPort(): number {
+    return Number(this.#environment.SMTP_PORT);
+  }
+
+  async start(): Promise<void> {
+    const config = readConfig({ ...this.#environment }, this.directory);
+    this.#service = await startService(config, pino({ level: 'silent' }));
+  }
+
+  async stop(): Promise<void> {
+    await this.#service?.stop();
+    this.#service = undefined;
+  }
+
+  /** Calls /v2 and answers with its body. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into whatever JSON came back
+  async call(method: string, path: string, body?: object): Promise<any> {
+    const response = await fetch(this.url + path, {
+      method,
+      headers: { 'x-api-key': API_KEY, ...(body && { 'content-type': 'application/json' }) },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    if (!response.ok) throw new Error(`${method} ${path}: ${await response.text()}`);
+    return await response.json();
+  }
+
+  /** Makes a domain whose records are marked by hand. */
+  async activate(domain: string): Promise<void> {
+    const { domain: made } = await this.call('POST', '/v2/domain', { user_id: 'u', domain });
+    for (const { id } of made.dns) {
+      const mark = { user_id: 'u', id, status: 'verified' };
+      await this.call('POST', `/v2/domains/${domain}/dns/mark`, mark);
+    }
+  }
+
+  /** Makes an account with {@link PASSWORD}; answers with its id. */
+  async makeAccount(localPart: string, domain: string): Promise<number> {
+    const { account } = await this.call('POST', '/v2/email-accounts/create', {
+      user_id: 'u',
+      domain,
+      local_part: localPart,
+      display_name: 'Test',
+      password: PASSWORD,
+    });
+    return account.id;
+  }
+
+  /** Sends by SMTP as any MTA would. */
+  async send(message: SendMailOptions): Promise<void> {
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port: this.smtpPort,
+      secure: false,
+      ignoreTLS: true,
+    });
+    try {
+      await transport.sendMail(message);
+    } finally {
+      transport.close();
+    }
+  }
+}
+
+/** Starts a service in a folder of its own; `end` stops it and removes the folder. */
+export async function startInboxService(
+  environment: Readonly<Record<string, string>> = {},
+): Promise<{ service: InboxService; end: () => Promise<void> }> {
+  const directory = await mkdtemp(join(tmpdir(), 'postroom-inbox-'));
+  await layOutSite(directory);
+  const service = new InboxService(directory, {
+    DATA_DIR: directory,
+    PORT: String(await freePort()),
+    SMTP_PORT: String(await freePort()),
+    RATE_LIMIT_PER_MINUTE: '0',
+    // Nothing listens there: no test asks the DNS of the machine.
+    DNS_SERVERS: '127.0.0.1:9',
+    API_KEYS: API_KEY,
+    ...environment,
+  });
+  await service.start();
+  const end = async () => {
+    await service.stop();
+    await rm(directory, { recursive: true, force: true });
+  };
+  return { service, end };
+}
+
+/** A build of the site without the generator: what lies in docs/public is copied as it is anyway. */
+async function layOutSite(directory: string): Promise<void> {
+  const site = join(directory, 'site', '0'.repeat(32));
+  await mkdir(site, { recursive: true });
+  await cp(publicFiles, site, { recursive: true });
+  for (const name of ['index.html', '404.html']) {
+    await writeFile(join(site, name), '<!doctype html><html lang="en"><title>Docs</title></html>');
+  }
+  await writeFile(join(site, '.build.json'), JSON.stringify({ scripts: [] }));
+}

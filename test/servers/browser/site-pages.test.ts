@@ -1,0 +1,102 @@
+/** Every page of the documentation: its links lead somewhere, and everybody can read it. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Browser } from 'playwright-core';
+import { findViolations } from './accessibility.ts';
+import { launchChromium, openWatched } from './inbox-browser.ts';
+import { type SiteService, startSiteService } from './site-service.ts';
+
+let service: SiteService;
+let browser: Browser;
+
+before(async () => {
+  service = await startSiteService();
+  browser = await launchChromium();
+});
+
+after(() => browser?.close());
+
+/** What a page links to and can be linked at, from the rendered document. */
+const collect = `({
+  links: [...document.querySelectorAll('a[href]')].map((a) => a.href),
+  loaded: [...document.querySelectorAll('img[src],script[src],link[href]')].map((e) => e.src || e.href),
+  ids: [...document.querySelectorAll('[id]')].map((e) => e.id),
+})`;
+
+interface Collected {
+  readonly links: readonly string[];
+  readonly loaded: readonly string[];
+  readonly ids: readonly string[];
+}
+
+test('no page complains or asks another host, and no link or anchor is broken', async () => {
+  const watched = await openWatched(browser, service.url);
+  const found = new Map<string, Collected>();
+  try {
+    for (const path of service.pages) {
+      await watched.page.goto(service.url + path, { waitUntil: 'networkidle' });
+      found.set(path, await watched.page.evaluate<Collected>(collect));
+      assert.deepEqual(watched.complaints, [], path);
+    }
+    watched.assertQuiet();
+  } finally {
+    await watched.context.close();
+  }
+  const broken: string[] = [];
+  const statuses = new Map<string, number>();
+  for (const [path, { links, loaded }] of found) {
+    for (const link of [...links, ...loaded]) {
+      const { origin, pathname, hash, protocol } = new URL(link);
+      if (origin !== service.url || protocol === 'data:') continue;
+      if (!statuses.has(pathname)) {
+        statuses.set(pathname, (await fetch(service.url + pathname)).status);
+      }
+      const page = found.get(pathname.replace(/\/$/, ''));
+      const anchor = decodeURIComponent(hash.slice(1));
+      if (statuses.get(pathname) !== 200 || (anchor && page && !page.ids.includes(anchor))) {
+        broken.push(`${path} -> ${pathname}${hash}`);
+      }
+    }
+  }
+  assert.deepEqual([...new Set(broken)], []);
+  assert.ok(statuses.size > service.pages.length, 'pages link to each other');
+});
+
+for (const colorScheme of ['light', 'dark'] as const) {
+  test(`no page keeps anybody out (${colorScheme})`, async () => {
+    const watched = await openWatched(browser, service.url, { colorScheme });
+    const violations: string[] = [];
+    try {
+      for (const path of service.pages) {
+        await watched.page.goto(service.url + path, { waitUntil: 'networkidle' });
+        violations.push(...(await findViolations(watched.page)).map((line) => `${path}: ${line}`));
+      }
+    } finally {
+      await watched.context.close();
+    }
+    assert.deepEqual(violations, []);
+  });
+}
+
+test('every page is there as markdown, and in one file', async () => {
+  const read = async (path: string) => {
+    const answer = await fetch(service.url + path);
+    assert.equal(answer.status, 200, path);
+    return answer.text();
+  };
+  const list = await read('/docs/llms.txt');
+  const whole = await read('/docs/llms-full.txt');
+  for (const path of service.pages) {
+    if (path === '/docs' || path === '/docs/inbox') continue;
+    const text = await read(`${path}.md`);
+    assert.ok(list.includes(`](${path}.md)`), `llms.txt lists ${path}`);
+    assert.ok(whole.includes(text.trim()), `llms-full.txt has ${path}`);
+    assert.doesNotMatch(text, /^<(?:div|script|TryIt|dl|dt)|<!--\s*@include/m, path);
+    // Of the prose; code may have such brackets too.
+    const prose = text.replace(/^(`{3,})[\s\S]*?^\1$/gm, '').replace(/`[^`]*`/g, '');
+    for (const [, link = ''] of prose.matchAll(/\]\((?!https?:|#)([^)#\s]*)/g)) {
+      assert.match(link, /^\/docs\//, path);
+      assert.equal((await fetch(service.url + link)).status, 200, `${path}.md -> ${link}`);
+    }
+  }
+});
