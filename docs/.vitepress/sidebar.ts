@@ -30,6 +30,8 @@ export const sidebar: SidebarGroup[] = [
     items: [
       { text: 'Build an inbox client', link: '/guides/inbox-client' },
       { text: 'Receive webhooks', link: '/guides/webhooks' },
+      { text: 'Put Postroom in front of Dovecot', link: '/guides/imap-server' },
+      { text: 'Delivery to your mail server', link: '/guides/imap-server-delivery' },
       { text: 'Go to production', link: '/guides/production' },
     ],
   },

@@ -162,12 +162,13 @@ test('answers that are shown but not had fit the description of the API', async 
 });
 
 /** Pages that are made when the site is built, or are served beside it. */
-const madeElsewhere =
-  /^docs\/(?:inbox|reference\/api(?:\/.+)?|guides\/inbox-client|guides\/imap-server)\.md$/;
+const madeElsewhere = /^docs\/(?:inbox|reference\/api(?:\/.+)?)\.md$/;
 
 /** The file that a link of a page names. VitePress takes `/quickstart` for `docs/quickstart.md`. */
 function linkedFile(from: Page, target: string): string {
   if (target === '') return from.path;
+  // What lies in `public/` is served as it is, and linked by its whole path.
+  if (target.startsWith('/docs/')) return `docs/public/${target.slice('/docs/'.length)}`;
   if (!target.startsWith('/')) return posix.join(posix.dirname(from.path), target);
   return `docs${target}${posix.extname(target) === '' ? '.md' : ''}`;
 }
