@@ -35,8 +35,8 @@ function pagePolicy(scripts: readonly string[]): string {
 const inboxPolicy = [
   "default-src 'self'",
   "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data: blob:",
-  "frame-src 'self' blob:",
+  "img-src 'self' data:",
+  "frame-src 'none'",
   "object-src 'none'",
   "base-uri 'none'",
   "form-action 'none'",
