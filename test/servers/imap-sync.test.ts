@@ -8,7 +8,7 @@ import type { ImapFlow } from 'imapflow';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 import { openSocket } from '../support/web-socket.ts';
 import type { DovecotServer } from './dovecot.ts';
-import { connectAs, mailstoreUrl, servers } from './imap-client.ts';
+import { connectAs, deliveryUrl, mailstoreUrl, servers } from './imap-client.ts';
 import type { MailServer } from './mail-server.ts';
 
 const source = (subject: string, body = 'Hello.') =>
@@ -36,8 +36,7 @@ for (const [name, start] of Object.entries(servers)) {
       server = await start();
       service = await startTestService('sqlite', {
         MAILSTORE_URL: mailstoreUrl(server),
-        // Without LMTP, mail is added by APPEND.
-        ...(server.lmtpUrl !== undefined && { LMTP_URL: server.lmtpUrl }),
+        ...deliveryUrl(server),
       });
     });
     after(async () => {
