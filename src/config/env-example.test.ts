@@ -40,6 +40,7 @@ test('.env.example leaves blank only what has no default, or one made of other k
     'JWT_SECRET',
     'LMTP_URL',
     'MAILSERVER_WEBHOOK_SECRET',
+    'NOTIFIER_URL',
     'PUBLIC_URL',
     'SMTP_RELAY_URL',
     'SPF_INCLUDE',

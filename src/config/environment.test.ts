@@ -74,6 +74,10 @@ test('an empty environment gives the defaults', () => {
     },
     tls: { cert: undefined, key: undefined },
     outbound: { relay: undefined, mxPort: 25, allowCidrs: [] },
+    notifier: {
+      spool: '/var/spool/postroom',
+      url: 'http://127.0.0.1:8080/hooks/mailserver',
+    },
     senderChecks: { dmarcEnforce: true },
   });
 });
@@ -115,6 +119,8 @@ test('every key set comes out in its place', () => {
       DMARC_ENFORCE: 'OFF',
       METRICS_PORT: '9090',
       OUTBOUND_ALLOW_CIDRS: '192.168.0.0/16',
+      NOTIFIER_SPOOL: 'spool',
+      NOTIFIER_URL: 'https://in.example.com/hooks/mailserver',
       LOG_LEVEL: 'Silent',
     },
     empty,
@@ -170,6 +176,7 @@ test('every key set comes out in its place', () => {
       mxPort: 2526,
       allowCidrs: ['192.168.0.0/16'],
     },
+    notifier: { spool: join(empty, 'spool'), url: 'https://in.example.com/hooks/mailserver' },
     senderChecks: { dmarcEnforce: false },
   });
   // What we call a resolver must be one for the library that gets it.
@@ -256,6 +263,12 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
     keys.ec.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
     keyForm,
     'a private key',
+  ],
+  [
+    'NOTIFIER_URL',
+    'hooks/mailserver',
+    'an http or https URL without credentials',
+    'a text that is no URL',
   ],
   ['JWT_JWKS_URL', 'file:///etc/keys', 'an http or https URL without credentials', '"file://..."'],
   [
@@ -353,7 +366,7 @@ describe('values that are not valid', () => {
 
   test('each key that can be wrong is in the table', () => {
     const tried = new Set(badValues.map(([key]) => key));
-    const anyText = ['TLS_CERT', 'TLS_KEY'];
+    const anyText = ['TLS_CERT', 'TLS_KEY', 'NOTIFIER_SPOOL'];
     assert.deepEqual(
       configKeys.filter((key) => !tried.has(key)),
       anyText,

@@ -85,6 +85,13 @@ export interface Config {
     /** Private networks (`address/bits`) that webhooks may reach. */
     readonly allowCidrs: readonly string[];
   };
+  /** The process beside a mail server (`src/notifier.ts`). */
+  readonly notifier: {
+    /** Absolute path of the folder that the mail server writes to. */
+    readonly spool: string;
+    /** Where change events are posted. */
+    readonly url: string;
+  };
   readonly senderChecks: {
     /** Refuse mail that fails a `p=reject` policy (RFC 7489 section 6.3). */
     readonly dmarcEnforce: boolean;
@@ -125,6 +132,7 @@ function readEnvFile(path: string): NodeJS.Dict<string> {
 }
 
 function groupByPart(values: Values, folder: string): Config {
+  const ownUrl = values.PUBLIC_URL ?? publicUrlOf(values.HOST, values.PORT);
   const absolute = (path: string | undefined) =>
     path === undefined ? undefined : resolve(folder, path);
   return {
@@ -135,7 +143,7 @@ function groupByPart(values: Values, folder: string): Config {
     http: {
       host: values.HOST,
       port: values.PORT,
-      publicUrl: values.PUBLIC_URL ?? publicUrlOf(values.HOST, values.PORT),
+      publicUrl: ownUrl,
       publicUrlGiven: values.PUBLIC_URL !== undefined,
       trustProxy: values.TRUST_PROXY,
       corsOrigins: values.CORS_ORIGINS,
@@ -176,6 +184,10 @@ function groupByPart(values: Values, folder: string): Config {
       relay: values.SMTP_RELAY_URL,
       mxPort: values.MX_PORT,
       allowCidrs: values.OUTBOUND_ALLOW_CIDRS,
+    },
+    notifier: {
+      spool: resolve(folder, values.NOTIFIER_SPOOL),
+      url: values.NOTIFIER_URL ?? `${ownUrl}/hooks/mailserver`,
     },
     senderChecks: { dmarcEnforce: values.DMARC_ENFORCE },
   };

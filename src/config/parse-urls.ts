@@ -165,6 +165,9 @@ export const jwksUrl: Parse<string> = (text) => {
     : fit(url.href);
 };
 
+/** Where the notifier posts: `/hooks/mailserver` of ours. */
+export const hookUrl: Parse<string> = jwksUrl;
+
 function webUrl(text: string): URL | undefined {
   const url = URL.parse(text);
   if (!url || !['http:', 'https:'].includes(url.protocol)) return undefined;

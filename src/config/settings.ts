@@ -3,7 +3,15 @@
  */
 import { ConfigError, problemLine, quote } from './config-error.ts';
 import { mailstoreUrl } from './mailstore-url.ts';
-import { corsOrigin, databaseUrl, jwksUrl, lmtpUrl, publicUrl, relayUrl } from './parse-urls.ts';
+import {
+  corsOrigin,
+  databaseUrl,
+  hookUrl,
+  jwksUrl,
+  lmtpUrl,
+  publicUrl,
+  relayUrl,
+} from './parse-urls.ts';
 import {
   apiKeys,
   filePath,
@@ -84,6 +92,8 @@ const settings = {
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
   METRICS_PORT: setting(port(0), '0'),
   OUTBOUND_ALLOW_CIDRS: setting(listOf(network, 'none'), 'none'),
+  NOTIFIER_SPOOL: setting(filePath, '/var/spool/postroom'),
+  NOTIFIER_URL: optional(hookUrl),
   LOG_LEVEL: setting(oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'), 'info'),
 };
 

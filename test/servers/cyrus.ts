@@ -146,7 +146,7 @@ export async function startCyrus(): Promise<CyrusServer> {
       const readUidValidity = () =>
         visit(imapPort, auth, async (client) => {
           const status = await client.status(mailbox, { uidValidity: true });
-          return status && status.uidValidity;
+          return status === false ? undefined : status.uidValidity;
         });
       const [user, domain] = address.split('@');
       const below = mailbox === 'INBOX' ? '' : `/${mailbox}`;

@@ -5,7 +5,7 @@ import { ImapFlow } from 'imapflow';
 import { createTransport } from 'nodemailer';
 import { startCourier } from './courier.ts';
 import { startCyrus } from './cyrus.ts';
-import { startDovecot } from './dovecot.ts';
+import { type DovecotServer, startDovecot } from './dovecot.ts';
 import type { Login, MailServer } from './mail-server.ts';
 
 const ADDRESS = 'ann@acme.test';
@@ -105,3 +105,41 @@ for (const [name, start] of Object.entries(starts)) {
     });
   });
 }
+
+void suite('dovecot with TLS', () => {
+  let server: DovecotServer;
+  before(async () => {
+    server = await startDovecot({ tls: true, tlsNames: ['imap.acme.test'] });
+    await server.addAccount(ADDRESS);
+  });
+  after(() => server?.stop());
+
+  async function connectWith(port: number, secure: boolean, servername: string) {
+    const client = new ImapFlow({
+      host: server.host,
+      port,
+      secure,
+      servername,
+      ...(!secure && { doSTARTTLS: true }),
+      auth: server.loginAs(ADDRESS),
+      tls: { ca: server.certificate ?? '' },
+      logger: false,
+    });
+    await client.connect();
+    const { secureConnection } = client;
+    await client.logout();
+    return secureConnection;
+  }
+
+  for (const [title, secure] of [
+    ['imaps', true],
+    ['STARTTLS', false],
+  ] as const) {
+    void test(`${title} with a certificate for the name, and for no other`, async () => {
+      const port = secure ? server.imapsPort : server.imapPort;
+      assert.ok(port !== undefined);
+      assert.equal(await connectWith(port, secure, 'imap.acme.test'), true);
+      await assert.rejects(connectWith(port, secure, 'other.acme.test'), /other.acme.test/);
+    });
+  }
+});

@@ -1,0 +1,28 @@
+/** The process that tells Postroom what changed on a mail server, beside that server. */
+import { pino } from 'pino';
+import { ConfigError, readConfig } from './config/config.ts';
+import { startNotifier } from './notifier/notifier.ts';
+
+function refuseStart(error: unknown): never {
+  const lines = error instanceof ConfigError ? error.lines : [`cannot start: ${String(error)}`];
+  for (const line of lines) process.stderr.write(`${line}\n`);
+  process.exit(1);
+}
+
+try {
+  const { notifier, credentials, logLevel } = readConfig(process.env);
+  const secret = credentials.mailserverWebhookSecret;
+  if (secret === undefined) {
+    const expected = 'the secret that POST /hooks/mailserver has';
+    throw new ConfigError([`MAILSERVER_WEBHOOK_SECRET: expected ${expected}, got nothing`]);
+  }
+  const logger = pino({ level: logLevel, base: null });
+  const { spool: directory, url } = notifier;
+  const running = await startNotifier({ directory, url, secret, logger });
+  const stop = () => void running.stop().then(() => process.exit(0));
+  process.once('SIGTERM', stop);
+  process.once('SIGINT', stop);
+  logger.info({ spool: directory, url }, 'notifier started');
+} catch (error) {
+  refuseStart(error);
+}

@@ -1,0 +1,178 @@
+/**
+ * Turns what a mail server's processes append to a spool into signed batches for
+ * POST /hooks/mailserver (contract 4.4), until they are accepted.
+ *
+ * In storage: a folder with the files of `spool.ts` and `notifier.json` (`progress.ts`); one process
+ * at a time has it (`lock.sqlite`). A batch is kept, with its event ids, before it is first posted,
+ * and the receiver knows the ids it took: a process that dies anywhere posts the same batch again,
+ * and nobody hears of a change twice.
+ */
+import { randomUUID } from 'node:crypto';
+import { access, constants } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { lockDirectory } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import { mergeLines } from './merge-lines.ts';
+import { postBatch, type Receiver } from './post-batch.ts';
+import { keepProgress, type Progress, readProgress } from './progress.ts';
+import { Spool, type SpoolOptions } from './spool.ts';
+
+export interface NotifierOptions extends Receiver, Pick<SpoolOptions, 'rotateBytes' | 'graceMs'> {
+  /** Absolute path of the folder; it must be there. */
+  readonly directory: string;
+  readonly logger: Logger;
+  /** From one batch to the next at the least, in milliseconds. */
+  readonly everyMs?: number;
+  /** How long the first repetition of a batch is waited for, in milliseconds; it doubles. */
+  readonly retryMs?: number;
+}
+
+export interface Notifier {
+  /** Ends at once; what is not accepted is kept. */
+  stop(): Promise<void>;
+}
+
+const EVERY_MS = 1_000;
+/** How often the spool is looked at while nothing happens. */
+const LOOK_MS = 100;
+const RETRY_MS = 500;
+const RETRY_MAX_MS = 30_000;
+/** Of lines that are logged because nobody takes them. */
+const LOGGED_LINES = 20;
+const LOGGED_CHARACTERS = 500;
+
+/**
+ * Starts at once.
+ *
+ * @throws Refusal unavailable where another process has the folder; an error of the file system
+ *   where it is not there or not ours
+ */
+export async function startNotifier(options: NotifierOptions): Promise<Notifier> {
+  // The lock's own error would not name the folder.
+  await access(options.directory, constants.W_OK);
+  const unlock = lockDirectory(options.directory);
+  if (unlock === undefined) {
+    throw new Refusal('unavailable', `another notifier is running on ${options.directory}`);
+  }
+  try {
+    const worker = new Worker(options);
+    await worker.open();
+    const stopping = new AbortController();
+    const ended = worker.run(stopping.signal).finally(unlock);
+    return {
+      stop() {
+        stopping.abort();
+        return ended;
+      },
+    };
+  } catch (error) {
+    unlock();
+    throw error;
+  }
+}
+
+class Worker {
+  readonly #options: NotifierOptions;
+  readonly #spool: Spool;
+  #progress: Progress = { positions: {}, batch: [] };
+  #failures = 0;
+
+  constructor(options: NotifierOptions) {
+    this.#options = options;
+    this.#spool = new Spool(options);
+  }
+
+  async open(): Promise<void> {
+    const kept = await readProgress(this.#options.directory);
+    const positions = await this.#spool.known(kept?.positions ?? {});
+    await this.#keep({ positions, batch: kept?.batch ?? [] });
+    await this.#spool.prepare();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { everyMs = EVERY_MS, logger } = this.#options;
+    while (!signal.aborted) {
+      let waitMs: number;
+      try {
+        if (this.#progress.batch.length === 0) {
+          await this.#tidy();
+          await this.#gather();
+        }
+        const isIdle = this.#progress.batch.length === 0;
+        waitMs = isIdle ? LOOK_MS : ((await this.#post(signal)) ?? everyMs);
+      } catch (error) {
+        // The disk is full, or the folder is gone: nothing is lost by waiting.
+        logger.error({ err: error }, 'the spool cannot be worked on');
+        waitMs = this.#backoff();
+      }
+      await sleep(waitMs, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  /** Makes a batch of what is new, and keeps it. */
+  async #gather(): Promise<void> {
+    const { lines, positions, passedOver } = await this.#spool.read(this.#progress.positions);
+    if (lines.length === 0 && passedOver === 0) return;
+    const { events, malformed } = mergeLines(lines, randomUUID());
+    if (passedOver > 0) {
+      this.#options.logger.error({ bytes: passedOver }, 'passed over what is no line');
+    }
+    this.#logLines(malformed, 'these lines of the spool are not events');
+    await this.#keep({ positions, batch: events });
+  }
+
+  /** @returns how long to wait where the receiver did not take it, in milliseconds */
+  async #post(signal: AbortSignal): Promise<number | undefined> {
+    const { batch, positions } = this.#progress;
+    const { logger } = this.#options;
+    const outcome = await postBatch(this.#options, batch, signal);
+    if (outcome.kind === 'later') {
+      if (signal.aborted) return 0;
+      const afterMs = Math.max(outcome.afterMs ?? 0, this.#backoff());
+      logger.warn({ events: batch.length, reason: outcome.reason, afterMs }, 'batch not accepted');
+      return afterMs;
+    }
+    this.#failures = 0;
+    if (outcome.kind === 'refused') {
+      logger.error({ reason: outcome.reason }, 'batch refused for good');
+      this.#logLines(
+        batch.map((event) => JSON.stringify(event)),
+        'these events were refused',
+      );
+    } else this.#logLines(outcome.rejected, 'these events were rejected');
+    await this.#keep({ positions, batch: [] });
+    return undefined;
+  }
+
+  async #tidy(): Promise<void> {
+    const { positions } = this.#progress;
+    const kept = await this.#spool.removeOld(positions);
+    if (Object.keys(kept).length < Object.keys(positions).length) {
+      await this.#keep({ positions: kept, batch: [] });
+    }
+    await this.#spool.rotate();
+  }
+
+  /** What is kept and what is known never differ. */
+  async #keep(progress: Progress): Promise<void> {
+    await keepProgress(this.#options.directory, progress);
+    this.#progress = progress;
+  }
+
+  #backoff(): number {
+    const longest = Math.min(
+      (this.#options.retryMs ?? RETRY_MS) * 2 ** this.#failures,
+      RETRY_MAX_MS,
+    );
+    this.#failures = Math.min(this.#failures + 1, 16);
+    // Of many notifiers not all come back at once.
+    return longest * (0.5 + Math.random() / 2);
+  }
+
+  #logLines(lines: readonly string[], message: string): void {
+    if (lines.length === 0) return;
+    const first = lines.slice(0, LOGGED_LINES).map((line) => line.slice(0, LOGGED_CHARACTERS));
+    this.#options.logger.error({ count: lines.length, first }, message);
+  }
+}
