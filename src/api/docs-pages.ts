@@ -30,7 +30,7 @@ function pagePolicy(scripts: readonly string[]): string {
 
 /**
  * The live inbox shows mail in a sandboxed frame without scripts, which inherits this policy: mail
- * styles itself inline, and pictures come from its own parts only (`data:`, `blob:`).
+ * styles itself inline, and pictures come from its own parts only (`data:`).
  */
 const inboxPolicy = [
   "default-src 'self'",

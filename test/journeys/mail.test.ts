@@ -6,6 +6,9 @@ import { onEachEngine } from '../support/databases.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 import { openSocket } from '../support/web-socket.ts';
 
+/** A mail server adds header fields of its own; see test/servers/journeys.test.ts. */
+const onServer = process.env.TEST_MAIL_SERVER !== undefined;
+
 onEachEngine('mail', (engine) => {
   let service: TestService;
   before(async () => {
@@ -64,7 +67,9 @@ onEachEngine('mail', (engine) => {
     assert.equal(message.body.rfc822Encoding, 'utf-8');
     assert.match(
       message.body.rfc822,
-      /^Return-Path: <bob@example\.test>\r\nAuthentication-Results: [\s\S]+?\r\nReceived: from /,
+      onServer
+        ? /^Return-Path: <bob@example\.test>\r\n[\s\S]*?^Authentication-Results: [\s\S]+?\r\nReceived: from /m
+        : /^Return-Path: <bob@example\.test>\r\nAuthentication-Results: [\s\S]+?\r\nReceived: from /,
     );
     const [, part] = message.body.bodyStructure.childNodes;
     assert.equal(part.part, '2');
@@ -91,7 +96,7 @@ onEachEngine('mail', (engine) => {
     const delta = await sync(ann, { uidvalidity: first.body.uidvalidity, token: first.body.token });
     assert.deepEqual(delta.body.changes, {
       added: [],
-      updated: [{ uid: 1, modseq: event.token, flags: ['\\Seen'] }],
+      updated: [{ uid: 1, modseq: event.token.split('-')[0], flags: ['\\Seen'] }],
       removed: [],
     });
     const none = await sync(ann, { uidvalidity: event.uidvalidity, token: event.token });
@@ -173,7 +178,9 @@ onEachEngine('mail', (engine) => {
   test('tokens of another mailbox, from the future, or too large reset and lose nothing', async () => {
     const ann = await service.makeAccount();
     await service.send({ from: 'bob@example.test', to: ann.address, text: '1' });
-    const trash = (await sync(ann, { mailbox: 'Trash' })).body;
+    const listed = await service.mailstore.listMailboxes(ann);
+    const named = listed.find(({ mailbox }) => mailbox.endsWith('Trash'))?.mailbox;
+    const trash = (await sync(ann, { mailbox: named })).body;
     const { uidvalidity } = (await sync(ann)).body;
     for (const body of [
       { uidvalidity: trash.uidvalidity, token: trash.token },

@@ -29,6 +29,11 @@ export function mailstoreUrl({ mailstoreUrl: url, name }: MailServer): string {
   return `${url}?tls=off${name === 'cyrus' ? '&auth=plain' : ''}`;
 }
 
+/** LMTP_URL of a server; without one, mail is added by APPEND. */
+export function deliveryUrl({ lmtpUrl }: MailServer): { LMTP_URL?: string } {
+  return lmtpUrl === undefined ? {} : { LMTP_URL: lmtpUrl };
+}
+
 /** Logs in as an account that was just made. */
 export async function connectAs(server: MailServer, address: string): Promise<ImapFlow> {
   for (let attempt = 0; ; attempt++) {

@@ -8,7 +8,7 @@ import type { ImapFlow } from 'imapflow';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 import { openSocket } from '../support/web-socket.ts';
 import type { DovecotServer } from './dovecot.ts';
-import { connectAs, mailstoreUrl, servers } from './imap-client.ts';
+import { connectAs, deliveryUrl, mailstoreUrl, servers } from './imap-client.ts';
 import type { MailServer } from './mail-server.ts';
 
 const source = (subject: string, body = 'Hello.') =>
@@ -36,8 +36,7 @@ for (const [name, start] of Object.entries(servers)) {
       server = await start();
       service = await startTestService('sqlite', {
         MAILSTORE_URL: mailstoreUrl(server),
-        // Without LMTP, mail is added by APPEND.
-        ...(server.lmtpUrl !== undefined && { LMTP_URL: server.lmtpUrl }),
+        ...deliveryUrl(server),
       });
     });
     after(async () => {
@@ -235,6 +234,22 @@ for (const [name, start] of Object.entries(servers)) {
       assert.equal(gone.body.code, 'message_not_found');
       const none = await get(`/mail/message?uid=1&mailbox=None`);
       assert.equal(none.body.code, 'mailbox_not_found');
+      // A range of what needs no decoding begins anywhere.
+      const plain = await client.append(
+        'INBOX',
+        `Subject: long\r\n\r\n${'0123456789'.repeat(90_000)}`,
+      );
+      assert.ok(plain);
+      const body = await service.mailstore.fetchPart(account, 'INBOX', plain.uid ?? 0, '1');
+      const middle = await Array.fromAsync(body.open({ start: 7, end: 800_003 }));
+      assert.equal(Buffer.concat(middle).length, 799_996);
+      assert.equal(Buffer.concat(middle).toString('latin1', 0, 5), '78901');
+      // Some servers see no parts without MIME-Version; clients are shown some all the same.
+      const lax = await client.append('INBOX', text.replace('MIME-Version: 1.0\r\n', ''));
+      assert.ok(lax);
+      const part = await service.mailstore.fetchPart(account, 'INBOX', lax.uid ?? 0, '2');
+      assert.equal(part.size, content.length);
+      assert.ok(Buffer.concat(await Array.fromAsync(part.open())).equals(content));
       // Reading never sets \Seen.
       const after = await sync(account, { fields: ['flags'] });
       assert.deepEqual(after.changes.added[0].flags, ['\\Flagged']);

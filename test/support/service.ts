@@ -66,11 +66,38 @@ async function callJson(
   };
 }
 
+/** Which of `test/servers/` journeys run on, in place of the embedded store. */
+const mailServerName = process.env.TEST_MAIL_SERVER;
+
+interface MailServerAtHand {
+  readonly environment: Record<string, string>;
+  addAccount(address: string): Promise<void>;
+}
+
+/** Starts the mail server that journeys run on; it is stopped after the service. */
+async function startMailServer(name: string): Promise<MailServerAtHand> {
+  const { connectAs, deliveryUrl, mailstoreUrl, servers } = await import(
+    '../servers/imap-client.ts'
+  );
+  const server = await servers[name]?.();
+  if (!server) throw new Error(`there is no mail server ${name}`);
+  atEnd(() => server.stop());
+  return {
+    environment: { MAILSTORE_URL: mailstoreUrl(server), ...deliveryUrl(server) },
+    async addAccount(address) {
+      await server.addAccount(address);
+      // Once it lets the account in, it lets everybody in who speaks for it.
+      await (await connectAs(server, address)).logout();
+    },
+  };
+}
+
 /** Starts the service on a database and folder of its own; it is stopped when the file ends. */
 export async function startTestService(
   engine: EngineName,
   environment: Record<string, string> = {},
 ): Promise<TestService> {
+  const mailServer = mailServerName ? await startMailServer(mailServerName) : undefined;
   const { database, directory, location } = await openTestDatabase(engine);
   const config = readConfig(
     {
@@ -84,6 +111,7 @@ export async function startTestService(
       API_KEYS: API_KEY,
       JWT_SECRET,
       MAILSERVER_WEBHOOK_SECRET: WEBHOOK_SECRET,
+      ...mailServer?.environment,
       ...environment,
     },
     directory,
@@ -91,10 +119,14 @@ export async function startTestService(
   const service = await startService(config, pino({ level: 'silent' }), { database });
   // What is under way at its stop still needs the database.
   atEnd(() => service.stop());
-  return withCalls(service, location);
+  return withCalls(service, location, mailServer);
 }
 
-function withCalls(service: Service, databaseLocation: string): TestService {
+function withCalls(
+  service: Service,
+  databaseLocation: string,
+  mailServer: MailServerAtHand | undefined,
+): TestService {
   const url = `http://127.0.0.1:${service.addresses.http.port}`;
   const smtpPort = service.addresses.smtp?.port ?? 0;
   let domains = 0;
@@ -113,6 +145,7 @@ function withCalls(service: Service, databaseLocation: string): TestService {
     });
     assert.equal(made.status, 201, JSON.stringify(made.body));
     const { id, address } = made.body.account;
+    await mailServer?.addAccount(address);
     const login = await mail('', 'POST', '/mail/token', { address, password: 'a good password' });
     const { token } = login.body;
     return { id, accountId: id, address, userId, domain, password: 'a good password', token };

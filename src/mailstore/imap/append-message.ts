@@ -30,6 +30,8 @@ export async function appendMessage(
 ): Promise<void> {
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
   const target = mailbox === 'INBOX' ? mailbox : await findTarget(connection, mailbox);
+  // Courier adds nothing to a mailbox that the session has open read-only.
+  if (connection.selected?.mailbox === target) await connection.unselect();
   const source = Buffer.concat(await Array.fromAsync(open()), size);
   const args: Argument[] = [quoted(encodeMailboxName(target)), flags.map(atom)];
   if (internalDate !== undefined) args.push(quoted(writeDateTime(internalDate)));
@@ -40,15 +42,17 @@ export async function appendMessage(
   }
 }
 
-/** A NO that no later attempt will change (RFC 5530 section 3, RFC 9208 section 4.1.3). */
+/**
+ * A NO counts as final only where its code says so (RFC 5530 section 3, RFC 7889, RFC 9208 section
+ * 4.1.3): what is final bounces, and servers say NO to much that passes.
+ */
 function asRefusal(error: unknown): unknown {
-  if (!(error instanceof ImapFailure) || error.kind !== 'said_no' || error.isTemporary)
-    return error;
+  if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return error;
   const { responseCode = '', said = '' } = error.details;
-  const isFull = /OVERQUOTA/i.test(responseCode) || /\bquota\b/i.test(said);
-  return isFull
-    ? new Refusal('mailbox_full', 'the mailbox is full')
-    : new Refusal('mailbox_refused', `the mail server refuses the message: ${said}`);
+  if (/^OVERQUOTA$/i.test(responseCode)) return new Refusal('mailbox_full', 'the mailbox is full');
+  return /^(?:CANNOT|NOPERM|TOOBIG)$/i.test(responseCode)
+    ? new Refusal('mailbox_refused', `the mail server refuses the message: ${said}`)
+    : error;
 }
 
 /** Our name of a mailbox is that of its use: servers call `Junk` `INBOX.Junk` or `Spam`. */

@@ -157,10 +157,8 @@ export class ImapMailstore implements Mailstore {
       for (const item of listed) {
         const known = shadows.get(item.mailbox);
         const state = await this.#listedState(connection, user, item, known).catch(passOverMissing);
-        const { mailbox, uidvalidity, specialUse } = item;
-        if (!state) continue;
-        const token = formatState(state);
-        states.push({ mailbox, uidvalidity, token, ...(specialUse && { specialUse }) });
+        const { mailbox, specialUse } = item;
+        if (state) states.push({ mailbox, ...state, ...(specialUse && { specialUse }) });
       }
       return states;
     });
@@ -172,7 +170,9 @@ export class ImapMailstore implements Mailstore {
     { mailbox, uidvalidity, state, unseen }: ListedMailbox,
     known: ShadowRow | undefined,
   ) {
-    if (connection.hasQresync && state.modseq > 0n) return state;
+    if (connection.hasQresync && state.modseq > 0n) {
+      return { uidvalidity, token: formatState(state) };
+    }
     // STATUS tells no other flags than \Seen: a change of those is told at the next sync.
     const isSame =
       known?.uidvalidity === uidvalidity &&
@@ -180,9 +180,8 @@ export class ImapMailstore implements Mailstore {
       known.messages === state.count &&
       (unseen === undefined || known.unseen === unseen) &&
       (state.modseq === 0n || known.server_modseq === `${state.modseq}`);
-    return shadowState(
-      known && isSame ? known : await this.#shadows.refresh(connection, user, mailbox),
-    );
+    const row = known && isSame ? known : await this.#shadows.refresh(connection, user, mailbox);
+    return { uidvalidity: row.uidvalidity, token: formatState(shadowState(row)) };
   }
 
   async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {

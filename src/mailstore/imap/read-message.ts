@@ -4,6 +4,7 @@ import {
   type BodyStructure,
   createDecoder,
   decodePart,
+  findPart,
   MessageParser,
   partFilename,
   toBodyStructure,
@@ -51,6 +52,20 @@ export class MessageReader {
    * by each reader.
    */
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
+    const { items, open, parsed } = await this.#parse(user, mailbox, uid);
+    const internalDate = readInternalDate(textOf(items.get('INTERNALDATE')));
+    return {
+      uid,
+      envelope: parsed.envelope,
+      flags: readFlags(listOf(items.get('FLAGS'))),
+      bodyStructure: toBodyStructure(parsed.structure),
+      size: parsed.size,
+      internalDate: internalDate ?? new Date(0).toISOString(),
+      open,
+    };
+  }
+
+  async #parse(user: MailUser, mailbox: string, uid: number) {
     const first = await this.#read(user, mailbox, async (connection) => {
       const items = [atom('FLAGS'), atom('INTERNALDATE')];
       const found = await find(connection, mailbox, () =>
@@ -59,21 +74,12 @@ export class MessageReader {
       if (!found) throw messageNotFound(mailbox, uid);
       return found;
     });
-    const place = { user, mailbox, uidvalidity: first.uidvalidity, uid };
+    const { bytes, items, uidvalidity } = first;
+    const place = { user, mailbox, uidvalidity, uid };
+    const open = (range?: ByteRange) => this.#open(place, '', bytes, range);
     const parser = new MessageParser();
-    const open = () => this.#open(place, '', first.bytes);
     for await (const chunk of open()) parser.write(chunk);
-    const { size, envelope, structure } = parser.end();
-    const internalDate = readInternalDate(textOf(first.items.get('INTERNALDATE')));
-    return {
-      uid,
-      envelope,
-      flags: readFlags(listOf(first.items.get('FLAGS'))),
-      bodyStructure: toBodyStructure(structure),
-      size,
-      internalDate: internalDate ?? new Date(0).toISOString(),
-      open,
-    };
+    return { items, uidvalidity, open, parsed: parser.end() };
   }
 
   /**
@@ -83,17 +89,15 @@ export class MessageReader {
    */
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
     const found = await this.#read(user, mailbox, async (connection) => {
-      const found = await find(connection, mailbox, () => fetchStructure(connection, uid));
-      if (!found) throw messageNotFound(mailbox, uid);
-      const part = findPart(found.structure, number);
-      if (!part) throw new Refusal('part_not_found', `message ${uid} has no part ${number}`);
-      const piece = await fetchPiece(connection, uid, number, 0);
-      if (!piece) throw messageNotFound(mailbox, uid);
-      return { part, first: piece.bytes, uidvalidity: found.uidvalidity };
+      const known = await find(connection, mailbox, () => fetchStructure(connection, uid));
+      if (!known) throw messageNotFound(mailbox, uid);
+      const part = findIn(known.structure, number);
+      const piece = part && (await fetchPiece(connection, uid, number, 0));
+      return part && piece && { part, first: piece.bytes, uidvalidity: known.uidvalidity };
     });
+    if (!found) return this.#parsedPart(user, mailbox, uid, number);
     const { part, first, uidvalidity } = found;
     const place = { user, mailbox, uidvalidity, uid };
-    const filename = partFilename(part);
     const etag = `"${uidvalidity}-${uid}-${number}"`;
     const encoded = () => this.#open(place, number, first);
     const size = await this.#sizes.of(`${user.accountId} ${mailbox} ${etag}`, () =>
@@ -102,13 +106,35 @@ export class MessageReader {
     return {
       size,
       etag,
-      ...(filename !== undefined && { filename }),
+      ...named(part),
       open: (range?: ByteRange) => {
         const isPlain = IDENTITY.has(part.encoding);
         // Where nothing is to be decoded, what lies before the range is not even fetched.
         if (range && isPlain) return this.#open(place, number, first, range);
         return decodePart(part.encoding, encoded(), range ?? { start: 0, end: size });
       },
+    };
+  }
+
+  /**
+   * A part that the server does not see, but our parser does: the structure that clients are shown
+   * is that one's, and it reads messages leniently (Courier sees no parts without MIME-Version).
+   */
+  async #parsedPart(
+    user: MailUser,
+    mailbox: string,
+    uid: number,
+    number: string,
+  ): Promise<PartContent> {
+    const { open, parsed, uidvalidity } = await this.#parse(user, mailbox, uid);
+    const part = findPart(parsed.structure, number);
+    if (!part) throw new Refusal('part_not_found', `message ${uid} has no part ${number}`);
+    return {
+      size: part.decodedSize,
+      etag: `"${uidvalidity}-${uid}-${number}"`,
+      ...named(part),
+      open: (range?: ByteRange) =>
+        decodePart(part.encoding, open({ start: part.bodyStart, end: part.bodyEnd }), range),
     };
   }
 
@@ -121,12 +147,13 @@ export class MessageReader {
   ): AsyncIterable<Uint8Array> {
     const next = async (at: number) => {
       // The first piece is there, from whatever place in it.
-      if (at < first.length || first.length < PIECE) return first.subarray(at);
+      const isWhole = first.length < PIECE;
+      if (at < first.length || isWhole) return { bytes: first.subarray(at), isLast: isWhole };
       return this.#read(user, mailbox, async (connection) => {
         const selected = await enter(connection, mailbox);
         const piece = await fetchPiece(connection, uid, section, at);
         if (!piece || selected.uidvalidity !== uidvalidity) throw messageNotFound(mailbox, uid);
-        return piece.bytes;
+        return { bytes: piece.bytes, isLast: piece.bytes.length < PIECE };
       });
     };
     return readPieces(next, start, end);
@@ -166,13 +193,18 @@ async function fetchStructure(
   return structure && { structure };
 }
 
-function findPart(structure: BodyStructure, number: string): BodyStructure | undefined {
+function findIn(structure: BodyStructure, number: string): BodyStructure | undefined {
   if (structure.part === number) return structure;
   for (const child of structure.childNodes ?? []) {
-    const found = findPart(child, number);
+    const found = findIn(child, number);
     if (found) return found;
   }
   return undefined;
+}
+
+function named(part: Parameters<typeof partFilename>[0]) {
+  const filename = partFilename(part);
+  return filename === undefined ? {} : { filename };
 }
 
 async function decodedSize(

@@ -5,6 +5,7 @@
  * store (`embedded/read-changes.ts`).
  */
 import type { Database, Queries, Row } from '../../database/database.ts';
+import { Refusal } from '../../errors/errors.ts';
 import { flagsToText } from '../flags.ts';
 import type { MailUser } from '../store.ts';
 import type { SyncState } from './token.ts';
@@ -104,6 +105,12 @@ export async function writeShadow(
   { user, mailbox, before, seen, now }: WriteShadow,
 ): Promise<ShadowRow | undefined> {
   if (!before) {
+    const account = await tx
+      .selectFrom('accounts')
+      .select('id')
+      .where('id', '=', user.accountId)
+      .executeTakeFirst();
+    if (!account) throw new Refusal('account_not_found', `there is no account ${user.address}`);
     const made = await tx
       .insertInto('shadow_mailboxes')
       .values({

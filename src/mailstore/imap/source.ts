@@ -41,17 +41,23 @@ export async function fetchPiece(
 
 type RowReader = Parameters<typeof fetchRows>[3];
 
-/** Reads on, piece by piece. @param next gives the piece that begins at an offset */
+export interface Piece {
+  readonly bytes: Buffer;
+  /** Whether nothing follows. */
+  readonly isLast: boolean;
+}
+
+/** Reads on, piece by piece. @param next gives what begins at an offset */
 export async function* readPieces(
-  next: (start: number) => Promise<Buffer>,
+  next: (start: number) => Promise<Piece>,
   from = 0,
   end = Number.POSITIVE_INFINITY,
 ): AsyncGenerator<Buffer> {
   let at = from;
   while (at < end) {
-    const bytes = await next(at);
+    const { bytes, isLast } = await next(at);
     if (bytes.length > 0) yield bytes.subarray(0, Math.min(bytes.length, end - at));
     at += bytes.length;
-    if (bytes.length < PIECE) return;
+    if (isLast || bytes.length === 0) return;
   }
 }
