@@ -1,10 +1,12 @@
 /**
- * A sync that finds nothing new on a real Dovecot, against a bare socket that sends the same command
- * on an open connection; and many accounts that sync in turn, against the cap on connections.
+ * A sync that finds nothing new on a real Dovecot, against the same command on an open connection: of
+ * the IMAP client that the mail store is built on, and of a bare socket that reads nothing of the
+ * answer; and many accounts that sync in turn, against the cap on connections.
  */
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { openSqlite } from '../src/database/database.ts';
+import { atom, commandLayer, quoted } from '../src/mailstore/imap/wire.ts';
 import { ImapMailstore, type MailUser } from '../src/mailstore/mailstore.ts';
 import { type DovecotServer, startDovecot } from '../test/servers/dovecot.ts';
 import { connectAs } from '../test/servers/imap-client.ts';
@@ -109,22 +111,34 @@ async function timeEach(count: number, work: () => Promise<unknown>): Promise<nu
   return median(times);
 }
 
-async function measureUnchanged(server: DovecotServer, folder: string): Promise<Figure> {
+async function measureUnchanged(server: DovecotServer, folder: string): Promise<Figure[]> {
   const user: MailUser = { accountId: 1, address: 'ann@bench.test' };
   await fill(server, user.address);
   const { store, close } = await openStore(server, folder, 10);
   const raw = await RawClient.open(server, user.address);
+  const client = await connectAs(server, user.address);
+  const layer = commandLayer(client);
   try {
     const { uidvalidity, token } = await store.sync(user, { mailbox: 'INBOX' });
     const [modseq] = token.split('-');
     const examine = `EXAMINE "INBOX" (QRESYNC (${uidvalidity} ${modseq}))`;
+    const parameters = [atom('QRESYNC'), [atom(uidvalidity), atom(modseq ?? '')]];
+    const command = async (name: string, args: Parameters<typeof layer.exec>[1]) => {
+      (await layer.exec(name, args, { untagged: {} })).next();
+    };
+    await command('ENABLE', [atom('QRESYNC')]);
     const times = await interleave(ROUNDS, {
+      client: () => timeEach(SYNCS, () => command('EXAMINE', [quoted('INBOX'), parameters])),
       ours: () => timeEach(SYNCS, () => store.sync(user, { mailbox: 'INBOX', uidvalidity, token })),
       raw: () => timeEach(SYNCS, () => raw.command(examine)),
     });
     const title = `IMAP sync, no change, ${MESSAGES} messages`;
-    return atMost(title, 'ms', times.ours, times.raw, TARGET);
+    return [
+      atMost(`${title}, against an IMAP client`, 'ms', times.ours, times.client, TARGET),
+      atMost(`${title}, against a bare socket`, 'ms', times.ours, times.raw, TARGET),
+    ];
   } finally {
+    client.close();
     raw.close();
     await close();
   }
@@ -170,7 +184,7 @@ export const imapSync: Benchmark = {
     const folder = makeFolder();
     const server = await startDovecot();
     try {
-      return [await measureUnchanged(server, folder), await measureMany(server, folder)];
+      return [...(await measureUnchanged(server, folder)), await measureMany(server, folder)];
     } finally {
       await server.stop();
       removeFolder(folder);

@@ -164,7 +164,7 @@ function serve(session: Session, socket: Socket, connection: number): void {
       );
       return;
     }
-    const [, tag = '', first = '', rest = ''] = /^(\S+) (\S+) ?(.*)$/.exec(line) ?? [];
+    const [, tag = '', first = '', rest = ''] = /^(\S+) (\S+) ?([\s\S]*)$/.exec(line) ?? [];
     const [, second = '', args = ''] =
       first.toUpperCase() === 'UID' ? (/^(\S+) ?(.*)$/.exec(rest) ?? []) : [];
     const name = (second ? `UID ${second}` : first).toUpperCase();
@@ -177,9 +177,20 @@ function serve(session: Session, socket: Socket, connection: number): void {
     fake.commands.push(command);
     answer(command, () => usualAnswer(session, command));
   };
+  let asked = 0;
+  /** Where the command ends, its literal (RFC 3501 section 4.3) included; -1 before it does. */
+  const lineEnd = (): number => {
+    const end = text.indexOf('\r\n');
+    const [, size] = /\{(\d+)\}$/.exec(end < 0 ? '' : text.slice(0, end)) ?? [];
+    if (size === undefined) return end;
+    if (asked !== end) socket.write('+ go on\r\n');
+    const last = text.indexOf('\r\n', end + 2 + Number(size));
+    asked = last < 0 ? end : 0;
+    return last;
+  };
   socket.on('data', (bytes: Buffer) => {
     text += bytes.toString('latin1');
-    for (let end = text.indexOf('\r\n'); end >= 0; end = text.indexOf('\r\n')) {
+    for (let end = lineEnd(); end >= 0; end = lineEnd()) {
       const line = text.slice(0, end);
       text = text.slice(end + 2);
       take(line);

@@ -1,0 +1,79 @@
+/** Mail that is added by IMAP: what is written, and what becomes of it where the server says no. */
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { writeDateTime } from './append-message.ts';
+import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
+import { openImapStore } from './testing/open-store.ts';
+
+const source = 'Subject: one\r\n\r\nText with {3}\r\n';
+const message = {
+  open: async function* () {
+    yield Buffer.from(source.slice(0, 5));
+    yield Buffer.from(source.slice(5));
+  },
+  size: source.length,
+  flags: ['\\Seen'],
+  internalDate: Date.UTC(2026, 10, 2, 3, 4, 5),
+};
+
+async function open() {
+  const server = await startFakeServer();
+  return { server, ...(await openImapStore(server.port, {}, { timeoutMs: 2_000 })) };
+}
+
+function refuse(server: FakeServer, code: string): void {
+  server.fault = ({ name }) => (name === 'APPEND' ? { send: `TAG NO ${code}no\r\n` } : undefined);
+}
+
+void suite('a message added by IMAP', () => {
+  void test('comes with its flags and its date, to the last byte', async () => {
+    const { server, store, user } = await open();
+    await store.appendByImap(user, 'inbox', message);
+    assert.deepEqual(
+      server.commands.at(-1)?.args,
+      `"INBOX" (\\Seen) " 2-Nov-2026 03:04:05 +0000" {${source.length}}\r\n${source}`,
+    );
+    assert.equal(writeDateTime(0), ' 1-Jan-1970 00:00:00 +0000');
+  });
+
+  void test('is refused for good only where the server says that it is final', async () => {
+    const { server, store, user } = await open();
+    const outcomes = [
+      ['[OVERQUOTA] ', 'mailbox_full'],
+      ['[CANNOT] ', 'mailbox_refused'],
+      ['[UNAVAILABLE] ', 'unavailable'],
+      ['', 'unavailable'],
+    ] as const;
+    for (const [code, refusal] of outcomes) {
+      refuse(server, code);
+      await assert.rejects(store.appendByImap(user, 'INBOX', message), { code: refusal }, code);
+    }
+    server.fault = () => undefined;
+    await store.appendByImap(user, 'INBOX', message);
+  });
+
+  void test('is not added again by itself where the connection broke', async () => {
+    const { server, store, user } = await open();
+    server.fault = ({ name }) => (name === 'APPEND' ? { after: 'drop' } : undefined);
+    await assert.rejects(store.appendByImap(user, 'INBOX', message), { code: 'unavailable' });
+    assert.equal(server.commands.filter(({ name }) => name === 'APPEND').length, 1);
+  });
+
+  void test('is looked for by the id of its Received field', async () => {
+    const { server, store, user } = await open();
+    assert.equal(await store.isDelivered(user, 'INBOX', 'id-1'), false);
+    server.add(source);
+    assert.equal(await store.isDelivered(user, 'INBOX', 'id-1'), true);
+    assert.match(
+      server.commands.at(-1)?.args ?? '',
+      /^SINCE \d{1,2}-\w{3}-\d{4} HEADER "Received" "id-1"$/,
+    );
+  });
+
+  void test('a shadow is not kept for an account that is gone', async () => {
+    const { server, store } = await open();
+    server.capabilities = 'IMAP4rev1 AUTH=PLAIN';
+    const gone = { accountId: 4711, address: 'gone@acme.test' };
+    await assert.rejects(store.sync(gone, { mailbox: 'INBOX' }), { code: 'account_not_found' });
+  });
+});
