@@ -1,11 +1,12 @@
-/** Fetching messages of 20 KB. */
-import { atLeast, type Benchmark } from './support/figures.ts';
+/** Fetching messages of 20 KB: some again and again, and more than are kept in memory. */
+import { atLeast, type Benchmark, beside } from './support/figures.ts';
 import { writeRequest } from './support/http-client.ts';
 import { MESSAGES_OF_20_KB, withMailboxes } from './support/mailboxes.ts';
 import { CONNECTIONS, measureRates, withHello } from './support/measure-http.ts';
 import { makeToken } from './support/service.ts';
 
 const TARGET = 0.3;
+const SOME = 500;
 
 export const message: Benchmark = {
   name: 'message',
@@ -13,12 +14,20 @@ export const message: Benchmark = {
     withMailboxes(({ port }, { of20KB }) =>
       withHello(async (hello, play) => {
         const headers = { authorization: `Bearer ${await makeToken(port, of20KB)}` };
-        const requests = Array.from({ length: MESSAGES_OF_20_KB }, (_, index) =>
+        const all = Array.from({ length: MESSAGES_OF_20_KB }, (_, index) =>
           writeRequest('GET', `/mail/message?mailbox=INBOX&uid=${index + 1}`, headers),
         );
-        const loads = { hello, message: { port, connections: CONNECTIONS, requests } };
+        const target = { port, connections: CONNECTIONS };
+        const loads = {
+          hello,
+          some: { ...target, requests: all.slice(0, SOME) },
+          all: { ...target, requests: all },
+        };
         const rates = await measureRates(play, loads);
-        return [atLeast('message of 20 KB', 'req/s', rates.message, rates.hello, TARGET)];
+        return [
+          atLeast(`message of 20 KB, ${SOME} in turn`, 'req/s', rates.some, rates.hello, TARGET),
+          beside(`message of 20 KB, ${all.length} in turn`, 'req/s', rates.all, rates.hello),
+        ];
       }),
     ),
 };

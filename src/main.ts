@@ -6,7 +6,7 @@ import { startService } from './service.ts';
 /** From the first signal to the end at the latest, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;
 /** Lines are written together: octets at the latest, and milliseconds. */
-const LOG_BUFFER = { minLength: 8_192, periodicFlush: 100 };
+const LOG_BUFFER = { minLength: 16_000, periodicFlush: 100 };
 /** Pino's number for the level. */
 const WARN = 40;
 

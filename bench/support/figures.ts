@@ -84,6 +84,16 @@ export function atMost(
   };
 }
 
+/** A figure that is shown beside others, and has to be nothing. */
+export function beside(
+  name: string,
+  unit: string,
+  ours: readonly number[],
+  reference: readonly number[],
+): Figure {
+  return { ...atLeast(name, unit, ours, reference, 0), target: '-' };
+}
+
 /** Three digits, and thousands apart. */
 export function shorten(value: number): string {
   return value >= 100

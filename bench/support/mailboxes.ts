@@ -9,7 +9,8 @@ import { startWorker } from './worker.ts';
 
 export const MANY = 100_000;
 export const FEW = 100;
-export const MESSAGES_OF_20_KB = 500;
+/** More than the service keeps as JSON. */
+export const MESSAGES_OF_20_KB = 2_000;
 
 interface Filled {
   readonly dataDir: string;

@@ -13,15 +13,23 @@ interface Entry<Value> {
 export class RowCache<Key, Value> {
   readonly #version: TableVersion | undefined;
   readonly #max: number;
+  readonly #keeps: (value: Value) => boolean;
   readonly #entries = new Map<Key, Entry<Value>>();
 
   /**
    * @param tables all that a value is read from
    * @param max entries kept; beyond it the one read longest ago goes
+   * @param keeps whether a value is small enough to be kept; all are when left out
    */
-  constructor(database: Database, tables: readonly TableName[], max: number) {
+  constructor(
+    database: Database,
+    tables: readonly TableName[],
+    max: number,
+    keeps: (value: Value) => boolean = () => true,
+  ) {
     this.#version = database.watch?.(tables);
     this.#max = max;
+    this.#keeps = keeps;
   }
 
   /** The value of a key as it is now; what is not there is looked for each time. */
@@ -33,7 +41,7 @@ export class RowCache<Key, Value> {
     if (kept?.version === version) return kept.value;
     const value = await read();
     this.#entries.delete(key);
-    if (value === undefined) return undefined;
+    if (value === undefined || !this.#keeps(value)) return value;
     this.#entries.set(key, { version, value });
     if (this.#entries.size > this.#max) {
       const [oldest] = this.#entries.keys();

@@ -1,6 +1,6 @@
 /** The mail store in Postroom's own database. */
 import type { Bodies } from '../../bodies/bodies.ts';
-import type { Database, Queries } from '../../database/database.ts';
+import { type Database, type Queries, RowCache } from '../../database/database.ts';
 import { invalidField } from '../../errors/errors.ts';
 import type {
   Alongside,
@@ -35,11 +35,24 @@ export interface EmbeddedOptions {
 /** A page that carries more than UIDs is bounded also when the client set no limit. */
 const PAGE_WITH_FIELDS = 1_000;
 
+/** Some 20 KB each at most: 10 MB. */
+const ANSWERS_KEPT = 500;
+const ANSWER_KEPT_MAX = 200;
+
+/** Whether an answer may be kept; a message with fields counts for as many as it may be long. */
+function isSmall({ changes: { added, updated, removed } }: SyncResult): boolean {
+  const [first] = added;
+  const weight = first && Object.keys(first).length > 1 ? 20 : 1;
+  return added.length * weight + updated.length + removed.length <= ANSWER_KEPT_MAX;
+}
+
 export class EmbeddedMailstore implements Mailstore {
   readonly #database: Database;
   readonly #mailboxes: Mailboxes;
   readonly #reader: MessageReader;
   readonly #changes: ChangeReader;
+  /** By the window and whether it is a reset. */
+  readonly #answers: RowCache<string, SyncResult>;
   readonly #writer: MessageWriter;
   readonly #now: () => number;
 
@@ -49,6 +62,12 @@ export class EmbeddedMailstore implements Mailstore {
     this.#mailboxes = new Mailboxes(database, now);
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
     this.#changes = new ChangeReader(database.read);
+    this.#answers = new RowCache(
+      database,
+      ['mailboxes', 'messages', 'tombstones'],
+      ANSWERS_KEPT,
+      isSmall,
+    );
     this.#writer = new MessageWriter({ database, bodies, mailboxes: this.#mailboxes, now });
   }
 
@@ -63,10 +82,23 @@ export class EmbeddedMailstore implements Mailstore {
     }
     const mailbox = await this.#mailboxes.find(user, request.mailbox);
     if (isUpToDate(mailbox, request, token)) return unchanged(mailbox);
+    const { window, reset } = openWindow(mailbox, request, token);
+    // After a change every device of an account asks the same, from the same state.
+    const question = [...Object.values(window), reset].join(' ');
+    const answer = await this.#answers.get(question, () => this.#readChanges(user, request, token));
+    if (!answer) throw mailboxNotFound(request.mailbox);
+    return answer;
+  }
+
+  /** Reads token and changes from one state, which may be later than the one that was seen before. */
+  #readChanges(
+    user: MailUser,
+    request: SyncRequest,
+    token: SyncToken | undefined,
+  ): Promise<SyncResult | undefined> {
     return this.#database.snapshot(async (tx) => {
-      // Read again: token and changes have to come from one state.
       const current = await this.#mailboxes.findIn(tx, user, request.mailbox);
-      if (!current) throw mailboxNotFound(request.mailbox);
+      if (!current) return undefined;
       const { window, reset } = openWindow(current, request, token);
       const page = await this.#changes.read(tx, window);
       const { added, updated, removed, nextAfterUid } = page;

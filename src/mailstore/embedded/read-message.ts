@@ -1,6 +1,12 @@
 /** Reading one message and its parts. */
 import type { Bodies } from '../../bodies/bodies.ts';
-import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
+import {
+  type Database,
+  PreparedQuery,
+  type Queries,
+  type Row,
+  RowCache,
+} from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import {
   type BodyStructure,
@@ -74,14 +80,26 @@ class StoredMessage implements Message {
   }
 }
 
+/** Rows kept, and octets of those that are: 16 MB at most. */
+const ROWS_KEPT = 4_000;
+const ROW_KEPT_MAX = 4_096;
+
 export class MessageReader {
   readonly #database: Database;
+  /** By account, mailbox and UID. */
+  readonly #rows: RowCache<string, MessageRow>;
   readonly #select: PreparedQuery<MessageRow>;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
 
   constructor(database: Database, bodies: Bodies, mailboxes: Mailboxes) {
     this.#database = database;
+    this.#rows = new RowCache(
+      database,
+      ['mailboxes', 'messages'],
+      ROWS_KEPT,
+      ({ envelope, structure }) => envelope.length + structure.length <= ROW_KEPT_MAX,
+    );
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
     this.#select = prepareSelect(database.read);
@@ -125,11 +143,10 @@ export class MessageReader {
   }
 
   async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
-    const row = await this.#select.first(this.#database.read, [
-      user.accountId,
-      canonicalMailboxName(mailbox),
-      uid,
-    ]);
+    const name = canonicalMailboxName(mailbox);
+    const row = await this.#rows.get(`${user.accountId} ${uid} ${name}`, () =>
+      this.#select.first(this.#database.read, [user.accountId, name, uid]),
+    );
     if (row) return row;
     // Says which of the two is missing; an account's own mailboxes may not have been made yet.
     await this.#mailboxes.find(user, mailbox);
