@@ -15,7 +15,11 @@ import { type Database, PreparedQuery, type Queries } from '../database/database
 
 /** Up to here a body lies in the row: one fsync stores it, and one query reads it. */
 const INLINE_MAX = 64 * 1024;
-const READ_CHUNK = 256 * 1024;
+/**
+ * Octets read at a time. What a decoder makes of them stays below the 128 KiB from which on malloc
+ * fetches memory from the kernel for each buffer, which takes longer than decoding.
+ */
+const READ_CHUNK = 128 * 1024;
 const SWEEP_CHUNK = 500;
 
 /**
