@@ -1,12 +1,11 @@
 /** The process: reads the configuration, starts the service, stops it on a signal. */
 import { pino } from 'pino';
 import { type Config, ConfigError, describeStart, readConfig } from './config/config.ts';
+import { LogLines } from './log-lines.ts';
 import { startService } from './service.ts';
 
 /** From the first signal to the end at the latest, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;
-/** Lines are written together: octets at the latest, and milliseconds. */
-const LOG_BUFFER = { minLength: 16_000, periodicFlush: 100 };
 /** Pino's number for the level. */
 const WARN = 40;
 
@@ -18,7 +17,8 @@ function refuseStart(error: unknown): never {
 }
 
 async function main(config: Config): Promise<void> {
-  const destination = pino.destination({ fd: 1, sync: false, ...LOG_BUFFER });
+  const lines = new LogLines(pino.destination({ fd: 1, sync: false }));
+  process.once('exit', () => lines.flushSync());
   const logger = pino(
     {
       level: config.logLevel,
@@ -27,14 +27,14 @@ async function main(config: Config): Promise<void> {
         logMethod(line, log, level) {
           log.apply(this, line);
           // Whatever is wrong may end the process next.
-          if (level >= WARN) destination.flush();
+          if (level >= WARN) lines.flush();
         },
       },
     },
-    destination,
+    lines,
   );
   const exit = () => {
-    destination.flushSync();
+    lines.flushSync();
     process.exit(0);
   };
   const starting = startService(config, logger, { buildsDocs: true });
@@ -55,7 +55,7 @@ async function main(config: Config): Promise<void> {
   process.once('SIGTERM', stop);
   process.once('SIGINT', stop);
   const service = await starting.catch((error: unknown) => {
-    destination.flushSync();
+    lines.flushSync();
     return refuseStart(error);
   });
   process.stdout.write(describeStart({ ...service, stdoutIsTty: process.stdout.isTTY }));
