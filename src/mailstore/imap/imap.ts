@@ -97,7 +97,7 @@ export const imapDefaults = {
 /** A server that answered within this time counts as ready without being asked. */
 const LATELY_MS = 10_000;
 
-/** Each holds its message in memory. */
+/** Each holds its message in memory; one account has one, so that a stalled one stops nobody else. */
 const APPENDS_AT_ONCE = 2;
 
 export class ImapMailstore implements Mailstore {
@@ -216,7 +216,7 @@ export class ImapMailstore implements Mailstore {
   appendByImap(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
     const name = canonicalMailboxName(mailbox);
     return this.#guard(user, () =>
-      this.#appends.run(() =>
+      this.#appends.run(user.accountId, () =>
         this.#pool.use(user, name, (connection) => appendMessage(connection, name, message)),
       ),
     );
