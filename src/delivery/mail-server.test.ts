@@ -6,6 +6,7 @@ import { after, beforeEach, test } from 'node:test';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { startLmtpServer } from '../../test/support/lmtp-server.ts';
 import { type MailServerBench, openMailServerBench } from '../../test/support/mail-server-bench.ts';
+import type { Queries } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import type { ImapAppend, MailUser } from '../mailstore/mailstore.ts';
 
@@ -274,6 +275,22 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     bench.server.atRcpt.clear();
     await bench.pass(60_000);
     assert.deepEqual([bench.copies(BEN), bench.copies(CAL)], [0, 1]);
+  });
+
+  test('an address that became another claim’s gets nothing of what was for its last holder', async () => {
+    bench.work();
+    bench.server.atEnd.set(BEN, BUSY);
+    await bench.receive([ANN, BEN]);
+    bench.server.atEnd.clear();
+    const claim = (status: 'pending' | 'active') => (tx: Queries) =>
+      tx.updateTable('domains').set({ status }).where('name', '=', 'acme.test').execute();
+    await bench.store.database.write(claim('pending'));
+    await bench.pass(60_000);
+    const [row] = await bench.rows();
+    assert.deepEqual([row?.status, bench.copies(BEN)], ['queued', 0]);
+    await bench.store.database.write(claim('active'));
+    await bench.pass(3_600_000);
+    assert.equal(bench.copies(BEN), 1);
   });
 
   /** Ben's reply never comes, though he has the message: the server hangs up before it. */

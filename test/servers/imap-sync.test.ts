@@ -175,6 +175,20 @@ for (const [name, start] of Object.entries(servers)) {
       assert.equal((await sync(account)).changes.added.length, 4999);
     });
 
+    void test('an address that has the separator of master logins in it', async () => {
+      // Cyrus has no mailboxes of such a name.
+      if (server.name === 'cyrus') return;
+      const account = await service.makeAccount('ann*postroom');
+      await server.addAccount(account.address);
+      // A server may look now and then alone whether it has new accounts.
+      for (let tries = 0; tries < 10; tries++) {
+        const { status } = await service.mail(account.token, 'POST', '/mail/sync', {});
+        if (status === 200) break;
+        await new Promise((resolve) => setTimeout(resolve, 1_000));
+      }
+      assert.deepEqual((await sync(account)).changes, nothing);
+    });
+
     void test('a new UIDVALIDITY starts anew', async () => {
       const { account, client } = await open();
       await append(client, 'one');

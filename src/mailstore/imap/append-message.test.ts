@@ -59,6 +59,24 @@ void suite('a message added by IMAP', () => {
     assert.equal(server.commands.filter(({ name }) => name === 'APPEND').length, 1);
   });
 
+  void test('waits for no other account’s that does not come to its end', async () => {
+    const { server, store, user } = await open();
+    let held = 0;
+    server.fault = ({ name, user: login }) => {
+      if (name !== 'APPEND' || !login.startsWith('stalled@')) return undefined;
+      held++;
+      return {};
+    };
+    const stalled = { accountId: 1_000_000, address: 'stalled@acme.test' };
+    const ends = [1, 2, 3].map(() => store.appendByImap(stalled, 'INBOX', message));
+    const ended = Promise.allSettled(ends);
+    while (held === 0) await new Promise((resolve) => setImmediate(resolve));
+    await store.appendByImap(user, 'INBOX', message);
+    assert.equal(held, 1);
+    store.close();
+    for (const end of await ended) assert.equal(end.status, 'rejected');
+  });
+
   void test('is looked for by the id of its Received field', async () => {
     const { server, store, user } = await open();
     assert.equal(await store.isDelivered(user, 'INBOX', 'id-1'), false);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Refusal } from '../../errors/errors.ts';
 import type { MailUser } from '../mailstore.ts';
-import { startFakeServer } from './testing/fake-server.ts';
+import { type Command, startFakeServer } from './testing/fake-server.ts';
 import { openImapStore } from './testing/open-store.ts';
 
 test('an account whose address is another account’s now opens nothing of it', async () => {
@@ -36,4 +36,41 @@ test('an account whose address is another account’s now opens nothing of it', 
   for (const attempt of attempts) await assert.rejects(attempt(), isRefused, String(attempt));
   assert.equal(server.commands.length, before, 'not one command went to the server');
   assert.equal((await store.sync(now, { mailbox: 'INBOX' })).changes.added.length, 1);
+});
+
+test('an address that changes hands while its connection is opened is not read either', async () => {
+  const server = await startFakeServer();
+  server.add('Subject: of the new owner\r\n\r\nText\r\n');
+  const old: MailUser = { accountId: 1, address: 'ann@acme.test' };
+  let current = 1;
+  const { store } = await openImapStore(
+    server.port,
+    {},
+    { isCurrent: async ({ accountId }) => accountId === current },
+  );
+  server.fault = ({ name }) => {
+    if (name === 'AUTHENTICATE' || name === 'LOGIN') current = 2;
+    return undefined;
+  };
+  await assert.rejects(store.sync(old, { mailbox: 'INBOX' }), { code: 'account_inactive' });
+  assert.ok(!server.commands.some(({ name }) => name === 'EXAMINE'));
+  assert.equal(store.connections, 0);
+});
+
+test('an address with the separator in it is opened by SASL PLAIN, where the server does that', async () => {
+  const server = await startFakeServer();
+  server.add('Subject: one\r\n\r\nText\r\n');
+  const { store } = await openImapStore(server.port);
+  const user: MailUser = { accountId: 1, address: 'a*b@acme.test' };
+  const refusing = (who: string) => (command: Command) =>
+    command.name === 'AUTHENTICATE' && command.user === who
+      ? { send: 'TAG NO [AUTHENTICATIONFAILED] no\r\n' }
+      : undefined;
+  server.fault = refusing('a*b@acme.test*master');
+  assert.equal((await store.sync(user, { mailbox: 'INBOX' })).changes.added.length, 1);
+  store.close();
+
+  const second = await openImapStore(server.port);
+  server.fault = refusing('a*b@acme.test');
+  assert.equal((await second.store.sync(user, { mailbox: 'INBOX' })).changes.added.length, 1);
 });

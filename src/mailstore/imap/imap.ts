@@ -37,9 +37,10 @@ import type {
 } from '../store.ts';
 import { type AppendedSource, appendMessage, hasReceived } from './append-message.ts';
 import { expungeMessages, moveMessages, storeFlags } from './change-messages.ts';
-import { Connection, type ImapLogin, type ServerAddress } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
+import { type ImapServer, logIn } from './log-in.ts';
 import { Pool } from './pool.ts';
 import { probeGreeting } from './probe.ts';
 import { MessageReader } from './read-message.ts';
@@ -55,17 +56,7 @@ import { Shadows } from './sync-shadow.ts';
 import { formatState, parseImapToken } from './token.ts';
 import { Turns } from './turns.ts';
 
-export interface ImapServer extends ServerAddress {
-  /** The login that opens any account. */
-  readonly master: { readonly user: string; readonly password: string };
-  /**
-   * How it opens one: `master`: user name `account*master`; `plain`: SASL PLAIN with the account as
-   * authorization identity (RFC 4616).
-   */
-  readonly auth: 'master' | 'plain';
-  /** Between account and master, with `master`. */
-  readonly separator: string;
-}
+export type { ImapServer };
 
 export interface ImapOptions {
   readonly server: ImapServer;
@@ -106,7 +97,7 @@ export const imapDefaults = {
 /** A server that answered within this time counts as ready without being asked. */
 const LATELY_MS = 10_000;
 
-/** Each holds its message in memory. */
+/** Each holds its message in memory; one account has one, so that a stalled one stops nobody else. */
 const APPENDS_AT_ONCE = 2;
 
 export class ImapMailstore implements Mailstore {
@@ -121,6 +112,7 @@ export class ImapMailstore implements Mailstore {
   readonly #shadows: Shadows;
   readonly #reader: MessageReader;
   readonly #appends = new Turns(APPENDS_AT_ONCE);
+  #probing: Promise<boolean> | undefined;
 
   constructor(options: ImapOptions) {
     const settings = { ...imapDefaults, now: Date.now, ...options };
@@ -224,7 +216,7 @@ export class ImapMailstore implements Mailstore {
   appendByImap(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
     const name = canonicalMailboxName(mailbox);
     return this.#guard(user, () =>
-      this.#appends.run(() =>
+      this.#appends.run(user.accountId, () =>
         this.#pool.use(user, name, (connection) => appendMessage(connection, name, message)),
       ),
     );
@@ -285,7 +277,11 @@ export class ImapMailstore implements Mailstore {
   async answers(): Promise<boolean> {
     const { lastSuccess } = this.#pool.health;
     if (lastSuccess > 0 && performance.now() - lastSuccess < LATELY_MS) return true;
-    return probeGreeting(this.#server, this.#timeoutMs);
+    // Anybody may ask, as often as they like: one connection is made for all who ask at a time.
+    this.#probing ??= probeGreeting(this.#server, this.#timeoutMs).finally(() => {
+      this.#probing = undefined;
+    });
+    return this.#probing;
   }
 
   /**
@@ -302,14 +298,22 @@ export class ImapMailstore implements Mailstore {
     this.#pool.close();
   }
 
-  #connect({ address }: MailUser): Promise<Connection> {
-    const { master, auth, separator, ...server } = this.#server;
-    const pass = master.password;
-    const login: ImapLogin =
-      auth === 'plain'
-        ? { user: master.user, pass, authzid: address }
-        : { user: `${address}${separator}${master.user}`, pass };
-    return Connection.open({ server, login, timeoutMs: this.#timeoutMs });
+  async #connect(user: MailUser): Promise<Connection> {
+    const connection = await logIn(this.#server, user.address, this.#timeoutMs);
+    try {
+      // The login names the address alone, and some time has passed since that was this account's.
+      await this.#requireCurrent(user);
+      return connection;
+    } catch (error) {
+      connection.destroy();
+      throw error;
+    }
+  }
+
+  async #requireCurrent(user: MailUser): Promise<void> {
+    if (this.#isCurrent && !(await this.#isCurrent(user))) {
+      throw new Refusal('account_inactive', 'the address belongs to another account now');
+    }
   }
 
   /** The change that a write made, with the token that a sync would return now. */
@@ -352,9 +356,7 @@ export class ImapMailstore implements Mailstore {
 
   /** Turns failures of the server into refusals, and writes them down. */
   async #guard<T>(user: MailUser, work: () => Promise<T>, mailbox?: string): Promise<T> {
-    if (this.#isCurrent && !(await this.#isCurrent(user))) {
-      throw new Refusal('account_inactive', 'the address belongs to another account now');
-    }
+    await this.#requireCurrent(user);
     try {
       return await work();
     } catch (error) {

@@ -54,6 +54,35 @@ for (const [title, extensions] of Object.entries(kinds)) {
       assert.deepEqual(told(await sync(next)), nothing);
     });
 
+    void test('mail that comes, and goes, while a page is read makes nobody start anew', async () => {
+      const { server, sync } = await open(6);
+      const whole = await sync();
+      for (const uid of [1, 2, 3]) server.setFlags(uid, '\\Seen');
+      const first = await sync(whole, 1);
+      server.add('Subject: after the snapshot\r\n\r\n');
+      let changes = [() => void server.add('Subject: meanwhile\r\n\r\n'), () => server.expunge(6)];
+      server.fault = ({ name, args }) => {
+        const [change, ...others] = changes;
+        if (name !== 'UID FETCH' || !args.includes('VANISHED') || !change) return undefined;
+        changes = others;
+        const told = `${server.rowsOf(args)}TAG OK done\r\n`;
+        const before = server.messages.length;
+        change();
+        const isGone = server.messages.length < before;
+        return { send: `${isGone ? '* VANISHED 6' : `* ${before + 1} EXISTS`}\r\n${told}` };
+      };
+      const second = await sync(first, 1);
+      assert.deepEqual(told(second), { ...nothing, updated: [2] });
+      assert.equal(second.reset, undefined);
+      const third = await sync(second, 5);
+      assert.deepEqual(told(third), { ...nothing, updated: [3] });
+      assert.equal(third.reset, undefined);
+      const next = await sync(third);
+      assert.equal(next.reset, undefined);
+      const came = server.messages.map(({ uid }) => uid).filter((uid) => uid > 6);
+      assert.deepEqual(told(next).added, came);
+    });
+
     void test('a new message that goes before its page is told and then removed', async () => {
       const { server, sync } = await open(2);
       const whole = await sync();

@@ -87,6 +87,18 @@ void suite('the pool of connections', () => {
     assert.ok(logged.some(({ failure }) => failure === 'silent'));
   });
 
+  void test('a crowd of one account leaves room for the others to wait', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { connections: 4, timeoutMs: 5_000 });
+    const held = holdBack(server, 'u1@');
+    const crowd = Array.from({ length: 1_200 }, () => store.sync(user(1), inbox));
+    const ends = Promise.allSettled(crowd);
+    await until(() => held.length === 3);
+    await Promise.all([2, 3, 4, 5].map((id) => store.sync(user(id), inbox)));
+    store.close();
+    for (const end of await ends) assert.equal(end.status, 'rejected');
+  });
+
   void test('waiting ends in a refusal that says when to come back', async () => {
     const server = await startFakeServer();
     const { store, logged } = await openImapStore(server.port, {}, { connections: 1 });

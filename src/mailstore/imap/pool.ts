@@ -51,6 +51,8 @@ interface Waiter {
 
 /** More waiting requests than this are refused at once. */
 const WAITING_MAX = 1_000;
+/** So are more of one account, so that those of a stalled one leave room for the others'. */
+const WAITING_PER_ACCOUNT = 50;
 /** After a refused login the same account is not tried again for this long. */
 const REFUSED_REST_MS = 3_000;
 const REFUSED_MAX = 10_000;
@@ -113,11 +115,11 @@ export class Pool {
 
   #take(user: MailUser, mailbox: string | undefined, fresh: boolean): Promise<Pooled> {
     if (this.#closed) return Promise.reject(new ImapFailure('dropped'));
-    if (this.#waiting.length >= WAITING_MAX) return Promise.reject(this.#busy());
     const account = this.#accounts.get(user.accountId);
     const idle = account && !fresh ? this.#takeIdle(account, mailbox) : undefined;
     // An idle connection of the account's own is nobody else's to wait for.
     if (idle) return Promise.resolve(idle);
+    if (this.#isCrowded(user)) return Promise.reject(this.#busy());
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiting = this.#waiting.filter((other) => other !== waiter);
@@ -134,6 +136,12 @@ export class Pool {
       this.#waiting.push(waiter);
       this.#serve();
     });
+  }
+
+  #isCrowded({ accountId }: MailUser): boolean {
+    if (this.#waiting.length < WAITING_PER_ACCOUNT) return false;
+    const own = this.#waiting.filter(({ user }) => user.accountId === accountId);
+    return this.#waiting.length >= WAITING_MAX || own.length >= WAITING_PER_ACCOUNT;
   }
 
   #busy(): ImapFailure {

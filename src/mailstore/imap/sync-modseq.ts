@@ -63,34 +63,46 @@ export function requireUidvalidity(request: SyncRequest): void {
   }
 }
 
+/** What cannot be told because the mailbox changes meanwhile is asked for anew, so often in all. */
+const ATTEMPTS = 3;
+
 /**
  * @returns undefined where the mailbox keeps no MODSEQs; it is selected then
  */
 export async function syncByModseq(context: SyncContext): Promise<SyncResult | undefined> {
+  for (let attempt = 1; ; attempt++) {
+    const { view, told } = await look(context);
+    if (!view) return undefined;
+    if (told) return told;
+    const isRace = context.connection.selected?.news === true;
+    if (!isRace || attempt === ATTEMPTS) return readAll(context, view, stateOf(view), 0, true);
+  }
+}
+
+/** One attempt. @returns nothing told where the client has to start anew */
+async function look(
+  context: SyncContext,
+): Promise<{ readonly view?: Selected; readonly told?: SyncResult | undefined }> {
   const { connection, mailbox, request, token } = context;
   const collector = new ChangeCollector();
   const since = sinceOf(token);
   const uidvalidity = uidvalidityOf(request);
   const args =
     since && uidvalidity ? [[atom('QRESYNC'), [atom(uidvalidity), atom(`${since.modseq}`)]]] : [];
-  const view = await connection.select(mailbox, 'EXAMINE', args, collector.untagged);
-  if (view.modseq === undefined) return undefined;
+  // A copy: what commands after it bring of news is not of the state that this answer is about.
+  const view = { ...(await connection.select(mailbox, 'EXAMINE', args, collector.untagged)) };
+  if (view.modseq === undefined) return {};
   const now = stateOf(view);
   const sameMailbox = request.uidvalidity === undefined || request.uidvalidity === view.uidvalidity;
-  if (!token) return readAll(context, view, now, 0, sameMailbox ? undefined : true);
-  if (token.kind !== 'foreign' && sameMailbox && uidvalidity && isPast(token, now)) {
-    const told =
-      token.kind === 'state'
-        ? await readChanges(
-            context,
-            view,
-            { base: token.state, snapshot: now, afterUid: 0 },
-            collector,
-          )
-        : await goOn(context, view, token, collector);
-    if (told) return told;
+  if (!token) {
+    return { view, told: await readAll(context, view, now, 0, sameMailbox ? undefined : true) };
   }
-  return readAll(context, view, now, 0, true);
+  if (token.kind === 'foreign' || !sameMailbox || !uidvalidity || !isPast(token, now)) {
+    return { view };
+  }
+  if (token.kind === 'cursor') return { view, told: await goOn(context, view, token, collector) };
+  const window = { base: token.state, snapshot: now, afterUid: 0 };
+  return { view, told: await readChanges(context, view, window, collector) };
 }
 
 /** The state since which changes are asked for. */
@@ -171,7 +183,9 @@ function knownGone(
   const gone = collector.vanished().within(1, base.uidnext - 1);
   let newer = 0;
   // Whatever came after that state has a higher MODSEQ, so it is among what changed.
-  for (const uid of collector.changed.keys()) if (uid >= base.uidnext) newer++;
+  for (const uid of collector.changed.keys()) {
+    if (uid >= base.uidnext && uid < view.uidnext) newer++;
+  }
   const left = view.exists - newer;
   return gone.size === base.count - left && gone.size <= REMOVED_MAX ? gone : undefined;
 }

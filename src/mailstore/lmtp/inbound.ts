@@ -12,7 +12,7 @@
  *   process died, the connection broke after the message's end), the mailbox is looked through first
  *   for the id in our Received field.
  */
-import { findAccountStates } from '../../accounts/accounts.ts';
+import { findAccountStates, findAccounts } from '../../accounts/accounts.ts';
 import type { Bodies } from '../../bodies/bodies.ts';
 import type { Database, Queries } from '../../database/database.ts';
 import type { Job, NewDelivery, Queue } from '../../queue/queue.ts';
@@ -119,6 +119,12 @@ class MailServerDelivery implements InboundDelivery {
     const states = await findAccountStates(database.read, [user.accountId]);
     const state = states.get(user.accountId);
     if (!state) return { ...failed('permanent', '5.1.1', 'the account was deleted'), isGone: true };
+    // The server knows addresses alone: the domain may be another claim's by now, with an account of
+    // the same address, whose mail this is not. Bounced at the end, or delivered when it is back.
+    const holders = await findAccounts(database, [user.address]);
+    if (holders.get(user.address) !== user.accountId) {
+      return failed('temporary', '4.2.1', 'the address is not of this account at present');
+    }
     const known = await this.#lookFor(job, payload);
     if (known) return known;
     const body = await bodies.find(job.bodyId);

@@ -139,6 +139,19 @@ void suite('a message by LMTP', () => {
     assert.equal(script.lines.filter((line) => line === 'RSET').length, 2);
   });
 
+  test('what Cyrus would put into the mailbox of another address is not sent', async () => {
+    const to = ['a^b@x.test', 'a.b@x.test'];
+    const mistaken = 'permanent the mail server takes "^" for a dot';
+    const GREETING = '220 mail.test LMTP Cyrus 3.6.1-Debian ready';
+    const cyrus = await startScript({ ...polite, GREETING });
+    assert.deepEqual(await deliver(cyrus.port, to), [mistaken, 'delivered']);
+    assert.deepEqual(await deliver(cyrus.port, ['a^b@x.test']), [mistaken]);
+    assert.equal(cyrus.messages.length, 1);
+    assert.ok(!cyrus.lines.some((line) => line.includes('a^b')));
+    const other = await startScript(polite);
+    assert.deepEqual(await deliver(other.port, to), ['delivered', 'delivered']);
+  });
+
   test('a server without PIPELINING is given one command at a time', async () => {
     const script = await startScript({ ...polite, LHLO: '250 mail.test', MAIL: '250 ok' });
     assert.deepEqual(await deliver(script.port, TWO), ['delivered', 'delivered']);

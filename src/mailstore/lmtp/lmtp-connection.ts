@@ -42,6 +42,7 @@ export class LmtpConnection {
   readonly #timeouts: LmtpTimeouts;
   /** Keywords and their parameters (RFC 5321 section 4.1.1.1). */
   readonly #extensions = new Map<string, string>();
+  #isCyrus = false;
 
   private constructor(wire: Wire, timeouts: LmtpTimeouts) {
     this.#wire = wire;
@@ -112,7 +113,8 @@ export class LmtpConnection {
 
   async #greet(hostname: string): Promise<void> {
     const { reply } = this.#timeouts;
-    expect(await this.#wire.reply(reply), 220, 'the greeting');
+    const greeting = expect(await this.#wire.reply(reply), 220, 'the greeting');
+    this.#isCyrus = /\bCyrus\b/i.test(textOf(greeting));
     this.#wire.write(`LHLO ${hostname}\r\n`);
     // RFC 2033 section 4.1: the answer lists the extensions as that of EHLO does.
     const { lines } = expect(await this.#wire.reply(reply), 250, 'LHLO');
@@ -165,13 +167,20 @@ export class LmtpConnection {
     if (limit > 0 && size > limit) {
       return failed('permanent', '5.3.4', `the mail server takes ${limit} octets at most`);
     }
+    const asked: number[] = [];
+    for (const [index, address] of to.entries()) {
+      if (this.#isCyrus && address.includes('^')) results[index] = anothersMailbox;
+      else asked.push(index);
+    }
+    if (asked.length === 0) return noAnswer;
     const [mail, ...recipients] = await this.#exchange([
       this.#mail(from, size),
-      ...to.map((address) => `RCPT TO:<${address}>\r\n`),
+      ...asked.map((index) => `RCPT TO:<${to[index]}>\r\n`),
     ]);
     if (mail && mail.code >= 300) return resultOf(mail);
-    for (const [index, reply] of recipients.entries()) {
-      if (reply.code >= 300) results[index] = resultOf(reply);
+    for (const [at, reply] of recipients.entries()) {
+      const index = asked[at];
+      if (index !== undefined && reply.code >= 300) results[index] = resultOf(reply);
     }
     return results.includes(undefined) ? undefined : noAnswer;
   }
@@ -248,6 +257,12 @@ export class LmtpConnection {
 
 /** For those without a reply of their own where none is missing. */
 const noAnswer = failed('temporary', '4.5.0', 'the mail server did not answer');
+
+/**
+ * Cyrus writes the dots of a name as `^` where `/` separates mailboxes, and tells them apart no more:
+ * mail for `a^b@` would lie in the mailbox of `a.b@`.
+ */
+const anothersMailbox = failed('permanent', '5.1.3', 'the mail server takes "^" for a dot');
 
 function settle(results: Results, rest: MailboxResult, isUntouched = false): Transaction {
   return { results: results.map((result) => result ?? rest), isUntouched };

@@ -46,6 +46,8 @@ export interface FakeServer {
   fault: (command: Command) => Fault | undefined;
   readonly open: number;
   add(source: string, flags?: string): FakeMessage;
+  /** What UID FETCH with these arguments answers now, without its tagged line. */
+  rowsOf(args: string): string;
   setFlags(uid: number, flags: string): void;
   expunge(uid: number): void;
   /** Ends every connection. */
@@ -99,6 +101,7 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
       fake.messages.push(message);
       return message;
     },
+    rowsOf: (args) => fetchAnswer({ fake, expunged, seen: 0 }, args),
     setFlags(uid, flags) {
       const message = fake.messages.find((one) => one.uid === uid);
       if (!message || message.flags === flags) return;

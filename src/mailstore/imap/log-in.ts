@@ -1,0 +1,34 @@
+/** Opens an account's mailboxes with the master's password. */
+import { Connection, type ImapLogin, type ServerAddress } from './connection.ts';
+import { ImapFailure } from './failure.ts';
+
+export interface ImapServer extends ServerAddress {
+  /** The login that opens any account. */
+  readonly master: { readonly user: string; readonly password: string };
+  /**
+   * How it opens one: `master`: user name `account*master`; `plain`: SASL PLAIN with the account as
+   * authorization identity (RFC 4616).
+   */
+  readonly auth: 'master' | 'plain';
+  /** Between account and master, with `master`. */
+  readonly separator: string;
+}
+
+/** @throws ImapFailure */
+export async function logIn(
+  { master, auth, separator, ...server }: ImapServer,
+  address: string,
+  timeoutMs: number,
+): Promise<Connection> {
+  const pass = master.password;
+  const open = (login: ImapLogin) => Connection.open({ server, login, timeoutMs });
+  const asPlain = () => open({ user: master.user, pass, authzid: address });
+  const asMaster = () => open({ user: `${address}${separator}${master.user}`, pass });
+  if (auth === 'plain') return asPlain();
+  if (!address.includes(separator)) return asMaster();
+  // Dovecot takes what follows the first separator for the master; SASL PLAIN has no such trouble.
+  return asPlain().catch((error: unknown) => {
+    if (error instanceof ImapFailure && error.kind === 'login_refused') return asMaster();
+    throw error;
+  });
+}
