@@ -11,7 +11,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../errors/errors.ts';
 import type { SiteState } from '../site/site.ts';
 import { notFound } from './answer-errors.ts';
-import { fileAt, isHashedAsset, listSite, type SiteFiles } from './docs-files.ts';
+import { fileAt, isHashedAsset, listSite, pageWithoutSlash, type SiteFiles } from './docs-files.ts';
 import { noticeFor } from './docs-notice.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
@@ -62,17 +62,26 @@ export function docsRoutes(site: ShownSite): RouteGroup {
       index: false,
       cacheControl: false,
       preCompressed: true,
-      setHeaders: (response, path) => {
-        // RFC 9239 section 6: application/javascript is obsolete.
-        if (/\.m?js$/.test(path)) response.header('content-type', 'text/javascript; charset=utf-8');
-      },
+    });
+    // After the plugin, which says the type of compressed files last.
+    app.addHook('onSend', async (_request, reply) => {
+      const type = reply.getHeader('content-type');
+      if (typeof type !== 'string' || !type.startsWith('application/javascript')) return;
+      // RFC 9239 section 6: application/javascript is obsolete.
+      reply.header('content-type', 'text/javascript; charset=utf-8');
     });
     const open = rememberFiles();
     const send = (reply: FastifyReply, path: string) => {
       const state = site();
       if (state.kind !== 'built') return sendNotice(reply, state.kind, path === '');
-      const name = fileAt(open(state.directory), path);
-      if (name === undefined) throw notFound();
+      const files = open(state.directory);
+      const name = fileAt(files, path);
+      if (name === undefined) {
+        const page = pageWithoutSlash(files, path);
+        if (page === undefined) throw notFound();
+        // Served there, its relative links would lead elsewhere.
+        return reply.header('cache-control', CHECKED).redirect(`/docs/${page}`, 308);
+      }
       const isInbox = name.startsWith('inbox/');
       reply.header('content-security-policy', isInbox ? inboxPolicy : pagePolicy(state.scripts));
       reply.header('cache-control', isHashedAsset(`/docs/${name}`) ? FOR_EVER : CHECKED);

@@ -318,7 +318,10 @@ test('what is cut out of a style sheet leaves no markup behind', async (t) => {
   const html = `<style></st@import x;yle>${lure}</style><style><@import x;/style>${lure}</style>
     <style>.gone { display: none }</style><p id="read">Read <i class="gone" id="gone">this</i></p>
     <img src="cid:constructor" alt="no picture"><a href="#x" target="_top" id="own">own</a>`;
-  await send(address, 'Cut \u202edna\u2066 paste', { html, from: '"Eve \u202e" <eve@sender.test>' });
+  await send(address, 'Cut \u202edna\u2066 paste', {
+    html,
+    from: '"Eve \u202e" <eve@sender.test>',
+  });
   const watched = await open(address);
   const { page } = watched;
   await row(page, 'Cut dna paste').click();
