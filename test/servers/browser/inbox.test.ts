@@ -352,6 +352,24 @@ test('of a very long mail the beginning is shown, in its own charset', async () 
   await watched.context.close();
 });
 
+test('neither attachments nor a subject without end push the text out of sight', async () => {
+  const { address } = await newAccount();
+  const attachments = Array.from({ length: 2_000 }, (_, at) => ({
+    filename: `${at}`,
+    content: 'x',
+  }));
+  await send(address, `Much ${'and more '.repeat(500)}`, { text: 'Here it is.', attachments });
+  const watched = await open(address);
+  const { page } = watched;
+  await row(page, 'Much').click();
+  await page.getByText('Here it is.').waitFor();
+  const box = await page.getByText('Here it is.').boundingBox();
+  assert.ok(box && box.y + box.height < 820, `the text stands at ${box?.y}`);
+  await assertAccessible(page);
+  watched.assertQuiet();
+  await watched.context.close();
+});
+
 test('it outlives a restart of the server, and shows what came meanwhile', async () => {
   const { address } = await newAccount();
   await send(address, 'Before');
