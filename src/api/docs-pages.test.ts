@@ -292,9 +292,16 @@ test('without a site, / and /docs say so and reload, and the rest of the API is 
         .digest('base64');
       assert.ok(page.headers.get('content-security-policy')?.includes(`'sha256-${hash}'`));
     }
-    const file = await bare.call('GET', '/docs/quickstart', undefined, { accept: 'text/html' });
-    assert.equal(file.status, kind === 'building' ? 503 : 404);
-    assert.equal(file.headers.get('retry-after'), kind === 'building' ? '5' : null);
+    for (const [accept, type] of [
+      ['text/html', /^text\/html/],
+      ['*/*', /^application\/json/],
+    ] as const) {
+      const page = await bare.call('GET', '/docs/quickstart', undefined, { accept });
+      assert.equal(page.status, kind === 'building' ? 503 : 404);
+      assert.equal(page.headers.get('retry-after'), kind === 'building' ? '5' : null);
+      assert.match(page.headers.get('content-type') ?? '', type);
+      assert.equal(/http-equiv="refresh"/.test(page.body), accept === 'text/html');
+    }
     assert.equal((await bare.call('GET', '/docs/openapi.json')).status, 200);
     assert.equal((await bare.call('GET', '/healthz')).status, 200);
   }

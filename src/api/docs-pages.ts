@@ -71,9 +71,9 @@ export function docsRoutes(site: ShownSite): RouteGroup {
       reply.header('content-type', 'text/javascript; charset=utf-8');
     });
     const open = rememberFiles();
-    const send = (reply: FastifyReply, path: string) => {
+    const send = (request: FastifyRequest, reply: FastifyReply, path: string) => {
       const state = site();
-      if (state.kind !== 'built') return sendNotice(reply, state.kind, path === '');
+      if (state.kind !== 'built') return sendNotice(request, reply, state.kind, path === '');
       const files = open(state.directory);
       const name = fileAt(files, path);
       if (name === undefined) {
@@ -87,11 +87,11 @@ export function docsRoutes(site: ShownSite): RouteGroup {
       reply.header('cache-control', isHashedAsset(`/docs/${name}`) ? FOR_EVER : CHECKED);
       return reply.sendFile(name, state.directory);
     };
-    const home = (_request: FastifyRequest, reply: FastifyReply) => send(reply, '');
+    const home = (request: FastifyRequest, reply: FastifyReply) => send(request, reply, '');
     app.get('/', { schema: homeSchema('home') }, home);
     app.get('/docs', { schema: homeSchema('docsHome') }, home);
     app.get<{ Params: { '*': string } }>('/docs/*', { schema: { hide: true } }, (request, reply) =>
-      send(reply, request.params['*']),
+      send(request, reply, request.params['*']),
     );
   };
 }
@@ -105,17 +105,21 @@ function rememberFiles(): (directory: string) => SiteFiles {
   };
 }
 
+/** Says why there is no page: to a browser in words, wherever it asks, else with an error's body. */
 function sendNotice(
+  request: FastifyRequest,
   reply: FastifyReply,
   kind: Exclude<SiteState['kind'], 'built'>,
   isHome: boolean,
 ): FastifyReply {
-  if (!isHome && kind === 'building') {
+  if (!isHome && !wantsPage(request)) {
+    if (kind !== 'building') throw notFound();
     throw new Refusal('unavailable', 'the documentation is being built', {
       retryAfter: BUILT_SOON,
     });
   }
-  if (!isHome) throw notFound();
+  if (!isHome) reply.code(kind === 'building' ? 503 : 404);
+  if (!isHome && kind === 'building') reply.header('retry-after', BUILT_SOON);
   const { html, policy } = noticeFor(kind);
   return reply
     .header('content-security-policy', policy)
