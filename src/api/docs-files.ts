@@ -54,3 +54,14 @@ export function fileAt(files: SiteFiles, path: string): string | undefined {
       files.has(name) && (name !== `${path}index.html` || path === '' || path.endsWith('/')),
   );
 }
+
+/**
+ * The page that a path with a slash too many at its end is meant for: `quickstart` for `quickstart/`.
+ *
+ * @returns a path below `/docs/`, of characters that a URL may have as they are
+ */
+export function pageWithoutSlash(files: SiteFiles, path: string): string | undefined {
+  const page = path.slice(0, -1);
+  const isMeant = path.endsWith('/') && /^[\w./-]+$/.test(page) && files.has(`${page}.html`);
+  return isMeant ? page : undefined;
+}

@@ -42,9 +42,10 @@ before(async () => {
     'inbox/index.html': '<html>inbox</html>',
     'packed.css': 'packed',
     'packed.html': 'packed',
+    'packed.js': 'packed',
   };
   for (const [name, text] of Object.entries(files)) await writeFile(join(root, name), text);
-  for (const name of ['packed.css', 'packed.html']) {
+  for (const name of ['packed.css', 'packed.html', 'packed.js']) {
     await writeFile(join(root, `${name}.br`), brotliCompressSync('packed'));
     await writeFile(join(root, `${name}.gz`), gzipSync('packed'));
   }
@@ -96,6 +97,25 @@ test('files have their types', async () => {
     const head = await api.call('HEAD', path);
     assert.equal(head.status, 200);
     assert.equal(head.body, '');
+  }
+});
+
+test('a page that is asked for with a slash at its end is found', async () => {
+  for (const [path, to] of [
+    ['/docs/guide/start/', '/docs/guide/start'],
+    ['/docs/guide/start/?from=mail', '/docs/guide/start'],
+  ] as const) {
+    const answer = await getRaw(path);
+    assert.match(answer, /^HTTP\/1\.1 308 /);
+    assert.match(answer, new RegExp(`\r\nlocation: ${to}\r\n`, 'i'));
+  }
+  for (const path of [
+    '/docs/guide/start//',
+    '/docs/style.css/',
+    '/docs//evil.test/',
+    '/docs/page/',
+  ]) {
+    assert.match(await getRaw(path), /^HTTP\/1\.1 404 /, path);
   }
 });
 
@@ -211,10 +231,15 @@ test('a file comes compressed for whoever takes that', async () => {
     ['gzip', 'gzip'],
     ['identity', null],
   ] as const) {
-    for (const path of ['/docs/packed.css', '/docs/packed']) {
+    for (const [path, type] of [
+      ['/docs/packed.css', 'text/css; charset=utf-8'],
+      ['/docs/packed', 'text/html; charset=utf-8'],
+      ['/docs/packed.js', 'text/javascript; charset=utf-8'],
+    ] as const) {
       const file = await api.call('GET', path, undefined, { 'accept-encoding': accepted });
       assert.equal(file.status, 200);
       assert.equal(file.headers.get('content-encoding'), encoding, `${path} for ${accepted}`);
+      assert.equal(file.headers.get('content-type'), type);
       assert.match(file.headers.get('vary') ?? '', /accept-encoding/i);
       assert.match(file.body, /^packed/);
       const etag = file.headers.get('etag') ?? '';
@@ -267,9 +292,16 @@ test('without a site, / and /docs say so and reload, and the rest of the API is 
         .digest('base64');
       assert.ok(page.headers.get('content-security-policy')?.includes(`'sha256-${hash}'`));
     }
-    const file = await bare.call('GET', '/docs/quickstart', undefined, { accept: 'text/html' });
-    assert.equal(file.status, kind === 'building' ? 503 : 404);
-    assert.equal(file.headers.get('retry-after'), kind === 'building' ? '5' : null);
+    for (const [accept, type] of [
+      ['text/html', /^text\/html/],
+      ['*/*', /^application\/json/],
+    ] as const) {
+      const page = await bare.call('GET', '/docs/quickstart', undefined, { accept });
+      assert.equal(page.status, kind === 'building' ? 503 : 404);
+      assert.equal(page.headers.get('retry-after'), kind === 'building' ? '5' : null);
+      assert.match(page.headers.get('content-type') ?? '', type);
+      assert.equal(/http-equiv="refresh"/.test(page.body), accept === 'text/html');
+    }
     assert.equal((await bare.call('GET', '/docs/openapi.json')).status, 200);
     assert.equal((await bare.call('GET', '/healthz')).status, 200);
   }

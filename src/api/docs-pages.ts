@@ -11,7 +11,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../errors/errors.ts';
 import type { SiteState } from '../site/site.ts';
 import { notFound } from './answer-errors.ts';
-import { fileAt, isHashedAsset, listSite, type SiteFiles } from './docs-files.ts';
+import { fileAt, isHashedAsset, listSite, pageWithoutSlash, type SiteFiles } from './docs-files.ts';
 import { noticeFor } from './docs-notice.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
@@ -62,27 +62,36 @@ export function docsRoutes(site: ShownSite): RouteGroup {
       index: false,
       cacheControl: false,
       preCompressed: true,
-      setHeaders: (response, path) => {
-        // RFC 9239 section 6: application/javascript is obsolete.
-        if (/\.m?js$/.test(path)) response.header('content-type', 'text/javascript; charset=utf-8');
-      },
+    });
+    // After the plugin, which says the type of compressed files last.
+    app.addHook('onSend', async (_request, reply) => {
+      const type = reply.getHeader('content-type');
+      if (typeof type !== 'string' || !type.startsWith('application/javascript')) return;
+      // RFC 9239 section 6: application/javascript is obsolete.
+      reply.header('content-type', 'text/javascript; charset=utf-8');
     });
     const open = rememberFiles();
-    const send = (reply: FastifyReply, path: string) => {
+    const send = (request: FastifyRequest, reply: FastifyReply, path: string) => {
       const state = site();
-      if (state.kind !== 'built') return sendNotice(reply, state.kind, path === '');
-      const name = fileAt(open(state.directory), path);
-      if (name === undefined) throw notFound();
+      if (state.kind !== 'built') return sendNotice(request, reply, state.kind, path === '');
+      const files = open(state.directory);
+      const name = fileAt(files, path);
+      if (name === undefined) {
+        const page = pageWithoutSlash(files, path);
+        if (page === undefined) throw notFound();
+        // Served there, its relative links would lead elsewhere.
+        return reply.header('cache-control', CHECKED).redirect(`/docs/${page}`, 308);
+      }
       const isInbox = name.startsWith('inbox/');
       reply.header('content-security-policy', isInbox ? inboxPolicy : pagePolicy(state.scripts));
       reply.header('cache-control', isHashedAsset(`/docs/${name}`) ? FOR_EVER : CHECKED);
       return reply.sendFile(name, state.directory);
     };
-    const home = (_request: FastifyRequest, reply: FastifyReply) => send(reply, '');
+    const home = (request: FastifyRequest, reply: FastifyReply) => send(request, reply, '');
     app.get('/', { schema: homeSchema('home') }, home);
     app.get('/docs', { schema: homeSchema('docsHome') }, home);
     app.get<{ Params: { '*': string } }>('/docs/*', { schema: { hide: true } }, (request, reply) =>
-      send(reply, request.params['*']),
+      send(request, reply, request.params['*']),
     );
   };
 }
@@ -96,17 +105,21 @@ function rememberFiles(): (directory: string) => SiteFiles {
   };
 }
 
+/** Says why there is no page: to a browser in words, wherever it asks, else with an error's body. */
 function sendNotice(
+  request: FastifyRequest,
   reply: FastifyReply,
   kind: Exclude<SiteState['kind'], 'built'>,
   isHome: boolean,
 ): FastifyReply {
-  if (!isHome && kind === 'building') {
+  if (!isHome && !wantsPage(request)) {
+    if (kind !== 'building') throw notFound();
     throw new Refusal('unavailable', 'the documentation is being built', {
       retryAfter: BUILT_SOON,
     });
   }
-  if (!isHome) throw notFound();
+  if (!isHome) reply.code(kind === 'building' ? 503 : 404);
+  if (!isHome && kind === 'building') reply.header('retry-after', BUILT_SOON);
   const { html, policy } = noticeFor(kind);
   return reply
     .header('content-security-policy', policy)

@@ -5,7 +5,7 @@ import { posix } from 'node:path';
 import { before, test } from 'node:test';
 import { parseEnv } from 'node:util';
 import { Check } from 'typebox/schema';
-import { configKeys } from '../../src/config/config.ts';
+import { configKeys, readConfig } from '../../src/config/config.ts';
 import { answerOf, answers, type ErrorCode } from '../../src/errors/errors.ts';
 import { compareJson, compareLines } from '../support/compare-output.ts';
 import { idleExceptions, notRun } from '../support/doc-not-run.ts';
@@ -55,7 +55,6 @@ const triedBy: Readonly<Record<string, string>> = {
   'postroom.service': 'production-guide',
   'nginx.conf': 'production-guide',
   Caddyfile: 'production-guide',
-  dotenv: 'production-guide',
   sql: 'production-guide',
   'receiver.mjs': 'webhook-samples',
   'receiver.py': 'webhook-samples',
@@ -71,6 +70,8 @@ test('no code is shown that nothing tries, but for a reason', () => {
       const role = roleOf(block);
       const place = `${path}:${block.line}`;
       if (notRun(path, block)) continue;
+      // Below.
+      if (block.language === 'dotenv') continue;
       if (role === 'file' || role === 'other') {
         const suite = triedBy[block.label ?? block.language] ?? triedBy[block.language];
         const isUsed = commands.some((text) => text.includes(block.label ?? '\0'));
@@ -90,6 +91,18 @@ test('no code is shown that nothing tries, but for a reason', () => {
     assert.ok(existsSync(`${repository}test/servers/${suite}.test.ts`), suite);
   }
   assert.deepEqual(idleExceptions([...pages, readme]), []);
+});
+
+test('settings that are shown are settings that the service takes', () => {
+  for (const { path, blocks } of [...pages, readme]) {
+    for (const { language, text, line } of blocks) {
+      if (language !== 'dotenv') continue;
+      const settings = parseEnv(text);
+      const unknown = Object.keys(settings).filter((key) => !configKeys.includes(key));
+      assert.deepEqual(unknown, [], `${path}:${line}`);
+      assert.doesNotThrow(() => readConfig({ ...settings }, repository), `${path}:${line}`);
+    }
+  }
 });
 
 test('an output is held against the page to the letter, but for what differs each time', () => {

@@ -10,6 +10,7 @@ import {
   decodedSizeOf,
   decodeText,
   fileNameOf,
+  formatAddresses,
   sortParts,
 } from '../../docs/public/inbox/message-parts.js';
 import { ProtocolLog } from '../../docs/public/inbox/protocol-log.js';
@@ -368,6 +369,12 @@ test('names, sizes and charsets of strangers', () => {
   assert.equal(decodeText(bytes(0xfc), 'iso-8859-1'), 'ü');
   assert.equal(decodeText(bytes(0xfc), undefined), 'ü');
   assert.equal(decodeText(bytes(0xc3, 0xbc), 'no-such-charset'), 'ü');
+  // The beginning of a long text may end within a character; that says nothing of its charset.
+  assert.equal(decodeText(bytes(0xc3, 0xbc, 0xc3), 'utf-8', true), 'ü');
+  assert.equal(decodeText(bytes(0xc3, 0xbc, 0xe2, 0x82), undefined, true), 'ü');
+  assert.equal(decodeText(bytes(0xfc, 0x20), undefined, true), 'ü ');
+  const turned = { name: 'Eve \u202emoc.knab\u2066', address: 'eve@sender.test' };
+  assert.deepEqual(formatAddresses([turned]), ['Eve moc.knab']);
 });
 
 test('its files are not counted by the rate limit: one page is two dozen of them', async () => {

@@ -84,11 +84,6 @@ const exceptions: readonly Exception[] = [
   },
   {
     page: 'docs/guides/imap-server.md',
-    begins: "# Postroom's .env",
-    reason: 'the suites with mail servers run the programs with these settings',
-  },
-  {
-    page: 'docs/guides/imap-server.md',
     begins: 'systemctl restart dovecot',
     reason:
       'changes the machine; the suites with mail servers start these programs with these settings',
@@ -112,11 +107,6 @@ const exceptions: readonly Exception[] = [
   },
   {
     page: 'docs/guides/imap-server.md',
-    begins: 'MAILSTORE_URL=imaps://postroom:THE-PASSWORD@mail.example.org:993?auth=plain',
-    reason: 'the suites with mail servers run the programs with these settings',
-  },
-  {
-    page: 'docs/guides/imap-server.md',
     begins: 'apt-get install courier-imap',
     reason:
       'changes the machine; the suites with mail servers start these programs with these settings',
@@ -126,11 +116,6 @@ const exceptions: readonly Exception[] = [
     begins: 'home=/var/vmail',
     reason:
       'changes the machine; the suites with mail servers start these programs with these settings',
-  },
-  {
-    page: 'docs/guides/imap-server-delivery.md',
-    begins: 'MAILSTORE_URL=imaps://postroom:secret',
-    reason: 'the suites with mail servers run the programs with these settings',
   },
   {
     page: 'docs/guides/inbox-client.md',

@@ -61,6 +61,8 @@ export function writeMailDocument(html, images) {
     '<meta charset="utf-8">',
     `<meta http-equiv="Content-Security-Policy" content="${POLICY}">`,
     '<meta name="referrer" content="no-referrer">',
+    // No policy covers what a browser looks up in advance.
+    '<meta http-equiv="x-dns-prefetch-control" content="off">',
     `<style>${STYLES}</style>`,
     ...[...parsed.querySelectorAll('head style')].map((style) => style.outerHTML),
   ].join('');
@@ -118,13 +120,17 @@ function isTiny(element) {
 function pictureOf(source, images) {
   if (/^data:image\/(png|jpeg|gif|webp);/i.test(source)) return source;
   if (!/^cid:/i.test(source)) return undefined;
-  return images[source.slice(4)];
+  const id = source.slice(4);
+  return Object.hasOwn(images, id) ? images[id] : undefined;
 }
 
 /** @param {Element} element */
 function cleanLink(element) {
   const href = (element.getAttribute('href') ?? '').trim();
-  if (href.startsWith('#')) return;
+  if (href.startsWith('#')) {
+    element.removeAttribute('target');
+    return;
+  }
   if (/^(https?|mailto):/i.test(href) && ['a', 'area'].includes(element.localName)) {
     element.setAttribute('target', '_blank');
     element.setAttribute('rel', 'noopener noreferrer nofollow');
@@ -148,7 +154,9 @@ function cleanStyles(parsed) {
       .replace(/(url|image-set|src)\s*\(\s*(?!["']?data:image\/)[^)]*\)?/gi, () => {
         blocked++;
         return 'none';
-      });
+      })
+      // What is cut out may leave an end tag behind, and the text goes into the frame as it is.
+      .replaceAll('</', '<\\/');
   for (const style of parsed.querySelectorAll('style')) {
     style.textContent = clean(style.textContent ?? '');
   }

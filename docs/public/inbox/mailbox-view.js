@@ -3,7 +3,7 @@
  * while the list changes, so that focus and scroll position do.
  */
 import { byId, element, shortDate } from './elements.js';
-import { formatAddresses, sortParts } from './message-parts.js';
+import { formatAddresses, sortParts, straighten } from './message-parts.js';
 
 /** @typedef {import('./sync-client.js').Message} Message */
 
@@ -114,7 +114,7 @@ export class MailboxView {
       { href: `#/${encodeURIComponent(mailbox)}/${uid}`, class: 'row' },
       element('span', { class: 'from' }, from),
       element('time', { class: 'when', datetime: internalDate }, shortDate(internalDate)),
-      element('span', { class: 'subject' }, envelope.subject || '(no subject)'),
+      element('span', { class: 'subject' }, straighten(envelope.subject) || '(no subject)'),
       element('span', { class: 'marks' }, ...(hasAttachments ? [clip()] : [])),
     );
     return element('li', {}, link);

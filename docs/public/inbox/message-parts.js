@@ -101,23 +101,37 @@ export function formatSize(bytes) {
  *
  * @param {ArrayBuffer} bytes
  * @param {string | undefined} charset
+ * @param {boolean} [isCut] whether it ends anywhere, maybe within a character
  */
-export function decodeText(bytes, charset) {
+export function decodeText(bytes, charset, isCut = false) {
+  const options = { stream: isCut };
   try {
-    return new TextDecoder(charset ?? 'utf-8', { fatal: true }).decode(bytes);
+    return new TextDecoder(charset ?? 'utf-8', { fatal: true }).decode(bytes, options);
   } catch {
     // Every byte means something in windows-1252, which is what senders without a charset often use.
-    const text = new TextDecoder('utf-8').decode(bytes);
+    const text = new TextDecoder('utf-8').decode(bytes, options);
     return text.includes('\ufffd') ? new TextDecoder('windows-1252').decode(bytes) : text;
   }
 }
 // #endregion decode
 
 /**
- * Text that stands in for HTML, as far as tags can be left out without reading them.
+ * Text of a stranger for one line, without the characters that turn around what stands after them:
+ * a name must not make its address read backwards.
+ *
+ * @param {string} text
+ */
+export function straighten(text) {
+  return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, '');
+}
+
+/**
+ * The names of people, or the addresses of those who have none.
  *
  * @param {import('./sync-client.js').Address[] | undefined} addresses
  */
 export function formatAddresses(addresses = []) {
-  return addresses.map(({ name, address }) => name || address || '').filter((text) => text !== '');
+  return addresses
+    .map(({ name, address }) => straighten(name || address || ''))
+    .filter((text) => text !== '');
 }

@@ -7,6 +7,7 @@ import {
   formatAddresses,
   formatSize,
   sortParts,
+  straighten,
 } from './message-parts.js';
 
 /** @typedef {import('./message-parts.js').Body} Body */
@@ -179,14 +180,14 @@ function heading({ envelope, flags, internalDate, size, uid }) {
   const list = (/** @type {import('./sync-client.js').Address[] | undefined} */ addresses = []) =>
     addresses
       .map(({ name, address }) =>
-        name && address ? `${name} <${address}>` : name || address || '',
+        straighten(name && address ? `${name} <${address}>` : name || address || ''),
       )
       .join(', ');
   const from = formatAddresses(envelope.from)[0] ?? '?';
   return element(
     'header',
     { class: 'heading' },
-    element('h2', {}, envelope.subject || '(no subject)'),
+    element('h2', {}, straighten(envelope.subject) || '(no subject)'),
     element(
       'div',
       { class: 'people' },

@@ -39,7 +39,7 @@ export async function readBody(session, mailbox, uid, structure, signal) {
   };
   const [first, second] = await Promise.all([fetchPart(html), fetchPart(text)]);
   const decode = (/** @type {typeof first} */ read) =>
-    read && decodeText(read.bytes, read.part.parameters?.charset);
+    read && decodeText(read.bytes, read.part.parameters?.charset, read.isCut);
   return {
     html: decode(first),
     text: decode(second),
@@ -118,9 +118,10 @@ export async function readHeaders(session, mailbox, uid, signal) {
   const path = `/mail/message?${new URLSearchParams({ uid: String(uid), mailbox })}`;
   const response = await session.request(path, { accept: 'message/rfc822', signal });
   const { bytes } = await readUpTo(response, HEADERS_MAX);
-  const source = decodeText(bytes, 'utf-8').replaceAll('\r\n', '\n');
-  const end = source.indexOf('\n\n');
-  return end < 0 ? source : source.slice(0, end);
+  // One character for each byte: what follows the header may be of any charset, and cut anywhere.
+  const end = new TextDecoder('windows-1252').decode(bytes).search(/\r?\n\r?\n/);
+  const header = end < 0 ? bytes : bytes.slice(0, end);
+  return decodeText(header, 'utf-8', end < 0).replaceAll('\r\n', '\n');
 }
 
 // #region save

@@ -304,6 +304,72 @@ test('an HTML mail runs nothing and asks nobody', async (t) => {
   await watched.context.close();
 });
 
+test('what is cut out of a style sheet leaves no markup behind', async (t) => {
+  let connections = 0;
+  const trap = createServer((_request, response) => response.end());
+  trap.on('connection', () => connections++).listen(0, '127.0.0.1');
+  t.after(() => trap.close());
+  await once(trap, 'listening');
+  const bound = trap.address();
+  const evil = `http://127.0.0.1:${typeof bound === 'object' ? bound?.port : 0}`;
+  const { address } = await newAccount();
+  // No policy covers a connection made in advance, which would tell the sender who reads, and when.
+  const lure = `<link rel="preconnect" href="${evil}"><b id="lure">x</b>`;
+  const html = `<style></st@import x;yle>${lure}</style><style><@import x;/style>${lure}</style>
+    <style>.gone { display: none }</style><p id="read">Read <i class="gone" id="gone">this</i></p>
+    <img src="cid:constructor" alt="no picture"><a href="#x" target="_top" id="own">own</a>`;
+  await send(address, 'Cut \u202edna\u2066 paste', {
+    html,
+    from: '"Eve \u202e" <eve@sender.test>',
+  });
+  const watched = await open(address);
+  const { page } = watched;
+  await row(page, 'Cut dna paste').click();
+  const frame = page.frameLocator('iframe.mail');
+  await frame.locator('#read').waitFor();
+  await frame.locator('#gone').waitFor({ state: 'hidden' });
+  assert.equal(await frame.locator('#lure, link').count(), 0);
+  assert.equal(await frame.locator('#own').getAttribute('target'), null);
+  await page.getByText('Eve <eve@sender.test>').waitFor();
+  await page.getByRole('heading', { name: 'Cut dna paste' }).waitFor();
+  await roundTrip(page);
+  assert.equal(connections, 0);
+  watched.assertQuiet();
+  await watched.context.close();
+});
+
+test('of a very long mail the beginning is shown, in its own charset', async () => {
+  const { address } = await newAccount();
+  // Three bytes each: the limit lies within one of them.
+  await send(address, 'Long', { text: `Hier: ${'€'.repeat(400_000)}`, encoding: 'base64' });
+  const watched = await open(address);
+  const { page } = watched;
+  await row(page, 'Long').click();
+  await page.getByText('Only the beginning is shown').waitFor();
+  const shown = (await page.locator('pre.text').textContent()) ?? '';
+  assert.match(shown, /^Hier: €{300000,}$/);
+  watched.assertQuiet();
+  await watched.context.close();
+});
+
+test('neither attachments nor a subject without end push the text out of sight', async () => {
+  const { address } = await newAccount();
+  const attachments = Array.from({ length: 2_000 }, (_, at) => ({
+    filename: `${at}`,
+    content: 'x',
+  }));
+  await send(address, `Much ${'and more '.repeat(500)}`, { text: 'Here it is.', attachments });
+  const watched = await open(address);
+  const { page } = watched;
+  await row(page, 'Much').click();
+  await page.getByText('Here it is.').waitFor();
+  const box = await page.getByText('Here it is.').boundingBox();
+  assert.ok(box && box.y + box.height < 820, `the text stands at ${box?.y}`);
+  await assertAccessible(page);
+  watched.assertQuiet();
+  await watched.context.close();
+});
+
 test('it outlives a restart of the server, and shows what came meanwhile', async () => {
   const { address } = await newAccount();
   await send(address, 'Before');
