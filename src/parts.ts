@@ -216,8 +216,8 @@ function buildApi(ground: Ground, served: Served): Api {
     maxBody: MAX_JSON_BODY,
     upgrades: asksForWebSocket,
     site: () => served.site.state(),
+    keyedRoutes: [deliveryRoutes(served.domains, served.queue)],
     routes: [
-      deliveryRoutes(served.domains, served.queue),
       rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),
       mailserverEventRoutes({
         secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,

@@ -40,6 +40,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly readiness?: readonly ReadinessCheck[];
   /** Groups of routes that come from elsewhere. */
   readonly routes?: readonly RouteGroup[];
+  /** Groups of routes below /v2 that come from elsewhere: they open to the API keys alone. */
+  readonly keyedRoutes?: readonly RouteGroup[];
 }
 
 /** Builds the server; `app.listen` starts it, `app.close` stops it. */
@@ -62,15 +64,26 @@ export function createApi(options: ApiOptions): Api {
     scope.addHook('onRequest', requireApiKey(options.apiKeys));
     add(scope, domainRoutes(options.domains, options.verification, options.accounts));
     add(scope, accountRoutes(options.accounts, options.domains, options.tokens));
+    for (const group of options.keyedRoutes ?? []) add(scope, group);
   });
   add(app, tokenRoutes(options.tokens));
   add(app, mailSyncRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));
   add(app, mailAttachmentRoutes(options.mailstore));
-  for (const group of options.routes ?? []) add(app, group);
+  for (const group of options.routes ?? []) {
+    add(app, (scope, lent) => {
+      scope.addHook('onRoute', refuseUnguarded);
+      group(scope, lent);
+    });
+  }
   add(app, webSocketRoute);
   add(app, healthRoutes(options.readiness ?? []));
   add(app, descriptionRoute);
   add(app, docsRoutes(options.site));
   return app;
+}
+
+/** A group that asks for no key has no business below /v2. */
+function refuseUnguarded({ url }: { readonly url: string }): void {
+  if (url.startsWith('/v2/')) throw new Error(`${url} would be open without an API key`);
 }

@@ -146,26 +146,25 @@ function homeSchema(operationId: string) {
   };
 }
 
-/** Answers a browser for which there is nothing; false where there is no page for that. */
-export type NotFoundPage = (reply: FastifyReply) => boolean;
+/** Answers a browser for which there is nothing. */
+export type NotFoundPage = (reply: FastifyReply) => void;
 
-/** Answers with `404.html` of the site that is shown. */
+/** Answers with `404.html` of the site that is shown, or with what stands in for the site. */
 export function notFoundPage(site: ShownSite): NotFoundPage {
   let last: { directory: string; page: Buffer } | undefined;
   return (reply) => {
     const state = site();
-    if (state.kind !== 'built') return false;
+    reply.code(404).header('referrer-policy', 'no-referrer').type('text/html; charset=utf-8');
+    if (state.kind !== 'built') {
+      const { html, policy } = noticeFor(state.kind);
+      reply.header('content-security-policy', policy).send(html);
+      return;
+    }
     const { directory, scripts } = state;
     if (last?.directory !== directory) {
       last = { directory, page: readFileSync(join(directory, '404.html')) };
     }
-    reply
-      .code(404)
-      .header('content-security-policy', pagePolicy(scripts))
-      .header('referrer-policy', 'no-referrer')
-      .type('text/html; charset=utf-8')
-      .send(last.page);
-    return true;
+    reply.header('content-security-policy', pagePolicy(scripts)).send(last.page);
   };
 }
 

@@ -100,7 +100,8 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const refusal = chargeLate(request, reply) ?? toRefusal(error);
     const isPage = refusal.code === 'route_not_found' && wantsPage(request);
-    if (!isPage || !options.notFoundPage(reply)) answerRefusal(refusal, request, reply);
+    if (isPage) options.notFoundPage(reply);
+    else answerRefusal(refusal, request, reply);
   }
 
   /** A route that charges by itself may have failed before it did. */

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { before, test } from 'node:test';
 import { answers } from '../errors/errors.ts';
 import { startApi } from './testing/start-api.ts';
-import { describeWholeApi, routesElsewhere } from './write-openapi.ts';
+import { describeWholeApi, keyedRoutesElsewhere, routesElsewhere } from './write-openapi.ts';
 
 interface Operation {
   operationId?: string;
@@ -91,7 +91,10 @@ test('references lead somewhere, and every code is named', () => {
 });
 
 test('a running server serves it', async () => {
-  const api = await startApi('sqlite', { routes: routesElsewhere });
+  const api = await startApi('sqlite', {
+    routes: routesElsewhere,
+    keyedRoutes: keyedRoutesElsewhere,
+  });
   const served = await api.call('GET', '/docs/openapi.json', undefined, { 'x-api-key': undefined });
   assert.equal(served.status, 200);
   assert.deepEqual(served.body, JSON.parse(text));

@@ -226,4 +226,22 @@ onEachEngine('routes', (engine) => {
     const bounce = body.items.find(({ kind }: { kind: string }) => kind === 'bounce');
     assert.equal(bounce.destination, 'example.test');
   });
+
+  test('what is on its way is shown to nobody without the API key', async () => {
+    const ann = await service.makeAccount();
+    const path = `/v2/domains/${ann.domain}/deliveries`;
+    for (const key of [undefined, '', 'wrong']) {
+      const headers = key === undefined ? undefined : { 'x-api-key': key };
+      const listed = await fetch(`${service.url}${path}?user_id=${ann.userId}`, {
+        ...(headers && { headers }),
+      });
+      assert.equal(listed.status, 401);
+      const retried = await fetch(`${service.url}${path}/1/retry`, {
+        method: 'POST',
+        headers: { ...headers, 'content-type': 'application/json' },
+        body: JSON.stringify({ user_id: ann.userId }),
+      });
+      assert.equal(retried.status, 401);
+    }
+  });
 });
