@@ -1,7 +1,7 @@
 /**
- * A fresh database for every test, on every engine at hand: SQLite, PostgreSQL's dialect through
- * PGlite, and a real PostgreSQL where TEST_DATABASE_URL names a server (a database of its own is
- * made there for each test).
+ * A fresh database for every test, on both engines: SQLite, and a real PostgreSQL where
+ * TEST_DATABASE_URL names a server (a database of its own is made there for each test), else its
+ * dialect through PGlite.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -25,10 +25,8 @@ export interface TestDatabase {
 
 const serverUrl = process.env.TEST_DATABASE_URL;
 
-/** The engines that tests run on here. */
-export const engines: readonly EngineName[] = serverUrl
-  ? ['sqlite', 'pglite', 'postgres']
-  : ['sqlite', 'pglite'];
+/** The engines that tests run on here: PGlite stands in where there is no server. */
+export const engines: readonly EngineName[] = ['sqlite', serverUrl ? 'postgres' : 'pglite'];
 
 /** int8, which PGlite gives as bigint where it is large: ours are numbers. */
 const INT8 = 20;
