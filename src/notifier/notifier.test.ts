@@ -131,7 +131,7 @@ test('files are changed and removed while many write, and each line is told', as
     (await readdir(directory)).filter((name) => /^events\.\d+$/.test(name));
   const wanted: string[] = [];
   let changed = 0;
-  for (let round = 0; round < 100; round++) {
+  for (let round = 0; round < 100 || changed < 2; round++) {
     const names = [1, 2, 3, 4, 5].map((writer) => `Box ${round} ${writer}`);
     await Promise.all(names.map((name) => append(name)));
     wanted.push(...names);
@@ -139,7 +139,6 @@ test('files are changed and removed while many write, and each line is told', as
   }
   for (const name of wanted) await receiver.untilTold(name);
   assert.deepEqual(receiver.mailboxes().toSorted(), wanted.toSorted());
-  assert.ok(changed > 1, `${changed} files were changed for new ones`);
   // The last of them outlive their grace before they go.
   while ((await rotated()).length > 0) {
     await new Promise((resolve) => setTimeout(resolve, 50));
