@@ -102,3 +102,23 @@ test('the WebSocket path says so to a plain request', async () => {
   assert.equal(answer.body.code, 'upgrade_required');
   assert.equal(answer.headers.get('upgrade'), 'websocket');
 });
+
+test('an answer that cannot be written harms no other', async () => {
+  const api = await startApi('sqlite', {
+    routes: [
+      (app) => {
+        app.get('/broken', async (_request, reply) => reply.header('x-broken', 'a\nb').send('x'));
+      },
+    ],
+  });
+  const paths = ['/healthz', '/broken', '/healthz', '/broken', '/healthz'];
+  const answers = await Promise.all(paths.map((path) => api.call('GET', path)));
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [200, 500, 200, 500, 200],
+  );
+  assert.ok(api.logLines.some(({ msg }) => msg === 'request failed'));
+  const [, broken] = answers;
+  assert.equal(broken?.body.code, 'internal');
+  assert.equal(broken.headers.get('x-content-type-options'), 'nosniff');
+});

@@ -9,6 +9,7 @@ import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, fastify
 import type { Logger } from 'pino';
 import { Refusal } from '../errors/errors.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
+import { answerTogether } from './answer-together.ts';
 import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
 import { addressOf, trustNetworks } from './client-address.ts';
 import { convertIntegers } from './convert-integers.ts';
@@ -87,7 +88,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   allowOrigins(app, options.corsOrigins);
   app.decorate('admitUpgrade', (request) => limits?.admit(request) ?? { allowed: true });
   admitRequests(app, limits);
-  app.addHook('onSend', answerTogether());
+  app.addHook('onSend', answerTogether(setCommonHeaders));
   acceptJsonBodies(app);
   convertIntegers(app);
   app.setErrorHandler(answerError);
@@ -169,24 +170,6 @@ function admitRequests(app: Api, limits: RequestLimits | undefined): void {
       limits && !isFree(request) ? limits.charge('requests', request, reply) : undefined;
     done(refusal ?? judge(app, request, reply));
   });
-}
-
-/**
- * Holds answers back until every request that is here has been handled, and then writes them in one
- * go. The first write wakes whoever reads them, the proxy in front or a client on this machine; it
- * is then awake for the others, while one woken for each goes to sleep again in between. That wake-up
- * can cost more than all else of a small request. A lone request waits for nothing.
- */
-function answerTogether() {
-  let ready: (() => void)[] = [];
-  const send = () => {
-    const together = ready;
-    ready = [];
-    for (const done of together) done();
-  };
-  return (_request: FastifyRequest, _reply: FastifyReply, _payload: unknown, done: () => void) => {
-    if (ready.push(done) === 1) setImmediate(send);
-  };
 }
 
 function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
