@@ -11,6 +11,7 @@
 export type { Mailbox } from './address-list.ts';
 export type { Envelope } from './envelope.ts';
 export { asBuffer, LineEnds } from './line-ends.ts';
+export { oneLine } from './one-line.ts';
 export { type Address, parseAddress } from './parse-address.ts';
 export { MessageParser, type ParsedMessage } from './parse-message.ts';
 export { readContent } from './part-content.ts';

@@ -3,8 +3,9 @@
  * programs, the header of the message for both.
  */
 import type { DkimKey } from '../domains/domains.ts';
+import { oneLine } from '../message/message.ts';
 import { canonicalAddress } from './format-address.ts';
-import { type SendError, showText } from './outcome.ts';
+import type { SendError } from './outcome.ts';
 import { type PreparedMessage, prepareOwn } from './prepare-forward.ts';
 import { fieldValue, type Header, parseEnvelope } from './read-header.ts';
 
@@ -111,7 +112,7 @@ function formatDsn(options: DsnOptions): string {
 
 function explain({ hostname, recipients, header }: DsnOptions): string[] {
   const { subject } = parseEnvelope(header.fields);
-  const about = subject === '' ? [] : [bytesOf(`Subject: ${showText(subject)}`), ''];
+  const about = subject === '' ? [] : [bytesOf(`Subject: ${oneLine(subject)}`), ''];
   return [
     `This is the mail server ${hostname}. Your message could not be delivered to the`,
     'recipients below, and no further attempt will be made.',
@@ -166,10 +167,10 @@ function typedAddress(text: string): string {
 function diagnosticOf({ error, forwardedTo, recipient }: RecipientStatus): string {
   const { status, enhancedStatus, text } = error;
   const whole = status === undefined ? text : `${status} ${enhancedStatus} ${text}`;
-  if (forwardedTo === undefined) return showText(whole);
+  if (forwardedTo === undefined) return oneLine(whole);
   // Our own words name hosts of the domain that it was forwarded to.
   if (status === undefined) return 'The message could not be passed on.';
-  return showText(hide(whole, forwardedTo, recipient));
+  return oneLine(hide(whole, forwardedTo, recipient));
 }
 
 /** As it was given and as it is written otherwise, in any case. */

@@ -1,4 +1,5 @@
 /** How an attempt to send a message ended. */
+import { oneLine } from '../message/message.ts';
 
 /** Why a message was not taken. */
 export interface SendError {
@@ -27,18 +28,6 @@ export type SendOutcome =
     }
   | { readonly result: 'temporary' | 'permanent'; readonly error: SendError };
 
-const SHOWN_MAX = 500;
-
-/** Makes hostile text one line for people: no control characters, bounded. */
-export function showText(text: string): string {
-  return text
-    .slice(0, 4 * SHOWN_MAX)
-    .replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
-    .trim()
-    .slice(0, SHOWN_MAX)
-    .toWellFormed();
-}
-
 /** A failure that we see, not the far end. */
 export function failure(
   result: 'temporary' | 'permanent',
@@ -46,6 +35,6 @@ export function failure(
   text: string,
   host?: string,
 ): SendOutcome & { readonly error: SendError } {
-  const error = { enhancedStatus, text: showText(text), ...(host !== undefined && { host }) };
+  const error = { enhancedStatus, text: oneLine(text), ...(host !== undefined && { host }) };
   return { result, error };
 }

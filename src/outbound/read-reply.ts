@@ -1,5 +1,6 @@
 /** What the far end's reply to a command means for the message. */
-import { type SendError, showText } from './outcome.ts';
+import { oneLine } from '../message/message.ts';
+import type { SendError } from './outcome.ts';
 
 /** A reply, taken apart. */
 export interface Reply {
@@ -30,7 +31,7 @@ export function readReply(reply: string): Reply | undefined {
       text: '',
     };
   }
-  return first && { ...first, text: showText(texts.join(' ')) };
+  return first && { ...first, text: oneLine(texts.join(' ')) };
 }
 
 /** The error of a reply that refuses; one without an enhanced code gets the vaguest of its class. */

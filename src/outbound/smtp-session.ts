@@ -2,8 +2,9 @@
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
+import { oneLine } from '../message/message.ts';
 import { judgeFailure, type SessionResult } from './judge-failure.ts';
-import { failure, type SendOutcome, showText } from './outcome.ts';
+import { failure, type SendOutcome } from './outcome.ts';
 
 /** A message with its envelope. */
 export interface OutgoingMessage {
@@ -185,7 +186,7 @@ class Session {
       const sent = await this.#step<{ readonly response: string }>((done) =>
         this.#connection.send({ from, to, size, use8BitMime: eightBit }, source, done),
       );
-      const detail = showText(sent?.response ?? '');
+      const detail = oneLine(sent?.response ?? '');
       return { result: 'delivered', host: this.#options.host, detail };
     } finally {
       source.destroy();

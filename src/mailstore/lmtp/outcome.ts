@@ -1,7 +1,8 @@
 /** What a reply of the mail server means for a recipient, and what the sender is answered. */
 import { Refusal } from '../../errors/errors.ts';
+import { oneLine } from '../../message/message.ts';
 import type { MailboxResult } from '../mailbox-delivery.ts';
-import { type Reply, showLine, textOf } from './reply.ts';
+import { type Reply, textOf } from './reply.ts';
 
 export type FailedResult = Exclude<MailboxResult, { readonly result: 'delivered' }>;
 
@@ -11,7 +12,7 @@ export function failed(
   enhancedStatus: string,
   text: string,
 ): FailedResult {
-  return { result, error: { enhancedStatus, text: showLine(text) } };
+  return { result, error: { enhancedStatus, text: oneLine(text) } };
 }
 
 /**

@@ -1,4 +1,5 @@
 /** What an LMTP server answers (RFC 5321 section 4.2, which RFC 2033 takes over). */
+import { oneLine } from '../../message/message.ts';
 
 export interface Reply {
   readonly code: number;
@@ -18,21 +19,10 @@ const ENHANCED = /^([245]\.\d{1,3}\.\d{1,3})(?:[ \t]+|$)/;
 /** Octets of a line; RFC 5321 section 4.5.3.1.5 asks for 512. */
 const LINE_MAX = 4096;
 const LINES_MAX = 100;
-const SHOWN_MAX = 500;
-
-/** Makes hostile text one line for people: no control characters, bounded. */
-export function showLine(text: string): string {
-  return text
-    .slice(0, 4 * SHOWN_MAX)
-    .replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
-    .trim()
-    .slice(0, SHOWN_MAX)
-    .toWellFormed();
-}
 
 /** A reply's text on one line of at most 500 characters, without its codes. */
 export function textOf(reply: Reply): string {
-  return showLine(reply.lines.map((line) => line.replace(ENHANCED, '')).join(' '));
+  return oneLine(reply.lines.map((line) => line.replace(ENHANCED, '')).join(' '));
 }
 
 /** Cuts what the server sends into replies. What is no reply, or has no end, is a failure. */
@@ -63,7 +53,7 @@ export class ReplyParser {
     const [, digits, mark = ' ', text = ''] = LINE.exec(line.slice(0, LINE_MAX)) ?? [];
     const code = Number(digits);
     if (!digits || (this.#lines.length > 0 && code !== this.#code)) {
-      throw new LmtpFailure(`the server sent what is no reply: ${showLine(line.slice(0, 80))}`);
+      throw new LmtpFailure(`the server sent what is no reply: ${oneLine(line.slice(0, 80))}`);
     }
     this.#code = code;
     this.#lines.push(text);
