@@ -1,5 +1,6 @@
 /** Builds what mail flows through: sender checks, delivery, the queue, and what carries it out. */
 
+import { Worker } from 'node:worker_threads';
 import type { Logger } from 'pino';
 import type { Accounts } from './accounts/accounts.ts';
 import { createAddressFilter, createHostResolver } from './addresses/addresses.ts';
@@ -10,8 +11,9 @@ import type { Database } from './database/database.ts';
 import {
   type CarryOutOptions,
   createDelivery,
-  createSenderChecks,
+  createStaging,
   type Delivery,
+  ThreadedStaging,
 } from './delivery/delivery.ts';
 import { createDnsResolver } from './dns/dns.ts';
 import type { Domains } from './domains/domains.ts';
@@ -19,6 +21,7 @@ import type { InboundDelivery, Mailstore } from './mailstore/mailstore.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import { createMessageSender, createSenderRewriting } from './outbound/outbound.ts';
 import type { Queue } from './queue/queue.ts';
+import { buildSenderChecks, type CheckSettings } from './sender-checks.ts';
 import { createWebhookSender } from './webhooks/webhooks.ts';
 
 export interface MailFlowOptions {
@@ -47,12 +50,6 @@ export interface MailFlow {
 }
 
 /**
- * The sender checks ask for themselves: an answer that comes late is of no use to a message that
- * waits, and questions about names that strangers chose must not hold up those of verification.
- */
-const CHECK_CONCURRENCY = 512;
-const CHECK_TIMEOUTS = { first: 1_000, later: 900 };
-/**
  * Deliveries ask for themselves, too, as many questions as they can have under way: behind a limit,
  * receivers whose name servers are dead would hold up all the others.
  */
@@ -62,12 +59,8 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { config, secrets, changes, domains, bodies, mailstore, queue, metrics } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
-  const checksDns = createDnsResolver({
-    servers: config.dns.servers,
-    concurrency: CHECK_CONCURRENCY,
-    timeouts: CHECK_TIMEOUTS,
-  });
   const dns = createDnsResolver({ servers: config.dns.servers, concurrency: DELIVERY_CONCURRENCY });
+  const { staging, close: closeStaging } = buildStaging(options);
   const delivery = createDelivery({
     domains,
     accounts: options.accounts,
@@ -75,14 +68,9 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     bodies,
     queue,
     senders: createSenderRewriting({ key: secrets.srsSecret }),
-    checks: createSenderChecks({
-      lookup: (name, type) => checksDns.lookup(name, type),
-      hostname,
-      enforce: config.senderChecks.dmarcEnforce,
-    }),
+    staging,
     linkSecret: secrets.linkSecret,
     publicUrl: options.publicUrl,
-    hostname,
     log: options.logger,
     count: (result) => metrics.countRecipient(result),
   });
@@ -105,7 +93,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const courier = { ...stores, domains, publish, webhooks, sender, hostname, log };
   const close = async () => {
     await webhooks.close();
-    checksDns.close();
+    await closeStaging();
     dns.close();
     mailServer?.close();
   };
@@ -118,4 +106,25 @@ function ownListener({ smtp }: Config, domains: Domains) {
   const host = smtp.host === '0.0.0.0' || smtp.host === '::' ? '127.0.0.1' : smtp.host;
   const takes = async (domain: string) => (await domains.findActive(domain)) !== undefined;
   return { host, port: smtp.port, takes };
+}
+
+function buildStaging({ config, bodies, logger }: MailFlowOptions) {
+  const hostname = config.mailHostname;
+  const settings: CheckSettings = {
+    dnsServers: config.dns.servers,
+    hostname,
+    enforce: config.senderChecks.dmarcEnforce,
+  };
+  const { checks, close: closeChecks } = buildSenderChecks(settings);
+  const staging = new ThreadedStaging({
+    local: createStaging({ bodies, checks, hostname }),
+    start: () =>
+      new Worker(new URL('./staging-thread.ts', import.meta.url), { workerData: settings }),
+    log: logger,
+  });
+  const close = async () => {
+    await staging.close();
+    closeChecks();
+  };
+  return { staging, close };
 }

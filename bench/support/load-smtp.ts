@@ -3,7 +3,7 @@
  * of Postfix does, which is used in its place where it is installed.
  */
 import { spawn } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { answerTasks } from './worker.ts';
 
@@ -26,8 +26,11 @@ const SMTP_SOURCE = ['/usr/sbin/smtp-source', '/usr/local/sbin/smtp-source'].fin
 
 async function sendBySmtpSource(program: string, load: SmtpLoad): Promise<void> {
   const { port, connections, messages, recipient, path } = load;
+  // It ends each line of the file with CRLF: a CR of the file's own would make a header without end.
+  const unixPath = `${path}.lf`;
+  writeFileSync(unixPath, readFileSync(path, 'latin1').replaceAll('\r\n', '\n'), 'latin1');
   const counts = ['-s', String(connections), '-m', String(messages)];
-  const mail = ['-f', SENDER, '-t', recipient, '-F', path];
+  const mail = ['-f', SENDER, '-t', recipient, '-F', unixPath];
   const child = spawn(program, ['-d', ...counts, ...mail, `127.0.0.1:${port}`], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });

@@ -12,6 +12,9 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, mkdir, open, readdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
+import { holdBody, type StagedBody } from './staged-body.ts';
+
+export { holdBody, prependBody, type StagedBody } from './staged-body.ts';
 
 /** Up to here a body lies in the row: one fsync stores it, and one query reads it. */
 const INLINE_MAX = 64 * 1024;
@@ -21,16 +24,6 @@ const INLINE_MAX = 64 * 1024;
  */
 const READ_CHUNK = 128 * 1024;
 const SWEEP_CHUNK = 500;
-
-/**
- * A body that is whole but not yet referred to: what is in memory, followed by what is in a file on
- * the disk, if anything.
- */
-export interface StagedBody {
-  readonly size: number;
-  readonly content: Buffer;
-  readonly file?: string;
-}
 
 /** Where the bytes of a body are, as its row says: first `content`, then `file`. */
 export interface StoredBody {
@@ -93,7 +86,7 @@ export class Bodies {
           await spill.write(Buffer.concat(held.splice(0)));
         }
       }
-      if (!spill) return { size, content: Buffer.concat(held, size) };
+      if (!spill) return holdBody(held, size);
       await spill.finish();
       return { size, content: Buffer.alloc(0), file: spill.name };
     } catch (error) {
@@ -108,15 +101,6 @@ export class Bodies {
     const row = await this.#insert.first(tx, [size, inRow, file ?? null]);
     if (!row) throw new Error('a body was inserted but has no id');
     return row.id;
-  }
-
-  /** Puts bytes in front of a staged body, such as header lines that its end had to be read for. */
-  prepend(head: Buffer, body: StagedBody): StagedBody {
-    return {
-      ...body,
-      size: head.length + body.size,
-      content: Buffer.concat([head, body.content]),
-    };
   }
 
   /** Where a body lies, for {@link Bodies.read}; undefined where it is gone. */

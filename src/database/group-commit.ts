@@ -3,7 +3,7 @@
  * one fsync. Under load every connection's next write is ready when the last commit returns, so
  * groups grow by themselves; a lone write waits for nothing but its own fsync.
  */
-import type { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Queries } from './engine.ts';
 
 /** Bounds how long one group can hold the thread, and how much one failed commit takes with it. */
@@ -17,8 +17,17 @@ interface Write {
 
 type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
 
+/** Prepared once: SQLite would parse the text of each anew, several times for every write. */
+interface Steps {
+  readonly begin: StatementSync;
+  readonly commit: StatementSync;
+  readonly save: StatementSync;
+  readonly release: StatementSync;
+}
+
 export class GroupCommit {
   readonly #db: DatabaseSync;
+  readonly #steps: Steps;
   readonly #queries: Queries;
   readonly #onCommit: () => void;
   readonly #waiting: Write[] = [];
@@ -30,6 +39,12 @@ export class GroupCommit {
    */
   constructor(db: DatabaseSync, queries: Queries, onCommit: () => void) {
     this.#db = db;
+    this.#steps = {
+      begin: db.prepare('begin immediate'),
+      commit: db.prepare('commit'),
+      save: db.prepare('savepoint one_write'),
+      release: db.prepare('release one_write'),
+    };
     this.#queries = queries;
     this.#onCommit = onCommit;
   }
@@ -59,11 +74,11 @@ export class GroupCommit {
   async #commit(group: Write[]): Promise<void> {
     const outcomes: Outcome[] = [];
     try {
-      this.#db.exec('begin immediate');
+      this.#steps.begin.run();
       const [only] = group;
       if (only && group.length === 1) outcomes.push(await this.#attemptAlone(only));
       else for (const write of group) outcomes.push(await this.#attempt(write));
-      this.#db.exec('commit');
+      this.#steps.commit.run();
       this.#onCommit();
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('rollback');
@@ -84,16 +99,16 @@ export class GroupCommit {
 
   /** Runs one write in a savepoint, so that its failure takes nothing of the others with it. */
   async #attempt(write: Write): Promise<Outcome> {
-    this.#db.exec('savepoint one_write');
+    this.#steps.save.run();
     try {
       const value = await write.run(this.#queries);
-      this.#db.exec('release one_write');
+      this.#steps.release.run();
       return { ok: true, value };
     } catch (error) {
       // A full disk or an I/O error can end the whole transaction: then nothing is left to undo.
       if (!this.#db.isTransaction) throw error;
       this.#db.exec('rollback to one_write');
-      this.#db.exec('release one_write');
+      this.#steps.release.run();
       return { ok: false, error };
     }
   }

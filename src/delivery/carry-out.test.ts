@@ -15,7 +15,8 @@ import { Queue } from '../queue/queue.ts';
 import { FakeClock } from '../queue/testing/fake-clock.ts';
 import { type Receiver, startReceiver } from '../webhooks/testing/receiver.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
-import { carryOut, createDelivery, createSenderChecks, type Delivery } from './delivery.ts';
+import { carryOut, createDelivery, type Delivery } from './delivery.ts';
+import { blindStaging } from './staging/testing/blind-staging.ts';
 
 const SECOND = 1_000;
 /** What one receiver has under way at a time. */
@@ -52,14 +53,9 @@ onEachEngine('what was queued', (engine) => {
     delivery = createDelivery({
       ...{ domains, accounts, mailstore, bodies, queue, log, now },
       senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
-      checks: createSenderChecks({
-        lookup: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
-        hostname: 'mx.test',
-        enforce: true,
-      }),
+      staging: blindStaging(bodies),
       linkSecret: 'l'.repeat(32),
       publicUrl: () => 'http://mx.test',
-      hostname: 'mx.test',
     });
     webhooks = createWebhookSender({
       filter: createAddressFilter(['127.0.0.0/8']),

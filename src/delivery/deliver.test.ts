@@ -9,7 +9,8 @@ import { createDomains, type Domains } from '../domains/domains.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { createSenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
-import { createDelivery, createSenderChecks, type Delivery } from './delivery.ts';
+import { createDelivery, type Delivery } from './delivery.ts';
+import { blindStaging } from './staging/testing/blind-staging.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);
@@ -33,15 +34,9 @@ onEachEngine('delivery', (engine) => {
       bodies,
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
       senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
-      // No DNS here: what the checks find is tested where they are.
-      checks: createSenderChecks({
-        lookup: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
-        hostname: 'mx.test',
-        enforce: true,
-      }),
+      staging: blindStaging(bodies),
       linkSecret: 'l'.repeat(32),
       publicUrl: () => 'http://mx.test',
-      hostname: 'mx.test',
       log: { info: () => {} },
     });
     await activate('acme.test');

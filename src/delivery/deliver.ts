@@ -5,14 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { isStorageFull } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
-import {
-  type AppendTarget,
-  type Mailstore,
-  prependHeader,
-  type StagedMessage,
-  stageMessage,
-  type Transit,
-} from '../mailstore/mailstore.ts';
+import type { AppendTarget, Mailstore, StagedMessage, Transit } from '../mailstore/mailstore.ts';
 import { isLooping, readHeader } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Delivery, InboundEnvelope, RecipientOutcome } from './envelope.ts';
@@ -26,8 +19,8 @@ import {
   wakeQueue,
 } from './queue-mail.ts';
 import { type Destination, type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
-import type { SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
-import { received, returnPath } from './trace-headers.ts';
+import type { Verdicts } from './sender-checks/check-sender.ts';
+import { isLmtp, type Staging } from './staging/staging.ts';
 
 /** What delivery tells the log; a pino Logger fits. */
 export interface DeliveryLog {
@@ -37,9 +30,7 @@ export interface DeliveryLog {
 export interface DeliveryOptions extends RecipientSources, QueueMailOptions {
   readonly mailstore: Mailstore;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
-  readonly checks: SenderChecks;
-  /** Our name in Received headers. */
-  readonly hostname: string;
+  readonly staging: Staging;
   readonly log: DeliveryLog;
   /** Told what became of each recipient of a message that was taken. */
   readonly count?: (result: RecipientOutcome['result']) => void;
@@ -76,7 +67,9 @@ class RoutedDelivery implements Delivery {
     source: AsyncIterable<Uint8Array>,
   ): Promise<RecipientOutcome[]> {
     const id = randomUUID();
-    const mail = await this.#stage(envelope, source, id).catch(sayWhenFull);
+    const arrived = { id, envelope, receivedAt: this.#now() };
+    const staged = await this.#options.staging.stage(arrived, source).catch(sayWhenFull);
+    const mail: AcceptedMail = { ...arrived, ...staged };
     const resolved = await this.#takeOrDiscard(mail);
     const outcomes = resolved.map(outcomeOf);
     for (const { result } of outcomes) this.#options.count?.(result);
@@ -88,6 +81,7 @@ class RoutedDelivery implements Delivery {
       {
         messageId: id,
         sessionId,
+        from: envelope.from,
         size,
         delivered,
         refused: outcomes.length - delivered,
@@ -96,32 +90,6 @@ class RoutedDelivery implements Delivery {
       'message delivered',
     );
     return outcomes;
-  }
-
-  /** Reads the message to its end and checks its sender on the way. */
-  async #stage(
-    envelope: InboundEnvelope,
-    source: AsyncIterable<Uint8Array>,
-    id: string,
-  ): Promise<AcceptedMail> {
-    const { bodies, hostname, checks } = this.#options;
-    const receivedAt = this.#now();
-    const head = received(envelope, { hostname, id, at: new Date(receivedAt) });
-    const path = returnPath(envelope);
-    if (isLmtp(envelope)) {
-      const message = await stageMessage(bodies, source, Buffer.concat([path, head]));
-      return { id, envelope, message, receivedAt };
-    }
-    const { heloName, remoteAddress } = envelope.arrival;
-    const check = checks.begin({ from: envelope.from, heloName, remoteAddress });
-    const message = await stageMessage(bodies, check.through(source), head);
-    const verdicts = await check.verdicts().catch(async (bug: unknown) => {
-      await bodies.discard(message.body);
-      throw bug;
-    });
-    // What was found is known at the end only, but stands in front of our Received field.
-    const top = Buffer.concat([path, Buffer.from(verdicts.authenticationResults)]);
-    return { id, envelope, message: prependHeader(bodies, top, message), verdicts, receivedAt };
   }
 
   /** Brings the message to every recipient; what nobody took leaves nothing on disk. */
@@ -207,10 +175,6 @@ class RoutedDelivery implements Delivery {
     wakeQueue(queue, queued);
     return refused;
   }
-}
-
-function isLmtp({ arrival }: InboundEnvelope): boolean {
-  return arrival.protocol.includes('LMTP');
 }
 
 /** RFC 7489 section 6.3: the owner of the domain asks for it, and the operator for it to count. */

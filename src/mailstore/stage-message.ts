@@ -1,4 +1,4 @@
-import type { Bodies } from '../bodies/bodies.ts';
+import { type Bodies, prependBody } from '../bodies/bodies.ts';
 import { MessageParser, shiftParsed } from '../message/message.ts';
 import type { StagedMessage } from './store.ts';
 
@@ -9,7 +9,7 @@ import type { StagedMessage } from './store.ts';
  * @throws whatever the source or the disk throws; then nothing is left behind
  */
 export async function stageMessage(
-  bodies: Bodies,
+  bodies: Pick<Bodies, 'stage'>,
   source: AsyncIterable<Uint8Array>,
   head?: Uint8Array,
 ): Promise<StagedMessage> {
@@ -21,12 +21,8 @@ export async function stageMessage(
 }
 
 /** Puts more header lines in front of a staged message, on top of those it has. */
-export function prependHeader(
-  bodies: Bodies,
-  lines: Buffer,
-  { parsed, body }: StagedMessage,
-): StagedMessage {
-  return { parsed: shiftParsed(parsed, lines.length), body: bodies.prepend(lines, body) };
+export function prependHeader(lines: Buffer, { parsed, body }: StagedMessage): StagedMessage {
+  return { parsed: shiftParsed(parsed, lines.length), body: prependBody(lines, body) };
 }
 
 /** Enough of a message to tell whether it begins with a header field; names are short. */

@@ -47,7 +47,9 @@ export function readEnvelope(fields: ReadonlyMap<string, string>): Envelope {
   const date = parseDate(fields.get('date') ?? '');
   if (date !== undefined) envelope.date = date;
   for (const [name, field] of addressFields) {
-    const mailboxes = parseAddressList(fields.get(field) ?? '');
+    const list = fields.get(field);
+    if (list === undefined) continue;
+    const mailboxes = parseAddressList(list);
     if (mailboxes.length > 0) envelope[name] = mailboxes;
   }
   for (const [name, field] of idFields) {

@@ -129,10 +129,6 @@ export class Session {
       const refusal = new Refusal('message_too_large', sizeLimit(this.#settings.maxMessageBytes));
       return replies.map(() => refusalReply(refusal));
     }
-    if (replies.some((reply) => reply.code === 250)) {
-      const { from, to } = transaction;
-      this.#logger.info({ from, recipients: to.length, bytes: message.bytes }, 'message taken');
-    }
     return replies;
   }
 

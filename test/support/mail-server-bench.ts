@@ -1,12 +1,8 @@
 /** Delivery, queue and workers over the mailboxes of a mail server that the test speaks for. */
 import assert from 'node:assert/strict';
 import { type Account, type Accounts, createAccounts } from '../../src/accounts/accounts.ts';
-import {
-  carryOut,
-  createDelivery,
-  createSenderChecks,
-  type Delivery,
-} from '../../src/delivery/delivery.ts';
+import { carryOut, createDelivery, type Delivery } from '../../src/delivery/delivery.ts';
+import { blindStaging } from '../../src/delivery/staging/testing/blind-staging.ts';
 import { createDomains, type Domains } from '../../src/domains/domains.ts';
 import {
   createInboundDelivery,
@@ -88,14 +84,9 @@ export class MailServerBench {
       bodies: store.bodies,
       queue,
       senders: createSenderRewriting({ key: 'k'.repeat(32) }),
-      checks: createSenderChecks({
-        lookup: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),
-        hostname: 'mx.test',
-        enforce: true,
-      }),
+      staging: blindStaging(store.bodies),
       linkSecret: 'l'.repeat(32),
       publicUrl: () => 'http://mx.test',
-      hostname: 'mx.test',
       log: { info: () => {} },
       now: () => this.clock.now(),
     });

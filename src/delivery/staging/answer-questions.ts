@@ -1,0 +1,53 @@
+/** The staging thread's own side: stages what it is sent, in memory. */
+import type { MessagePort } from 'node:worker_threads';
+import { holdBody } from '../../bodies/bodies.ts';
+import { createStaging, type Staging, type StagingOptions } from './staging.ts';
+import { type Found, ownMemory, type StagingAnswer, type StagingQuestion } from './staging-port.ts';
+
+/** Bodies that never leave memory, since only small ones are sent here. */
+const inMemory: StagingOptions['bodies'] = {
+  async stage(source, observe) {
+    const chunks: Uint8Array[] = [];
+    let size = 0;
+    for await (const chunk of source) {
+      observe(chunk);
+      chunks.push(chunk);
+      size += chunk.length;
+    }
+    return holdBody(chunks, size);
+  },
+  async discard() {},
+};
+
+/** Says that it is ready, then answers every question that comes through the port. */
+export function answerQuestions(
+  port: MessagePort,
+  options: Pick<StagingOptions, 'checks' | 'hostname'>,
+): void {
+  const staging = createStaging({ ...options, bodies: inMemory });
+  port.on('message', (question: StagingQuestion) => {
+    // One answer each, not all of a turn together: the other thread commits while this one goes on.
+    void answer(staging, question).then((said) =>
+      port.postMessage(said, said.kind === 'staged' ? [said.content.buffer] : []),
+    );
+  });
+  port.postMessage({ kind: 'ready' } satisfies StagingAnswer);
+}
+
+async function answer(
+  staging: Staging,
+  { id, mail, content }: StagingQuestion,
+): Promise<StagingAnswer> {
+  try {
+    const { message, verdicts } = await staging.stage(mail, once(content));
+    const found: Found = { parsed: message.parsed, ...(verdicts && { verdicts }) };
+    const source = ownMemory(message.body.content);
+    return { kind: 'staged', id, found: JSON.stringify(found), content: source };
+  } catch (bug) {
+    return { kind: 'failed', id, bug };
+  }
+}
+
+async function* once(content: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield content;
+}

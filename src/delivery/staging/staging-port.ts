@@ -1,0 +1,31 @@
+/** What the staging thread and the one that asks it say to each other. */
+import type { ArrivedMail, StagedMail } from './staging.ts';
+
+export interface StagingQuestion {
+  readonly id: number;
+  readonly mail: ArrivedMail;
+  readonly content: Uint8Array<ArrayBuffer>;
+}
+
+/** What is found out, but for the bytes. */
+export type Found = Pick<StagedMail, 'verdicts'> & Pick<StagedMail['message'], 'parsed'>;
+
+export type StagingAnswer =
+  /** Said once, before all others. */
+  | { readonly kind: 'ready' }
+  | {
+      readonly kind: 'staged';
+      readonly id: number;
+      /** {@link Found} as JSON, which takes less time than a structured clone. */
+      readonly found: string;
+      /** The source with our trace headers in front, alone in its memory. */
+      readonly content: Uint8Array<ArrayBuffer>;
+    }
+  | { readonly kind: 'failed'; readonly id: number; readonly bug: unknown };
+
+/** The bytes in memory that holds nothing else, so that it can be handed over instead of copied. */
+export function ownMemory(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+  const { buffer, byteLength } = bytes;
+  const isOwn = buffer instanceof ArrayBuffer && buffer.byteLength === byteLength;
+  return isOwn ? new Uint8Array(buffer) : new Uint8Array(bytes);
+}
