@@ -47,6 +47,8 @@ export interface MailFlow {
   /** For `carryOut`, once everything listens. */
   readonly courier: CarryOutOptions;
   close(): Promise<void>;
+  /** Ends what reads mail that comes in, once no listener has any under way. */
+  closeStaging(): Promise<void>;
 }
 
 /**
@@ -54,6 +56,12 @@ export interface MailFlow {
  * receivers whose name servers are dead would hold up all the others.
  */
 const DELIVERY_CONCURRENCY = 1_024;
+
+/**
+ * Memory of the staging thread: messages in hand are small, and what they leave behind is better
+ * cleared away often than kept. A thread that needs more ends, and nothing else does.
+ */
+const STAGING_LIMITS = { maxYoungGenerationSizeMb: 24, maxOldGenerationSizeMb: 128 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { config, secrets, changes, domains, bodies, mailstore, queue, metrics } = options;
@@ -93,11 +101,10 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const courier = { ...stores, domains, publish, webhooks, sender, hostname, log };
   const close = async () => {
     await webhooks.close();
-    await closeStaging();
     dns.close();
     mailServer?.close();
   };
-  return { delivery, courier, close };
+  return { delivery, courier, close, closeStaging };
 }
 
 /** Mail from one of our domains to another goes to our own listener, whatever MX records say. */
@@ -119,7 +126,10 @@ function buildStaging({ config, bodies, logger }: MailFlowOptions) {
   const staging = new ThreadedStaging({
     local: createStaging({ bodies, checks, hostname }),
     start: () =>
-      new Worker(new URL('./staging-thread.ts', import.meta.url), { workerData: settings }),
+      new Worker(new URL('./staging-thread.ts', import.meta.url), {
+        workerData: settings,
+        resourceLimits: STAGING_LIMITS,
+      }),
     log: logger,
   });
   const close = async () => {

@@ -58,6 +58,8 @@ export interface Parts {
   readonly courier: CarryOutOptions;
   /** Ends connections that mail goes out on, once the queue has stopped. */
   readonly closeMailFlow: () => Promise<void>;
+  /** Ends what reads mail that comes in, once no listener has any under way. */
+  readonly closeStaging: () => Promise<void>;
   readonly api: Api;
   readonly realtime: Realtime;
   readonly metrics: Metrics;
@@ -157,7 +159,7 @@ export function buildParts(
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
   const stores = { bodies, mailstore, mailServer, queue, metrics, publicUrl };
-  const { delivery, courier, close } = buildMailFlow({ ...ground, ...owners, ...stores });
+  const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { domains, verification } = owners;
   return {
     database,
@@ -167,10 +169,11 @@ export function buildParts(
     closeMailstore: () => imap?.close(),
     domains,
     verification,
-    delivery,
+    delivery: flow.delivery,
     queue,
-    courier,
-    closeMailFlow: close,
+    courier: flow.courier,
+    closeMailFlow: () => flow.close(),
+    closeStaging: () => flow.closeStaging(),
     api,
     realtime,
     metrics,

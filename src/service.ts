@@ -106,6 +106,8 @@ async function open(
   if (renamed > 0) logger.info({ domains: renamed }, 'DNS records ask for our new names');
   parts.verification.start();
   onStop(() => parts.verification.stop());
+  // Closed after the listeners: what they have under way is finished first.
+  onStop(parts.closeStaging);
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
   carryOut(parts.courier);

@@ -12,12 +12,17 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, mkdir, open, readdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
+import { Gathered } from './gathered.ts';
 import { holdBody, type StagedBody } from './staged-body.ts';
 
+export { Gathered } from './gathered.ts';
 export { holdBody, prependBody, type StagedBody } from './staged-body.ts';
 
-/** Up to here a body lies in the row: one fsync stores it, and one query reads it. */
-const INLINE_MAX = 64 * 1024;
+/**
+ * Octets up to which a body lies in the row, besides header lines that are put in front of it: one
+ * fsync stores it, and one query reads it.
+ */
+export const INLINE_MAX = 64 * 1024;
 /**
  * Octets read at a time. What a decoder makes of them stays below the 128 KiB from which on malloc
  * fetches memory from the kernel for each buffer, which takes longer than decoding.
@@ -72,7 +77,7 @@ export class Bodies {
     source: AsyncIterable<Uint8Array>,
     observe: (chunk: Uint8Array) => void,
   ): Promise<StagedBody> {
-    const held: Uint8Array[] = [];
+    const held = new Gathered();
     let size = 0;
     let spill: Spill | undefined;
     try {
@@ -80,13 +85,13 @@ export class Bodies {
         observe(chunk);
         size += chunk.length;
         if (spill) await spill.write(chunk);
-        else held.push(chunk);
+        else held.add(chunk);
         if (!spill && size > INLINE_MAX) {
           spill = await this.#startSpill();
-          await spill.write(Buffer.concat(held.splice(0)));
+          await spill.write(held.take());
         }
       }
-      if (!spill) return holdBody(held, size);
+      if (!spill) return holdBody(held.take());
       await spill.finish();
       return { size, content: Buffer.alloc(0), file: spill.name };
     } catch (error) {

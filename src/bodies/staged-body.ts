@@ -13,29 +13,29 @@ export interface StagedBody {
 /** A body that is all in memory; its bytes are put together once, when somebody asks for them. */
 class HeldBody implements StagedBody {
   readonly size: number;
-  #chunks: readonly Uint8Array[];
+  #pieces: readonly Buffer[];
 
-  constructor(chunks: readonly Uint8Array[], size: number) {
+  constructor(pieces: readonly Buffer[], size: number) {
+    this.#pieces = pieces;
     this.size = size;
-    this.#chunks = chunks;
   }
 
   get content(): Buffer {
-    const [first] = this.#chunks;
-    if (this.#chunks.length === 1 && Buffer.isBuffer(first)) return first;
-    const content = Buffer.concat(this.#chunks, this.size);
-    this.#chunks = [content];
+    const [first] = this.#pieces;
+    if (first && this.#pieces.length === 1) return first;
+    const content = Buffer.concat(this.#pieces, this.size);
+    this.#pieces = [content];
     return content;
   }
 
   prepend(head: Buffer): HeldBody {
-    return new HeldBody([head, ...this.#chunks], head.length + this.size);
+    return new HeldBody([head, ...this.#pieces], head.length + this.size);
   }
 }
 
-/** Keeps a body in memory; the chunks must not change any more. */
-export function holdBody(chunks: readonly Uint8Array[], size: number): StagedBody {
-  return new HeldBody(chunks, size);
+/** Keeps a body in memory; its bytes must not change any more. */
+export function holdBody({ buffer, byteOffset, length }: Uint8Array): StagedBody {
+  return new HeldBody([Buffer.from(buffer, byteOffset, length)], length);
 }
 
 /** Puts bytes in front of a body, such as header lines that its end had to be read for. */

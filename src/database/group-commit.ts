@@ -17,7 +17,7 @@ interface Write {
 
 type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
 
-/** Prepared once: SQLite would parse the text of each anew, several times for every write. */
+/** Steps of every write, prepared once: SQLite would parse the text of each anew, again and again. */
 interface Steps {
   readonly begin: StatementSync;
   readonly commit: StatementSync;

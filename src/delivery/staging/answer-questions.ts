@@ -1,20 +1,18 @@
 /** The staging thread's own side: stages what it is sent, in memory. */
 import type { MessagePort } from 'node:worker_threads';
-import { holdBody } from '../../bodies/bodies.ts';
+import { Gathered, holdBody } from '../../bodies/bodies.ts';
 import { createStaging, type Staging, type StagingOptions } from './staging.ts';
 import { type Found, ownMemory, type StagingAnswer, type StagingQuestion } from './staging-port.ts';
 
 /** Bodies that never leave memory, since only small ones are sent here. */
 const inMemory: StagingOptions['bodies'] = {
   async stage(source, observe) {
-    const chunks: Uint8Array[] = [];
-    let size = 0;
+    const held = new Gathered();
     for await (const chunk of source) {
       observe(chunk);
-      chunks.push(chunk);
-      size += chunk.length;
+      held.add(chunk);
     }
-    return holdBody(chunks, size);
+    return holdBody(held.take());
   },
   async discard() {},
 };
@@ -43,7 +41,9 @@ async function answer(
     const found: Found = { parsed: message.parsed, ...(verdicts && { verdicts }) };
     const source = ownMemory(message.body.content);
     return { kind: 'staged', id, found: JSON.stringify(found), content: source };
-  } catch (bug) {
+  } catch (error) {
+    // As text: not everything that an error may hold can be sent to another thread.
+    const bug = error instanceof Error ? (error.stack ?? error.message) : String(error);
     return { kind: 'failed', id, bug };
   }
 }

@@ -1,3 +1,5 @@
+import { Gathered } from '../../bodies/bodies.ts';
+
 /** What came of a source: all of it, or its start and the rest behind that. */
 export interface ReadWhole {
   /** In memory of its own; undefined where there is more than was asked for. */
@@ -16,37 +18,25 @@ export async function readWhole(
   most: number,
 ): Promise<ReadWhole> {
   const rest = source[Symbol.asyncIterator]();
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  while (size <= most) {
+  const read = new Gathered();
+  while (read.size <= most) {
     const { done, value } = await rest.next();
     if (done) {
-      const whole = join(chunks, size);
-      return { whole, begun: follow([whole], undefined) };
+      const whole = read.take();
+      return { whole, begun: follow(whole, undefined) };
     }
-    chunks.push(value);
-    size += value.length;
+    read.add(value);
   }
-  return { begun: follow(chunks, rest) };
-}
-
-function join(chunks: readonly Uint8Array[], size: number): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(size);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
+  return { begun: follow(read.take(), rest) };
 }
 
 async function* follow(
-  chunks: readonly Uint8Array[],
+  start: Uint8Array,
   rest: AsyncIterator<Uint8Array> | undefined,
 ): AsyncGenerator<Uint8Array> {
   let ended = rest === undefined;
   try {
-    yield* chunks;
+    yield start;
     while (rest && !ended) {
       const { done, value } = await rest.next();
       ended = done === true;

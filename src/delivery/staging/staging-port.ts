@@ -21,7 +21,7 @@ export type StagingAnswer =
       /** The source with our trace headers in front, alone in its memory. */
       readonly content: Uint8Array<ArrayBuffer>;
     }
-  | { readonly kind: 'failed'; readonly id: number; readonly bug: unknown };
+  | { readonly kind: 'failed'; readonly id: number; readonly bug: string };
 
 /** The bytes in memory that holds nothing else, so that it can be handed over instead of copied. */
 export function ownMemory(bytes: Uint8Array): Uint8Array<ArrayBuffer> {

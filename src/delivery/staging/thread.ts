@@ -1,53 +1,92 @@
 /** The staging thread as the others see it. */
 import type { Worker } from 'node:worker_threads';
+import { Refusal } from '../../errors/errors.ts';
 import type { ArrivedMail, StagedMail } from './staging.ts';
 import type { Found, StagingAnswer, StagingQuestion } from './staging-port.ts';
 
+/** Messages that the thread has in hand at most; each may wait for DNS, and holds up to 64 KiB. */
+const IN_HAND_MAX = 512;
+/**
+ * Milliseconds after which a thread that does not answer is ended: far more than the checks of a
+ * sender may take (`sender-checks/`), so that what is ended hangs.
+ */
+const ANSWER_MS = 30_000;
+/** Milliseconds without a message after which the thread ends: it holds some 100 MB of memory. */
+const IDLE_MS = 60_000;
+
 interface Waiting {
+  /** On the clock of `performance.now()`. */
+  readonly since: number;
   resolve(staged: StagedMail): void;
   reject(error: Error): void;
 }
 
+export interface ThreadTimes {
+  readonly answerMs: number;
+  readonly idleMs: number;
+}
+
 export class StagingThread {
   readonly #worker: Worker;
+  readonly #times: ThreadTimes;
+  /** By the id of the question, in the order they were asked. */
   readonly #waiting = new Map<number, Waiting>();
+  readonly #watch: NodeJS.Timeout;
   #lastId = 0;
+  #lastUsed = performance.now();
   #isReady = false;
+  #isMeantToEnd = false;
+  #fault: unknown;
 
-  /** @param onEnd told once that the thread is gone, and what ended it */
-  constructor(worker: Worker, onEnd: (error: Error) => void) {
+  /**
+   * @param onEnd told once that the thread is gone, and by what fault; by none where it was idle or
+   *   {@link end} was called
+   */
+  constructor(
+    worker: Worker,
+    onEnd: (fault: unknown) => void,
+    times: ThreadTimes = { answerMs: ANSWER_MS, idleMs: IDLE_MS },
+  ) {
     this.#worker = worker;
+    this.#times = times;
     // A thread that waits for questions must not keep the process from ending.
     worker.unref();
     worker.on('message', (answer: StagingAnswer) => this.#settle(answer));
-    let fault: unknown;
+    worker.on('messageerror', (error) => this.#endBy(error));
     worker.on('error', (error) => {
-      fault = error;
+      this.#fault ??= error;
     });
+    this.#watch = setInterval(() => this.#look(), Math.min(times.answerMs, times.idleMs) / 4);
+    this.#watch.unref();
     worker.once('exit', (code) => {
+      if (!this.#isMeantToEnd) this.#fault ??= new Error(`the staging thread ended with ${code}`);
+      clearInterval(this.#watch);
       this.#isReady = false;
-      const error = new Error(`the staging thread ended with ${code}`, { cause: fault });
-      for (const { reject } of this.#waiting.values()) reject(error);
+      const refusal = new Refusal('unavailable', 'The message could not be read, try again', {
+        cause: this.#fault,
+      });
+      for (const { reject } of this.#waiting.values()) reject(refusal);
       this.#waiting.clear();
-      onEnd(error);
+      onEnd(this.#fault);
     });
   }
 
-  /** Whether it has said that it takes questions, and is not gone. */
-  get isReady(): boolean {
-    return this.#isReady;
+  /** Whether it can be handed a message now. */
+  get takesMore(): boolean {
+    return this.#isReady && this.#waiting.size < IN_HAND_MAX;
   }
 
   /**
    * Has a message staged.
    *
    * @param content is handed over: the caller has no use for it any more
-   * @throws Error where staging has a bug, or the thread ends before it answers
+   * @throws Refusal `unavailable` where the thread ends before it answers, Error for a bug in staging
    */
   stage(mail: ArrivedMail, content: Uint8Array<ArrayBuffer>): Promise<StagedMail> {
     const { promise, resolve, reject } = Promise.withResolvers<StagedMail>();
     const id = ++this.#lastId;
-    this.#waiting.set(id, { resolve, reject });
+    this.#lastUsed = performance.now();
+    this.#waiting.set(id, { since: this.#lastUsed, resolve, reject });
     const question: StagingQuestion = { id, mail, content };
     this.#worker.postMessage(question, [content.buffer]);
     return promise;
@@ -55,6 +94,8 @@ export class StagingThread {
 
   /** Ends the thread at once. */
   async end(): Promise<void> {
+    this.#isReady = false;
+    this.#isMeantToEnd = true;
     await this.#worker.terminate();
   }
 
@@ -66,12 +107,26 @@ export class StagingThread {
     const waiting = this.#waiting.get(answer.id);
     this.#waiting.delete(answer.id);
     if (answer.kind === 'failed') {
-      waiting?.reject(new Error('staging failed', { cause: answer.bug }));
+      waiting?.reject(new Error(`staging failed: ${answer.bug}`));
       return;
     }
     const { parsed, verdicts } = JSON.parse(answer.found) as Found;
     const content = Buffer.from(answer.content.buffer);
     const message = { parsed, body: { size: content.length, content } };
     waiting?.resolve({ message, ...(verdicts && { verdicts }) });
+  }
+
+  /** Ends a thread that hangs, or that nobody needs. */
+  #look(): void {
+    const now = performance.now();
+    const [oldest] = this.#waiting.values();
+    if (oldest && now - oldest.since >= this.#times.answerMs) {
+      this.#endBy(new Error(`the staging thread did not answer in ${this.#times.answerMs} ms`));
+    } else if (!oldest && now - this.#lastUsed >= this.#times.idleMs) void this.end();
+  }
+
+  #endBy(fault: unknown): void {
+    this.#fault ??= fault;
+    void this.end();
   }
 }

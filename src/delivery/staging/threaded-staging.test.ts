@@ -5,6 +5,7 @@ import { before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
+import { Refusal } from '../../errors/errors.ts';
 import type { CheckSettings } from '../../sender-checks.ts';
 import type { ArrivedMail, StagedMail, Staging } from './staging.ts';
 import { blindStaging } from './testing/blind-staging.ts';
@@ -184,7 +185,7 @@ test('a source that fails fails the message alone', async () => {
   }
 });
 
-test('a thread that ends fails what it has in hand; what comes next is staged here', async () => {
+test('where a thread ends, what it has in hand is refused for now, and the rest is staged here', async () => {
   const dies = `const { parentPort } = require('node:worker_threads');
     parentPort.once('message', () => { throw new Error('poison'); });
     parentPort.postMessage({ kind: 'ready' });`;
@@ -201,7 +202,9 @@ test('a thread that ends fails what it has in hand; what comes next is staged he
     const settled = await Promise.allSettled([one(), one(), one(), one()]);
     failed.push(...settled.filter((result) => result.status === 'rejected'));
   }
-  assert.match(String(failed[0]?.reason), /the staging thread ended/);
+  const [first] = failed;
+  assert.ok(first?.reason instanceof Refusal);
+  assert.equal(first.reason.code, 'unavailable');
   assert.equal(errors.length, 1);
   here.length = 0;
   await together(staging, 8);
@@ -211,6 +214,26 @@ test('a thread that ends fails what it has in hand; what comes next is staged he
   await together(staging, 8);
   assert.equal(threads.length, 2);
   await staging.close();
+});
+
+test('where the system has no room for a thread, all is staged here', async () => {
+  let clock = 0;
+  let tries = 0;
+  const { staging, here, errors } = open(
+    () => {
+      tries++;
+      throw new Error('EAGAIN');
+    },
+    () => clock,
+  );
+  await together(staging, 8);
+  assert.equal(here.length, 8);
+  assert.equal(tries, 1);
+  assert.match(String(errors), /EAGAIN/);
+  clock += 30_000;
+  await together(staging, 8);
+  assert.equal(here.length, 16);
+  assert.equal(tries, 2);
 });
 
 test('the end of staging ends the thread, and nothing is handed over any more', async () => {

@@ -1,19 +1,18 @@
 /**
  * Staging on two threads. To parse a message and check its sender is most of the work that it makes,
- * and takes nothing of this process but its bytes: where several messages come at once, small ones are
+ * and needs nothing but its bytes: where several messages come at once, small ones are
  * staged by a thread of their own, while this one answers clients and commits what is ready.
  *
  * The thread is started when it is first wanted. A message that comes alone is staged here, since to
  * hand it over would take longer than it saves; so is a large one, which streams to the disk.
  */
 import type { Worker } from 'node:worker_threads';
+import { INLINE_MAX } from '../../bodies/bodies.ts';
 import { readWhole } from './read-whole.ts';
 import type { ArrivedMail, StagedMail, Staging } from './staging.ts';
 import { StagingThread } from './thread.ts';
 
-/** Octets of the largest message that is handed over: what is stored in its row (`bodies/`). */
-const SMALL = 64 * 1024;
-/** Messages under way at which the thread is started; it takes some 30 MB of memory. */
+/** Messages under way at which the thread is started. */
 const BUSY = 4;
 /** Milliseconds after the end of a thread in which no other is started. */
 const REST_MS = 30_000;
@@ -51,15 +50,15 @@ export class ThreadedStaging implements Staging {
     try {
       const thread = this.#threadAtHand();
       if (!thread) return await this.#options.local.stage(mail, source);
-      const { whole, begun } = await readWhole(source, SMALL);
-      if (whole && thread.isReady) return await thread.stage(mail, whole);
+      const { whole, begun } = await readWhole(source, INLINE_MAX);
+      if (whole && thread.takesMore) return await thread.stage(mail, whole);
       return await this.#options.local.stage(mail, begun);
     } finally {
       this.#underWay--;
     }
   }
 
-  /** Ends the thread; what it has in hand fails. */
+  /** Ends the thread; what it has in hand is refused for now. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#thread?.end();
@@ -68,15 +67,25 @@ export class ThreadedStaging implements Staging {
   /** The thread, where there is reason to hand this message over and somebody to take it. */
   #threadAtHand(): StagingThread | undefined {
     if (this.#underWay >= BUSY) this.#thread ??= this.#startThread();
-    return this.#underWay > 1 && this.#thread?.isReady ? this.#thread : undefined;
+    return this.#underWay > 1 && this.#thread?.takesMore ? this.#thread : undefined;
   }
 
   #startThread(): StagingThread | undefined {
     if (this.#closed || this.#now() < this.#restsUntil) return undefined;
-    return new StagingThread(this.#options.start(), (error) => {
-      this.#thread = undefined;
-      this.#restsUntil = this.#now() + REST_MS;
-      if (!this.#closed) this.#options.log.error({ err: error }, 'staging thread ended');
-    });
+    try {
+      return new StagingThread(this.#options.start(), (fault) => this.#ended(fault));
+    } catch (error) {
+      // The system has no room for another thread: there is a limit to them in many a container.
+      this.#ended(error);
+      return undefined;
+    }
+  }
+
+  /** @param fault undefined where it was meant to end */
+  #ended(fault: unknown): void {
+    this.#thread = undefined;
+    if (fault === undefined || this.#closed) return;
+    this.#restsUntil = this.#now() + REST_MS;
+    this.#options.log.error({ err: fault }, 'staging goes on without a thread');
   }
 }
