@@ -87,7 +87,10 @@ async function startMailServer(name: string): Promise<MailServerAtHand> {
     async addAccount(address) {
       await server.addAccount(address);
       // Once it lets the account in, it lets everybody in who speaks for it.
-      await (await connectAs(server, address)).logout();
+      const client = await connectAs(server, address);
+      // Courier keeps the UIDVALIDITY of a mailbox from its first SELECT on; till then it is the time.
+      await client.mailboxOpen('INBOX');
+      await client.logout();
     },
   };
 }
