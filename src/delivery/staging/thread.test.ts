@@ -69,6 +69,20 @@ test('a thread that hangs is ended, and says so', async () => {
   assert.equal(thread.takesMore, false);
 });
 
+test('a thread with a long queue is not taken for one that hangs', async () => {
+  // A tenth of a second for each, one after the other: the last waits much longer than is allowed.
+  const slow = `Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+    parentPort.postMessage({ kind: 'failed', id, bug: 'slow' });`;
+  const { thread, ended, stage } = await open(slow, { ...NEVER, answerMs: 400 });
+  const results = await Promise.allSettled(Array.from({ length: 10 }, stage));
+  for (const result of results) {
+    assert.ok(result.status === 'rejected' && /slow/.test(String(result.reason)));
+  }
+  assert.equal(thread.takesMore, true);
+  await thread.end();
+  assert.equal(await ended, undefined);
+});
+
 test('a thread that nobody needs ends by itself, without a fault', async () => {
   const { thread, ended } = await open('', { ...NEVER, idleMs: 50 });
   assert.equal(await ended, undefined);

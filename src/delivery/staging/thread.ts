@@ -7,8 +7,8 @@ import type { Found, StagingAnswer, StagingQuestion } from './staging-port.ts';
 /** Messages that the thread has in hand at most; each may wait for DNS, and holds up to 64 KiB. */
 const IN_HAND_MAX = 512;
 /**
- * Milliseconds after which a thread that does not answer is ended: far more than the checks of a
- * sender may take (`sender-checks/`), so that what is ended hangs.
+ * Milliseconds after which a thread that owes answers and gives none is ended: far more than the checks
+ * of a sender may take (`sender-checks/`), so that what is ended hangs. One with a long queue does not.
  */
 const ANSWER_MS = 30_000;
 /** Milliseconds without a message after which the thread ends: it holds some 100 MB of memory. */
@@ -34,6 +34,7 @@ export class StagingThread {
   readonly #watch: NodeJS.Timeout;
   #lastId = 0;
   #lastUsed = performance.now();
+  #lastAnswer = 0;
   #isReady = false;
   #isMeantToEnd = false;
   #fault: unknown;
@@ -104,6 +105,7 @@ export class StagingThread {
       this.#isReady = true;
       return;
     }
+    this.#lastAnswer = performance.now();
     const waiting = this.#waiting.get(answer.id);
     this.#waiting.delete(answer.id);
     if (answer.kind === 'failed') {
@@ -120,7 +122,7 @@ export class StagingThread {
   #look(): void {
     const now = performance.now();
     const [oldest] = this.#waiting.values();
-    if (oldest && now - oldest.since >= this.#times.answerMs) {
+    if (oldest && now - Math.max(oldest.since, this.#lastAnswer) >= this.#times.answerMs) {
       this.#endBy(new Error(`the staging thread did not answer in ${this.#times.answerMs} ms`));
     } else if (!oldest && now - this.#lastUsed >= this.#times.idleMs) void this.end();
   }
