@@ -74,13 +74,15 @@ class RoutedDelivery implements Delivery {
     const outcomes = resolved.map(outcomeOf);
     for (const { result } of outcomes) this.#options.count?.(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
-    const { sessionId } = envelope.arrival;
+    const { sessionId, remoteAddress, protocol } = envelope.arrival;
     const { size } = mail.message.parsed;
     const { spf, dmarc, action } = mail.verdicts ?? {};
     this.#options.log.info(
       {
         messageId: id,
         sessionId,
+        remoteAddress,
+        protocol,
         from: envelope.from,
         size,
         delivered,
