@@ -46,8 +46,9 @@ export interface MailFlow {
   readonly delivery: Delivery;
   /** For `carryOut`, once everything listens. */
   readonly courier: CarryOutOptions;
+  /** Ends connections that mail goes out on, once the queue has stopped. */
   close(): Promise<void>;
-  /** Ends what reads mail that comes in, once no listener has any under way. */
+  /** Ends the staging thread and the DNS of the sender checks, once all listeners are closed. */
   closeStaging(): Promise<void>;
 }
 

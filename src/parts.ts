@@ -58,7 +58,7 @@ export interface Parts {
   readonly courier: CarryOutOptions;
   /** Ends connections that mail goes out on, once the queue has stopped. */
   readonly closeMailFlow: () => Promise<void>;
-  /** Ends what reads mail that comes in, once no listener has any under way. */
+  /** Ends the staging thread and the DNS of the sender checks, once all listeners are closed. */
   readonly closeStaging: () => Promise<void>;
   readonly api: Api;
   readonly realtime: Realtime;

@@ -17,7 +17,7 @@ interface Write {
 
 type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
 
-/** Steps of every write, prepared once: SQLite would parse the text of each anew, again and again. */
+/** Steps of every write, prepared once, since SQLite parses text anew each time; rolling back is rare. */
 interface Steps {
   readonly begin: StatementSync;
   readonly commit: StatementSync;

@@ -95,17 +95,25 @@ async function warmUp({ staging, here }: Staged): Promise<void> {
   assert.fail('no message was handed over');
 }
 
+/** Runs a test with a thread that takes messages, and nothing staged here yet. */
+async function withThread(body: (opened: Staged) => Promise<void>): Promise<void> {
+  const opened = open(startThread);
+  try {
+    await warmUp(opened);
+    opened.here.length = 0;
+    await body(opened);
+  } finally {
+    await opened.staging.close();
+  }
+}
+
 function together(staging: Staging, count: number): Promise<StagedMail[]> {
   const one = Buffer.from('Subject: one\r\n\r\ntext\r\n');
   return Promise.all(Array.from({ length: count }, () => staging.stage(arrived(), chunked(one))));
 }
 
-test('the thread finds what this one would, byte for byte', async () => {
-  const opened = open(startThread);
-  const { staging, here } = opened;
-  try {
-    await warmUp(opened);
-    here.length = 0;
+test('the thread finds what this one would, byte for byte', () =>
+  withThread(async ({ staging, here }) => {
     const samples = readdirSync(corpus).map((name) => readFileSync(new URL(name, corpus)));
     // What claims to be ours is taken out of the header.
     samples.push(Buffer.from('Authentication-Results: mx.test; spf=pass\r\nTo: a@b.test\r\n\r\nx'));
@@ -127,10 +135,7 @@ test('the thread finds what this one would, byte for byte', async () => {
     }
     // Of each round the first was alone when it came.
     assert.equal(here.length, 2);
-  } finally {
-    await staging.close();
-  }
-});
+  }));
 
 test('a message that comes alone is staged here, and starts no thread', async () => {
   const { staging, here, threads } = open(startThread);
@@ -142,12 +147,8 @@ test('a message that comes alone is staged here, and starts no thread', async ()
   await staging.close();
 });
 
-test('a message that is too large to be handed over streams to the disk, whole', async () => {
-  const opened = open(startThread);
-  const { staging, here } = opened;
-  try {
-    await warmUp(opened);
-    here.length = 0;
+test('a message that is too large to be handed over streams to the disk, whole', () =>
+  withThread(async ({ staging, here }) => {
     const large = Buffer.from(`Subject: large\r\n\r\n${'0123456789\r\n'.repeat(20_000)}`);
     const [, staged] = await Promise.all([
       staging.stage(arrived(), chunked(Buffer.from('Subject: beside\r\n\r\n'))),
@@ -159,16 +160,10 @@ test('a message that is too large to be handed over streams to the disk, whole',
     const read = Buffer.concat(await Array.fromAsync(store.bodies.read(body)));
     assert.ok(read.subarray(-large.length).equals(large));
     assert.equal(read.length, body.size);
-  } finally {
-    await staging.close();
-  }
-});
+  }));
 
-test('a source that fails fails the message alone', async () => {
-  const opened = open(startThread);
-  const { staging } = opened;
-  try {
-    await warmUp(opened);
+test('a source that fails fails the message alone', () =>
+  withThread(async ({ staging }) => {
     async function* broken(): AsyncGenerator<Buffer> {
       yield Buffer.from('Subject: half\r\n');
       throw new Error('gone');
@@ -180,10 +175,7 @@ test('a source that fails fails the message alone', async () => {
     assert.equal(beside.status, 'fulfilled');
     assert.equal(half.status, 'rejected');
     assert.equal((half.reason as Error).message, 'gone');
-  } finally {
-    await staging.close();
-  }
-});
+  }));
 
 test('where a thread ends, what it has in hand is refused for now, and the rest is staged here', async () => {
   const dies = `const { parentPort } = require('node:worker_threads');

@@ -1,7 +1,7 @@
 /**
  * Staging on two threads. To parse a message and check its sender is most of the work that it makes,
- * and needs nothing but its bytes: where several messages come at once, small ones are
- * staged by a thread of their own, while this one answers clients and commits what is ready.
+ * and needs nothing but its bytes: where several messages come at once, small ones are staged by a
+ * thread of their own, while this one answers clients and commits what is ready.
  *
  * The thread is started when it is first wanted. A message that comes alone is staged here, since to
  * hand it over would take longer than it saves; so is a large one, which streams to the disk.
