@@ -1,4 +1,5 @@
 /** The process: reads the configuration, starts the service, stops it on a signal. */
+import { setFlagsFromString } from 'node:v8';
 import { pino } from 'pino';
 import { type Config, ConfigError, describeStart, readConfig } from './config/config.ts';
 import { LogLines } from './log-lines.ts';
@@ -8,6 +9,15 @@ import { startService } from './service.ts';
 const STOP_WITHIN_MS = 9_500;
 /** Pino's number for the level. */
 const WARN = 40;
+
+/**
+ * How far the heap may grow after one full collection until the next, in percent of what lives.
+ *
+ * V8 counts the memory of buffers as the heap's, and lets a heap as small as ours grow by some 20 MB
+ * alone: that is a few hundred messages, or four attachments. So it looked through everything that
+ * lives ten times a second under load, which was a fifth of the processor time of SMTP.
+ */
+const HEAP_GROWTH_PERCENT = 300;
 
 /** Writes one line for each thing the operator has to mend, and ends the process. */
 function refuseStart(error: unknown): never {
@@ -61,6 +71,7 @@ async function main(config: Config): Promise<void> {
   process.stdout.write(describeStart({ ...service, stdoutIsTty: process.stdout.isTTY }));
 }
 
+setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
 let config: Config;
 try {
   config = readConfig(process.env);
