@@ -349,6 +349,23 @@ onEachEngine('embedded mail store', (engine) => {
   });
 });
 
+test('a sweep of many bodies leaves turns of the event loop to others', async () => {
+  // Only here does a query hold the thread.
+  const store = await openTestMailstore('sqlite');
+  const user = await store.makeUser();
+  const message = await store.stage('Subject: kept\r\n\r\n');
+  const append = () => store.mailstore.append(message, [{ user, mailbox: 'INBOX' }]);
+  await Promise.all(Array.from({ length: 1_200 }, append));
+  let turns = 0;
+  let others = setImmediate(function count() {
+    turns++;
+    others = setImmediate(count);
+  });
+  assert.equal(await store.bodies.sweepRows(), 0);
+  clearImmediate(others);
+  assert.ok(turns >= 2, `${turns} turns`);
+});
+
 test('what changed is found by MODSEQ, not by walking the mailbox', async () => {
   const { database } = await openTestMailstore('sqlite');
   for (const kind of ['changed by UID', 'changed by MODSEQ'] as const) {
