@@ -55,6 +55,7 @@ export class Bodies {
   readonly #directory: string;
   readonly #folders = new Set<string>();
   readonly #insert: PreparedQuery<{ id: number }>;
+  readonly #find: PreparedQuery<StoredBody>;
 
   constructor({ database, directory }: BodiesOptions) {
     this.#database = database;
@@ -64,6 +65,9 @@ export class Bodies {
         .insertInto('bodies')
         .values({ size: 0, content: Buffer.alloc(0), file: '' })
         .returning('id'),
+    );
+    this.#find = new PreparedQuery(
+      database.read.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', 0),
     );
   }
 
@@ -111,11 +115,7 @@ export class Bodies {
 
   /** Where a body lies, for {@link Bodies.read}; undefined where it is gone. */
   async find(id: number): Promise<StoredBody | undefined> {
-    return this.#database.read
-      .selectFrom('bodies')
-      .select(['size', 'content', 'file'])
-      .where('id', '=', id)
-      .executeTakeFirst();
+    return this.#find.first(this.#database.read, [id]);
   }
 
   /** Gives up a staged body that nothing came to refer to. */
