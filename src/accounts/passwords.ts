@@ -58,6 +58,15 @@ export function hashPassword(password: string): Promise<string> {
 
 let nobody: Promise<string> | undefined;
 
+/** The hash of no account's password; one that could not be made is made anew. */
+function hashOfNobody(): Promise<string> {
+  nobody ??= hash(generatePassword(), COST).catch((error: unknown) => {
+    nobody = undefined;
+    throw error;
+  });
+  return nobody;
+}
+
 /**
  * Whether the password is the one behind the hash.
  *
@@ -70,9 +79,9 @@ export function verifyPassword(
   password: string,
 ): Promise<boolean> {
   return turns.run(async () => {
-    nobody ??= hash(generatePassword(), COST);
+    const decoy = await hashOfNobody();
     const tooLong = Buffer.byteLength(password) > PASSWORD_MAX_BYTES;
-    const matches = await verify(passwordHash ?? (await nobody), tooLong ? '' : password);
+    const matches = await verify(passwordHash ?? decoy, tooLong ? '' : password);
     return matches && passwordHash !== undefined && !tooLong;
   });
 }

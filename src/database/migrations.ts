@@ -291,6 +291,13 @@ function dovecotStep(): Migration {
   };
 }
 
+/** The sweep of files asks which of them a row names: without an index, once through all for a folder. */
+const bodyFilesIndexStep: Migration = {
+  async up(db) {
+    await sql`create index bodies_by_file on bodies (file) where file is not null`.execute(db);
+  },
+};
+
 /** All steps by name; Kysely applies them in the order of their names. */
 export function migrationsFor(engine: Engine): MigrationProvider {
   return {
@@ -300,6 +307,7 @@ export function migrationsFor(engine: Engine): MigrationProvider {
       '0003_changes_index': changesIndexStep,
       '0004_dovecot_users': dovecotStep(),
       '0005_imap_shadow': shadowStep(engine),
+      '0006_body_files_index': bodyFilesIndexStep,
     }),
   };
 }

@@ -105,33 +105,20 @@ export class MessageWriter {
 
   async #insertAll(tx: Queries, message: KeptMessage, found: Found[]): Promise<Appended[]> {
     const appended: Appended[] = [];
+    const { parsed, bodyId } = message;
+    // Once for all recipients: hostile mail has an envelope and a structure of half a megabyte.
+    const shared = [bodyId, JSON.stringify(parsed.envelope), JSON.stringify(parsed.structure)];
     // One order for everybody: two messages to the same two mailboxes never wait for each other.
     for (const { target, mailbox } of found.toSorted((a, b) => a.mailbox.id - b.mailbox.id)) {
-      appended.push(await this.#insert(tx, message, target, mailbox));
+      const { firstUid: uid, modseq } = await this.#uids.next(tx, mailbox.id, 1);
+      const flags = flagsToText(normalizeFlags(target.flags ?? []));
+      const internalDate = target.internalDate ?? this.#now();
+      const own = [mailbox.id, uid, modseq, modseq, flags, parsed.size, internalDate];
+      await this.#insertMessage.all(tx, [...own, ...shared]);
+      const change = mailboxChange(target.user, mailbox, modseq);
+      appended.push({ user: target.user, uid, change });
     }
     return appended;
-  }
-
-  async #insert(
-    tx: Queries,
-    { parsed, bodyId }: KeptMessage,
-    target: AppendTarget,
-    mailbox: MailboxRow,
-  ): Promise<Appended> {
-    const { firstUid: uid, modseq } = await this.#uids.next(tx, mailbox.id, 1);
-    await this.#insertMessage.all(tx, [
-      mailbox.id,
-      uid,
-      modseq,
-      modseq,
-      flagsToText(normalizeFlags(target.flags ?? [])),
-      parsed.size,
-      target.internalDate ?? this.#now(),
-      bodyId,
-      JSON.stringify(parsed.envelope),
-      JSON.stringify(parsed.structure),
-    ]);
-    return { user: target.user, uid, change: mailboxChange(target.user, mailbox, modseq) };
   }
 
   async setFlags(

@@ -9,8 +9,10 @@ import {
   sampleMessage,
   type TestMailstore,
 } from '../../../test/support/mail.ts';
+import type { Queries } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
-import { type MailUser, stageMessage } from '../mailstore.ts';
+import { type MailUser, type SyncResult, stageMessage } from '../mailstore.ts';
+import { oldTombstones } from './prune-tombstones.ts';
 import { liveQuery } from './read-changes.ts';
 
 const DAY = 86_400_000;
@@ -191,6 +193,32 @@ onEachEngine('embedded mail store', (engine) => {
     assert.deepEqual(kept.changes.removed, [{ uid: 2 }]);
   });
 
+  test('more tombstones than are taken at a time are forgotten, in each mailbox its own', async () => {
+    const users = [await store.makeUser(), await store.makeUser()];
+    const tokens: SyncResult[] = [];
+    for (const user of users) {
+      const uids = await append(
+        user,
+        Array.from({ length: 110 }, (_, n) => `${n}`),
+      );
+      tokens.push(await sync(user));
+      for (let at = 0; at < 110; at += 5) {
+        await store.mailstore.expunge(user, 'INBOX', uids.slice(at, at + 5));
+      }
+    }
+    clock += 31 * DAY;
+    const late = await store.makeUser();
+    await append(late, ['one']);
+    const before = await sync(late);
+    await store.mailstore.expunge(late, 'INBOX', [1]);
+    assert.ok((await store.mailstore.pruneTombstones(30 * DAY)) >= 220);
+    assert.equal(await store.mailstore.pruneTombstones(30 * DAY), 0);
+    for (const [index, user] of users.entries()) {
+      assert.equal((await sync(user, tokens[index])).reset, true);
+    }
+    assert.deepEqual((await sync(late, before)).changes.removed, [{ uid: 1 }]);
+  });
+
   test('pages go by UID and end in the state of the first one', async () => {
     const user = await store.makeUser();
     await append(user, ['1', '2', '3', '4', '5', '6']);
@@ -366,16 +394,33 @@ test('a sweep of many bodies leaves turns of the event loop to others', async ()
   assert.ok(turns >= 2, `${turns} turns`);
 });
 
+/** How SQLite would go about a query. */
+async function planOf(queries: Queries, compiled: string): Promise<string> {
+  const text = sql.raw(compiled.replaceAll('?', '1'));
+  const { rows } = await sql<{ detail: string }>`explain query plan ${text}`.execute(queries);
+  return rows.map(({ detail }) => detail).join('; ');
+}
+
 test('what changed is found by MODSEQ, not by walking the mailbox', async () => {
   const { database } = await openTestMailstore('sqlite');
   for (const kind of ['changed by UID', 'changed by MODSEQ'] as const) {
     const query = liveQuery(database.read, kind, ['flags']).compile();
-    const plan = await sql<{ detail: string }>`explain query plan ${sql.raw(
-      query.sql.replaceAll('?', '1'),
-    )}`.execute(database.read);
     assert.match(
-      plan.rows[0]?.detail ?? '',
-      /COVERING INDEX messages_by_modseq \(mailbox_id=\? AND \(?modseq.*>.*\?\)/,
+      await planOf(database.read, query.sql),
+      /^SEARCH .*COVERING INDEX messages_by_modseq \(mailbox_id=\? AND \(?modseq.*>.*\?\)/,
     );
   }
+});
+
+test('what is swept is found without a look at everything', async () => {
+  const { database } = await openTestMailstore('sqlite');
+  assert.equal(
+    await planOf(database.read, oldTombstones(database.read, 1).compile().sql),
+    'SEARCH tombstones USING INDEX tombstones_by_time (expunged_at<?)',
+  );
+  const named = database.read.selectFrom('bodies').select('file').where('file', 'in', ['a', 'b']);
+  assert.match(
+    await planOf(database.read, named.compile().sql),
+    /^SEARCH bodies USING COVERING INDEX bodies_by_file \(file=\?\)/,
+  );
 });

@@ -23,6 +23,8 @@ export interface Seen {
 
 /** Rows in one statement: both engines bound the number of parameters. */
 const ROWS_AT_A_TIME = 500;
+/** So that neither the query nor the transaction holds the thread for long. */
+const PRUNED_AT_A_TIME = 200;
 
 export function shadowState({ modseq, uidnext, messages }: ShadowRow): SyncState {
   return { modseq: BigInt(modseq), uidnext, count: messages };
@@ -237,30 +239,39 @@ async function writeDifferences(
 
 /** Forgets removals seen before `before` (milliseconds since 1970). @returns how many */
 export async function pruneShadowTombstones(database: Database, before: number): Promise<number> {
-  return database.write(async (tx) => {
-    const old = await tx
+  let pruned = 0;
+  for (;;) {
+    const old = await database.read
       .selectFrom('shadow_tombstones')
-      .select(({ fn }) => ['shadow_id', fn.max('modseq').as('modseq')])
+      .select(['shadow_id', 'modseq'])
       .where('expunged_at', '<', before)
-      .groupBy('shadow_id')
+      .orderBy('expunged_at')
+      .limit(PRUNED_AT_A_TIME)
       .execute();
-    let pruned = 0;
+    if (old.length === 0) return pruned;
+    const last = new Map<number, number>();
     for (const { shadow_id, modseq } of old) {
-      await tx
-        .updateTable('shadow_mailboxes')
-        .set({ oldest_modseq: modseq })
-        .where('id', '=', shadow_id)
-        .where('oldest_modseq', '<', modseq)
-        .execute();
-      const { numDeletedRows } = await tx
-        .deleteFrom('shadow_tombstones')
-        .where('shadow_id', '=', shadow_id)
-        .where('modseq', '<=', modseq)
-        .executeTakeFirst();
-      pruned += Number(numDeletedRows);
+      last.set(shadow_id, Math.max(modseq, last.get(shadow_id) ?? modseq));
     }
-    return pruned;
-  });
+    pruned += await database.write(async (tx) => {
+      let removed = 0;
+      for (const [shadowId, modseq] of last) {
+        await tx
+          .updateTable('shadow_mailboxes')
+          .set({ oldest_modseq: modseq })
+          .where('id', '=', shadowId)
+          .where('oldest_modseq', '<', modseq)
+          .execute();
+        const { numDeletedRows } = await tx
+          .deleteFrom('shadow_tombstones')
+          .where('shadow_id', '=', shadowId)
+          .where('modseq', '<=', modseq)
+          .executeTakeFirst();
+        removed += Number(numDeletedRows);
+      }
+      return removed;
+    });
+  }
 }
 
 export interface ShadowWindow {
