@@ -226,8 +226,8 @@ function addSmtpUtf8(connection: SMTPConnection): void {
 function readExtensions(reply: string): Map<string, string> {
   const extensions = new Map<string, string>();
   for (const line of reply.split(/\r?\n/).slice(1)) {
-    const [, keyword = '', parameter = ''] = /^250[ -](\S+)[ \t]*(.*)$/.exec(line) ?? [];
-    extensions.set(keyword.toUpperCase(), parameter.trim());
+    const [start = '', keyword = ''] = /^250[ -](\S+)/.exec(line) ?? [];
+    extensions.set(keyword.toUpperCase(), line.slice(start.length).trim());
   }
   return extensions;
 }

@@ -86,8 +86,8 @@ export async function readInlineText(
     const { bytes, truncated } = await readPart(part, left, open);
     left -= bytes.length;
     const text = decodeText(bytes, part.parameters?.charset);
-    // A character that was cut reads as U+FFFD.
-    texts.push((truncated ? text.replace(/\ufffd+$/, '') : text).replace(/\r\n?/g, '\n'));
+    // A character that was cut reads as U+FFFD, once for each of its bytes at most.
+    texts.push((truncated ? text.replace(/\ufffd{1,4}$/, '') : text).replace(/\r\n?/g, '\n'));
     if (truncated) return { text: texts.join('\n'), truncated: true };
   }
   return { text: texts.join('\n'), truncated: false };

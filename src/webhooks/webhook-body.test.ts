@@ -164,6 +164,13 @@ suite('less than 1 MB', () => {
     assert.ok(read < 9 * MEGABYTE);
   });
 
+  test('replacement characters in the middle are text', async () => {
+    const text = `${'\ufffd'.repeat(300_000)}${'x'.repeat(200_000)}`;
+    const { body } = await build(message(part('text/plain', text)));
+    assert.equal(body.data.text_truncated, true);
+    assert.equal(body.data.text?.slice(0, 300_001), `${'\ufffd'.repeat(300_000)}x`);
+  });
+
   test('what one leaves the other has', async () => {
     const long = 'x'.repeat(900_000);
     const short = await build(message(part('text/plain', 'short'), part('text/html', long)));

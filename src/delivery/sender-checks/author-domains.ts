@@ -8,6 +8,7 @@
 import { isIP } from 'node:net';
 import { domainToASCII } from 'node:url';
 import addressparser from 'nodemailer/lib/addressparser';
+import { withoutRoot } from './host-names.ts';
 
 /** Author domains that are looked up; mail by several authors has two or three. */
 export const MAX_AUTHOR_DOMAINS = 5;
@@ -109,8 +110,8 @@ function candidatesOf(spec: string, honoursQuotes = true): string[] {
  *   policy
  */
 function normalizeDomain(text: string): string | undefined {
-  const name = HOST_CHARACTERS.exec(text)?.[0].replace(/\.+$/, '');
-  if (name === undefined || name.length > 1_000) return undefined;
+  const name = withoutRoot(HOST_CHARACTERS.exec(text)?.[0] ?? '');
+  if (name.length > 1_000) return undefined;
   const domain = domainToASCII(name);
   return domain === '' || isIP(domain) !== 0 ? undefined : domain;
 }

@@ -40,6 +40,11 @@ suite('a header made to be expensive', () => {
   const signatures: [what: string, signature: string, result: string][] = [
     ['white space in a row', `v=1;${' '.repeat(15_000)}a=rsa-sha256`, 'policy'],
     ['empty tags', ';'.repeat(15_000), 'neutral'],
+    [
+      'a domain that DNS could not hold',
+      `v=1; a=rsa-sha256; d=${'\u4e00\u4e8c'.repeat(2_500)}; s=key1; h=from; bh=x; b=x`,
+      'fail',
+    ],
     ['100,000 octets', `v=1; z=${'x'.repeat(60_000)}`, 'policy'],
     [
       'thousands of signed fields',

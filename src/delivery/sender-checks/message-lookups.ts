@@ -1,4 +1,5 @@
 /** The lookups for one message: each question once, all in the time that they have together. */
+import { NAME_MAX } from './host-names.ts';
 import { type LookupAnswer, type LookupType, unanswered } from './lookup.ts';
 import type { ResolverGuard, Weight } from './resolver-guard.ts';
 
@@ -9,8 +10,6 @@ export interface LookupTimes {
   readonly totalMs: number;
 }
 
-/** RFC 1035 section 2.3.4, in presentation form. */
-const MAX_NAME = 253;
 const LABEL = /^[!-~]{1,63}$/;
 
 /**
@@ -19,7 +18,7 @@ const LABEL = /^[!-~]{1,63}$/;
  * signature by an impossible selector would be taken.
  */
 function isName(name: string): boolean {
-  return name.length <= MAX_NAME && name.split('.').every((label) => LABEL.test(label));
+  return name.length <= NAME_MAX && name.split('.').every((label) => LABEL.test(label));
 }
 
 export class MessageLookups {

@@ -1,9 +1,9 @@
 /** One signature of a header: a DKIM-Signature, or the ARC-Message-Signature that is like it. */
 import type { DkimVerifier } from 'mailauth/lib/dkim/dkim-verifier.js';
 import parseTagList, { type TagList } from 'mailauth/lib/parse-dkim-headers.js';
-import { toALabel } from 'mailauth/lib/tools.js';
 import { bodyHashKey, type WantedHash } from './body-hashes.ts';
 import type { HeaderField } from './header.ts';
+import { toAsciiName } from './host-names.ts';
 import type { DkimResult } from './verdicts.ts';
 
 /** Octets of a field that holds a signature. */
@@ -63,9 +63,9 @@ export function readSignature(verifier: DkimVerifier, list: TagList): Signature 
   return {
     // A signing domain may be written with U-labels (RFC 8616 section 3). IDNA is mailauth's here,
     // so that the domain whose key is asked for is the one that is compared with the author's.
-    domain: toALabel(signingDomain).toLowerCase().replace(/\.$/, ''),
+    domain: toAsciiName(signingDomain).toLowerCase().replace(/\.$/, ''),
     selector,
-    keyName: toALabel(`${selector}._domainkey.${signingDomain}`),
+    keyName: toAsciiName(`${selector}._domainkey.${signingDomain}`),
     signedFields,
     wantedHash,
     list,

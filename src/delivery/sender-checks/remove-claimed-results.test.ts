@@ -201,3 +201,11 @@ suite('everything else', () => {
     );
   });
 });
+
+test('names of nothing but dots are no claims, however many', () => {
+  const field = `Authentication-Results: ${'.'.repeat(60_000)}a\r\n`;
+  const message = Buffer.from(`${field.repeat(50)}\r\nHi.\r\n`);
+  const { left, removed } = remove([message]);
+  assert.equal(removed, false);
+  assert.ok(left.equals(message));
+});

@@ -5,15 +5,20 @@
 import type { Buffer } from 'node:buffer';
 import { domainToASCII } from 'node:url';
 import { FIELD_HELD, type FieldPiece, readFieldName } from './cut-fields.ts';
+import { withoutRoot } from './host-names.ts';
 
 const FIELD = 'authentication-results';
+
+/** Characters of a name that is compared with ours: ours has 253 at most, however it is written. */
+const ID_MAX = 1_000;
 
 /** Characters of a token that end it, besides white space and controls (RFC 2045 section 5.1). */
 const TSPECIALS = new Set('()<>@,;:\\"/[]?=');
 
 /** One name for all ways to write a host: case, IDNA (RFC 8601 section 2.5), the root's dot. */
 function nameOf(text: string): string {
-  const name = text.trim().replace(/\.+$/, '');
+  const name = withoutRoot(text.trim());
+  if (name.length > ID_MAX) return name;
   return (domainToASCII(name) || name).toLowerCase();
 }
 

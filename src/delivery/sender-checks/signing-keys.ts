@@ -1,6 +1,7 @@
 /** The keys that signatures are verified with (RFC 6376 section 3.6.2). */
 import { createPublicKey } from 'node:crypto';
-import { getPublicKey, type SigningKey, toALabel } from 'mailauth/lib/tools.js';
+import { getPublicKey, type SigningKey } from 'mailauth/lib/tools.js';
+import { toAsciiName } from './host-names.ts';
 import { type LookupAnswer, textRecords } from './lookup.ts';
 import { LookupError, type MessageLookups } from './message-lookups.ts';
 
@@ -70,7 +71,7 @@ export class MessageKeys {
   }
 
   #ask(name: string): Promise<LookupAnswer> {
-    const ascii = toALabel(name);
+    const ascii = toAsciiName(name);
     return this.#lookups.ask(ascii, 'TXT', this.#deciding.has(ascii) ? 'deciding' : 'other');
   }
 }

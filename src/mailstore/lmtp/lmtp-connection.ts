@@ -119,8 +119,8 @@ export class LmtpConnection {
     // RFC 2033 section 4.1: the answer lists the extensions as that of EHLO does.
     const { lines } = expect(await this.#wire.reply(reply), 250, 'LHLO');
     for (const line of lines.slice(1)) {
-      const [, keyword = '', parameter = ''] = /^(\S+)[ \t]*(.*)$/.exec(line) ?? [];
-      this.#extensions.set(keyword.toUpperCase(), parameter.trim());
+      const [keyword = ''] = /^\S+/.exec(line) ?? [];
+      this.#extensions.set(keyword.toUpperCase(), line.slice(keyword.length).trim());
     }
   }
 
