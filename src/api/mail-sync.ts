@@ -1,13 +1,10 @@
 /** POST /mail/sync: what changed in a mailbox (contract 4.3). */
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { type Mailstore, messageFields, type SyncResult } from '../mailstore/mailstore.ts';
+import { type Mailstore, type MessageField, messageFields } from '../mailstore/mailstore.ts';
 import { bodyStructureSchema, envelopeSchema, writtenHere } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
-
-/** Changes beyond which an answer is written in pieces, with turns of the event loop in between. */
-const STREAMED_FROM = 2_000;
-const PIECE = 2_000;
+import { isShort, writeInPieces } from './write-sync.ts';
 
 /** Names longer than this are no mailbox of anybody's. */
 const MAILBOX_MAX = 1_024;
@@ -107,7 +104,8 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
           description:
             'Returns what changed since `token`; without a token, everything as `added`. ' +
             'With `reset: true` the client drops what it has of the mailbox first. ' +
-            'With `limit`, the answer says `hasMore` until the last page.',
+            'A page ends at `limit`, or earlier where envelopes and structures are large: it says ' +
+            '`hasMore`, and its token leads to the next one.',
           security: credentials.bearer,
           body: syncBody,
           response: { 200: writtenHere(syncAnswer) },
@@ -126,31 +124,21 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
         });
         reply.type('application/json; charset=utf-8');
         reply.serializer((text: string) => text);
-        if (countChanges(result) <= STREAMED_FROM) return reply.send(JSON.stringify(result));
-        return reply.send(Readable.from(writeInPieces(result), { objectMode: false }));
+        const withTexts = Boolean(fields?.some((field) => textFields.has(field)));
+        if (isShort(result, withTexts)) return reply.send(JSON.stringify(result));
+        const pieces = writeInPieces(result, withTexts);
+        const first = await pieces.next();
+        if (first.done) return reply.send(first.value);
+        return reply.send(Readable.from(inOrder(first.value, pieces), { objectMode: false }));
       },
     );
   };
 }
 
-function countChanges({ changes }: SyncResult): number {
-  return changes.added.length + changes.updated.length + changes.removed.length;
-}
+/** Fields that are as long as the sender of the message made them. */
+const textFields: ReadonlySet<MessageField> = new Set(['envelope', 'bodyStructure']);
 
-/** The same JSON, a few thousand changes at a time: a first sync may have a hundred thousand. */
-async function* writeInPieces({ changes, ...rest }: SyncResult): AsyncGenerator<string> {
-  yield `${JSON.stringify(rest).slice(0, -1)},"changes":{`;
-  let comma = '';
-  for (const kind of ['added', 'updated', 'removed'] as const) {
-    yield `${comma}"${kind}":[`;
-    comma = ',';
-    const items: readonly object[] = changes[kind];
-    for (let at = 0; at < items.length; at += PIECE) {
-      const piece = JSON.stringify(items.slice(at, at + PIECE)).slice(1, -1);
-      yield at === 0 ? piece : `,${piece}`;
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    yield ']';
-  }
-  yield '}}';
+async function* inOrder(first: string, rest: AsyncGenerator<string, string>) {
+  yield first;
+  yield yield* rest;
 }

@@ -71,6 +71,7 @@ export interface SyncResult {
   };
   /** The client drops what it has of this mailbox first. */
   readonly reset?: true;
+  /** The page was cut, by `limit` or for its size: the token leads to the next one. */
   readonly hasMore?: true;
 }
 

@@ -100,6 +100,38 @@ onEachEngine('hostile mail', (engine) => {
     });
   }
 
+  test('mails with as many addresses and parts as are told of are synced page by page', async () => {
+    const ben = await service.makeAccount();
+    const addresses = Array.from({ length: 1_000 }, (_, index) => `"n${index}" <a${index}@b.test>`);
+    const fields = ['Sender', 'Reply-To', 'To', 'Cc', 'Bcc'].map(
+      (name) => `${name}: ${addresses.join(',\r\n ')}\r\n`,
+    );
+    const parts = `--b\r\nContent-Type: text/plain; name="${'x'.repeat(100)}"\r\n\r\n`.repeat(990);
+    const source = Buffer.from(
+      `From: b@example.test\r\n${fields.join('')}${MULTIPART}${parts}--b--\r\n`,
+    );
+    for (let sent = 0; sent < 10; sent++) {
+      assert.match(await sendExactly(service, ben.address, source), /^250 2\.0\.0 /m);
+    }
+    const wanted = { fields: ['envelope', 'bodyStructure'] };
+    const first = await service.mail(ben.token, 'POST', '/mail/sync', wanted);
+    assert.equal(first.body.hasMore, true);
+    const { uidvalidity, token } = first.body;
+    const next = { uidvalidity, token, ...wanted };
+    const second = await service.mail(ben.token, 'POST', '/mail/sync', next);
+    assert.equal(second.body.hasMore, undefined);
+    const added = [...first.body.changes.added, ...second.body.changes.added];
+    assert.deepEqual(
+      added.map(({ uid }) => uid),
+      [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    );
+    const { body } = await service.mail(ben.token, 'GET', '/mail/message?uid=9');
+    for (const { envelope, bodyStructure } of added) {
+      assert.deepEqual(envelope, body.envelope);
+      assert.deepEqual(bodyStructure, body.bodyStructure);
+    }
+  });
+
   test('a client that vanishes in DATA leaves nothing', async () => {
     const { body } = await service.mail(ann.token, 'POST', '/mail/sync', {});
     const socket = connect(service.smtpPort, '127.0.0.1');

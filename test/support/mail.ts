@@ -20,11 +20,12 @@ export interface TestMailstore extends TestDatabase {
 export async function openTestMailstore(
   engine: EngineName,
   now: () => number = Date.now,
+  options: { readonly pageBytes?: number } = {},
 ): Promise<TestMailstore> {
   const opened = await openTestDatabase(engine);
   const { database, directory } = opened;
   const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
-  const mailstore = new EmbeddedMailstore({ database, bodies, now });
+  const mailstore = new EmbeddedMailstore({ database, bodies, now, ...options });
   let users = 0;
   return {
     ...opened,

@@ -123,7 +123,9 @@ export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promi
     else await apply(mailbox, step);
   }
   while (client.isMidPage) await sync(3);
-  await sync(undefined);
+  // An answer may also end for its size.
+  do await sync(undefined);
+  while (client.isMidPage);
   await check();
 }
 

@@ -30,20 +30,35 @@ export interface EmbeddedOptions {
   readonly bodies: Bodies;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
+  /** Octets of envelopes and structures in one page of a sync. */
+  readonly pageBytes?: number;
 }
 
 /** A page that carries more than UIDs is bounded also when the client set no limit. */
 const PAGE_WITH_FIELDS = 1_000;
 
-/** Some 20 KB each at most: 10 MB. */
+/**
+ * Octets of stored envelopes and structures in one page. A thousand usual messages have less; where
+ * each has half a megabyte, as one of 300 KB can, a page without this bound would take all memory.
+ */
+const PAGE_BYTES = 4 * 1024 * 1024;
+
+/** Answers kept, and of each its changes and characters of text at most: some 30 MB in memory. */
 const ANSWERS_KEPT = 500;
 const ANSWER_KEPT_MAX = 200;
+const ANSWER_KEPT_TEXT = 20_480;
 
-/** Whether an answer may be kept; a message with fields counts for as many as it may be long. */
-function isSmall({ changes: { added, updated, removed } }: SyncResult): boolean {
-  const [first] = added;
-  const weight = first && Object.keys(first).length > 1 ? 20 : 1;
-  return added.length * weight + updated.length + removed.length <= ANSWER_KEPT_MAX;
+interface Answer {
+  readonly result: SyncResult;
+  /** Characters of the stored texts in it. */
+  readonly textLength: number;
+}
+
+/** Whether an answer may be kept. */
+function isSmall({ result: { changes }, textLength }: Answer): boolean {
+  const { added, updated, removed } = changes;
+  const count = added.length + updated.length + removed.length;
+  return count <= ANSWER_KEPT_MAX && textLength <= ANSWER_KEPT_TEXT;
 }
 
 export class EmbeddedMailstore implements Mailstore {
@@ -52,16 +67,16 @@ export class EmbeddedMailstore implements Mailstore {
   readonly #reader: MessageReader;
   readonly #changes: ChangeReader;
   /** By the window and whether it is a reset. */
-  readonly #answers: RowCache<string, SyncResult>;
+  readonly #answers: RowCache<string, Answer>;
   readonly #writer: MessageWriter;
   readonly #now: () => number;
 
-  constructor({ database, bodies, now = Date.now }: EmbeddedOptions) {
+  constructor({ database, bodies, now = Date.now, pageBytes = PAGE_BYTES }: EmbeddedOptions) {
     this.#database = database;
     this.#now = now;
     this.#mailboxes = new Mailboxes(database, now);
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
-    this.#changes = new ChangeReader(database.read);
+    this.#changes = new ChangeReader(database.read, pageBytes);
     this.#answers = new RowCache(
       database,
       ['mailboxes', 'messages', 'tombstones'],
@@ -87,7 +102,7 @@ export class EmbeddedMailstore implements Mailstore {
     const question = [...Object.values(window), reset].join(' ');
     const answer = await this.#answers.get(question, () => this.#readChanges(user, request, token));
     if (!answer) throw mailboxNotFound(request.mailbox);
-    return answer;
+    return answer.result;
   }
 
   /** Reads token and changes from one state, which may be later than the one that was seen before. */
@@ -95,14 +110,14 @@ export class EmbeddedMailstore implements Mailstore {
     user: MailUser,
     request: SyncRequest,
     token: SyncToken | undefined,
-  ): Promise<SyncResult | undefined> {
+  ): Promise<Answer | undefined> {
     return this.#database.snapshot(async (tx) => {
       const current = await this.#mailboxes.findIn(tx, user, request.mailbox);
       if (!current) return undefined;
       const { window, reset } = openWindow(current, request, token);
       const page = await this.#changes.read(tx, window);
-      const { added, updated, removed, nextAfterUid } = page;
-      return {
+      const { added, updated, removed, nextAfterUid, textLength } = page;
+      const result = {
         mailbox: current.name,
         uidvalidity: String(current.uidvalidity),
         token:
@@ -113,6 +128,7 @@ export class EmbeddedMailstore implements Mailstore {
         ...(reset && { reset }),
         ...(nextAfterUid !== undefined && { hasMore: true as const }),
       };
+      return { result, textLength };
     });
   }
 

@@ -10,6 +10,8 @@ import { PreparedQuery, type Queries, type Row } from '../../database/database.t
 import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
 import { flagsFromText } from '../flags.ts';
 import type { AddedMessage, MessageField, UpdatedMessage } from '../store.ts';
+import { TEXT_AT_A_TIME, TextReader, type TextRows, textColumns } from './read-texts.ts';
+import { turn } from './turn.ts';
 
 export interface ChangeWindow {
   readonly mailboxId: number;
@@ -28,6 +30,8 @@ export interface ChangePage {
   readonly removed: { uid: number }[];
   /** Where the next page begins; undefined on the last one. */
   readonly nextAfterUid: number | undefined;
+  /** Characters of the stored texts that it was made from: flags, envelopes, structures. */
+  readonly textLength: number;
 }
 
 interface LiveRow {
@@ -44,7 +48,7 @@ interface LiveRow {
 type GoneRow = Pick<Row<'tombstones'>, 'uid' | 'created_modseq' | 'modseq'>;
 
 /** What is read, and in which order. */
-type LiveQuery = 'all by UID' | 'changed by UID' | 'changed by MODSEQ';
+type LiveQuery = 'all by UID' | 'new by UID' | 'changed by UID' | 'changed by MODSEQ';
 
 /** RFC 3501 section 2.3.1.1. */
 const UID_MAX = 4_294_967_295;
@@ -65,12 +69,17 @@ type LiveColumn = (typeof columnOfField)[MessageField];
 /** Reads changes with queries that are compiled once. */
 export class ChangeReader {
   readonly #queries: Queries;
+  readonly #pageBytes: number;
+  readonly #texts: TextReader;
   readonly #live = new Map<string, PreparedQuery<LiveRow>>();
   readonly #gone: PreparedQuery<GoneRow>;
   readonly #goneInOrder: PreparedQuery<GoneRow>;
 
-  constructor(queries: Queries) {
+  /** @param pageBytes octets of envelopes and structures in one page */
+  constructor(queries: Queries, pageBytes: number) {
     this.#queries = queries;
+    this.#pageBytes = pageBytes;
+    this.#texts = new TextReader(queries);
     this.#gone = new PreparedQuery(goneQuery(queries));
     this.#goneInOrder = new PreparedQuery(goneInOrderQuery(queries));
   }
@@ -78,17 +87,56 @@ export class ChangeReader {
   /** Reads one page of changes; `tx` is one state of the database throughout. */
   async read(tx: Queries, window: ChangeWindow): Promise<ChangePage> {
     const most = window.limit === undefined ? undefined : window.limit + 1;
-    const everything = window.base > 0 && most === undefined;
-    const live = everything
-      ? await this.#readByModseq(tx, window)
-      : await this.#readByUid(tx, window, most ?? Number.POSITIVE_INFINITY);
+    const live = await this.#readLive(tx, window, most ?? Number.POSITIVE_INFINITY);
     return classify(live, await this.#readGone(tx, window, most), window);
   }
 
+  async #readLive(tx: Queries, window: ChangeWindow, most: number): Promise<TextRows<LiveRow>> {
+    // Not by MODSEQ: what a page that ends early has to have first are the lowest UIDs.
+    if (hasTexts(window.fields)) return this.#readWithTexts(tx, window, most);
+    const everything = window.base > 0 && most === Number.POSITIVE_INFINITY;
+    const rows = everything
+      ? await this.#readByModseq(tx, window)
+      : await this.#readByUid(tx, window, most, window.fields);
+    return { rows, fullAt: undefined };
+  }
+
+  /** The same with texts that may be long, which only what is new to the client has to have. */
+  async #readWithTexts(
+    tx: Queries,
+    window: ChangeWindow,
+    most: number,
+  ): Promise<TextRows<LiveRow>> {
+    const { base, afterUid, fields } = window;
+    const changed = base > 0 ? await this.#readByUid(tx, window, most, []) : undefined;
+    const added = changed?.filter((row) => row.created_modseq > base);
+    const [first] = added ?? [];
+    if (changed && !first) return { rows: changed, fullAt: undefined };
+    const columns = new Set<LiveColumn>(fields.map((field) => columnOfField[field]));
+    const { rows, fullAt } = await this.#texts.read(
+      tx,
+      this.#liveQuery('new by UID', fields),
+      textColumns.filter((column) => columns.has(column)),
+      {
+        ...window,
+        afterUid: first ? first.uid - 1 : afterUid,
+        most: added?.length ?? most,
+        pageBytes: this.#pageBytes,
+      },
+    );
+    const known = changed?.filter((row) => row.created_modseq <= base) ?? [];
+    return { rows: [...known, ...rows].sort(byUid), fullAt };
+  }
+
   /** Messages that are there, in the order of their UIDs. */
-  async #readByUid(tx: Queries, window: ChangeWindow, most: number): Promise<LiveRow[]> {
+  async #readByUid(
+    tx: Queries,
+    window: ChangeWindow,
+    most: number,
+    fields: readonly MessageField[],
+  ): Promise<LiveRow[]> {
     const { mailboxId, base, snapshot } = window;
-    const query = this.#liveQuery(base > 0 ? 'changed by UID' : 'all by UID', window.fields);
+    const query = this.#liveQuery(base > 0 ? 'changed by UID' : 'all by UID', fields);
     const rows: LiveRow[] = [];
     let after = window.afterUid;
     while (rows.length < most) {
@@ -145,7 +193,7 @@ export class ChangeReader {
   #liveQuery(kind: LiveQuery, fields: readonly MessageField[]): PreparedQuery<LiveRow> {
     const columns = new Set<LiveColumn>(fields.map((field) => columnOfField[field]));
     // Flags are part of every update.
-    if (kind !== 'all by UID') columns.add('flags');
+    if (kind === 'changed by UID' || kind === 'changed by MODSEQ') columns.add('flags');
     const key = `${kind} ${[...columns].sort()}`;
     const known = this.#live.get(key);
     if (known) return known;
@@ -159,19 +207,30 @@ function byUid(a: { uid: number }, b: { uid: number }): number {
   return a.uid - b.uid;
 }
 
+function hasTexts(fields: readonly MessageField[]): boolean {
+  return fields.includes('envelope') || fields.includes('bodyStructure');
+}
+
 /** Sorts what a page has read into what is new, changed and gone to the client. */
 async function classify(
-  live: readonly LiveRow[],
+  { rows: live, fullAt }: TextRows<LiveRow>,
   gone: readonly GoneRow[],
   window: ChangeWindow,
 ): Promise<ChangePage> {
-  const cut = window.limit === undefined ? undefined : cutAt(live, gone, window.limit);
+  const { limit } = window;
+  const cut = firstOf(fullAt, limit === undefined ? undefined : cutAt(live, gone, limit));
   const added: AddedMessage[] = [];
   const updated: UpdatedMessage[] = [];
   const removed: { uid: number }[] = [];
+  let textLength = 0;
+  let turnAt = TEXT_AT_A_TIME;
   for (const [index, row] of live.entries()) {
     if (cut !== undefined && row.uid > cut) break;
-    if (index % ROWS_AT_A_TIME === ROWS_AT_A_TIME - 1) await turn();
+    if (textLength >= turnAt || index % ROWS_AT_A_TIME === ROWS_AT_A_TIME - 1) {
+      turnAt = textLength + TEXT_AT_A_TIME;
+      await turn();
+    }
+    textLength += lengthOf(row);
     if (row.created_modseq > window.base) added.push(addedMessage(row, window.fields));
     else updated.push(updatedMessage(row));
   }
@@ -181,16 +240,20 @@ async function classify(
     else added.push({ uid });
   }
   if (gone.length > 0) added.sort((a, b) => a.uid - b.uid);
-  return { added, updated, removed, nextAfterUid: cut };
+  return { added, updated, removed, nextAfterUid: cut, textLength };
 }
 
-/** Lets everybody else have a turn of the event loop. */
-function turn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
+function lengthOf({ flags, envelope, structure }: LiveRow): number {
+  return (flags?.length ?? 0) + (envelope?.length ?? 0) + (structure?.length ?? 0);
+}
+
+/** A page that is full in both senses ends where it was full first. */
+function firstOf(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
 }
 
 /**
- * The messages that a page tells of. Parameters: mailbox, snapshot, base (of changes), the UID
+ * The messages that a page tells of. Parameters: mailbox, snapshot, base (not of all), the UID
  * before the first, how many.
  */
 export function liveQuery(queries: Queries, kind: LiveQuery, columns: readonly LiveColumn[]) {
@@ -201,6 +264,9 @@ export function liveQuery(queries: Queries, kind: LiveQuery, columns: readonly L
     .where('created_modseq', '<=', 0)
     .limit(1);
   if (kind === 'all by UID') return query.where('uid', '>', 0).orderBy('uid');
+  if (kind === 'new by UID') {
+    return query.where('created_modseq', '>', 0).where('uid', '>', 0).orderBy('uid');
+  }
   if (kind === 'changed by MODSEQ') {
     return query.where(sql<boolean>`(modseq, uid) > (${0}, ${0})`).orderBy('modseq').orderBy('uid');
   }

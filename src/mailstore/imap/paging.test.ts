@@ -1,7 +1,7 @@
 /** Pages of one sync tell of one state, whatever happens between them, on servers of each kind. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import type { SyncResult } from '../mailstore.ts';
+import type { MessageField, SyncResult } from '../mailstore.ts';
 import { startFakeServer } from './testing/fake-server.ts';
 import { openImapStore } from './testing/open-store.ts';
 
@@ -18,11 +18,12 @@ for (const [title, extensions] of Object.entries(kinds)) {
       server.capabilities = `IMAP4rev1 AUTH=PLAIN UIDPLUS ${extensions}`;
       for (let count = 0; count < messages; count++) server.add('Subject: m\r\n\r\n');
       const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 5_000 });
-      const sync = (last?: SyncResult, limit?: number) =>
+      const sync = (last?: SyncResult, limit?: number, fields: readonly MessageField[] = []) =>
         store.sync(user, {
           mailbox: 'INBOX',
           ...(last && { uidvalidity: last.uidvalidity, token: last.token }),
           ...(limit !== undefined && { limit }),
+          fields,
         });
       return { server, sync };
     }
@@ -109,6 +110,35 @@ for (const [title, extensions] of Object.entries(kinds)) {
       assert.deepEqual(told(second), { ...nothing, added: [3, 4, 5] });
       const next = await sync(second);
       assert.deepEqual(told(next), { ...nothing, removed: [1, 4] });
+    });
+
+    void test('a page of large envelopes ends for its size, before its limit', async () => {
+      const { server, sync } = await open(3);
+      const name = 'x'.repeat(60_000);
+      const fields = ['From', 'To', 'Cc', 'Bcc'].map((field) => `${field}: ${name} <a@b.test>\r\n`);
+      const large = `${fields.join('')}\r\n`;
+      const known = await sync();
+      for (let count = 0; count < 20; count++) server.add(large);
+      server.setFlags(1, '\\Seen');
+      server.expunge(2);
+      const first = await sync(known, 500, ['envelope', 'flags']);
+      assert.equal(first.hasMore, true);
+      const { added, ...others } = told(first);
+      assert.deepEqual(others, { updated: [1], removed: [2] });
+      assert.ok(added.length > 10 && added.length < 20, `${added.length} in a page of 4 MB`);
+      assert.equal(first.changes.added[0]?.envelope?.bcc?.[0]?.name, name);
+      server.expunge(3);
+      server.expunge(23);
+      const second = await sync(first, 500, ['envelope', 'flags']);
+      assert.equal(second.hasMore, undefined);
+      const all = Array.from({ length: 20 }, (_, index) => 4 + index);
+      assert.deepEqual(told(second), { ...nothing, added: all.slice(added.length) });
+      assert.deepEqual(told(await sync(second)), { ...nothing, removed: [3, 23] });
+      const anew = await sync(undefined, undefined, ['envelope']);
+      assert.equal(anew.hasMore, true);
+      const rest = await sync(anew, undefined, ['envelope']);
+      assert.equal(rest.hasMore, undefined);
+      assert.deepEqual([...told(anew).added, ...told(rest).added], [1, ...all.slice(0, -1)]);
     });
   });
 }

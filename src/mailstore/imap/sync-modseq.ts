@@ -26,6 +26,15 @@ import { atom, listOf, sequence } from './wire.ts';
 /** A page that carries more than UIDs is bounded also when the client set no limit. */
 export const PAGE_WITH_FIELDS = 1_000;
 
+/**
+ * Characters, as JSON, of the new messages in one page that carries envelopes or structures: both are
+ * as long as the sender made them.
+ */
+const PAGE_TEXT = 4 * 1024 * 1024;
+
+/** Messages of which those are fetched in one go: what came is in memory before it is measured. */
+const TEXTS_AT_A_TIME = 100;
+
 /** More removals than this in one answer are told by starting anew. */
 const REMOVED_MAX = 500_000;
 
@@ -170,8 +179,11 @@ async function readChanges(
     else if (!row) removed.push(uid);
     else updated.push({ uid, modseq: `${row.modseq}`, flags: readFlags(listOf(row.flags)) });
   }
-  const page = { added: await describe(context, added, collector), updated, removed };
-  return answer(context, view, page, tokenAfter(base, snapshot, nextAfterUid), nextAfterUid);
+  const described = await describe(context, added, collector);
+  const page = { added: described.added, updated, removed };
+  // Updates and removals stay: what the client has is below all that is new.
+  const end = described.fullAt ?? nextAfterUid;
+  return answer(context, view, page, tokenAfter(base, snapshot, end), end);
 }
 
 /** The UIDs that a client of state `base` had and that are gone, or undefined where that is unsure. */
@@ -241,9 +253,10 @@ async function readAll(
     .within(afterUid + 1, last);
   const limit = pageLimit(request);
   const { uids, nextAfterUid } = cut([there.union(gone).take(limit + 1)], limit);
-  const page = { added: await describe(context, uids), updated: [], removed: [] };
-  const token = tokenAfter(undefined, snapshot, nextAfterUid);
-  return answer(context, view, page, token, nextAfterUid, reset);
+  const { added, fullAt } = await describe(context, uids);
+  const end = fullAt ?? nextAfterUid;
+  const token = tokenAfter(undefined, snapshot, end);
+  return answer(context, view, { added, updated: [], removed: [] }, token, end, reset);
 }
 
 function goneMeanwhile({ selected }: Connection): UidSet {
@@ -273,26 +286,61 @@ export function cut(
   return { uids: page, nextAfterUid: page.at(-1) };
 }
 
-/** New messages with what was asked for of them; one that is gone meanwhile has its UID only. */
+/** What one page has of new messages. */
+export interface Described {
+  readonly added: readonly AddedMessage[];
+  /** The last of them, where the rest would make the page too large. */
+  readonly fullAt: number | undefined;
+}
+
+/**
+ * New messages with what was asked for of them, as many as fit into a page; at least one. One that
+ * is gone meanwhile has its UID only.
+ *
+ * @param uids in their order
+ */
 export async function describe(
   { connection, request: { fields = [] } }: Pick<SyncContext, 'connection' | 'request'>,
   uids: readonly number[],
   known?: ChangeCollector,
-): Promise<AddedMessage[]> {
-  if (fields.length === 0 || uids.length === 0) return uids.map((uid) => ({ uid }));
-  const described = new Map<number, AddedMessage>();
+): Promise<Described> {
   const wanted: MessageField[] = [...fields];
+  if (wanted.length === 0) return { added: uids.map((uid) => ({ uid })), fullAt: undefined };
   if (known && wanted.every((field) => field === 'flags')) {
-    for (const uid of uids) {
+    const added = uids.map((uid) => {
       const row = known.changed.get(uid);
-      if (row) described.set(uid, { uid, flags: readFlags(listOf(row.flags)) });
-    }
-  } else {
-    await fetchRows(connection, UidSet.of(uids), fieldItems(wanted), (uid, items) => {
-      described.set(uid, { ...described.get(uid), ...readFields(uid, items, wanted) });
+      return row ? { uid, flags: readFlags(listOf(row.flags)) } : { uid };
     });
+    return { added, fullAt: undefined };
   }
-  return uids.map((uid) => described.get(uid) ?? { uid });
+  const hasTexts = wanted.includes('envelope') || wanted.includes('bodyStructure');
+  const step = hasTexts ? TEXTS_AT_A_TIME : Math.max(1, uids.length);
+  const added: AddedMessage[] = [];
+  let length = 0;
+  for (let at = 0; at < uids.length; at += step) {
+    const chunk = uids.slice(at, at + step);
+    const described = await fetchFields(connection, chunk, wanted);
+    for (const uid of chunk) {
+      const message = described.get(uid) ?? { uid };
+      if (hasTexts) length += JSON.stringify(message).length;
+      const last = added.at(-1);
+      if (last && length > PAGE_TEXT) return { added, fullAt: last.uid };
+      added.push(message);
+    }
+  }
+  return { added, fullAt: undefined };
+}
+
+async function fetchFields(
+  connection: Connection,
+  uids: readonly number[],
+  wanted: readonly MessageField[],
+): Promise<Map<number, AddedMessage>> {
+  const described = new Map<number, AddedMessage>();
+  await fetchRows(connection, UidSet.of(uids), fieldItems(wanted), (uid, items) => {
+    described.set(uid, { ...described.get(uid), ...readFields(uid, items, wanted) });
+  });
+  return described;
 }
 
 function answer(

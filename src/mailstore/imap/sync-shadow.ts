@@ -173,23 +173,29 @@ export class Shadows {
     const rows = new Map(live.map((row) => [row.uid, row]));
     const goneRows = new Map(gone.map((row) => [row.uid, row]));
     const { uids, nextAfterUid } = cut([rows.keys(), goneRows.keys()], pageLimit(request));
-    const fresh: number[] = [];
+    const isNew = (uid: number) => {
+      const row = rows.get(uid) ?? goneRows.get(uid);
+      return (row?.created_modseq ?? 0) > window.base;
+    };
+    const { added: described, fullAt } = await describe(
+      { connection, request },
+      uids.filter(isNew),
+    );
     const updated: UpdatedMessage[] = [];
     const removed: { uid: number }[] = [];
     for (const uid of uids) {
+      if (fullAt !== undefined && uid > fullAt) break;
+      if (isNew(uid)) continue;
       const row = rows.get(uid);
-      const created = row?.created_modseq ?? goneRows.get(uid)?.created_modseq ?? 0;
-      if (created > window.base) fresh.push(uid);
-      else if (!row) removed.push({ uid });
+      if (!row) removed.push({ uid });
       else updated.push({ uid, modseq: `${row.modseq}`, flags: flagsFromText(row.flags) });
     }
-    const described = await describe({ connection, request }, fresh);
     // The flags that the shadow has: only what differs from them is told later.
     const added = described.map((message) => {
       const row = message.flags && rows.get(message.uid);
       return row ? { ...message, flags: flagsFromText(row.flags) } : message;
     });
-    return { added, updated, removed, nextAfterUid };
+    return { added, updated, removed, nextAfterUid: fullAt ?? nextAfterUid };
   }
 }
 

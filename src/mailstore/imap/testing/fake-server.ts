@@ -272,6 +272,10 @@ function fetchAnswer(session: Session, args: string): string {
   const after = Number(since?.[1] ?? 0);
   const partial = /BODY\.PEEK\[\]<(\d+)\.(\d+)>/.exec(args);
   const more = ({ source }: FakeMessage) => {
+    if (args.includes('HEADER.FIELDS')) {
+      const header = source.slice(0, source.indexOf('\r\n\r\n') + 4);
+      return ` BODY[HEADER.FIELDS (SUBJECT)]<0> {${header.length}}\r\n${header}`;
+    }
     const date = args.includes('INTERNALDATE') ? ' INTERNALDATE "21-Nov-2026 10:00:00 +0000"' : '';
     if (!partial) return date;
     const start = Number(partial[1]);

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { AddedMessage, SyncResult } from '../mailstore/mailstore.ts';
+import { isShort, writeInPieces } from './write-sync.ts';
+
+const PIECE_MAX = 1_000_000;
+
+function answerOf(changes: Partial<SyncResult['changes']>, hasMore?: true): SyncResult {
+  return {
+    mailbox: 'INBOX',
+    uidvalidity: '1',
+    token: '0.9.4',
+    changes: { added: [], updated: [], removed: [], ...changes },
+    ...(hasMore && { hasMore }),
+  };
+}
+
+async function write(answer: SyncResult, withTexts: boolean): Promise<string[]> {
+  const pieces: string[] = [];
+  const writing = writeInPieces(answer, withTexts);
+  for (;;) {
+    const { done, value } = await writing.next();
+    pieces.push(value);
+    if (done) return pieces;
+  }
+}
+
+/** Messages with envelopes of so many characters. */
+function messages(count: number, length: number): AddedMessage[] {
+  return Array.from({ length: count }, (_, index) => ({
+    uid: index + 1,
+    envelope: { subject: 'x'.repeat(length) },
+  }));
+}
+
+void test('large messages are written few at a time', async () => {
+  const answer = answerOf({ added: messages(9, 500_000), removed: [{ uid: 70 }] }, true);
+  const pieces = await write(answer, true);
+  assert.deepEqual(JSON.parse(pieces.join('')), answer);
+  assert.ok(pieces.length >= 9);
+  for (const piece of pieces) assert.ok(piece.length < PIECE_MAX);
+});
+
+void test('many small ones are written many at a time', async () => {
+  const answer = answerOf({ added: messages(5_000, 200) });
+  const pieces = await write(answer, true);
+  assert.deepEqual(JSON.parse(pieces.join('')), answer);
+  assert.ok(pieces.length > 1 && pieces.length < 30, `${pieces.length} pieces`);
+});
+
+void test('changes without such fields are bounded as well, whatever flags they have', async () => {
+  const keyword = 'k'.repeat(64);
+  const answer = answerOf({
+    added: Array.from({ length: 30_000 }, (_, index) => ({ uid: 500 + index })),
+    updated: Array.from({ length: 450 }, (_, index) => ({
+      uid: index + 1,
+      modseq: '8',
+      flags: Array.from({ length: 64 }, () => keyword),
+    })),
+    removed: [{ uid: 451 }, { uid: 452 }],
+  });
+  const pieces = await write(answer, false);
+  assert.deepEqual(JSON.parse(pieces.join('')), answer);
+  assert.ok(pieces.length > 3);
+  for (const piece of pieces) assert.ok(piece.length < 1.3 * PIECE_MAX);
+});
+
+void test('what is short is one piece', async () => {
+  for (const answer of [
+    answerOf({}),
+    answerOf({ added: messages(3, 100), updated: [{ uid: 9, modseq: '7', flags: ['\\Seen'] }] }),
+  ]) {
+    assert.deepEqual(
+      (await write(answer, true)).map((text) => JSON.parse(text)),
+      [answer],
+    );
+  }
+});
+
+void test('only what cannot be long is told to be short', () => {
+  assert.ok(isShort(answerOf({ added: [{ uid: 1 }], removed: [{ uid: 2 }] }), false));
+  assert.ok(isShort(answerOf({ removed: [{ uid: 2 }] }), true));
+  assert.ok(!isShort(answerOf({ added: messages(1, 9) }), true));
+  assert.ok(!isShort(answerOf({ added: messages(5_000, 9) }), false));
+});

@@ -1,0 +1,123 @@
+/**
+ * Reading messages with their envelopes and structures.
+ *
+ * Both are as long as the sender made them: half a megabyte from one message of 300 KB. So a page
+ * that carries them ends by octets as well, and is read in small amounts: how long the texts are is
+ * asked first, which costs neither engine a look at the texts themselves.
+ */
+import { sql } from 'kysely';
+import { PreparedQuery, type Queries } from '../../database/database.ts';
+import { turn } from './turn.ts';
+
+/** Columns whose length the sender of a message decides. */
+export const textColumns = ['envelope', 'structure'] as const;
+
+export type TextColumn = (typeof textColumns)[number];
+
+/** Rows whose lengths are asked for in one go, and so the most whose texts are read in one go. */
+const ROWS_AT_A_TIME = 200;
+
+/** Octets of texts read, or parsed, in one go: on SQLite a query holds the thread until its end. */
+export const TEXT_AT_A_TIME = 512 * 1024;
+
+interface Measured {
+  uid: number;
+  octets: number;
+}
+
+/** Which messages are read: those that came after the state `base`, up to the state `snapshot`. */
+export interface TextRange {
+  readonly mailboxId: number;
+  readonly base: number;
+  readonly snapshot: number;
+  readonly afterUid: number;
+  /** Messages at most. */
+  readonly most: number;
+  /** Octets of texts at most; a message that is larger comes alone. */
+  readonly pageBytes: number;
+}
+
+export interface TextRows<TextRow> {
+  /** In the order of their UIDs. */
+  readonly rows: TextRow[];
+  /** The UID up to which they were read, where they were more than fits. */
+  readonly fullAt: number | undefined;
+}
+
+export class TextReader {
+  readonly #queries: Queries;
+  readonly #lengths = new Map<string, PreparedQuery<Measured>>();
+
+  constructor(queries: Queries) {
+    this.#queries = queries;
+  }
+
+  /**
+   * Reads messages until the page is full; at least one, so that every page makes progress.
+   *
+   * @param query reads rows with these columns; parameters as those of `lengthsQuery`
+   */
+  async read<TextRow extends { uid: number }>(
+    tx: Queries,
+    query: PreparedQuery<TextRow>,
+    columns: readonly TextColumn[],
+    { mailboxId, base, snapshot, afterUid, most, pageBytes }: TextRange,
+  ): Promise<TextRows<TextRow>> {
+    const lengths = this.#lengthsOf(columns);
+    const rows: TextRow[] = [];
+    let octets = 0;
+    let after = afterUid;
+    while (rows.length < most) {
+      const size = Math.min(ROWS_AT_A_TIME, most - rows.length);
+      const measured = await lengths.all(tx, [mailboxId, snapshot, base, after, size]);
+      const [first] = measured;
+      if (!first) break;
+      if (rows.length > 0 && octets + first.octets > pageBytes) return { rows, fullAt: after };
+      const fitting = fit(measured, Math.min(TEXT_AT_A_TIME, pageBytes - octets));
+      octets += fitting.octets;
+      after = fitting.lastUid;
+      const bounds = [mailboxId, snapshot, base, first.uid - 1, fitting.count];
+      for (const row of await query.all(tx, bounds)) rows.push(row);
+      if (fitting.count === measured.length && measured.length < size) break;
+      await turn();
+    }
+    return { rows, fullAt: undefined };
+  }
+
+  #lengthsOf(columns: readonly TextColumn[]): PreparedQuery<Measured> {
+    const key = columns.join(' ');
+    const known = this.#lengths.get(key);
+    if (known) return known;
+    const query = new PreparedQuery(lengthsQuery(this.#queries, columns));
+    this.#lengths.set(key, query);
+    return query;
+  }
+}
+
+/** Parameters: mailbox, snapshot, base, the UID before the first, how many. */
+function lengthsQuery(queries: Queries, columns: readonly TextColumn[]) {
+  const lengths = columns.map((column) => sql`octet_length(${sql.ref(column)})`);
+  return queries
+    .selectFrom('messages')
+    .select(['uid', sql<number>`${sql.join(lengths, sql` + `)}`.as('octets')])
+    .where('mailbox_id', '=', 0)
+    .where('created_modseq', '<=', 0)
+    .where('created_modseq', '>', 0)
+    .where('uid', '>', 0)
+    .orderBy('uid')
+    .limit(1);
+}
+
+/** The first of them that have no more than so many octets together; one in any case. */
+function fit(measured: readonly Measured[], room: number) {
+  let count = 0;
+  let octets = 0;
+  let lastUid = 0;
+  for (const row of measured) {
+    if (count > 0 && octets + row.octets > room) break;
+    count++;
+    octets += row.octets;
+    lastUid = row.uid;
+  }
+  return { count, octets, lastUid };
+}
