@@ -185,7 +185,7 @@ function refuseSender(verdicts: Verdicts | undefined): void {
   const { domain } = verdicts.dmarc;
   throw new Refusal(
     'sender_rejected',
-    `${domain} asks to refuse mail that fails DMARC as this does`,
+    `${domain || 'a domain of its From'} asks to refuse mail that fails DMARC as this does`,
   );
 }
 
