@@ -1,14 +1,11 @@
 /** The process: reads the configuration, starts the service, stops it on a signal. */
 import { setFlagsFromString } from 'node:v8';
-import { pino } from 'pino';
 import { type Config, ConfigError, describeStart, readConfig } from './config/config.ts';
-import { LogLines } from './log-lines.ts';
+import { openLog } from './open-log.ts';
 import { startService } from './service.ts';
 
 /** From the first signal to the end at the latest, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;
-/** Pino's number for the level. */
-const WARN = 40;
 
 /**
  * How far the heap may grow after one full collection until the next, in percent of what lives.
@@ -27,26 +24,8 @@ function refuseStart(error: unknown): never {
 }
 
 async function main(config: Config): Promise<void> {
-  const lines = new LogLines(pino.destination({ fd: 1, sync: false }));
-  process.once('exit', () => lines.flushSync());
-  const logger = pino(
-    {
-      level: config.logLevel,
-      base: null,
-      hooks: {
-        logMethod(line, log, level) {
-          log.apply(this, line);
-          // Whatever is wrong may end the process next.
-          if (level >= WARN) lines.flush();
-        },
-      },
-    },
-    lines,
-  );
-  const exit = () => {
-    lines.flushSync();
-    process.exit(0);
-  };
+  const { logger, lines } = openLog(config.logLevel);
+  const exit = () => void lines.end().then(() => process.exit(0));
   const starting = startService(config, logger, { buildsDocs: true });
   const stop = (signal: string) => {
     logger.info({ signal }, 'stopping');
@@ -68,7 +47,8 @@ async function main(config: Config): Promise<void> {
     lines.flushSync();
     return refuseStart(error);
   });
-  process.stdout.write(describeStart({ ...service, stdoutIsTty: process.stdout.isTTY }));
+  lines.write(describeStart({ ...service, stdoutIsTty: process.stdout.isTTY }));
+  lines.flush();
 }
 
 setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);

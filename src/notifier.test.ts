@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFile, mkdtemp, rm } from 'node:fs/promises';
+import { appendFile, mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -14,15 +14,20 @@ let folder: string;
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'postroom-notifier-process-'));
 });
-after(() => rm(folder, { recursive: true }));
+const children = new Set<ChildProcess>();
+after(async () => {
+  for (const child of children) child.kill('SIGKILL');
+  await rm(folder, { recursive: true });
+});
 
-function run(env: Record<string, string>) {
-  const child = spawn(process.execPath, [NOTIFIER], { cwd: folder, env, stdio: 'pipe' });
+function run(env: Record<string, string>, stdout: 'ignore' | number = 'ignore') {
+  const stdio: StdioOptions = ['ignore', stdout, 'pipe'];
+  const child = spawn(process.execPath, [NOTIFIER], { cwd: folder, env, stdio });
+  children.add(child);
   let said = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
     said += text;
   });
-  child.stdout.resume();
   return { child, ended: once(child, 'close').then(([code]) => ({ code, said })) };
 }
 
@@ -36,17 +41,26 @@ test('a start that cannot be says why in a line', async () => {
   assert.match(missing.said, /^cannot start: .*nowhere.*\n$/);
 });
 
-test('it posts what is in the spool, and ends with 0 on SIGTERM', async () => {
-  const receiver = await BatchReceiver.start();
-  const line = { user: 'ann@acme.test', mailbox: 'INBOX', uidvalidity: '7', highestmodseq: '2' };
-  await appendFile(join(folder, 'events'), `\n${JSON.stringify(line)}\n`);
-  const { child, ended } = run({
-    NOTIFIER_SPOOL: '.',
-    NOTIFIER_URL: receiver.url,
-    MAILSERVER_WEBHOOK_SECRET: SECRET,
+for (const log of ['/dev/null', '/dev/full']) {
+  test(`with its log on ${log} it posts what is in the spool, and ends with 0 on SIGTERM`, async () => {
+    const receiver = await BatchReceiver.start();
+    const line = { user: 'ann@acme.test', mailbox: 'INBOX', uidvalidity: '7', highestmodseq: '2' };
+    const spool = await mkdtemp(join(folder, 'spool-'));
+    await appendFile(join(spool, 'events'), `\n${JSON.stringify(line)}\n`);
+    const stdout = await open(log, 'w');
+    const { child, ended } = run(
+      {
+        NOTIFIER_SPOOL: spool,
+        NOTIFIER_URL: receiver.url,
+        MAILSERVER_WEBHOOK_SECRET: SECRET,
+      },
+      stdout.fd,
+    );
+    // A notifier that ended would leave us waiting.
+    await Promise.race([receiver.untilTold('INBOX'), ended]);
+    child.kill('SIGTERM');
+    assert.deepEqual(await ended, { code: 0, said: '' });
+    await receiver.stop();
+    await stdout.close();
   });
-  await receiver.untilTold('INBOX');
-  child.kill('SIGTERM');
-  assert.deepEqual(await ended, { code: 0, said: '' });
-  await receiver.stop();
-});
+}

@@ -1,7 +1,7 @@
 /** The process that tells Postroom what changed on a mail server, beside that server. */
-import { pino } from 'pino';
 import { ConfigError, readConfig } from './config/config.ts';
 import { startNotifier } from './notifier/notifier.ts';
+import { openLog } from './open-log.ts';
 
 function refuseStart(error: unknown): never {
   const lines = error instanceof ConfigError ? error.lines : [`cannot start: ${String(error)}`];
@@ -16,12 +16,16 @@ try {
     const expected = 'the secret that POST /hooks/mailserver has';
     throw new ConfigError([`MAILSERVER_WEBHOOK_SECRET: expected ${expected}, got nothing`]);
   }
-  const logger = pino({ level: logLevel, base: null });
+  const { logger, lines } = openLog(logLevel);
   const { spool: directory, url } = notifier;
   const running = await startNotifier({ directory, url, secret, logger });
-  const stop = () => void running.stop().then(() => process.exit(0));
-  process.once('SIGTERM', stop);
-  process.once('SIGINT', stop);
+  const stop = async () => {
+    await running.stop();
+    await lines.end();
+    process.exit(0);
+  };
+  process.once('SIGTERM', () => void stop());
+  process.once('SIGINT', () => void stop());
   logger.info({ spool: directory, url }, 'notifier started');
 } catch (error) {
   refuseStart(error);

@@ -1,13 +1,15 @@
 /** What an operator sees of the process: its first start, later ones, its end, and why it refuses. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { mkdtemp, open, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { freePort } from '../support/free-port.ts';
@@ -28,13 +30,17 @@ interface Process {
   ended(): Promise<{ code: number | null; output: string }>;
 }
 
-/** Starts the process as Docker and systemd do, in a folder without `.env`. */
-function start(environment: Record<string, string>): Process {
+/**
+ * Starts the process as Docker and systemd do, in a folder without `.env`.
+ *
+ * @param log where stdout and stderr go instead of to us
+ */
+function start(environment: Record<string, string>, log: 'pipe' | number = 'pipe'): Process {
   const { PATH } = process.env;
   const child = spawn(process.execPath, [MAIN], {
     cwd: ROOT,
     env: { ...(PATH !== undefined && { PATH }), DOCS_BUILD: 'false', ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['ignore', log, log],
   });
   children.add(child);
   let output = '';
@@ -143,6 +149,48 @@ test('a message under way when the process is told to stop is finished', async (
   assert.match(sent.response, /^250 /);
   assert.equal((await service.ended()).code, 0);
 });
+
+/** A pipe that is full and that nobody reads. */
+async function stalledPipe(): Promise<string> {
+  const path = join(ROOT, 'stalled');
+  execFileSync('mkfifo', [path]);
+  const pipe = await open(path, constants.O_RDWR | constants.O_NONBLOCK);
+  after(() => pipe.close());
+  const fill = async () => {
+    for (;;) await pipe.write(Buffer.alloc(4_096));
+  };
+  await assert.rejects(fill(), { code: 'EAGAIN' });
+  return path;
+}
+
+const unwritable = { 'a full disk': async () => '/dev/full', 'a stalled pipe': stalledPipe };
+for (const [what, make] of Object.entries(unwritable)) {
+  test(`a log on ${what} stops nothing`, { timeout: 60_000 }, async () => {
+    const env = await environment(what);
+    const path = await make();
+    // Opened for each process: it gets a pipe that blocks, as from a shell or from Docker.
+    const [log, other] = [await open(path, constants.O_RDWR), await open(path, constants.O_RDWR)];
+    const service = start(env, log.fd);
+    const url = `http://127.0.0.1:${env.PORT}`;
+    // It cannot say when it listens, so we ask.
+    let ready = false;
+    while (!ready) {
+      assert.equal(service.child.exitCode, null);
+      ready = await fetch(`${url}/readyz`).then(
+        ({ ok }) => ok,
+        () => false,
+      );
+      await delay(20);
+    }
+    const refused = start({ ...env, PORT: '0', SMTP_PORT: '0' }, other.fd);
+    assert.equal((await refused.ended()).code, 1);
+    // Each has its line in the log.
+    for (let n = 0; n < 20; n++) assert.equal((await fetch(`${url}/v2/nothing`)).status, 404);
+    service.child.kill('SIGTERM');
+    assert.equal((await service.ended()).code, 0);
+    await Promise.all([log.close(), other.close()]);
+  });
+}
 
 test('what the operator has to mend is one line each, and exit code 1', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
