@@ -88,6 +88,22 @@ void suite('a message added by IMAP', () => {
     );
   });
 
+  void test('is looked for where it was added: in the mailbox of the same use', async () => {
+    const { server, store, user } = await open();
+    server.add(source);
+    const list = '* LIST (\\HasNoChildren) "." "INBOX.Junk"\r\nTAG OK done\r\n';
+    server.fault = ({ name, args }) => {
+      if (name === 'LIST') return { send: list };
+      const isOther = name === 'EXAMINE' && !args.startsWith('"INBOX.Junk"');
+      return isOther ? { send: 'TAG NO there is none\r\n' } : undefined;
+    };
+    await store.appendByImap(user, 'Junk', message);
+    assert.match(server.commands.at(-1)?.args ?? '', /^"INBOX\.Junk" /);
+    assert.equal(await store.isDelivered(user, 'Junk', 'id-1'), true);
+    // What is still to be made has nothing: else the message would wait for it in vain.
+    assert.equal(await store.isDelivered(user, 'Lists', 'id-1'), false);
+  });
+
   void test('a shadow is not kept for an account that is gone', async () => {
     const { server, store } = await open();
     server.capabilities = 'IMAP4rev1 AUTH=PLAIN';

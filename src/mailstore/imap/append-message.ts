@@ -29,7 +29,8 @@ export async function appendMessage(
   { open, size, flags, internalDate }: AppendedSource,
 ): Promise<void> {
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
-  const target = mailbox === 'INBOX' ? mailbox : await findTarget(connection, mailbox);
+  const target =
+    (await findTarget(connection, mailbox)) ?? (await createMailbox(connection, mailbox));
   // Courier adds nothing to a mailbox that the session has open read-only.
   if (connection.selected?.mailbox === target) await connection.unselect();
   const source = Buffer.concat(await Array.fromAsync(open()), size);
@@ -55,11 +56,18 @@ function asRefusal(error: unknown): unknown {
     : error;
 }
 
-/** Our name of a mailbox is that of its use: servers call `Junk` `INBOX.Junk` or `Spam`. */
-async function findTarget(connection: Connection, mailbox: string): Promise<string> {
+/**
+ * Our name of a mailbox is that of its use: servers call `Junk` `INBOX.Junk` or `Spam`.
+ *
+ * @returns undefined where the server has none
+ */
+async function findTarget(connection: Connection, mailbox: string): Promise<string | undefined> {
+  if (mailbox === 'INBOX') return mailbox;
   const { specialUse } = defaultMailboxes.find(({ name }) => name === mailbox) ?? {};
-  const found = await findSpecialUse(connection, mailbox, specialUse ?? undefined);
-  if (found !== undefined) return found;
+  return findSpecialUse(connection, mailbox, specialUse ?? undefined);
+}
+
+async function createMailbox(connection: Connection, mailbox: string): Promise<string> {
   try {
     await connection.command('CREATE', [quoted(encodeMailboxName(mailbox))]);
   } catch (error) {
@@ -83,14 +91,19 @@ export function writeDateTime(milliseconds: number): string {
 /** Deliveries are tried for 5 days; what is older was not brought by one of them. */
 const LOOKED_THROUGH_MS = 7 * 86_400_000;
 
-/** Whether a mailbox has a message that has the id in a Received field. */
+/**
+ * Whether a mailbox has a message that has the id in a Received field. It is looked for where
+ * `appendMessage` puts it; a mailbox that is still to be made has none.
+ */
 export async function hasReceived(
   connection: Connection,
   mailbox: string,
   receivedId: string,
   now: number,
 ): Promise<boolean> {
-  const { exists } = await connection.select(mailbox, 'EXAMINE');
+  const target = await findTarget(connection, mailbox);
+  if (target === undefined) return false;
+  const { exists } = await connection.select(target, 'EXAMINE');
   if (exists === 0) return false;
   const since = writeDateTime(now - LOOKED_THROUGH_MS)
     .slice(0, 11)
