@@ -14,11 +14,18 @@ const message = {
   size: source.length,
   flags: ['\\Seen'],
   internalDate: Date.UTC(2026, 10, 2, 3, 4, 5),
+  signal: new AbortController().signal,
 };
 
-async function open() {
+const givenUp = new Error('given up');
+
+function appendsOf({ commands }: FakeServer): number {
+  return commands.filter(({ name }) => name === 'APPEND').length;
+}
+
+async function open(timeoutMs = 2_000) {
   const server = await startFakeServer();
-  return { server, ...(await openImapStore(server.port, {}, { timeoutMs: 2_000 })) };
+  return { server, ...(await openImapStore(server.port, {}, { timeoutMs })) };
 }
 
 function refuse(server: FakeServer, code: string): void {
@@ -56,7 +63,7 @@ void suite('a message added by IMAP', () => {
     const { server, store, user } = await open();
     server.fault = ({ name }) => (name === 'APPEND' ? { after: 'drop' } : undefined);
     await assert.rejects(store.appendByImap(user, 'INBOX', message), { code: 'unavailable' });
-    assert.equal(server.commands.filter(({ name }) => name === 'APPEND').length, 1);
+    assert.equal(appendsOf(server), 1);
   });
 
   void test('waits for no other account’s that does not come to its end', async () => {
@@ -75,6 +82,60 @@ void suite('a message added by IMAP', () => {
     assert.equal(held, 1);
     store.close();
     for (const end of await ended) assert.equal(end.status, 'rejected');
+  });
+
+  void test('is not added after its attempt was given up', async () => {
+    // Not the silence of the server is to end it.
+    const { server, store, user } = await open(600_000);
+    const giving = new AbortController();
+    // The first stalls, the others wait for it.
+    const stalled = new Promise<void>((resolve) => {
+      server.fault = ({ name }) => {
+        if (name !== 'APPEND') return undefined;
+        resolve();
+        return {};
+      };
+    });
+    const attempts = [1, 2, 3, 4].map(() =>
+      store.appendByImap(user, 'INBOX', { ...message, signal: giving.signal }),
+    );
+    const ended = Promise.allSettled(attempts);
+    await stalled;
+    server.fault = () => undefined;
+    giving.abort(givenUp);
+    for (const end of await ended) {
+      assert.ok(end.status === 'rejected');
+      assert.equal(end.reason, givenUp);
+    }
+    assert.equal(store.connections, 0);
+    await store.appendByImap(user, 'INBOX', message);
+    assert.equal(appendsOf(server), 2);
+  });
+
+  void test('is not added where its attempt is given up before the command', async () => {
+    const { server, store, user } = await open();
+    const giving = new AbortController();
+    const read = async function* () {
+      giving.abort(givenUp);
+      yield Buffer.from(source);
+    };
+    const late = { ...message, open: read, signal: giving.signal };
+    await assert.rejects(store.appendByImap(user, 'INBOX', late), givenUp);
+    await assert.rejects(store.appendByImap(user, 'INBOX', late), givenUp);
+    await store.appendByImap(user, 'INBOX', message);
+    assert.equal(appendsOf(server), 1);
+  });
+
+  void test('a signal that comes when it was added ends nothing', async () => {
+    const { server, store, user } = await open();
+    const giving = new AbortController();
+    await store.appendByImap(user, 'INBOX', { ...message, signal: giving.signal });
+    giving.abort(givenUp);
+    await store.appendByImap(user, 'INBOX', message);
+    assert.deepEqual(
+      server.commands.filter(({ name }) => name === 'APPEND').map(({ connection }) => connection),
+      [1, 1],
+    );
   });
 
   void test('is looked for by the id of its Received field', async () => {

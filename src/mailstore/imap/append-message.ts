@@ -15,18 +15,46 @@ export interface AppendedSource {
   readonly flags: readonly string[];
   /** Milliseconds since 1970; when the server adds it, when left out. */
   readonly internalDate?: number | undefined;
+  /**
+   * Ends the attempt. Its message is tried again then, so it must not be added later: what does not
+   * lie with the server by that time never gets there.
+   */
+  readonly signal: AbortSignal;
 }
 
 /** The most that one APPEND may have: the library takes a message in one piece. */
 const SIZE_MAX = 256 * 1024 * 1024;
 
 /**
- * @throws Refusal `mailbox_full` or `mailbox_refused`, for good; ImapFailure for anything else
+ * Adds a message (RFC 3501 section 6.3.11). A signal in the middle of it ends the connection; as with
+ * one that breaks, whether the message came is for `hasReceived` to tell.
+ *
+ * @throws Refusal `mailbox_full` or `mailbox_refused`, for good; the reason of the signal; ImapFailure
+ *   for anything else
  */
 export async function appendMessage(
   connection: Connection,
   mailbox: string,
-  { open, size, flags, internalDate }: AppendedSource,
+  message: AppendedSource,
+): Promise<void> {
+  const { signal } = message;
+  signal.throwIfAborted();
+  // IMAP has no way to take back a command that was sent.
+  const cutOff = () => connection.destroy();
+  signal.addEventListener('abort', cutOff, { once: true });
+  try {
+    await append(connection, mailbox, message);
+  } catch (error) {
+    throw signal.aborted ? signal.reason : error;
+  } finally {
+    signal.removeEventListener('abort', cutOff);
+  }
+}
+
+async function append(
+  connection: Connection,
+  mailbox: string,
+  { open, size, flags, internalDate, signal }: AppendedSource,
 ): Promise<void> {
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
   const target =
@@ -36,6 +64,7 @@ export async function appendMessage(
   const source = Buffer.concat(await Array.fromAsync(open()), size);
   const args: Argument[] = [quoted(encodeMailboxName(target)), flags.map(atom)];
   if (internalDate !== undefined) args.push(quoted(writeDateTime(internalDate)));
+  signal.throwIfAborted();
   try {
     await connection.command('APPEND', [...args, literal(source)]);
   } catch (error) {
