@@ -14,11 +14,18 @@ const message = {
   size: source.length,
   flags: ['\\Seen'],
   internalDate: Date.UTC(2026, 10, 2, 3, 4, 5),
+  signal: new AbortController().signal,
 };
 
-async function open() {
+const givenUp = new Error('given up');
+
+function appendsOf({ commands }: FakeServer): number {
+  return commands.filter(({ name }) => name === 'APPEND').length;
+}
+
+async function open(timeoutMs = 2_000) {
   const server = await startFakeServer();
-  return { server, ...(await openImapStore(server.port, {}, { timeoutMs: 2_000 })) };
+  return { server, ...(await openImapStore(server.port, {}, { timeoutMs })) };
 }
 
 function refuse(server: FakeServer, code: string): void {
@@ -56,7 +63,7 @@ void suite('a message added by IMAP', () => {
     const { server, store, user } = await open();
     server.fault = ({ name }) => (name === 'APPEND' ? { after: 'drop' } : undefined);
     await assert.rejects(store.appendByImap(user, 'INBOX', message), { code: 'unavailable' });
-    assert.equal(server.commands.filter(({ name }) => name === 'APPEND').length, 1);
+    assert.equal(appendsOf(server), 1);
   });
 
   void test('waits for no other account’s that does not come to its end', async () => {
@@ -77,6 +84,60 @@ void suite('a message added by IMAP', () => {
     for (const end of await ended) assert.equal(end.status, 'rejected');
   });
 
+  void test('is not added after its attempt was given up', async () => {
+    // Not the silence of the server is to end it.
+    const { server, store, user } = await open(600_000);
+    const giving = new AbortController();
+    // The first stalls, the others wait for it.
+    const stalled = new Promise<void>((resolve) => {
+      server.fault = ({ name }) => {
+        if (name !== 'APPEND') return undefined;
+        resolve();
+        return {};
+      };
+    });
+    const attempts = [1, 2, 3, 4].map(() =>
+      store.appendByImap(user, 'INBOX', { ...message, signal: giving.signal }),
+    );
+    const ended = Promise.allSettled(attempts);
+    await stalled;
+    server.fault = () => undefined;
+    giving.abort(givenUp);
+    for (const end of await ended) {
+      assert.ok(end.status === 'rejected');
+      assert.equal(end.reason, givenUp);
+    }
+    assert.equal(store.connections, 0);
+    await store.appendByImap(user, 'INBOX', message);
+    assert.equal(appendsOf(server), 2);
+  });
+
+  void test('is not added where its attempt is given up before the command', async () => {
+    const { server, store, user } = await open();
+    const giving = new AbortController();
+    const read = async function* () {
+      giving.abort(givenUp);
+      yield Buffer.from(source);
+    };
+    const late = { ...message, open: read, signal: giving.signal };
+    await assert.rejects(store.appendByImap(user, 'INBOX', late), givenUp);
+    await assert.rejects(store.appendByImap(user, 'INBOX', late), givenUp);
+    await store.appendByImap(user, 'INBOX', message);
+    assert.equal(appendsOf(server), 1);
+  });
+
+  void test('a signal that comes when it was added ends nothing', async () => {
+    const { server, store, user } = await open();
+    const giving = new AbortController();
+    await store.appendByImap(user, 'INBOX', { ...message, signal: giving.signal });
+    giving.abort(givenUp);
+    await store.appendByImap(user, 'INBOX', message);
+    assert.deepEqual(
+      server.commands.filter(({ name }) => name === 'APPEND').map(({ connection }) => connection),
+      [1, 1],
+    );
+  });
+
   void test('is looked for by the id of its Received field', async () => {
     const { server, store, user } = await open();
     assert.equal(await store.isDelivered(user, 'INBOX', 'id-1'), false);
@@ -86,6 +147,22 @@ void suite('a message added by IMAP', () => {
       server.commands.at(-1)?.args ?? '',
       /^SINCE \d{1,2}-\w{3}-\d{4} HEADER "Received" "id-1"$/,
     );
+  });
+
+  void test('is looked for where it was added: in the mailbox of the same use', async () => {
+    const { server, store, user } = await open();
+    server.add(source);
+    const list = '* LIST (\\HasNoChildren) "." "INBOX.Junk"\r\nTAG OK done\r\n';
+    server.fault = ({ name, args }) => {
+      if (name === 'LIST') return { send: list };
+      const isOther = name === 'EXAMINE' && !args.startsWith('"INBOX.Junk"');
+      return isOther ? { send: 'TAG NO there is none\r\n' } : undefined;
+    };
+    await store.appendByImap(user, 'Junk', message);
+    assert.match(server.commands.at(-1)?.args ?? '', /^"INBOX\.Junk" /);
+    assert.equal(await store.isDelivered(user, 'Junk', 'id-1'), true);
+    // What is still to be made has nothing: else the message would wait for it in vain.
+    assert.equal(await store.isDelivered(user, 'Lists', 'id-1'), false);
   });
 
   void test('a shadow is not kept for an account that is gone', async () => {

@@ -15,26 +15,56 @@ export interface AppendedSource {
   readonly flags: readonly string[];
   /** Milliseconds since 1970; when the server adds it, when left out. */
   readonly internalDate?: number | undefined;
+  /**
+   * Ends the attempt. Its message is tried again then, so it must not be added later: what does not
+   * lie with the server by that time never gets there.
+   */
+  readonly signal: AbortSignal;
 }
 
 /** The most that one APPEND may have: the library takes a message in one piece. */
 const SIZE_MAX = 256 * 1024 * 1024;
 
 /**
- * @throws Refusal `mailbox_full` or `mailbox_refused`, for good; ImapFailure for anything else
+ * Adds a message (RFC 3501 section 6.3.11). A signal in the middle of it ends the connection; as with
+ * one that breaks, whether the message came is for `hasReceived` to tell.
+ *
+ * @throws Refusal `mailbox_full` or `mailbox_refused`, for good; the reason of the signal; ImapFailure
+ *   for anything else
  */
 export async function appendMessage(
   connection: Connection,
   mailbox: string,
-  { open, size, flags, internalDate }: AppendedSource,
+  message: AppendedSource,
+): Promise<void> {
+  const { signal } = message;
+  signal.throwIfAborted();
+  // IMAP has no way to take back a command that was sent.
+  const cutOff = () => connection.destroy();
+  signal.addEventListener('abort', cutOff, { once: true });
+  try {
+    await append(connection, mailbox, message);
+  } catch (error) {
+    throw signal.aborted ? signal.reason : error;
+  } finally {
+    signal.removeEventListener('abort', cutOff);
+  }
+}
+
+async function append(
+  connection: Connection,
+  mailbox: string,
+  { open, size, flags, internalDate, signal }: AppendedSource,
 ): Promise<void> {
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
-  const target = mailbox === 'INBOX' ? mailbox : await findTarget(connection, mailbox);
+  const target =
+    (await findTarget(connection, mailbox)) ?? (await createMailbox(connection, mailbox));
   // Courier adds nothing to a mailbox that the session has open read-only.
   if (connection.selected?.mailbox === target) await connection.unselect();
   const source = Buffer.concat(await Array.fromAsync(open()), size);
   const args: Argument[] = [quoted(encodeMailboxName(target)), flags.map(atom)];
   if (internalDate !== undefined) args.push(quoted(writeDateTime(internalDate)));
+  signal.throwIfAborted();
   try {
     await connection.command('APPEND', [...args, literal(source)]);
   } catch (error) {
@@ -55,11 +85,18 @@ function asRefusal(error: unknown): unknown {
     : error;
 }
 
-/** Our name of a mailbox is that of its use: servers call `Junk` `INBOX.Junk` or `Spam`. */
-async function findTarget(connection: Connection, mailbox: string): Promise<string> {
+/**
+ * Our name of a mailbox is that of its use: servers call `Junk` `INBOX.Junk` or `Spam`.
+ *
+ * @returns undefined where the server has none
+ */
+async function findTarget(connection: Connection, mailbox: string): Promise<string | undefined> {
+  if (mailbox === 'INBOX') return mailbox;
   const { specialUse } = defaultMailboxes.find(({ name }) => name === mailbox) ?? {};
-  const found = await findSpecialUse(connection, mailbox, specialUse ?? undefined);
-  if (found !== undefined) return found;
+  return findSpecialUse(connection, mailbox, specialUse ?? undefined);
+}
+
+async function createMailbox(connection: Connection, mailbox: string): Promise<string> {
   try {
     await connection.command('CREATE', [quoted(encodeMailboxName(mailbox))]);
   } catch (error) {
@@ -83,14 +120,19 @@ export function writeDateTime(milliseconds: number): string {
 /** Deliveries are tried for 5 days; what is older was not brought by one of them. */
 const LOOKED_THROUGH_MS = 7 * 86_400_000;
 
-/** Whether a mailbox has a message that has the id in a Received field. */
+/**
+ * Whether a mailbox has a message that has the id in a Received field. It is looked for where
+ * `appendMessage` puts it; a mailbox that is still to be made has none.
+ */
 export async function hasReceived(
   connection: Connection,
   mailbox: string,
   receivedId: string,
   now: number,
 ): Promise<boolean> {
-  const { exists } = await connection.select(mailbox, 'EXAMINE');
+  const target = await findTarget(connection, mailbox);
+  if (target === undefined) return false;
+  const { exists } = await connection.select(target, 'EXAMINE');
   if (exists === 0) return false;
   const since = writeDateTime(now - LOOKED_THROUGH_MS)
     .slice(0, 11)

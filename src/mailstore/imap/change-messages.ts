@@ -98,7 +98,8 @@ export async function moveMessages(
   const moved = new Map<number, number>();
   for (const text of UidSet.of(there.keys()).texts()) {
     const args = [sequence(text), quoted(encodeMailboxName(target))];
-    const note = (response: ImapResponse) => readCopied(response, moved);
+    const asked = UidSet.parse(text) ?? UidSet.empty;
+    const note = (response: ImapResponse) => readCopied(response, asked, moved);
     try {
       const ok = await connection.command(hasMove ? 'UID MOVE' : 'UID COPY', args, { OK: note });
       note(ok);
@@ -115,13 +116,16 @@ export async function moveMessages(
   return moved;
 }
 
-/** `[COPYUID uidvalidity from to]` (RFC 4315 section 3): in the same order. */
-function readCopied(response: ImapResponse, moved: Map<number, number>): void {
+/**
+ * `[COPYUID uidvalidity from to]` (RFC 4315 section 3): in the same order. One that cannot be is as
+ * good as none, which a server may send as well; the messages are moved all the same.
+ */
+function readCopied(response: ImapResponse, asked: UidSet, moved: Map<number, number>): void {
   const code = codeOf(response);
   if (code?.name !== 'COPYUID') return;
   const from = UidSet.parse(textOf(code.values[1]) ?? '');
   const to = UidSet.parse(textOf(code.values[2]) ?? '');
-  if (!from || !to || from.size !== to.size) return;
+  if (!from || !to || from.size !== to.size || from.without(asked).size > 0) return;
   const targets = to.take();
   for (const uid of from.take()) {
     const { value } = targets.next();

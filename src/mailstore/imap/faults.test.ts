@@ -248,6 +248,57 @@ void suite('a server whose answers cannot be', () => {
     assert.deepEqual(changes, { added: [], updated: [], removed: [{ uid: 1 }] });
   });
 
+  void test('lists more messages than it has', async () => {
+    for (const extensions of ['QRESYNC UIDPLUS', 'UIDPLUS']) {
+      const { server, store, user, logged } = await open();
+      server.capabilities = `IMAP4rev1 AUTH=PLAIN ENABLE CONDSTORE ESEARCH ${extensions}`;
+      server.mailbox.uidnext = 5_000;
+      const first = await store.sync(user, inbox);
+      server.add('Subject: two\r\n\r\n');
+      const list = '* ESEARCH (TAG "TAG") UID ALL 1:4999\r\nTAG OK done\r\n';
+      server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
+      // A token from before anything that the server tells: all is listed anew.
+      const { uidvalidity } = first;
+      const ask = { ...inbox, uidvalidity, token: '99-4-3' };
+      await assert.rejects(store.sync(user, ask), isUnavailable, extensions);
+      assert.equal(logged.at(-1)?.failure, 'garbled');
+      server.fault = () => undefined;
+      assert.equal((await store.sync(user, ask)).changes.added.length, 2);
+    }
+  });
+
+  void test('lists more that went away meanwhile than there was', async () => {
+    const { server, store, logged } = await open();
+    server.mailbox.uidnext = 5_000;
+    const list = '* ESEARCH (TAG "TAG") UID ALL 1\r\n* VANISHED 1:4999\r\nTAG OK done\r\n';
+    server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
+    await assert.rejects(store.sync(ann, inbox), isUnavailable);
+    assert.equal(logged.at(-1)?.failure, 'garbled');
+  });
+
+  void test('lists messages that came since it said how many there are', async () => {
+    const { server, store } = await open();
+    server.mailbox.uidnext = 600;
+    const list = '* ESEARCH (TAG "TAG") UID ALL 1:500\r\nTAG OK done\r\n';
+    server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
+    assert.equal((await store.sync(ann, inbox)).changes.added.length, 500);
+  });
+
+  void test('says that it moved more messages than it was asked to', async () => {
+    const { server, store } = await open();
+    server.capabilities += ' MOVE';
+    for (const [from, moved] of [
+      ['1:3', []],
+      ['2', []],
+      ['1', [[1, 1]]],
+    ] as const) {
+      const ok = `* OK [COPYUID 7 ${from} ${from}] moved\r\nTAG OK done\r\n`;
+      server.fault = ({ name }) => (name === 'UID MOVE' ? { send: ok } : undefined);
+      const { uids } = await store.move(ann, 'INBOX', [1], 'Archive');
+      assert.deepEqual([...uids], moved, from);
+    }
+  });
+
   void test('has another UIDVALIDITY', async () => {
     const { server, store, since } = await synced();
     const message = await store.fetchMessage(ann, 'INBOX', 1);

@@ -93,13 +93,32 @@ export class ChangeCollector {
   }
 }
 
-/** The UIDs of the messages that are there from `first` to `last`. */
+/** Messages that may have come since a mailbox was opened without the server telling of them. */
+const UNTOLD_MAX = 1_000;
+
+/**
+ * Holds UIDs that a server listed against how many messages it said there are: a range takes a few
+ * bytes to write and, from `1:4294967294`, all memory to go through.
+ *
+ * @throws ImapFailure `garbled`
+ */
+export function requirePlausible(uids: UidSet, exists: number): UidSet {
+  if (uids.size <= exists + UNTOLD_MAX) return uids;
+  throw new ImapFailure('garbled', { said: `${uids.size} UIDs of ${exists} messages` });
+}
+
+/**
+ * The UIDs of the messages that are there from `first` to `last`.
+ *
+ * @throws ImapFailure `garbled` where they are more than there can be
+ */
 export async function listUids(
   connection: Connection,
   first: number,
   last: number,
 ): Promise<UidSet> {
-  if (first > last || connection.selected?.exists === 0) return UidSet.empty;
+  const exists = connection.selected?.exists ?? 0;
+  if (first > last || exists === 0) return UidSet.empty;
   const range = [atom('UID'), sequence(`${first}:${last}`)];
   let found = UidSet.empty;
   // RFC 4731: ranges instead of every number.
@@ -116,5 +135,7 @@ export async function listUids(
       found = found.union(UidSet.of(uids.filter((uid) => uid > 0)));
     },
   });
-  return found.within(first, last);
+  // UID SEARCH may tell of removals that come after its list (RFC 3501 section 7.4.1).
+  const most = Math.max(exists, connection.selected?.exists ?? 0);
+  return requirePlausible(found.within(first, last), most);
 }

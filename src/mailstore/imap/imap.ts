@@ -211,13 +211,16 @@ export class ImapMailstore implements Mailstore {
   /**
    * Adds a message by APPEND, where it does not go by LMTP.
    *
-   * @throws Refusal `mailbox_full` or `mailbox_refused` for good, `unavailable` for now
+   * @throws Refusal `mailbox_full` or `mailbox_refused` for good, `unavailable` for now; the reason of
+   *   the message's signal
    */
   appendByImap(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
     const name = canonicalMailboxName(mailbox);
     return this.#guard(user, () =>
-      this.#appends.run(user.accountId, () =>
-        this.#pool.use(user, name, (connection) => appendMessage(connection, name, message)),
+      this.#appends.run(
+        user.accountId,
+        () => this.#pool.use(user, name, (connection) => appendMessage(connection, name, message)),
+        message.signal,
       ),
     );
   }

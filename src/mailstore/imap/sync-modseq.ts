@@ -15,7 +15,7 @@
 import { invalidField } from '../../errors/errors.ts';
 import type { AddedMessage, MessageField, SyncRequest, SyncResult } from '../store.ts';
 import type { Connection } from './connection.ts';
-import { ChangeCollector, fetchRows, listUids } from './fetch.ts';
+import { ChangeCollector, fetchRows, listUids, requirePlausible } from './fetch.ts';
 import { fieldItems, readFields } from './message-fields.ts';
 import type { Selected } from './selected.ts';
 import { readFlags } from './server-flags.ts';
@@ -248,9 +248,8 @@ async function readAll(
   const { connection, request } = context;
   const last = snapshot.uidnext - 1;
   const there = await listUids(connection, afterUid + 1, last);
-  const gone = goneMeanwhile(connection)
-    .union(lost)
-    .within(afterUid + 1, last);
+  const meanwhile = goneMeanwhile(connection).within(afterUid + 1, last);
+  const gone = requirePlausible(meanwhile, view.exists).union(lost.within(afterUid + 1, last));
   const limit = pageLimit(request);
   const { uids, nextAfterUid } = cut([there.union(gone).take(limit + 1)], limit);
   const { added, fullAt } = await describe(context, uids);

@@ -17,7 +17,7 @@ export interface ImapAppend {
   readonly flags: readonly string[];
   /** Milliseconds since 1970. */
   readonly internalDate?: number | undefined;
-  /** Ends the attempt. */
+  /** Ends the attempt, which counts as failed from then on: what is added later comes twice. */
   readonly signal: AbortSignal;
 }
 

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { Turns } from './turns.ts';
+
+/** Tasks that note their beginning; those that are held end when they are told to. */
+function openTurns(atOnce: number) {
+  const turns = new Turns(atOnce);
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  const run = (name: string, key: number, signal = new AbortController().signal) =>
+    turns.run(key, async () => void begun.push(name), signal);
+  const hold = (name: string, key: number) => {
+    const held = new Promise<void>((resolve) => ends.set(name, resolve));
+    const begin = () => {
+      begun.push(name);
+      return held;
+    };
+    return turns.run(key, begin, new AbortController().signal);
+  };
+  return { begun, run, hold, end: (name: string) => ends.get(name)?.() };
+}
+
+void suite('turns', () => {
+  void test('are of each key one at a time, in the order in which they were asked for', async () => {
+    const { begun, run, hold, end } = openTurns(2);
+    const [first, second, other, last] = [hold('a', 1), run('b', 1), hold('c', 2), hold('d', 3)];
+    assert.deepEqual(begun, ['a', 'c']);
+    end('c');
+    await other;
+    assert.deepEqual(begun, ['a', 'c', 'd']);
+    end('a');
+    await first;
+    await second;
+    assert.deepEqual(begun, ['a', 'c', 'd', 'b']);
+    end('d');
+    await last;
+  });
+
+  void test('are left by whoever gives up waiting, who never runs', async () => {
+    const { begun, run, hold, end } = openTurns(2);
+    const reason = new Error('given up');
+    const giving = new AbortController();
+    const first = hold('a', 1);
+    const waiting = Promise.allSettled([run('b', 1, giving.signal), run('c', 1, giving.signal)]);
+    const last = run('d', 1);
+    giving.abort(reason);
+    end('a');
+    await Promise.all([first, last]);
+    assert.deepEqual(begun, ['a', 'd']);
+    for (const one of await waiting) assert.deepEqual(one, { status: 'rejected', reason });
+    await assert.rejects(run('e', 2, giving.signal), reason);
+    assert.deepEqual(begun, ['a', 'd']);
+  });
+
+  void test('go to the next where one is given up as it is given', async () => {
+    const { begun, run, hold, end } = openTurns(1);
+    const reason = new Error('given up');
+    const giving = new AbortController();
+    const first = hold('a', 1);
+    const second = run('b', 1, giving.signal);
+    const third = run('c', 1);
+    end('a');
+    // After the turn was handed on, and before whoever it went to is called.
+    queueMicrotask(() => giving.abort(reason));
+    await assert.rejects(second, reason);
+    await Promise.all([first, third]);
+    assert.deepEqual(begun, ['a', 'c']);
+  });
+});
