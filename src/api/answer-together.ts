@@ -11,6 +11,9 @@ interface Waiting {
   readonly write: () => void;
 }
 
+/** Answers that wait at most: a client may send thousands of requests at once, and each is held. */
+const WAITING_MAX = 256;
+
 type OnSend = (
   request: FastifyRequest,
   reply: FastifyReply,
@@ -56,6 +59,8 @@ export function answerTogether(
     answerRefusal(toRefusal(error), request, reply);
   };
   return (request, reply, payload, done) => {
-    if (waiting.push({ request, reply, payload, write: done }) === 1) setImmediate(writeAll);
+    const count = waiting.push({ request, reply, payload, write: done });
+    if (count === 1) setImmediate(writeAll);
+    else if (count === WAITING_MAX) writeAll();
   };
 }

@@ -72,7 +72,8 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
     routerOptions: { maxParamLength: PATH_PARAMETER_MAX },
     // A request that arrives while we stop is answered as long as there is something to answer it.
     return503OnClosing: false,
-    // Bodies are flat and bounded, so that naming every wrong field is no more work than they are.
+    // Bodies are flat and small where no key is asked for (MAIL_BODY_MAX): naming every wrong field is
+    // no more work than they are.
     ajv: {
       customOptions: {
         coerceTypes: false,

@@ -2,6 +2,12 @@
 import type { Readable } from 'node:stream';
 import { type TSchema, Type } from 'typebox';
 
+/**
+ * Octets of a body that is read before it is known who sends it. The largest that are valid have two
+ * texts of 1,024 characters, each of which JSON can write with twelve octets.
+ */
+export const MAIL_BODY_MAX = 32 * 1024;
+
 const addresses = Type.Optional(
   Type.Array(
     Type.Object({ name: Type.Optional(Type.String()), address: Type.Optional(Type.String()) }),

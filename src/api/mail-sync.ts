@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { type Mailstore, type MessageField, messageFields } from '../mailstore/mailstore.ts';
-import { bodyStructureSchema, envelopeSchema, writtenHere } from './mail-schemas.ts';
+import { bodyStructureSchema, envelopeSchema, MAIL_BODY_MAX, writtenHere } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 import { isShort, writeInPieces } from './write-sync.ts';
 
@@ -97,6 +97,7 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
     app.post(
       '/mail/sync',
       {
+        bodyLimit: MAIL_BODY_MAX,
         schema: {
           tags: ['Mail'],
           summary: 'Sync a mailbox',

@@ -3,6 +3,7 @@
  */
 import { Type } from 'typebox';
 import type { IssuedToken, Tokens } from '../accounts/accounts.ts';
+import { MAIL_BODY_MAX } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 /** A token and how long it is good; the same in both ways to get one. */
@@ -29,6 +30,7 @@ export function tokenRoutes(tokens: Tokens): RouteGroup {
     app.post(
       '/mail/token',
       {
+        bodyLimit: MAIL_BODY_MAX,
         config: { refusals: ['unauthorized', 'account_inactive'] },
         schema: {
           tags: ['Mail'],

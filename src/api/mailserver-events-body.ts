@@ -66,7 +66,10 @@ export class BodyReader {
         resolve({ bytes, release });
       };
       source.on('data', onData).on('end', onEnd);
-      source.once('error', fail);
+      // The client hung up: nothing that an operator has to mend.
+      source.once('error', (cause) =>
+        fail(new Refusal('invalid_request', 'the body broke off', { cause })),
+      );
     });
   }
 

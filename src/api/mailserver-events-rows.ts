@@ -3,8 +3,8 @@ import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 
 const DAY_SECONDS = 24 * 60 * 60;
-/** Rows removed in one transaction: everybody's writes wait for it. */
-const CHUNK = 1_000;
+/** Rows removed in one transaction, packed ones of 10 KB among them: everybody's writes wait for it. */
+const CHUNK = 100;
 /** Bytes of a digest: 64 bits, which no two ids of a day share. */
 export const DIGEST_BYTES = 8;
 /** What the keys of single events begin with. */

@@ -238,6 +238,16 @@ onEachEngine('errors', (engine) => {
     assert.match(await chunked.text(), /"body_too_large"/);
   });
 
+  test('who has no token yet has little read: 413 before thousands of wrong items are named', async () => {
+    for (const path of ['/mail/sync', '/mail/token']) {
+      const wrong = JSON.stringify({ fields: Array.from({ length: 500_000 }, () => 1) });
+      const { status, body } = await api.call('POST', path, wrong);
+      assert.deepEqual([status, body.code], [413, 'body_too_large'], path);
+    }
+    const few = await api.call('POST', '/mail/sync', JSON.stringify({ fields: [1, 2] }));
+    assert.equal(few.status, 400);
+  });
+
   test('what is not there is a 404, a wrong method a 405 that says which are right', async () => {
     for (const path of [
       '/nowhere',
