@@ -1,7 +1,7 @@
 /** POST /mail/sync: what changed in a mailbox (contract 4.3). */
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { type Mailstore, type MessageField, messageFields } from '../mailstore/mailstore.ts';
+import { hasTexts, type Mailstore, messageFields } from '../mailstore/mailstore.ts';
 import { bodyStructureSchema, envelopeSchema, MAIL_BODY_MAX, writtenHere } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 import { isShort, writeInPieces } from './write-sync.ts';
@@ -125,7 +125,7 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
         });
         reply.type('application/json; charset=utf-8');
         reply.serializer((text: string) => text);
-        const withTexts = Boolean(fields?.some((field) => textFields.has(field)));
+        const withTexts = hasTexts(fields ?? []);
         if (isShort(result, withTexts)) return reply.send(JSON.stringify(result));
         const pieces = writeInPieces(result, withTexts);
         const first = await pieces.next();
@@ -135,9 +135,6 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
     );
   };
 }
-
-/** Fields that are as long as the sender of the message made them. */
-const textFields: ReadonlySet<MessageField> = new Set(['envelope', 'bodyStructure']);
 
 async function* inOrder(first: string, rest: AsyncGenerator<string, string>) {
   yield first;

@@ -2,6 +2,7 @@
  * The JSON of a sync, in pieces with turns of the event loop in between: a first sync may have a
  * hundred thousand changes, and an envelope or a structure is as long as the sender made it.
  */
+import { setImmediate as turn } from 'node:timers/promises';
 import type { SyncResult } from '../mailstore/mailstore.ts';
 
 /** Characters from which on a piece is handed on. */
@@ -40,7 +41,7 @@ export async function* writeInPieces(
       if (text.length < PIECE) continue;
       yield text;
       text = '';
-      await new Promise((resolve) => setImmediate(resolve));
+      await turn();
     }
     text += ']';
   }

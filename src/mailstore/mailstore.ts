@@ -35,6 +35,7 @@ export {
   type AppendTarget,
   type ByteRange,
   type FlagChange,
+  hasTexts,
   type KeptMessage,
   type MailboxState,
   type MailOrigin,

@@ -31,6 +31,11 @@ export const messageFields = [
 /** What a sync can add to each new message. */
 export type MessageField = (typeof messageFields)[number];
 
+/** Whether any of the fields is as long as the sender of the message made it. */
+export function hasTexts(fields: readonly MessageField[]): boolean {
+  return fields.includes('envelope') || fields.includes('bodyStructure');
+}
+
 export interface SyncRequest {
   /** Name as the client wrote it; `inbox` in any case is INBOX (RFC 3501 section 5.1). */
   readonly mailbox: string;

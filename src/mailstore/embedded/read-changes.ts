@@ -5,13 +5,13 @@
  * what it knows and was changed is updated, what it knew and is gone is removed. What came and went
  * in between it never hears of. The cost follows the number of changes, not the mailbox's size.
  */
+import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
 import { flagsFromText } from '../flags.ts';
-import type { AddedMessage, MessageField, UpdatedMessage } from '../store.ts';
+import { type AddedMessage, hasTexts, type MessageField, type UpdatedMessage } from '../store.ts';
 import { TEXT_AT_A_TIME, TextReader, type TextRows, textColumns } from './read-texts.ts';
-import { turn } from './turn.ts';
 
 export interface ChangeWindow {
   readonly mailboxId: number;
@@ -205,10 +205,6 @@ export class ChangeReader {
 
 function byUid(a: { uid: number }, b: { uid: number }): number {
   return a.uid - b.uid;
-}
-
-function hasTexts(fields: readonly MessageField[]): boolean {
-  return fields.includes('envelope') || fields.includes('bodyStructure');
 }
 
 /** Sorts what a page has read into what is new, changed and gone to the client. */

@@ -5,9 +5,9 @@
  * that carries them ends by octets as well, and is read in small amounts: how long the texts are is
  * asked first, which costs neither engine a look at the texts themselves.
  */
+import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { PreparedQuery, type Queries } from '../../database/database.ts';
-import { turn } from './turn.ts';
 
 /** Columns whose length the sender of a message decides. */
 export const textColumns = ['envelope', 'structure'] as const;

@@ -13,7 +13,13 @@
  * the client's count of messages says; otherwise the client starts anew.
  */
 import { invalidField } from '../../errors/errors.ts';
-import type { AddedMessage, MessageField, SyncRequest, SyncResult } from '../store.ts';
+import {
+  type AddedMessage,
+  hasTexts,
+  type MessageField,
+  type SyncRequest,
+  type SyncResult,
+} from '../store.ts';
 import type { Connection } from './connection.ts';
 import { ChangeCollector, fetchRows, listUids, requirePlausible } from './fetch.ts';
 import { fieldItems, readFields } from './message-fields.ts';
@@ -312,8 +318,8 @@ export async function describe(
     });
     return { added, fullAt: undefined };
   }
-  const hasTexts = wanted.includes('envelope') || wanted.includes('bodyStructure');
-  const step = hasTexts ? TEXTS_AT_A_TIME : Math.max(1, uids.length);
+  const withTexts = hasTexts(wanted);
+  const step = withTexts ? TEXTS_AT_A_TIME : Math.max(1, uids.length);
   const added: AddedMessage[] = [];
   let length = 0;
   for (let at = 0; at < uids.length; at += step) {
@@ -321,7 +327,7 @@ export async function describe(
     const described = await fetchFields(connection, chunk, wanted);
     for (const uid of chunk) {
       const message = described.get(uid) ?? { uid };
-      if (hasTexts) length += JSON.stringify(message).length;
+      if (withTexts) length += JSON.stringify(message).length;
       const last = added.at(-1);
       if (last && length > PAGE_TEXT) return { added, fullAt: last.uid };
       added.push(message);
