@@ -70,9 +70,9 @@ declare module 'mailauth/lib/dkim/dkim-verifier.js' {
 
   export class DkimVerifier {
     constructor(options: { rejectRsaSha1: boolean });
-    headers: { parsed: readonly VerifierField[] } | false;
+    readonly headers: { parsed: readonly VerifierField[] } | false;
     readonly bodyHashes: Map<string, BodyHash>;
-    keyCache: KeyCache;
+    readonly keyCache: KeyCache;
     prepareSignature(signature: TagList): void;
     verifySignature(signature: TagList): Promise<SignatureResult>;
   }

@@ -1,9 +1,9 @@
 /** One signature of a header: a DKIM-Signature, or the ARC-Message-Signature that is like it. */
-import type { DkimVerifier } from 'mailauth/lib/dkim/dkim-verifier.js';
 import parseTagList, { type TagList } from 'mailauth/lib/parse-dkim-headers.js';
 import { bodyHashKey, type WantedHash } from './body-hashes.ts';
 import type { HeaderField } from './header.ts';
 import { toAsciiName } from './host-names.ts';
+import type { MessageVerifier } from './message-verifier.ts';
 import type { DkimResult } from './verdicts.ts';
 
 /** Octets of a field that holds a signature. */
@@ -51,7 +51,7 @@ function refusalOf(list: TagList, signed: readonly string[]): Signature['refusal
 }
 
 /** Reads the tags of a signature and checks what can be checked without its key. */
-export function readSignature(verifier: DkimVerifier, list: TagList): Signature {
+export function readSignature(verifier: MessageVerifier, list: TagList): Signature {
   verifier.prepareSignature(list);
   const { selector = '', signingDomain = '', bodyCanon, maxBodyLength } = list;
   const wantedHash: WantedHash = {
@@ -74,7 +74,7 @@ export function readSignature(verifier: DkimVerifier, list: TagList): Signature 
 }
 
 /** Reads a DKIM-Signature field. */
-export function readDkimSignature(verifier: DkimVerifier, field: HeaderField): Signature {
+export function readDkimSignature(verifier: MessageVerifier, field: HeaderField): Signature {
   const list = parseTagList(field.line);
   list.type = 'DKIM';
   return readSignature(verifier, list);

@@ -1,14 +1,14 @@
 /** The ARC chain of a message: who passed it on, and what they had found (RFC 8617). */
 import { type ArcSet, getARChain, verifyASChain } from 'mailauth/lib/arc/index.js';
-import type { DkimVerifier } from 'mailauth/lib/dkim/dkim-verifier.js';
 import type { Header } from './header.ts';
+import type { MessageVerifier } from './message-verifier.ts';
 import { isReadable, readSignature, type Signature, tagOf } from './read-signature.ts';
 import type { ArcVerdict } from './verdicts.ts';
 
 const failed: ArcVerdict = { result: 'fail', instance: 0, domain: '' };
 
 export class ChainCheck {
-  readonly #verifier: DkimVerifier;
+  readonly #verifier: MessageVerifier;
   readonly #sets: readonly ArcSet[] = [];
   /** The ARC-Message-Signature that the message as it came must fit. */
   readonly newest: Signature | undefined;
@@ -16,7 +16,7 @@ export class ChainCheck {
   readonly #verdict: ArcVerdict | undefined;
 
   /** Reads the chain. All of its failures are permanent, those of DNS too (section 5.2.1). */
-  constructor(verifier: DkimVerifier, { fields }: Header) {
+  constructor(verifier: MessageVerifier, { fields }: Header) {
     this.#verifier = verifier;
     const parsed = fields.filter(({ key }) => key.startsWith('arc-'));
     if (!parsed.every(isReadable)) {

@@ -5,11 +5,12 @@
  * keeps whole lines, takes quadratic time for long ones and for folds, and asks for one key after the
  * other. Keys are asked for as soon as the header is there, while the body still comes in.
  */
-import { DkimVerifier, type SignatureResult } from 'mailauth/lib/dkim/dkim-verifier.js';
+import type { SignatureResult } from 'mailauth/lib/dkim/dkim-verifier.js';
 import { BodyHashes } from './body-hashes.ts';
 import { isAligned } from './evaluate-dmarc.ts';
 import type { Header } from './header.ts';
 import type { MessageLookups } from './message-lookups.ts';
+import { createVerifier, type MessageVerifier } from './message-verifier.ts';
 import { isReadable, readDkimSignature, type Signature, tagOf } from './read-signature.ts';
 import { type KnownKeys, MessageKeys } from './signing-keys.ts';
 import type { ArcVerdict, DkimResult } from './verdicts.ts';
@@ -59,7 +60,7 @@ export interface SignatureInquiry {
 }
 
 export class SignatureCheck {
-  readonly #verifier: DkimVerifier;
+  readonly #verifier: MessageVerifier;
   readonly #signatures: readonly Signature[];
   readonly #unreadable: number;
   readonly #chain: ChainCheck;
@@ -70,9 +71,7 @@ export class SignatureCheck {
   constructor({ header, authors, lookups, knownKeys, isBlind }: SignatureInquiry) {
     const deciding = new Set<string>();
     const keys = new MessageKeys(knownKeys, lookups, deciding);
-    const verifier = new DkimVerifier({ rejectRsaSha1: true });
-    verifier.headers = { parsed: header.fields };
-    verifier.keyCache = keys;
+    const verifier = createVerifier(header.fields, keys);
     this.#verifier = verifier;
     this.#isBlind = isBlind;
     const candidates = header.fields.filter(({ key }) => key === 'dkim-signature');
