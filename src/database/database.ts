@@ -1,10 +1,10 @@
 /**
  * The database: where durable state lives, and how it is read and written.
  *
- * On the embedded default it is one SQLite file in DATA_DIR (WAL, synchronous=FULL) with one
- * writing connection and a few reading ones; with DATABASE_URL it is PostgreSQL. Either way:
- * `read` for single queries, `snapshot` for several that must agree, `write` for changes.
- * Tables are listed in `schema.ts`, with the capability that owns each.
+ * On the embedded default it is one SQLite file in DATA_DIR (WAL) with one writing connection and a
+ * few reading ones, where nothing is told of before it is on the disk; with DATABASE_URL it is
+ * PostgreSQL. Either way: `read` for single queries, `snapshot` for several that must agree, `write`
+ * for changes. Tables are listed in `schema.ts`, with the capability that owns each.
  */
 export type { Database, Queries } from './engine.ts';
 export { lockDirectory } from './lock-directory.ts';

@@ -19,7 +19,8 @@ beforeEach(() => {
       parent integer not null references parents deferrable initially deferred
     );
     insert into parents values (1)`);
-  groups = new GroupCommit(db, kyselyOn(db), () => {});
+  const log = { underWay: undefined, sync: async () => {} };
+  groups = new GroupCommit(db, { queries: kyselyOn(db), log, onCommit: () => {} });
 });
 
 /** A child whose parent need not be there before the commit. */

@@ -1,9 +1,10 @@
 /**
- * Group commit: writes that arrive in the same turn of the event loop share one transaction and so
- * one fsync. Under load every connection's next write is ready when the last commit returns, so
- * groups grow by themselves; a lone write waits for nothing but its own fsync.
+ * Group commit: writes that arrive while the last ones are brought to the disk share one transaction
+ * and so one fsync. Under load groups grow by themselves; a lone write waits for nothing but its own
+ * fsync.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { CommitLog } from './commit-log.ts';
 import type { Queries } from './engine.ts';
 
 /** Bounds how long one group can hold the thread, and how much one failed commit takes with it. */
@@ -25,20 +26,26 @@ interface Steps {
   readonly release: StatementSync;
 }
 
+export interface GroupCommitOptions {
+  /** Kysely on the same connection. */
+  readonly queries: Queries;
+  readonly log: Pick<CommitLog, 'underWay' | 'sync'>;
+  /** Called at once after a commit, before any writer hears of it. */
+  readonly onCommit: () => void;
+}
+
 export class GroupCommit {
   readonly #db: DatabaseSync;
   readonly #steps: Steps;
   readonly #queries: Queries;
+  readonly #log: GroupCommitOptions['log'];
   readonly #onCommit: () => void;
   readonly #waiting: Write[] = [];
   #running: Promise<void> | undefined;
 
-  /**
-   * @param queries Kysely on the same connection as `db`
-   * @param onCommit called at once after a commit, before any writer hears of it
-   */
-  constructor(db: DatabaseSync, queries: Queries, onCommit: () => void) {
+  constructor(db: DatabaseSync, { queries, log, onCommit }: GroupCommitOptions) {
     this.#db = db;
+    this.#log = log;
     this.#steps = {
       begin: db.prepare('begin immediate'),
       commit: db.prepare('commit'),
@@ -49,7 +56,7 @@ export class GroupCommit {
     this.#onCommit = onCommit;
   }
 
-  /** Adds one write to the next group; resolves with its value after the commit. */
+  /** Adds one write to the next group; resolves with its value once the commit is on the disk. */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#waiting.push({ run: work, resolve: (value) => resolve(value as T), reject });
@@ -74,12 +81,15 @@ export class GroupCommit {
   async #commit(group: Write[]): Promise<void> {
     const outcomes: Outcome[] = [];
     try {
+      // Nothing is under way here unless it has failed, and then nothing is written any more.
+      await this.#log.underWay;
       this.#steps.begin.run();
       const [only] = group;
       if (only && group.length === 1) outcomes.push(await this.#attemptAlone(only));
       else for (const write of group) outcomes.push(await this.#attempt(write));
       this.#steps.commit.run();
       this.#onCommit();
+      await this.#log.sync(group.length === 1);
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('rollback');
       for (const write of group) write.reject(error);

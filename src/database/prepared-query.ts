@@ -25,7 +25,7 @@ export class PreparedQuery<Row> {
     }
     const query = { ...this.#compiled, parameters };
     const rows = runDirectly(queries, query);
-    return rows ? (rows as Row[]) : (await queries.executeQuery<Row>(query)).rows;
+    return rows ? ((await rows) as Row[]) : (await queries.executeQuery<Row>(query)).rows;
   }
 
   /** The first row, or undefined. */

@@ -20,7 +20,13 @@ import { type Written, whatIsWritten } from './table-versions.ts';
 /** Enough for every query shape of ours; statements beyond it are prepared again. */
 const STATEMENTS_KEPT = 500;
 
-type OnWrite = (written: Written) => void;
+/** What a connection tells and asks of the others. */
+export interface ConnectionOptions {
+  /** Told of every statement that may write, before it runs. */
+  readonly onWrite?: (written: Written) => void;
+  /** Settles once all that can be read now is on the disk; undefined while it is. */
+  readonly settling?: () => Promise<void> | undefined;
+}
 
 interface Prepared {
   readonly statement: StatementSync;
@@ -43,30 +49,30 @@ function toObjects(rows: readonly unknown[][], columns: readonly string[]): obje
 
 class SqliteConnection implements DatabaseConnection {
   readonly #db: DatabaseSync;
+  readonly #options: ConnectionOptions;
   readonly #statements = new Map<string, Prepared>();
 
-  readonly #onWrite: OnWrite | undefined;
-
-  constructor(db: DatabaseSync, onWrite: OnWrite | undefined) {
+  constructor(db: DatabaseSync, options: ConnectionOptions) {
     this.#db = db;
-    this.#onWrite = onWrite;
+    this.#options = options;
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     const { statement, columns, written } = this.#prepare(query.sql);
-    if (columns.length > 0) return { rows: this.rows(query) as R[] };
-    if (written.kind !== 'nothing') this.#onWrite?.(written);
+    if (columns.length > 0) return { rows: (await this.rows(query)) as R[] };
+    if (written.kind !== 'nothing') this.#options.onWrite?.(written);
     const { changes, lastInsertRowid } = statement.run(...(query.parameters as SQLInputValue[]));
     return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
   }
 
-  /** Runs a query; rows of one that gives none are none. */
-  rows(query: CompiledQuery): object[] {
+  /** Runs a query at once; rows of one that gives none are none. They are told when they are safe. */
+  rows(query: CompiledQuery): object[] | Promise<object[]> {
     const { statement, columns, written } = this.#prepare(query.sql);
-    if (written.kind !== 'nothing') this.#onWrite?.(written);
+    if (written.kind !== 'nothing') this.#options.onWrite?.(written);
     // With setReturnArrays each row is an array, which the declaration does not know of.
     const rows = statement.all(...(query.parameters as SQLInputValue[])) as unknown as unknown[][];
-    return toObjects(rows, columns);
+    const objects = toObjects(rows, columns);
+    return this.#options.settling?.()?.then(() => objects) ?? objects;
   }
 
   async *streamQuery<R>(query: CompiledQuery, chunkSize: number): AsyncGenerator<QueryResult<R>> {
@@ -76,9 +82,11 @@ class SqliteConnection implements DatabaseConnection {
     for (const row of rows) {
       chunk.push(row as R);
       if (chunk.length < chunkSize) continue;
+      await this.#options.settling?.();
       yield { rows: chunk };
       chunk = [];
     }
+    await this.#options.settling?.();
     if (chunk.length > 0) yield { rows: chunk };
   }
 
@@ -131,13 +139,9 @@ class SqliteDriver implements Driver {
 
 const connections = new WeakMap<object, SqliteConnection>();
 
-/**
- * Kysely over one open connection. Who may use it at a time is the caller's concern.
- *
- * @param onWrite told of every statement that may write, before it runs
- */
-export function kyselyOn(db: DatabaseSync, onWrite?: OnWrite): Kysely<Schema> {
-  const connection = new SqliteConnection(db, onWrite);
+/** Kysely over one open connection. Who may use it at a time is the caller's concern. */
+export function kyselyOn(db: DatabaseSync, options: ConnectionOptions = {}): Kysely<Schema> {
+  const connection = new SqliteConnection(db, options);
   const queries = new Kysely<Schema>({
     dialect: {
       createAdapter: () => new SqliteAdapter(),
@@ -155,6 +159,9 @@ export function kyselyOn(db: DatabaseSync, onWrite?: OnWrite): Kysely<Schema> {
  *
  * @returns undefined where the queries are not those of an SQLite connection
  */
-export function runDirectly(queries: Queries, query: CompiledQuery): object[] | undefined {
+export function runDirectly(
+  queries: Queries,
+  query: CompiledQuery,
+): object[] | Promise<object[]> | undefined {
   return connections.get(queries)?.rows(query);
 }

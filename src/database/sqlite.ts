@@ -1,9 +1,10 @@
 /** The embedded engine: one SQLite file. */
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { CommitLog } from './commit-log.ts';
 import type { Database, Queries } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
 import { migrate } from './migrate.ts';
-import { kyselyOn } from './sqlite-driver.ts';
+import { type ConnectionOptions, kyselyOn } from './sqlite-driver.ts';
 import { TableVersions } from './table-versions.ts';
 
 export interface SqliteOptions {
@@ -22,8 +23,8 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
   db.exec('pragma foreign_keys = on');
   if (!readOnly) {
     db.exec('pragma journal_mode = wal');
-    // FULL: in WAL mode a commit is on the disk when it returns (NORMAL may lose the last ones).
-    db.exec('pragma synchronous = full');
+    // NORMAL: commits are brought to the disk by commit-log.ts, checkpoints still by SQLite.
+    db.exec('pragma synchronous = normal');
     // A checkpoint costs two fsyncs and runs inside some commit: 32 MB of log makes it rare.
     db.exec('pragma wal_autocheckpoint = 8000');
     // Where what a savepoint may have to undo is kept: a temporary file would cost writes of its own.
@@ -36,12 +37,14 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
 /** Reading connections, each held by one snapshot at a time. */
 class SnapshotPool {
   readonly #path: string;
+  readonly #options: ConnectionOptions;
   readonly #idle: SnapshotConnection[] = [];
   readonly #waiting: ((connection: SnapshotConnection) => void)[] = [];
   #open = 0;
 
-  constructor(path: string) {
+  constructor(path: string, options: ConnectionOptions) {
     this.#path = path;
+    this.#options = options;
   }
 
   async run<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
@@ -67,7 +70,7 @@ class SnapshotPool {
     const db = connect(this.#path, true);
     return {
       db,
-      queries: kyselyOn(db),
+      queries: kyselyOn(db, this.#options),
       begin: db.prepare('begin'),
       rollback: db.prepare('rollback'),
     };
@@ -92,11 +95,16 @@ export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
   const writer = connect(path, false);
   await migrate(kyselyOn(writer), 'sqlite');
   const versions = new TableVersions(writer);
-  const writing = kyselyOn(writer, (written) => versions.note(written));
-  const groups = new GroupCommit(writer, writing, () => versions.settle());
+  const log = new CommitLog(`${path}-wal`);
+  const groups = new GroupCommit(writer, {
+    queries: kyselyOn(writer, { onWrite: (written) => versions.note(written) }),
+    log,
+    onCommit: () => versions.settle(),
+  });
   const reader = connect(path, true);
-  const snapshots = new SnapshotPool(path);
-  const read = kyselyOn(reader);
+  const reading = { settling: () => log.underWay };
+  const snapshots = new SnapshotPool(path, reading);
+  const read = kyselyOn(reader, reading);
   return {
     engine: 'sqlite',
     read,
@@ -108,6 +116,7 @@ export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
       snapshots.close();
       reader.close();
       writer.close();
+      await log.close();
     },
   };
 }
