@@ -30,6 +30,8 @@ export interface GroupCommitOptions {
   /** Kysely on the same connection. */
   readonly queries: Queries;
   readonly log: Pick<CommitLog, 'underWay' | 'sync'>;
+  /** Awaited before each transaction. */
+  readonly beforeBegin?: () => Promise<void>;
   /** Called at once after a commit, before any writer hears of it. */
   readonly onCommit: () => void;
 }
@@ -37,23 +39,19 @@ export interface GroupCommitOptions {
 export class GroupCommit {
   readonly #db: DatabaseSync;
   readonly #steps: Steps;
-  readonly #queries: Queries;
-  readonly #log: GroupCommitOptions['log'];
-  readonly #onCommit: () => void;
+  readonly #options: GroupCommitOptions;
   readonly #waiting: Write[] = [];
   #running: Promise<void> | undefined;
 
-  constructor(db: DatabaseSync, { queries, log, onCommit }: GroupCommitOptions) {
+  constructor(db: DatabaseSync, options: GroupCommitOptions) {
     this.#db = db;
-    this.#log = log;
+    this.#options = options;
     this.#steps = {
       begin: db.prepare('begin immediate'),
       commit: db.prepare('commit'),
       save: db.prepare('savepoint one_write'),
       release: db.prepare('release one_write'),
     };
-    this.#queries = queries;
-    this.#onCommit = onCommit;
   }
 
   /** Adds one write to the next group; resolves with its value once the commit is on the disk. */
@@ -80,16 +78,18 @@ export class GroupCommit {
 
   async #commit(group: Write[]): Promise<void> {
     const outcomes: Outcome[] = [];
+    const { log, beforeBegin, onCommit } = this.#options;
     try {
       // Nothing is under way here unless it has failed, and then nothing is written any more.
-      await this.#log.underWay;
+      await log.underWay;
+      await beforeBegin?.();
       this.#steps.begin.run();
       const [only] = group;
       if (only && group.length === 1) outcomes.push(await this.#attemptAlone(only));
       else for (const write of group) outcomes.push(await this.#attempt(write));
       this.#steps.commit.run();
-      this.#onCommit();
-      await this.#log.sync(group.length === 1);
+      onCommit();
+      await log.sync(group.length === 1);
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('rollback');
       for (const write of group) write.reject(error);
@@ -104,14 +104,14 @@ export class GroupCommit {
 
   /** A write that has the transaction to itself needs no savepoint: what it throws ends both. */
   async #attemptAlone(write: Write): Promise<Outcome> {
-    return { ok: true, value: await write.run(this.#queries) };
+    return { ok: true, value: await write.run(this.#options.queries) };
   }
 
   /** Runs one write in a savepoint, so that its failure takes nothing of the others with it. */
   async #attempt(write: Write): Promise<Outcome> {
     this.#steps.save.run();
     try {
-      const value = await write.run(this.#queries);
+      const value = await write.run(this.#options.queries);
       this.#steps.release.run();
       return { ok: true, value };
     } catch (error) {

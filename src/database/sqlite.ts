@@ -1,5 +1,6 @@
 /** The embedded engine: one SQLite file. */
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { Checkpoints, startThread } from './checkpoints.ts';
 import { CommitLog } from './commit-log.ts';
 import type { Database, Queries } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
@@ -25,8 +26,6 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
     db.exec('pragma journal_mode = wal');
     // NORMAL: commits are brought to the disk by commit-log.ts, checkpoints still by SQLite.
     db.exec('pragma synchronous = normal');
-    // A checkpoint costs two fsyncs and runs inside some commit: 32 MB of log makes it rare.
-    db.exec('pragma wal_autocheckpoint = 8000');
     // Where what a savepoint may have to undo is kept: a temporary file would cost writes of its own.
     db.exec('pragma temp_store = memory');
   }
@@ -96,9 +95,11 @@ export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
   await migrate(kyselyOn(writer), 'sqlite');
   const versions = new TableVersions(writer);
   const log = new CommitLog(`${path}-wal`);
+  const checkpoints = new Checkpoints(writer, { start: () => startThread(path) });
   const groups = new GroupCommit(writer, {
     queries: kyselyOn(writer, { onWrite: (written) => versions.note(written) }),
     log,
+    beforeBegin: () => checkpoints.tend(),
     onCommit: () => versions.settle(),
   });
   const reader = connect(path, true);
@@ -113,6 +114,7 @@ export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
     watch: (tables) => versions.watch(tables),
     async close() {
       await groups.drain();
+      await checkpoints.close();
       snapshots.close();
       reader.close();
       writer.close();

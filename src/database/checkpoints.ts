@@ -1,0 +1,120 @@
+/**
+ * Checkpoints: what is committed moves from the log of SQLite into its file, and the log starts anew.
+ *
+ * SQLite would do that within some commit, and hold the thread for the time of 8,000 pages (40 ms and
+ * more). Here another thread does it while commits go on. They never leave it the last word, and the log
+ * starts anew only when all of it was moved: so the commit that follows waits for the little that came
+ * meanwhile, and the event loop for nothing.
+ */
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { Worker } from 'node:worker_threads';
+
+/** Pages in the log from which on they are moved: 32 MB. */
+const LONG_LOG = 8_000;
+/**
+ * Pages at which SQLite moves them itself after all: a transaction may be large, and where there is
+ * nobody else to do it that is the usual length.
+ */
+const LAST_RESORT = 4 * LONG_LOG;
+
+/** What the thread says when it is done; what was moved, the database knows. */
+export interface CheckpointAnswer {
+  readonly failure: string | undefined;
+}
+
+interface LogState {
+  /** Pages in the log. */
+  readonly length: number;
+  /** Those that were moved. */
+  readonly moved: number;
+}
+
+export interface CheckpointsOptions {
+  /** Starts a thread that answers by {@link CheckpointAnswer}. */
+  readonly start: () => Worker;
+  /** In pages; for tests. */
+  readonly longLog?: number;
+}
+
+/** Starts the thread for the database at `path`. */
+export function startThread(path: string): Worker {
+  return new Worker(new URL('./checkpoint-thread.ts', import.meta.url), { workerData: path });
+}
+
+export class Checkpoints {
+  readonly #db: DatabaseSync;
+  readonly #look: StatementSync;
+  readonly #options: Required<CheckpointsOptions>;
+  #thread: Worker | undefined;
+  #state: 'idle' | 'moving' | 'moved' | 'without a thread' = 'idle';
+  #dueAt: number;
+  #underWay: Promise<void> | undefined;
+
+  /** @param db the writing connection */
+  constructor(db: DatabaseSync, options: CheckpointsOptions) {
+    this.#options = { longLog: LONG_LOG, ...options };
+    this.#dueAt = this.#options.longLog;
+    this.#db = db;
+    this.#look = db.prepare('pragma wal_checkpoint(noop)');
+    db.exec(`pragma wal_autocheckpoint = ${LAST_RESORT}`);
+  }
+
+  /** Called before each commit, which waits for it. */
+  async tend(): Promise<void> {
+    if (this.#state === 'moved') {
+      this.#start('idle');
+      await this.#underWay;
+      const { length, moved } = this.#readLog();
+      // A reader may hold on to a part of the log; that is tried again when there is more of it.
+      this.#dueAt = this.#options.longLog + (moved === length ? 0 : length);
+    } else if (this.#state === 'idle' && this.#readLog().length >= this.#dueAt) {
+      this.#start('moved');
+    }
+  }
+
+  /** Ends the thread, once it has done what it is at. */
+  async close(): Promise<void> {
+    await this.#underWay;
+    await this.#thread?.terminate();
+  }
+
+  #start(next: 'idle' | 'moved'): void {
+    this.#state = 'moving';
+    this.#underWay = this.#move().then((isDone) => {
+      this.#state = isDone ? next : 'without a thread';
+    });
+  }
+
+  #readLog(): LogState {
+    const { log, checkpointed } = this.#look.get() ?? {};
+    return { length: Number(log), moved: Number(checkpointed) };
+  }
+
+  /** @returns false where there is no thread: then SQLite does it */
+  async #move(): Promise<boolean> {
+    try {
+      this.#thread ??= this.#options.start();
+      await ask(this.#thread);
+      return true;
+    } catch (error) {
+      this.#db.exec(`pragma wal_autocheckpoint = ${this.#options.longLog}`);
+      process.emitWarning(`the database moves its log without a thread: ${String(error)}`);
+      return false;
+    }
+  }
+}
+
+async function ask(thread: Worker): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<CheckpointAnswer>();
+  const end = (cause: unknown) => reject(new Error('the thread ended', { cause }));
+  thread.once('error', end).once('exit', end).once('message', resolve);
+  // Only while it has work must it keep the process from ending.
+  thread.ref();
+  try {
+    thread.postMessage('move');
+    const { failure } = await promise;
+    if (failure) process.emitWarning(`the database could not move its log: ${failure}`);
+  } finally {
+    thread.off('error', end).off('exit', end).off('message', resolve).unref();
+  }
+}
