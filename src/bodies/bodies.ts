@@ -96,7 +96,7 @@ export class Bodies {
           await spill.write(held.take());
         }
       }
-      if (!spill) return holdBody(held.take());
+      if (!spill) return holdBody([held.take()]);
       await spill.finish();
       return { size, content: Buffer.alloc(0), file: spill.name };
     } catch (error) {

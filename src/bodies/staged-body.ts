@@ -23,7 +23,11 @@ class HeldBody implements StagedBody {
   get content(): Buffer {
     const [first] = this.#pieces;
     if (first && this.#pieces.length === 1) return first;
-    const content = Buffer.concat(this.#pieces, this.size);
+    // Not from the pool that small buffers share: what is alone in its memory can be handed to
+    // another thread as it is.
+    const content = Buffer.allocUnsafeSlow(this.size);
+    let at = 0;
+    for (const piece of this.#pieces) at += piece.copy(content, at);
     this.#pieces = [content];
     return content;
   }
@@ -33,9 +37,20 @@ class HeldBody implements StagedBody {
   }
 }
 
-/** Keeps a body in memory; its bytes must not change any more. */
-export function holdBody({ buffer, byteOffset, length }: Uint8Array): StagedBody {
-  return new HeldBody([Buffer.from(buffer, byteOffset, length)], length);
+/**
+ * Keeps a body in memory, in as many pieces as it came in. Each costs some 170 octets besides its own,
+ * so they must not be as many as a client likes.
+ *
+ * @param pieces whose bytes must not change any more
+ */
+export function holdBody(pieces: readonly Uint8Array[]): StagedBody {
+  const held = pieces.map(({ buffer, byteOffset, length }) =>
+    Buffer.from(buffer, byteOffset, length),
+  );
+  return new HeldBody(
+    held,
+    held.reduce((size, { length }) => size + length, 0),
+  );
 }
 
 /** Puts bytes in front of a body, such as header lines that its end had to be read for. */

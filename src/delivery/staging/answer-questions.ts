@@ -1,18 +1,22 @@
 /** The staging thread's own side: stages what it is sent, in memory. */
 import type { MessagePort } from 'node:worker_threads';
-import { Gathered, holdBody } from '../../bodies/bodies.ts';
+import { holdBody } from '../../bodies/bodies.ts';
 import { createStaging, type Staging, type StagingOptions } from './staging.ts';
 import { type Found, ownMemory, type StagingAnswer, type StagingQuestion } from './staging-port.ts';
 
-/** Bodies that never leave memory, since only small ones are sent here. */
+/**
+ * Bodies that never leave memory, since only small ones are sent here. They come whole, and the checks
+ * cut them into a handful of pieces, which are kept as they are and joined once. Where mail comes from
+ * a client, `Bodies.stage` has to gather it: there the client says how many pieces it is.
+ */
 const inMemory: StagingOptions['bodies'] = {
   async stage(source, observe) {
-    const held = new Gathered();
+    const pieces: Uint8Array[] = [];
     for await (const chunk of source) {
       observe(chunk);
-      held.add(chunk);
+      pieces.push(chunk);
     }
-    return holdBody(held.take());
+    return holdBody(pieces);
   },
   async discard() {},
 };
