@@ -14,7 +14,7 @@ import { type Header, HeaderCollector } from './header.ts';
 import { judgeSender } from './judge-sender.ts';
 import type { Lookup } from './lookup.ts';
 import { MessageLookups } from './message-lookups.ts';
-import { ResultsRemoval } from './remove-claimed-results.ts';
+import { ResultsRemoval, serviceName } from './remove-claimed-results.ts';
 import { ResolverGuard } from './resolver-guard.ts';
 import { KnownKeys } from './signing-keys.ts';
 import type { SpfVerdict, Verdicts } from './verdicts.ts';
@@ -73,6 +73,8 @@ interface Shared {
   readonly guard: ResolverGuard;
   readonly knownKeys: KnownKeys;
   readonly now: () => number;
+  /** Our name, to tell Authentication-Results that claim to be ours. */
+  readonly ownService: string;
 }
 
 /** All that is under way once the header was read. */
@@ -121,7 +123,7 @@ class MessageCheck implements SenderCheck {
   constructor(shared: Shared, client: SendingClient) {
     this.#shared = shared;
     this.#client = client;
-    this.#removal = new ResultsRemoval(shared.options.hostname);
+    this.#removal = new ResultsRemoval(shared.ownService);
   }
 
   async *through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -195,6 +197,7 @@ export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
   const { restMs, lookupMs } = options.times ?? TIMES;
   const now = options.now ?? (() => performance.now());
   const guard = new ResolverGuard({ lookup: options.lookup, restMs, probeMs: lookupMs, now });
-  const shared: Shared = { options, guard, knownKeys: new KnownKeys(), now };
+  const ownService = serviceName(options.hostname);
+  const shared: Shared = { options, guard, knownKeys: new KnownKeys(), now, ownService };
   return { begin: (client) => new MessageCheck(shared, client) };
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { FIELD_HELD, FieldCutter, type FieldPiece } from './cut-fields.ts';
-import { ResultsRemoval } from './remove-claimed-results.ts';
+import { ResultsRemoval, serviceName } from './remove-claimed-results.ts';
 import { cutAt } from './testing/stream.ts';
 
 const HOST = 'mail.example';
@@ -10,7 +10,7 @@ const HOST = 'mail.example';
 /** What is left of a message, in as many chunks. */
 function remove(chunks: readonly Buffer[], hostname = HOST): { left: Buffer; removed: boolean } {
   const cutter = new FieldCutter();
-  const removal = new ResultsRemoval(hostname);
+  const removal = new ResultsRemoval(serviceName(hostname));
   const left: Buffer[] = [];
   const keep = (pieces: readonly FieldPiece[]) =>
     left.push(...pieces.filter((piece) => removal.keeps(piece)).map(({ bytes }) => bytes));

@@ -15,8 +15,8 @@ const ID_MAX = 1_000;
 /** Characters of a token that end it, besides white space and controls (RFC 2045 section 5.1). */
 const TSPECIALS = new Set('()<>@,;:\\"/[]?=');
 
-/** One name for all ways to write a host: case, IDNA (RFC 8601 section 2.5), the root's dot. */
-function nameOf(text: string): string {
+/** One name for all ways to write an authserv-id: case, IDNA (RFC 8601 section 2.5), the root's dot. */
+export function serviceName(text: string): string {
   const name = withoutRoot(text.trim());
   if (name.length > ID_MAX) return name;
   return (domainToASCII(name) || name).toLowerCase();
@@ -71,13 +71,13 @@ function readQuoted(text: string, start: number): string | undefined {
 
 /** Takes the header of one message, field by field. */
 export class ResultsRemoval {
-  readonly #hostname: string;
+  readonly #ours: string;
   #removing = false;
   #removed = false;
 
-  /** @param hostname our authserv-id */
-  constructor(hostname: string) {
-    this.#hostname = nameOf(hostname);
+  /** @param ours our authserv-id, as {@link serviceName} writes it: once for all messages */
+  constructor(ours: string) {
+    this.#ours = ours;
   }
 
   /** Whether any field was removed so far. */
@@ -106,6 +106,6 @@ export class ResultsRemoval {
     const text = field.toString('utf8', colon + 1, Math.min(field.length, FIELD_HELD));
     const id = readServiceId({ text, isCut });
     // Whose it is cannot be told from a comment or string without an end: readers differ.
-    return id === undefined || nameOf(id) === this.#hostname;
+    return id === undefined || serviceName(id) === this.#ours;
   }
 }
