@@ -32,3 +32,4 @@ export {
   isEncoded,
   type TransferDecoder,
 } from './transfer-encoding.ts';
+export { readWritten, textsOf, type WrittenMessage, writeMessage } from './written-message.ts';

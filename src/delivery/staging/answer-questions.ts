@@ -1,8 +1,9 @@
 /** The staging thread's own side: stages what it is sent, in memory. */
 import type { MessagePort } from 'node:worker_threads';
 import { holdBody } from '../../bodies/bodies.ts';
+import { writeMessage } from '../../message/message.ts';
 import { createStaging, type Staging, type StagingOptions } from './staging.ts';
-import { type Found, ownMemory, type StagingAnswer, type StagingQuestion } from './staging-port.ts';
+import { ownMemory, type StagingAnswer, type StagingQuestion } from './staging-port.ts';
 
 /**
  * Bodies that never leave memory, since only small ones are sent here. They come whole, and the checks
@@ -42,9 +43,13 @@ async function answer(
 ): Promise<StagingAnswer> {
   try {
     const { message, verdicts } = await staging.stage(mail, once(content));
-    const found: Found = { parsed: message.parsed, ...(verdicts && { verdicts }) };
-    const source = ownMemory(message.body.content);
-    return { kind: 'staged', id, found: JSON.stringify(found), content: source };
+    return {
+      kind: 'staged',
+      id,
+      message: writeMessage(message.parsed),
+      ...(verdicts && { verdicts: JSON.stringify(verdicts) }),
+      content: ownMemory(message.body.content),
+    };
   } catch (error) {
     // As text: not everything that an error may hold can be sent to another thread.
     const bug = error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -1,5 +1,6 @@
 /** What the staging thread and the one that asks it say to each other. */
-import type { ArrivedMail, StagedMail } from './staging.ts';
+import type { WrittenMessage } from '../../message/message.ts';
+import type { ArrivedMail } from './staging.ts';
 
 export interface StagingQuestion {
   readonly id: number;
@@ -7,17 +8,15 @@ export interface StagingQuestion {
   readonly content: Uint8Array<ArrayBuffer>;
 }
 
-/** What is found out, but for the bytes. */
-export type Found = Pick<StagedMail, 'verdicts'> & Pick<StagedMail['message'], 'parsed'>;
-
 export type StagingAnswer =
   /** Said once, before all others. */
   | { readonly kind: 'ready' }
   | {
       readonly kind: 'staged';
       readonly id: number;
-      /** {@link Found} as JSON, which takes less time than a structured clone. */
-      readonly found: string;
+      readonly message: WrittenMessage;
+      /** JSON of the verdicts, which takes less time than a structured clone. */
+      readonly verdicts?: string;
       /** The source with our trace headers in front, alone in its memory. */
       readonly content: Uint8Array<ArrayBuffer>;
     }

@@ -45,15 +45,20 @@ const isUnavailable = (error: unknown) => error instanceof Refusal && error.code
 
 test('a bug fails the message that it was found by, and no other', async () => {
   const { thread, ended, stage } = await open(`
-    const found = JSON.stringify({ parsed: { size: 1 } });
+    const message = { size: 1, envelope: '{"subject":"hi"}', structure: '{"type":"a/b"}', headerEnd: 1 };
     if (id === 1) parentPort.postMessage({ kind: 'failed', id, bug: 'TypeError: oops' });
-    else parentPort.postMessage({ kind: 'staged', id, found, content: new Uint8Array(3) });`);
+    else parentPort.postMessage({ kind: 'staged', id, message, content: new Uint8Array(3) });`);
   const [failed, staged] = await Promise.allSettled([stage(), stage()]);
   assert.equal(failed.status, 'rejected');
   assert.match(String(failed.reason), /staging failed: TypeError: oops/);
   assert.deepEqual(staged, {
     status: 'fulfilled',
-    value: { message: { parsed: { size: 1 }, body: { size: 3, content: Buffer.alloc(3) } } },
+    value: {
+      message: {
+        parsed: { size: 1, envelope: { subject: 'hi' }, structure: { type: 'a/b' }, headerEnd: 1 },
+        body: { size: 3, content: Buffer.alloc(3) },
+      },
+    },
   });
   await thread.end();
   assert.equal(await ended, undefined);

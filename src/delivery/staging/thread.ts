@@ -1,8 +1,10 @@
 /** The staging thread as the others see it. */
 import type { Worker } from 'node:worker_threads';
 import { Refusal } from '../../errors/errors.ts';
+import { readWritten } from '../../message/message.ts';
+import type { Verdicts } from '../sender-checks/check-sender.ts';
 import type { ArrivedMail, StagedMail } from './staging.ts';
-import type { Found, StagingAnswer, StagingQuestion } from './staging-port.ts';
+import type { StagingAnswer, StagingQuestion } from './staging-port.ts';
 
 /** Messages that the thread has in hand at most; each may wait for DNS, and holds up to 64 KiB. */
 const IN_HAND_MAX = 512;
@@ -112,9 +114,10 @@ export class StagingThread {
       waiting?.reject(new Error(`staging failed: ${answer.bug}`));
       return;
     }
-    const { parsed, verdicts } = JSON.parse(answer.found) as Found;
     const content = Buffer.from(answer.content.buffer);
-    const message = { parsed, body: { size: content.length, content } };
+    const body = { size: content.length, content };
+    const message = { parsed: readWritten(answer.message), body };
+    const verdicts = answer.verdicts && (JSON.parse(answer.verdicts) as Verdicts);
     waiting?.resolve({ message, ...(verdicts && { verdicts }) });
   }
 

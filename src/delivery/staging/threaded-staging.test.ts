@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
 import { Refusal } from '../../errors/errors.ts';
+import { textsOf } from '../../message/message.ts';
 import type { CheckSettings } from '../../sender-checks.ts';
 import type { ArrivedMail, StagedMail, Staging } from './staging.ts';
 import { blindStaging } from './testing/blind-staging.ts';
@@ -41,7 +42,9 @@ async function foundIn({ message: { parsed, body }, verdicts }: StagedMail) {
   const source = Buffer.concat(await Array.fromAsync(store.bodies.read(body)));
   assert.equal(source.length, body.size);
   const digest = createHash('sha256').update(source).digest('hex');
-  return JSON.parse(JSON.stringify({ parsed, verdicts, digest }));
+  const { envelope, structure } = textsOf(parsed);
+  const stored = { envelope, structure };
+  return JSON.parse(JSON.stringify({ parsed, verdicts, digest, stored }));
 }
 
 let store: TestMailstore;
