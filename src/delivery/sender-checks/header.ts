@@ -37,12 +37,20 @@ export interface Header {
   readonly isFromWhole: boolean;
 }
 
+/** Whether any LF has no CR before it; the folds of most mail have one. */
+function hasBareLf(line: Buffer): boolean {
+  for (let at = line.indexOf(LF); at >= 0; at = line.indexOf(LF, at + 1)) {
+    if (line[at - 1] !== CR) return true;
+  }
+  return false;
+}
+
 /** The field without its line end, every line end in it CRLF (RFC 6376 section 3.4). */
 function toLine(field: Buffer): Buffer {
   let end = field.length;
   if (field[end - 1] === LF) end -= field[end - 2] === CR ? 2 : 1;
   const line = field.subarray(0, end);
-  if (!line.includes(LF)) return line;
+  if (!hasBareLf(line)) return line;
   return Buffer.from(line.toString('latin1').replace(/\r?\n/g, '\r\n'), 'latin1');
 }
 
