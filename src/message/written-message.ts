@@ -19,16 +19,52 @@ export interface WrittenMessage extends MessageTexts {
   readonly headerEnd: number;
 }
 
+/** What a message was read from, and what of it was parsed by now. */
+interface Reading {
+  readonly texts: MessageTexts;
+  envelope?: Envelope;
+  structure?: MessagePart;
+}
+
 /**
- * The texts that messages were read from. Not a field of theirs: it would be stored with the message
- * where that is part of something queued, and a changed copy would keep the texts of the original.
+ * Of messages that were read. Not a field of theirs: it would be stored with the message where that is
+ * part of something queued, and a changed copy would keep the texts of the original.
  */
-const known = new WeakMap<ParsedMessage, MessageTexts>();
+const readings = new WeakMap<ParsedMessage, Reading>();
+
+function readingOf(parsed: ParsedMessage): Reading {
+  const reading = readings.get(parsed);
+  if (!reading) throw new Error('the message was not read from texts');
+  return reading;
+}
+
+/**
+ * Properties of the message's own, which copies and JSON.stringify take along. Shared by all messages:
+ * accessors of a literal are made anew for each, in the part of the heap that is seldom cleared.
+ */
+const lazily: PropertyDescriptorMap & ThisType<ParsedMessage> = {
+  envelope: {
+    enumerable: true,
+    get() {
+      const reading = readingOf(this);
+      reading.envelope ??= JSON.parse(reading.texts.envelope) as Envelope;
+      return reading.envelope;
+    },
+  },
+  structure: {
+    enumerable: true,
+    get() {
+      const reading = readingOf(this);
+      reading.structure ??= JSON.parse(reading.texts.structure) as MessagePart;
+      return reading.structure;
+    },
+  },
+};
 
 /** The texts of a message, which are not written again where it was read from them. */
 export function textsOf(parsed: ParsedMessage): MessageTexts {
   return (
-    known.get(parsed) ?? {
+    readings.get(parsed)?.texts ?? {
       envelope: JSON.stringify(parsed.envelope),
       structure: JSON.stringify(parsed.structure),
     }
@@ -41,22 +77,10 @@ export function writeMessage(parsed: ParsedMessage): WrittenMessage {
 }
 
 /** The message again; neither text is parsed before somebody wants to know what it says. */
-export function readWritten(texts: WrittenMessage): ParsedMessage {
-  let envelope: Envelope | undefined;
-  let structure: MessagePart | undefined;
-  // Properties of its own, which copies and JSON.stringify take along, in the order of a parsed one.
-  const parsed: ParsedMessage = {
-    size: texts.size,
-    get envelope() {
-      envelope ??= JSON.parse(texts.envelope) as Envelope;
-      return envelope;
-    },
-    get structure() {
-      structure ??= JSON.parse(texts.structure) as MessagePart;
-      return structure;
-    },
-    headerEnd: texts.headerEnd,
-  };
-  known.set(parsed, texts);
-  return parsed;
+export function readWritten({ size, headerEnd, ...texts }: WrittenMessage): ParsedMessage {
+  // In the order of a parsed one.
+  const parsed = Object.assign(Object.defineProperties({ size }, lazily), { headerEnd });
+  const message = parsed as ParsedMessage;
+  readings.set(message, { texts });
+  return message;
 }

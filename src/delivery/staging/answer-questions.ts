@@ -43,12 +43,15 @@ async function answer(
 ): Promise<StagingAnswer> {
   try {
     const { message, verdicts } = await staging.stage(mail, once(content));
+    const joined = ownMemory(message.body.content);
+    // Given back at once: what refers to parts of it may do so until a full collection, unread.
+    if (joined.buffer !== content.buffer) content.buffer.transfer(0);
     return {
       kind: 'staged',
       id,
       message: writeMessage(message.parsed),
       ...(verdicts && { verdicts: JSON.stringify(verdicts) }),
-      content: ownMemory(message.body.content),
+      content: joined,
     };
   } catch (error) {
     // As text: not everything that an error may hold can be sent to another thread.

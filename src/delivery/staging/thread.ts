@@ -19,8 +19,11 @@ const IDLE_MS = 60_000;
 interface Waiting {
   /** On the clock of `performance.now()`. */
   readonly since: number;
-  resolve(staged: StagedMail): void;
-  reject(error: Error): void;
+  /**
+   * Taken out when it is settled, or the message would live on: a Map that grows leaves its old table,
+   * with what was in it, to a full collection.
+   */
+  outcome: PromiseWithResolvers<StagedMail> | undefined;
 }
 
 export interface ThreadTimes {
@@ -68,7 +71,7 @@ export class StagingThread {
       const refusal = new Refusal('unavailable', 'The message could not be read, try again', {
         cause: this.#fault,
       });
-      for (const { reject } of this.#waiting.values()) reject(refusal);
+      for (const { outcome } of this.#waiting.values()) outcome?.reject(refusal);
       this.#waiting.clear();
       onEnd(this.#fault);
     });
@@ -86,13 +89,13 @@ export class StagingThread {
    * @throws Refusal `unavailable` where the thread ends before it answers, Error for a bug in staging
    */
   stage(mail: ArrivedMail, content: Uint8Array<ArrayBuffer>): Promise<StagedMail> {
-    const { promise, resolve, reject } = Promise.withResolvers<StagedMail>();
+    const outcome = Promise.withResolvers<StagedMail>();
     const id = ++this.#lastId;
     this.#lastUsed = performance.now();
-    this.#waiting.set(id, { since: this.#lastUsed, resolve, reject });
+    this.#waiting.set(id, { since: this.#lastUsed, outcome });
     const question: StagingQuestion = { id, mail, content };
     this.#worker.postMessage(question, [content.buffer]);
-    return promise;
+    return outcome.promise;
   }
 
   /** Ends the thread at once. */
@@ -108,17 +111,25 @@ export class StagingThread {
       return;
     }
     this.#lastAnswer = performance.now();
-    const waiting = this.#waiting.get(answer.id);
-    this.#waiting.delete(answer.id);
+    const outcome = this.#take(answer.id);
     if (answer.kind === 'failed') {
-      waiting?.reject(new Error(`staging failed: ${answer.bug}`));
+      outcome?.reject(new Error(`staging failed: ${answer.bug}`));
       return;
     }
     const content = Buffer.from(answer.content.buffer);
     const body = { size: content.length, content };
     const message = { parsed: readWritten(answer.message), body };
     const verdicts = answer.verdicts && (JSON.parse(answer.verdicts) as Verdicts);
-    waiting?.resolve({ message, ...(verdicts && { verdicts }) });
+    outcome?.resolve({ message, ...(verdicts && { verdicts }) });
+  }
+
+  #take(id: number): Waiting['outcome'] {
+    const waiting = this.#waiting.get(id);
+    if (!waiting) return undefined;
+    this.#waiting.delete(id);
+    const { outcome } = waiting;
+    waiting.outcome = undefined;
+    return outcome;
   }
 
   /** Ends a thread that hangs, or that nobody needs. */
