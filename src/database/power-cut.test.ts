@@ -1,0 +1,125 @@
+/** What a power cut would leave at any moment holds all that anybody was told of by then. */
+import assert from 'node:assert/strict';
+import fs, { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { after, before, mock, test } from 'node:test';
+import type { Database } from './database.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'postroom-power-'));
+const path = join(folder, 'test.sqlite');
+/** The log as the last sync that is over found it when it began. */
+let durable = Buffer.alloc(0);
+let syncs = { here: 0, elsewhere: 0 };
+let database: Database;
+let PreparedQuery: typeof import('./database.ts').PreparedQuery;
+
+before(async () => {
+  const { fdatasync, fdatasyncSync } = fs;
+  mock.method(fs, 'fdatasyncSync', (file: number) => {
+    syncs.here++;
+    const log = readFileSync(`${path}-wal`);
+    fdatasyncSync(file);
+    durable = log;
+  });
+  mock.method(fs, 'fdatasync', (file: number, callback: fs.NoParamCallback) => {
+    syncs.elsewhere++;
+    const log = readFileSync(`${path}-wal`);
+    let turns = 20;
+    // A slow disk: whoever does not wait for it is found out.
+    const finish = () => {
+      if (--turns > 0) setImmediate(finish);
+      else
+        fdatasync(file, (error) => {
+          durable = log;
+          callback(error);
+        });
+    };
+    finish();
+  });
+  syncBuiltinESMExports();
+  // Only now, so that it meets those in place of the real ones.
+  const module = await import('./database.ts');
+  PreparedQuery = module.PreparedQuery;
+  const { openSqlite } = module;
+  await (await openSqlite({ path })).close();
+  copyFileSync(path, join(folder, 'left.sqlite'));
+  database = await openSqlite({ path });
+});
+
+after(async () => {
+  await database.close();
+  mock.restoreAll();
+  syncBuiltinESMExports();
+  rmSync(folder, { recursive: true });
+});
+
+/** The counters that are there once the power is back. */
+function survivors(): Set<string> {
+  const left = join(folder, 'left.sqlite');
+  const copy = join(folder, 'copy.sqlite');
+  rmSync(`${copy}-shm`, { force: true });
+  copyFileSync(left, copy);
+  writeFileSync(`${copy}-wal`, durable);
+  const db = new DatabaseSync(copy, { readOnly: true });
+  const rows = db.prepare('select name from counters').all();
+  db.close();
+  return new Set(rows.map(({ name }) => String(name)));
+}
+
+function assertSurvive(names: Iterable<string>, who: string): void {
+  assert.deepEqual([...new Set(names).difference(survivors())], [], who);
+}
+
+let made = 0;
+
+async function write(): Promise<string> {
+  const name = `n${++made}`;
+  await database.write((tx) => tx.insertInto('counters').values({ name, value: 1 }).execute());
+  return name;
+}
+
+const select = (queries: Database['read']) => queries.selectFrom('counters').select('name');
+const namesOf = (rows: readonly { name: string }[]) => rows.map(({ name }) => name);
+
+/** Every way to read, again and again, until told to stop. */
+function readers(isOver: () => boolean): Promise<void>[] {
+  const prepared = new PreparedQuery<{ name: string }>(select(database.read));
+  const ways = {
+    'a query': async () => namesOf(await select(database.read).execute()),
+    'a prepared query': async () => namesOf(await prepared.all(database.read, [])),
+    'a snapshot': () => database.snapshot(async (tx) => namesOf(await select(tx).execute())),
+    'a stream': async () => namesOf(await Array.fromAsync(select(database.read).stream(2))),
+  };
+  return Object.entries(ways).map(async ([who, read]) => {
+    while (!isOver()) {
+      const names = await read();
+      assertSurvive(names, who);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  });
+}
+
+test('writes that share a commit, and all who read meanwhile', async () => {
+  syncs = { here: 0, elsewhere: 0 };
+  let isOver = false;
+  const reading = readers(() => isOver);
+  const writers = Array.from({ length: 4 }, async () => {
+    for (let times = 0; times < 10; times++) assertSurvive([await write()], 'a writer');
+  });
+  await Promise.all(writers).finally(() => {
+    isOver = true;
+  });
+  await Promise.all(reading);
+  assert.ok(syncs.elsewhere >= 10);
+  assert.equal(survivors().size, made);
+});
+
+test('a writer that is alone', async () => {
+  syncs = { here: 0, elsewhere: 0 };
+  for (let times = 0; times < 10; times++) assertSurvive([await write()], 'a writer');
+  // Here, or elsewhere where the last sync took long.
+  assert.equal(syncs.here + syncs.elsewhere, 10);
+});
