@@ -25,8 +25,13 @@ function refuseStart(error: unknown): never {
 
 async function main(config: Config): Promise<void> {
   const { logger, lines } = openLog(config.logLevel);
-  const exit = () => void lines.end().then(() => process.exit(0));
-  const starting = startService(config, logger, { buildsDocs: true });
+  const exit = (code = 0) => void lines.end().then(() => process.exit(code));
+  // What is on the disk nobody knows any more but the next start, which finds out.
+  const onLost = (err: Error) => {
+    logger.fatal({ err }, 'the disk failed, ending');
+    exit(1);
+  };
+  const starting = startService(config, logger, { buildsDocs: true, onLost });
   const stop = (signal: string) => {
     logger.info({ signal }, 'stopping');
     setTimeout(() => {

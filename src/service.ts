@@ -52,12 +52,17 @@ const SHARED_SWEEP_GRACE_MS = 3_600_000;
  *
  * @param given.database an open one to use in place of the configured one; it stays the caller's
  * @param given.buildsDocs whether to build the documentation where it is configured; tests don't
+ * @param given.onLost told that the disk failed, and that only a new start helps
  * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
  */
 export async function startService(
   config: Config,
   logger: Logger,
-  given: { readonly database?: Database; readonly buildsDocs?: boolean } = {},
+  given: {
+    readonly database?: Database;
+    readonly buildsDocs?: boolean;
+    readonly onLost?: (error: Error) => void;
+  } = {},
 ): Promise<Service> {
   const closers: (() => Promise<void> | void)[] = [];
   const stop = async () => {
@@ -71,7 +76,7 @@ export async function startService(
   try {
     const onStop: OnStop = (close) => closers.push(close);
     await ensureDataDir(config.dataDir);
-    const database = given.database ?? (await openDatabase(config, logger, onStop));
+    const database = given.database ?? (await openDatabase(config, logger, onStop, given.onLost));
     const buildsDocs = given.buildsDocs === true && config.docs.build;
     return { ...(await open({ config, database, logger, buildsDocs }, onStop)), stop };
   } catch (error) {
@@ -125,7 +130,12 @@ async function open(
   return { config, addresses, secrets, created, mailstore, changes };
 }
 
-async function openDatabase(config: Config, logger: Logger, onStop: OnStop): Promise<Database> {
+async function openDatabase(
+  config: Config,
+  logger: Logger,
+  onStop: OnStop,
+  onLost?: (error: Error) => void,
+): Promise<Database> {
   if (config.database.url !== undefined) {
     const database = await openPostgres({
       url: config.database.url,
@@ -141,7 +151,8 @@ async function openDatabase(config: Config, logger: Logger, onStop: OnStop): Pro
     ]);
   }
   onStop(unlock);
-  const database = await openSqlite({ path: join(config.dataDir, 'postroom.sqlite') });
+  const path = join(config.dataDir, 'postroom.sqlite');
+  const database = await openSqlite({ path, ...(onLost && { onLost }) });
   onStop(() => database.close());
   return database;
 }

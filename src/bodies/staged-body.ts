@@ -28,6 +28,7 @@ class HeldBody implements StagedBody {
     const content = Buffer.allocUnsafeSlow(this.size);
     let at = 0;
     for (const piece of this.#pieces) at += piece.copy(content, at);
+    if (at !== this.size) throw new Error('a body has lost a piece');
     this.#pieces = [content];
     return content;
   }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -121,6 +122,27 @@ for (const [what, start] of [
     assert.equal(warnings.length, 1);
   });
 }
+
+test('where the thread ends between two questions, commits go on, and so does the end', async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error) => warnings.push(warning);
+  process.on('warning', note);
+  try {
+    const [thread, ended] = [startThread(path), Promise.withResolvers<void>()];
+    thread.once('exit', () => ended.resolve());
+    open(() => thread);
+    await commitUntil(() => readLog().length >= LONG);
+    const answered = once(thread, 'message');
+    await checkpoints.tend();
+    await answered;
+    await thread.terminate();
+    await ended.promise;
+    for (let times = 0; times < 2; times++) await commitUntil(restarts());
+  } finally {
+    process.off('warning', note);
+  }
+  assert.match(String(warnings), /without a thread.*ended with 1/);
+});
 
 test('a checkpoint that fails is told, and tried again later', async () => {
   const warnings: Error[] = [];

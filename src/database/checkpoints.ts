@@ -17,6 +17,9 @@ const LONG_LOG = 8_000;
  */
 const LAST_RESORT = 4 * LONG_LOG;
 
+/** Milliseconds that the thread may take: commits may wait for it. */
+const ANSWER_MS = 30_000;
+
 /** What the thread says when it is done; what was moved, the database knows. */
 export interface CheckpointAnswer {
   readonly failure: string | undefined;
@@ -45,7 +48,7 @@ export class Checkpoints {
   readonly #db: DatabaseSync;
   readonly #look: StatementSync;
   readonly #options: Required<CheckpointsOptions>;
-  #thread: Worker | undefined;
+  #thread: MovingThread | undefined;
   #state: 'idle' | 'moving' | 'moved' | 'without a thread' = 'idle';
   #dueAt: number;
   #underWay: Promise<void> | undefined;
@@ -75,46 +78,74 @@ export class Checkpoints {
   /** Ends the thread, once it has done what it is at. */
   async close(): Promise<void> {
     await this.#underWay;
-    await this.#thread?.terminate();
+    await this.#thread?.end();
   }
 
   #start(next: 'idle' | 'moved'): void {
     this.#state = 'moving';
-    this.#underWay = this.#move().then((isDone) => {
-      this.#state = isDone ? next : 'without a thread';
-    });
+    this.#underWay = this.#move().then(
+      () => {
+        this.#state = next;
+      },
+      (error: unknown) => {
+        this.#state = 'without a thread';
+        this.#db.exec(`pragma wal_autocheckpoint = ${this.#options.longLog}`);
+        process.emitWarning(`the database moves its log without a thread: ${String(error)}`);
+      },
+    );
+  }
+
+  async #move(): Promise<void> {
+    this.#thread ??= new MovingThread(this.#options.start());
+    const { failure } = await this.#thread.move();
+    if (failure) process.emitWarning(`the database could not move its log: ${failure}`);
   }
 
   #readLog(): LogState {
     const { log, checkpointed } = this.#look.get() ?? {};
     return { length: Number(log), moved: Number(checkpointed) };
   }
-
-  /** @returns false where there is no thread: then SQLite does it */
-  async #move(): Promise<boolean> {
-    try {
-      this.#thread ??= this.#options.start();
-      await ask(this.#thread);
-      return true;
-    } catch (error) {
-      this.#db.exec(`pragma wal_autocheckpoint = ${this.#options.longLog}`);
-      process.emitWarning(`the database moves its log without a thread: ${String(error)}`);
-      return false;
-    }
-  }
 }
 
-async function ask(thread: Worker): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<CheckpointAnswer>();
-  const end = (cause: unknown) => reject(new Error('the thread ended', { cause }));
-  thread.once('error', end).once('exit', end).once('message', resolve);
-  // Only while it has work must it keep the process from ending.
-  thread.ref();
-  try {
-    thread.postMessage('move');
-    const { failure } = await promise;
-    if (failure) process.emitWarning(`the database could not move its log: ${failure}`);
-  } finally {
-    thread.off('error', end).off('exit', end).off('message', resolve).unref();
+/** The thread, which may end at any time: without memory, say. */
+class MovingThread {
+  readonly #worker: Worker;
+  #asked: PromiseWithResolvers<CheckpointAnswer> | undefined;
+  #fault: Error | undefined;
+
+  constructor(worker: Worker) {
+    this.#worker = worker;
+    worker.unref();
+    worker.on('message', (answer: CheckpointAnswer) => this.#asked?.resolve(answer));
+    worker.on('error', (error) => this.#fail(error));
+    worker.once('exit', (code) => this.#fail(new Error(`the thread ended with ${code}`)));
+  }
+
+  /** @throws Error where the thread has ended, ends, or does not answer */
+  async move(): Promise<CheckpointAnswer> {
+    if (this.#fault) throw this.#fault;
+    const asked = Promise.withResolvers<CheckpointAnswer>();
+    this.#asked = asked;
+    const late = () => this.#fail(new Error(`the thread did not answer in ${ANSWER_MS} ms`));
+    const deadline = setTimeout(late, ANSWER_MS);
+    // Only while it has work must it keep the process from ending.
+    this.#worker.ref();
+    try {
+      this.#worker.postMessage('move');
+      return await asked.promise;
+    } finally {
+      clearTimeout(deadline);
+      this.#worker.unref();
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#worker.terminate();
+  }
+
+  #fail(fault: Error): void {
+    this.#fault ??= fault;
+    this.#asked?.reject(fault);
+    void this.end();
   }
 }

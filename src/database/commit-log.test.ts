@@ -7,7 +7,13 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { CommitLog } from './commit-log.ts';
-import { type Database, openSqlite, PreparedQuery, type Queries } from './database.ts';
+import {
+  type Database,
+  isUnavailable,
+  openSqlite,
+  PreparedQuery,
+  type Queries,
+} from './database.ts';
 import { GroupCommit } from './group-commit.ts';
 import { kyselyOn } from './sqlite-driver.ts';
 
@@ -63,7 +69,7 @@ describe('a log whose disk is slow', () => {
     };
     underWay = undefined;
     reader = kyselyOn(other, { settling: () => log.underWay });
-    groups = new GroupCommit(writer, { queries: kyselyOn(writer), log, onCommit: () => {} });
+    groups = new GroupCommit(writer, { queries: kyselyOn(writer), log, onCommit: () => true });
   });
 
   afterEach(() => {
@@ -115,7 +121,7 @@ describe('a log whose disk is slow', () => {
     assert.deepEqual(await count(reader).executeTakeFirst(), { all: 1 });
     await untilCommitted();
     synced.resolve();
-    await groups.drain();
+    await groups.close();
     assert.deepEqual(rest(), ['done', 'done']);
   });
 
@@ -136,21 +142,23 @@ for (const isAlone of [true, false]) {
     const path = newPath();
     const db = new DatabaseSync(path);
     db.exec('pragma journal_mode = wal; create table t (a)');
-    const log = new CommitLog(`${path}-wal`);
+    const told: Error[] = [];
+    const log = new CommitLog(`${path}-wal`, (error) => told.push(error));
     await log.sync(isAlone);
     assert.equal(log.underWay, undefined);
     // Nothing can be synced by a descriptor that is gone.
     await log.close();
-    const lost = { message: /may not be on the disk/, cause: { code: 'EBADF' } };
     const check = (error: unknown) => {
-      assert.ok(error instanceof Error);
-      assert.match(error.message, lost.message);
-      assert.equal((error.cause as NodeJS.ErrnoException).code, lost.cause.code);
+      assert.ok(error instanceof Error && isUnavailable(error));
+      assert.match(error.message, /may not be on the disk/);
+      assert.equal((error.cause as NodeJS.ErrnoException).code, 'EBADF');
       return true;
     };
     await assert.rejects(log.sync(isAlone), check);
     assert.ok(log.underWay);
     await assert.rejects(log.underWay, check);
+    assert.equal(told.length, 1);
+    check(told[0]);
     db.close();
   });
 }

@@ -8,6 +8,7 @@
  */
 import { close, fdatasync, fdatasyncSync, openSync } from 'node:fs';
 import { promisify } from 'node:util';
+import { LOG_LOST } from './unavailable.ts';
 
 const syncFile = promisify(fdatasync);
 const closeFile = promisify(close);
@@ -17,13 +18,18 @@ const QUICK_MS = 1;
 
 export class CommitLog {
   readonly #file: number;
+  readonly #onLost: (error: Error) => void;
   #underWay: Promise<void> | undefined;
   #lastMs = 0;
 
-  /** @param path of the log: one file for as long as a connection is open */
-  constructor(path: string) {
+  /**
+   * @param path of the log: one file for as long as a connection is open
+   * @param onLost told when a sync has failed
+   */
+  constructor(path: string, onLost: (error: Error) => void = () => {}) {
     // SQLite's locks are on the other files: a descriptor of this one may come and go.
     this.#file = openSync(path, 'r+');
+    this.#onLost = onLost;
   }
 
   /** Settles once all that is committed is on the disk; undefined while it is. */
@@ -33,8 +39,8 @@ export class CommitLog {
 
   /**
    * Brings to the disk what is committed. After a failure nobody knows what is there, and a second
-   * try would not tell: the kernel forgets what it could not write. All who ask are told the same
-   * from then on, until a start reads what the disk has.
+   * try would not tell: the kernel forgets what it could not write. All who ask are told the same from
+   * then on, until a start writes all that the log has anew (see sqlite.ts).
    *
    * @param isAlone nobody else has work for the thread: where the disk is quick, it waits
    * @throws Error what the file system says
@@ -45,7 +51,7 @@ export class CommitLog {
     this.#underWay = syncFile(this.#file).then(() => {
       this.#underWay = undefined;
       this.#lastMs = performance.now() - since;
-    }, throwLost);
+    }, this.#throwLost);
     return this.#underWay;
   }
 
@@ -58,16 +64,17 @@ export class CommitLog {
     try {
       fdatasyncSync(this.#file);
     } catch (error) {
-      this.#underWay = new Promise(() => throwLost(error));
+      this.#underWay = Promise.reject(error).catch(this.#throwLost);
       return this.#underWay;
     }
     this.#lastMs = performance.now() - since;
     return Promise.resolve();
   }
-}
 
-function throwLost(cause: unknown): never {
-  throw new Error('the log of the database may not be on the disk: start the service again', {
-    cause,
-  });
+  readonly #throwLost = (cause: unknown): never => {
+    const lost = new Error('what was written to the database may not be on the disk', { cause });
+    Object.assign(lost, { code: LOG_LOST });
+    this.#onLost(lost);
+    throw lost;
+  };
 }

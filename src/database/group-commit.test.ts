@@ -20,7 +20,7 @@ beforeEach(() => {
     );
     insert into parents values (1)`);
   const log = { underWay: undefined, sync: async () => {} };
-  groups = new GroupCommit(db, { queries: kyselyOn(db), log, onCommit: () => {} });
+  groups = new GroupCommit(db, { queries: kyselyOn(db), log, onCommit: () => true });
 });
 
 /** A child whose parent need not be there before the commit. */

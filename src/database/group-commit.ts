@@ -39,8 +39,12 @@ export interface GroupCommitOptions {
   readonly log: Pick<CommitLog, 'underWay' | 'sync'>;
   /** Awaited before each transaction. */
   readonly beforeBegin?: () => Promise<void>;
-  /** Called at once after a commit, before any writer hears of it. */
-  readonly onCommit: () => void;
+  /**
+   * Called at once after a commit, before any writer hears of it.
+   *
+   * @returns whether anything was written
+   */
+  readonly onCommit: () => boolean;
 }
 
 export class GroupCommit {
@@ -49,6 +53,7 @@ export class GroupCommit {
   readonly #options: GroupCommitOptions;
   readonly #waiting: Write[] = [];
   #running: Promise<void> | undefined;
+  #isClosed = false;
 
   constructor(db: DatabaseSync, options: GroupCommitOptions) {
     this.#db = db;
@@ -63,15 +68,17 @@ export class GroupCommit {
 
   /** Adds one write to the next group; resolves with its value once the commit is on the disk. */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+    if (this.#isClosed) return Promise.reject(new Error('the database is closed'));
     return new Promise<T>((resolve, reject) => {
       this.#waiting.push({ run: work, resolve: (value) => resolve(value as T), reject });
       this.#running ??= this.#run();
     });
   }
 
-  /** Resolves when no write is left. */
-  async drain(): Promise<void> {
+  /** Resolves when no write is left; there are none from then on. */
+  async close(): Promise<void> {
     while (this.#running) await this.#running;
+    this.#isClosed = true;
   }
 
   async #run(): Promise<void> {
@@ -94,8 +101,7 @@ export class GroupCommit {
       if (only && group.length === 1) outcomes.push(await this.#attemptAlone(only));
       else for (const write of group) outcomes.push(await this.#attempt(write));
       this.#steps.commit.run();
-      onCommit();
-      await log.sync(group.length === 1);
+      if (onCommit()) await log.sync(group.length === 1);
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('rollback');
       for (const write of group) write.reject(error);

@@ -1,6 +1,13 @@
 /** What a power cut would leave at any moment holds all that anybody was told of by then. */
 import assert from 'node:assert/strict';
-import fs, { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import fs, {
+  copyFileSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +22,7 @@ let durable = Buffer.alloc(0);
 let syncs = { here: 0, elsewhere: 0 };
 let database: Database;
 let PreparedQuery: typeof import('./database.ts').PreparedQuery;
+let openSqlite: typeof import('./database.ts').openSqlite;
 
 before(async () => {
   const { fdatasync, fdatasyncSync } = fs;
@@ -41,9 +49,7 @@ before(async () => {
   });
   syncBuiltinESMExports();
   // Only now, so that it meets those in place of the real ones.
-  const module = await import('./database.ts');
-  PreparedQuery = module.PreparedQuery;
-  const { openSqlite } = module;
+  ({ PreparedQuery, openSqlite } = await import('./database.ts'));
   await (await openSqlite({ path })).close();
   copyFileSync(path, join(folder, 'left.sqlite'));
   database = await openSqlite({ path });
@@ -122,4 +128,33 @@ test('a writer that is alone', async () => {
   for (let times = 0; times < 10; times++) assertSurvive([await write()], 'a writer');
   // Here, or elsewhere where the last sync took long.
   assert.equal(syncs.here + syncs.elsewhere, 10);
+});
+
+test('a write that changes nothing costs no sync', async () => {
+  syncs = { here: 0, elsewhere: 0 };
+  await database.write((tx) => select(tx).execute());
+  await Promise.all([1, 2].map(() => database.write((tx) => select(tx).execute())));
+  assert.deepEqual(syncs, { here: 0, elsewhere: 0 });
+});
+
+test('what a process left in the log that ended too soon is on the disk before anybody reads', async () => {
+  await Promise.all([write(), write()]);
+  const left = join(folder, 'killed.sqlite');
+  copyFileSync(path, left);
+  copyFileSync(`${path}-wal`, `${left}-wal`);
+  const reopened = await openSqlite({ path: left });
+  assert.equal(statSync(`${left}-wal`).size, 0);
+  assert.equal((await select(reopened.read).execute()).length, made);
+  await reopened.close();
+});
+
+test('a write that comes after the end is refused, while it is under way as well', async () => {
+  const ending = await openSqlite({ path: join(folder, 'ending.sqlite') });
+  const [closed, late] = [ending.close(), Promise.withResolvers<unknown>()];
+  setImmediate(() => {
+    const refused = ending.write((tx) => select(tx).execute());
+    refused.catch(late.resolve);
+  });
+  assert.match(String(await late.promise), /closed/);
+  await closed;
 });

@@ -6,11 +6,14 @@ import type { Database, Queries } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
 import { migrate } from './migrate.ts';
 import { type ConnectionOptions, kyselyOn } from './sqlite-driver.ts';
+import { isStorageFull } from './storage-full.ts';
 import { TableVersions } from './table-versions.ts';
 
 export interface SqliteOptions {
   /** File of the database; made when missing. */
   readonly path: string;
+  /** Told when the disk failed: nothing is taken or told any more, and only a new start helps. */
+  readonly onLost?: (error: Error) => void;
 }
 
 /** Snapshots beyond this many at once wait: each holds a connection and keeps the WAL from ending. */
@@ -23,7 +26,8 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
   const db = new DatabaseSync(path, { readOnly, timeout: BUSY_TIMEOUT_MS });
   db.exec('pragma foreign_keys = on');
   if (!readOnly) {
-    db.exec('pragma journal_mode = wal');
+    const mode = db.prepare('pragma journal_mode = wal').get()?.journal_mode;
+    if (mode !== 'wal') throw new Error(`${path} is where SQLite can keep no log (${mode})`);
     // NORMAL: commits are brought to the disk by commit-log.ts, checkpoints still by SQLite.
     db.exec('pragma synchronous = normal');
     // Where what a savepoint may have to undo is kept: a temporary file would cost writes of its own.
@@ -89,12 +93,27 @@ interface SnapshotConnection {
   readonly rollback: StatementSync;
 }
 
+/**
+ * Brings to the disk what a process left in the log that ended before it could: what is read from now on
+ * is told. It is written anew, since the kernel may take what it failed to write for written.
+ */
+async function settle(writer: DatabaseSync, log: CommitLog): Promise<void> {
+  try {
+    writer.exec('pragma wal_checkpoint(truncate)');
+  } catch (error) {
+    // Then the log stays as it is, and is synced.
+    if (!isStorageFull(error)) throw error;
+  }
+  await log.sync(true);
+}
+
 /** Opens (and brings up to date) the SQLite database at `path`. */
-export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
+export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Database> {
   const writer = connect(path, false);
   await migrate(kyselyOn(writer), 'sqlite');
   const versions = new TableVersions(writer);
-  const log = new CommitLog(`${path}-wal`);
+  const log = new CommitLog(`${path}-wal`, onLost);
+  await settle(writer, log);
   const checkpoints = new Checkpoints(writer, { start: () => startThread(path) });
   const groups = new GroupCommit(writer, {
     queries: kyselyOn(writer, { onWrite: (written) => versions.note(written) }),
@@ -113,7 +132,7 @@ export async function openSqlite({ path }: SqliteOptions): Promise<Database> {
     snapshot: (work) => snapshots.run(work),
     watch: (tables) => versions.watch(tables),
     async close() {
-      await groups.drain();
+      await groups.close();
       await checkpoints.close();
       snapshots.close();
       reader.close();

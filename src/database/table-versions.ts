@@ -61,15 +61,20 @@ export class TableVersions {
     else for (const table of this.#cascades.get(written.table) ?? []) this.#touched.add(table);
   }
 
-  /** Moves on the versions of what was written; called in the same breath as the commit. */
-  settle(): void {
-    if (this.#touched.size === 0) return;
+  /**
+   * Moves on the versions of what was written; called in the same breath as the commit.
+   *
+   * @returns whether anything was
+   */
+  settle(): boolean {
+    if (this.#touched.size === 0) return false;
     for (const watch of this.#watches) {
       if (this.#touched.has(undefined) || !watch.tables.isDisjointFrom(this.#touched)) {
         watch.value++;
       }
     }
     this.#touched.clear();
+    return true;
   }
 }
 

@@ -1,3 +1,6 @@
+/** Of an SQLite database whose log could not be synced: it takes and tells nothing more. */
+export const LOG_LOST = 'POSTROOM_LOG_LOST';
+
 /** Errors of the socket: the server is not there, or went away. */
 const SOCKET_ERRORS = new Set([
   'ECONNREFUSED',
@@ -19,6 +22,9 @@ export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
   return (
-    SOCKET_ERRORS.has(code) || SERVER_STATES.test(code) || CLIENT_TEXTS.test(error.message ?? '')
+    code === LOG_LOST ||
+    SOCKET_ERRORS.has(code) ||
+    SERVER_STATES.test(code) ||
+    CLIENT_TEXTS.test(error.message ?? '')
   );
 }

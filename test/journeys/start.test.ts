@@ -108,6 +108,48 @@ test('a first start makes everything, later ones show no secret, SIGTERM ends wi
   }
 });
 
+/** In the process: every sync of a file fails once the file is there, as on a disk that dies. */
+const dyingDisk = `
+  import fs from 'node:fs';
+  import { syncBuiltinESMExports } from 'node:module';
+  const { fdatasync, fdatasyncSync } = fs;
+  const dies = () => fs.existsSync(process.env.DISK_DIES);
+  const error = Object.assign(new Error('EIO: i/o error, fdatasync'), { code: 'EIO' });
+  fs.fdatasync = (file, done) => dies() ? setImmediate(done, error) : fdatasync(file, done);
+  fs.fdatasyncSync = (file) => { if (dies()) throw error; fdatasyncSync(file); };
+  syncBuiltinESMExports();`;
+
+test('where the disk fails, nothing is promised, and the process ends to be started anew', async () => {
+  const [env, key] = [await environment('dying'), 'key-of-the-disk-test'];
+  const DISK_DIES = join(ROOT, 'dies');
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(dyingDisk)}`;
+  const service = start({ ...env, API_KEYS: key, NODE_OPTIONS, DISK_DIES });
+  await listening(service);
+  const create = (domain: string) =>
+    fetch(`http://127.0.0.1:${env.PORT}/v2/domain`, {
+      method: 'POST',
+      headers: { 'x-api-key': key, 'content-type': 'application/json' },
+      body: JSON.stringify({ user_id: 'u', domain }),
+    });
+  assert.equal((await create('acme.test')).status, 201);
+  await writeFile(DISK_DIES, '');
+  // It may be gone before it can answer.
+  const status = await create('lost.test').then(
+    ({ status }) => status,
+    () => 503,
+  );
+  assert.equal(status, 503);
+  const { code, output } = await service.ended();
+  assert.equal(code, 1);
+  assert.match(output, /"level":60,.*EIO.*the disk failed, ending/);
+  await rm(DISK_DIES);
+  const next = start({ ...env, API_KEYS: key });
+  await listening(next);
+  assert.equal((await create('acme.test')).status, 409);
+  next.child.kill('SIGTERM');
+  assert.equal((await next.ended()).code, 0);
+});
+
 test('a message under way when the process is told to stop is finished', async () => {
   const env = await environment('drain');
   const key = 'key-of-the-drain-test';
