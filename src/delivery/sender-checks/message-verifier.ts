@@ -12,9 +12,9 @@ export type MessageVerifier = Pick<
 const settings = new DkimVerifier({ rejectRsaSha1: true });
 
 /**
- * Makes a verifier without the stream that one of mailauth's is as well. A stream that is never ended
- * outlives the quick collections, and what it refers to with it: for each message its whole source,
- * until a full collection, of which there were three a second under load.
+ * Makes a verifier without the stream that one of mailauth's is as well. Every stream assigns a closure
+ * to a property of its own, and V8 makes such closures in the old part of the heap: what they refer to,
+ * here the whole source of the message, stays until a full collection.
  */
 export function createVerifier(
   fields: readonly HeaderField[],
