@@ -2,7 +2,7 @@
 import type { Kysely } from 'kysely';
 import type { Engine } from './migrations.ts';
 import type { Schema } from './schema.ts';
-import type { TableName, TableVersion } from './table-versions.ts';
+import type { TableName, TableVersion, Watched } from './table-versions.ts';
 
 /** Queries inside a transaction or a snapshot. */
 export type Queries = Kysely<Schema>;
@@ -21,7 +21,7 @@ export interface Database {
   /** Runs `work` on one unchanging state of the database; it must not call `write`. */
   snapshot<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   /** Tells of commits to these tables; missing where other processes write as well. */
-  watch?(tables: readonly TableName[]): TableVersion;
+  watch?(tables: readonly TableName[], of?: Watched): TableVersion;
   /** Waits for the writes under way and closes every connection. */
   close(): Promise<void>;
 }

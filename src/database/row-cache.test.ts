@@ -111,6 +111,25 @@ onEachEngine('a row cache', (engine) => {
     assert.equal(await name(), undefined);
   });
 
+  test('keeps what no update changes for as long as the row is there', async () => {
+    const { database, accountId, domainId, rename } = await open();
+    const options = [['accounts'], 2, () => true, 'fixed columns'] as const;
+    const cache = new RowCache<number, number>(database, ...options);
+    let reads = 0;
+    const domainOf = () =>
+      cache.get(accountId, async () => {
+        reads++;
+        const query = database.read.selectFrom('accounts').select('domain_id');
+        return (await query.where('id', '=', accountId).executeTakeFirst())?.domain_id;
+      });
+    assert.equal(await domainOf(), domainId);
+    await database.write((tx) => rename(tx, 'Bea'));
+    assert.equal(await domainOf(), domainId);
+    assert.equal(reads, engine === 'sqlite' ? 1 : 2);
+    await database.write((tx) => tx.deleteFrom('domains').where('id', '=', domainId).execute());
+    assert.equal(await domainOf(), undefined);
+  });
+
   test('keeps no more than it is told to', async () => {
     const { cache } = await open();
     let reads = 0;
@@ -128,12 +147,17 @@ test('what a statement writes is read off its text, and any doubt counts as ever
   assert.deepEqual(whatIsWritten('insert into "accounts" ("id") values (?)'), {
     kind: 'table',
     table: 'accounts',
-    deletes: false,
+    verb: 'insert',
   });
   assert.deepEqual(whatIsWritten('DELETE FROM domains'), {
     kind: 'table',
     table: 'domains',
-    deletes: true,
+    verb: 'delete',
+  });
+  assert.deepEqual(whatIsWritten('update "mailboxes" set "uidnext" = ?'), {
+    kind: 'table',
+    table: 'mailboxes',
+    verb: 'update',
   });
   for (const text of [
     'with a as (select 1) delete from b',

@@ -1,5 +1,5 @@
 import type { Database } from './engine.ts';
-import type { TableName, TableVersion } from './table-versions.ts';
+import type { TableName, TableVersion, Watched } from './table-versions.ts';
 
 interface Entry<Value> {
   readonly version: number;
@@ -20,14 +20,16 @@ export class RowCache<Key, Value> {
    * @param tables all that a value is read from
    * @param max entries kept; beyond it the one read longest ago goes
    * @param keeps whether a value is small enough to be kept; all are when left out
+   * @param of `fixed columns` where a value has only what no update ever changes
    */
   constructor(
     database: Database,
     tables: readonly TableName[],
     max: number,
     keeps: (value: Value) => boolean = () => true,
+    of: Watched = 'rows',
   ) {
-    this.#version = database.watch?.(tables);
+    this.#version = database.watch?.(tables, of);
     this.#max = max;
     this.#keeps = keeps;
   }

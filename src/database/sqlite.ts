@@ -130,7 +130,7 @@ export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Datab
     read,
     write: (work) => groups.write(work),
     snapshot: (work) => snapshots.run(work),
-    watch: (tables) => versions.watch(tables),
+    watch: (tables, of) => versions.watch(tables, of),
     async close() {
       await groups.close();
       await checkpoints.close();

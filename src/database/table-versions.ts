@@ -12,11 +12,16 @@ export interface TableVersion {
   readonly value: number;
 }
 
+type Verb = 'insert' | 'update' | 'delete';
+
 /** What a statement writes: nothing, a table, or (where that is not plain to see) any of them. */
 export type Written =
   | { readonly kind: 'nothing' }
-  | { readonly kind: 'table'; readonly table: string; readonly deletes: boolean }
+  | { readonly kind: 'table'; readonly table: string; readonly verb: Verb }
   | { readonly kind: 'anything' };
+
+/** What a reader keeps of its tables: all of their rows, or only what no update of a row changes. */
+export type Watched = 'rows' | 'fixed columns';
 
 const WRITE = /^\s*(insert into|update|delete from)\s+"?([a-z_]+)"?/i;
 const READ = /^\s*select\b/i;
@@ -26,20 +31,23 @@ export function whatIsWritten(sql: string): Written {
   if (READ.test(sql)) return { kind: 'nothing' };
   const [, verb, table] = WRITE.exec(sql) ?? [];
   if (verb === undefined || table === undefined) return { kind: 'anything' };
-  return { kind: 'table', table, deletes: verb.toLowerCase() === 'delete from' };
+  return { kind: 'table', table, verb: verb.toLowerCase().split(' ')[0] as Verb };
 }
 
 interface Watch extends TableVersion {
   value: number;
   readonly tables: ReadonlySet<string>;
+  readonly of: Watched;
 }
 
 export class TableVersions {
   /** By table: those whose rows go when one of its rows goes, itself included. */
   readonly #cascades: ReadonlyMap<string, ReadonlySet<string>>;
   readonly #watches: Watch[] = [];
-  /** Tables written since the last commit; `undefined` stands for any. */
+  /** Tables whose rows came or went since the last commit; `undefined` stands for any. */
   readonly #touched = new Set<string | undefined>();
+  /** Tables with rows that were updated since then. */
+  readonly #updated = new Set<string>();
 
   /** @param db with all of its tables */
   constructor(db: DatabaseSync) {
@@ -47,8 +55,8 @@ export class TableVersions {
   }
 
   /** A version of these tables together, from now on. */
-  watch(tables: readonly TableName[]): TableVersion {
-    const watch: Watch = { value: 0, tables: new Set(tables) };
+  watch(tables: readonly TableName[], of: Watched = 'rows'): TableVersion {
+    const watch: Watch = { value: 0, tables: new Set(tables), of };
     this.#watches.push(watch);
     return watch;
   }
@@ -57,7 +65,8 @@ export class TableVersions {
   note(written: Written): void {
     if (written.kind === 'anything') this.#touched.add(undefined);
     if (written.kind !== 'table') return;
-    if (!written.deletes) this.#touched.add(written.table);
+    if (written.verb === 'update') this.#updated.add(written.table);
+    else if (written.verb === 'insert') this.#touched.add(written.table);
     else for (const table of this.#cascades.get(written.table) ?? []) this.#touched.add(table);
   }
 
@@ -67,14 +76,16 @@ export class TableVersions {
    * @returns whether anything was
    */
   settle(): boolean {
-    if (this.#touched.size === 0) return false;
-    for (const watch of this.#watches) {
-      if (this.#touched.has(undefined) || !watch.tables.isDisjointFrom(this.#touched)) {
-        watch.value++;
-      }
-    }
+    if (this.#touched.size === 0 && this.#updated.size === 0) return false;
+    for (const watch of this.#watches) if (this.#concerns(watch)) watch.value++;
     this.#touched.clear();
+    this.#updated.clear();
     return true;
+  }
+
+  #concerns({ tables, of }: Watch): boolean {
+    if (this.#touched.has(undefined) || !tables.isDisjointFrom(this.#touched)) return true;
+    return of === 'rows' && !tables.isDisjointFrom(this.#updated);
   }
 }
 

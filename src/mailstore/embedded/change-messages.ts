@@ -19,7 +19,7 @@ import type {
 import {
   advanceModseq,
   type Mailboxes,
-  type MailboxRow,
+  type MailboxIdentity,
   mailboxChange,
   UidAdvance,
 } from './mailboxes.ts';
@@ -29,7 +29,7 @@ const UIDS_AT_A_TIME = 500;
 
 interface Found {
   readonly target: AppendTarget;
-  readonly mailbox: MailboxRow;
+  readonly mailbox: MailboxIdentity;
 }
 
 export interface MessageWriterOptions {
@@ -81,7 +81,7 @@ export class MessageWriter {
   ): Promise<Appended[]> {
     const found: Found[] = [];
     for (const target of targets) {
-      found.push({ target, mailbox: await this.#mailboxes.find(target.user, target.mailbox) });
+      found.push({ target, mailbox: await this.#mailboxes.identify(target.user, target.mailbox) });
     }
     return this.#database.write(async (tx) => {
       const bodyId = await this.#bodies.commit(tx, body);
@@ -130,7 +130,7 @@ export class MessageWriter {
     { add = [], remove = [] }: FlagChange,
   ): Promise<MailboxChange | undefined> {
     normalizeFlags([...add, ...remove]);
-    const mailbox = await this.#mailboxes.find(user, name);
+    const mailbox = await this.#mailboxes.identify(user, name);
     return this.#database.write(async (tx) => {
       await lockMailbox(tx, mailbox.id);
       let modseq: number | undefined;
@@ -158,8 +158,8 @@ export class MessageWriter {
     if (canonicalMailboxName(name) === canonicalMailboxName(targetName)) {
       throw invalidField('target', 'must be another mailbox');
     }
-    const source = await this.#mailboxes.find(user, name);
-    const target = await this.#mailboxes.find(user, targetName);
+    const source = await this.#mailboxes.identify(user, name);
+    const target = await this.#mailboxes.identify(user, targetName);
     return this.#database.write(async (tx) => {
       for (const id of [source.id, target.id].sort((a, b) => a - b)) await lockMailbox(tx, id);
       const messages = await selectMessages(tx, source.id, uids);
@@ -187,7 +187,7 @@ export class MessageWriter {
     name: string,
     uids: readonly number[],
   ): Promise<MailboxChange | undefined> {
-    const mailbox = await this.#mailboxes.find(user, name);
+    const mailbox = await this.#mailboxes.identify(user, name);
     const done = await this.#database.write(async (tx) => {
       await lockMailbox(tx, mailbox.id);
       const messages = await selectMessages(tx, mailbox.id, uids);

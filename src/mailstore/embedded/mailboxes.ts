@@ -17,6 +17,9 @@ export type MailboxRow = Pick<
   'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq'
 >;
 
+/** What stays as it is for as long as there is the mailbox. */
+export type MailboxIdentity = Pick<MailboxRow, 'id' | 'name' | 'uidvalidity'>;
+
 const columns = ['id', 'name', 'uidvalidity', 'highestmodseq', 'pruned_modseq'] as const;
 
 /** About 300 bytes each: 6 MB. */
@@ -34,30 +37,45 @@ function prepareFind(queries: Queries): PreparedQuery<MailboxRow> {
   );
 }
 
+function keyOf(user: MailUser, mailbox: string): string {
+  return `${user.accountId} ${mailbox}`;
+}
+
 export class Mailboxes {
   readonly #database: Database;
   readonly #now: () => number;
   readonly #find: PreparedQuery<MailboxRow>;
   /** By account and name. */
   readonly #kept: RowCache<string, MailboxRow>;
+  /** Likewise, and for longer: each message that comes moves on the counters of a mailbox. */
+  readonly #identities: RowCache<string, MailboxIdentity>;
 
   constructor(database: Database, now: () => number) {
     this.#database = database;
     this.#kept = new RowCache(database, ['mailboxes'], MAILBOXES_KEPT);
+    this.#identities = new RowCache(
+      database,
+      ['mailboxes'],
+      MAILBOXES_KEPT,
+      () => true,
+      'fixed columns',
+    );
     this.#now = now;
     this.#find = prepareFind(database.read);
   }
 
-  /** The mailbox, made first where it is one that every account has. */
+  /** The mailbox as it is now, made first where it is one that every account has. */
   async find(user: MailUser, mailbox: string): Promise<MailboxRow> {
-    const found = await this.#kept.get(`${user.accountId} ${mailbox}`, () =>
-      this.findIn(this.#database.read, user, mailbox),
-    );
-    if (found) return found;
-    await this.ensureDefaults(user);
-    const made = await this.findIn(this.#database.read, user, mailbox);
-    if (!made) throw mailboxNotFound(mailbox);
-    return made;
+    const read = () => this.findIn(this.#database.read, user, mailbox);
+    const found = await this.#kept.get(keyOf(user, mailbox), read);
+    return found ?? this.#make(user, mailbox);
+  }
+
+  /** Which mailbox it is, made first likewise. */
+  async identify(user: MailUser, mailbox: string): Promise<MailboxIdentity> {
+    const read = () => this.findIn(this.#database.read, user, mailbox);
+    const found = await this.#identities.get(keyOf(user, mailbox), read);
+    return found ?? this.#make(user, mailbox);
   }
 
   findIn(queries: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
@@ -83,6 +101,13 @@ export class Mailboxes {
       token: String(row.highestmodseq),
       ...(row.special_use !== null && { specialUse: row.special_use }),
     }));
+  }
+
+  async #make(user: MailUser, mailbox: string): Promise<MailboxRow> {
+    await this.ensureDefaults(user);
+    const made = await this.findIn(this.#database.read, user, mailbox);
+    if (!made) throw mailboxNotFound(mailbox);
+    return made;
   }
 
   /** Makes the mailboxes that an account lacks; several calls at once make them once. */

@@ -149,7 +149,7 @@ export class MessageReader {
     );
     if (row) return row;
     // Says which of the two is missing; an account's own mailboxes may not have been made yet.
-    await this.#mailboxes.find(user, mailbox);
+    await this.#mailboxes.identify(user, mailbox);
     throw new Refusal('message_not_found', `there is no message ${uid} in "${mailbox}"`);
   }
 }
