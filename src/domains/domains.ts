@@ -256,9 +256,10 @@ class StoredDomains implements Domains {
   }
 
   async findActive(text: string): Promise<ActiveDomain | undefined> {
-    const name = normalizeDomainName(text);
-    if (name === undefined) return undefined;
-    return this.#active.get(name, async () => {
+    // By the text: to bring a name into its form takes longer than to look it up.
+    return this.#active.get(text, async () => {
+      const name = normalizeDomainName(text);
+      if (name === undefined) return undefined;
       const query = { ...this.#activeClaim, parameters: [name] };
       const [row] = (await this.#database.read.executeQuery<ActiveClaimRow>(query)).rows;
       if (!row) return undefined;
