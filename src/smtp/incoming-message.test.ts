@@ -27,7 +27,6 @@ test('asks for nothing more once it is over', async () => {
   for await (const part of message) octets += part.length;
   assert.equal(octets, chunk.length);
   await new Promise((resolve) => setImmediate(resolve));
-  assert.equal(message.closed, true);
   assert.equal(asked, 0);
 });
 
@@ -37,7 +36,7 @@ test('a reader that begins late still learns that the message failed', async () 
   message.cutOff();
   assert.equal(await message.arrived, false);
   await new Promise((resolve) => setImmediate(resolve));
-  await assert.rejects(message.toArray(), (error) => error instanceof Refusal);
+  await assert.rejects(Array.fromAsync(message), (error) => error instanceof Refusal);
 });
 
 test('the limit is the last octet that is taken', () => {
@@ -50,4 +49,43 @@ test('the limit is the last octet that is taken', () => {
   message.add(Buffer.alloc(1), () => {});
   assert.equal(message.tooLarge, true);
   assert.equal(message.destroyed, true);
+});
+
+test('a reader who stops early gives the message up, and the rest of it is dropped', async () => {
+  const message = new IncomingMessage(10_000_000);
+  let asked = 0;
+  message.add(chunk, () => (asked += 1));
+  for await (const part of message) {
+    assert.equal(part.length, chunk.length);
+    break;
+  }
+  assert.equal(message.destroyed, true);
+  assert.equal(
+    message.add(chunk, () => (asked += 1)),
+    true,
+  );
+  assert.equal(message.bytes, 2 * chunk.length);
+  assert.equal(asked, 1);
+});
+
+test('a message that is given up is never taken for one that ended', async () => {
+  const message = new IncomingMessage(10_000_000);
+  const read = Array.fromAsync(message);
+  message.add(Buffer.from('half'), () => {});
+  message.destroy();
+  message.finish();
+  await assert.rejects(read, /given up/);
+});
+
+test('a reader that waits hears of each chunk, and of the end', async () => {
+  const message = new IncomingMessage(10_000_000);
+  const reader = message[Symbol.asyncIterator]();
+  for (const text of ['one', 'two']) {
+    const next = reader.next();
+    message.add(Buffer.from(text), () => {});
+    assert.deepEqual((await next).value, Buffer.from(text));
+  }
+  const last = reader.next();
+  message.finish();
+  assert.equal((await last).done, true);
 });

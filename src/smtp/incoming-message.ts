@@ -1,31 +1,37 @@
 /**
  * One message on its way in: what `delivery` reads, filled by the parser at the pace of the reader.
  */
-import { Readable } from 'node:stream';
 import { Refusal } from '../errors/errors.ts';
 
 /** Bytes kept for a reader that is behind, besides the chunk that crosses the mark. */
 const BUFFERED_BYTES = 128 * 1024;
 
-export class IncomingMessage extends Readable {
+/**
+ * One reader at a time; what a stream of Node does beside that (events, pipes, its own ways to end) would
+ * take longer than all that is done with the bytes.
+ */
+export class IncomingMessage implements AsyncIterable<Buffer> {
   /** True once the end of the message was read, false when the client went away before it. */
   readonly arrived: Promise<boolean>;
   readonly #maxBytes: number;
   readonly #settle: (whole: boolean) => void;
+  /** Chunks that wait for the reader, and their octets. */
+  readonly #waiting: Buffer[] = [];
+  #waitingBytes = 0;
   #bytes = 0;
   #over = false;
+  /** Set when nobody wants the message any more: what its reader is told. */
+  #givenUp: Error | undefined;
+  /** Settles when the reader, who has read all there was, has something to do. */
+  #news: PromiseWithResolvers<void> | undefined;
   #resume: (() => void) | undefined;
 
   /** @param maxBytes octets of the largest message that is taken */
   constructor(maxBytes: number) {
-    super({ highWaterMark: BUFFERED_BYTES });
     const { promise, resolve } = Promise.withResolvers<boolean>();
     this.arrived = promise;
     this.#settle = resolve;
     this.#maxBytes = maxBytes;
-    // A reader that has not begun yet learns of an error when it does; without a listener, an error
-    // before that would end the process.
-    this.on('error', () => {});
   }
 
   /** Octets of the message so far, those that nobody wanted included. */
@@ -42,6 +48,16 @@ export class IncomingMessage extends Readable {
     return this.#over;
   }
 
+  /** Octets that wait for the reader. */
+  get waitingBytes(): number {
+    return this.#waitingBytes;
+  }
+
+  /** Whether nobody wants it any more. */
+  get destroyed(): boolean {
+    return this.#givenUp !== undefined;
+  }
+
   /**
    * Adds bytes. A message that is too large, or that its reader gave up, costs no memory any more: its
    * bytes are counted and dropped, so that the connection stays in step.
@@ -51,44 +67,78 @@ export class IncomingMessage extends Readable {
    */
   add(bytes: Buffer, resume: () => void): boolean {
     this.#bytes += bytes.length;
-    if (this.tooLarge && !this.destroyed) {
+    if (this.tooLarge) {
       this.destroy(new Refusal('message_too_large', sizeLimit(this.#maxBytes)));
     }
     if (this.destroyed || bytes.length === 0) return true;
-    if (this.push(bytes) || this.destroyed) return true;
+    this.#waiting.push(bytes);
+    this.#waitingBytes += bytes.length;
+    this.#tellReader();
+    if (this.#waitingBytes < BUFFERED_BYTES) return true;
     this.#resume = resume;
     return false;
   }
 
   /** The line with the single dot was read. */
   finish(): void {
-    this.#over = true;
-    // Nobody waits for the reader any more; a late wish for bytes must not wake the parser up while
-    // it works on the commands that follow the message.
-    this.#resume = undefined;
-    this.push(null);
-    this.#settle(true);
+    this.#end(true);
+    this.#tellReader();
   }
 
   /** The connection ended: a message that is not whole fails for its reader. */
   cutOff(): void {
     if (this.#over) return;
-    this.#over = true;
-    this.#resume = undefined;
+    this.#end(false);
     this.destroy(new Refusal('unavailable', 'The connection ended before the end of the message'));
-    this.#settle(false);
   }
 
-  override _read(): void {
-    this.#wake();
+  /** Gives the message up; a reader who has not come to its end is told why. */
+  destroy(reason: Error = new Error('the message was given up')): void {
+    if (this.destroyed) return;
+    this.#givenUp = reason;
+    this.#waiting.length = 0;
+    this.#waitingBytes = 0;
+    this.#tellReader();
+    this.#wakeSource();
   }
 
-  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    callback(error);
-    this.#wake();
+  /** @throws Refusal where the message is too large, or the client went away before its end */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
+    try {
+      for (;;) {
+        if (this.#givenUp) throw this.#givenUp;
+        const chunk = this.#waiting.shift();
+        if (chunk) {
+          this.#waitingBytes -= chunk.length;
+          if (this.#waitingBytes < BUFFERED_BYTES) this.#wakeSource();
+          yield chunk;
+        } else if (this.#over) return;
+        else await this.#hearNews();
+      }
+    } finally {
+      this.destroy();
+    }
   }
 
-  #wake(): void {
+  #end(whole: boolean): void {
+    this.#over = true;
+    // Nobody waits for the reader any more; a late wish for bytes must not wake the parser up while
+    // it works on the commands that follow the message.
+    this.#resume = undefined;
+    this.#settle(whole);
+  }
+
+  #hearNews(): Promise<void> {
+    this.#news ??= Promise.withResolvers();
+    return this.#news.promise;
+  }
+
+  #tellReader(): void {
+    this.#news?.resolve();
+    this.#news = undefined;
+  }
+
+  #wakeSource(): void {
     const resume = this.#resume;
     this.#resume = undefined;
     resume?.();
