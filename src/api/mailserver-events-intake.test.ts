@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { suite, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore } from '../../test/support/mail.ts';
@@ -185,6 +186,33 @@ onEachEngine('mail server events', (engine) => {
     assert.equal(await countRows(), 1);
     assert.deepEqual(await seen.add(['new', 'old-7', 'old-7']), [false, true, false]);
     assert.deepEqual(await openSeenEvents(database, () => time).add(['new']), [false]);
+  });
+
+  test('events are new once, also where a write beside them throws', async () => {
+    const { database } = await openTestMailstore(engine);
+    const seen = openSeenEvents(database, () => 1_000_000_000_000);
+    await seen.add(['before']);
+    const fails = async () => {
+      // Behind the others, while more may still join them.
+      await turn();
+      await database.write(async () => {
+        throw new Error('not this one');
+      });
+    };
+    const results = await Promise.allSettled([
+      seen.add(['a', 'both']),
+      seen.add(['both', 'b']),
+      fails(),
+      seen.add(['b', 'c']),
+    ]);
+    const values = results.map((result) =>
+      result.status === 'fulfilled' ? result.value : 'threw',
+    );
+    assert.deepEqual(values[2], 'threw');
+    assert.deepEqual([values[0], values[1], values[3]].flat().filter(Boolean).length, 4);
+    assert.deepEqual(await seen.add(['a', 'b', 'c', 'both']), [false, false, false, false]);
+    const again = openSeenEvents(database, () => 1_000_000_000_000);
+    assert.deepEqual(await again.add(['a', 'b', 'c', 'both']), [false, false, false, false]);
   });
 
   test('lines that are no events and users that are not here spoil nothing', async () => {

@@ -46,7 +46,7 @@ export class PackedEvents {
       // the marks are off again.
       return await this.#database.write((tx) => this.#addIn(tx, eventIds, digests, marked));
     } catch (error) {
-      for (const at of marked) this.#recent.remove(highOf(digests, at), lowOf(digests, at));
+      this.#unmark(digests, marked);
       throw error;
     }
   }
@@ -68,6 +68,8 @@ export class PackedEvents {
     digests: Buffer,
     marked: number[],
   ): Promise<readonly boolean[]> {
+    // A write may run again: what its first run wrote is gone.
+    this.#unmark(digests, marked);
     const { now, forgotten } = timesOf(this.#now());
     const isKnown = (at: number) =>
       this.#recent.has(highOf(digests, at), lowOf(digests, at), forgotten);
@@ -86,6 +88,11 @@ export class PackedEvents {
     });
     if (marked.length > 0) await this.#pack(tx, digests, marked, now);
     return answers;
+  }
+
+  #unmark(digests: Buffer, marked: number[]): void {
+    for (const at of marked) this.#recent.remove(highOf(digests, at), lowOf(digests, at));
+    marked.length = 0;
   }
 
   async #pack(tx: Queries, digests: Buffer, places: number[], now: number): Promise<void> {

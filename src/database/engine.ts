@@ -13,9 +13,11 @@ export interface Database {
   readonly read: Queries;
   /**
    * Runs `work` in one transaction and resolves after the commit is durable. What `work` throws
-   * rolls back its own changes, and its alone. On PostgreSQL `work` runs again after a deadlock.
+   * rolls back its own changes, and its alone.
    *
-   * `work` does nothing but queries: on SQLite everybody's writes wait for it.
+   * `work` does nothing but queries: on SQLite everybody's writes wait for it. It may run again, from
+   * the state it ran on first: on PostgreSQL after a deadlock, on SQLite where a write that shares its
+   * transaction throws. So it keeps nothing of a run but what it returns.
    */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   /** Runs `work` on one unchanging state of the database; it must not call `write`. */

@@ -77,3 +77,23 @@ test('a write that throws takes nothing of the others with it', async () => {
   );
   assert.deepEqual(children(), [1, 3]);
 });
+
+test('what ran beside a write that throws runs again, from where it began, and counts once', async () => {
+  const seen: unknown[] = [];
+  const look = async (tx: Queries) => {
+    seen.push(children());
+    await addChild(2, 1)(tx);
+    return children();
+  };
+  const results = await Promise.allSettled([
+    groups.write(addChild(1, 1)),
+    groups.write(look),
+    groups.write(async () => {
+      throw new Error('not this one');
+    }),
+    groups.write(addChild(3, 1)),
+  ]);
+  assert.deepEqual(seen, [[1], [1]]);
+  assert.deepEqual(results[1], { status: 'fulfilled', value: [1, 2] });
+  assert.deepEqual(children(), [1, 2, 3]);
+});

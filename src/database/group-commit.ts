@@ -25,7 +25,7 @@ interface Write {
 
 type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
 
-/** Steps of every write, prepared once, since SQLite parses text anew each time; rolling back is rare. */
+/** Steps that are prepared once, since SQLite parses text anew each time; rolling back is rare. */
 interface Steps {
   readonly begin: StatementSync;
   readonly commit: StatementSync;
@@ -66,7 +66,10 @@ export class GroupCommit {
     };
   }
 
-  /** Adds one write to the next group; resolves with its value once the commit is on the disk. */
+  /**
+   * Adds one write to the next group; resolves with its value once the commit is on the disk. It runs
+   * again where another of the group throws: what the first run wrote is undone by then.
+   */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
     if (this.#isClosed) return Promise.reject(new Error('the database is closed'));
     return new Promise<T>((resolve, reject) => {
@@ -90,16 +93,13 @@ export class GroupCommit {
   }
 
   async #commit(group: Write[]): Promise<void> {
-    const outcomes: Outcome[] = [];
+    let outcomes: readonly Outcome[] = [];
     const { log, beforeBegin, onCommit } = this.#options;
     try {
       // Nothing is under way here unless it has failed, and then nothing is written any more.
       await log.underWay;
       await beforeBegin?.();
-      this.#steps.begin.run();
-      const [only] = group;
-      if (only && group.length === 1) outcomes.push(await this.#attemptAlone(only));
-      else for (const write of group) outcomes.push(await this.#attempt(write));
+      outcomes = (await this.#runTogether(group)) ?? (await this.#runEachAlone(group));
       this.#steps.commit.run();
       if (onCommit()) await log.sync(group.length === 1);
     } catch (error) {
@@ -114,9 +114,34 @@ export class GroupCommit {
     }
   }
 
-  /** A write that has the transaction to itself needs no savepoint: what it throws ends both. */
-  async #attemptAlone(write: Write): Promise<Outcome> {
-    return { ok: true, value: await write.run(this.#options.queries) };
+  /**
+   * Runs all of them in one transaction, without a savepoint for each: two statements more, and pages
+   * copied in case that they are needed. Nearly always none of them throws.
+   *
+   * @returns undefined where one did and has taken the others with it
+   * @throws what a lone write throws, and what ends the transaction itself
+   */
+  async #runTogether(group: readonly Write[]): Promise<Outcome[] | undefined> {
+    const outcomes: Outcome[] = [];
+    this.#steps.begin.run();
+    try {
+      for (const { run } of group) {
+        outcomes.push({ ok: true, value: await run(this.#options.queries) });
+      }
+      return outcomes;
+    } catch (error) {
+      if (group.length === 1 || !this.#db.isTransaction) throw error;
+      this.#db.exec('rollback');
+      return undefined;
+    }
+  }
+
+  /** Runs them again, so that what throws undoes what it did alone. */
+  async #runEachAlone(group: readonly Write[]): Promise<Outcome[]> {
+    const outcomes: Outcome[] = [];
+    this.#steps.begin.run();
+    for (const write of group) outcomes.push(await this.#attempt(write));
+    return outcomes;
   }
 
   /** Runs one write in a savepoint, so that its failure takes nothing of the others with it. */
