@@ -18,6 +18,9 @@ const NOT_OFFERED = new Set([
 ]);
 /** Commands without arguments (RFC 5321 section 4.1.1.4, 4.1.1.5 and 4.1.1.10). */
 const TAKES_NOTHING = new Set(['DATA', 'RSET', 'QUIT']);
+/** Anything but printable ASCII, which nearly every line is. */
+const UNUSUAL = /[^ -~]/;
+const CONTROL = /[\0-\x1f\x7f]/;
 const SPACE = 0x20;
 const TAB = 0x09;
 
@@ -30,12 +33,13 @@ export function withoutTrailingSpace(line: Buffer): Buffer {
 
 /** @returns what the line is answered where it is no command that could be run */
 export function refuseLine(line: Buffer, protocol: 'smtp' | 'lmtp'): Reply | undefined {
+  const text = line.toString('latin1');
   // NUL, a bare CR and their like have no place in any command (RFC 5321 section 4.1.2).
-  if (!isUtf8(line) || /[\0-\x1f\x7f]/.test(line.toString('latin1'))) {
+  if (UNUSUAL.test(text) && (CONTROL.test(text) || !isUtf8(line))) {
     return { code: 500, text: '5.5.2 The line has characters that no command has' };
   }
-  const [name = '', ...words] = line.toString().split(' ');
-  const command = name.toUpperCase();
+  const space = text.indexOf(' ');
+  const command = (space < 0 ? text : text.slice(0, space)).toUpperCase();
   if (NOT_OFFERED.has(command)) return { code: 502, text: '5.5.1 The command is not offered' };
   // RFC 2033 section 4.1: LHLO instead of HELO and EHLO.
   if (protocol === 'lmtp' && (command === 'HELO' || command === 'EHLO')) {
@@ -44,7 +48,7 @@ export function refuseLine(line: Buffer, protocol: 'smtp' | 'lmtp'): Reply | und
   if (protocol === 'smtp' && command === 'LHLO') {
     return { code: 500, text: '5.5.1 This is SMTP: send EHLO' };
   }
-  if (TAKES_NOTHING.has(command) && words.length > 0) {
+  if (TAKES_NOTHING.has(command) && space >= 0) {
     return { code: 501, text: `5.5.4 ${command} takes no argument` };
   }
   return undefined;
