@@ -8,6 +8,9 @@ const cases: [from: string, domains: string[]][] = [
   [' Ann <ann@bank.test>', ['bank.test']],
   ['ann@BANK.test.', ['bank.test']],
   ['"Smith, Ann" <ann@bank.test>', ['bank.test']],
+  ['\r\n Ann O.\r\n\tSmith\r\n <ann@bank.test>\r\n', ['bank.test']],
+  ['\tann@Bank.test \r\n', ['bank.test']],
+  ['"<a@one.test>, b@two.test" <ann@bank.test>', ['bank.test']],
   // A name is no address, quoted or not: readers show it as a name.
   ['"ceo@bank.test" <eve@evil.test>', ['evil.test']],
   ['ceo@bank.test <eve@evil.test>', ['evil.test']],
@@ -74,6 +77,29 @@ suite('author domains', () => {
     assert.equal(findAuthorDomains([list(MAX_AUTHOR_DOMAINS)]).isWhole, true);
     const { domains, isWhole } = findAuthorDomains([list(MAX_AUTHOR_DOMAINS + 1)]);
     assert.deepEqual([domains.length, isWhole], [MAX_AUTHOR_DOMAINS, false]);
+  });
+
+  test('one author in plain words is the same as with an empty comment in front', () => {
+    const word = fc.stringMatching(/^[\w!#$%&'*+/=?^`{|}~-]{1,8}$/);
+    const dotted = fc.array(word, { minLength: 1, maxLength: 3 }).map((words) => words.join('.'));
+    const gap = fc.constantFrom('', ' ', '\t', '\r\n ');
+    const quoted = fc.stringMatching(/^"[ !#-[\]-~]*"$/);
+    const words = fc.array(fc.oneof(word, gap, fc.constant('.'))).map((parts) => parts.join(''));
+    const domain = fc.stringMatching(/^[\w-]{1,8}(?:\.[\w-]{1,8}){0,3}$/);
+    const spec = fc.tuple(dotted, domain).map((parts) => parts.join('@'));
+    const named = fc
+      .tuple(gap, fc.oneof(quoted, words), gap, spec, gap)
+      .map(([before, name, between, address, after]) => {
+        return `${before}${name}${between}<${address}>${after}`;
+      });
+    const bare = fc.tuple(gap, spec, gap).map((parts) => parts.join(''));
+    fc.assert(
+      fc.property(fc.oneof(named, bare), (text) => {
+        const [plain, commented] = [text, `()${text}`].map((from) => [Buffer.from(from)]);
+        assert.deepEqual(findAuthorDomains(plain ?? []), findAuthorDomains(commented ?? []));
+      }),
+      { numRuns: 2_000 },
+    );
   });
 
   test('any text gives names that can be asked for, and an author is not lost in it', () => {

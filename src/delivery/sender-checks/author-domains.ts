@@ -6,9 +6,8 @@
  * that they differ is judged by both readings.
  */
 import { isIP } from 'node:net';
-import { domainToASCII } from 'node:url';
 import addressparser from 'nodemailer/lib/addressparser';
-import { withoutRoot } from './host-names.ts';
+import { isPlainName, toBrowserName, withoutRoot } from './host-names.ts';
 
 /** Author domains that are looked up; mail by several authors has two or three. */
 export const MAX_AUTHOR_DOMAINS = 5;
@@ -110,10 +109,26 @@ function candidatesOf(spec: string, honoursQuotes = true): string[] {
  *   policy
  */
 function normalizeDomain(text: string): string | undefined {
+  if (isPlainName(text)) return text;
   const name = withoutRoot(HOST_CHARACTERS.exec(text)?.[0] ?? '');
   if (name.length > 1_000) return undefined;
-  const domain = domainToASCII(name);
+  const domain = toBrowserName(name);
   return domain === '' || isIP(domain) !== 0 ? undefined : domain;
+}
+
+const GAP = '[ \\t\\r\\n]*';
+/** Atoms and encoded words, and the gaps and dots between them (RFC 5322 section 4.1, obs-phrase). */
+const WORDS = "[\\w.!#$%&'*+/=?^`{|}~ \\t\\r\\n-]*";
+/** A quoted string in which nothing is escaped or folded. */
+const QUOTED = '"[ !#-\\[\\]-~]*"';
+const ATOM = "[\\w!#$%&'*+/=?^`{|}~-]+";
+const SPEC = `${ATOM}(?:\\.${ATOM})*@([\\w-]+(?:\\.[\\w-]+)*)`;
+const NAMED_AUTHOR = new RegExp(`^(?:${GAP}${QUOTED}${GAP}|${WORDS})<${SPEC}>${GAP}$`);
+const BARE_AUTHOR = new RegExp(`^${GAP}${SPEC}${GAP}$`);
+
+/** The text behind the `@` of a field that is one author and can be read in one way only. */
+function plainCandidate(text: string): string | undefined {
+  return (NAMED_AUTHOR.exec(text) ?? BARE_AUTHOR.exec(text))?.[1];
 }
 
 function specsOf(text: string): string[] {
@@ -121,6 +136,15 @@ function specsOf(text: string): string[] {
   if (!reader.read(text, true)) reader.read(text, false);
   const shown = addressparser(text, { flatten: true }).map(({ address }) => address ?? '');
   return [...reader.specs, ...shown];
+}
+
+/** What could be a domain in the value of a From field. */
+function candidatesIn(text: string): string[] {
+  const plain = plainCandidate(text);
+  if (plain !== undefined) return [plain];
+  // Folds, white space (RFC 5322 section 4.4) and controls are no part of a domain, and mail
+  // readers pass over them.
+  return specsOf(text).flatMap((spec) => candidatesOf(spec.replace(/[\s\p{Cc}]/gu, '')));
 }
 
 export interface Authors {
@@ -136,17 +160,13 @@ export function findAuthorDomains(values: readonly Buffer[]): Authors {
   // Both readings of a field mostly find the same, and IDNA takes longer than all else here.
   const seen = new Set<string>();
   for (const value of values) {
-    for (const spec of specsOf(decode(value))) {
-      // Folds, white space (RFC 5322 section 4.4) and controls are no part of a domain, and mail
-      // readers pass over them.
-      for (const candidate of candidatesOf(spec.replace(/[\s\p{Cc}]/gu, ''))) {
-        if (seen.has(candidate)) continue;
-        seen.add(candidate);
-        const domain = normalizeDomain(candidate);
-        if (domain === undefined || domains.has(domain)) continue;
-        if (domains.size === MAX_AUTHOR_DOMAINS) return { domains: [...domains], isWhole: false };
-        domains.add(domain);
-      }
+    for (const candidate of candidatesIn(decode(value))) {
+      if (seen.has(candidate)) continue;
+      seen.add(candidate);
+      const domain = normalizeDomain(candidate);
+      if (domain === undefined || domains.has(domain)) continue;
+      if (domains.size === MAX_AUTHOR_DOMAINS) return { domains: [...domains], isWhole: false };
+      domains.add(domain);
     }
   }
   return { domains: [...domains], isWhole: true };

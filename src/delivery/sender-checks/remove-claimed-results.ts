@@ -3,9 +3,8 @@
  * outside, since readers trust what bears our name (RFC 8601 section 5).
  */
 import type { Buffer } from 'node:buffer';
-import { domainToASCII } from 'node:url';
 import { FIELD_HELD, type FieldPiece, readFieldName } from './cut-fields.ts';
-import { withoutRoot } from './host-names.ts';
+import { toBrowserName, withoutRoot } from './host-names.ts';
 
 const FIELD = 'authentication-results';
 
@@ -19,7 +18,7 @@ const TSPECIALS = new Set('()<>@,;:\\"/[]?=');
 export function serviceName(text: string): string {
   const name = withoutRoot(text.trim());
   if (name.length > ID_MAX) return name;
-  return (domainToASCII(name) || name).toLowerCase();
+  return (toBrowserName(name) || name).toLowerCase();
 }
 
 /** The start of a field's value, and whether the value goes on behind it. */
