@@ -27,7 +27,7 @@ export {
   type MailboxResult,
   mailboxDestination,
 } from './mailbox-delivery.ts';
-export { prependHeader, stageMessage } from './stage-message.ts';
+export { holdMessage, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
   type Alongside,

@@ -1,4 +1,4 @@
-import { type Bodies, prependBody } from '../bodies/bodies.ts';
+import { type Bodies, holdBody, prependBody } from '../bodies/bodies.ts';
 import { MessageParser, shiftParsed } from '../message/message.ts';
 import type { StagedMessage } from './store.ts';
 
@@ -20,6 +20,20 @@ export async function stageMessage(
   return { parsed: parser.end(), body };
 }
 
+/**
+ * The same for a message that is all there and stays in memory, at once: a stream takes several turns
+ * for each of its chunks.
+ *
+ * @param pieces whose bytes must not change any more; a handful
+ */
+export function holdMessage(pieces: readonly Uint8Array[], head: Uint8Array): StagedMessage {
+  const parser = new MessageParser();
+  const front = new HeadInFront(head);
+  const held = [...pieces.flatMap((piece) => front.take(piece)), ...front.end()];
+  for (const piece of held) parser.write(piece);
+  return { parsed: parser.end(), body: holdBody(held) };
+}
+
 /** Puts more header lines in front of a staged message, on top of those it has. */
 export function prependHeader(lines: Buffer, { parsed, body }: StagedMessage): StagedMessage {
   return { parsed: shiftParsed(parsed, lines.length), body: prependBody(lines, body) };
@@ -28,6 +42,9 @@ export function prependHeader(lines: Buffer, { parsed, body }: StagedMessage): S
 /** Enough of a message to tell whether it begins with a header field; names are short. */
 const PEEKED = 256;
 
+const LF = 0x0a;
+const EMPTY_LINE = Buffer.from('\r\n');
+
 /** The name of a header field and its colon (RFC 5322 section 2.2), or an mbox line before it. */
 const HEADER_START = /^(?:[!-9;-~]+[ \t]*:|>?From )/;
 
@@ -35,28 +52,42 @@ const HEADER_START = /^(?:[!-9;-~]+[ \t]*:|>?From )/;
  * Puts header lines in front. Text that has no header gets the empty line that begins a body:
  * otherwise its first line would become part of the header, or even of the last line in front.
  */
+class HeadInFront {
+  readonly #head: Uint8Array;
+  /** The start of the text, until there is enough of it; undefined from then on. */
+  #start: Uint8Array | undefined = new Uint8Array();
+
+  constructor(head: Uint8Array) {
+    this.#head = head;
+  }
+
+  /** Takes the next bytes; answers those that come next. */
+  take(chunk: Uint8Array): Uint8Array[] {
+    if (!this.#start) return [chunk];
+    const start = this.#start.length > 0 ? Buffer.concat([this.#start, chunk]) : chunk;
+    this.#start = start;
+    return start.length < PEEKED && !start.includes(LF) ? [] : this.end();
+  }
+
+  /** Ends the text. */
+  end(): Uint8Array[] {
+    const start = this.#start;
+    if (!start) return [];
+    this.#start = undefined;
+    return hasHeader(start) ? [this.#head, start] : [this.#head, EMPTY_LINE, start];
+  }
+}
+
+function hasHeader(start: Uint8Array): boolean {
+  const first = Buffer.from(start.subarray(0, PEEKED)).toString('latin1');
+  return first === '' || /^\r?\n/.test(first) || HEADER_START.test(first);
+}
+
 async function* follow(
   head: Uint8Array,
   source: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {
-  yield head;
-  let start: Buffer | undefined = Buffer.alloc(0);
-  for await (const chunk of source) {
-    if (!start) {
-      yield chunk;
-      continue;
-    }
-    start = Buffer.concat([start, chunk]);
-    if (start.length < PEEKED && !start.includes('\n')) continue;
-    yield* separate(start);
-    start = undefined;
-  }
-  if (start) yield* separate(start);
-}
-
-function* separate(start: Buffer): Generator<Uint8Array> {
-  const first = start.toString('latin1', 0, PEEKED);
-  const hasHeader = first === '' || /^\r?\n/.test(first) || HEADER_START.test(first);
-  if (!hasHeader) yield Buffer.from('\r\n');
-  yield start;
+  const front = new HeadInFront(head);
+  for await (const chunk of source) yield* front.take(chunk);
+  yield* front.end();
 }

@@ -6,7 +6,7 @@
  */
 import { Buffer } from 'node:buffer';
 import { type Authors, findAuthorDomains } from './author-domains.ts';
-import { asBuffer, FieldCutter, type FieldPiece } from './cut-fields.ts';
+import { asBuffer, type CutHeader, FieldCutter } from './cut-fields.ts';
 import { discoverPolicy, type PolicyDiscovery } from './dmarc-record.ts';
 import { isAligned } from './evaluate-dmarc.ts';
 import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
@@ -52,10 +52,17 @@ export interface SenderChecks {
   begin(client: SendingClient): SenderCheck;
 }
 
-/** The check of one message: first {@link through}, to its end, then {@link verdicts}. */
+/** The check of one message: first all of it, in whichever form, then {@link verdicts}. */
 export interface SenderCheck {
   /**
-   * Passes the message on unchanged, but for Authentication-Results that claim to be ours.
+   * Takes the next bytes. What it answers is the message so far, unchanged but for
+   * Authentication-Results that claim to be ours; in parts where they lie.
+   */
+  take(chunk: Uint8Array): readonly Uint8Array[];
+  /** Ends the message; answers its last bytes. */
+  end(): readonly Uint8Array[];
+  /**
+   * Does both for a stream.
    *
    * @throws whatever the source throws
    */
@@ -126,15 +133,32 @@ class MessageCheck implements SenderCheck {
     this.#removal = new ResultsRemoval(shared.ownService);
   }
 
-  async *through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    for await (const chunk of source) yield* this.#take(asBuffer(chunk));
-    if (!this.#inquiry) {
-      const kept = this.#takeHeader(this.#cutter.end());
-      if (kept.length > 0) yield kept;
+  take(chunk: Uint8Array): readonly Uint8Array[] {
+    const bytes = asBuffer(chunk);
+    if (this.#inquiry) {
+      this.#takeBody(this.#inquiry, bytes);
+      return [bytes];
     }
+    const cut = this.#cutter.take(bytes);
+    const left = this.#takeHeader(cut);
+    if (cut.rest) {
+      this.#inquiry = this.#startInquiry();
+      this.#takeBody(this.#inquiry, cut.rest.subarray(cut.rest.indexOf(LF) + 1));
+    }
+    return left;
+  }
+
+  end(): readonly Uint8Array[] {
+    const left = this.#inquiry ? [] : this.#takeHeader(this.#cutter.end());
     this.#inquiry ??= this.#startInquiry();
     this.#verdicts = this.#judge(this.#inquiry);
     this.#verdicts.catch(() => {});
+    return left;
+  }
+
+  async *through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    for await (const chunk of source) yield* this.take(chunk);
+    yield* this.end();
   }
 
   async verdicts(): Promise<Verdicts> {
@@ -142,30 +166,17 @@ class MessageCheck implements SenderCheck {
     return this.#verdicts;
   }
 
-  /** Looks at the next bytes; answers those to pass on. */
-  *#take(chunk: Buffer): Generator<Buffer> {
-    if (this.#inquiry) {
-      this.#takeBody(this.#inquiry, chunk);
-      yield chunk;
-      return;
-    }
-    const { pieces, rest } = this.#cutter.take(chunk);
-    const kept = this.#takeHeader(pieces);
-    if (kept.length > 0) yield kept;
-    if (!rest) return;
-    this.#inquiry = this.#startInquiry();
-    this.#takeBody(this.#inquiry, rest.subarray(rest.indexOf(LF) + 1));
-    yield rest;
-  }
-
-  #takeHeader(pieces: readonly FieldPiece[]): Buffer {
+  /** Looks at what was cut; answers what is left of it, in one part where nothing is removed. */
+  #takeHeader({ pieces, bytes, rest }: CutHeader): Buffer[] {
     const kept: Buffer[] = [];
     for (const piece of pieces) {
       // Signatures are those of the message as it came, what is removed from it included.
       this.#collector.add(piece);
       if (this.#removal.keeps(piece)) kept.push(piece.bytes);
     }
-    return Buffer.concat(kept);
+    const left =
+      kept.length === pieces.length ? [bytes] : [Buffer.concat(kept), ...(rest ? [rest] : [])];
+    return left.filter(({ length }) => length > 0);
   }
 
   #takeBody({ signatures }: Inquiry, chunk: Buffer): void {

@@ -25,6 +25,8 @@ export interface FieldPiece {
 
 export interface CutHeader {
   readonly pieces: readonly FieldPiece[];
+  /** All that was cut, as it lies in a row: the pieces and the rest. */
+  readonly bytes: Buffer;
   /** The empty line and what follows it; undefined while the header goes on. */
   readonly rest: Buffer | undefined;
 }
@@ -54,7 +56,7 @@ export class FieldCutter {
     while (start < bytes.length) {
       if (!this.#inLongField && startsBlankLine(bytes, start)) {
         this.#held = EMPTY;
-        return { pieces, rest: bytes.subarray(start) };
+        return { pieces, bytes, rest: bytes.subarray(start) };
       }
       const lf = bytes.indexOf(LF, search);
       const next = lf < 0 ? undefined : bytes[lf + 1];
@@ -75,15 +77,16 @@ export class FieldCutter {
     }
     this.#held = start < bytes.length ? bytes.subarray(start) : EMPTY;
     this.#searched = Math.max(search - start, 0);
-    return { pieces, rest: undefined };
+    return { pieces, bytes: bytes.subarray(0, start), rest: undefined };
   }
 
   /** Ends a message that is nothing but a header. */
-  end(): readonly FieldPiece[] {
+  end(): CutHeader {
     const pieces: FieldPiece[] = [];
-    if (this.#held.length > 0) this.#hand(pieces, this.#held, false);
+    const bytes = this.#held;
+    if (bytes.length > 0) this.#hand(pieces, bytes, false);
     this.#held = EMPTY;
-    return pieces;
+    return { pieces, bytes, rest: undefined };
   }
 
   #hand(pieces: FieldPiece[], bytes: Buffer, goesOn: boolean): void {

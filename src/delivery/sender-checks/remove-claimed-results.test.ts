@@ -25,7 +25,7 @@ function remove(chunks: readonly Buffer[], hostname = HOST): { left: Buffer; rem
     if (rest) left.push(rest);
     inBody = rest !== undefined;
   }
-  if (!inBody) keep(cutter.end());
+  if (!inBody) keep(cutter.end().pieces);
   return { left: Buffer.concat(left), removed: removal.removed };
 }
 

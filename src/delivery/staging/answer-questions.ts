@@ -1,36 +1,16 @@
 /** The staging thread's own side: stages what it is sent, in memory. */
 import type { MessagePort } from 'node:worker_threads';
-import { holdBody } from '../../bodies/bodies.ts';
 import { writeMessage } from '../../message/message.ts';
-import { createStaging, type Staging, type StagingOptions } from './staging.ts';
+import { type StagingOptions, stageWhole } from './staging.ts';
 import { ownMemory, type StagingAnswer, type StagingQuestion } from './staging-port.ts';
 
-/**
- * Bodies that never leave memory, since only small ones are sent here. They come whole, and the checks
- * cut them into a handful of pieces, which are kept as they are and joined once. Where mail comes from
- * a client, `Bodies.stage` has to gather it: there the client says how many pieces it is.
- */
-const inMemory: StagingOptions['bodies'] = {
-  async stage(source, observe) {
-    const pieces: Uint8Array[] = [];
-    for await (const chunk of source) {
-      observe(chunk);
-      pieces.push(chunk);
-    }
-    return holdBody(pieces);
-  },
-  async discard() {},
-};
+type Options = Pick<StagingOptions, 'checks' | 'hostname'>;
 
 /** Says that it is ready, then answers every question that comes through the port. */
-export function answerQuestions(
-  port: MessagePort,
-  options: Pick<StagingOptions, 'checks' | 'hostname'>,
-): void {
-  const staging = createStaging({ ...options, bodies: inMemory });
+export function answerQuestions(port: MessagePort, options: Options): void {
   port.on('message', (question: StagingQuestion) => {
     // One answer each, not all of a turn together: the other thread commits while this one goes on.
-    void answer(staging, question).then((said) =>
+    void answer(question, options).then((said) =>
       port.postMessage(said, said.kind === 'staged' ? [said.content.buffer] : []),
     );
   });
@@ -38,11 +18,11 @@ export function answerQuestions(
 }
 
 async function answer(
-  staging: Staging,
   { id, mail, content }: StagingQuestion,
+  options: Options,
 ): Promise<StagingAnswer> {
   try {
-    const { message, verdicts } = await staging.stage(mail, once(content));
+    const { message, verdicts } = await stageWhole(mail, content, options);
     const joined = ownMemory(message.body.content);
     // Given back at once: what refers to parts of it may do so until a full collection, unread.
     if (joined.buffer !== content.buffer) content.buffer.transfer(0);
@@ -58,8 +38,4 @@ async function answer(
     const bug = error instanceof Error ? (error.stack ?? error.message) : String(error);
     return { kind: 'failed', id, bug };
   }
-}
-
-async function* once(content: Uint8Array): AsyncGenerator<Uint8Array> {
-  yield content;
 }

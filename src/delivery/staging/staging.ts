@@ -3,9 +3,14 @@
  * over its bytes checks its sender, parses it, and keeps its source.
  */
 import type { Bodies } from '../../bodies/bodies.ts';
-import { prependHeader, type StagedMessage, stageMessage } from '../../mailstore/mailstore.ts';
+import {
+  holdMessage,
+  prependHeader,
+  type StagedMessage,
+  stageMessage,
+} from '../../mailstore/mailstore.ts';
 import type { InboundEnvelope } from '../envelope.ts';
-import type { SenderChecks, Verdicts } from '../sender-checks/check-sender.ts';
+import type { SenderCheck, SenderChecks, Verdicts } from '../sender-checks/check-sender.ts';
 import { received, returnPath } from '../trace-headers.ts';
 
 /** A message that has arrived, without its bytes. */
@@ -41,26 +46,57 @@ export interface StagingOptions {
 }
 
 /** Stages on the thread that calls. */
-export function createStaging({ bodies, checks, hostname }: StagingOptions): Staging {
+export function createStaging({ bodies, ...ours }: StagingOptions): Staging {
   return {
-    async stage({ id, envelope, receivedAt }, source) {
-      const head = received(envelope, { hostname, id, at: new Date(receivedAt) });
-      const path = returnPath(envelope);
-      if (isLmtp(envelope)) {
+    async stage(mail, source) {
+      const { path, head, check } = receive(mail, ours);
+      if (!check) {
         return { message: await stageMessage(bodies, source, Buffer.concat([path, head])) };
       }
-      const { heloName, remoteAddress } = envelope.arrival;
-      const check = checks.begin({ from: envelope.from, heloName, remoteAddress });
       const message = await stageMessage(bodies, check.through(source), head);
       const verdicts = await check.verdicts().catch(async (bug: unknown) => {
         await bodies.discard(message.body);
         throw bug;
       });
-      // What was found is known at the end only, but stands in front of our Received field.
-      const top = Buffer.concat([path, Buffer.from(verdicts.authenticationResults)]);
-      return { message: prependHeader(top, message), verdicts };
+      return checked(message, path, verdicts);
     },
   };
+}
+
+/** Stages a message that is all there and is never to leave memory. */
+export async function stageWhole(
+  mail: ArrivedMail,
+  content: Uint8Array,
+  ours: Omit<StagingOptions, 'bodies'>,
+): Promise<StagedMail> {
+  const { path, head, check } = receive(mail, ours);
+  if (!check) return { message: holdMessage([content], Buffer.concat([path, head])) };
+  const message = holdMessage([...check.take(content), ...check.end()], head);
+  return checked(message, path, await check.verdicts());
+}
+
+/** Our trace headers, and the check of the sender if there is to be one. */
+interface Reception {
+  readonly path: Buffer;
+  readonly head: Buffer;
+  readonly check: SenderCheck | undefined;
+}
+
+function receive(
+  { id, envelope, receivedAt }: ArrivedMail,
+  { checks, hostname }: Omit<StagingOptions, 'bodies'>,
+): Reception {
+  const head = received(envelope, { hostname, id, at: new Date(receivedAt) });
+  const path = returnPath(envelope);
+  if (isLmtp(envelope)) return { path, head, check: undefined };
+  const { heloName, remoteAddress } = envelope.arrival;
+  return { path, head, check: checks.begin({ from: envelope.from, heloName, remoteAddress }) };
+}
+
+function checked(message: StagedMessage, path: Buffer, verdicts: Verdicts): StagedMail {
+  // What was found is known at the end only, but stands in front of our Received field.
+  const top = Buffer.concat([path, Buffer.from(verdicts.authenticationResults)]);
+  return { message: prependHeader(top, message), verdicts };
 }
 
 export function isLmtp({ arrival }: Pick<InboundEnvelope, 'arrival'>): boolean {
