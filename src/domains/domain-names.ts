@@ -1,8 +1,9 @@
 /** Which names can be claimed as domains, and how a name is written in storage. */
 import { isIP } from 'node:net';
-import { domainToASCII, domainToUnicode } from 'node:url';
+import { domainToUnicode } from 'node:url';
 import { getDomain } from 'tldts';
 import { invalidField } from '../errors/errors.ts';
+import { toBrowserName } from '../message/message.ts';
 
 /** RFC 1035 section 2.3.4 allows 255 octets on the wire, which is 253 characters of text. */
 const NAME_MAX = 253;
@@ -13,7 +14,7 @@ const INPUT_MAX = 1024;
 const LABEL = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/;
 
 /**
- * What may stand in a name before IDNA. `domainToASCII` reads the host of a URL: it undoes percent
+ * What may stand in a name before IDNA, which reads it as the host of a URL: that undoes percent
  * encoding, cuts at a slash and drops tabs, so every other ASCII character is refused before it.
  */
 const UNENCODED = /^[a-z\d.\u0080-\u{10ffff}-]+$/iu;
@@ -30,7 +31,7 @@ function isFakeALabel(label: string): boolean {
  */
 export function normalizeDomainName(text: string): string | undefined {
   if (text.length > INPUT_MAX || !UNENCODED.test(text)) return undefined;
-  const ascii = domainToASCII(text);
+  const ascii = toBrowserName(text);
   const name = ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
   if (name.length > NAME_MAX || isIP(name) !== 0) return undefined;
   const valid = name.split('.').every((label) => LABEL.test(label) && !isFakeALabel(label));

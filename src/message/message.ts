@@ -10,6 +10,7 @@
  */
 export type { Mailbox } from './address-list.ts';
 export type { Envelope } from './envelope.ts';
+export { isPlainName, toBrowserName } from './host-name.ts';
 export { asBuffer, LineEnds } from './line-ends.ts';
 export { oneLine } from './one-line.ts';
 export { type Address, parseAddress } from './parse-address.ts';

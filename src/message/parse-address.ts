@@ -2,7 +2,7 @@
  * Single e-mail addresses, as SMTP and the API take them (RFC 5321 section 4.1.2).
  */
 import { Buffer } from 'node:buffer';
-import { domainToASCII } from 'node:url';
+import { toBrowserName } from './host-name.ts';
 
 export interface Address {
   /** Local part by its meaning: `"john smith"@...` gives `john smith`. Case as given. */
@@ -35,13 +35,13 @@ function readLocal(text: string): string | undefined {
 }
 
 function readDomain(text: string): string | undefined {
-  // domainToASCII reads what a URL has for a host, so percent-encoding, a port or a path would
-  // mean something to it: ASCII is checked before.
+  // It is read as the host of a URL, so percent-encoding, a port or a path would mean something: ASCII
+  // is checked before.
   if (!/^[a-z\d.\u0080-\u{10ffff}-]+$/iu.test(text)) return undefined;
-  const domain = domainToASCII(text);
+  const domain = toBrowserName(text);
   const labels = domain.split('.');
   if (domain.length > MAX_DOMAIN || !labels.every((label) => LABEL.test(label))) return undefined;
-  // `127.1` is an IP address to domainToASCII, and no top-level domain is a number (RFC 3696
+  // `127.1` is an IP address in a URL, and no top-level domain is a number (RFC 3696
   // section 2).
   return /^\d+$/.test(labels.at(-1) ?? '') ? undefined : domain;
 }

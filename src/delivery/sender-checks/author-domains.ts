@@ -7,7 +7,8 @@
  */
 import { isIP } from 'node:net';
 import addressparser from 'nodemailer/lib/addressparser';
-import { isPlainName, toBrowserName, withoutRoot } from './host-names.ts';
+import { isPlainName, toBrowserName } from '../../message/message.ts';
+import { withoutRoot } from './host-names.ts';
 
 /** Author domains that are looked up; mail by several authors has two or three. */
 export const MAX_AUTHOR_DOMAINS = 5;

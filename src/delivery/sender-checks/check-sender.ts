@@ -17,7 +17,7 @@ import { MessageLookups } from './message-lookups.ts';
 import { ResultsRemoval, serviceName } from './remove-claimed-results.ts';
 import { ResolverGuard } from './resolver-guard.ts';
 import { KnownKeys } from './signing-keys.ts';
-import type { SpfVerdict, Verdicts } from './verdicts.ts';
+import type { Judgement, SpfVerdict } from './verdicts.ts';
 import { noSignatures, SignatureCheck, type SignatureFindings } from './verify-signatures.ts';
 
 export type { SendingClient } from './evaluate-spf.ts';
@@ -27,6 +27,7 @@ export {
   type DkimResult,
   type DmarcPolicy,
   type DmarcResult,
+  type Judgement,
   RESULTS_MAX,
   type SenderAction,
   type SpfResult,
@@ -68,7 +69,7 @@ export interface SenderCheck {
    */
   through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
   /** What was found. Waits for DNS, at most `totalMs` after the end of the header. */
-  verdicts(): Promise<Verdicts>;
+  verdicts(): Promise<Judgement>;
 }
 
 const LF = 0x0a;
@@ -125,7 +126,7 @@ class MessageCheck implements SenderCheck {
   readonly #collector = new HeaderCollector();
   readonly #removal: ResultsRemoval;
   #inquiry: Inquiry | undefined;
-  #verdicts: Promise<Verdicts> | undefined;
+  #verdicts: Promise<Judgement> | undefined;
 
   constructor(shared: Shared, client: SendingClient) {
     this.#shared = shared;
@@ -161,7 +162,7 @@ class MessageCheck implements SenderCheck {
     yield* this.end();
   }
 
-  async verdicts(): Promise<Verdicts> {
+  async verdicts(): Promise<Judgement> {
     if (!this.#verdicts) throw new Error('the message was not read to its end');
     return this.#verdicts;
   }
@@ -187,7 +188,7 @@ class MessageCheck implements SenderCheck {
     return startInquiry(this.#shared, this.#client, this.#collector.end());
   }
 
-  async #judge({ lookups, ...inquiry }: Inquiry): Promise<Verdicts> {
+  async #judge({ lookups, ...inquiry }: Inquiry): Promise<Judgement> {
     const { hostname, enforce, random = Math.random } = this.#shared.options;
     const { header, authors, signatures } = inquiry;
     const [policies, spf, found] = await Promise.all([

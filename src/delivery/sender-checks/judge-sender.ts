@@ -11,7 +11,7 @@ import {
 import type { SendingClient } from './evaluate-spf.ts';
 import type { Header } from './header.ts';
 import { survivesForwarding } from './survive-forwarding.ts';
-import type { DmarcVerdict, SenderAction, SpfVerdict, Verdicts } from './verdicts.ts';
+import type { DmarcVerdict, Judgement, SenderAction, SpfVerdict } from './verdicts.ts';
 import type { SignatureFinding, SignatureFindings } from './verify-signatures.ts';
 
 export interface Evidence {
@@ -88,7 +88,7 @@ function speaksForAll(finding: SignatureFinding, authors: readonly Author[]): bo
 }
 
 /** Judges a message by what was found. */
-export function judgeSender(evidence: Evidence, options: JudgeOptions): Verdicts {
+export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgement {
   const { authors, client, found, header, removedResults, spf } = evidence;
   const everyAuthor = authorsOf(evidence);
   const authorVerdicts = judgeAuthors(evidence, options.draw);

@@ -3,8 +3,9 @@
  * outside, since readers trust what bears our name (RFC 8601 section 5).
  */
 import type { Buffer } from 'node:buffer';
+import { toBrowserName } from '../../message/message.ts';
 import { FIELD_HELD, type FieldPiece, readFieldName } from './cut-fields.ts';
-import { toBrowserName, withoutRoot } from './host-names.ts';
+import { withoutRoot } from './host-names.ts';
 
 const FIELD = 'authentication-results';
 

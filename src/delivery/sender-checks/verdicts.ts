@@ -68,6 +68,10 @@ export interface Verdicts {
    * forwarded unchanged but for lines of ours on top: then it passes DMARC there.
    */
   readonly survivesForwarding: boolean;
+}
+
+/** The verdicts, and how the message itself tells of them. */
+export interface Judgement extends Verdicts {
   /** The header field to put on top, folded, its last CRLF included; at most {@link RESULTS_MAX}. */
   readonly authenticationResults: string;
 }

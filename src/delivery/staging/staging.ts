@@ -10,7 +10,12 @@ import {
   stageMessage,
 } from '../../mailstore/mailstore.ts';
 import type { InboundEnvelope } from '../envelope.ts';
-import type { SenderCheck, SenderChecks, Verdicts } from '../sender-checks/check-sender.ts';
+import type {
+  Judgement,
+  SenderCheck,
+  SenderChecks,
+  Verdicts,
+} from '../sender-checks/check-sender.ts';
 import { received, returnPath } from '../trace-headers.ts';
 
 /** A message that has arrived, without its bytes. */
@@ -93,9 +98,10 @@ function receive(
   return { path, head, check: checks.begin({ from: envelope.from, heloName, remoteAddress }) };
 }
 
-function checked(message: StagedMessage, path: Buffer, verdicts: Verdicts): StagedMail {
+function checked(message: StagedMessage, path: Buffer, judgement: Judgement): StagedMail {
+  const { authenticationResults, ...verdicts } = judgement;
   // What was found is known at the end only, but stands in front of our Received field.
-  const top = Buffer.concat([path, Buffer.from(verdicts.authenticationResults)]);
+  const top = Buffer.concat([path, Buffer.from(authenticationResults)]);
   return { message: prependHeader(top, message), verdicts };
 }
 
