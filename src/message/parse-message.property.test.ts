@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { Buffer } from 'node:buffer';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import {
@@ -40,6 +41,20 @@ test('how a message is cut into chunks makes no difference', () => {
       assert.deepEqual(parse(source, [1]), whole);
     }),
     { numRuns: 1_000 },
+  );
+});
+
+test('lines are counted however long they are', () => {
+  const line = fc
+    .record({ length: fc.oneof(fc.nat({ max: 3 }), fc.nat({ max: 200 })), times: fc.nat(1_500) })
+    .map(({ length, times }) => `${'x'.repeat(length)}\n`.repeat(times));
+  fc.assert(
+    fc.property(fc.array(line, { maxLength: 4 }), fc.constantFrom('', 'open'), (text, last) => {
+      const body = text.join('') + last;
+      const parsed = parse(Buffer.from(`\n${body}`));
+      assert.equal(parsed.structure.lines, body.match(/.*\n|.+$/g)?.length ?? 0);
+    }),
+    { numRuns: 200 },
   );
 });
 
