@@ -117,6 +117,23 @@ test('base64: long bodies, with and without something broken in them', () => {
   assert.deepEqual(decode('base64', noisy, [5_001]), content);
 });
 
+test('base64: lines of one length are counted right, whatever ends or breaks them', () => {
+  const lines = Buffer.alloc(30_000, 'abcdefg').toString('base64').replace(/.{76}/g, '$&\r\n');
+  for (const length of [30_000, 30_001, 30_002, 30_003, 30_078, 30_079]) {
+    for (const end of ['', '=', '==\r\n', '\r\n', '\r', '\n', '-', ' \r\n', 'QQ\r\n\r\n']) {
+      for (const broken of ['', '*', '-', '_', ' ', '=', '\n', '\r\n', '\0', '\xff']) {
+        const text = lines.slice(0, 9_000) + broken + lines.slice(9_000, length) + end;
+        const body = Buffer.from(text, 'latin1');
+        const octets = referenceBase64(body).length;
+        assert.equal(decode('base64', body).length, octets);
+        for (const cut of [body.length, 16_384, 9_001]) {
+          assert.equal(measure('base64', body, [cut]), octets, `${length}${broken}${end} by ${cut}`);
+        }
+      }
+    }
+  }
+});
+
 test('base64: padding in the middle ends a quantum, not the content', () => {
   assert.equal(text('base64', 'SGVsbG8=IHdvcmxk'), 'Hello world');
   assert.equal(text('base64', 'QQ==QQ==Qg'), 'AAB');
