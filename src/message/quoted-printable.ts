@@ -73,6 +73,11 @@ export class QuotedPrintableDecoder {
       if (this.#state === State.text) {
         at = this.#copyText(chunk, at);
         if (at >= chunk.length) break;
+        const end = this.#takeWhole(chunk, at);
+        if (end > at) {
+          at = end;
+          continue;
+        }
       }
       // A byte that ends the held sequence without being part of it is looked at again as text.
       if (this.#take(chunk[at] ?? 0)) at++;
@@ -109,6 +114,21 @@ export class QuotedPrintableDecoder {
     }
     this.#length = length;
     return at;
+  }
+
+  /**
+   * Takes an octet or a soft line break that lies in the chunk as a whole, as nearly all do.
+   *
+   * @returns index behind it, or `at` where there is none
+   */
+  #takeWhole(chunk: Buffer, at: number): number {
+    if (chunk[at] !== EQUALS) return at;
+    const first = chunk[at + 1] ?? 0;
+    const second = chunk[at + 2] ?? 0;
+    const octet = (hexValue(first) << 4) | hexValue(second);
+    if (octet >= 0) this.#out[this.#length++] = octet;
+    else if (first !== CR || second !== LF) return at;
+    return at + 3;
   }
 
   /** Takes one byte into the held sequence; false when the byte is not part of it. */
