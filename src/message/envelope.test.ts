@@ -126,6 +126,23 @@ test('address fields: lists, groups, several fields, and nothing', () => {
   assert.deepEqual(sender, [{ name: 'John', address: '"john smith"@example.com' }]);
 });
 
+test('address fields: plain lists and all others are read alike', () => {
+  const texts = ['a@b.example', '<a@b.example>', 'Ann B. <a@b.example>', '"B, Ann" <a@b.example>'];
+  const pieces = fc.constantFrom(
+    ...texts,
+    ...['a', 'Ann', '@', '.', ' ', '"', "'", '\t', ',', ', ', '<', '>', '[', '(', 'é', '\0'],
+    ...['"" ', '" "', '=?utf-8?Q?=C3=B6?=', '=?utf-8?Q?=00?=', '"a@b.example"'],
+  );
+  const lists = fc.string({ unit: pieces, maxLength: 12 });
+  fc.assert(
+    fc.property(fc.oneof(lists, fc.constantFrom(...texts)), (list) => {
+      // A group is no plain list, and means the mailboxes in it.
+      assert.deepEqual(parseAddressList(list), parseAddressList(`Group:${list}`), list);
+    }),
+    { numRuns: 3_000 },
+  );
+});
+
 test('address fields: any text gives at most a thousand mailboxes of text', () => {
   const pieces = fc.constantFrom(
     ...'<>()[]"\\,;:@. ab\t',

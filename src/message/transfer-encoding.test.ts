@@ -127,7 +127,11 @@ test('base64: lines of one length are counted right, whatever ends or breaks the
         const octets = referenceBase64(body).length;
         assert.equal(decode('base64', body).length, octets);
         for (const cut of [body.length, 16_384, 9_001]) {
-          assert.equal(measure('base64', body, [cut]), octets, `${length}${broken}${end} by ${cut}`);
+          assert.equal(
+            measure('base64', body, [cut]),
+            octets,
+            `${length}${broken}${end} by ${cut}`,
+          );
         }
       }
     }
