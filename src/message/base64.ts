@@ -98,12 +98,15 @@ function countRegular(bytes: Buffer, start: number, end: number): number {
 /** How many bytes are looked at in one go: small enough to stay in the processor's cache. */
 const SLICE = 16 * 1024;
 
+/** Bytes from which on it takes a meter less time to decode them than to look at each. */
+const WORTH_DECODING = 1024;
+
 /** Where a meter decodes to, to see whether what it counted is base64. Nobody reads it. */
 const scratch = Buffer.allocUnsafe((SLICE * 3) / 4);
 
 /**
  * Whether there are so many characters of the alphabet, of which {@link countRegular} has said that there
- * can be no more. It takes less time to decode them than to look at each.
+ * can be no more.
  */
 function holds(bytes: Buffer, start: number, end: number, count: number): boolean {
   // A last quantum of one character gives no octet that would tell of it.
@@ -125,7 +128,8 @@ export class Base64Meter {
   add(bytes: Buffer, start: number, end: number): void {
     for (let at = start; at < end; at += SLICE) {
       const stop = Math.min(at + SLICE, end);
-      this.#addSlowly(bytes, this.#isRegular ? this.#addRegular(bytes, at, stop) : at, stop);
+      const mayBeRegular = this.#isRegular && stop - at >= WORTH_DECODING;
+      this.#addSlowly(bytes, mayBeRegular ? this.#addRegular(bytes, at, stop) : at, stop);
     }
   }
 
