@@ -73,24 +73,33 @@ const WORTH_SEARCHING = 32 * SEARCHES;
 /** Bytes that are looked at one by one where lines are short. */
 const STRETCH = 1024;
 
+function countOneByOne(bytes: Buffer, start: number, end: number): number {
+  let count = 0;
+  for (let at = start; at < end; at++) if (bytes[at] === LF) count++;
+  return count;
+}
+
 /**
  * Counts the line ends of a text body as it comes. Searching is several times faster where lines are of
  * usual length, and many times slower where there is nothing but line ends.
  */
-function countLineEnds(body: Buffer): number {
+function countLineEnds(bytes: Buffer, start: number, end: number): number {
+  if (end - start < WORTH_SEARCHING) return countOneByOne(bytes, start, end);
+  const body = bytes.subarray(start, end);
   let count = 0;
   let at = 0;
   while (at < body.length) {
-    const start = at;
+    const from = at;
     for (let searches = 0; searches < SEARCHES; searches++) {
       const lf = body.indexOf(LF, at);
       if (lf < 0) return count;
       count++;
       at = lf + 1;
     }
-    if (at - start >= WORTH_SEARCHING) continue;
+    if (at - from >= WORTH_SEARCHING) continue;
     const stop = Math.min(at + STRETCH, body.length);
-    for (; at < stop; at++) if (body[at] === LF) count++;
+    count += countOneByOne(body, at, stop);
+    at = stop;
   }
   return count;
 }
@@ -169,7 +178,7 @@ export class OpenParts {
     if (!draft || end <= start) return;
     draft.meter?.add(bytes, start, end);
     if (draft.lines !== undefined) {
-      draft.lines += countLineEnds(bytes.subarray(start, end));
+      draft.lines += countLineEnds(bytes, start, end);
       this.#lineIsOpen = bytes[end - 1] !== LF;
     }
   }
