@@ -20,8 +20,9 @@ export class IncomingMessage implements AsyncIterable<Buffer> {
   #waitingBytes = 0;
   #bytes = 0;
   #over = false;
-  /** Set when nobody wants the message any more: what its reader is told. */
-  #givenUp: Error | undefined;
+  #givenUp = false;
+  /** Why, where there is something to say of it. */
+  #reason: Error | undefined;
   /** Settles when the reader, who has read all there was, has something to do. */
   #news: PromiseWithResolvers<void> | undefined;
   #resume: (() => void) | undefined;
@@ -55,7 +56,7 @@ export class IncomingMessage implements AsyncIterable<Buffer> {
 
   /** Whether nobody wants it any more. */
   get destroyed(): boolean {
-    return this.#givenUp !== undefined;
+    return this.#givenUp;
   }
 
   /**
@@ -93,9 +94,10 @@ export class IncomingMessage implements AsyncIterable<Buffer> {
   }
 
   /** Gives the message up; a reader who has not come to its end is told why. */
-  destroy(reason: Error = new Error('the message was given up')): void {
-    if (this.destroyed) return;
-    this.#givenUp = reason;
+  destroy(reason?: Error): void {
+    if (this.#givenUp) return;
+    this.#givenUp = true;
+    this.#reason = reason;
     this.#waiting.length = 0;
     this.#waitingBytes = 0;
     this.#tellReader();
@@ -106,7 +108,7 @@ export class IncomingMessage implements AsyncIterable<Buffer> {
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
     try {
       for (;;) {
-        if (this.#givenUp) throw this.#givenUp;
+        if (this.#givenUp) throw this.#reason ?? new Error('the message was given up');
         const chunk = this.#waiting.shift();
         if (chunk) {
           this.#waitingBytes -= chunk.length;
