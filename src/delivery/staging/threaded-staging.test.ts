@@ -98,13 +98,22 @@ async function warmUp({ staging, here }: Staged): Promise<void> {
   assert.fail('no message was handed over');
 }
 
-/** Runs a test with a thread that takes messages, and nothing staged here yet. */
-async function withThread(body: (opened: Staged) => Promise<void>): Promise<void> {
-  const opened = open(startThread);
+/**
+ * Runs a test with a thread that takes messages, and nothing staged here yet.
+ *
+ * @param body told how to let time go by
+ */
+async function withThread(
+  body: (opened: Staged, pass: (ms: number) => void) => Promise<void>,
+): Promise<void> {
+  let clock = 0;
+  const opened = open(startThread, () => clock);
   try {
     await warmUp(opened);
     opened.here.length = 0;
-    await body(opened);
+    await body(opened, (ms) => {
+      clock += ms;
+    });
   } finally {
     await opened.staging.close();
   }
@@ -136,7 +145,23 @@ test('the thread finds what this one would, byte for byte', () =>
         assert.deepEqual(await foundIn(found), await foundIn(wanted));
       }
     }
-    // Of each round the first was alone when it came.
+    assert.equal(here.length, 0);
+  }));
+
+test('one that comes soon after several is handed over, one that comes later is not', () =>
+  withThread(async ({ staging, here }, pass) => {
+    await together(staging, 1);
+    assert.equal(here.length, 0);
+    pass(99);
+    await together(staging, 1);
+    assert.equal(here.length, 0);
+    pass(1);
+    await together(staging, 1);
+    assert.equal(here.length, 1);
+    await together(staging, 3);
+    // The first of them was alone when it came.
+    assert.equal(here.length, 2);
+    await together(staging, 1);
     assert.equal(here.length, 2);
   }));
 
@@ -157,7 +182,7 @@ test('a message that is too large to be handed over streams to the disk, whole',
       staging.stage(arrived(), chunked(Buffer.from('Subject: beside\r\n\r\n'))),
       staging.stage(arrived(), chunked(large, 16 * 1024)),
     ]);
-    assert.equal(here.length, 2);
+    assert.equal(here.length, 1);
     const { body } = staged.message;
     assert.ok(body.file);
     const read = Buffer.concat(await Array.fromAsync(store.bodies.read(body)));

@@ -3,8 +3,9 @@
  * and needs nothing but its bytes: where several messages come at once, small ones are staged by a
  * thread of their own, while this one answers clients and commits what is ready.
  *
- * The thread is started when it is first wanted. A message that comes alone is staged here, since to
- * hand it over would take longer than it saves; so is a large one, which streams to the disk.
+ * The thread is started when it is first wanted. A message that comes alone, and none beside it of late,
+ * is staged here, since to hand it over would take longer than it saves; so is a large one, which streams
+ * to the disk.
  */
 import type { Worker } from 'node:worker_threads';
 import { INLINE_MAX } from '../../bodies/bodies.ts';
@@ -14,6 +15,11 @@ import { StagingThread } from './thread.ts';
 
 /** Messages under way at which the thread is started. */
 const BUSY = 4;
+/**
+ * Milliseconds after two messages were under way at once in which others are expected beside one that
+ * comes. Clients that are answered together send their next together, but one of them is the first.
+ */
+const CROWDED_MS = 100;
 /** Milliseconds after the end of a thread in which no other is started. */
 const REST_MS = 30_000;
 
@@ -36,6 +42,7 @@ export class ThreadedStaging implements Staging {
   readonly #options: ThreadedStagingOptions;
   readonly #now: () => number;
   #underWay = 0;
+  #crowdedUntil = 0;
   #thread: StagingThread | undefined;
   #restsUntil = 0;
   #closed = false;
@@ -67,7 +74,10 @@ export class ThreadedStaging implements Staging {
   /** The thread, where there is reason to hand this message over and somebody to take it. */
   #threadAtHand(): StagingThread | undefined {
     if (this.#underWay >= BUSY) this.#thread ??= this.#startThread();
-    return this.#underWay > 1 && this.#thread?.takesMore ? this.#thread : undefined;
+    if (!this.#thread?.takesMore) return undefined;
+    const now = this.#now();
+    if (this.#underWay > 1) this.#crowdedUntil = now + CROWDED_MS;
+    return now < this.#crowdedUntil ? this.#thread : undefined;
   }
 
   #startThread(): StagingThread | undefined {
