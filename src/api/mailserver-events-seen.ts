@@ -2,7 +2,7 @@
  * Which mail server events were taken in the last day: the table `mailserver_events`.
  *
  * A row for each event is the simple way, and the one on PostgreSQL, where several nodes ask at
- * once. But ids are random, so that on SQLite nearly every row would rewrite a page of 4 KB: some 20
+ * once. But ids are random, so that on SQLite nearly every row would rewrite a page: some 20
  * microseconds an event, all on the one thread. There, what is known is looked up in memory and the
  * rows, one for each slice of a batch, are read at the start alone.
  */

@@ -31,7 +31,7 @@ afterEach(async () => {
 });
 
 function open(start = () => startThread(path)): void {
-  checkpoints = new Checkpoints(db, { start, longLog: LONG });
+  checkpoints = new Checkpoints(db, { start, longLog: LONG, commitsALook: 1 });
 }
 
 function readLog(): { length: number; moved: number } {

@@ -1,7 +1,7 @@
 /**
  * Checkpoints: what is committed moves from the log of SQLite into its file, and the log starts anew.
  *
- * SQLite would do that within some commit, and hold the thread for the time of 8,000 pages (40 ms and
+ * SQLite would do that within some commit, and hold the thread for the time of all its pages (40 ms and
  * more). Here another thread does it while commits go on. They never leave it the last word, and the log
  * starts anew only when all of it was moved: so the commit that follows waits for the little that came
  * meanwhile, and the event loop for nothing.
@@ -10,7 +10,9 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 
 /** Pages in the log from which on they are moved: 32 MB. */
-const LONG_LOG = 8_000;
+const LONG_LOG = 4_000;
+/** Commits from one look at the length of the log to the next: SQLite takes as long for it as for a row. */
+const COMMITS_A_LOOK = 8;
 /**
  * Pages at which SQLite moves them itself after all: a transaction may be large, and where there is
  * nobody else to do it that is the usual length.
@@ -37,6 +39,8 @@ export interface CheckpointsOptions {
   readonly start: () => Worker;
   /** In pages; for tests. */
   readonly longLog?: number;
+  /** For tests. */
+  readonly commitsALook?: number;
 }
 
 /** Starts the thread for the database at `path`. */
@@ -51,11 +55,12 @@ export class Checkpoints {
   #thread: MovingThread | undefined;
   #state: 'idle' | 'moving' | 'moved' | 'without a thread' = 'idle';
   #dueAt: number;
+  #commits = 0;
   #underWay: Promise<void> | undefined;
 
   /** @param db the writing connection */
   constructor(db: DatabaseSync, options: CheckpointsOptions) {
-    this.#options = { longLog: LONG_LOG, ...options };
+    this.#options = { longLog: LONG_LOG, commitsALook: COMMITS_A_LOOK, ...options };
     this.#dueAt = this.#options.longLog;
     this.#db = db;
     this.#look = db.prepare('pragma wal_checkpoint(noop)');
@@ -70,8 +75,8 @@ export class Checkpoints {
       const { length, moved } = this.#readLog();
       // A reader may hold on to a part of the log; that is tried again when there is more of it.
       this.#dueAt = this.#options.longLog + (moved === length ? 0 : length);
-    } else if (this.#state === 'idle' && this.#readLog().length >= this.#dueAt) {
-      this.#start('moved');
+    } else if (this.#state === 'idle' && ++this.#commits % this.#options.commitsALook === 0) {
+      if (this.#readLog().length >= this.#dueAt) this.#start('moved');
     }
   }
 
