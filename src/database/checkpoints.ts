@@ -9,15 +9,15 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 
-/** Pages in the log from which on they are moved: 32 MB. */
-const LONG_LOG = 4_000;
+/** Octets in the log from which on they are moved. */
+const LONG_LOG = 32 * 1024 * 1024;
 /** Commits from one look at the length of the log to the next: SQLite takes as long for it as for a row. */
 const COMMITS_A_LOOK = 8;
 /**
- * Pages at which SQLite moves them itself after all: a transaction may be large, and where there is
- * nobody else to do it that is the usual length.
+ * Times the length at which SQLite moves them itself after all: a transaction may be large, and where
+ * there is nobody else to do it that is the usual length.
  */
-const LAST_RESORT = 4 * LONG_LOG;
+const LAST_RESORT = 4;
 
 /** Milliseconds that the thread may take: commits may wait for it. */
 const ANSWER_MS = 30_000;
@@ -60,11 +60,13 @@ export class Checkpoints {
 
   /** @param db the writing connection */
   constructor(db: DatabaseSync, options: CheckpointsOptions) {
-    this.#options = { longLog: LONG_LOG, commitsALook: COMMITS_A_LOOK, ...options };
+    const pageSize = Number(db.prepare('pragma page_size').get()?.page_size);
+    const longLog = Math.ceil(LONG_LOG / pageSize);
+    db.exec(`pragma wal_autocheckpoint = ${LAST_RESORT * longLog}`);
+    this.#options = { longLog, commitsALook: COMMITS_A_LOOK, ...options };
     this.#dueAt = this.#options.longLog;
     this.#db = db;
     this.#look = db.prepare('pragma wal_checkpoint(noop)');
-    db.exec(`pragma wal_autocheckpoint = ${LAST_RESORT}`);
   }
 
   /** Called before each commit, which waits for it. */

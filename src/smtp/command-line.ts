@@ -33,11 +33,13 @@ export function withoutTrailingSpace(line: Buffer): Buffer {
 
 /** @returns what the line is answered where it is no command that could be run */
 export function refuseLine(line: Buffer, protocol: 'smtp' | 'lmtp'): Reply | undefined {
-  const text = line.toString('latin1');
+  const octets = line.toString('latin1');
+  const isPlain = !UNUSUAL.test(octets);
   // NUL, a bare CR and their like have no place in any command (RFC 5321 section 4.1.2).
-  if (UNUSUAL.test(text) && (CONTROL.test(text) || !isUtf8(line))) {
+  if (!isPlain && (CONTROL.test(octets) || !isUtf8(line))) {
     return { code: 500, text: '5.5.2 The line has characters that no command has' };
   }
+  const text = isPlain ? octets : line.toString();
   const space = text.indexOf(' ');
   const command = (space < 0 ? text : text.slice(0, space)).toUpperCase();
   if (NOT_OFFERED.has(command)) return { code: 502, text: '5.5.1 The command is not offered' };

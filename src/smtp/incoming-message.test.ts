@@ -89,3 +89,13 @@ test('a reader that waits hears of each chunk, and of the end', async () => {
   message.finish();
   assert.equal((await last).done, true);
 });
+
+test('what came in tiny pieces is read in few', async () => {
+  const message = new IncomingMessage(10_000_000);
+  const sent = Buffer.from(Array.from({ length: 100_000 }, (_, index) => index % 251));
+  for (let at = 0; at < sent.length; at++) message.add(sent.subarray(at, at + 1), () => {});
+  message.finish();
+  const read = await Array.fromAsync(message);
+  assert.ok(read.length < 10, `${read.length} pieces`);
+  assert.ok(Buffer.concat(read).equals(sent));
+});

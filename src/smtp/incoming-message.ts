@@ -5,6 +5,11 @@ import { Refusal } from '../errors/errors.ts';
 
 /** Bytes kept for a reader that is behind, besides the chunk that crosses the mark. */
 const BUFFERED_BYTES = 128 * 1024;
+/**
+ * Chunks that are handed out one by one. Of more, all are joined: a client may send one byte a packet, and
+ * what is done for a chunk takes far longer than to copy it.
+ */
+const FEW = 8;
 
 /**
  * One reader at a time; what a stream of Node does beside that (events, pipes, its own ways to end) would
@@ -109,9 +114,8 @@ export class IncomingMessage implements AsyncIterable<Buffer> {
     try {
       for (;;) {
         if (this.#givenUp) throw this.#reason ?? new Error('the message was given up');
-        const chunk = this.#waiting.shift();
+        const chunk = this.#takeWaiting();
         if (chunk) {
-          this.#waitingBytes -= chunk.length;
           if (this.#waitingBytes < BUFFERED_BYTES) this.#wakeSource();
           yield chunk;
         } else if (this.#over) return;
@@ -120,6 +124,13 @@ export class IncomingMessage implements AsyncIterable<Buffer> {
     } finally {
       this.destroy();
     }
+  }
+
+  #takeWaiting(): Buffer | undefined {
+    const isFew = this.#waiting.length <= FEW;
+    const chunk = isFew ? this.#waiting.shift() : Buffer.concat(this.#waiting.splice(0));
+    this.#waitingBytes -= chunk?.length ?? 0;
+    return chunk;
   }
 
   #end(whole: boolean): void {
