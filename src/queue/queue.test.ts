@@ -562,27 +562,32 @@ onEachEngine('queue fairness', (engine) => {
     // No time passes: it is attempted while the dead one still hangs.
     await bench.enqueue(queue, bench.delivery('alive'));
     assert.equal((await receiver.nth(32)).job.destination, 'alive');
-    for (const attempt of receiver.attempts.filter(isDead)) attempt.answer(refused);
-    receiver.attempts.at(-1)?.answer(delivered);
+    receiver.attempts[32]?.answer(delivered);
+    // Four failures in a row: each place is filled again.
+    for (let n = 0; n < 4; n++) {
+      receiver.attempts[n]?.answer(refused);
+      assert.equal((await receiver.nth(33 + n)).job.destination, 'dead');
+    }
+    for (const attempt of receiver.attempts.slice(4).filter(isDead)) attempt.answer(refused);
     // From then on it is one at a time, each followed by the next.
     for (let n = 0; n < 10; n++) {
-      const next = await receiver.nth(33 + n);
+      const next = await receiver.nth(37 + n);
       await turns(20);
-      assert.equal(receiver.attempts.length, 34 + n);
+      assert.equal(receiver.attempts.length, 38 + n);
       assert.equal(next.job.destination, 'dead');
       if (n < 9) next.answer(refused);
     }
     await bench.enqueue(queue, bench.delivery('alive'), bench.delivery('other'));
     const two = [
-      (await receiver.nth(43)).job.destination,
-      (await receiver.nth(44)).job.destination,
+      (await receiver.nth(47)).job.destination,
+      (await receiver.nth(48)).job.destination,
     ];
     assert.deepEqual(two.sort(), ['alive', 'other']);
     // It is back: all places again.
-    receiver.attempts[42]?.answer(delivered);
-    await receiver.nth(44 + 32);
+    receiver.attempts[46]?.answer(delivered);
+    await receiver.nth(48 + 32);
     await turns(20);
-    assert.equal(receiver.attempts.length, 45 + 32);
+    assert.equal(receiver.attempts.length, 49 + 32);
   });
 
   test('large payloads are bounded in memory, and delay no other destination', async () => {
