@@ -108,6 +108,7 @@ export class StagingThread {
   #settle(answer: StagingAnswer): void {
     if (answer.kind === 'ready') {
       this.#isReady = true;
+      this.#lastUsed = performance.now();
       return;
     }
     this.#lastAnswer = performance.now();
@@ -135,10 +136,12 @@ export class StagingThread {
   /** Ends a thread that hangs, or that nobody needs. */
   #look(): void {
     const now = performance.now();
+    // One that is being started is wanted, but not for ever.
+    const idleMs = this.#isReady ? this.#times.idleMs : this.#times.answerMs;
     const [oldest] = this.#waiting.values();
     if (oldest && now - Math.max(oldest.since, this.#lastAnswer) >= this.#times.answerMs) {
       this.#endBy(new Error(`the staging thread did not answer in ${this.#times.answerMs} ms`));
-    } else if (!oldest && now - this.#lastUsed >= this.#times.idleMs) void this.end();
+    } else if (!oldest && now - this.#lastUsed >= idleMs) void this.end();
   }
 
   #endBy(fault: unknown): void {
