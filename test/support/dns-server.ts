@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { after } from 'node:test';
 import packet, { type Answer, type Packet, type Question } from 'dns-packet';
+import { freePort } from './free-port.ts';
 
 /** `TXT` as one text or as its character strings, `MX` as `10 host`, the others as their text. */
 export type ZoneRecord = readonly [
@@ -97,10 +98,10 @@ export class DnsServer {
   async start(): Promise<void> {
     for (;;) {
       const tcp = createServer((socket) => this.#serve(socket));
-      tcp.listen(this.#port, '127.0.0.1');
+      // One that nobody else is given: the server may be stopped for a while and has to come back.
+      const port = this.#port || (await freePort());
+      tcp.listen(port, '127.0.0.1');
       await once(tcp, 'listening');
-      const address = tcp.address();
-      const port = typeof address === 'object' && address ? address.port : 0;
       const udp = createSocket('udp4');
       udp.on('message', (message, peer) => {
         this.#answer(message, 'udp', (bytes) => udp.send(bytes, peer.port, peer.address));
