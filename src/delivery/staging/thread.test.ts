@@ -94,6 +94,21 @@ test('a thread that nobody needs ends by itself, without a fault', async () => {
   assert.equal(thread.takesMore, false);
 });
 
+test('a thread that takes longer to start than it may be idle is not ended meanwhile', async () => {
+  const worker = new Worker(
+    `const { parentPort } = require('node:worker_threads');
+     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+     parentPort.postMessage({ kind: 'ready' });
+     parentPort.on('message', () => {});`,
+    { eval: true },
+  );
+  const { promise: ended, resolve } = Promise.withResolvers<unknown>();
+  const thread = new StagingThread(worker, resolve, { ...NEVER, idleMs: 50 });
+  const started = once(worker, 'message').then(() => thread.takesMore);
+  assert.equal(await Promise.race([started, ended]), true);
+  assert.equal(await ended, undefined);
+});
+
 test('a thread with a message in hand is not idle', async () => {
   const answer = `setTimeout(() => parentPort.postMessage({ kind: 'failed', id, bug: 'late' }), 300)`;
   const { thread, stage } = await open(answer, { ...NEVER, idleMs: 50 });
