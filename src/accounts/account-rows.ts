@@ -107,7 +107,7 @@ export class CredentialsReader {
   constructor(database: Database) {
     const queries = database.read;
     this.#queries = queries;
-    this.#kept = new RowCache(database, ['accounts'], CREDENTIALS_KEPT);
+    this.#kept = new RowCache(database, ['accounts'], { max: CREDENTIALS_KEPT });
     this.#byId = new PreparedQuery(selectCredentials(queries).where('id', '=', 0));
     this.#byAddress = new PreparedQuery(
       selectCredentials(queries).where('domain_id', '=', 0).where('local_part', '=', ''),

@@ -125,7 +125,7 @@ class StoredAccounts implements Accounts {
 
   constructor({ database, domains, changes, now }: AccountsOptions) {
     this.#database = database;
-    this.#recipients = new RowCache(database, ['accounts'], RECIPIENTS_KEPT);
+    this.#recipients = new RowCache(database, ['accounts'], { max: RECIPIENTS_KEPT });
     this.#domains = domains;
     this.#changes = changes;
     this.#now = now ?? Date.now;

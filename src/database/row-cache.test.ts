@@ -42,7 +42,7 @@ onEachEngine('a row cache', (engine) => {
   async function open() {
     const { database } = await openTestDatabase(engine);
     const ids = await addAccount(database);
-    const cache = new RowCache<number, string>(database, ['accounts'], 2);
+    const cache = new RowCache<number, string>(database, ['accounts'], { max: 2 });
     let reads = 0;
     const name = () =>
       cache.get(ids.accountId, async () => {
@@ -113,8 +113,8 @@ onEachEngine('a row cache', (engine) => {
 
   test('keeps what no update changes for as long as the row is there', async () => {
     const { database, accountId, domainId, rename } = await open();
-    const options = [['accounts'], 2, () => true, 'fixed columns'] as const;
-    const cache = new RowCache<number, number>(database, ...options);
+    const options = { max: 2, of: 'fixed columns' } as const;
+    const cache = new RowCache<number, number>(database, ['accounts'], options);
     let reads = 0;
     const domainOf = () =>
       cache.get(accountId, async () => {

@@ -6,6 +6,15 @@ interface Entry<Value> {
   readonly value: Value;
 }
 
+export interface RowCacheOptions<Value> {
+  /** Entries kept; beyond it the one read longest ago goes. */
+  readonly max: number;
+  /** Whether a value is small enough to be kept; all are when left out. */
+  readonly keeps?: (value: Value) => boolean;
+  /** `fixed columns` where a value has only what no update ever changes; `rows` when left out. */
+  readonly of?: Watched;
+}
+
 /**
  * Keeps what was read, for as long as nothing was committed to the tables it comes from. Where other
  * nodes write as well (PostgreSQL) nothing is kept and every call reads.
@@ -16,18 +25,11 @@ export class RowCache<Key, Value> {
   readonly #keeps: (value: Value) => boolean;
   readonly #entries = new Map<Key, Entry<Value>>();
 
-  /**
-   * @param tables all that a value is read from
-   * @param max entries kept; beyond it the one read longest ago goes
-   * @param keeps whether a value is small enough to be kept; all are when left out
-   * @param of `fixed columns` where a value has only what no update ever changes
-   */
+  /** @param tables all that a value is read from */
   constructor(
     database: Database,
     tables: readonly TableName[],
-    max: number,
-    keeps: (value: Value) => boolean = () => true,
-    of: Watched = 'rows',
+    { max, keeps = () => true, of = 'rows' }: RowCacheOptions<Value>,
   ) {
     this.#version = database.watch?.(tables, of);
     this.#max = max;

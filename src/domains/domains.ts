@@ -172,7 +172,7 @@ class StoredDomains implements Domains {
   constructor(options: DomainsOptions) {
     this.#database = options.database;
     this.#activeClaim = selectActiveClaim(options.database.read);
-    this.#active = new RowCache(options.database, ['domains', 'routes'], ACTIVE_KEPT);
+    this.#active = new RowCache(options.database, ['domains', 'routes'], { max: ACTIVE_KEPT });
     this.#mailHostname = options.mailHostname.toLowerCase();
     this.#spfInclude = options.spfInclude.toLowerCase();
     this.#log = options.log;

@@ -77,12 +77,10 @@ export class EmbeddedMailstore implements Mailstore {
     this.#mailboxes = new Mailboxes(database, now);
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
     this.#changes = new ChangeReader(database.read, pageBytes);
-    this.#answers = new RowCache(
-      database,
-      ['mailboxes', 'messages', 'tombstones'],
-      ANSWERS_KEPT,
-      isSmall,
-    );
+    this.#answers = new RowCache(database, ['mailboxes', 'messages', 'tombstones'], {
+      max: ANSWERS_KEPT,
+      keeps: isSmall,
+    });
     this.#writer = new MessageWriter({ database, bodies, mailboxes: this.#mailboxes, now });
   }
 

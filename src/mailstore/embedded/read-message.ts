@@ -94,12 +94,10 @@ export class MessageReader {
 
   constructor(database: Database, bodies: Bodies, mailboxes: Mailboxes) {
     this.#database = database;
-    this.#rows = new RowCache(
-      database,
-      ['mailboxes', 'messages'],
-      ROWS_KEPT,
-      ({ envelope, structure }) => envelope.length + structure.length <= ROW_KEPT_MAX,
-    );
+    this.#rows = new RowCache(database, ['mailboxes', 'messages'], {
+      max: ROWS_KEPT,
+      keeps: ({ envelope, structure }) => envelope.length + structure.length <= ROW_KEPT_MAX,
+    });
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
     this.#select = prepareSelect(database.read);
