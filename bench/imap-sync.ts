@@ -12,8 +12,9 @@
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { openSqlite } from '../src/database/database.ts';
-import { atom, commandLayer, quoted } from '../src/mailstore/imap/wire.ts';
-import { ImapMailstore, type MailUser } from '../src/mailstore/mailstore.ts';
+import { atom, commandLayer, quoted } from '../src/mail-server/imap/wire.ts';
+import { ImapMailstore } from '../src/mail-server/mail-server.ts';
+import type { MailUser } from '../src/mailstore/mailstore.ts';
 import { type DovecotServer, startDovecot } from '../test/servers/dovecot.ts';
 import { connectAs } from '../test/servers/imap-client.ts';
 import { atMost, type Benchmark, type Figure, interleave, median } from './support/figures.ts';

@@ -6,9 +6,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { createAddressFilter } from '../src/addresses/addresses.ts';
 import { Bodies } from '../src/bodies/bodies.ts';
 import { openSqlite } from '../src/database/database.ts';
+import { createAddressFilter } from '../src/net/net.ts';
 import { type NewDelivery, Queue } from '../src/queue/queue.ts';
 import {
   createWebhookSender,

@@ -4,9 +4,9 @@
  */
 import { join } from 'node:path';
 import { Agent } from 'undici';
-import { createAddressFilter } from '../src/addresses/addresses.ts';
 import { Bodies } from '../src/bodies/bodies.ts';
 import { openSqlite } from '../src/database/database.ts';
+import { createAddressFilter } from '../src/net/net.ts';
 import { type NewDelivery, Queue } from '../src/queue/queue.ts';
 import { createWebhookSender, webhookDestination } from '../src/webhooks/webhooks.ts';
 import { insertDomain, quiet } from './queue-worker.ts';

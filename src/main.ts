@@ -1,8 +1,8 @@
 /** The process: reads the configuration, starts the service, stops it on a signal. */
 import { setFlagsFromString } from 'node:v8';
+import { startService } from './compose/service.ts';
 import { type Config, ConfigError, describeStart, readConfig } from './config/config.ts';
-import { openLog } from './open-log.ts';
-import { startService } from './service.ts';
+import { openLog } from './log/log.ts';
 
 /** From the first signal to the end at the latest, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;

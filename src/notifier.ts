@@ -1,7 +1,7 @@
 /** The process that tells Postroom what changed on a mail server, beside that server. */
 import { ConfigError, readConfig } from './config/config.ts';
+import { openLog } from './log/log.ts';
 import { startNotifier } from './notifier/notifier.ts';
-import { openLog } from './open-log.ts';
 
 function refuseStart(error: unknown): never {
   const lines = error instanceof ConfigError ? error.lines : [`cannot start: ${String(error)}`];

@@ -8,7 +8,8 @@ import { startLmtpServer } from '../../test/support/lmtp-server.ts';
 import { type MailServerBench, openMailServerBench } from '../../test/support/mail-server-bench.ts';
 import type { Queries } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
-import type { ImapAppend, MailUser } from '../mailstore/mailstore.ts';
+import type { ImapAppend } from '../mail-server/mail-server.ts';
+import type { MailUser } from '../mailstore/mailstore.ts';
 
 const ANN = 'ann@acme.test';
 const BEN = 'ben@acme.test';

@@ -1,8 +1,8 @@
 /** What is queued for one mailbox of a mail server: kind `mailbox`. */
 import type { Queries } from '../database/database.ts';
 import type { ParsedMessage } from '../message/message.ts';
-import type { NewDelivery, Queue } from '../queue/queue.ts';
-import type { MailOrigin, MailUser } from './store.ts';
+import type { Job, NewDelivery, Queue } from '../queue/queue.ts';
+import type { MailOrigin, Mailstore, MailUser } from './store.ts';
 
 /** The kind of these deliveries. */
 export const MAILBOX = 'mailbox';
@@ -40,6 +40,14 @@ export type MailboxResult =
       /** The account was deleted, and its mail with it: nobody is told. */
       readonly isGone?: true;
     };
+
+/** The part of a mail store that takes mail in, and what the queue's worker needs of it. */
+export interface InboundDelivery extends Pick<Mailstore, 'append' | 'appendWithin'> {
+  /** Makes an attempt for a delivery of kind `mailbox`; see `WorkOptions.attempt`. */
+  attempt(job: Job, payload: MailboxPayload, signal: AbortSignal): Promise<MailboxResult>;
+  /** Ends the connections that are not in use. */
+  close(): void;
+}
 
 /** Each mailbox is a receiver of its own: one over its quota holds up no other. */
 export function mailboxDestination({ address }: MailUser): string {

@@ -3,30 +3,22 @@
  *
  * `embedded/` keeps them in Postroom's own database: `mailboxes` (UIDVALIDITY, UIDNEXT,
  * HIGHESTMODSEQ), `messages` (flags, envelope, MIME tree with byte offsets; the source is in
- * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. `imap/` has them on an
- * IMAP server that the operator runs, the second implementation of the same interface; `lmtp/` brings
- * inbound mail to it.
+ * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. `mail-server/` has the
+ * second implementation of the interface, on an IMAP server that the operator runs.
  */
 export { announceChanges } from './announce.ts';
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
+export { changeFlags, flagsFromText, flagsToText, normalizeFlags } from './flags.ts';
 export {
-  ImapMailstore,
-  type ImapOptions,
-  type ImapServer,
-  imapDefaults,
-} from './imap/imap.ts';
-export {
-  createInboundDelivery,
+  enqueueForMailbox,
   type InboundDelivery,
-  type InboundOptions,
-} from './lmtp/inbound.ts';
-export type { ImapAppend } from './lmtp/transport.ts';
-export {
   MAILBOX,
+  type MailboxFailure,
   type MailboxPayload,
   type MailboxResult,
   mailboxDestination,
 } from './mailbox-delivery.ts';
+export { canonicalMailboxName, defaultMailboxes } from './mailbox-names.ts';
 export { holdMessage, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,

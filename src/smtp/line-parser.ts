@@ -7,7 +7,7 @@
  * section 2.3.8).
  */
 import { SMTPStream } from 'smtp-server/lib/smtp-stream.js';
-import { DotTransparency } from './dot-transparency.ts';
+import { DotTransparency } from '../net/net.ts';
 import { IncomingMessage } from './incoming-message.ts';
 
 const CR = 0x0d;

@@ -1,11 +1,6 @@
 import { isIP } from 'node:net';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
-import {
-  type AddressFilter,
-  AddressRefused,
-  guardLookup,
-  type ResolveHost,
-} from '../addresses/addresses.ts';
+import { type AddressFilter, AddressRefused, guardLookup, type ResolveHost } from '../net/net.ts';
 import type { Outcome } from '../queue/queue.ts';
 import { explainFailure } from './explain-failure.ts';
 import { readRetryAfter } from './retry-after.ts';

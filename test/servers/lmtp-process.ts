@@ -7,6 +7,7 @@ import { pino } from 'pino';
 import { createAccounts } from '../../src/accounts/accounts.ts';
 import { Bodies } from '../../src/bodies/bodies.ts';
 import { InProcessChanges } from '../../src/changes/changes.ts';
+import { buildMailFlow } from '../../src/compose/mail-flow.ts';
 import {
   ensureDataDir,
   fileSecretStore,
@@ -17,12 +18,8 @@ import {
 import { openSqlite } from '../../src/database/database.ts';
 import { carryOut } from '../../src/delivery/delivery.ts';
 import { createDomains } from '../../src/domains/domains.ts';
-import { buildMailFlow } from '../../src/mail-flow.ts';
-import {
-  createInboundDelivery,
-  EmbeddedMailstore,
-  type Mailstore,
-} from '../../src/mailstore/mailstore.ts';
+import { createInboundDelivery } from '../../src/mail-server/mail-server.ts';
+import { EmbeddedMailstore, type Mailstore } from '../../src/mailstore/mailstore.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { startSmtp } from '../../src/smtp/smtp.ts';

@@ -1,6 +1,6 @@
 /** What IMAP does for delivery, with a connection for each question: for suites on delivery alone. */
 import { ImapFlow } from 'imapflow';
-import type { InboundOptions } from '../../src/mailstore/mailstore.ts';
+import type { InboundOptions } from '../../src/mail-server/mail-server.ts';
 import type { MailServer } from './mail-server.ts';
 
 /** Where a mail server is, and how to log in as an account. */

@@ -4,12 +4,8 @@ import { type Account, type Accounts, createAccounts } from '../../src/accounts/
 import { carryOut, createDelivery, type Delivery } from '../../src/delivery/delivery.ts';
 import { blindStaging } from '../../src/delivery/staging/testing/blind-staging.ts';
 import { createDomains, type Domains } from '../../src/domains/domains.ts';
-import {
-  createInboundDelivery,
-  type InboundDelivery,
-  type InboundOptions,
-  type Mailstore,
-} from '../../src/mailstore/mailstore.ts';
+import { createInboundDelivery, type InboundOptions } from '../../src/mail-server/mail-server.ts';
+import type { InboundDelivery, Mailstore } from '../../src/mailstore/mailstore.ts';
 import { createSenderRewriting, type MessageSender } from '../../src/outbound/outbound.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { FakeClock } from '../../src/queue/testing/fake-clock.ts';

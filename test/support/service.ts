@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { pino } from 'pino';
+import { type Service, startService } from '../../src/compose/service.ts';
 import { readConfig } from '../../src/config/config.ts';
 import type { MailUser } from '../../src/mailstore/mailstore.ts';
-import { type Service, startService } from '../../src/service.ts';
 import { atEnd, type EngineName, openTestDatabase } from './databases.ts';
 import { freePort } from './free-port.ts';
 

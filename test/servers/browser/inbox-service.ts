@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { pino } from 'pino';
+import { type Service, startService } from '../../../src/compose/service.ts';
 import { readConfig } from '../../../src/config/config.ts';
-import { type Service, startService } from '../../../src/service.ts';
 import { freePort } from '../../support/free-port.ts';
 
 const API_KEY = 'key-of-the-inbox-test';

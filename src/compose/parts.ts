@@ -1,0 +1,245 @@
+/**
+ * The composition root: builds every part from the configuration and passes each what it needs.
+ */
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import {
+  type Accounts,
+  createAccounts,
+  createTokens,
+  findAccounts,
+  type Tokens,
+} from '../accounts/accounts.ts';
+import {
+  type Api,
+  createApi,
+  deliveryRoutes,
+  mailserverEventRoutes,
+  rawMessageRoute,
+} from '../api/api.ts';
+import { Bodies } from '../bodies/bodies.ts';
+import { type Change, type Changes, InProcessChanges } from '../changes/changes.ts';
+import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
+import type { Database } from '../database/database.ts';
+import type { CarryOutOptions, Delivery } from '../delivery/delivery.ts';
+import { createDnsResolver } from '../dns/dns.ts';
+import {
+  createDomains,
+  createVerification,
+  type Domains,
+  type Verification,
+} from '../domains/domains.ts';
+import type { ImapMailstore } from '../mail-server/mail-server.ts';
+import {
+  announceChanges,
+  EmbeddedMailstore,
+  type Mailstore,
+  type MailUser,
+} from '../mailstore/mailstore.ts';
+import { createMetrics, type Metrics } from '../metrics/metrics.ts';
+import { Queue } from '../queue/queue.ts';
+import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
+import { createSite, defaultSources, type Site, siteDirectory } from '../site/site.ts';
+import { buildMailFlow } from './mail-flow.ts';
+import { buildMailServer } from './mail-server.ts';
+import { Maintenance } from './maintenance.ts';
+
+export interface Parts {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly changes: Changes;
+  readonly mailstore: Mailstore;
+  /** Ends connections to the mail server, where mail is kept on one. */
+  readonly closeMailstore: () => void;
+  readonly domains: Domains;
+  readonly verification: Verification;
+  readonly delivery: Delivery;
+  readonly queue: Queue;
+  readonly courier: CarryOutOptions;
+  /** Ends connections that mail goes out on, once the queue has stopped. */
+  readonly closeMailFlow: () => Promise<void>;
+  /** Ends the staging thread and the DNS of the sender checks, once all listeners are closed. */
+  readonly closeStaging: () => Promise<void>;
+  readonly api: Api;
+  readonly realtime: Realtime;
+  readonly metrics: Metrics;
+  readonly progress: Progress;
+  readonly maintenance: Maintenance;
+  readonly site: Site;
+}
+
+/** How far the start has come, for `/readyz`. */
+export interface Progress {
+  /** Whether every listener takes connections. */
+  listening: boolean;
+  /** The port that HTTP is bound to. */
+  httpPort: number;
+}
+
+/** What every part is built from. */
+interface Ground {
+  readonly config: Config;
+  readonly secrets: Secrets;
+  readonly database: Database;
+  readonly changes: Changes;
+  readonly maintenance: Maintenance;
+  readonly logger: Logger;
+}
+
+/** Who owns what, and who may open it. */
+interface Owners {
+  readonly domains: Domains;
+  readonly verification: Verification;
+  readonly accounts: Accounts;
+  readonly tokens: Tokens;
+}
+
+/** What the routes speak for. */
+interface Served extends Owners {
+  readonly mailstore: Mailstore;
+  readonly imap: ImapMailstore | undefined;
+  readonly bodies: Bodies;
+  readonly queue: Queue;
+  readonly progress: Progress;
+  readonly site: Site;
+}
+
+/** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
+const MAX_JSON_BODY = 1024 * 1024;
+
+/**
+ * Builds all parts; none of them listens or runs yet.
+ *
+ * @param buildsDocs whether the documentation is built where there is none
+ */
+export function buildParts(
+  config: Config,
+  secrets: Secrets,
+  database: Database,
+  logger: Logger,
+  buildsDocs: boolean,
+): Parts {
+  const changes = new InProcessChanges();
+  const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
+  const embedded = new EmbeddedMailstore({ database, bodies });
+  const queue: Queue = new Queue({
+    database,
+    log: logger,
+    onAttempt: (report) => metrics.countAttempt(report),
+  });
+  const metrics = createMetrics({
+    connections: () => realtime.connections,
+    queueDepths: () => queue.depths(),
+  });
+  const isCurrent = async ({ accountId, address }: MailUser) =>
+    (await owners.accounts.findForMail(address))?.id === accountId;
+  const served = { config, database, changes, bodies, queue, isCurrent, logger };
+  const { imap, mailServer } = buildMailServer(served);
+  const pruneTombstones = (keptMs: number) => (imap ?? embedded).pruneTombstones(keptMs);
+  const maintenance = new Maintenance({ bodies, pruneTombstones, queue, logger });
+  const ground: Ground = { config, secrets, database, changes, maintenance, logger };
+  const owners = buildOwners(ground);
+  const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
+  const progress: Progress = { listening: false, httpPort: config.http.port };
+  const site = createSite({
+    sources: defaultSources,
+    directory: siteDirectory(config.dataDir),
+    build: buildsDocs,
+    logger,
+  });
+  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, progress, site });
+  const realtime = createRealtime({
+    authenticate: (token) => owners.tokens.authenticate(token),
+    listMailboxes: (user) => mailstore.listMailboxes(user),
+    changes,
+    admit: (request) => api.admitUpgrade(request),
+    logger,
+  });
+  const { http } = config;
+  const publicUrl = () =>
+    http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
+  const stores = { bodies, mailstore, mailServer, queue, metrics, publicUrl };
+  const flow = buildMailFlow({ ...ground, ...owners, ...stores });
+  const { domains, verification } = owners;
+  return {
+    database,
+    bodies,
+    changes,
+    mailstore,
+    closeMailstore: () => imap?.close(),
+    domains,
+    verification,
+    delivery: flow.delivery,
+    queue,
+    courier: flow.courier,
+    closeMailFlow: () => flow.close(),
+    closeStaging: () => flow.closeStaging(),
+    api,
+    realtime,
+    metrics,
+    progress,
+    maintenance,
+    site,
+  };
+}
+
+function buildOwners({ config, secrets, database, changes, maintenance, logger }: Ground): Owners {
+  const { mailHostname, spfInclude, jwt } = config;
+  const domains = createDomains({ database, mailHostname, spfInclude, log: logger });
+  const dns = createDnsResolver({ servers: config.dns.servers });
+  const verification = createVerification({ database, dns, mailHostname, log: logger });
+  const publish = (change: Change) => {
+    changes.publish(change);
+    if (change.kind === 'access' && change.reason === 'deleted') maintenance.sweepSoon();
+  };
+  const accounts = createAccounts({ database, domains, changes: { publish } });
+  const tokens = createTokens({
+    database,
+    domains,
+    secret: jwt.secret ?? secrets.jwtSecret,
+    publicKeyPem: jwt.publicKey,
+    jwksUrl: jwt.jwksUrl,
+    issuer: jwt.issuer,
+    audience: jwt.audience,
+    accountClaim: jwt.accountClaim,
+  });
+  return { domains, verification, accounts, tokens };
+}
+
+function buildApi(ground: Ground, served: Served): Api {
+  const { config, secrets, database, changes, logger } = ground;
+  const { credentials, http, limits } = config;
+  return createApi({
+    ...served,
+    logger,
+    apiKeys: credentials.apiKeys ?? [secrets.apiKey],
+    rateLimitPerMinute: limits.ratePerMinute,
+    trustProxy: http.trustProxy,
+    corsOrigins: http.corsOrigins,
+    maxBody: MAX_JSON_BODY,
+    upgrades: asksForWebSocket,
+    site: () => served.site.state(),
+    keyedRoutes: [deliveryRoutes(served.domains, served.queue)],
+    routes: [
+      rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),
+      mailserverEventRoutes({
+        secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
+        database,
+        changes,
+        findAccounts: (addresses) => findAccounts(database, addresses),
+        logger,
+      }),
+    ],
+    readiness: [
+      () => answers(database),
+      async () => served.progress.listening,
+      async () => served.imap?.answers() ?? true,
+    ],
+  });
+}
+
+/** Whether the database answers a query; it throws where it does not. */
+async function answers(database: Database): Promise<boolean> {
+  await database.read.selectFrom('settings').select('name').limit(1).execute();
+  return true;
+}

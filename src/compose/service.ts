@@ -1,0 +1,270 @@
+/**
+ * Starts and stops everything: opens the database, builds the parts, listens, and takes it all down
+ * in the order that loses nothing.
+ */
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import type { Changes } from '../changes/changes.ts';
+import {
+  type BoundAddress,
+  type BoundAddresses,
+  type Config,
+  ConfigError,
+  ensureDataDir,
+  fileSecretStore,
+  loadCertificate,
+  loadSecrets,
+  type Secrets,
+} from '../config/config.ts';
+import {
+  type Database,
+  lockDirectory,
+  openPostgres,
+  openSqlite,
+  settingStore,
+} from '../database/database.ts';
+import { carryOut } from '../delivery/delivery.ts';
+import type { Mailstore } from '../mailstore/mailstore.ts';
+import { serveMetrics } from '../metrics/metrics.ts';
+import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
+import { buildParts, type Parts } from './parts.ts';
+
+export interface Service {
+  readonly config: Config;
+  readonly addresses: BoundAddresses;
+  readonly secrets: Secrets;
+  /** Whether the secrets were made by this start. */
+  readonly created: boolean;
+  /** The parts below the network, for tests that act where no client can yet. */
+  readonly mailstore: Mailstore;
+  readonly changes: Changes;
+  /** Stops taking work, finishes what is under way, closes the database. */
+  stop(): Promise<void>;
+}
+
+/** Time for each listener to finish what it has in hand, in milliseconds. */
+const DRAIN_MS = 5_000;
+/** How old a body file without a row must be where other nodes write into the same folder. */
+const SHARED_SWEEP_GRACE_MS = 3_600_000;
+
+/**
+ * Starts everything.
+ *
+ * @param given.database an open one to use in place of the configured one; it stays the caller's
+ * @param given.buildsDocs whether to build the documentation where it is configured; tests don't
+ * @param given.onLost told that the disk failed, and that only a new start helps
+ * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
+ */
+export async function startService(
+  config: Config,
+  logger: Logger,
+  given: {
+    readonly database?: Database;
+    readonly buildsDocs?: boolean;
+    readonly onLost?: (error: Error) => void;
+  } = {},
+): Promise<Service> {
+  const closers: (() => Promise<void> | void)[] = [];
+  const stop = async () => {
+    // Last opened, first closed; one that fails must not keep the others open.
+    for (const close of closers.splice(0).reverse()) {
+      await Promise.resolve(close()).catch((error: unknown) =>
+        logger.error({ err: error }, 'part did not close'),
+      );
+    }
+  };
+  try {
+    const onStop: OnStop = (close) => closers.push(close);
+    await ensureDataDir(config.dataDir);
+    const database = given.database ?? (await openDatabase(config, logger, onStop, given.onLost));
+    const buildsDocs = given.buildsDocs === true && config.docs.build;
+    return { ...(await open({ config, database, logger, buildsDocs }, onStop)), stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** Registers what undoes a step; it is run at the stop, or when a later step fails. */
+type OnStop = (close: () => Promise<void> | void) => unknown;
+
+interface Opening {
+  readonly config: Config;
+  readonly database: Database;
+  readonly logger: Logger;
+  readonly buildsDocs: boolean;
+}
+
+async function open(
+  { config, database, logger, buildsDocs }: Opening,
+  onStop: OnStop,
+): Promise<Omit<Service, 'stop'>> {
+  const { secrets, created } = await loadSecrets(
+    database.engine === 'sqlite'
+      ? fileSecretStore(config.dataDir)
+      : settingStore(database, 'secrets'),
+  );
+  const parts = buildParts(config, secrets, database, logger, buildsDocs);
+  onStop(parts.closeMailstore);
+  await startMaintenance(parts, logger, onStop);
+  const renamed = await parts.domains.adoptNames();
+  if (renamed > 0) logger.info({ domains: renamed }, 'DNS records ask for our new names');
+  parts.verification.start();
+  onStop(() => parts.verification.stop());
+  // Closed after the listeners: what they have under way is finished first.
+  onStop(parts.closeStaging);
+  const addresses = await listen(config, parts, logger, onStop);
+  parts.progress.httpPort = addresses.http.port;
+  carryOut(parts.courier);
+  onStop(async () => {
+    await parts.queue.stop(DRAIN_MS);
+    await parts.closeMailFlow();
+  });
+  parts.site.start();
+  onStop(() => parts.site.stop());
+  parts.progress.listening = true;
+  onStop(() => {
+    parts.progress.listening = false;
+  });
+  const { mailstore, changes } = parts;
+  return { config, addresses, secrets, created, mailstore, changes };
+}
+
+async function openDatabase(
+  config: Config,
+  logger: Logger,
+  onStop: OnStop,
+  onLost?: (error: Error) => void,
+): Promise<Database> {
+  if (config.database.url !== undefined) {
+    const database = await openPostgres({
+      url: config.database.url,
+      onBroken: (error) => logger.warn({ err: error }, 'database connection lost'),
+    }).catch(explainDatabase);
+    onStop(() => database.close());
+    return database;
+  }
+  const unlock = lockDirectory(config.dataDir);
+  if (!unlock) {
+    throw new ConfigError([
+      `DATA_DIR: expected a folder that no other process uses, got "${config.dataDir}" (in use)`,
+    ]);
+  }
+  onStop(unlock);
+  const path = join(config.dataDir, 'postroom.sqlite');
+  const database = await openSqlite({ path, ...(onLost && { onLost }) });
+  onStop(() => database.close());
+  return database;
+}
+
+/** Clears what a crash left, then sweeps now and then. */
+async function startMaintenance(
+  { database, bodies, maintenance }: Parts,
+  logger: Logger,
+  onStop: OnStop,
+): Promise<void> {
+  const graceMs = database.engine === 'sqlite' ? 0 : SHARED_SWEEP_GRACE_MS;
+  const orphans = await bodies.sweepFiles(graceMs);
+  if (orphans > 0) logger.info({ orphans }, 'body files without a message removed');
+  maintenance.start();
+  onStop(() => maintenance.stop());
+}
+
+async function listen(
+  config: Config,
+  parts: Parts,
+  logger: Logger,
+  onPartStop: OnStop,
+): Promise<BoundAddresses> {
+  // All listeners drain at the same time: one after the other could take longer than a stop may.
+  const listeners: (() => Promise<void> | void)[] = [];
+  onPartStop(async () => {
+    await Promise.all(listeners.map(async (close) => close()));
+  });
+  const onStop: OnStop = (close) => listeners.push(close);
+  const http = await listenHttp(config, parts, onStop);
+  const { cert, key } = await loadCertificate({
+    ...config.tls,
+    dataDir: config.dataDir,
+    hostname: config.mailHostname,
+  });
+  const start = async (setting: 'SMTP_PORT' | 'LMTP_PORT'): Promise<BoundAddress | undefined> => {
+    const protocol = setting === 'SMTP_PORT' ? 'smtp' : 'lmtp';
+    const { host, port } = config[protocol];
+    if (port === 0) return undefined;
+    const listener: SmtpListener = await startSmtp({
+      delivery: parts.delivery,
+      hostname: config.mailHostname,
+      host,
+      port,
+      protocol,
+      tls: { cert, key },
+      maxMessageBytes: config.limits.maxMessageBytes,
+      maxPerIp: config.limits.smtpMaxPerIp,
+      logger,
+    }).catch(explainPort(setting, host, port));
+    onStop(() => listener.close(DRAIN_MS));
+    const bound = listener.address();
+    return { address: bound.host, port: bound.port };
+  };
+  const smtp = await start('SMTP_PORT');
+  const lmtp = await start('LMTP_PORT');
+  return { http, smtp, lmtp, metrics: await listenMetrics(config, parts, onStop) };
+}
+
+async function listenMetrics(
+  { metrics: { port } }: Config,
+  { metrics }: Parts,
+  onStop: OnStop,
+): Promise<BoundAddress | undefined> {
+  if (port === 0) return undefined;
+  const host = '127.0.0.1';
+  const listener = await serveMetrics(metrics, port).catch(explainPort('METRICS_PORT', host, port));
+  onStop(() => listener.close());
+  return { address: host, port: listener.port };
+}
+
+async function listenHttp(
+  { http: { host, port } }: Config,
+  { api, realtime }: Parts,
+  onStop: OnStop,
+): Promise<BoundAddress> {
+  api.server.on('upgrade', (request, socket, head) =>
+    realtime.handleUpgrade(request, socket, head),
+  );
+  await api.listen({ host, port }).catch(explainPort('PORT', host, port));
+  onStop(async () => {
+    // A download may go on for as long as its client likes.
+    const cut = setTimeout(() => api.server.closeAllConnections(), DRAIN_MS);
+    await Promise.all([realtime.close(), api.close()]);
+    clearTimeout(cut);
+  });
+  const bound = api.server.address();
+  if (bound === null || typeof bound === 'string') throw new Error('HTTP has no TCP address');
+  return { address: bound.address, port: bound.port };
+}
+
+/** A server that is not there, or does not let us in, is one line without the URL's password. */
+function explainDatabase(error: unknown): never {
+  const said = error instanceof Error ? error.message || error.name : String(error);
+  throw new ConfigError([`DATABASE_URL: expected a database that lets us in, got "${said}"`], {
+    cause: error,
+  });
+}
+
+/** What an address or port that cannot be listened on is answered with. */
+const PORT_ERRORS = new Set(['EADDRINUSE', 'EACCES', 'EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN']);
+
+/** A port that cannot be had is the operator's to mend: one line instead of a stack. */
+function explainPort(setting: string, host: string, port: number) {
+  return (error: unknown): never => {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : undefined;
+    if (!code || !PORT_ERRORS.has(code)) throw error;
+    throw new ConfigError(
+      [
+        `${setting}: expected a free port on an address of this machine, got ${host}:${port} (${code})`,
+      ],
+      { cause: error },
+    );
+  };
+}

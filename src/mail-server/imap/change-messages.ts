@@ -1,0 +1,135 @@
+/** Flagging, moving and expunging on the server: UID STORE, UID MOVE, UID EXPUNGE. */
+
+import type { FlagChange } from '../../mailstore/mailstore.ts';
+import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
+import { type Connection, mailboxNotFound } from './connection.ts';
+import { ImapFailure } from './failure.ts';
+import { fetchRows } from './fetch.ts';
+import { readFlags } from './server-flags.ts';
+import { UID_MAX, UidSet } from './uid-set.ts';
+import { encodeMailboxName } from './utf7.ts';
+import { atom, codeOf, type ImapResponse, listOf, quoted, sequence, textOf } from './wire.ts';
+
+function setOf(uids: readonly number[]): UidSet {
+  return UidSet.of(uids.filter((uid) => Number.isInteger(uid) && uid >= 1 && uid <= UID_MAX));
+}
+
+/** Those of the messages that are there, with their flags. */
+async function currentFlags(connection: Connection, uids: UidSet): Promise<Map<number, string[]>> {
+  const current = new Map<number, string[]>();
+  await fetchRows(connection, uids, [atom('FLAGS')], (uid, items) => {
+    current.set(uid, readFlags(listOf(items.get('FLAGS'))));
+  });
+  return current;
+}
+
+/**
+ * Changes flags; messages that already are as wanted are left alone, so that they keep their MODSEQ.
+ *
+ * @returns whether anything was to be changed
+ */
+export async function storeFlags(
+  connection: Connection,
+  mailbox: string,
+  uids: readonly number[],
+  { add = [], remove = [] }: FlagChange,
+): Promise<boolean> {
+  const removed = normalizeFlags(remove);
+  // What is both added and removed is removed, as in every store.
+  const added = changeFlags([], add, remove);
+  const { exists } = await connection.select(mailbox, 'SELECT');
+  if (exists === 0) return false;
+  const current = await currentFlags(connection, setOf(uids));
+  let changed = false;
+  for (const [sign, flags] of [
+    ['+FLAGS.SILENT', added],
+    ['-FLAGS.SILENT', removed],
+  ] as const) {
+    const has = (held: readonly string[]) => {
+      const keys = new Set(held.map((flag) => flag.toLowerCase()));
+      return (flag: string) => keys.has(flag.toLowerCase());
+    };
+    const lacking = [...current].filter(([, held]) =>
+      sign.startsWith('+') ? !flags.every(has(held)) : flags.some(has(held)),
+    );
+    for (const text of UidSet.of(lacking.map(([uid]) => uid)).texts()) {
+      changed = true;
+      const args = [sequence(text), atom(sign), flags.map(atom)];
+      await connection.command('UID STORE', args);
+    }
+  }
+  return changed;
+}
+
+/** Removes messages for good. @returns whether any were there */
+export async function expungeMessages(
+  connection: Connection,
+  mailbox: string,
+  uids: readonly number[],
+): Promise<boolean> {
+  requireUidplus(connection);
+  const { exists } = await connection.select(mailbox, 'SELECT');
+  const there = exists === 0 ? new Map() : await currentFlags(connection, setOf(uids));
+  for (const text of UidSet.of(there.keys()).texts()) await removeSet(connection, text);
+  return there.size > 0;
+}
+
+async function removeSet(connection: Connection, text: string): Promise<void> {
+  const args = [sequence(text), atom('+FLAGS.SILENT'), [atom('\\Deleted')]];
+  await connection.command('UID STORE', args);
+  // RFC 4315 section 2.1: these alone; EXPUNGE would take whatever others marked \Deleted.
+  await connection.command('UID EXPUNGE', [sequence(text)]);
+}
+
+function requireUidplus(connection: Connection): void {
+  if (!connection.has('UIDPLUS')) throw new ImapFailure('lacking', { said: 'UIDPLUS' });
+}
+
+/** Moves messages (RFC 6851, else copied and removed). @returns old UID to new UID */
+export async function moveMessages(
+  connection: Connection,
+  mailbox: string,
+  uids: readonly number[],
+  target: string,
+): Promise<Map<number, number>> {
+  const hasMove = connection.has('MOVE');
+  if (!hasMove) requireUidplus(connection);
+  const { exists } = await connection.select(mailbox, 'SELECT');
+  const there = exists === 0 ? new Map() : await currentFlags(connection, setOf(uids));
+  const moved = new Map<number, number>();
+  for (const text of UidSet.of(there.keys()).texts()) {
+    const args = [sequence(text), quoted(encodeMailboxName(target))];
+    const asked = UidSet.parse(text) ?? UidSet.empty;
+    const note = (response: ImapResponse) => readCopied(response, asked, moved);
+    try {
+      const ok = await connection.command(hasMove ? 'UID MOVE' : 'UID COPY', args, { OK: note });
+      note(ok);
+    } catch (error) {
+      const isNo = error instanceof ImapFailure && error.kind === 'said_no';
+      // RFC 3501 section 6.4.7: TRYCREATE where there is no such mailbox.
+      if (isNo && /TRYCREATE|NONEXISTENT/i.test(error.details.responseCode ?? '')) {
+        throw mailboxNotFound(target);
+      }
+      throw error;
+    }
+    if (!hasMove) await removeSet(connection, text);
+  }
+  return moved;
+}
+
+/**
+ * `[COPYUID uidvalidity from to]` (RFC 4315 section 3): in the same order. One that cannot be is as
+ * good as none, which a server may send as well; the messages are moved all the same.
+ */
+function readCopied(response: ImapResponse, asked: UidSet, moved: Map<number, number>): void {
+  const code = codeOf(response);
+  if (code?.name !== 'COPYUID') return;
+  const from = UidSet.parse(textOf(code.values[1]) ?? '');
+  const to = UidSet.parse(textOf(code.values[2]) ?? '');
+  if (!from || !to || from.size !== to.size || from.without(asked).size > 0) return;
+  const targets = to.take();
+  for (const uid of from.take()) {
+    const { value } = targets.next();
+    if (typeof value === 'number') moved.set(uid, value);
+  }
+}

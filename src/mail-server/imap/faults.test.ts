@@ -1,0 +1,344 @@
+/** What becomes of requests when the IMAP server fails, by name; and that it is used again after. */
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { generate } from 'selfsigned';
+import { Refusal } from '../../errors/errors.ts';
+import type { MailUser } from '../../mailstore/mailstore.ts';
+import { type Command, type Fault, startFakeServer } from './testing/fake-server.ts';
+import { openImapStore } from './testing/open-store.ts';
+
+const ann: MailUser = { accountId: 1, address: 'ann@acme.test' };
+const bob: MailUser = { accountId: 2, address: 'bob@acme.test' };
+const inbox = { mailbox: 'INBOX' };
+
+function isUnavailable(error: unknown): boolean {
+  return error instanceof Refusal && error.code === 'unavailable';
+}
+
+async function collect(source: AsyncIterable<Uint8Array>): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of source) chunks.push(chunk);
+  return Buffer.concat(chunks).toString('latin1');
+}
+
+async function open(options: Parameters<typeof openImapStore>[2] = {}) {
+  const server = await startFakeServer();
+  server.add('Subject: one\r\n\r\nText\r\n');
+  return { server, ...(await openImapStore(server.port, {}, options)) };
+}
+
+/** Asks until the server is used again; each refusal meanwhile is the one for such a time. */
+async function untilUp(ask: () => Promise<unknown>): Promise<void> {
+  for (;;) {
+    try {
+      await ask();
+      return;
+    } catch (error) {
+      assert.ok(isUnavailable(error), String(error));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
+
+void suite('a server that cannot be used', () => {
+  void test('is down: refused at once, told in the log, used when it is back', async () => {
+    const { server, store, logged } = await open();
+    await server.stop();
+    assert.equal(await store.answers(), false);
+    await assert.rejects(store.sync(ann, inbox), isUnavailable);
+    assert.deepEqual(
+      logged.map(({ failure }) => failure),
+      ['unreachable'],
+    );
+    // It is left alone for a while: no more attempts, no more lines.
+    await assert.rejects(store.sync(bob, inbox), (error) => {
+      assert.ok(error instanceof Refusal && (error.retryAfter ?? 0) > 0);
+      return isUnavailable(error);
+    });
+    assert.equal(logged.length, 1);
+    await server.restart();
+    assert.equal(await store.answers(), true);
+    await untilUp(() => store.sync(ann, inbox));
+  });
+
+  const greetings: [string, string | undefined, string][] = [
+    ['says nothing', undefined, 'no_greeting'],
+    ['says BYE', '* BYE too many', 'dropped'],
+    ['speaks another protocol', 'HTTP/1.1 400 Bad Request', 'no_greeting'],
+  ];
+  for (const [title, greeting, failure] of greetings) {
+    void test(`${title} in place of a greeting`, async () => {
+      const { server, store, logged } = await open();
+      server.greeting = greeting;
+      await assert.rejects(store.sync(ann, inbox), isUnavailable);
+      assert.equal(logged.at(-1)?.failure, failure);
+      assert.equal(await store.answers(), false);
+      server.greeting = '* OK ready';
+      await untilUp(() => store.sync(ann, inbox));
+    });
+  }
+
+  void test('refuses the login: that account alone, and not for ever', async () => {
+    const { server, store, logged } = await open();
+    server.fault = ({ name, user }) =>
+      name === 'AUTHENTICATE' && user.startsWith('ann')
+        ? { send: 'TAG NO [AUTHENTICATIONFAILED] no\r\n' }
+        : undefined;
+    await assert.rejects(store.sync(ann, inbox), isUnavailable);
+    assert.deepEqual(
+      logged.map(({ failure }) => failure),
+      ['login_refused'],
+    );
+    await store.sync(bob, inbox);
+    server.fault = () => undefined;
+    await untilUp(() => store.sync(ann, inbox));
+    assert.ok(!logged.some(({ line }) => line.includes(server.password)));
+  });
+
+  void test('has a certificate for another name, or from nobody known', async () => {
+    const made = await generate([{ name: 'commonName', value: 'imap.example' }], {
+      extensions: [
+        { name: 'basicConstraints', cA: true },
+        { name: 'subjectAltName', altNames: [{ type: 2, value: 'imap.example' }] },
+      ],
+    });
+    const server = await startFakeServer({ tls: { cert: made.cert, key: made.private } });
+    for (const how of [{}, { ca: made.cert }]) {
+      const { store, logged } = await openImapStore(server.port, { tls: 'implicit', ...how });
+      await assert.rejects(store.sync(ann, inbox), isUnavailable);
+      assert.equal(logged.at(-1)?.failure, 'tls', JSON.stringify(logged));
+      assert.equal(await store.answers(), false);
+    }
+    const insecure = { tls: 'implicit', verifyCertificate: false } as const;
+    const { store } = await openImapStore(server.port, insecure);
+    await store.sync(ann, inbox);
+  });
+
+  void test('offers no STARTTLS: no password goes over the wire', async () => {
+    const server = await startFakeServer();
+    const { store, logged } = await openImapStore(server.port, { tls: 'starttls' });
+    await assert.rejects(store.sync(ann, inbox), isUnavailable);
+    assert.equal(logged.at(-1)?.failure, 'tls');
+    const { store: implicit, logged: lines } = await openImapStore(server.port, {
+      tls: 'implicit',
+    });
+    await assert.rejects(implicit.sync(ann, inbox), isUnavailable);
+    assert.equal(lines.at(-1)?.failure, 'tls');
+  });
+});
+
+/** The commands of a first sync with fields, after the login. */
+const steps = ['ENABLE', 'EXAMINE', 'UID SEARCH', 'UID FETCH'];
+const request = { mailbox: 'INBOX', fields: ['flags'] } as const;
+
+/** A fault at the first command of a name. */
+function once(name: string, fault: Fault): (command: Command) => Fault | undefined {
+  let left = 1;
+  return (command) => (command.name === name && left-- > 0 ? fault : undefined);
+}
+
+void suite('a server that fails at a command', () => {
+  for (const name of steps) {
+    void test(`drops the connection at ${name}: tried once more`, async () => {
+      const { server, store, logged } = await open();
+      server.fault = once(name, { after: 'drop' });
+      const { changes } = await store.sync(ann, request);
+      assert.deepEqual(changes.added, [{ uid: 1, flags: [] }]);
+      assert.equal(logged.length, 1);
+      assert.equal(logged[0]?.failure, 'dropped');
+    });
+
+    void test(`never answers ${name}: refused in time, used again after`, async () => {
+      const { server, store, logged } = await open();
+      server.fault = once(name, {});
+      await assert.rejects(store.sync(ann, request), isUnavailable);
+      assert.equal(logged.at(-1)?.failure, 'silent');
+      await untilUp(() => store.sync(ann, request));
+    });
+
+    void test(`answers BAD to ${name}`, async () => {
+      const { server, store, logged } = await open();
+      server.fault = once(name, { send: 'TAG BAD what?\r\n' });
+      await assert.rejects(store.sync(ann, request), isUnavailable);
+      assert.equal(logged.at(-1)?.failure, 'said_bad');
+      assert.ok(logged.at(-1)?.line.includes(`"command":"${name}"`));
+      await untilUp(() => store.sync(ann, request));
+    });
+  }
+
+  void test('drops every connection: refused after the second', async () => {
+    const { server, store, logged } = await open();
+    server.fault = ({ name }) => (name === 'EXAMINE' ? { after: 'drop' } : undefined);
+    await assert.rejects(store.sync(ann, request), isUnavailable);
+    assert.deepEqual(
+      logged.map(({ failure }) => failure),
+      ['dropped', 'dropped'],
+    );
+  });
+
+  void test('dropped idle connections cost nobody anything', async () => {
+    const { server, store, logged } = await open();
+    await store.sync(ann, inbox);
+    server.drop();
+    await store.sync(ann, inbox);
+    await store.sync(ann, inbox);
+    assert.ok(logged.length <= 1);
+  });
+
+  void test('NO to EXAMINE is a missing mailbox, unless the server says that it is not', async () => {
+    const { server, store, logged } = await open();
+    server.fault = once('EXAMINE', { send: 'TAG NO no such mailbox\r\n' });
+    await assert.rejects(store.sync(ann, inbox), { code: 'mailbox_not_found' });
+    assert.equal(logged.length, 0);
+    server.fault = once('EXAMINE', { send: 'TAG NO [UNAVAILABLE] later\r\n' });
+    await assert.rejects(store.sync(ann, inbox), isUnavailable);
+    assert.equal(logged.at(-1)?.failure, 'said_no');
+    await store.sync(ann, inbox);
+  });
+
+  const literal = '* 1 FETCH (UID 1 FLAGS () BODY[]<0> {100}\r\nSubject: on';
+  void test('stops in the middle of a literal', async () => {
+    const { server, store, logged } = await open();
+    server.fault = once('UID FETCH', { send: literal });
+    await assert.rejects(store.fetchMessage(ann, 'INBOX', 1), isUnavailable);
+    assert.equal(logged.at(-1)?.failure, 'silent');
+    server.fault = once('UID FETCH', { send: literal, after: 'drop' });
+    await untilUp(async () => {
+      const message = await store.fetchMessage(ann, 'INBOX', 1);
+      assert.equal(await collect(message.open()), 'Subject: one\r\n\r\nText\r\n');
+    });
+  });
+
+  void test('announces a literal that is too long', async () => {
+    const { server, store, logged } = await open();
+    server.fault = once('UID FETCH', { send: '* 1 FETCH (UID 1 BODY[]<0> {999999999}\r\n' });
+    await assert.rejects(store.fetchMessage(ann, 'INBOX', 1), isUnavailable);
+    assert.equal(logged.at(-1)?.failure, 'garbled');
+    await untilUp(() => store.fetchMessage(ann, 'INBOX', 1));
+  });
+
+  void test('says BYE in the middle of a session', async () => {
+    const { server, store } = await open();
+    server.fault = once('UID SEARCH', { send: '* BYE shutting down\r\n', after: 'drop' });
+    assert.equal((await store.sync(ann, inbox)).changes.added.length, 1);
+  });
+});
+
+void suite('a server whose answers cannot be', () => {
+  async function synced() {
+    const opened = await open();
+    for (const subject of ['two', 'three']) opened.server.add(`Subject: ${subject}\r\n\r\n`);
+    const { uidvalidity, token } = await opened.store.sync(ann, inbox);
+    return { ...opened, since: { ...inbox, uidvalidity, token } };
+  }
+
+  void test('lists more removals than there can be: the client starts anew', async () => {
+    const { server, store, since } = await synced();
+    server.messages.splice(0, 1);
+    server.mailbox.modseq++;
+    for (const vanished of ['1:2', '1:4294967295', '']) {
+      server.vanished = vanished;
+      const { reset, changes } = await store.sync(ann, since);
+      assert.equal(reset, true, vanished);
+      assert.deepEqual(changes.added, [{ uid: 2 }, { uid: 3 }]);
+    }
+    server.vanished = '1,4:4000000000';
+    const { reset, changes } = await store.sync(ann, since);
+    assert.equal(reset, undefined);
+    assert.deepEqual(changes, { added: [], updated: [], removed: [{ uid: 1 }] });
+  });
+
+  void test('lists more messages than it has', async () => {
+    for (const extensions of ['QRESYNC UIDPLUS', 'UIDPLUS']) {
+      const { server, store, user, logged } = await open();
+      server.capabilities = `IMAP4rev1 AUTH=PLAIN ENABLE CONDSTORE ESEARCH ${extensions}`;
+      server.mailbox.uidnext = 5_000;
+      const first = await store.sync(user, inbox);
+      server.add('Subject: two\r\n\r\n');
+      const list = '* ESEARCH (TAG "TAG") UID ALL 1:4999\r\nTAG OK done\r\n';
+      server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
+      // A token from before anything that the server tells: all is listed anew.
+      const { uidvalidity } = first;
+      const ask = { ...inbox, uidvalidity, token: '99-4-3' };
+      await assert.rejects(store.sync(user, ask), isUnavailable, extensions);
+      assert.equal(logged.at(-1)?.failure, 'garbled');
+      server.fault = () => undefined;
+      assert.equal((await store.sync(user, ask)).changes.added.length, 2);
+    }
+  });
+
+  void test('lists more that went away meanwhile than there was', async () => {
+    const { server, store, logged } = await open();
+    server.mailbox.uidnext = 5_000;
+    const list = '* ESEARCH (TAG "TAG") UID ALL 1\r\n* VANISHED 1:4999\r\nTAG OK done\r\n';
+    server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
+    await assert.rejects(store.sync(ann, inbox), isUnavailable);
+    assert.equal(logged.at(-1)?.failure, 'garbled');
+  });
+
+  void test('lists messages that came since it said how many there are', async () => {
+    const { server, store } = await open();
+    server.mailbox.uidnext = 600;
+    const list = '* ESEARCH (TAG "TAG") UID ALL 1:500\r\nTAG OK done\r\n';
+    server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
+    assert.equal((await store.sync(ann, inbox)).changes.added.length, 500);
+  });
+
+  void test('says that it moved more messages than it was asked to', async () => {
+    const { server, store } = await open();
+    server.capabilities += ' MOVE';
+    for (const [from, moved] of [
+      ['1:3', []],
+      ['2', []],
+      ['1', [[1, 1]]],
+    ] as const) {
+      const ok = `* OK [COPYUID 7 ${from} ${from}] moved\r\nTAG OK done\r\n`;
+      server.fault = ({ name }) => (name === 'UID MOVE' ? { send: ok } : undefined);
+      const { uids } = await store.move(ann, 'INBOX', [1], 'Archive');
+      assert.deepEqual([...uids], moved, from);
+    }
+  });
+
+  void test('has another UIDVALIDITY', async () => {
+    const { server, store, since } = await synced();
+    const message = await store.fetchMessage(ann, 'INBOX', 1);
+    server.mailbox.uidvalidity++;
+    const { reset, uidvalidity } = await store.sync(ann, since);
+    assert.equal(reset, true);
+    assert.equal(uidvalidity, '8');
+    assert.equal(await collect(message.open()), 'Subject: one\r\n\r\nText\r\n');
+  });
+
+  void test('tokens of the future, of an event and of the embedded store start anew', async () => {
+    const { store, since } = await synced();
+    for (const token of ['99-4-3', '4-99-3', '4', '0', '5.9.2', '0.99-4-3.1', '0-1-0']) {
+      assert.equal((await store.sync(ann, { ...since, token })).reset, true, token);
+    }
+    for (const token of ['x', '1-2', '1-2-3-4', '-1-2-3', '01-2-3', '1-2-3.4-5-6', '']) {
+      await assert.rejects(
+        store.sync(ann, { ...since, token }),
+        { code: 'invalid_request' },
+        token,
+      );
+    }
+    const { token } = since;
+    await assert.rejects(store.sync(ann, { ...inbox, token }), { code: 'invalid_request' });
+  });
+
+  void test('a forged token costs nothing', async () => {
+    const { server, store, since } = await synced();
+    server.mailbox.uidnext = 4_000_000_000;
+    server.mailbox.modseq++;
+    server.vanished = '4:3999999999';
+    const token = '1-4000000000-3999999999';
+    assert.equal((await store.sync(ann, { ...since, token })).reset, true);
+  });
+
+  void test('the message goes away while it is read', async () => {
+    const { server, store } = await open();
+    const long = server.add(`Subject: long\r\n\r\n${'x'.repeat(700_000)}`);
+    const message = await store.fetchMessage(ann, 'INBOX', long.uid);
+    server.messages.pop();
+    await assert.rejects(collect(message.open()), { code: 'message_not_found' });
+  });
+});

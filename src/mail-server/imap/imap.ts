@@ -1,0 +1,395 @@
+/**
+ * The mail store on an IMAP server (RFC 3501) that the operator runs: the mailboxes are the server's,
+ * Postroom logs in as each account with a master's password, and keeps nothing of a message.
+ *
+ * What is read and changed goes through a pool of connections (`pool.ts`). How a sync finds what
+ * changed depends on what the server offers:
+ *
+ * - CONDSTORE and QRESYNC (RFC 7162): the server tells; one EXAMINE is the question and the answer
+ *   (`sync-modseq.ts`). Nothing is stored.
+ * - otherwise the shadow tells: what was last seen of the mailbox is kept in the database (tables
+ *   `shadow_mailboxes`, `shadow_messages`, `shadow_tombstones`), compared with the server at each
+ *   sync, and every difference gets a synthetic MODSEQ (`sync-shadow.ts`).
+ *
+ * Tokens have one form in both cases (`token.ts`). Mailbox names are the server's own, with its own
+ * hierarchy separator (`INBOX.Sent` on Courier), decoded from modified UTF-7. Where the server fails,
+ * callers get the refusal `unavailable`, and one line of the log says by name what failed
+ * (`failure.ts`). What arrives is not written by IMAP: `inbound` takes it to the server.
+ */
+import type { MailboxChange } from '../../changes/changes.ts';
+import type { Database, Queries } from '../../database/database.ts';
+import { invalidField, Refusal } from '../../errors/errors.ts';
+import type {
+  Alongside,
+  AppendTarget,
+  FlagChange,
+  KeptMessage,
+  MailboxState,
+  Mailstore,
+  MailUser,
+  Message,
+  Moved,
+  PartContent,
+  StagedMessage,
+  SyncRequest,
+  SyncResult,
+} from '../../mailstore/mailstore.ts';
+import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
+import { type AppendedSource, appendMessage, hasReceived } from './append-message.ts';
+import { expungeMessages, moveMessages, storeFlags } from './change-messages.ts';
+import type { Connection } from './connection.ts';
+import { ImapFailure } from './failure.ts';
+import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
+import { type ImapServer, logIn } from './log-in.ts';
+import { Pool } from './pool.ts';
+import { probeGreeting } from './probe.ts';
+import { MessageReader } from './read-message.ts';
+import {
+  dropShadow,
+  listShadows,
+  pruneShadowTombstones,
+  type ShadowRow,
+  shadowState,
+} from './shadow-rows.ts';
+import { requireUidvalidity, stateOf, syncByModseq } from './sync-modseq.ts';
+import { Shadows } from './sync-shadow.ts';
+import { formatState, parseImapToken } from './token.ts';
+import { Turns } from './turns.ts';
+
+export type { ImapServer };
+
+export interface ImapOptions {
+  readonly server: ImapServer;
+  readonly database: Database;
+  /** How mail gets to the server. */
+  readonly inbound: Pick<Mailstore, 'append' | 'appendWithin'>;
+  /**
+   * Whether the account is the one that its address means now. The server knows addresses alone: a
+   * domain that went to another claim must not open its mailboxes to the accounts of the old one.
+   */
+  readonly isCurrent?: (user: MailUser) => Promise<boolean>;
+  /** Tells when an account's access ends: its connections are closed. */
+  readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
+  readonly log: Log;
+  /** Milliseconds without an answer after which a command has failed. */
+  readonly timeoutMs?: number;
+  /** Connections in all. */
+  readonly connections?: number;
+  readonly connectionsPerAccount?: number;
+  /** Milliseconds after which an unused connection is closed. */
+  readonly idleMs?: number;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+/** What is logged of failures; a pino logger is one. */
+export interface Log {
+  warn(what: object, text: string): void;
+}
+
+export const imapDefaults = {
+  timeoutMs: 20_000,
+  connections: 100,
+  connectionsPerAccount: 3,
+  idleMs: 120_000,
+} as const;
+
+/** A server that answered within this time counts as ready without being asked. */
+const LATELY_MS = 10_000;
+
+/** Each holds its message in memory; one account has one, so that a stalled one stops nobody else. */
+const APPENDS_AT_ONCE = 2;
+
+export class ImapMailstore implements Mailstore {
+  readonly #server: ImapServer;
+  readonly #database: Database;
+  readonly #inbound: ImapOptions['inbound'];
+  readonly #isCurrent: ImapOptions['isCurrent'];
+  readonly #log: Log;
+  readonly #now: () => number;
+  readonly #timeoutMs: number;
+  readonly #pool: Pool;
+  readonly #shadows: Shadows;
+  readonly #reader: MessageReader;
+  readonly #appends = new Turns(APPENDS_AT_ONCE);
+  #probing: Promise<boolean> | undefined;
+
+  constructor(options: ImapOptions) {
+    const settings = { ...imapDefaults, now: Date.now, ...options };
+    this.#server = settings.server;
+    this.#database = settings.database;
+    this.#inbound = settings.inbound;
+    this.#isCurrent = options.isCurrent;
+    this.#log = settings.log;
+    this.#now = settings.now;
+    this.#timeoutMs = settings.timeoutMs;
+    this.#pool = new Pool({
+      open: (user) => this.#connect(user),
+      perAccount: settings.connectionsPerAccount,
+      total: settings.connections,
+      idleMs: settings.idleMs,
+      waitMs: settings.timeoutMs,
+      ...(options.onAccessEnd && { onAccessEnd: options.onAccessEnd }),
+    });
+    this.#shadows = new Shadows({ database: settings.database, now: settings.now });
+    this.#reader = new MessageReader((user, mailbox, work) => this.#read(user, mailbox, work));
+  }
+
+  /** Connections that are open or being opened. */
+  get connections(): number {
+    return this.#pool.size;
+  }
+
+  async listMailboxes(user: MailUser): Promise<MailboxState[]> {
+    return this.#read(user, undefined, async (connection) => {
+      const listed = await listMailboxes(connection);
+      const states: MailboxState[] = [];
+      const shadows = new Map<string, ShadowRow>();
+      for (const row of await listShadows(this.#database.read, user)) shadows.set(row.name, row);
+      for (const item of listed) {
+        const known = shadows.get(item.mailbox);
+        const state = await this.#listedState(connection, user, item, known).catch(passOverMissing);
+        const { mailbox, specialUse } = item;
+        if (state) states.push({ mailbox, ...state, ...(specialUse && { specialUse }) });
+      }
+      return states;
+    });
+  }
+
+  async #listedState(
+    connection: Connection,
+    user: MailUser,
+    { mailbox, uidvalidity, state, unseen }: ListedMailbox,
+    known: ShadowRow | undefined,
+  ) {
+    if (connection.hasQresync && state.modseq > 0n) {
+      return { uidvalidity, token: formatState(state) };
+    }
+    // STATUS tells no other flags than \Seen: a change of those is told at the next sync.
+    const isSame =
+      known?.uidvalidity === uidvalidity &&
+      known.uidnext === state.uidnext &&
+      known.messages === state.count &&
+      (unseen === undefined || known.unseen === unseen) &&
+      (state.modseq === 0n || known.server_modseq === `${state.modseq}`);
+    const row = known && isSame ? known : await this.#shadows.refresh(connection, user, mailbox);
+    return { uidvalidity: row.uidvalidity, token: formatState(shadowState(row)) };
+  }
+
+  async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {
+    const token = request.token === undefined ? undefined : parseImapToken(request.token);
+    requireUidvalidity(request);
+    const mailbox = canonicalMailboxName(request.mailbox);
+    return this.#read(user, mailbox, async (connection) => {
+      const context = { connection, mailbox, request, token };
+      const told = connection.hasQresync ? await syncByModseq(context) : undefined;
+      return told ?? this.#shadows.sync(connection, user, mailbox, request, token);
+    });
+  }
+
+  async fetchMessage(user: MailUser, mailbox: string, uid: number): Promise<Message> {
+    return this.#reader.message(user, canonicalMailboxName(mailbox), uid);
+  }
+
+  async fetchPart(
+    user: MailUser,
+    mailbox: string,
+    uid: number,
+    part: string,
+  ): Promise<PartContent> {
+    return this.#reader.part(user, canonicalMailboxName(mailbox), uid, part);
+  }
+
+  append(message: StagedMessage, targets: readonly AppendTarget[], alongside?: Alongside) {
+    return this.#inbound.append(message, targets, alongside);
+  }
+
+  appendWithin(tx: Queries, message: KeptMessage, targets: readonly AppendTarget[]) {
+    return this.#inbound.appendWithin(tx, message, targets);
+  }
+
+  /**
+   * Adds a message by APPEND, where it does not go by LMTP.
+   *
+   * @throws Refusal `mailbox_full` or `mailbox_refused` for good, `unavailable` for now; the reason of
+   *   the message's signal
+   */
+  appendByImap(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
+    const name = canonicalMailboxName(mailbox);
+    return this.#guard(user, () =>
+      this.#appends.run(
+        user.accountId,
+        () => this.#pool.use(user, name, (connection) => appendMessage(connection, name, message)),
+        message.signal,
+      ),
+    );
+  }
+
+  /** Whether a mailbox has the message that has this id in a Received field. */
+  isDelivered(user: MailUser, mailbox: string, receivedId: string): Promise<boolean> {
+    const name = canonicalMailboxName(mailbox);
+    return this.#read(user, name, (connection) =>
+      hasReceived(connection, name, receivedId, this.#now()),
+    );
+  }
+
+  /** The change to tell of when something came into a mailbox by another way. */
+  changeOf(user: MailUser, mailbox: string): Promise<MailboxChange> {
+    const name = canonicalMailboxName(mailbox);
+    return this.#read(user, name, (connection) => this.#changeOf(connection, user, name));
+  }
+
+  async setFlags(user: MailUser, mailbox: string, uids: readonly number[], change: FlagChange) {
+    const name = canonicalMailboxName(mailbox);
+    // Done twice, it is as if it was done once: it may be tried again.
+    return this.#read(user, name, async (connection) => {
+      const changed = await storeFlags(connection, name, uids, change);
+      return changed ? this.#changeOf(connection, user, name) : undefined;
+    });
+  }
+
+  async move(
+    user: MailUser,
+    mailbox: string,
+    uids: readonly number[],
+    target: string,
+  ): Promise<Moved> {
+    const [from, to] = [canonicalMailboxName(mailbox), canonicalMailboxName(target)];
+    if (from === to) throw invalidField('target', 'must be another mailbox');
+    return this.#guard(user, () =>
+      this.#pool.use(user, from, async (connection) => {
+        // Says whether there is such a mailbox also where nothing is to be moved.
+        await connection.select(to, 'EXAMINE');
+        const moved = await moveMessages(connection, from, uids, to);
+        if (moved.size === 0) return { uids: moved, changes: [] };
+        const removal = await this.#changeOf(connection, user, from);
+        return { uids: moved, changes: [removal, await this.#changeOf(connection, user, to)] };
+      }),
+    );
+  }
+
+  async expunge(user: MailUser, mailbox: string, uids: readonly number[]) {
+    const name = canonicalMailboxName(mailbox);
+    return this.#read(user, name, async (connection) => {
+      const removed = await expungeMessages(connection, name, uids);
+      return removed ? this.#changeOf(connection, user, name) : undefined;
+    });
+  }
+
+  /** Whether the server takes connections. */
+  async answers(): Promise<boolean> {
+    const { lastSuccess } = this.#pool.health;
+    if (lastSuccess > 0 && performance.now() - lastSuccess < LATELY_MS) return true;
+    // Anybody may ask, as often as they like: one connection is made for all who ask at a time.
+    this.#probing ??= probeGreeting(this.#server, this.#timeoutMs).finally(() => {
+      this.#probing = undefined;
+    });
+    return this.#probing;
+  }
+
+  /**
+   * Forgets removals older than the time they are kept; older tokens start anew from then on.
+   *
+   * @param keptMs how long tombstones are kept
+   */
+  pruneTombstones(keptMs: number): Promise<number> {
+    return pruneShadowTombstones(this.#database, this.#now() - keptMs);
+  }
+
+  /** Ends every connection. */
+  close(): void {
+    this.#pool.close();
+  }
+
+  async #connect(user: MailUser): Promise<Connection> {
+    const connection = await logIn(this.#server, user.address, this.#timeoutMs);
+    try {
+      // The login names the address alone, and some time has passed since that was this account's.
+      await this.#requireCurrent(user);
+      return connection;
+    } catch (error) {
+      connection.destroy();
+      throw error;
+    }
+  }
+
+  async #requireCurrent(user: MailUser): Promise<void> {
+    if (this.#isCurrent && !(await this.#isCurrent(user))) {
+      throw new Refusal('account_inactive', 'the address belongs to another account now');
+    }
+  }
+
+  /** The change that a write made, with the token that a sync would return now. */
+  async #changeOf(connection: Connection, user: MailUser, mailbox: string): Promise<MailboxChange> {
+    const selected = await connection.select(mailbox, 'EXAMINE');
+    const state =
+      connection.hasQresync && selected.modseq !== undefined
+        ? stateOf(selected)
+        : shadowState(await this.#shadows.refresh(connection, user, mailbox));
+    return {
+      kind: 'mailbox',
+      accountId: user.accountId,
+      mailbox,
+      uidvalidity: selected.uidvalidity,
+      token: formatState(state),
+      eventType: 'MailboxesChanged',
+    };
+  }
+
+  /** Runs work that may be done twice: once more, on a fresh connection, where one was dropped. */
+  async #read<T>(
+    user: MailUser,
+    mailbox: string | undefined,
+    work: (connection: Connection) => Promise<T>,
+  ): Promise<T> {
+    return this.#guard(
+      user,
+      async () => {
+        try {
+          return await this.#pool.use(user, mailbox, work);
+        } catch (error) {
+          if (!(error instanceof ImapFailure) || error.kind !== 'dropped') throw error;
+          this.#report(user, error, 'trying once more');
+          return this.#pool.use(user, mailbox, work, true);
+        }
+      },
+      mailbox,
+    );
+  }
+
+  /** Turns failures of the server into refusals, and writes them down. */
+  async #guard<T>(user: MailUser, work: () => Promise<T>, mailbox?: string): Promise<T> {
+    await this.#requireCurrent(user);
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof ImapFailure) {
+        if (error.kind !== 'resting') this.#report(user, error);
+        throw error.toRefusal();
+      }
+      if (isMissing(error) && mailbox !== undefined) {
+        await dropShadow(this.#database, user, mailbox);
+      }
+      throw error;
+    }
+  }
+
+  #report(user: MailUser, { message, kind, details }: ImapFailure, note?: string): void {
+    const { command, said } = details;
+    const { host, port } = this.#server;
+    this.#log.warn(
+      { failure: kind, account: user.address, host, port, command, said, note },
+      message,
+    );
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Refusal && error.code === 'mailbox_not_found';
+}
+
+/** A mailbox that went away while mailboxes were listed is left out. */
+function passOverMissing(error: unknown): undefined {
+  if (isMissing(error)) return undefined;
+  throw error;
+}

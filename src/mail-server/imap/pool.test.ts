@@ -1,0 +1,162 @@
+/** Connections are reused, bounded, and shared fairly; nobody waits for another's stalled ones. */
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { InProcessChanges } from '../../changes/changes.ts';
+import { Refusal } from '../../errors/errors.ts';
+import type { MailUser } from '../../mailstore/mailstore.ts';
+import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
+import { openImapStore } from './testing/open-store.ts';
+
+const inbox = { mailbox: 'INBOX' };
+const user = (accountId: number): MailUser => ({ accountId, address: `u${accountId}@acme.test` });
+
+function logins({ commands }: FakeServer): number {
+  return commands.filter(({ name }) => name === 'ENABLE').length;
+}
+
+/** Holds every EXAMINE of an account back until it is let go. */
+function holdBack(server: FakeServer, address: string) {
+  const held: { connection: number }[] = [];
+  server.fault = (command) => {
+    if (command.name !== 'EXAMINE' || !command.user.startsWith(address)) return undefined;
+    held.push(command);
+    return {};
+  };
+  return held;
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+void suite('the pool of connections', () => {
+  void test('one connection serves one request after the other', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port);
+    for (let times = 0; times < 5; times++) await store.sync(user(1), inbox);
+    assert.equal(logins(server), 1);
+    assert.equal(store.connections, 1);
+  });
+
+  void test('an account has at most three, however much it asks at once', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { timeoutMs: 5_000 });
+    await Promise.all(Array.from({ length: 20 }, () => store.sync(user(1), inbox)));
+    assert.equal(logins(server), 3);
+  });
+
+  void test('500 accounts in turn keep within the cap', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { connections: 10, timeoutMs: 20_000 });
+    let most = 0;
+    const syncs = Array.from({ length: 500 }, async (_, index) => {
+      await store.sync(user(index + 1), inbox);
+      most = Math.max(most, store.connections, server.open);
+    });
+    await Promise.all(syncs);
+    assert.ok(most <= 11, `${most} connections`);
+    assert.ok(store.connections <= 10);
+  });
+
+  void test('whoever asked first is served first', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { connections: 1, timeoutMs: 5_000 });
+    const order: number[] = [];
+    const ids = [1, 2, 1, 3, 1, 2];
+    await Promise.all(
+      ids.map(async (id) => {
+        await store.sync(user(id), inbox);
+        order.push(id);
+      }),
+    );
+    assert.deepEqual(order, ids);
+  });
+
+  void test('a stalled account holds up nobody but itself, and not for ever', async () => {
+    const server = await startFakeServer();
+    const { store, logged } = await openImapStore(server.port, {}, { connections: 4 });
+    const held = holdBack(server, 'u1@');
+    const stalled = Array.from({ length: 4 }, () => store.sync(user(1), inbox));
+    const ends = Promise.allSettled(stalled);
+    await until(() => held.length === 3);
+    for (let id = 2; id < 8; id++) await store.sync(user(id), inbox);
+    for (const end of await ends) {
+      assert.ok(end.status === 'rejected' && end.reason instanceof Refusal);
+      assert.equal(end.reason.code, 'unavailable');
+    }
+    assert.ok(logged.some(({ failure }) => failure === 'silent'));
+  });
+
+  void test('a crowd of one account leaves room for the others to wait', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { connections: 4, timeoutMs: 5_000 });
+    const held = holdBack(server, 'u1@');
+    const crowd = Array.from({ length: 1_200 }, () => store.sync(user(1), inbox));
+    const ends = Promise.allSettled(crowd);
+    await until(() => held.length === 3);
+    await Promise.all([2, 3, 4, 5].map((id) => store.sync(user(id), inbox)));
+    store.close();
+    for (const end of await ends) assert.equal(end.status, 'rejected');
+  });
+
+  void test('waiting ends in a refusal that says when to come back', async () => {
+    const server = await startFakeServer();
+    const { store, logged } = await openImapStore(server.port, {}, { connections: 1 });
+    await store.sync(user(1), inbox);
+    const held = holdBack(server, 'u1@');
+    // The one connection is held for as long as the wait lasts, and begun before it.
+    const first = assert.rejects(store.sync(user(1), inbox));
+    await until(() => held.length === 1);
+    const second = assert.rejects(store.sync(user(1), inbox), (error) => {
+      assert.ok(error instanceof Refusal && error.code === 'unavailable');
+      return (error.retryAfter ?? 0) >= 1 || logged.some(({ failure }) => failure === 'silent');
+    });
+    await Promise.all([first, second]);
+  });
+
+  void test('connections that nobody uses are closed', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { idleMs: 20 });
+    await store.sync(user(1), inbox);
+    await until(() => server.open === 0);
+    assert.equal(store.connections, 0);
+    await store.sync(user(1), inbox);
+  });
+
+  void test('an account that loses its access loses its connections, busy ones too', async () => {
+    const server = await startFakeServer();
+    const changes = new InProcessChanges();
+    const { store } = await openImapStore(
+      server.port,
+      {},
+      {
+        timeoutMs: 10_000,
+        onAccessEnd: (accountId, listener) =>
+          changes.subscribe(accountId, (change) => {
+            if (change.kind === 'access') listener();
+          }),
+      },
+    );
+    await store.sync(user(2), inbox);
+    await store.sync(user(1), inbox);
+    const held = holdBack(server, 'u1@');
+    const busy = assert.rejects(store.sync(user(1), inbox), { code: 'unavailable' });
+    await until(() => held.length === 1);
+    // The read is tried once more, on a connection that the account may not have either.
+    server.fault = ({ name, user: login }) =>
+      name === 'AUTHENTICATE' && login.startsWith('u1@') ? { send: 'TAG NO gone\r\n' } : undefined;
+    changes.publish({ kind: 'access', accountId: 1, reason: 'deleted' });
+    await busy;
+    await until(() => server.open === 1);
+    assert.equal(store.connections, 1);
+  });
+
+  void test('a closed store ends its connections and takes no more requests', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port);
+    await store.sync(user(1), inbox);
+    store.close();
+    await until(() => server.open === 0);
+    await assert.rejects(store.sync(user(1), inbox), { code: 'unavailable' });
+  });
+});

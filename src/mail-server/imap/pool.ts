@@ -1,0 +1,305 @@
+/**
+ * Connections to the IMAP server, each for one account: reused between requests, few per account,
+ * bounded in all, and handed out in the order in which they were asked for.
+ *
+ * A connection is never handed to another account than the one it was opened for. One account that
+ * holds all of its connections makes nobody wait but itself; where the total is reached, an idle
+ * connection of another account is closed to make room.
+ */
+import type { MailUser } from '../../mailstore/mailstore.ts';
+import type { Connection } from './connection.ts';
+import { ImapFailure } from './failure.ts';
+import { ServerHealth } from './server-health.ts';
+
+export interface PoolOptions {
+  readonly open: (user: MailUser) => Promise<Connection>;
+  readonly perAccount: number;
+  readonly total: number;
+  /** Milliseconds after which a connection that nobody used is closed. */
+  readonly idleMs: number;
+  /** Longest wait for a connection, in milliseconds. */
+  readonly waitMs: number;
+  /** Tells when an account's access ends; the answer ends the subscription. */
+  readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
+  readonly now?: () => number;
+}
+
+/** What one account has. */
+interface Account {
+  readonly id: number;
+  readonly idle: Pooled[];
+  readonly busy: Set<Pooled>;
+  opening: number;
+  readonly unsubscribe: () => void;
+}
+
+interface Pooled {
+  readonly connection: Connection;
+  readonly account: Account;
+  idleTimer: NodeJS.Timeout | undefined;
+}
+
+interface Waiter {
+  readonly user: MailUser;
+  readonly mailbox: string | undefined;
+  readonly fresh: boolean;
+  /** Ends the wait: from here on `give` or `refuse` follows, within the time that opening takes. */
+  readonly begin: () => void;
+  readonly give: (pooled: Pooled) => void;
+  readonly refuse: (failure: unknown) => void;
+}
+
+/** More waiting requests than this are refused at once. */
+const WAITING_MAX = 1_000;
+/** So are more of one account, so that those of a stalled one leave room for the others'. */
+const WAITING_PER_ACCOUNT = 50;
+/** After a refused login the same account is not tried again for this long. */
+const REFUSED_REST_MS = 3_000;
+const REFUSED_MAX = 10_000;
+
+export class Pool {
+  readonly #options: PoolOptions;
+  readonly #now: () => number;
+  readonly #accounts = new Map<number, Account>();
+  /** Idle connections of all accounts, the longest unused first. */
+  readonly #idle = new Set<Pooled>();
+  readonly #refused = new Map<number, { readonly until: number; readonly failure: ImapFailure }>();
+  #waiting: Waiter[] = [];
+  #total = 0;
+  #closed = false;
+  readonly health: ServerHealth;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+    this.health = new ServerHealth(this.#now);
+  }
+
+  /** Connections that are open or being opened. */
+  get size(): number {
+    return this.#total;
+  }
+
+  /**
+   * Runs `work` with a connection of the account to itself.
+   *
+   * @param mailbox preferred is a connection that has it selected
+   * @param fresh never one that was used before
+   * @throws ImapFailure `busy` when none came free in time, and what opening one throws
+   */
+  async use<T>(
+    user: MailUser,
+    mailbox: string | undefined,
+    work: (connection: Connection) => Promise<T>,
+    fresh = false,
+  ): Promise<T> {
+    const pooled = await this.#take(user, mailbox, fresh);
+    try {
+      const done = await work(pooled.connection);
+      this.health.succeeded();
+      return done;
+    } finally {
+      this.#release(pooled);
+    }
+  }
+
+  /** Ends every connection; what is under way fails. */
+  close(): void {
+    this.#closed = true;
+    for (const waiter of this.#waiting.splice(0)) {
+      waiter.begin();
+      waiter.refuse(new ImapFailure('dropped'));
+    }
+    for (const account of [...this.#accounts.values()]) this.#endAccount(account);
+  }
+
+  #take(user: MailUser, mailbox: string | undefined, fresh: boolean): Promise<Pooled> {
+    if (this.#closed) return Promise.reject(new ImapFailure('dropped'));
+    const account = this.#accounts.get(user.accountId);
+    const idle = account && !fresh ? this.#takeIdle(account, mailbox) : undefined;
+    // An idle connection of the account's own is nobody else's to wait for.
+    if (idle) return Promise.resolve(idle);
+    if (this.#isCrowded(user)) return Promise.reject(this.#busy());
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#waiting = this.#waiting.filter((other) => other !== waiter);
+        reject(this.#busy());
+      }, this.#options.waitMs);
+      const waiter: Waiter = {
+        user,
+        mailbox,
+        fresh,
+        begin: () => clearTimeout(timer),
+        give: resolve,
+        refuse: reject,
+      };
+      this.#waiting.push(waiter);
+      this.#serve();
+    });
+  }
+
+  #isCrowded({ accountId }: MailUser): boolean {
+    if (this.#waiting.length < WAITING_PER_ACCOUNT) return false;
+    const own = this.#waiting.filter(({ user }) => user.accountId === accountId);
+    return this.#waiting.length >= WAITING_MAX || own.length >= WAITING_PER_ACCOUNT;
+  }
+
+  #busy(): ImapFailure {
+    return new ImapFailure('busy', { retryAfter: Math.ceil(this.#options.waitMs / 1000) });
+  }
+
+  /** Gives connections to whoever can have one now, the longest waiting first. */
+  #serve(): void {
+    const left: Waiter[] = [];
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const waiter of waiting) if (!this.#serveOne(waiter)) left.push(waiter);
+    this.#waiting = [...left, ...this.#waiting];
+  }
+
+  /** @returns false where it has to wait on */
+  #serveOne(waiter: Waiter): boolean {
+    const account = this.#accounts.get(waiter.user.accountId);
+    const idle = account && !waiter.fresh ? this.#takeIdle(account, waiter.mailbox) : undefined;
+    if (idle) {
+      waiter.begin();
+      waiter.give(idle);
+      return true;
+    }
+    const held = account ? account.idle.length + account.busy.size + account.opening : 0;
+    if (held >= this.#options.perAccount) {
+      // Only a fresh one will do: one of its own idle ones makes room.
+      const own = account?.idle[0];
+      if (!own) return false;
+      this.#end(own);
+    } else if (this.#total >= this.#options.total) {
+      const [oldest] = this.#idle;
+      if (!oldest) return false;
+      this.#end(oldest);
+    }
+    waiter.begin();
+    this.#openFor(waiter);
+    return true;
+  }
+
+  #takeIdle(account: Account, mailbox: string | undefined): Pooled | undefined {
+    const at = account.idle.findLastIndex(
+      ({ connection }) => connection.selected?.mailbox === mailbox,
+    );
+    const [pooled] = account.idle.splice(at, 1);
+    if (!pooled) return undefined;
+    this.#idle.delete(pooled);
+    clearTimeout(pooled.idleTimer);
+    account.busy.add(pooled);
+    return pooled;
+  }
+
+  #openFor(waiter: Waiter): void {
+    const { user } = waiter;
+    const account = this.#account(user.accountId);
+    account.opening++;
+    this.#total++;
+    this.#open(user).then(
+      (connection) => {
+        account.opening--;
+        const pooled: Pooled = { connection, account, idleTimer: undefined };
+        account.busy.add(pooled);
+        connection.onClose(() => this.#forget(pooled));
+        if (this.#closed || this.#accounts.get(account.id) !== account) {
+          connection.destroy();
+          waiter.refuse(new ImapFailure('dropped'));
+          return;
+        }
+        waiter.give(pooled);
+      },
+      (error: unknown) => {
+        account.opening--;
+        this.#total--;
+        waiter.refuse(error);
+        this.#tidy(account);
+        this.#serve();
+      },
+    );
+  }
+
+  async #open(user: MailUser): Promise<Connection> {
+    const refused = this.#refused.get(user.accountId);
+    if (refused && refused.until > this.#now()) throw refused.failure;
+    try {
+      const connection = await this.health.attempt(() => this.#options.open(user));
+      this.#refused.delete(user.accountId);
+      return connection;
+    } catch (error) {
+      if (error instanceof ImapFailure && error.kind === 'login_refused') {
+        if (this.#refused.size >= REFUSED_MAX) this.#refused.clear();
+        const failure = new ImapFailure('resting', { retryAfter: REFUSED_REST_MS / 1000 });
+        this.#refused.set(user.accountId, { until: this.#now() + REFUSED_REST_MS, failure });
+      }
+      throw error;
+    }
+  }
+
+  #account(id: number): Account {
+    const known = this.#accounts.get(id);
+    if (known) return known;
+    const account: Account = {
+      id,
+      idle: [],
+      busy: new Set(),
+      opening: 0,
+      unsubscribe:
+        this.#options.onAccessEnd?.(id, () => this.#endAccount(account)) ?? (() => undefined),
+    };
+    this.#accounts.set(id, account);
+    return account;
+  }
+
+  #release(pooled: Pooled): void {
+    const { connection, account } = pooled;
+    if (!account.busy.delete(pooled)) return;
+    if (!connection.isOpen) {
+      this.#gone(pooled);
+      return;
+    }
+    account.idle.push(pooled);
+    this.#idle.add(pooled);
+    pooled.idleTimer = setTimeout(() => this.#end(pooled), this.#options.idleMs).unref();
+    this.#serve();
+  }
+
+  #end(pooled: Pooled): void {
+    this.#forget(pooled);
+    pooled.connection.destroy();
+  }
+
+  /** A connection has ended by itself, idle or in use. */
+  #forget(pooled: Pooled): void {
+    const { account } = pooled;
+    const at = account.idle.indexOf(pooled);
+    if (at < 0 && !account.busy.delete(pooled)) return;
+    if (at >= 0) account.idle.splice(at, 1);
+    this.#idle.delete(pooled);
+    clearTimeout(pooled.idleTimer);
+    this.#gone(pooled);
+  }
+
+  #gone({ account }: Pooled): void {
+    this.#total--;
+    this.#tidy(account);
+    this.#serve();
+  }
+
+  #tidy(account: Account): void {
+    const { id, idle, busy, opening } = account;
+    if (idle.length + busy.size + opening > 0 || this.#accounts.get(id) !== account) return;
+    this.#accounts.delete(id);
+    account.unsubscribe();
+  }
+
+  /** Ends all that an account has: it is gone, suspended, or its password was changed. */
+  #endAccount(account: Account): void {
+    if (this.#accounts.get(account.id) === account) this.#accounts.delete(account.id);
+    account.unsubscribe();
+    for (const pooled of [...account.idle, ...account.busy]) this.#end(pooled);
+  }
+}

@@ -1,0 +1,224 @@
+/** Reading one message and its parts. */
+import { Refusal } from '../../errors/errors.ts';
+import type { ByteRange, MailUser, Message, PartContent } from '../../mailstore/mailstore.ts';
+import {
+  type BodyStructure,
+  createDecoder,
+  decodePart,
+  findPart,
+  MessageParser,
+  partFilename,
+  toBodyStructure,
+} from '../../message/message.ts';
+import { readBodyStructure } from './body-structure.ts';
+import type { Connection } from './connection.ts';
+import { fetchRows } from './fetch.ts';
+import { readInternalDate } from './message-fields.ts';
+import { PartSizes } from './part-sizes.ts';
+import type { Selected } from './selected.ts';
+import { readFlags } from './server-flags.ts';
+import { fetchPiece, PIECE, readPieces, type Section } from './source.ts';
+import { UidSet } from './uid-set.ts';
+import { atom, listOf, textOf } from './wire.ts';
+
+/** Runs work that changes nothing, again on another connection where one broke. */
+export type Read = <T>(
+  user: MailUser,
+  mailbox: string,
+  work: (connection: Connection) => Promise<T>,
+) => Promise<T>;
+
+/** Identity encodings leave a part's octets as they are (RFC 2045 section 6.2). */
+const IDENTITY = new Set(['7bit', '8bit', 'binary']);
+
+interface Place {
+  readonly user: MailUser;
+  readonly mailbox: string;
+  readonly uidvalidity: string;
+  readonly uid: number;
+}
+
+export class MessageReader {
+  readonly #read: Read;
+  readonly #sizes = new PartSizes();
+
+  constructor(read: Read) {
+    this.#read = read;
+  }
+
+  /**
+   * The source goes once through the parser of `message/`, so that what is said of the message is
+   * what every store of ours would say. A source of one piece is kept; a longer one is fetched anew
+   * by each reader.
+   */
+  async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
+    const { items, open, parsed } = await this.#parse(user, mailbox, uid);
+    const internalDate = readInternalDate(textOf(items.get('INTERNALDATE')));
+    return {
+      uid,
+      envelope: parsed.envelope,
+      flags: readFlags(listOf(items.get('FLAGS'))),
+      bodyStructure: toBodyStructure(parsed.structure),
+      size: parsed.size,
+      internalDate: internalDate ?? new Date(0).toISOString(),
+      open,
+    };
+  }
+
+  async #parse(user: MailUser, mailbox: string, uid: number) {
+    const first = await this.#read(user, mailbox, async (connection) => {
+      const items = [atom('FLAGS'), atom('INTERNALDATE')];
+      const found = await find(connection, mailbox, () =>
+        fetchPiece(connection, uid, '', 0, items),
+      );
+      if (!found) throw messageNotFound(mailbox, uid);
+      return found;
+    });
+    const { bytes, items, uidvalidity } = first;
+    const place = { user, mailbox, uidvalidity, uid };
+    const open = (range?: ByteRange) => this.#open(place, '', bytes, range);
+    const parser = new MessageParser();
+    for await (const chunk of open()) parser.write(chunk);
+    return { items, uidvalidity, open, parsed: parser.end() };
+  }
+
+  /**
+   * The part is looked up in the server's BODYSTRUCTURE and its octets are `BODY.PEEK[part]`, so that
+   * a small part of a large message costs its own size. The decoded size of a part that is longer
+   * than one piece takes one reading to find out; it is then remembered.
+   */
+  async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
+    const found = await this.#read(user, mailbox, async (connection) => {
+      const known = await find(connection, mailbox, () => fetchStructure(connection, uid));
+      if (!known) throw messageNotFound(mailbox, uid);
+      const part = findIn(known.structure, number);
+      const piece = part && (await fetchPiece(connection, uid, number, 0));
+      return part && piece && { part, first: piece.bytes, uidvalidity: known.uidvalidity };
+    });
+    if (!found) return this.#parsedPart(user, mailbox, uid, number);
+    const { part, first, uidvalidity } = found;
+    const place = { user, mailbox, uidvalidity, uid };
+    const etag = `"${uidvalidity}-${uid}-${number}"`;
+    const encoded = () => this.#open(place, number, first);
+    const size = await this.#sizes.of(`${user.accountId} ${mailbox} ${etag}`, () =>
+      decodedSize(part, first, encoded),
+    );
+    return {
+      size,
+      etag,
+      ...named(part),
+      open: (range?: ByteRange) => {
+        const isPlain = IDENTITY.has(part.encoding);
+        // Where nothing is to be decoded, what lies before the range is not even fetched.
+        if (range && isPlain) return this.#open(place, number, first, range);
+        return decodePart(part.encoding, encoded(), range ?? { start: 0, end: size });
+      },
+    };
+  }
+
+  /**
+   * A part that the server does not see, but our parser does: the structure that clients are shown
+   * is that one's, and it reads messages leniently (Courier sees no parts without MIME-Version).
+   */
+  async #parsedPart(
+    user: MailUser,
+    mailbox: string,
+    uid: number,
+    number: string,
+  ): Promise<PartContent> {
+    const { open, parsed, uidvalidity } = await this.#parse(user, mailbox, uid);
+    const part = findPart(parsed.structure, number);
+    if (!part) throw new Refusal('part_not_found', `message ${uid} has no part ${number}`);
+    return {
+      size: part.decodedSize,
+      etag: `"${uidvalidity}-${uid}-${number}"`,
+      ...named(part),
+      open: (range?: ByteRange) =>
+        decodePart(part.encoding, open({ start: part.bodyStart, end: part.bodyEnd }), range),
+    };
+  }
+
+  /** The octets of a section; the first piece is at hand. */
+  #open(
+    { user, mailbox, uidvalidity, uid }: Place,
+    section: Section,
+    first: Buffer,
+    { start, end }: ByteRange = { start: 0, end: Number.POSITIVE_INFINITY },
+  ): AsyncIterable<Uint8Array> {
+    const next = async (at: number) => {
+      // The first piece is there, from whatever place in it.
+      const isWhole = first.length < PIECE;
+      if (at < first.length || isWhole) return { bytes: first.subarray(at), isLast: isWhole };
+      return this.#read(user, mailbox, async (connection) => {
+        const selected = await enter(connection, mailbox);
+        const piece = await fetchPiece(connection, uid, section, at);
+        if (!piece || selected.uidvalidity !== uidvalidity) throw messageNotFound(mailbox, uid);
+        return { bytes: piece.bytes, isLast: piece.bytes.length < PIECE };
+      });
+    };
+    return readPieces(next, start, end);
+  }
+}
+
+/** Selects the mailbox where it is not yet: a session that has it keeps its UIDs. */
+export async function enter(connection: Connection, mailbox: string): Promise<Selected> {
+  const { selected } = connection;
+  return selected?.mailbox === mailbox ? selected : connection.select(mailbox, 'EXAMINE');
+}
+
+/** Looks for a message, in a fresh view of the mailbox where one that is at hand lacks it. */
+async function find<T>(
+  connection: Connection,
+  mailbox: string,
+  look: () => Promise<T | undefined>,
+): Promise<(T & { readonly uidvalidity: string }) | undefined> {
+  const known = connection.selected;
+  const { uidvalidity } = await enter(connection, mailbox);
+  const found = await look();
+  if (found) return { ...found, uidvalidity };
+  if (connection.selected !== known) return undefined;
+  const fresh = await connection.select(mailbox, 'EXAMINE');
+  const second = await look();
+  return second && { ...second, uidvalidity: fresh.uidvalidity };
+}
+
+async function fetchStructure(
+  connection: Connection,
+  uid: number,
+): Promise<{ readonly structure: BodyStructure } | undefined> {
+  let structure: BodyStructure | undefined;
+  await fetchRows(connection, UidSet.of([uid]), [atom('BODYSTRUCTURE')], (_, items) => {
+    structure = readBodyStructure(items.get('BODYSTRUCTURE'));
+  });
+  return structure && { structure };
+}
+
+function findIn(structure: BodyStructure, number: string): BodyStructure | undefined {
+  if (structure.part === number) return structure;
+  for (const child of structure.childNodes ?? []) {
+    const found = findIn(child, number);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+function named(part: Parameters<typeof partFilename>[0]) {
+  const filename = partFilename(part);
+  return filename === undefined ? {} : { filename };
+}
+
+async function decodedSize(
+  { encoding }: BodyStructure,
+  first: Buffer,
+  encoded: () => AsyncIterable<Uint8Array>,
+): Promise<number> {
+  const decoder = createDecoder(encoding);
+  if (first.length < PIECE) return decoder.write(first).length + decoder.end().length;
+  let size = 0;
+  for await (const chunk of encoded()) size += decoder.write(Buffer.from(chunk)).length;
+  return size + decoder.end().length;
+}
+
+export function messageNotFound(mailbox: string, uid: number): Refusal {
+  return new Refusal('message_not_found', `there is no message ${uid} in "${mailbox}"`);
+}

@@ -1,0 +1,367 @@
+/**
+ * Sync of a mailbox whose server keeps MODSEQs and tells of removals (CONDSTORE and QRESYNC, RFC
+ * 7162): nothing of it is kept on our side.
+ *
+ * One `EXAMINE mailbox (QRESYNC (uidvalidity modseq))` is both the question whether anything changed
+ * and the answer: state and changes of one moment, in one round trip. STATUS would not do: of a
+ * mailbox that the connection has selected, servers answer with what that session saw last.
+ *
+ * The state that a client is brought to is that of the EXAMINE. Messages that go away while the rest
+ * is fetched are told as `added` without fields: they belong to that state, and the next sync tells
+ * of their removal. What a server lists as removed may be too much (RFC 7162 section 3.2.10.1: one
+ * that has forgotten lists every UID that is not there): it is believed only where it is as many as
+ * the client's count of messages says; otherwise the client starts anew.
+ */
+import { invalidField } from '../../errors/errors.ts';
+import {
+  type AddedMessage,
+  hasTexts,
+  type MessageField,
+  type SyncRequest,
+  type SyncResult,
+} from '../../mailstore/mailstore.ts';
+import type { Connection } from './connection.ts';
+import { ChangeCollector, fetchRows, listUids, requirePlausible } from './fetch.ts';
+import { fieldItems, readFields } from './message-fields.ts';
+import type { Selected } from './selected.ts';
+import { readFlags } from './server-flags.ts';
+import { formatCursor, formatState, type ImapToken, isSameState, type SyncState } from './token.ts';
+import { UID_MAX, UidSet } from './uid-set.ts';
+import { atom, listOf, sequence } from './wire.ts';
+
+/** A page that carries more than UIDs is bounded also when the client set no limit. */
+export const PAGE_WITH_FIELDS = 1_000;
+
+/**
+ * Characters, as JSON, of the new messages in one page that carries envelopes or structures: both are
+ * as long as the sender made them.
+ */
+const PAGE_TEXT = 4 * 1024 * 1024;
+
+/** Messages of which those are fetched in one go: what came is in memory before it is measured. */
+const TEXTS_AT_A_TIME = 100;
+
+/** More removals than this in one answer are told by starting anew. */
+const REMOVED_MAX = 500_000;
+
+export interface SyncContext {
+  readonly connection: Connection;
+  /** The name as the server has it. */
+  readonly mailbox: string;
+  readonly request: SyncRequest;
+  readonly token: ImapToken | undefined;
+}
+
+/** What one page tells; UIDs in no order. */
+export interface Page {
+  readonly added: readonly AddedMessage[];
+  readonly updated: readonly {
+    readonly uid: number;
+    readonly modseq: string;
+    readonly flags: readonly string[];
+  }[];
+  readonly removed: readonly number[];
+}
+
+export function stateOf({ modseq, uidnext, exists }: Selected): SyncState {
+  return { modseq: modseq ?? 0n, uidnext, count: exists };
+}
+
+export function pageLimit({ limit, fields = [] }: SyncRequest): number {
+  return limit ?? (fields.length > 0 ? PAGE_WITH_FIELDS : Number.POSITIVE_INFINITY);
+}
+
+/** @throws Refusal `invalid_request` */
+export function requireUidvalidity(request: SyncRequest): void {
+  if (request.token !== undefined && request.uidvalidity === undefined) {
+    throw invalidField('uidvalidity', 'is required together with token');
+  }
+}
+
+/** What cannot be told because the mailbox changes meanwhile is asked for anew, so often in all. */
+const ATTEMPTS = 3;
+
+/**
+ * @returns undefined where the mailbox keeps no MODSEQs; it is selected then
+ */
+export async function syncByModseq(context: SyncContext): Promise<SyncResult | undefined> {
+  for (let attempt = 1; ; attempt++) {
+    const { view, told } = await look(context);
+    if (!view) return undefined;
+    if (told) return told;
+    const isRace = context.connection.selected?.news === true;
+    if (!isRace || attempt === ATTEMPTS) return readAll(context, view, stateOf(view), 0, true);
+  }
+}
+
+/** One attempt. @returns nothing told where the client has to start anew */
+async function look(
+  context: SyncContext,
+): Promise<{ readonly view?: Selected; readonly told?: SyncResult | undefined }> {
+  const { connection, mailbox, request, token } = context;
+  const collector = new ChangeCollector();
+  const since = sinceOf(token);
+  const uidvalidity = uidvalidityOf(request);
+  const args =
+    since && uidvalidity ? [[atom('QRESYNC'), [atom(uidvalidity), atom(`${since.modseq}`)]]] : [];
+  // A copy: what commands after it bring of news is not of the state that this answer is about.
+  const view = { ...(await connection.select(mailbox, 'EXAMINE', args, collector.untagged)) };
+  if (view.modseq === undefined) return {};
+  const now = stateOf(view);
+  const sameMailbox = request.uidvalidity === undefined || request.uidvalidity === view.uidvalidity;
+  if (!token) {
+    return { view, told: await readAll(context, view, now, 0, sameMailbox ? undefined : true) };
+  }
+  if (token.kind === 'foreign' || !sameMailbox || !uidvalidity || !isPast(token, now)) {
+    return { view };
+  }
+  if (token.kind === 'cursor') return { view, told: await goOn(context, view, token, collector) };
+  const window = { base: token.state, snapshot: now, afterUid: 0 };
+  return { view, told: await readChanges(context, view, window, collector) };
+}
+
+/** The state since which changes are asked for. */
+function sinceOf(token: ImapToken | undefined): SyncState | undefined {
+  if (token?.kind === 'state') return usable(token.state);
+  return token?.kind === 'cursor' ? usable(token.base ?? token.snapshot) : undefined;
+}
+
+/** RFC 7162 section 7: a mod-sequence of a command is 1 to 2^63-1. */
+function usable(state: SyncState): SyncState | undefined {
+  return state.modseq >= 1n && state.modseq < 2n ** 63n ? state : undefined;
+}
+
+function uidvalidityOf({ uidvalidity }: SyncRequest): string | undefined {
+  const isNumber = uidvalidity !== undefined && /^[1-9]\d{0,9}$/.test(uidvalidity);
+  return isNumber && Number(uidvalidity) <= UID_MAX ? uidvalidity : undefined;
+}
+
+/** Whether what the token names lies behind us, as far as the numbers tell. */
+export function isPast(token: ImapToken, now: SyncState): boolean {
+  if (token.kind === 'foreign') return false;
+  const earlier = (a: SyncState, b: SyncState) =>
+    a.modseq >= 1n && a.modseq <= b.modseq && a.uidnext <= b.uidnext && a.count < a.uidnext;
+  if (token.kind === 'state') return earlier(token.state, now);
+  const { base, snapshot } = token;
+  return earlier(snapshot, now) && (base === undefined || earlier(base, snapshot));
+}
+
+/** Between which two states, and from which UID on, a page has to tell. */
+interface Window {
+  readonly base: SyncState;
+  readonly snapshot: SyncState;
+  readonly afterUid: number;
+}
+
+/** Changes as the EXAMINE told them. @returns undefined where they cannot be told for sure */
+async function readChanges(
+  context: SyncContext,
+  view: Selected,
+  window: Window,
+  collector: ChangeCollector,
+  lost: UidSet = UidSet.empty,
+): Promise<SyncResult | undefined> {
+  const { base, snapshot, afterUid } = window;
+  if (isSameState(base, stateOf(view))) {
+    return answer(context, view, { added: [], updated: [], removed: [] }, formatState(snapshot));
+  }
+  const gone = knownGone(view, collector, base);
+  if (!gone) return undefined;
+  const told = gone.without(lost);
+  const ghosts = lost.within(Math.max(base.uidnext, afterUid + 1), snapshot.uidnext - 1);
+  const changed = [...collector.changed.keys()].filter(
+    (uid) => uid > afterUid && uid < snapshot.uidnext,
+  );
+  const { uids, nextAfterUid } = cut(
+    [changed, told.within(afterUid + 1, UID_MAX).take(), ghosts.take()],
+    pageLimit(context.request),
+  );
+  const added: number[] = [];
+  const updated: { uid: number; modseq: string; flags: string[] }[] = [];
+  const removed: number[] = [];
+  for (const uid of uids) {
+    const row = collector.changed.get(uid);
+    if (uid >= base.uidnext) added.push(uid);
+    else if (!row) removed.push(uid);
+    else updated.push({ uid, modseq: `${row.modseq}`, flags: readFlags(listOf(row.flags)) });
+  }
+  const described = await describe(context, added, collector);
+  const page = { added: described.added, updated, removed };
+  // Updates and removals stay: what the client has is below all that is new.
+  const end = described.fullAt ?? nextAfterUid;
+  return answer(context, view, page, tokenAfter(base, snapshot, end), end);
+}
+
+/** The UIDs that a client of state `base` had and that are gone, or undefined where that is unsure. */
+function knownGone(
+  view: Selected,
+  collector: ChangeCollector,
+  base: SyncState,
+): UidSet | undefined {
+  const gone = collector.vanished().within(1, base.uidnext - 1);
+  let newer = 0;
+  // Whatever came after that state has a higher MODSEQ, so it is among what changed.
+  for (const uid of collector.changed.keys()) {
+    if (uid >= base.uidnext && uid < view.uidnext) newer++;
+  }
+  const left = view.exists - newer;
+  return gone.size === base.count - left && gone.size <= REMOVED_MAX ? gone : undefined;
+}
+
+/** The next page of a paged sync. @returns undefined where it cannot be told for sure */
+async function goOn(
+  context: SyncContext,
+  view: Selected,
+  { base, snapshot, afterUid }: Extract<ImapToken, { kind: 'cursor' }>,
+  collector: ChangeCollector,
+): Promise<SyncResult | undefined> {
+  const { connection } = context;
+  if (!base) {
+    const lost = knownGone(view, collector, snapshot);
+    return lost && readAll(context, view, snapshot, afterUid, undefined, lost);
+  }
+  let lost = UidSet.empty;
+  if (!isSameState(snapshot, stateOf(view))) {
+    // What went after the snapshot is the next sync's to tell, but it was there in the snapshot.
+    const later = new ChangeCollector();
+    const modifiers = [atom('CHANGEDSINCE'), atom(`${snapshot.modseq}`), atom('VANISHED')];
+    // Not `1:*`: where the last messages are gone, `*` is less than their UIDs.
+    await connection.command(
+      'UID FETCH',
+      [sequence(`1:${UID_MAX}`), [atom('UID'), atom('FLAGS')], modifiers],
+      later.untagged,
+    );
+    const found = knownGone(view, later, snapshot);
+    if (!found) return undefined;
+    lost = found;
+  }
+  return readChanges(context, view, { base, snapshot, afterUid }, collector, lost);
+}
+
+/**
+ * Tells of all messages of a state.
+ *
+ * @param lost what went away since that state
+ */
+async function readAll(
+  context: SyncContext,
+  view: Selected,
+  snapshot: SyncState,
+  afterUid: number,
+  reset: true | undefined,
+  lost: UidSet = UidSet.empty,
+): Promise<SyncResult> {
+  const { connection, request } = context;
+  const last = snapshot.uidnext - 1;
+  const there = await listUids(connection, afterUid + 1, last);
+  const meanwhile = goneMeanwhile(connection).within(afterUid + 1, last);
+  const gone = requirePlausible(meanwhile, view.exists).union(lost.within(afterUid + 1, last));
+  const limit = pageLimit(request);
+  const { uids, nextAfterUid } = cut([there.union(gone).take(limit + 1)], limit);
+  const { added, fullAt } = await describe(context, uids);
+  const end = fullAt ?? nextAfterUid;
+  const token = tokenAfter(undefined, snapshot, end);
+  return answer(context, view, { added, updated: [], removed: [] }, token, end, reset);
+}
+
+function goneMeanwhile({ selected }: Connection): UidSet {
+  return UidSet.empty.union(...(selected?.gone ?? []));
+}
+
+function tokenAfter(
+  base: SyncState | undefined,
+  snapshot: SyncState,
+  nextAfterUid: number | undefined,
+): string {
+  return nextAfterUid === undefined
+    ? formatState(snapshot)
+    : formatCursor(base, snapshot, nextAfterUid);
+}
+
+/** Merges UIDs, smallest first, and cuts them where the page is full. */
+export function cut(
+  lists: readonly Iterable<number>[],
+  limit: number,
+): { uids: number[]; nextAfterUid: number | undefined } {
+  const all = new Set<number>();
+  for (const list of lists) for (const uid of list) all.add(uid);
+  const uids = [...all].sort((a, b) => a - b);
+  if (uids.length <= limit) return { uids, nextAfterUid: undefined };
+  const page = uids.slice(0, limit);
+  return { uids: page, nextAfterUid: page.at(-1) };
+}
+
+/** What one page has of new messages. */
+export interface Described {
+  readonly added: readonly AddedMessage[];
+  /** The last of them, where the rest would make the page too large. */
+  readonly fullAt: number | undefined;
+}
+
+/**
+ * New messages with what was asked for of them, as many as fit into a page; at least one. One that
+ * is gone meanwhile has its UID only.
+ *
+ * @param uids in their order
+ */
+export async function describe(
+  { connection, request: { fields = [] } }: Pick<SyncContext, 'connection' | 'request'>,
+  uids: readonly number[],
+  known?: ChangeCollector,
+): Promise<Described> {
+  const wanted: MessageField[] = [...fields];
+  if (wanted.length === 0) return { added: uids.map((uid) => ({ uid })), fullAt: undefined };
+  if (known && wanted.every((field) => field === 'flags')) {
+    const added = uids.map((uid) => {
+      const row = known.changed.get(uid);
+      return row ? { uid, flags: readFlags(listOf(row.flags)) } : { uid };
+    });
+    return { added, fullAt: undefined };
+  }
+  const withTexts = hasTexts(wanted);
+  const step = withTexts ? TEXTS_AT_A_TIME : Math.max(1, uids.length);
+  const added: AddedMessage[] = [];
+  let length = 0;
+  for (let at = 0; at < uids.length; at += step) {
+    const chunk = uids.slice(at, at + step);
+    const described = await fetchFields(connection, chunk, wanted);
+    for (const uid of chunk) {
+      const message = described.get(uid) ?? { uid };
+      if (withTexts) length += JSON.stringify(message).length;
+      const last = added.at(-1);
+      if (last && length > PAGE_TEXT) return { added, fullAt: last.uid };
+      added.push(message);
+    }
+  }
+  return { added, fullAt: undefined };
+}
+
+async function fetchFields(
+  connection: Connection,
+  uids: readonly number[],
+  wanted: readonly MessageField[],
+): Promise<Map<number, AddedMessage>> {
+  const described = new Map<number, AddedMessage>();
+  await fetchRows(connection, UidSet.of(uids), fieldItems(wanted), (uid, items) => {
+    described.set(uid, { ...described.get(uid), ...readFields(uid, items, wanted) });
+  });
+  return described;
+}
+
+function answer(
+  { mailbox }: SyncContext,
+  { uidvalidity }: Selected,
+  { added, updated, removed }: Page,
+  token: string,
+  nextAfterUid?: number,
+  reset?: true,
+): SyncResult {
+  return {
+    mailbox,
+    uidvalidity,
+    token,
+    changes: { added, updated, removed: removed.map((uid) => ({ uid })) },
+    ...(reset && { reset }),
+    ...(nextAfterUid !== undefined && { hasMore: true as const }),
+  };
+}

@@ -1,0 +1,71 @@
+/** An IMAP mail store on a server of a test, with what it logs. */
+import { after } from 'node:test';
+import type { EngineName } from '../../../../test/support/databases.ts';
+import { openTestMailstore, type TestMailstore } from '../../../../test/support/mail.ts';
+import type { MailUser } from '../../../mailstore/mailstore.ts';
+import { ImapMailstore, type ImapOptions, type ImapServer } from '../imap.ts';
+
+export interface LoggedFailure {
+  readonly failure?: string;
+  readonly text: string;
+  readonly line: string;
+}
+
+export interface OpenedStore {
+  readonly store: ImapMailstore;
+  /** An account that is in the database, where the shadow is kept. */
+  readonly user: MailUser;
+  readonly logged: LoggedFailure[];
+}
+
+/** Long enough for a loaded machine, short enough for tests that wait for its end. */
+export const TIMEOUT_MS = 400;
+
+const databases = new Map<EngineName, Promise<TestMailstore>>();
+
+/** One for all stores of a test file. */
+function databaseOf(engine: EngineName): Promise<TestMailstore> {
+  const opened = databases.get(engine) ?? openTestMailstore(engine);
+  databases.set(engine, opened);
+  return opened;
+}
+
+export async function openImapStore(
+  port: number,
+  server: Partial<ImapServer> = {},
+  options: Partial<ImapOptions> = {},
+  engine: EngineName = 'sqlite',
+): Promise<OpenedStore> {
+  const { database, makeUser } = await databaseOf(engine);
+  const user = await makeUser();
+  const logged: LoggedFailure[] = [];
+  const store = new ImapMailstore({
+    server: {
+      host: '127.0.0.1',
+      port,
+      tls: 'off',
+      verifyCertificate: true,
+      master: { user: 'master', password: 'secret-of-the-master' },
+      auth: 'master',
+      separator: '*',
+      ...server,
+    },
+    database,
+    inbound: {
+      append: () => Promise.reject(new Error('no test appends')),
+      appendWithin: () => Promise.reject(new Error('no test appends')),
+    },
+    log: {
+      warn: (what: object & { failure?: string }, text) =>
+        logged.push({
+          ...(what.failure !== undefined && { failure: what.failure }),
+          text,
+          line: JSON.stringify(what),
+        }),
+    },
+    timeoutMs: TIMEOUT_MS,
+    ...options,
+  });
+  after(() => store.close());
+  return { store, user, logged };
+}

@@ -1,0 +1,103 @@
+/** Whatever a server says, and whatever a message holds. */
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import fc from 'fast-check';
+import { LineEnds } from '../../message/message.ts';
+import { DotTransparency } from '../../net/dot-transparency.ts';
+import { toWire, withoutReturnPath } from './message-content.ts';
+import { LmtpFailure, type Reply, ReplyParser } from './reply.ts';
+
+const bytes = (...units: string[]) =>
+  fc
+    .array(fc.constantFrom(...units), { maxLength: 60 })
+    .map((parts) => Buffer.from(parts.join('')));
+
+/** Cuts that a network may make. */
+const cuts = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 20 });
+
+function* cut(source: Buffer, sizes: readonly number[]): Generator<Buffer> {
+  for (let at = 0, turn = 0; at < source.length; turn++) {
+    const size = sizes[turn % sizes.length] ?? 1;
+    yield source.subarray(at, at + size);
+    at += size;
+  }
+}
+
+async function* cutLater(source: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
+  yield* cut(source, sizes);
+}
+
+async function collect(chunks: AsyncIterable<Uint8Array>): Promise<string> {
+  return Buffer.concat(await Array.fromAsync(chunks)).toString('latin1');
+}
+
+function normalized(source: Buffer): string {
+  const lineEnds = new LineEnds();
+  return Buffer.concat([lineEnds.write(source), lineEnds.end()]).toString('latin1');
+}
+
+void suite('hostile bytes', () => {
+  test('a message ends where it ends, and comes out as it went in', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        bytes('.', '\r', '\n', '\r\n', '\r\n.', 'a'),
+        cuts,
+        async (source, sizes) => {
+          const wire = await collect(toWire(cutLater(source, sizes)));
+          const taken = new DotTransparency().take(Buffer.from(`${wire}.\r\nQUIT`, 'latin1'));
+          assert.equal(taken.rest?.toString(), 'QUIT');
+          assert.equal(taken.content.toString('latin1'), normalized(source));
+        },
+      ),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('the Return-Path line is taken off, however it is cut, and nothing else', async () => {
+    const rest = 'Received: here\r\nReturn-Path: <forged>\r\n\r\nHello.\r\n';
+    for (const [source, expected] of [
+      [`Return-Path: <bob@sender.test>\r\n${rest}`, rest],
+      [rest, rest],
+      ['Return-Path', 'Return-Path'],
+      ['', ''],
+    ] as const) {
+      await fc.assert(
+        fc.asyncProperty(cuts, async (sizes) => {
+          const left = await collect(withoutReturnPath(cutLater(Buffer.from(source), sizes)));
+          assert.equal(left, expected);
+        }),
+        { numRuns: 50 },
+      );
+    }
+  });
+
+  /** What a parser makes of a conversation: its replies, and whether it broke off. */
+  function parse(source: Buffer, sizes: readonly number[]): { replies: Reply[]; broke: boolean } {
+    const parser = new ReplyParser();
+    const replies: Reply[] = [];
+    try {
+      for (const chunk of cut(source, sizes)) {
+        for (const reply of parser.push(chunk)) replies.push(reply);
+      }
+      return { replies, broke: false };
+    } catch (error) {
+      assert.ok(error instanceof LmtpFailure);
+      return { replies, broke: true };
+    }
+  }
+
+  test('replies are the same however they are cut, and nothing but a failure is thrown', () => {
+    const units = ['250', '550', '-', ' ', '5.1.1 ', 'x', '\r\n', '\n', '\r', '\0', '\xff'];
+    fc.assert(
+      fc.property(bytes(...units), cuts, (source, sizes) => {
+        assert.deepEqual(parse(source, sizes), parse(source, [source.length + 1]));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('a reply without an end is not read for ever', () => {
+    assert.equal(parse(Buffer.from('250-x\r\n'.repeat(200)), [100]).broke, true);
+    assert.equal(parse(Buffer.from(`250 ${'x'.repeat(9_000)}`), [100]).broke, true);
+  });
+});

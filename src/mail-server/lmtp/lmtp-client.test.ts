@@ -1,0 +1,363 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import {
+  type Answer,
+  polite,
+  startLmtpServer,
+  startScript,
+} from '../../../test/support/lmtp-server.ts';
+import type { MailboxResult } from '../../mailstore/mailstore.ts';
+import { LmtpClient, type LmtpClientOptions, type LmtpMessage } from './lmtp-client.ts';
+import { toWire } from './message-content.ts';
+
+/** Where a server keeps silent; the others have all the time that a busy machine needs. */
+const FAST = { reply: 300, message: 300 };
+const SOURCE = 'Subject: s\r\n\r\nHello.\r\n';
+
+async function* chunksOf(source: string | Buffer, cut = 7): AsyncGenerator<Uint8Array> {
+  const bytes = Buffer.from(source);
+  for (let at = 0; at < bytes.length; at += cut) yield bytes.subarray(at, at + cut);
+}
+
+function client(port: number, options: Partial<LmtpClientOptions> = {}): LmtpClient {
+  const server = { host: '127.0.0.1', port };
+  return new LmtpClient({ server, hostname: 'postroom.test', ...options });
+}
+
+function message(to: readonly string[], source = SOURCE, from = 'bob@sender.test'): LmtpMessage {
+  return {
+    envelope: () => ({ from, to, size: Buffer.byteLength(source) }),
+    content: () => toWire(chunksOf(source)),
+  };
+}
+
+/** In short: what became of each. */
+function shown(results: readonly MailboxResult[]): string[] {
+  return results.map((one) =>
+    one.result === 'delivered'
+      ? 'delivered'
+      : `${one.result} ${one.error.status ?? one.error.text}`,
+  );
+}
+
+async function deliver(
+  port: number,
+  to: readonly string[],
+  options: Partial<LmtpClientOptions> = {},
+): Promise<string[]> {
+  const sender = client(port, options);
+  const results = await sender.deliver(message(to), to.length);
+  sender.close();
+  return shown(results);
+}
+
+const TWO = ['a@x.test', 'b@x.test'];
+
+void suite('a message by LMTP', () => {
+  test('reaches every recipient in one transaction, with the parameters the server knows', async () => {
+    const server = await startLmtpServer();
+    assert.deepEqual(await deliver(server.port, TWO), ['delivered', 'delivered']);
+    assert.deepEqual(
+      server.kept.map(({ to, from }) => [to, from]),
+      TWO.map((to) => [to, 'bob@sender.test']),
+    );
+    assert.equal(server.counts.messages, 1);
+    assert.equal(server.kept[0]?.source, SOURCE);
+    const { SIZE, BODY, SMTPUTF8 } = server.kept[0]?.parameters ?? {};
+    assert.deepEqual([SIZE, BODY, SMTPUTF8], [String(SOURCE.length), '8BITMIME', true]);
+  });
+
+  test('comes out as it was, whatever its dots and line ends', async () => {
+    const server = await startLmtpServer();
+    const sender = client(server.port);
+    for (const [source, expected] of [
+      ['.\r\n..\r\n.a\r\n\r\n.\r\n', undefined],
+      ['a\r\n.\r\nMAIL FROM:<x>\r\n', undefined],
+      ['no end', 'no end\r\n'],
+      ['bare\n.\nlf', 'bare\r\n.\r\nlf\r\n'],
+      ['cr\r.\r', 'cr\r\n.\r\n'],
+      ['\r\n.', '\r\n.\r\n'],
+      ['', ''],
+    ] as const) {
+      await sender.deliver(message(['a@x.test'], source), 1);
+      assert.equal(server.kept.at(-1)?.source, expected ?? source, JSON.stringify(source));
+    }
+    sender.close();
+  });
+
+  test('large ones are streamed to a slow reader', async () => {
+    const server = await startLmtpServer();
+    const line = `.${'x'.repeat(76)}\r\n`;
+    const source = line.repeat(40_000);
+    const sender = client(server.port);
+    const large: LmtpMessage = {
+      ...message(['a@x.test'], source),
+      content: () => toWire(chunksOf(source, 65_536)),
+    };
+    assert.deepEqual(shown(await sender.deliver(large, 1)), ['delivered']);
+    sender.close();
+    assert.equal(server.kept[0]?.source, source);
+  });
+
+  test('each recipient has an outcome of its own, at RCPT and after the message', async () => {
+    const server = await startLmtpServer();
+    server.atRcpt.set('gone@x.test', '550 5.1.1 no such user');
+    server.atRcpt.set('busy@x.test', '451 4.3.0 later');
+    server.atEnd.set('full@x.test', '552 5.2.2 quota exceeded');
+    server.atEnd.set('slow@x.test', '452 4.2.2 not now');
+    const to = ['gone@x.test', 'a@x.test', 'full@x.test', 'busy@x.test', 'slow@x.test', 'b@x.test'];
+    const sender = client(server.port);
+    const results = await sender.deliver(message(to), to.length);
+    assert.deepEqual(shown(results), [
+      'permanent 550',
+      'delivered',
+      'permanent 552',
+      'temporary 451',
+      'temporary 452',
+      'delivered',
+    ]);
+    assert.deepEqual(results[2], {
+      result: 'permanent',
+      error: { status: 552, enhancedStatus: '5.2.2', text: 'quota exceeded' },
+    });
+    // The connection is good for the next one.
+    assert.deepEqual(shown(await sender.deliver(message(['a@x.test']), 1)), ['delivered']);
+    assert.equal(server.counts.connections, 1);
+    sender.close();
+  });
+
+  test('nobody takes it: the message is not sent, and the connection kept', async () => {
+    const script = await startScript({ ...polite, RCPT: '550 5.1.1 no' });
+    const sender = client(script.port);
+    for (let round = 0; round < 2; round++) {
+      const results = await sender.deliver(message(TWO), 2);
+      assert.deepEqual(shown(results), ['permanent 550', 'permanent 550']);
+    }
+    sender.close();
+    assert.equal(script.connections, 1);
+    assert.equal(script.lines.includes('DATA'), false);
+    assert.equal(script.lines.filter((line) => line === 'RSET').length, 2);
+  });
+
+  test('what Cyrus would put into the mailbox of another address is not sent', async () => {
+    const to = ['a^b@x.test', 'a.b@x.test'];
+    const mistaken = 'permanent the mail server takes "^" for a dot';
+    const GREETING = '220 mail.test LMTP Cyrus 3.6.1-Debian ready';
+    const cyrus = await startScript({ ...polite, GREETING });
+    assert.deepEqual(await deliver(cyrus.port, to), [mistaken, 'delivered']);
+    assert.deepEqual(await deliver(cyrus.port, ['a^b@x.test']), [mistaken]);
+    assert.equal(cyrus.messages.length, 1);
+    assert.ok(!cyrus.lines.some((line) => line.includes('a^b')));
+    const other = await startScript(polite);
+    assert.deepEqual(await deliver(other.port, to), ['delivered', 'delivered']);
+  });
+
+  test('a server without PIPELINING is given one command at a time', async () => {
+    const script = await startScript({ ...polite, LHLO: '250 mail.test', MAIL: '250 ok' });
+    assert.deepEqual(await deliver(script.port, TWO), ['delivered', 'delivered']);
+    const refused = await startScript({ ...polite, LHLO: '250 mail.test', MAIL: '550 5.7.1 no' });
+    assert.deepEqual(await deliver(refused.port, TWO), ['permanent 550', 'permanent 550']);
+    assert.equal(
+      refused.lines.some((line) => line.startsWith('RCPT')),
+      false,
+    );
+  });
+
+  test('too large by the SIZE that the server announces: it is not bothered', async () => {
+    const script = await startScript({ ...polite, LHLO: '250-mail.test\r\n250 SIZE 10' });
+    const results = await client(script.port).deliver(message(['a@x.test']), 1);
+    assert.deepEqual(results[0]?.result, 'permanent');
+    assert.equal(
+      script.lines.some((line) => line.startsWith('MAIL')),
+      false,
+    );
+  });
+
+  test('a source that breaks off is never taken for a whole message', async () => {
+    const script = await startScript(polite);
+    async function* broken(): AsyncGenerator<Buffer> {
+      yield Buffer.from('Subject: half\r\n\r\n');
+      throw new Error('the disk is gone');
+    }
+    const half = { ...message(['a@x.test']), content: broken };
+    const sender = client(script.port);
+    await assert.rejects(sender.deliver(half, 1), /the disk is gone/);
+    assert.deepEqual(script.messages, []);
+    assert.deepEqual(shown(await sender.deliver(message(['a@x.test']), 1)), ['delivered']);
+    sender.close();
+  });
+});
+
+void suite('an LMTP server at fault', () => {
+  const hangUp: Answer = (socket) => socket.destroy();
+  const silent: Answer = () => {};
+  const endless: Answer = (socket) => socket.write(`220 ${'x'.repeat(5_000)}`);
+  const DOUBT = /after the whole message was sent: it may have been taken$/;
+
+  for (const [title, answers, expected] of [
+    ['is not there', undefined, /^temporary no connection to the mail server: ECONNREFUSED$/],
+    ['does not greet', { GREETING: silent }, /^temporary the server did not answer in time$/],
+    ['greets with 554', { GREETING: '554 5.3.2 closed' }, /^temporary the server answered the gr/],
+    [
+      'is an SMTP server',
+      { LHLO: '500 5.5.1 what?' },
+      /^temporary the server answered LHLO with 500/,
+    ],
+    [
+      'speaks HTTP',
+      { GREETING: 'HTTP/1.1 400 Bad Request' },
+      /^temporary the server sent what is no/,
+    ],
+    [
+      'talks without an end',
+      { GREETING: endless },
+      /^temporary the server sent a line without an end$/,
+    ],
+    [
+      'hangs up at LHLO',
+      { LHLO: hangUp },
+      /^temporary (the server closed|the connection|ECONNRESET)/,
+    ],
+    [
+      'hangs up at MAIL',
+      { MAIL: hangUp },
+      /^temporary (the server closed|the connection|ECONNRESET)/,
+    ],
+    ['closes at MAIL with 421', { MAIL: '421 4.3.2 going down' }, /^temporary 421$/],
+    ['refuses the sender', { MAIL: '550 5.7.1 no' }, /^permanent 550$/],
+    ['loses count at RCPT', { RCPT: '503 5.5.1 MAIL first' }, /^temporary 503$/],
+    ['refuses DATA', { DATA: '554 5.3.4 too much' }, /^permanent 554$/],
+    ['answers DATA with 250', { DATA: '250 2.0.0 ok' }, /^temporary the mail server answered DATA/],
+    ['never answers the message', { END: silent }, DOUBT],
+    ['hangs up after the message', { END: hangUp }, DOUBT],
+    ['answers the message with nonsense', { END: 'ok' }, DOUBT],
+    [
+      'answers the message with half a reply',
+      { END: (socket: import('node:net').Socket) => socket.write('250 2.0.0 sa') },
+      DOUBT,
+    ],
+    ['answers the message with 354', { END: '354 more' }, /^temporary 354$/],
+  ] as [string, Record<string, Answer> | undefined, RegExp][]) {
+    test(`${title}`, async () => {
+      const port = answers
+        ? (await startScript({ ...polite, ...answers })).port
+        : await closedPort();
+      const [result = '', ...others] = await deliver(port, ['a@x.test'], { timeouts: FAST });
+      assert.match(result, expected);
+      assert.deepEqual(others, []);
+    });
+  }
+
+  test('hangs up between two replies: whose reply came has the message', async () => {
+    const script = await startScript({
+      ...polite,
+      END: (socket) => {
+        socket.write('250 2.0.0 saved\r\n552 5.2.2 full\r\n', () => socket.destroy());
+      },
+    });
+    const results = await deliver(script.port, ['a@x.test', 'b@x.test', 'c@x.test']);
+    assert.deepEqual(results.slice(0, 2), ['delivered', 'permanent 552']);
+    assert.match(results[2] ?? '', DOUBT);
+  });
+
+  test('stops answering between two replies', async () => {
+    const script = await startScript({
+      ...polite,
+      END: (socket) => socket.write('250 2.0.0 saved\r\n'),
+    });
+    const [first, second = ''] = await deliver(script.port, TWO, {
+      timeouts: FAST,
+    });
+    assert.equal(first, 'delivered');
+    assert.match(second, DOUBT);
+  });
+
+  test('gives up in the middle of the message: what it says is told, and it has nothing', async () => {
+    const script = await startScript({
+      ...polite,
+      DATA: (socket) => socket.write('354 go on\r\n452 4.3.1 disk full\r\n'),
+    });
+    const [result = ''] = await deliver(script.port, ['a@x.test']);
+    assert.match(result, /answered before the message's end: 452 disk full$/);
+  });
+
+  test('says more than it was asked: the connection is not used again', async () => {
+    const script = await startScript({ ...polite, END: '250 2.0.0 saved\r\n250 2.0.0 saved' });
+    const sender = client(script.port);
+    for (let round = 0; round < 3; round++) {
+      assert.deepEqual(shown(await sender.deliver(message(['a@x.test']), 1)), ['delivered']);
+    }
+    assert.equal(script.connections, 3);
+  });
+
+  test('had closed the connection that was kept: another one is made', async () => {
+    const first = await startLmtpServer();
+    const sender = client(first.port);
+    assert.deepEqual(shown(await sender.deliver(message(['a@x.test']), 1)), ['delivered']);
+    await first.close();
+    const second = await startLmtpServer({ port: first.port });
+    assert.deepEqual(shown(await sender.deliver(message(['b@x.test']), 1)), ['delivered']);
+    sender.close();
+    assert.deepEqual([first.kept.length, second.kept.length], [1, 1]);
+  });
+
+  test('answers the next MAIL with 421, as one that was idle for too long', async () => {
+    const leave: Answer = (socket) => socket.end('421 4.4.2 idle for too long\r\n');
+    const script = await startScript({ ...polite, MAIL: ['250 ok', leave, '250 ok'] });
+    const sender = client(script.port);
+    for (let round = 0; round < 2; round++) {
+      assert.deepEqual(shown(await sender.deliver(message(['a@x.test']), 1)), ['delivered']);
+    }
+    sender.close();
+    assert.equal(script.messages.length, 2);
+  });
+});
+
+void suite('connections to the LMTP server', () => {
+  test('are as many as allowed, used again, and closed at the end', async () => {
+    const server = await startLmtpServer();
+    const sender = client(server.port, { connections: 3 });
+    const all = await Promise.all(
+      Array.from({ length: 30 }, () => sender.deliver(message(['a@x.test']), 1)),
+    );
+    assert.deepEqual(new Set(all.flatMap(shown)), new Set(['delivered']));
+    assert.equal(server.counts.connections, 3);
+    sender.close();
+    while (server.counts.open > 0) await new Promise((resolve) => setImmediate(resolve));
+  });
+
+  test('are waited for as long as there is time, in turn', async () => {
+    const script = await startScript({ ...polite, END: () => {} });
+    const sender = client(script.port, {
+      connections: 1,
+      timeouts: { whole: 1_000 },
+    });
+    const results = await Promise.all([1, 2].map(() => sender.deliver(message(['a@x.test']), 1)));
+    assert.match(
+      shown(results[0] ?? [])[0] ?? '',
+      /the attempt was ended, after the whole message/,
+    );
+    assert.match(shown(results[1] ?? [])[0] ?? '', /was free in time$|the attempt was ended$/);
+    assert.equal(script.messages.length, 1);
+  });
+
+  test('are ended by who asked for the attempt', async () => {
+    const stop = new AbortController();
+    const script = await startScript({ ...polite, MAIL: () => stop.abort() });
+    const results = await client(script.port).deliver(message(['a@x.test']), 1, stop.signal);
+    assert.deepEqual(shown(results), ['temporary the attempt was ended']);
+  });
+
+  test('that nothing is sent on are closed after a while', async () => {
+    const server = await startLmtpServer();
+    const sender = client(server.port, { timeouts: { idle: 1 } });
+    await sender.deliver(message(['a@x.test']), 1);
+    while (server.counts.open > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  });
+});
+
+async function closedPort(): Promise<number> {
+  const server = await startLmtpServer();
+  await server.close();
+  return server.port;
+}

@@ -1,0 +1,18 @@
+/**
+ * Which addresses we connect to when somebody else named the host: webhooks, and mail exchangers
+ * found in DNS. A URL or an MX record must not make us talk to our own network.
+ *
+ * The judgement is made where a connection is made, on the very address that it goes to
+ * ({@link guardLookup}): a name that is judged first and resolved again later could have changed in
+ * between. Owns nothing in storage.
+ */
+
+export { DotTransparency } from './dot-transparency.ts';
+export { guardLookup, type ResolveHost } from './guard-lookup.ts';
+export {
+  type AddressFilter,
+  AddressRefused,
+  type AddressVerdict,
+  createAddressFilter,
+} from './judge-address.ts';
+export { type AddressRecords, createHostResolver } from './resolve-host.ts';
