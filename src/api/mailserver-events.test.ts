@@ -7,11 +7,12 @@ import { Readable } from 'node:stream';
 import { after, suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
-import { type EngineName, onEachEngine } from '../../test/support/databases.ts';
+import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore } from '../../test/support/mail.ts';
 import { findAccounts } from '../accounts/find-accounts.ts';
 import type { Change } from '../changes/changes.ts';
 import { InProcessChanges } from '../changes/in-process.ts';
+import type { Engine } from '../database/database.ts';
 import { createFrame } from './frame.ts';
 import { mailserverEventRoutes } from './mailserver-events.ts';
 import { BodyReader } from './mailserver-events-body.ts';
@@ -31,7 +32,7 @@ const eventLine = (event_id: string, user = 'ann@d1.test') =>
     highestmodseq: '42',
   });
 
-async function start(engine: EngineName, rateLimitPerMinute = 0) {
+async function start(engine: Engine, rateLimitPerMinute = 0) {
   const { database, makeUser } = await openTestMailstore(engine);
   const { accountId } = await makeUser();
   const changes = new InProcessChanges();

@@ -54,14 +54,9 @@ function sqlState(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error ? String(error.code) : undefined;
 }
 
-/**
- * Opens (and brings up to date) a PostgreSQL database.
- *
- * @param options where it is, or a Kysely dialect that speaks PostgreSQL
- */
-export async function openPostgres(options: PostgresOptions | Dialect): Promise<Database> {
-  const dialect = 'url' in options ? poolDialect(options) : options;
-  const kysely = new Kysely<Schema>({ dialect });
+/** Opens a PostgreSQL database and brings its schema up to date. */
+export async function openPostgres(options: PostgresOptions): Promise<Database> {
+  const kysely = new Kysely<Schema>({ dialect: poolDialect(options) });
   await migrate(kysely, 'postgres');
   return {
     engine: 'postgres',

@@ -1,10 +1,10 @@
 /**
- * `npm run test:servers`: the suites that need real servers. Starts those servers on free loopback
- * ports, runs every suite that touches the database against a real PostgreSQL, and the suites of
- * this folder. A missing Debian package is named and fails the run: nothing is skipped.
+ * `npm run test:servers`: what needs real servers, which are started on free loopback ports. First
+ * the suites of `npm test` that use the database, on a real PostgreSQL; then the suites of this
+ * folder. A missing Debian package is named and fails the run: nothing is skipped.
  */
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { courierObstacle, unpackCourier } from './courier.ts';
 import { unpackCyrus } from './cyrus.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
@@ -39,7 +39,12 @@ function onPath(command: string): boolean {
   return folders.some((folder) => existsSync(`${folder}/${command}`));
 }
 
-const suites = ['src/**/*.test.ts', 'test/journeys/**/*.test.ts', 'test/servers/**/*.test.ts'];
+/** The suites of `npm test` that use the database: those that declare tests for each engine. */
+function databaseSuites(): string[] {
+  return globSync(['src/**/*.test.ts', 'test/journeys/**/*.test.ts'])
+    .filter((file) => readFileSync(file, 'utf8').includes('onEachEngine('))
+    .toSorted();
+}
 
 function run(args: string[], env: NodeJS.ProcessEnv): Promise<number> {
   return new Promise((resolve, reject) => {
@@ -71,10 +76,11 @@ process.exitCode = await run(['src/site/build-program.ts'], process.env);
 if (process.exitCode !== 0) process.exit();
 const postgres = await startPostgres(findPostgres() ?? '');
 try {
-  process.exitCode = await run(['--test', '--test-timeout=180000', ...suites], {
-    ...process.env,
-    TEST_DATABASE_URL: postgres.url,
-  });
+  const env = { ...process.env, TEST_DATABASE_URL: postgres.url };
+  for (const suites of [databaseSuites(), ['test/servers/**/*.test.ts']]) {
+    const code = await run(['--test', '--test-timeout=180000', ...suites], env);
+    if (code !== 0) process.exitCode = code;
+  }
 } finally {
   await postgres.stop();
 }

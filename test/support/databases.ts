@@ -1,46 +1,33 @@
 /**
- * A fresh database for every test, on both engines: SQLite, and a real PostgreSQL where
- * TEST_DATABASE_URL names a server (a database of its own is made there for each test), else its
- * dialect through PGlite.
+ * A fresh database for every test: a SQLite file, or, where TEST_DATABASE_URL names a PostgreSQL
+ * server, a database of its own on that server. `npm test` runs the suites on SQLite;
+ * `npm run test:servers` runs the same suites on PostgreSQL.
  */
+import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, suite } from 'node:test';
-import { PGlite } from '@electric-sql/pglite';
-import { PGliteDialect } from 'kysely';
 import { Client } from 'pg';
-import { type Database, openPostgres, openSqlite } from '../../src/database/database.ts';
-
-export type EngineName = 'sqlite' | 'pglite' | 'postgres';
+import {
+  type Database,
+  type Engine,
+  openPostgres,
+  openSqlite,
+} from '../../src/database/database.ts';
 
 export interface TestDatabase {
   readonly database: Database;
   /** Empty folder for bodies and the like. */
   readonly directory: string;
-  /** Where another program finds it: a file or a postgres:// URL; PGlite is in this process. */
+  /** Where another program finds it: a file or a postgres:// URL. */
   readonly location: string;
 }
 
 const serverUrl = process.env.TEST_DATABASE_URL;
 
-/** The engines that tests run on here: PGlite stands in where there is no server. */
-export const engines: readonly EngineName[] = ['sqlite', serverUrl ? 'postgres' : 'pglite'];
-
-/** int8, which PGlite gives as bigint where it is large: ours are numbers. */
-const INT8 = 20;
-
-let template: Promise<PGlite> | undefined;
 const cleanups: (() => Promise<void>)[] = [];
-
-/** Cloning one initialized instance takes a third of the time of making one. */
-async function openPglite(): Promise<Database> {
-  template ??= PGlite.create({ parsers: { [INT8]: Number } });
-  const first = await template;
-  const pglite = await first.clone();
-  return openPostgres(new PGliteDialect({ pglite }));
-}
 
 async function openServer(url: string): Promise<{ database: Database; location: string }> {
   const name = `test_${randomBytes(8).toString('hex')}`;
@@ -57,15 +44,17 @@ async function openServer(url: string): Promise<{ database: Database; location: 
 }
 
 /** Opens a new, migrated database; it is closed and removed when the test file ends. */
-export async function openTestDatabase(engine: EngineName): Promise<TestDatabase> {
+export async function openTestDatabase(engine: Engine): Promise<TestDatabase> {
   const directory = await mkdtemp(join(tmpdir(), 'postroom-test-'));
   let database: Database;
   let location = '';
   if (engine === 'sqlite') {
     location = join(directory, 'test.sqlite');
     database = await openSqlite({ path: location });
-  } else if (engine === 'pglite') database = await openPglite();
-  else ({ database, location } = await openServer(serverUrl ?? ''));
+  } else {
+    assert.ok(serverUrl, 'TEST_DATABASE_URL names the PostgreSQL server of the tests');
+    ({ database, location } = await openServer(serverUrl));
+  }
   cleanups.push(async () => {
     await database.close();
     await rm(directory, { recursive: true, force: true });
@@ -78,13 +67,13 @@ export function atEnd(cleanup: () => Promise<void>): void {
   cleanups.push(cleanup);
 }
 
-/** Declares the same tests once for each engine at hand. */
-export function onEachEngine(title: string, declare: (engine: EngineName) => void): void {
-  for (const engine of engines) void suite(`${title} on ${engine}`, () => declare(engine));
+/** Declares tests for the engine of this run: PostgreSQL with TEST_DATABASE_URL, else SQLite. */
+export function onEachEngine(title: string, declare: (engine: Engine) => void): void {
+  const engine = serverUrl ? 'postgres' : 'sqlite';
+  void suite(`${title} on ${engine}`, () => declare(engine));
 }
 
 after(async () => {
   // Last opened, first closed: a database is closed before its server drops it.
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-  await (await template)?.close();
 });

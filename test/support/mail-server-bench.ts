@@ -1,6 +1,7 @@
 /** Delivery, queue and workers over the mailboxes of a mail server that the test speaks for. */
 import assert from 'node:assert/strict';
 import { type Account, type Accounts, createAccounts } from '../../src/accounts/accounts.ts';
+import type { Engine } from '../../src/database/database.ts';
 import { carryOut, createDelivery, type Delivery } from '../../src/delivery/delivery.ts';
 import { blindStaging } from '../../src/delivery/staging/testing/blind-staging.ts';
 import { createDomains, type Domains } from '../../src/domains/domains.ts';
@@ -10,7 +11,6 @@ import { createSenderRewriting, type MessageSender } from '../../src/outbound/ou
 import { Queue } from '../../src/queue/queue.ts';
 import { FakeClock } from '../../src/queue/testing/fake-clock.ts';
 import type { WebhookSender } from '../../src/webhooks/webhooks.ts';
-import type { EngineName } from './databases.ts';
 import { startLmtpServer, type TestLmtpServer } from './lmtp-server.ts';
 import { openTestMailstore, type TestMailstore } from './mail.ts';
 
@@ -176,7 +176,7 @@ export class MailServerBench {
 }
 
 export async function openMailServerBench(
-  engine: EngineName,
+  engine: Engine,
   options: (server: TestLmtpServer) => MailServerOptions = () => ({}),
 ): Promise<MailServerBench> {
   const server = await startLmtpServer();

@@ -1,13 +1,14 @@
 /** Accounts and messages for tests that begin below the API. */
 import { join } from 'node:path';
 import { Bodies } from '../../src/bodies/bodies.ts';
+import type { Engine } from '../../src/database/database.ts';
 import {
   EmbeddedMailstore,
   type MailUser,
   type StagedMessage,
   stageMessage,
 } from '../../src/mailstore/mailstore.ts';
-import { type EngineName, openTestDatabase, type TestDatabase } from './databases.ts';
+import { openTestDatabase, type TestDatabase } from './databases.ts';
 
 export interface TestMailstore extends TestDatabase {
   readonly bodies: Bodies;
@@ -18,7 +19,7 @@ export interface TestMailstore extends TestDatabase {
 }
 
 export async function openTestMailstore(
-  engine: EngineName,
+  engine: Engine,
   now: () => number = Date.now,
   options: { readonly pageBytes?: number } = {},
 ): Promise<TestMailstore> {

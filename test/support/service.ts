@@ -4,8 +4,9 @@ import { createTransport, type SendMailOptions } from 'nodemailer';
 import { pino } from 'pino';
 import { type Service, startService } from '../../src/compose/service.ts';
 import { readConfig } from '../../src/config/config.ts';
+import type { Engine } from '../../src/database/database.ts';
 import type { MailUser } from '../../src/mailstore/mailstore.ts';
-import { atEnd, type EngineName, openTestDatabase } from './databases.ts';
+import { atEnd, openTestDatabase } from './databases.ts';
 import { freePort } from './free-port.ts';
 
 export const API_KEY = 'key-of-the-test-suite';
@@ -97,7 +98,7 @@ async function startMailServer(name: string): Promise<MailServerAtHand> {
 
 /** Starts the service on a database and folder of its own; it is stopped when the file ends. */
 export async function startTestService(
-  engine: EngineName,
+  engine: Engine,
   environment: Record<string, string> = {},
 ): Promise<TestService> {
   const mailServer = mailServerName ? await startMailServer(mailServerName) : undefined;

@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import { type EngineName, openTestDatabase } from '../../../test/support/databases.ts';
+import { openTestDatabase } from '../../../test/support/databases.ts';
 import {
   type Accounts,
   createAccounts,
@@ -14,7 +14,7 @@ import {
 import { findAccounts } from '../../accounts/find-accounts.ts';
 import { Bodies } from '../../bodies/bodies.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
-import type { Database } from '../../database/database.ts';
+import type { Database, Engine } from '../../database/database.ts';
 import { createDnsResolver } from '../../dns/dns.ts';
 import {
   createDomains,
@@ -123,7 +123,7 @@ function openDomains(
 
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
-  engine: EngineName,
+  engine: Engine,
   options: Partial<ApiOptions> = {},
   dns: TestDns = {},
 ): Promise<RunningApi> {

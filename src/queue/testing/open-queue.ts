@@ -1,8 +1,8 @@
 /** A database with a domain and a body, queues on it, and a receiver that the test speaks for. */
 import { join } from 'node:path';
-import { type EngineName, openTestDatabase } from '../../../test/support/databases.ts';
+import { openTestDatabase } from '../../../test/support/databases.ts';
 import { Bodies } from '../../bodies/bodies.ts';
-import type { Database } from '../../database/database.ts';
+import type { Database, Engine } from '../../database/database.ts';
 import { type Job, type NewDelivery, type Outcome, Queue, type WorkOptions } from '../queue.ts';
 import { FakeClock, until } from './fake-clock.ts';
 
@@ -174,7 +174,7 @@ export async function insertDomain(database: Database, name: string): Promise<nu
   return id;
 }
 
-export async function openQueueBench(engine: EngineName): Promise<QueueBench> {
+export async function openQueueBench(engine: Engine): Promise<QueueBench> {
   const { database, directory } = await openTestDatabase(engine);
   const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
   const domainId = await insertDomain(database, 'acme.test');

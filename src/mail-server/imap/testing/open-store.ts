@@ -1,7 +1,7 @@
 /** An IMAP mail store on a server of a test, with what it logs. */
 import { after } from 'node:test';
-import type { EngineName } from '../../../../test/support/databases.ts';
 import { openTestMailstore, type TestMailstore } from '../../../../test/support/mail.ts';
+import type { Engine } from '../../../database/database.ts';
 import type { MailUser } from '../../../mailstore/mailstore.ts';
 import { ImapMailstore, type ImapOptions, type ImapServer } from '../imap.ts';
 
@@ -21,10 +21,10 @@ export interface OpenedStore {
 /** Long enough for a loaded machine, short enough for tests that wait for its end. */
 export const TIMEOUT_MS = 400;
 
-const databases = new Map<EngineName, Promise<TestMailstore>>();
+const databases = new Map<Engine, Promise<TestMailstore>>();
 
 /** One for all stores of a test file. */
-function databaseOf(engine: EngineName): Promise<TestMailstore> {
+function databaseOf(engine: Engine): Promise<TestMailstore> {
   const opened = databases.get(engine) ?? openTestMailstore(engine);
   databases.set(engine, opened);
   return opened;
@@ -34,7 +34,7 @@ export async function openImapStore(
   port: number,
   server: Partial<ImapServer> = {},
   options: Partial<ImapOptions> = {},
-  engine: EngineName = 'sqlite',
+  engine: Engine = 'sqlite',
 ): Promise<OpenedStore> {
   const { database, makeUser } = await databaseOf(engine);
   const user = await makeUser();
