@@ -63,7 +63,9 @@ onEachEngine('delivery', (engine) => {
 
   async function check(recipient: string): Promise<string | undefined> {
     const refusal = await delivery.checkRecipient(recipient, 'bob@example.test');
-    return refusal && answerOf(refusal.code).smtp;
+    if (!refusal) return undefined;
+    const { code, enhanced } = answerOf(refusal.code).smtp;
+    return `${code} ${enhanced}`;
   }
 
   const receive = (to: string[], protocol = 'ESMTP', source = sampleMessage('m')) =>

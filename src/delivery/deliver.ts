@@ -202,7 +202,7 @@ function refuseWhole(refusal: Refusal, recipients: number): Refusal {
 
 function outcomeOf({ forwardPath, found }: Resolved): RecipientOutcome {
   if (!(found instanceof Refusal)) return { recipient: forwardPath, result: 'delivered' };
-  const result = answerOf(found.code).smtp.startsWith('4') ? 'temporary' : 'permanent';
+  const result = answerOf(found.code).smtp.code < 500 ? 'temporary' : 'permanent';
   return { recipient: forwardPath, result, refusal: found };
 }
 

@@ -46,8 +46,9 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     try {
       await receiving;
     } catch (error) {
-      if (error instanceof Refusal) return `${answerOf(error.code).smtp} ${error.message}`;
-      throw error;
+      if (!(error instanceof Refusal)) throw error;
+      const { code, enhanced } = answerOf(error.code).smtp;
+      return `${code} ${enhanced} ${error.message}`;
     }
     return 'taken';
   }

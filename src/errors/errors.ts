@@ -11,19 +11,19 @@ interface Answer {
   readonly http: number;
   /** Short human title, the same for every occurrence of the code (RFC 9457 section 3.1.3). */
   readonly title: string;
-  /** SMTP reply code and enhanced status code (RFC 5321 section 4.2, RFC 3463). */
-  readonly smtp?: `${number} ${number}.${number}.${number}`;
+  /** SMTP reply code (RFC 5321 section 4.2) and enhanced status code (RFC 3463). */
+  readonly smtp?: readonly [code: number, enhanced: `${number}.${number}.${number}`];
 }
 
 /** Every code with its answers; codes are part of the public interface and never change meaning. */
 export const answers = {
   invalid_request: { http: 400, title: 'The request is not valid' },
   unauthorized: { http: 401, title: 'Credentials are missing or not valid' },
-  account_inactive: { http: 403, title: 'The account is not active', smtp: '450 4.2.1' },
+  account_inactive: { http: 403, title: 'The account is not active', smtp: [450, '4.2.1'] },
   link_invalid: { http: 403, title: 'The link is not valid any more' },
   route_not_found: { http: 404, title: 'There is no such path' },
   domain_not_found: { http: 404, title: 'There is no such domain' },
-  account_not_found: { http: 404, title: 'There is no such account', smtp: '550 5.1.1' },
+  account_not_found: { http: 404, title: 'There is no such account', smtp: [550, '5.1.1'] },
   dns_record_not_found: { http: 404, title: 'There is no such DNS record' },
   mailbox_not_found: { http: 404, title: 'There is no such mailbox' },
   message_not_found: { http: 404, title: 'There is no such message' },
@@ -34,27 +34,31 @@ export const answers = {
   domain_exists: { http: 409, title: 'The domain is already there' },
   domain_taken: { http: 409, title: 'The domain is active for somebody else' },
   address_exists: { http: 409, title: 'The address is already there' },
-  domain_not_active: { http: 409, title: 'The domain is not active', smtp: '550 5.1.2' },
+  domain_not_active: { http: 409, title: 'The domain is not active', smtp: [550, '5.1.2'] },
   body_too_large: { http: 413, title: 'The body is too large' },
   unsupported_media_type: { http: 415, title: 'The content type is not supported' },
   range_not_satisfiable: { http: 416, title: 'The range lies outside the content' },
   upgrade_required: { http: 426, title: 'The path speaks WebSocket only' },
   rate_limited: { http: 429, title: 'Too many requests' },
-  internal: { http: 500, title: 'Something failed on our side', smtp: '451 4.3.0' },
-  unavailable: { http: 503, title: 'The service is not available right now', smtp: '451 4.3.0' },
+  internal: { http: 500, title: 'Something failed on our side', smtp: [451, '4.3.0'] },
+  unavailable: { http: 503, title: 'The service is not available right now', smtp: [451, '4.3.0'] },
 
-  domain_suspended: { http: 409, title: 'The domain is not active any more', smtp: '450 4.1.2' },
-  relay_denied: { http: 403, title: 'The domain is not hosted here', smtp: '550 5.7.1' },
-  address_invalid: { http: 400, title: 'The address is not valid', smtp: '553 5.1.3' },
-  message_too_large: { http: 413, title: 'The message is too large', smtp: '552 5.3.4' },
-  sender_rejected: { http: 400, title: 'The sender is not who it claims', smtp: '550 5.7.1' },
-  srs_invalid: { http: 400, title: 'The return address is not valid', smtp: '550 5.7.1' },
-  mailbox_refused: { http: 503, title: 'The mail server refuses the message', smtp: '550 5.2.0' },
-  mailbox_full: { http: 503, title: 'The mailbox is full', smtp: '552 5.2.2' },
-  message_looping: { http: 400, title: 'The message goes round in a loop', smtp: '554 5.4.6' },
-  storage_full: { http: 503, title: 'There is no space left', smtp: '452 4.3.1' },
-  too_many_connections: { http: 429, title: 'Too many connections', smtp: '421 4.7.0' },
-  too_many_recipients: { http: 400, title: 'Too many recipients', smtp: '452 4.5.3' },
+  domain_suspended: { http: 409, title: 'The domain is not active any more', smtp: [450, '4.1.2'] },
+  relay_denied: { http: 403, title: 'The domain is not hosted here', smtp: [550, '5.7.1'] },
+  address_invalid: { http: 400, title: 'The address is not valid', smtp: [553, '5.1.3'] },
+  message_too_large: { http: 413, title: 'The message is too large', smtp: [552, '5.3.4'] },
+  sender_rejected: { http: 400, title: 'The sender is not who it claims', smtp: [550, '5.7.1'] },
+  srs_invalid: { http: 400, title: 'The return address is not valid', smtp: [550, '5.7.1'] },
+  mailbox_refused: {
+    http: 503,
+    title: 'The mail server refuses the message',
+    smtp: [550, '5.2.0'],
+  },
+  mailbox_full: { http: 503, title: 'The mailbox is full', smtp: [552, '5.2.2'] },
+  message_looping: { http: 400, title: 'The message goes round in a loop', smtp: [554, '5.4.6'] },
+  storage_full: { http: 503, title: 'There is no space left', smtp: [452, '4.3.1'] },
+  too_many_connections: { http: 429, title: 'Too many connections', smtp: [421, '4.7.0'] },
+  too_many_recipients: { http: 400, title: 'Too many recipients', smtp: [452, '4.5.3'] },
 } as const satisfies Record<string, Answer>;
 
 /** A stable error code. */
@@ -100,8 +104,18 @@ export function invalidField(field: string, expected: string): Refusal {
   });
 }
 
-/** How a code is answered, with the SMTP reply filled in for codes that have none of their own. */
-export function answerOf(code: ErrorCode): Required<Answer> {
-  const answer: Answer = answers[code];
-  return { smtp: '451 4.3.0', ...answer };
+/** What a refusal is over HTTP and over SMTP. */
+interface RefusalAnswer {
+  /** HTTP status code. */
+  readonly http: number;
+  /** Short human title (RFC 9457 section 3.1.3). */
+  readonly title: string;
+  /** Reply code and enhanced status code; `internal`'s for codes that have none of their own. */
+  readonly smtp: { readonly code: number; readonly enhanced: string };
+}
+
+/** How a code is answered. */
+export function answerOf(code: ErrorCode): RefusalAnswer {
+  const { http, title, smtp = answers.internal.smtp }: Answer = answers[code];
+  return { http, title, smtp: { code: smtp[0], enhanced: smtp[1] } };
 }

@@ -16,3 +16,4 @@ export {
   createAddressFilter,
 } from './judge-address.ts';
 export { type AddressRecords, createHostResolver } from './resolve-host.ts';
+export { formatReply, type Reply } from './smtp-reply.ts';

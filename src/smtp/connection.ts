@@ -110,8 +110,8 @@ export class Connection extends SMTPConnection {
   /** Turns the client away instead of greeting it. */
   refuse(): void {
     this._setListeners(() => {
-      const [code, status] = answerOf('too_many_connections').smtp.split(' ');
-      this.#hangUp(Number(code), `${status} Too many connections, try again later`);
+      const { code, enhanced } = answerOf('too_many_connections').smtp;
+      this.#hangUp(code, `${enhanced} Too many connections, try again later`);
     });
   }
 

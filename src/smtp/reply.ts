@@ -14,8 +14,8 @@ const MAX_TEXT = 400;
 
 /** The reply that a refusal stands for in the one table of errors. */
 export function refusalReply(refusal: Refusal): Reply {
-  const [code = '451', status = '4.3.0'] = answerOf(refusal.code).smtp.split(' ');
-  return { code: Number(code), text: `${status} ${plain(refusal.message)}` };
+  const { code, enhanced } = answerOf(refusal.code).smtp;
+  return { code, text: `${enhanced} ${plain(refusal.message)}` };
 }
 
 /** The refusal that an error stands for; undefined where nobody expected the error. */

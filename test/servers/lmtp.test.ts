@@ -85,7 +85,7 @@ for (const [name, start] of Object.entries(starts)) {
         await bench.account('dan');
         await assert.rejects(
           bench.receive(['dan@acme.test']),
-          (error) => error instanceof Refusal && answerOf(error.code).smtp.startsWith('550'),
+          (error) => error instanceof Refusal && answerOf(error.code).smtp.code === 550,
         );
         bench.work();
         await bench.receive([ANN, 'dan@acme.test']);
