@@ -8,10 +8,10 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { Logger } from 'pino';
 import { Refusal } from '../errors/errors.ts';
+import { addressOf, testNetworks } from '../net/net.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerTogether } from './answer-together.ts';
 import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
-import { addressOf, trustNetworks } from './client-address.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isHashedAsset } from './docs-files.ts';
 import { type NotFoundPage, wantsPage } from './docs-pages.ts';
@@ -48,7 +48,7 @@ const PATH_PARAMETER_MAX = 65_536;
 /** Opens the server without routes. */
 export function createFrame(options: FrameOptions): { app: Api; limits: RateLimits } {
   const logger: FastifyBaseLogger = options.logger;
-  const isTrusted = trustNetworks(options.trustProxy);
+  const isTrusted = testNetworks(options.trustProxy);
   const limits =
     options.rateLimitPerMinute === 0
       ? undefined

@@ -6,10 +6,10 @@
  * where its header cannot be a signature.
  */
 import type { IncomingMessage } from 'node:http';
-import { normalizeIP } from '@fastify/rate-limit';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { Refusal } from '../errors/errors.ts';
+import { clientKey } from '../net/net.ts';
 import { BodyReader, type HeldBody } from './mailserver-events-body.ts';
 import {
   isSignature,
@@ -23,8 +23,6 @@ export { MailserverEvents, type MailserverEventsOptions } from './mailserver-eve
 const MIB = 1_048_576;
 const BODY_MAX = 16 * MIB;
 const HELD = { perBody: BODY_MAX, perClient: 4 * BODY_MAX, inAll: 16 * BODY_MAX };
-/** IPv6 hands one customer a /64 (RFC 6177 section 2). */
-const IPV6_PREFIX = 64;
 
 const SIGNATURE_HEADER = 'x-mailserver-signature';
 
@@ -80,7 +78,7 @@ export function mailserverEventRoutes(options: MailserverEventsOptions): RouteGr
       if (Number(request.headers['content-length']) > BODY_MAX) {
         throw new Refusal('body_too_large', `a batch has at most ${BODY_MAX} bytes`);
       }
-      return reader.read(normalizeIP(request.ip, IPV6_PREFIX), payload);
+      return reader.read(clientKey(request.ip), payload);
     });
     app.post(
       '/hooks/mailserver',

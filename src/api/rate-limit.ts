@@ -6,10 +6,9 @@
  * knows no request that Fastify has not seen, as those for the WebSocket.
  */
 import type { IncomingMessage } from 'node:http';
-import { normalizeIP } from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../errors/errors.ts';
-import { addressOf, type TrustedProxy } from './client-address.ts';
+import { addressOf, clientKey, type NetworkTest } from '../net/net.ts';
 import type { Admission, LimitBucket, RateLimits } from './server.ts';
 
 const WINDOW_MS = 60_000;
@@ -20,8 +19,6 @@ const OWN_BUCKET_FACTOR = 10;
  * began first starts anew, which a sender needs as many networks for.
  */
 const CLIENTS_MAX = 100_000;
-/** IPv6 hands one customer a /64, so that its addresses are one client (RFC 6177 section 2). */
-const IPV6_PREFIX = 64;
 
 /** One client's minute. */
 interface Window {
@@ -75,10 +72,10 @@ class Bucket {
 /** Charges requests to their clients' budgets. */
 export class RequestLimits implements RateLimits {
   readonly #buckets: Readonly<Record<LimitBucket, Bucket>>;
-  readonly #isTrusted: TrustedProxy;
+  readonly #isTrusted: NetworkTest;
 
   /** @param perMinute requests of one client in a minute, at least 1 */
-  constructor(perMinute: number, isTrusted: TrustedProxy) {
+  constructor(perMinute: number, isTrusted: NetworkTest) {
     this.#buckets = {
       requests: new Bucket(perMinute),
       mailserver: new Bucket(perMinute * OWN_BUCKET_FACTOR),
@@ -111,9 +108,7 @@ export class RequestLimits implements RateLimits {
   }
 
   #charge(bucket: LimitBucket, request: IncomingMessage): Charge {
-    // A zone (RFC 4007 section 11) is a matter of our own interfaces.
-    const [address = ''] = addressOf(request, this.#isTrusted).split('%', 1);
-    return this.#buckets[bucket].take(normalizeIP(address, IPV6_PREFIX));
+    return this.#buckets[bucket].take(clientKey(addressOf(request, this.#isTrusted)));
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import type { Logger } from 'pino';
-import { addressOf, type TrustedProxy } from './client-address.ts';
+import { addressOf, type NetworkTest } from '../net/net.ts';
 
 const PATH_MAX = 200;
 
@@ -14,9 +14,9 @@ const PATH_MAX = 200;
  */
 export class RequestLog extends LogController {
   readonly #logger: Logger;
-  readonly #isTrusted: TrustedProxy;
+  readonly #isTrusted: NetworkTest;
 
-  constructor(logger: Logger, isTrusted: TrustedProxy) {
+  constructor(logger: Logger, isTrusted: NetworkTest) {
     super({ disableRequestLogging: true });
     this.#logger = logger;
     this.#isTrusted = isTrusted;

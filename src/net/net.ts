@@ -1,12 +1,22 @@
 /**
- * Which addresses we connect to when somebody else named the host: webhooks, and mail exchangers
- * found in DNS. A URL or an MX record must not make us talk to our own network.
+ * Sockets and addresses, in both directions.
  *
- * The judgement is made where a connection is made, on the very address that it goes to
- * ({@link guardLookup}): a name that is judged first and resolved again later could have changed in
- * between. Owns nothing in storage.
+ * Clients that come to us: where a request comes from, and under which name a client is counted
+ * (`client-address.ts`).
+ *
+ * Addresses we connect to when somebody else named the host: webhooks, and mail exchangers found in
+ * DNS. A URL or an MX record must not make us talk to our own network. The judgement is made where a
+ * connection is made, on the very address that it goes to ({@link guardLookup}): a name that is
+ * judged first and resolved again later could have changed in between. Owns nothing in storage.
  */
 
+export {
+  addressOf,
+  clientKey,
+  isLoopback,
+  type NetworkTest,
+  testNetworks,
+} from './client-address.ts';
 export { DotTransparency } from './dot-transparency.ts';
 export { guardLookup, type ResolveHost } from './guard-lookup.ts';
 export {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { test } from 'node:test';
-import { addressOf, trustNetworks } from './client-address.ts';
+import { addressOf, clientKey, isLoopback, testNetworks } from './client-address.ts';
 
 function requestFrom(remoteAddress: string, forwarded?: string): IncomingMessage {
   const socket = new Socket();
@@ -12,7 +12,7 @@ function requestFrom(remoteAddress: string, forwarded?: string): IncomingMessage
   return request;
 }
 
-const isTrusted = trustNetworks(['10.0.0.0/8', '192.0.2.7', 'fd00::/8', '::1/128']);
+const isTrusted = testNetworks(['10.0.0.0/8', '192.0.2.7', 'fd00::/8', '::1/128']);
 
 test('networks are IPv4, IPv6, single addresses, and IPv4 in IPv6', () => {
   for (const address of ['10.1.2.3', '::ffff:10.1.2.3', '192.0.2.7', 'fd12::1', '::1']) {
@@ -21,7 +21,7 @@ test('networks are IPv4, IPv6, single addresses, and IPv4 in IPv6', () => {
   for (const address of ['11.0.0.1', '192.0.2.8', '2001:db8::1', '', '10.1.2', 'localhost']) {
     assert.equal(isTrusted(address), false, address);
   }
-  assert.equal(trustNetworks([])('127.0.0.1'), false);
+  assert.equal(testNetworks([])('127.0.0.1'), false);
 });
 
 test('the client is the first hop from here that is not trusted', () => {
@@ -42,5 +42,31 @@ test('the client is the first hop from here that is not trusted', () => {
   for (const [remote, forwarded, expected] of cases) {
     const request = requestFrom(remote, forwarded);
     assert.equal(addressOf(request, isTrusted), expected, `${remote} for ${forwarded}`);
+  }
+});
+
+test('a client is an IPv4 address or an IPv6 /64', () => {
+  for (const [address, key] of [
+    ['203.0.113.5', '203.0.113.5'],
+    ['::ffff:203.0.113.5', '203.0.113.5'],
+    ['::FFFF:cb00:7105', '203.0.113.5'],
+    ['2001:db8:0:1::5', '2001:db8:0:1::/64'],
+    ['2001:0DB8:0:1:ffff:ffff:ffff:ffff', '2001:db8:0:1::/64'],
+    ['2001:db8:0:2::5', '2001:db8:0:2::/64'],
+    ['fe80::1%eth0', 'fe80::/64'],
+    ['::1', '::/64'],
+    ['', ''],
+    ['unknown', 'unknown'],
+  ] as const) {
+    assert.equal(clientKey(address), key, address);
+  }
+});
+
+test('loopback is 127.0.0.0/8 and ::1', () => {
+  for (const address of ['127.0.0.1', '127.9.9.9', '::1', '::ffff:127.0.0.1']) {
+    assert.equal(isLoopback(address), true, address);
+  }
+  for (const address of ['128.0.0.1', '::2', '', 'localhost']) {
+    assert.equal(isLoopback(address), false, address);
   }
 });

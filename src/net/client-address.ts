@@ -1,0 +1,68 @@
+/**
+ * Who a client is: the address that a request comes from, the networks it belongs to, and the name
+ * under which its requests, connections and failures are counted.
+ */
+import type { IncomingMessage } from 'node:http';
+import { BlockList, isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
+
+/** Answers whether an address lies in certain networks; false for what is no address. */
+export type NetworkTest = (address: string) => boolean;
+
+/**
+ * Makes a test for a list of networks. An IPv4 address written as IPv6 (`::ffff:10.1.2.3`) lies in
+ * the networks of the IPv4 address.
+ *
+ * @param networks as `address/bits`, or a single address
+ */
+export function testNetworks(networks: readonly string[]): NetworkTest {
+  const list = new BlockList();
+  for (const network of networks) {
+    const [address = '', bits] = network.split('/');
+    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
+    list.addSubnet(address, Number(bits ?? (family === 'ipv6' ? 128 : 32)), family);
+  }
+  return (address) => {
+    const version = isIP(address);
+    return version !== 0 && list.check(address, version === 6 ? 'ipv6' : 'ipv4');
+  };
+}
+
+/** Addresses of this machine itself. */
+export const isLoopback: NetworkTest = testNetworks(['127.0.0.0/8', '::1']);
+
+/**
+ * Finds the address that a request comes from. It walks from the connection towards the client, for
+ * as long as each hop is a trusted proxy. Where X-Forwarded-For holds something that is no address,
+ * the request counts as coming from the proxy that passed it on.
+ */
+export function addressOf(request: IncomingMessage, isTrusted: NetworkTest): string {
+  let address = request.socket.remoteAddress ?? '';
+  const named = request.headers['x-forwarded-for'];
+  if (named === undefined || !isTrusted(address)) return address;
+  for (const hop of String(named).split(',').reverse()) {
+    const next = hop.trim();
+    if (isIP(next) === 0) return address;
+    address = next;
+    if (!isTrusted(address)) return address;
+  }
+  return address;
+}
+
+/** IPv6 gives one customer a /64 (RFC 6177 section 2): all its addresses are one client. */
+const CLIENT_BYTES = 8;
+
+/**
+ * The name under which a client is counted: its IPv4 address, or the /64 of its IPv6 address
+ * (`2001:db8:0:1::/64`). A zone (RFC 4007 section 11) does not count. What is no address stays as
+ * it is.
+ */
+export function clientKey(address: string): string {
+  if (isIP(address) !== 6) return address;
+  const [withoutZone = ''] = address.split('%', 1);
+  // IPv4 in IPv6 (RFC 4291 section 2.5.5.2) comes back as IPv4.
+  const parsed = ipaddr.process(withoutZone);
+  if (parsed.kind() === 'ipv4') return parsed.toString();
+  const network = parsed.toByteArray().fill(0, CLIENT_BYTES);
+  return `${ipaddr.fromByteArray(network).toString()}/64`;
+}
