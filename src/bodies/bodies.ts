@@ -14,10 +14,6 @@ import { dirname, join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { Gathered } from './gathered.ts';
-import { holdBody, type StagedBody } from './staged-body.ts';
-
-export { Gathered } from './gathered.ts';
-export { holdBody, prependBody, type StagedBody } from './staged-body.ts';
 
 /**
  * Octets up to which a body lies in the row, besides header lines that are put in front of it: one
@@ -36,6 +32,22 @@ export interface StoredBody {
   readonly size: number;
   readonly content: Uint8Array | null;
   readonly file: string | null;
+}
+
+/**
+ * A body that is whole but not yet referred to: what is in memory, followed by what is in a file on
+ * the disk, if anything.
+ */
+export interface StagedBody {
+  readonly size: number;
+  readonly content: Buffer;
+  readonly file?: string;
+}
+
+/** Puts bytes in front of a body, such as header lines that its end had to be read for. */
+export function prependBody(head: Buffer, body: StagedBody): StagedBody {
+  const content = Buffer.concat([head, body.content]);
+  return { ...body, size: head.length + body.size, content };
 }
 
 export interface ByteRange {
@@ -96,7 +108,7 @@ export class Bodies {
           await spill.write(held.take());
         }
       }
-      if (!spill) return holdBody([held.take()]);
+      if (!spill) return { size, content: held.take() };
       await spill.finish();
       return { size, content: Buffer.alloc(0), file: spill.name };
     } catch (error) {

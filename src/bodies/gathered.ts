@@ -30,11 +30,9 @@ export class Gathered {
   }
 
   /** All of it, in memory that holds nothing else; this is empty from then on. */
-  take(): Uint8Array<ArrayBuffer> {
+  take(): Buffer {
     const { buffer } = this.#memory;
-    const taken = new Uint8Array(
-      this.#size > 0 ? buffer.transferToFixedLength(this.#size) : new ArrayBuffer(0),
-    );
+    const taken = this.#size > 0 ? Buffer.from(buffer.transferToFixedLength(this.#size)) : NOTHING;
     this.#memory = NOTHING;
     this.#size = 0;
     return taken;

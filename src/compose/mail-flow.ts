@@ -1,6 +1,4 @@
 /** Builds what mail flows through: sender checks, delivery, the queue, and what carries it out. */
-
-import { Worker } from 'node:worker_threads';
 import type { Logger } from 'pino';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -10,9 +8,8 @@ import type { Database } from '../database/database.ts';
 import {
   type CarryOutOptions,
   createDelivery,
-  createStaging,
+  createSenderChecks,
   type Delivery,
-  ThreadedStaging,
 } from '../delivery/delivery.ts';
 import { createDnsResolver } from '../dns/dns.ts';
 import type { Domains } from '../domains/domains.ts';
@@ -22,7 +19,6 @@ import { createAddressFilter, createHostResolver } from '../net/net.ts';
 import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import { createWebhookSender } from '../webhooks/webhooks.ts';
-import { buildSenderChecks, type CheckSettings } from './sender-checks.ts';
 
 export interface MailFlowOptions {
   readonly config: Config;
@@ -48,8 +44,8 @@ export interface MailFlow {
   readonly courier: CarryOutOptions;
   /** Ends connections that mail goes out on, once the queue has stopped. */
   close(): Promise<void>;
-  /** Ends the staging thread and the DNS of the sender checks, once all listeners are closed. */
-  closeStaging(): Promise<void>;
+  /** Ends the DNS of the sender checks, once all listeners are closed. */
+  closeSenderChecks(): void;
 }
 
 /**
@@ -58,18 +54,16 @@ export interface MailFlow {
  */
 const DELIVERY_CONCURRENCY = 1_024;
 
-/**
- * Memory of the staging thread: messages in hand are small, and what they leave behind is better
- * cleared away often than kept. A thread that needs more ends, and nothing else does.
- */
-const STAGING_LIMITS = { maxYoungGenerationSizeMb: 24, maxOldGenerationSizeMb: 128 };
+/** Questions of the sender checks under way at once, and milliseconds for their answers. */
+const CHECKS_CONCURRENCY = 512;
+const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { config, secrets, changes, domains, bodies, mailstore, queue, metrics } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const dns = createDnsResolver({ servers: config.dns.servers, concurrency: DELIVERY_CONCURRENCY });
-  const { staging, close: closeStaging } = buildStaging(options);
+  const { checks, close: closeSenderChecks } = buildSenderChecks(config);
   const delivery = createDelivery({
     domains,
     accounts: options.accounts,
@@ -77,7 +71,8 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     bodies,
     queue,
     senders: createSenderRewriting({ key: secrets.srsSecret }),
-    staging,
+    checks,
+    hostname,
     linkSecret: secrets.linkSecret,
     publicUrl: options.publicUrl,
     log: options.logger,
@@ -105,7 +100,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     dns.close();
     mailServer?.close();
   };
-  return { delivery, courier, close, closeStaging };
+  return { delivery, courier, close, closeSenderChecks };
 }
 
 /** Mail from one of our domains to another goes to our own listener, whatever MX records say. */
@@ -116,26 +111,20 @@ function ownListener({ smtp }: Config, domains: Domains) {
   return { host, port: smtp.port, takes };
 }
 
-function buildStaging({ config, bodies, logger }: MailFlowOptions) {
-  const hostname = config.mailHostname;
-  const settings: CheckSettings = {
-    dnsServers: config.dns.servers,
-    hostname,
-    enforce: config.senderChecks.dmarcEnforce,
-  };
-  const { checks, close: closeChecks } = buildSenderChecks(settings);
-  const staging = new ThreadedStaging({
-    local: createStaging({ bodies, checks, hostname }),
-    start: () =>
-      new Worker(new URL('../staging-thread.ts', import.meta.url), {
-        workerData: settings,
-        resourceLimits: STAGING_LIMITS,
-      }),
-    log: logger,
+/**
+ * The sender checks ask DNS for themselves: an answer that comes late is of no use to a message that
+ * waits, and questions about names that strangers chose must not hold up those of verification.
+ */
+function buildSenderChecks({ dns: { servers }, mailHostname: hostname, senderChecks }: Config) {
+  const dns = createDnsResolver({
+    servers,
+    concurrency: CHECKS_CONCURRENCY,
+    timeouts: CHECKS_TIMEOUTS,
   });
-  const close = async () => {
-    await staging.close();
-    closeChecks();
-  };
-  return { staging, close };
+  const checks = createSenderChecks({
+    lookup: (name, type) => dns.lookup(name, type),
+    hostname,
+    enforce: senderChecks.dmarcEnforce,
+  });
+  return { checks, close: () => dns.close() };
 }

@@ -58,8 +58,8 @@ export interface Parts {
   readonly courier: CarryOutOptions;
   /** Ends connections that mail goes out on, once the queue has stopped. */
   readonly closeMailFlow: () => Promise<void>;
-  /** Ends the staging thread and the DNS of the sender checks, once all listeners are closed. */
-  readonly closeStaging: () => Promise<void>;
+  /** Ends the DNS of the sender checks, once all listeners are closed. */
+  readonly closeSenderChecks: () => void;
   readonly api: Api;
   readonly realtime: Realtime;
   readonly metrics: Metrics;
@@ -173,7 +173,7 @@ export function buildParts(
     queue,
     courier: flow.courier,
     closeMailFlow: () => flow.close(),
-    closeStaging: () => flow.closeStaging(),
+    closeSenderChecks: flow.closeSenderChecks,
     api,
     realtime,
     metrics,

@@ -112,7 +112,7 @@ async function open(
   parts.verification.start();
   onStop(() => parts.verification.stop());
   // Closed after the listeners: what they have under way is finished first.
-  onStop(parts.closeStaging);
+  onStop(parts.closeSenderChecks);
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
   carryOut(parts.courier);

@@ -16,7 +16,7 @@ import { FakeClock } from '../queue/testing/fake-clock.ts';
 import { type Receiver, startReceiver } from '../webhooks/testing/receiver.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
 import { carryOut, createDelivery, type Delivery } from './delivery.ts';
-import { blindStaging } from './staging/testing/blind-staging.ts';
+import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const SECOND = 1_000;
 /** What one receiver has under way at a time. */
@@ -53,7 +53,8 @@ onEachEngine('what was queued', (engine) => {
     delivery = createDelivery({
       ...{ domains, accounts, mailstore, bodies, queue, log, now },
       senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
-      staging: blindStaging(bodies),
+      checks: blindChecks(),
+      hostname: 'mx.test',
       linkSecret: 'l'.repeat(32),
       publicUrl: () => 'http://mx.test',
     });

@@ -10,7 +10,7 @@ import { answerOf, Refusal } from '../errors/errors.ts';
 import { createSenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { createDelivery, type Delivery } from './delivery.ts';
-import { blindStaging } from './staging/testing/blind-staging.ts';
+import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);
@@ -34,7 +34,8 @@ onEachEngine('delivery', (engine) => {
       bodies,
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
       senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
-      staging: blindStaging(bodies),
+      checks: blindChecks(),
+      hostname: 'mx.test',
       linkSecret: 'l'.repeat(32),
       publicUrl: () => 'http://mx.test',
       log: { info: () => {} },

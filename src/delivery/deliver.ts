@@ -3,6 +3,7 @@
  * and queue in one transaction.
  */
 import { randomUUID } from 'node:crypto';
+import type { Bodies } from '../bodies/bodies.ts';
 import { isStorageFull } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import type { AppendTarget, Mailstore, StagedMessage, Transit } from '../mailstore/mailstore.ts';
@@ -20,17 +21,17 @@ import {
 } from './queue-mail.ts';
 import { type Destination, type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
-import { isLmtp, type Staging } from './staging/staging.ts';
+import { isLmtp, type StagingOptions, stageMail } from './stage-mail.ts';
 
 /** What delivery tells the log; a pino Logger fits. */
 export interface DeliveryLog {
   info(fields: object, message: string): void;
 }
 
-export interface DeliveryOptions extends RecipientSources, QueueMailOptions {
+export interface DeliveryOptions extends RecipientSources, QueueMailOptions, StagingOptions {
+  readonly bodies: Bodies;
   readonly mailstore: Mailstore;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
-  readonly staging: Staging;
   readonly log: DeliveryLog;
   /** Told what became of each recipient of a message that was taken. */
   readonly count?: (result: RecipientOutcome['result']) => void;
@@ -68,7 +69,7 @@ class RoutedDelivery implements Delivery {
   ): Promise<RecipientOutcome[]> {
     const id = randomUUID();
     const arrived = { id, envelope, receivedAt: this.#now() };
-    const staged = await this.#options.staging.stage(arrived, source).catch(sayWhenFull);
+    const staged = await stageMail(this.#options, arrived, source).catch(sayWhenFull);
     const mail: AcceptedMail = { ...arrived, ...staged };
     const resolved = await this.#takeOrDiscard(mail);
     const outcomes = resolved.map(outcomeOf);

@@ -7,6 +7,3 @@ export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { createDelivery, type DeliveryOptions } from './deliver.ts';
 export type { Arrival, Delivery, InboundEnvelope, RecipientOutcome } from './envelope.ts';
 export { createSenderChecks, type SenderChecks } from './sender-checks/check-sender.ts';
-export { answerQuestions } from './staging/answer-questions.ts';
-export { createStaging, type Staging } from './staging/staging.ts';
-export { ThreadedStaging } from './staging/threaded-staging.ts';

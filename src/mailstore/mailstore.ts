@@ -19,7 +19,7 @@ export {
   mailboxDestination,
 } from './mailbox-delivery.ts';
 export { canonicalMailboxName, defaultMailboxes } from './mailbox-names.ts';
-export { holdMessage, prependHeader, stageMessage } from './stage-message.ts';
+export { prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
   type Alongside,

@@ -33,4 +33,3 @@ export {
   isEncoded,
   type TransferDecoder,
 } from './transfer-encoding.ts';
-export { readWritten, textsOf, type WrittenMessage, writeMessage } from './written-message.ts';

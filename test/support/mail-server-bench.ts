@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { type Account, type Accounts, createAccounts } from '../../src/accounts/accounts.ts';
 import type { Engine } from '../../src/database/database.ts';
 import { carryOut, createDelivery, type Delivery } from '../../src/delivery/delivery.ts';
-import { blindStaging } from '../../src/delivery/staging/testing/blind-staging.ts';
+import { blindChecks } from '../../src/delivery/sender-checks/testing/blind-checks.ts';
 import { createDomains, type Domains } from '../../src/domains/domains.ts';
 import { createInboundDelivery, type InboundOptions } from '../../src/mail-server/mail-server.ts';
 import type { InboundDelivery, Mailstore } from '../../src/mailstore/mailstore.ts';
@@ -80,7 +80,8 @@ export class MailServerBench {
       bodies: store.bodies,
       queue,
       senders: createSenderRewriting({ key: 'k'.repeat(32) }),
-      staging: blindStaging(store.bodies),
+      checks: blindChecks(),
+      hostname: 'mx.test',
       linkSecret: 'l'.repeat(32),
       publicUrl: () => 'http://mx.test',
       log: { info: () => {} },

@@ -3,7 +3,6 @@ import type { Bodies } from '../../bodies/bodies.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
 import { type Database, PreparedQuery, type Queries } from '../../database/database.ts';
 import { invalidField } from '../../errors/errors.ts';
-import { textsOf } from '../../message/message.ts';
 import { changeFlags, flagsFromText, flagsToText, normalizeFlags } from '../flags.ts';
 import { canonicalMailboxName } from '../mailbox-names.ts';
 import type {
@@ -108,8 +107,7 @@ export class MessageWriter {
     const appended: Appended[] = [];
     const { parsed, bodyId } = message;
     // Once for all recipients: hostile mail has an envelope and a structure of half a megabyte.
-    const { envelope, structure } = textsOf(parsed);
-    const shared = [bodyId, envelope, structure];
+    const shared = [bodyId, JSON.stringify(parsed.envelope), JSON.stringify(parsed.structure)];
     // One order for everybody: two messages to the same two mailboxes never wait for each other.
     for (const { target, mailbox } of found.toSorted((a, b) => a.mailbox.id - b.mailbox.id)) {
       const { firstUid: uid, modseq } = await this.#uids.next(tx, mailbox.id, 1);
