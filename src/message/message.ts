@@ -9,8 +9,16 @@
  * a message nor fetching an attachment parses anything again. Part numbers are those of IMAP.
  */
 export type { Mailbox } from './address-list.ts';
+export {
+  type Attachment,
+  listAttachments,
+  listTextParts,
+  type OpenSource,
+  readInlineText,
+} from './content-parts.ts';
 export type { Envelope } from './envelope.ts';
 export { isPlainName, toBrowserName } from './host-name.ts';
+export { htmlToText } from './html-text.ts';
 export { asBuffer, LineEnds } from './line-ends.ts';
 export { oneLine } from './one-line.ts';
 export { type Address, parseAddress } from './parse-address.ts';

@@ -1,7 +1,13 @@
 import { Buffer } from 'node:buffer';
-import type { Mailbox, ParsedMessage } from '../message/message.ts';
+import {
+  type Attachment,
+  listAttachments,
+  type Mailbox,
+  type OpenSource,
+  type ParsedMessage,
+  readInlineText,
+} from '../message/message.ts';
 import { cutToJson, jsonSize, takeToJson } from './fit-json.ts';
-import { listAttachments, type OpenSource, readInlineText } from './inline-text.ts';
 
 /** What the sender checks found; null where they were not made. */
 export interface AuthVerdicts {
@@ -79,7 +85,10 @@ function describe({ domain, envelope, parsed, auth, rawUrl }: WebhookMessage) {
   const from = takeToJson(mailboxes(header.from), ADDRESSES_MAX);
   const to = takeToJson(mailboxes(header.to), ADDRESSES_MAX);
   const cc = takeToJson(mailboxes(header.cc), ADDRESSES_MAX);
-  const attachments = takeToJson(listAttachments(parsed.structure), ATTACHMENTS_MAX);
+  const attachments = takeToJson(
+    listAttachments(parsed.structure).map(describeAttachment),
+    ATTACHMENTS_MAX,
+  );
   const addressesCut = [recipients, from, to, cc].some(({ cut }) => cut);
   const head = {
     domain,
@@ -99,6 +108,10 @@ function describe({ domain, envelope, parsed, auth, rawUrl }: WebhookMessage) {
     raw_url: rawUrl,
   };
   return { head, tail };
+}
+
+function describeAttachment({ filename, contentType, size, part }: Attachment) {
+  return { filename: filename ?? null, content_type: contentType, size, part };
 }
 
 function mailboxes(list: readonly Mailbox[] | undefined): Mailbox[] {

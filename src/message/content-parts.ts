@@ -1,6 +1,8 @@
 /** What of a message is its text, and what is attached to it. */
 import { Buffer } from 'node:buffer';
-import { decodePart, decodeText, type MessagePart, partFilename } from '../message/message.ts';
+import { type MessagePart, partFilename } from './structure.ts';
+import { decodeText } from './text.ts';
+import { decodePart } from './transfer-encoding.ts';
 
 /** Reads the source of a message from `start` up to but not including `end`. */
 export type OpenSource = (range: {
@@ -9,12 +11,16 @@ export type OpenSource = (range: {
 }) => AsyncIterable<Uint8Array>;
 
 export interface Attachment {
-  readonly filename: string | null;
-  readonly content_type: string;
-  /** Octets with the transfer encoding removed. */
-  readonly size: number;
   /** IMAP part number. */
   readonly part: string;
+  readonly filename?: string;
+  readonly contentType: string;
+  /** Octets with the transfer encoding removed. */
+  readonly size: number;
+  /** Content-ID without its angle brackets, by which HTML refers to it (RFC 2392). */
+  readonly contentId?: string;
+  /** Meant to be shown within the message, not as a file beside it (RFC 2183 section 2.1). */
+  readonly inline: boolean;
 }
 
 /** Octets of a source that are read for one decoded: quoted-printable takes three, and line ends. */
@@ -56,12 +62,23 @@ function sortLeaves(structure: MessagePart): Leaves {
 
 /** Every leaf that is no part of `text` or `html`. */
 export function listAttachments(structure: MessagePart): Attachment[] {
-  return sortLeaves(structure).attached.map((part) => ({
-    filename: partFilename(part) ?? null,
-    content_type: part.type.slice(0, CONTENT_TYPE_MAX),
-    size: part.decodedSize,
-    part: part.part ?? '1',
-  }));
+  return sortLeaves(structure).attached.map((part) => {
+    const filename = partFilename(part);
+    const contentId = part.id?.replace(/^<|>$/g, '');
+    return {
+      part: part.part ?? '1',
+      ...(filename !== undefined && { filename }),
+      contentType: part.type.slice(0, CONTENT_TYPE_MAX),
+      size: part.decodedSize,
+      ...(contentId !== undefined && { contentId }),
+      inline: part.disposition === 'inline' || (part.disposition === undefined && !!contentId),
+    };
+  });
+}
+
+/** The parts of one type that are the message's text, in their order. */
+export function listTextParts(structure: MessagePart, type: InlineType): MessagePart[] {
+  return sortLeaves(structure).inline.filter((part) => part.type === type);
 }
 
 /**
@@ -77,7 +94,7 @@ export async function readInlineText(
   most: number,
   open: OpenSource,
 ): Promise<{ text: string | null; truncated: boolean }> {
-  const parts = sortLeaves(structure).inline.filter((part) => part.type === type);
+  const parts = listTextParts(structure, type);
   if (parts.length === 0) return { text: null, truncated: false };
   const texts: string[] = [];
   let left = most;
