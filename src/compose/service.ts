@@ -22,6 +22,7 @@ import {
   openPostgres,
   openSqlite,
   settingStore,
+  UnfitDatabase,
 } from '../database/database.ts';
 import { carryOut } from '../delivery/delivery.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
@@ -152,7 +153,9 @@ async function openDatabase(
   }
   onStop(unlock);
   const path = join(config.dataDir, 'postroom.sqlite');
-  const database = await openSqlite({ path, ...(onLost && { onLost }) });
+  const database = await openSqlite({ path, ...(onLost && { onLost }) }).catch((error) => {
+    throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
+  });
   onStop(() => database.close());
   return database;
 }
@@ -246,6 +249,7 @@ async function listenHttp(
 
 /** A server that is not there, or does not let us in, is one line without the URL's password. */
 function explainDatabase(error: unknown): never {
+  if (error instanceof UnfitDatabase) throw new ConfigError([`DATABASE_URL: ${error.message}`]);
   const said = error instanceof Error ? error.message || error.name : String(error);
   throw new ConfigError([`DATABASE_URL: expected a database that lets us in, got "${said}"`], {
     cause: error,

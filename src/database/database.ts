@@ -6,9 +6,9 @@
  * PostgreSQL. Either way: `read` for single queries, `snapshot` for several that must agree, `write`
  * for changes. Tables are listed in `schema.ts`, with the capability that owns each.
  */
-export type { Database, Queries } from './engine.ts';
+export type { Database, Engine, Queries } from './engine.ts';
 export { lockDirectory } from './lock-directory.ts';
-export type { Engine } from './migrations.ts';
+export { UnfitDatabase } from './migrate.ts';
 export { openPostgres, type PostgresOptions } from './postgres.ts';
 export { PreparedQuery } from './prepared-query.ts';
 export { RowCache } from './row-cache.ts';

@@ -1,8 +1,10 @@
 /** What both engines offer; the public face is `database.ts`. */
 import type { Kysely } from 'kysely';
-import type { Engine } from './migrations.ts';
 import type { Schema } from './schema.ts';
 import type { TableName, TableVersion, Watched } from './table-versions.ts';
+
+/** Which SQL is spoken; the few places where the engines must differ ask for it. */
+export type Engine = 'sqlite' | 'postgres';
 
 /** Queries inside a transaction or a snapshot. */
 export type Queries = Kysely<Schema>;

@@ -1,10 +1,73 @@
-import type { Kysely } from 'kysely';
-import { Migrator } from 'kysely/migration';
-import { type Engine, migrationsFor } from './migrations.ts';
+/** Brings a database to the schema of this program, or refuses it with one line for the operator. */
+import { type Kysely, sql } from 'kysely';
+import { type Migration, Migrator } from 'kysely/migration';
+import type { Engine } from './engine.ts';
+import { first } from './migrations/0001.ts';
+import { checkSchema } from './schema-check.ts';
 
-/** Applies the steps that the database lacks; nodes that start together take turns (advisory lock). */
+/** The database is one that this program cannot work with; the message says what to do. */
+export class UnfitDatabase extends Error {
+  override readonly name = 'UnfitDatabase';
+}
+
+/** Table of Kysely's that names the migrations a database has had. */
+const APPLIED = 'kysely_migration';
+
+/**
+ * All migrations by name; each runs in one transaction. A name is a number of four digits, which is the
+ * version that the database then has. A released migration is never edited (`migrations/released.json`).
+ */
+function migrationsFor(engine: Engine): Record<string, Migration> {
+  return { '0001': first(engine) };
+}
+
+/**
+ * Brings a database up to date and looks whether its schema is then as expected.
+ *
+ * @throws UnfitDatabase
+ */
 export async function migrate<T>(kysely: Kysely<T>, engine: Engine): Promise<void> {
-  const migrator = new Migrator({ db: kysely, provider: migrationsFor(engine) });
-  const { error } = await migrator.migrateToLatest();
+  await applyMigrations(kysely, engine);
+  const difference = await checkSchema(kysely, engine);
+  if (difference !== undefined) {
+    throw new UnfitDatabase(
+      `the schema is not the one that this program makes: ${difference}; restore the backup, or start with an empty database`,
+    );
+  }
+}
+
+/** Applies the migrations that the database lacks; nodes that start together take turns (advisory lock). */
+export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Promise<void> {
+  const migrations = migrationsFor(engine);
+  refuseUnknown(await readApplied(kysely, engine), Object.keys(migrations));
+  const provider = { getMigrations: async () => migrations };
+  const { error } = await new Migrator({ db: kysely, provider }).migrateToLatest();
   if (error) throw error;
+}
+
+/** Names of the migrations that the database has had. */
+async function readApplied<T>(kysely: Kysely<T>, engine: Engine): Promise<string[]> {
+  const isThere =
+    engine === 'sqlite'
+      ? sql`select 1 from sqlite_schema where name = ${APPLIED}`
+      : sql`select 1 from pg_tables where schemaname = current_schema() and tablename = ${APPLIED}`;
+  if ((await isThere.execute(kysely)).rows.length === 0) return [];
+  const { rows } = await sql<{ name: string }>`select name from ${sql.table(APPLIED)}`.execute(
+    kysely,
+  );
+  return rows.map(({ name }) => name);
+}
+
+function refuseUnknown(applied: readonly string[], known: readonly string[]): void {
+  if (applied.some((name) => !/^\d{4}$/.test(name))) {
+    throw new UnfitDatabase(
+      'this database is of a commit before the first release, 0.2.0, and cannot be brought up to date; start with an empty one',
+    );
+  }
+  const [version, newest] = [applied, known].map((names) => Math.max(0, ...names.map(Number)));
+  if (version !== undefined && newest !== undefined && version > newest) {
+    throw new UnfitDatabase(
+      `this database is of version ${version}; this program knows up to ${newest}; restore the backup or start the newer program`,
+    );
+  }
 }

@@ -54,10 +54,19 @@ function sqlState(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error ? String(error.code) : undefined;
 }
 
-/** Opens a PostgreSQL database and brings its schema up to date. */
+/**
+ * Opens a PostgreSQL database and brings its schema up to date.
+ *
+ * @throws UnfitDatabase
+ */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const kysely = new Kysely<Schema>({ dialect: poolDialect(options) });
-  await migrate(kysely, 'postgres');
+  try {
+    await migrate(kysely, 'postgres');
+  } catch (error) {
+    await kysely.destroy();
+    throw error;
+  }
   return {
     engine: 'postgres',
     read: kysely,

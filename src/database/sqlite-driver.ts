@@ -103,6 +103,13 @@ class SqliteConnection implements DatabaseConnection {
   }
 }
 
+/** SQLite can make tables within a transaction, which Kysely does not take it to: a migration needs it. */
+class TransactionalAdapter extends SqliteAdapter {
+  override get supportsTransactionalDdl(): boolean {
+    return true;
+  }
+}
+
 class SqliteDriver implements Driver {
   readonly #db: DatabaseSync;
   readonly #connection: SqliteConnection;
@@ -144,7 +151,7 @@ export function kyselyOn(db: DatabaseSync, options: ConnectionOptions = {}): Kys
   const connection = new SqliteConnection(db, options);
   const queries = new Kysely<Schema>({
     dialect: {
-      createAdapter: () => new SqliteAdapter(),
+      createAdapter: () => new TransactionalAdapter(),
       createDriver: () => new SqliteDriver(db, connection),
       createIntrospector: (kysely) => new SqliteIntrospector(kysely),
       createQueryCompiler: () => new SqliteQueryCompiler(),

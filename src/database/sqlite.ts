@@ -118,7 +118,12 @@ async function settle(writer: DatabaseSync, log: CommitLog): Promise<void> {
 /** Opens (and brings up to date) the SQLite database at `path`. */
 export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Database> {
   const writer = connect(path, false);
-  await migrate(kyselyOn(writer), 'sqlite');
+  try {
+    await migrate(kyselyOn(writer), 'sqlite');
+  } catch (error) {
+    writer.close();
+    throw error;
+  }
   const versions = new TableVersions(writer);
   const log = new CommitLog(`${path}-wal`, onLost);
   await settle(writer, log);

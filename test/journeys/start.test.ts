@@ -3,10 +3,11 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:fs';
-import { mkdtemp, open, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, open, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -263,6 +264,20 @@ test('what the operator has to mend is one line each, and exit code 1', async ()
     assert.ok(said.length <= lines.length + 1, output);
   }
   taken.close();
+});
+
+test('the database of a newer program is refused with one line, and exit code 1', async () => {
+  const env = await environment('newer');
+  await mkdir(join(ROOT, 'newer'));
+  const database = new DatabaseSync(join(ROOT, 'newer', 'postroom.sqlite'));
+  database.exec("create table kysely_migration as select '9000' as name");
+  database.close();
+  const { code, output } = await start({ ...env, LOG_LEVEL: 'silent' }).ended();
+  assert.equal(code, 1);
+  assert.match(
+    output,
+    /^\S*postroom\.sqlite: this database is of version 9000; this program knows up to \d+; restore the backup or start the newer program\n$/,
+  );
 });
 
 test('two processes never share a data folder', async () => {

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { sql } from 'kysely';
+import { type EngineName, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { migrate, UnfitDatabase } from './migrate.ts';
+
+/** What a start says on a database that was changed by these statements; undefined where it works. */
+async function startAfter(engine: EngineName, ...statements: string[]): Promise<unknown> {
+  const { database } = await openTestDatabase(engine);
+  await database.write(async (tx) => {
+    for (const statement of statements) await sql.raw(statement).execute(tx);
+  });
+  try {
+    await migrate(database.read, database.engine);
+    return undefined;
+  } catch (error) {
+    assert.ok(error instanceof UnfitDatabase, String(error));
+    return error.message;
+  }
+}
+
+onEachEngine('a database', (engine) => {
+  test('that a newer program made is refused, with what to do', async () => {
+    const said = await startAfter(
+      engine,
+      "insert into kysely_migration (name, timestamp) values ('0002', 'then')",
+    );
+    assert.equal(
+      said,
+      'this database is of version 2; this program knows up to 1; restore the backup or start the newer program',
+    );
+  });
+
+  test('that a commit before the first release made is refused', async () => {
+    const said = await startAfter(engine, "update kysely_migration set name = '0001_first'");
+    assert.match(String(said), /^this database is of a commit before the first release, 0\.2\.0/);
+  });
+
+  for (const [statement, difference] of [
+    ['alter table accounts drop column tokens_from', 'accounts.tokens_from is missing'],
+    ['alter table routes add column colour text', 'routes.colour is not known'],
+    ['drop table delivery_payloads', 'table delivery_payloads is missing'],
+    ['drop index deliveries_due', 'index deliveries_due is missing'],
+  ] as const) {
+    test(`whose schema differs is refused: ${difference}`, async () => {
+      const said = await startAfter(engine, statement);
+      assert.ok(String(said).includes(`program makes: ${difference};`), String(said));
+    });
+  }
+
+  test('with a column of another kind is refused', async () => {
+    const said = await startAfter(
+      engine,
+      'alter table routes drop column webhook_url',
+      'alter table routes add column webhook_url text not null default 1',
+    );
+    assert.match(
+      String(said),
+      /routes\.webhook_url is "text not null default .*" and should be "text"/,
+    );
+  });
+
+  test('with a table and an index of the operator is taken', async () => {
+    const said = await startAfter(
+      engine,
+      'create table notes (accounts text)',
+      'create index notes_of_mine on accounts (display_name)',
+    );
+    assert.equal(said, undefined);
+  });
+});
+
+/**
+ * Freezes what was released. With each release `migrations/released.json` gets the SHA-256 of every new migration:
+ * `{"0001.ts": "..."}`. Until then the CHANGELOG begins with the section Unreleased.
+ */
+test('a released migration is never edited', () => {
+  const folder = new URL('./migrations/', import.meta.url);
+  const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
+  const released: Record<string, string> = JSON.parse(read('released.json'));
+  for (const [name, digest] of Object.entries(released)) {
+    const found = createHash('sha256').update(read(name)).digest('hex');
+    assert.equal(found, digest, `${name} was released: make a new migration instead`);
+  }
+  const changelog = readFileSync(new URL('../../CHANGELOG.md', import.meta.url), 'utf8');
+  const [, section = ''] = /^## (.*)$/m.exec(changelog) ?? [];
+  if (section === 'Unreleased') return;
+  const files = readdirSync(folder).filter((name) => name.endsWith('.ts'));
+  assert.deepEqual(Object.keys(released), files, `${section} is released: freeze its migrations`);
+});

@@ -1,0 +1,144 @@
+/**
+ * The schema as text, and whether a database has it.
+ *
+ * `schema.sqlite.txt` and `schema.postgres.txt` hold what the migrations make, one line for each column,
+ * constraint, index and view: `accounts.user_id: text not null`. A test compares them with a new
+ * database, so that a change of the schema shows in review; `npm run schema` writes them anew (for
+ * PostgreSQL with TEST_DATABASE_URL). Each start compares them with its database.
+ */
+import { readFile } from 'node:fs/promises';
+import { type Kysely, sql } from 'kysely';
+import type { Engine } from './engine.ts';
+
+/** One thing of the schema: its name, and how it is defined. */
+interface Definition {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** The file that the schema of an engine is kept in. */
+export function schemaFile(engine: Engine): URL {
+  return new URL(`./schema.${engine}.txt`, import.meta.url);
+}
+
+/** The schema that a database has; the tables that Kysely keeps for itself are left out. */
+export async function describeSchema<T>(kysely: Kysely<T>, engine: Engine): Promise<string> {
+  const definitions = engine === 'sqlite' ? await readSqlite(kysely) : await readPostgres(kysely);
+  const lines = definitions.map(({ name, text }) => `${name}: ${text.replaceAll(/\s+/g, ' ')}\n`);
+  return lines.join('');
+}
+
+/**
+ * Compares the schema of a database with the one that the migrations make. Tables and indexes that an
+ * operator or an extension added are no difference; columns and constraints added to our tables are.
+ *
+ * @returns the first difference, as part of a sentence
+ */
+export async function checkSchema<T>(
+  kysely: Kysely<T>,
+  engine: Engine,
+): Promise<string | undefined> {
+  const expected = parse(await readFile(schemaFile(engine), 'utf8'));
+  const found = parse(await describeSchema(kysely, engine));
+  const tables = new Set([...expected.keys()].filter(isOfTable).map(tableOf));
+  for (const [name, text] of expected) {
+    const other = found.get(name);
+    if (other === text) continue;
+    if (other !== undefined) return `${name} is "${other}" and should be "${text}"`;
+    const isTableThere =
+      !isOfTable(name) || [...found.keys()].some((one) => tableOf(one) === tableOf(name));
+    return isTableThere ? `${name} is missing` : `table ${tableOf(name)} is missing`;
+  }
+  for (const name of found.keys()) {
+    if (isOfTable(name) && tables.has(tableOf(name)) && !expected.has(name)) {
+      return `${name} is not known`;
+    }
+  }
+  return undefined;
+}
+
+/** Columns and constraints are named after their table, all else by its kind and name. */
+const isOfTable = (name: string) => name.includes('.');
+const tableOf = (name: string) => name.slice(0, name.indexOf('.'));
+
+function parse(text: string): Map<string, string> {
+  const lines = text.split('\n').filter((line) => line !== '');
+  return new Map(
+    lines.map((line) => {
+      const end = line.indexOf(': ');
+      return [line.slice(0, end), line.slice(end + 2)];
+    }),
+  );
+}
+
+/** SQLite keeps the text that made each thing. */
+async function readSqlite<T>(kysely: Kysely<T>): Promise<Definition[]> {
+  // The tables behind a full-text index (`shadow`) are SQLite's own.
+  const { rows } = await sql<{ type: string; name: string; text: string }>`
+    select things.type, things.name, things.sql as text
+    from sqlite_schema things
+    left join pragma_table_list tables on tables.schema = 'main' and tables.name = things.name
+    where things.sql is not null and things.name not like 'sqlite_%' and things.name not like 'kysely_%'
+      and coalesce(tables.type, '') <> 'shadow'
+    order by things.type <> 'table', things.name`.execute(kysely);
+  return rows.flatMap(({ type, name, text }) => {
+    const isPlainTable = type === 'table' && !/^create virtual/i.test(text);
+    if (!isPlainTable) return [{ name: `${type} ${name}`, text }];
+    const inside = text.slice(text.indexOf('(') + 1, text.lastIndexOf(')'));
+    return splitAtCommas(inside).map((part) => {
+      const [, column = '', definition = ''] = /^\s*"?(\w+)"?\s*(.*)$/s.exec(part) ?? [];
+      return { name: `${name}.${column}`, text: definition.trim() };
+    });
+  });
+}
+
+/** Splits at commas that are in no brackets and no string. */
+function splitAtCommas(text: string): string[] {
+  const parts: string[] = [];
+  let [depth, inString, begin] = [0, false, 0];
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (character === "'") inString = !inString;
+    else if (inString) continue;
+    else if (character === '(') depth++;
+    else if (character === ')') depth--;
+    else if (character === ',' && depth === 0) {
+      parts.push(text.slice(begin, at));
+      begin = at + 1;
+    }
+  }
+  return [...parts, text.slice(begin)];
+}
+
+/** PostgreSQL writes each thing out of its catalog, in the same words in all its versions. */
+async function readPostgres<T>(kysely: Kysely<T>): Promise<Definition[]> {
+  const { rows } = await sql<Definition>`
+    with things as (
+      select oid, relname, relkind from pg_class
+      where relnamespace = current_schema()::regnamespace and relname not like 'kysely\\_%'
+    )
+    select name, text from (
+      select 1 as kind, relname, attnum as place, relname || '.' || attname as name,
+        format_type(atttypid, atttypmod) || case when attnotnull then ' not null' else '' end
+        || case attidentity when 'd' then ' generated by default as identity'
+             when 'a' then ' generated always as identity' else '' end
+        || coalesce(case when attgenerated = '' then ' default ' else ' generated as ' end
+             || pg_get_expr(adbin, adrelid), '') as text
+      from things
+      join pg_attribute on attrelid = things.oid and attnum > 0 and not attisdropped
+      left join pg_attrdef on adrelid = attrelid and adnum = attnum
+      where relkind in ('r', 'p', 'v', 'm')
+      union all
+      select 2, relname, 0, relname || '.' || conname, pg_get_constraintdef(pg_constraint.oid)
+      from things
+      join pg_constraint on conrelid = things.oid and contype in ('p', 'u', 'f', 'c')
+      union all
+      select 3, relname, 0, 'index ' || relname,
+        replace(pg_get_indexdef(things.oid), ' ON ' || quote_ident(current_schema()) || '.', ' ON ')
+      from things
+      where relkind = 'i'
+        and not exists (select 1 from pg_constraint where conindid = things.oid)
+    ) lines
+    order by kind, relname collate "C", place, name collate "C"`.execute(kysely);
+  return rows;
+}
