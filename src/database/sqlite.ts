@@ -115,7 +115,11 @@ async function settle(writer: DatabaseSync, log: CommitLog): Promise<void> {
   await log.sync(true);
 }
 
-/** Opens (and brings up to date) the SQLite database at `path`. */
+/**
+ * Opens the SQLite database at `path` and brings its schema up to date.
+ *
+ * @throws UnfitDatabase
+ */
 export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Database> {
   const writer = connect(path, false);
   try {
