@@ -3,11 +3,12 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { sql } from 'kysely';
-import { type EngineName, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import type { Engine } from './database.ts';
 import { migrate, UnfitDatabase } from './migrate.ts';
 
 /** What a start says on a database that was changed by these statements; undefined where it works. */
-async function startAfter(engine: EngineName, ...statements: string[]): Promise<unknown> {
+async function startAfter(engine: Engine, ...statements: string[]): Promise<unknown> {
   const { database } = await openTestDatabase(engine);
   await database.write(async (tx) => {
     for (const statement of statements) await sql.raw(statement).execute(tx);

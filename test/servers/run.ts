@@ -39,10 +39,10 @@ function onPath(command: string): boolean {
   return folders.some((folder) => existsSync(`${folder}/${command}`));
 }
 
-/** The suites of `npm test` that use the database: those that declare tests for each engine. */
+/** The suites of `npm test` that run on PostgreSQL where there is a server. */
 function databaseSuites(): string[] {
   return globSync(['src/**/*.test.ts', 'test/journeys/**/*.test.ts'])
-    .filter((file) => readFileSync(file, 'utf8').includes('onEachEngine('))
+    .filter((file) => /onEachEngine\(|TEST_DATABASE_URL/.test(readFileSync(file, 'utf8')))
     .toSorted();
 }
 
