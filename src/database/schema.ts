@@ -237,6 +237,25 @@ interface ShadowTombstoneTable {
   expunged_at: number;
 }
 
+/** `search/`: what the search index has to hear of. */
+interface SearchQueueTable {
+  id: Generated<number>;
+  account_id: number;
+  /** 0 where the account itself is gone. */
+  body_id: number;
+  /** 1 where the account has no message of this body any more. */
+  gone: number;
+}
+
+/** `search/`: the search index, on PostgreSQL; `terms` is written by statements of its own. */
+interface SearchDocumentTable {
+  id: Generated<number>;
+  account_id: number;
+  body_id: number;
+  /** INTERNALDATE, milliseconds since 1970. */
+  date: number;
+}
+
 export interface Schema {
   domains: DomainTable;
   dns_records: DnsRecordTable;
@@ -249,6 +268,8 @@ export interface Schema {
   bodies: BodyTable;
   counters: CounterTable;
   mailserver_events: MailserverEventTable;
+  search_documents: SearchDocumentTable;
+  search_queue: SearchQueueTable;
   settings: SettingTable;
   deliveries: DeliveryTable;
   delivery_payloads: DeliveryPayloadTable;

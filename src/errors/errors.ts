@@ -18,6 +18,11 @@ interface Answer {
 /** Every code with its answers; codes are part of the public interface and never change meaning. */
 export const answers = {
   invalid_request: { http: 400, title: 'The request is not valid' },
+  search_too_long: { http: 400, title: 'The search is too long' },
+  nothing_to_search: { http: 400, title: 'The search has no word' },
+  too_many_words: { http: 400, title: 'The search has too many words' },
+  too_many_prefixes: { http: 400, title: 'The search has too many prefixes' },
+  prefix_too_short: { http: 400, title: 'The prefix is too short' },
   unauthorized: { http: 401, title: 'Credentials are missing or not valid' },
   account_inactive: { http: 403, title: 'The account is not active', smtp: [450, '4.2.1'] },
   link_invalid: { http: 403, title: 'The link is not valid any more' },

@@ -8,6 +8,7 @@
  */
 export { announceChanges } from './announce.ts';
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
+export { createSearchSource } from './embedded/search-source.ts';
 export { changeFlags, flagsFromText, flagsToText, normalizeFlags } from './flags.ts';
 export {
   enqueueForMailbox,

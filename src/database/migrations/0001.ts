@@ -168,6 +168,29 @@ const shadowTables: Record<string, Columns> = {
   },
 };
 
+const searchTables: Record<string, Columns> = {
+  search_queue: {
+    id: 'ID',
+    account_id: 'INT not null',
+    body_id: 'INT not null',
+    gone: 'INT not null',
+  },
+};
+
+/** On PostgreSQL alone: on SQLite the index is a file of its own. */
+const postgresSearch = [
+  `create table search_documents (
+    id bigint generated always as identity primary key,
+    account_id bigint not null,
+    body_id bigint not null,
+    date bigint not null,
+    terms tsvector compression lz4 not null,
+    unique (account_id, body_id)
+  )`,
+  // Without fastupdate: else some insert pays for hundreds before it, and a query reads them one by one.
+  'create index search_documents_terms on search_documents using gin (terms) with (fastupdate = off)',
+];
+
 const indexes = [
   'create unique index domains_by_user on domains (user_id, name)',
   // Two users may claim a name, only one can hold it.
@@ -201,6 +224,10 @@ const indexes = [
   'create index shadow_tombstones_by_time on shadow_tombstones (expunged_at)',
   // Each login and each recipient that Dovecot asks for is looked up by the whole address.
   "create index accounts_by_full_address on accounts ((local_part || '@' || domain_name))",
+  // Whether an account's mail is all in the index.
+  'create index search_queue_by_account on search_queue (account_id, id)',
+  // Searches without words read the newest messages of a mailbox from this index alone.
+  'create index messages_by_date on messages (mailbox_id, internal_date, uid, flags)',
   // The sweep of files asks which of them a row names.
   'create index bodies_by_file on bodies (file) where file is not null',
 ];
@@ -231,11 +258,14 @@ function createTable(name: string, columns: Columns, types: Columns): string {
 export function first(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
-      const tables = { ...domainTables, ...mailTables, ...queueTables, ...shadowTables };
+      const groups = [domainTables, mailTables, queueTables, shadowTables, searchTables];
+      const tables: Record<string, Columns> = Object.assign({}, ...groups);
       for (const [name, columns] of Object.entries(tables)) {
         await sql.raw(createTable(name, columns, types[engine])).execute(db);
       }
-      for (const statement of [...indexes, dovecotUsers]) await sql.raw(statement).execute(db);
+      const own = engine === 'postgres' ? postgresSearch : [];
+      for (const statement of [...indexes, dovecotUsers, ...own])
+        await sql.raw(statement).execute(db);
     },
   };
 }

@@ -1,0 +1,69 @@
+/** The mail of the embedded store, as the search index reads it. */
+import type { Database, Queries } from '../../database/database.ts';
+import type { Envelope, MessagePart } from '../../message/message.ts';
+import { enqueueSearch, type SearchSource, type StoredMessage } from '../../search/search.ts';
+
+/** Messages of a mailbox that are queued in one transaction. */
+const ENQUEUE_AT_A_TIME = 500;
+
+export function createSearchSource(database: Database): SearchSource {
+  return {
+    find: findMessage,
+    enqueueAll: () => enqueueAll(database),
+  };
+}
+
+async function findMessage(
+  queries: Queries,
+  accountId: number,
+  bodyId: number,
+): Promise<StoredMessage | undefined> {
+  const row = await queries
+    .selectFrom('messages')
+    .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
+    .innerJoin('bodies', 'bodies.id', 'messages.body_id')
+    .select(['messages.envelope', 'messages.structure', 'messages.internal_date'])
+    .select(['bodies.size', 'bodies.content', 'bodies.file'])
+    .where('messages.body_id', '=', bodyId)
+    .where('mailboxes.account_id', '=', accountId)
+    .limit(1)
+    .executeTakeFirst();
+  if (!row) return undefined;
+  const { envelope, structure, internal_date, size, content, file } = row;
+  return {
+    accountId,
+    bodyId,
+    date: internal_date,
+    envelope: JSON.parse(envelope) as Envelope,
+    structure: JSON.parse(structure) as MessagePart,
+    body: { size, content, file },
+  };
+}
+
+/** Mailbox by mailbox, so that mail that comes in waits for a few hundred rows at most. */
+async function enqueueAll(database: Database): Promise<void> {
+  const mailboxes = await database.read
+    .selectFrom('mailboxes')
+    .select(['id', 'account_id'])
+    .orderBy('id')
+    .execute();
+  for (const { id, account_id: accountId } of mailboxes) {
+    let after: number | undefined = 0;
+    while (after !== undefined) {
+      const afterUid: number = after;
+      after = await database.write(async (tx) => {
+        const rows = await tx
+          .selectFrom('messages')
+          .select(['uid', 'body_id'])
+          .where('mailbox_id', '=', id)
+          .where('uid', '>', afterUid)
+          .orderBy('uid')
+          .limit(ENQUEUE_AT_A_TIME)
+          .execute();
+        const news = rows.map((row) => ({ accountId, bodyId: row.body_id, gone: false }));
+        await enqueueSearch(tx, news);
+        return rows.length < ENQUEUE_AT_A_TIME ? undefined : rows.at(-1)?.uid;
+      });
+    }
+  }
+}

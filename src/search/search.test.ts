@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, test } from 'node:test';
+import { pino } from 'pino';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore, type TestMailstore } from '../../test/support/mail.ts';
+import { Refusal } from '../errors/errors.ts';
+import type { MailUser } from '../mailstore/mailstore.ts';
+import { createSearchSource } from '../mailstore/mailstore.ts';
+import { readQuery } from './query.ts';
+import { createSearch, enqueueSearch, type Search, type SearchOptions } from './search.ts';
+
+function mail(subject: string, text: string, more = ''): string {
+  return `From: Bob Builder <bob@sender.test>\r\nTo: Ada <ada@acme.test>\r\nSubject: ${subject}\r\n${more}\r\n${text}\r\n`;
+}
+
+const running: Search[] = [];
+afterEach(async () => {
+  for (const search of running.splice(0)) await search.stop();
+});
+
+function startSearch(store: TestMailstore, options: Partial<SearchOptions> = {}): Search {
+  const search = createSearch({
+    database: store.database,
+    bodies: store.bodies,
+    source: createSearchSource(store.database),
+    log: pino({ level: 'silent' }),
+    path: join(store.directory, 'search.db'),
+    storeId: 'store-1',
+    ...options,
+  });
+  running.push(search);
+  search.start();
+  return search;
+}
+
+/** Waits until everything of the account is indexed. */
+async function settle(search: Search, user: MailUser): Promise<void> {
+  search.wake();
+  while (await search.isBehind(user.accountId))
+    await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+async function add(
+  store: TestMailstore,
+  user: MailUser,
+  source: string,
+  internalDate = 0,
+): Promise<number> {
+  await store.mailstore.append(await store.stage(source), [
+    { user, mailbox: 'INBOX', internalDate },
+  ]);
+  const { id } = await store.database.read
+    .selectFrom('bodies')
+    .select((eb) => eb.fn.max('id').as('id'))
+    .executeTakeFirstOrThrow();
+  const news = [{ accountId: user.accountId, bodyId: id, gone: false }];
+  await store.database.write((tx) => enqueueSearch(tx, news));
+  return id;
+}
+
+async function found(search: Search, user: MailUser, text: string): Promise<number[]> {
+  const terms = readQuery({ text });
+  const hits = await search.find({ accountId: user.accountId, terms, limit: 50 });
+  return hits.map(({ bodyId }) => bodyId);
+}
+
+onEachEngine('the search index', (engine) => {
+  test('finds messages by words of any field, newest first', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const old = await add(store, user, mail('Invoice 4711', 'Please pay.'), 1_000);
+    const html = 'Content-Type: text/html; charset=utf-8\r\n';
+    const young = await add(
+      store,
+      user,
+      mail('Hello', '<p>Your <b>inv&#111;ice</b></p>', html),
+      2_000,
+    );
+    const search = startSearch(store);
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'invoice'), [young, old]);
+    assert.deepEqual(await found(search, user, 'INVOICE 4711'), [old]);
+    assert.deepEqual(await found(search, user, 'builder hello'), [young]);
+    assert.deepEqual(await found(search, user, 'inv*'), [young, old]);
+    assert.deepEqual(await found(search, user, 'nothing'), []);
+  });
+
+  test('pages by date, and by id within one date', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const ids: number[] = [];
+    for (const date of [3, 1, 2, 2, 2, 1])
+      ids.push(await add(store, user, mail('same', 'x'), date));
+    const search = startSearch(store);
+    await settle(search, user);
+    const all = await found(search, user, 'same');
+    assert.equal(all.length, 6);
+    assert.equal(all[0], ids[0]);
+    const paged: number[] = [];
+    let after: { date: number; id: number } | undefined;
+    for (;;) {
+      const request = { accountId: user.accountId, terms: readQuery({ text: 'same' }), limit: 2 };
+      const hits = await search.find({ ...request, after });
+      paged.push(...hits.map(({ bodyId }) => bodyId));
+      after = hits.at(-1);
+      if (!after) break;
+    }
+    assert.deepEqual(paged, all);
+  });
+
+  test('finds nothing of another account', async () => {
+    const store = await openTestMailstore(engine);
+    const [ada, bob] = [await store.makeUser(), await store.makeUser()];
+    const own = await add(store, ada, mail('secret', 'x'));
+    await add(store, bob, mail('secret', 'x'));
+    const search = startSearch(store);
+    await settle(search, ada);
+    await settle(search, bob);
+    assert.deepEqual(await found(search, ada, 'secret'), [own]);
+    assert.deepEqual(await found(search, ada, 'secr*'), [own]);
+  });
+
+  test('forgets a message, and an account', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const first = await add(store, user, mail('word', 'x'));
+    const second = await add(store, user, mail('word', 'y'));
+    const search = startSearch(store);
+    await settle(search, user);
+    const { accountId } = user;
+    await store.database.write((tx) =>
+      enqueueSearch(tx, [{ accountId, bodyId: first, gone: true }]),
+    );
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'word'), [second]);
+    await store.database.write((tx) => enqueueSearch(tx, [{ accountId, bodyId: 0, gone: true }]));
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'word'), []);
+  });
+
+  test('a message that is queued twice is found once', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const id = await add(store, user, mail('twice', 'x'));
+    const news = { accountId: user.accountId, bodyId: id, gone: false };
+    await store.database.write((tx) => enqueueSearch(tx, [news, news]));
+    const search = startSearch(store);
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'twice'), [id]);
+  });
+
+  test('goes on after a restart, and removes what it took from the queue', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const first = await add(store, user, mail('one', 'x'));
+    const search = startSearch(store);
+    await settle(search, user);
+    await search.stop();
+    const left = await store.database.read.selectFrom('search_queue').selectAll().execute();
+    assert.deepEqual(left, []);
+    const second = await add(store, user, mail('one', 'y'));
+    const again = startSearch(store);
+    await settle(again, user);
+    assert.deepEqual(await found(again, user, 'one'), [second, first]);
+  });
+
+  test('hostile words are words', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    await add(store, user, mail('plain', 'x'));
+    const search = startSearch(store);
+    await settle(search, user);
+    for (const text of [
+      '"plain',
+      "plain'",
+      'plain OR x',
+      'plain) NEAR(',
+      'plain:*&!|',
+      'col:plain',
+      'a\\b plain',
+      'plain\0',
+    ]) {
+      assert.ok(Array.isArray(await found(search, user, text)), text);
+    }
+  });
+});
+
+test('an index of another store, or one that is damaged, is made anew from the mail', async () => {
+  const store = await openTestMailstore('sqlite');
+  const user = await store.makeUser();
+  const id = await add(store, user, mail('kept', 'x'));
+  const first = startSearch(store);
+  await settle(first, user);
+  await first.stop();
+  const other = startSearch(store, { storeId: 'store-2' });
+  await settle(other, user);
+  assert.deepEqual(await found(other, user, 'kept'), [id]);
+  await other.stop();
+  await writeFile(join(store.directory, 'search.db'), 'this is no database');
+  const mended = startSearch(store, { storeId: 'store-2' });
+  await settle(mended, user);
+  assert.deepEqual(await found(mended, user, 'kept'), [id]);
+});
+
+test('limits of a query name the field', () => {
+  const refused = (texts: Parameters<typeof readQuery>[0]) => {
+    try {
+      readQuery(texts);
+    } catch (error) {
+      assert.ok(error instanceof Refusal);
+      return [error.code, error.errors?.[0]?.field];
+    }
+    return undefined;
+  };
+  assert.deepEqual(refused({ text: 'x'.repeat(1_001) }), ['search_too_long', 'text']);
+  assert.deepEqual(refused({ subject: '***' }), ['nothing_to_search', 'subject']);
+  assert.deepEqual(refused({ body: '' }), ['nothing_to_search', 'body']);
+  assert.deepEqual(refused({ from: 'a*' }), ['prefix_too_short', 'from']);
+  assert.deepEqual(refused({ text: 'ab* cd* ef* gh* ij*' }), ['too_many_prefixes', 'text']);
+  const words = Array.from({ length: 65 }, (_, n) => `w${n}`).join(' ');
+  assert.deepEqual(refused({ text: words }), ['too_many_words', 'text']);
+  assert.equal(refused({ text: 'ab* word' }), undefined);
+});

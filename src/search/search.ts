@@ -1,0 +1,61 @@
+/**
+ * Finding messages by their words, in the mail that Postroom itself keeps.
+ *
+ * The index knows bodies, not mailboxes: a message that is moved, copied or flagged costs it nothing,
+ * and what a search finds is joined with the mailboxes of the account, so that deleted mail never
+ * shows. On SQLite it is a file of its own (`search.db`), on PostgreSQL a table (`search_documents`).
+ * Either can be thrown away, and is filled again. Owns the table `search_queue`: what changed since.
+ */
+import type { Database } from '../database/database.ts';
+import { Indexer } from './indexer.ts';
+import { PostgresFeed } from './postgres-feed.ts';
+import { PostgresIndex } from './postgres-index.ts';
+import type { FindRequest, Hit } from './search-index.ts';
+import type { IndexerOptions } from './search-queue.ts';
+import { SqliteFeed } from './sqlite-feed.ts';
+import { SqliteIndex } from './sqlite-index.ts';
+
+export type { StoredMessage } from './document-texts.ts';
+export { type QueryTexts, readQuery } from './query.ts';
+export type { FindRequest, Hit, HitPlace } from './search-index.ts';
+export { enqueueSearch, type SearchNews, type SearchSource } from './search-queue.ts';
+export type { QueryTerm, SearchField } from './terms.ts';
+
+export interface SearchOptions extends IndexerOptions {
+  /** Of the index on SQLite. */
+  readonly path: string;
+  /** Of the database: an index of another one is dropped. */
+  readonly storeId: string;
+}
+
+export interface Search {
+  /** Messages of the account that have all terms, newest first. */
+  find(request: FindRequest): Promise<Hit[]>;
+  /** Whether some mail of the account is not in the index yet. */
+  isBehind(accountId: number): Promise<boolean>;
+  /** To be called after the commit of what `enqueueSearch` queued. */
+  wake(): void;
+  start(): void;
+  stop(): Promise<void>;
+}
+
+export function createSearch(options: SearchOptions): Search {
+  const { index, feed } = createParts(options);
+  const indexer = new Indexer(feed, options.log);
+  return {
+    find: (request) => index.find(request),
+    isBehind: (accountId) => feed.isBehind(accountId),
+    wake: () => indexer.wake(),
+    start: () => indexer.start(),
+    stop: () => indexer.stop(),
+  };
+}
+
+function createParts(options: SearchOptions) {
+  const { database, path, storeId }: SearchOptions & { database: Database } = options;
+  if (database.engine === 'postgres') {
+    return { index: new PostgresIndex(database), feed: new PostgresFeed(options) };
+  }
+  const index = new SqliteIndex({ path, storeId });
+  return { index, feed: new SqliteFeed(options, index) };
+}
