@@ -6,7 +6,8 @@ import type { EventsLoad } from './support/load-events.ts';
 import type { BatchesToRead } from './support/reference-events.ts';
 import { startWorker } from './support/worker.ts';
 
-const TARGET = 0.15;
+/** Each event is a row in the database, which the reference does without. */
+const TARGET = 0.05;
 const LINES = 1_000;
 const BATCHES = 100;
 const USERS = 1_000;

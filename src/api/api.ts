@@ -22,7 +22,7 @@ import { webSocketRoute } from './web-socket.ts';
 
 export { deliveryRoutes } from './deliveries.ts';
 export type { ReadinessCheck } from './health.ts';
-export { type MailserverEventsOptions, mailserverEventRoutes } from './mailserver-events.ts';
+export { mailserverEventRoutes } from './mailserver-events.ts';
 export { type RawMessagesOptions, rawMessageRoute } from './raw-messages.ts';
 export type { Admission, Api, LimitBucket, RateLimits, RouteGroup, RouteTools } from './server.ts';
 

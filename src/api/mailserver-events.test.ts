@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
-import { request } from 'node:http';
+import { type ClientRequest, request } from 'node:http';
 import { connect } from 'node:net';
 import { Readable } from 'node:stream';
 import { after, suite, test } from 'node:test';
@@ -13,9 +13,10 @@ import { findAccounts } from '../accounts/find-accounts.ts';
 import type { Change } from '../changes/changes.ts';
 import { InProcessChanges } from '../changes/in-process.ts';
 import type { Engine } from '../database/database.ts';
+import { MailserverEvents } from '../mailserver-events/mailserver-events.ts';
+import { BatchBodies } from './batch-bodies.ts';
 import { createFrame } from './frame.ts';
 import { mailserverEventRoutes } from './mailserver-events.ts';
-import { BodyReader } from './mailserver-events-body.ts';
 
 const SECRET = 'the secret of the mail server';
 const MIB = 1_048_576;
@@ -47,13 +48,13 @@ async function start(engine: Engine, rateLimitPerMinute = 0) {
     maxBody: 1_000,
     notFoundPage: () => false,
   });
-  const group = mailserverEventRoutes({
+  const events = new MailserverEvents({
     secret: SECRET,
     database,
     changes,
     findAccounts: (addresses) => findAccounts(database, addresses),
-    logger,
   });
+  const group = mailserverEventRoutes(events);
   app.register(async (scope) => {
     group(scope, { limits, authenticateMail: () => Promise.reject(new Error('not here')) });
   });
@@ -217,35 +218,72 @@ suite('the rate limit', () => {
 });
 
 suite('bodies that are being read', () => {
-  const limits = { perBody: 100, perClient: 150, inAll: 250 };
+  const limits = { perBody: 100, perClient: 150, strangers: 200, inAll: 450 };
+  const finished = (bodies: BatchBodies, client: string, bytes: number) =>
+    bodies.read(client, Readable.from([Buffer.alloc(bytes)]));
+
+  /** A body whose first bytes are here; `end` brings its end. */
+  function unfinished(bodies: BatchBodies, client: string, bytes: number) {
+    const source = new Readable({ read() {} });
+    const before = bodies.held;
+    const reading = bodies.read(client, source);
+    reading.catch(() => {});
+    source.push(Buffer.alloc(bytes));
+    const arrived = async () => {
+      while (bodies.held === before) await turn();
+    };
+    return { source, reading, arrived, end: () => source.push(null) };
+  }
 
   test('are bounded for each, each client and all together', async () => {
-    const reader = new BodyReader(limits);
-    const read = (client: string, bytes: number) =>
-      reader.read(client, Readable.from([Buffer.alloc(bytes)]));
-    await assert.rejects(read('a', 101), { code: 'body_too_large' });
-    assert.equal(reader.held, 0);
-    const first = await read('a', 100);
+    const bodies = new BatchBodies(limits);
+    await assert.rejects(finished(bodies, 'a', 101), { code: 'body_too_large' });
+    assert.equal(bodies.held, 0);
+    const first = await finished(bodies, 'a', 100);
     assert.equal(first.bytes.length, 100);
-    await assert.rejects(read('a', 51), { code: 'unavailable' });
-    const second = await read('b', 100);
-    await assert.rejects(read('c', 51), { code: 'unavailable' });
-    const third = await read('c', 50);
-    assert.equal(reader.held, 250);
-    for (const body of [first, second, third, third]) body.release();
-    assert.equal(reader.held, 0);
-    (await read('c', 100)).release();
+    await assert.rejects(finished(bodies, 'a', 51), { code: 'unavailable' });
+    const held = [first, await finished(bodies, 'b', 100)];
+    await assert.rejects(finished(bodies, 'c', 1), { code: 'unavailable' });
+    for (const client of ['k', 'l', 'm']) bodies.know(client);
+    for (const [client, bytes] of [
+      ['k', 100],
+      ['l', 100],
+      ['m', 50],
+    ] as const) {
+      held.push(await finished(bodies, client, bytes));
+    }
+    assert.equal(bodies.held, 450);
+    await assert.rejects(finished(bodies, 'm', 1), { code: 'unavailable' });
+    for (const body of [...held, first]) body.release();
+    assert.equal(bodies.held, 0);
+    (await finished(bodies, 'c', 100)).release();
+  });
+
+  test('of strangers give way to newer ones, never those of known senders', async () => {
+    const bodies = new BatchBodies(limits);
+    bodies.know('mail server');
+    const known = unfinished(bodies, 'mail server', 90);
+    await known.arrived();
+    const oldest = unfinished(bodies, 'a', 90);
+    await oldest.arrived();
+    const newer = unfinished(bodies, 'b', 90);
+    await newer.arrived();
+    const body = await finished(bodies, 'a new mail server', 90);
+    await assert.rejects(oldest.reading, { code: 'unavailable' });
+    for (const { end } of [known, newer]) end();
+    const others = await Promise.all([known.reading, newer.reading]);
+    assert.equal(bodies.held, 270);
+    for (const one of [body, ...others]) one.release();
+    assert.equal(bodies.held, 0);
   });
 
   test('count for nothing once their sender is gone', async () => {
-    const reader = new BodyReader(limits);
-    const source = new Readable({ read() {} });
-    const reading = reader.read('a', source);
-    source.push(Buffer.alloc(60));
-    while (reader.held === 0) await turn();
+    const bodies = new BatchBodies(limits);
+    const { source, reading, arrived } = unfinished(bodies, 'a', 60);
+    await arrived();
     source.destroy(new Error('reset'));
     await assert.rejects(reading, { code: 'invalid_request', message: 'the body broke off' });
-    assert.equal(reader.held, 0);
+    assert.equal(bodies.held, 0);
   });
 
   test('a sender that leaves half-way does no harm', async () => {
@@ -261,6 +299,39 @@ suite('bodies that are being read', () => {
     const { body } = await post(url, batch, { 'x-mailserver-signature': sign(batch) });
     assert.deepEqual(body, { ok: true, accepted: 1 });
     assert.equal(told.length, 1);
+  });
+});
+
+suite('strangers who send unfinished bodies', () => {
+  /** Sends all but the last byte of a largest body from an address of this machine. */
+  async function hold(url: string, localAddress: string) {
+    const posting = request(`${url}/hooks/mailserver`, {
+      method: 'POST',
+      localAddress,
+      headers: { 'x-mailserver-signature': sign('x'), 'content-length': 16 * MIB },
+    });
+    posting.on('error', () => {});
+    const piece = Buffer.alloc(MIB, 'x');
+    for (let at = 0; at < 15; at++) posting.write(piece);
+    await new Promise<void>((sent) => posting.write(piece.subarray(1), () => sent()));
+    return posting;
+  }
+
+  test('keep nobody else from sending batches', async () => {
+    const { url, told } = await start('sqlite');
+    const send = async (event: string) => {
+      const batch = eventLine(event);
+      const { status } = await post(url, batch, { 'x-mailserver-signature': sign(batch) });
+      assert.equal(status, 200);
+    };
+    // 16 addresses, as many bodies as were ever taken at once.
+    const held: ClientRequest[] = [];
+    for (let n = 2; n < 18; n++) held.push(await hold(url, `127.0.0.${n}`));
+    await send('of a sender that was not known');
+    for (let n = 18; n < 24; n++) held.push(await hold(url, `127.0.0.${n}`));
+    await send('of a known sender');
+    for (const posting of held) posting.destroy();
+    assert.equal(told.length, 2);
   });
 });
 

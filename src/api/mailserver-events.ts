@@ -9,20 +9,20 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { Refusal } from '../errors/errors.ts';
+import { isSignature, type MailserverEvents } from '../mailserver-events/mailserver-events.ts';
 import { clientKey } from '../net/net.ts';
-import { BodyReader, type HeldBody } from './mailserver-events-body.ts';
-import {
-  isSignature,
-  MailserverEvents,
-  type MailserverEventsOptions,
-} from './mailserver-events-intake.ts';
+import { BatchBodies, type HeldBody } from './batch-bodies.ts';
 import { credentials, type RouteGroup } from './server.ts';
-
-export { MailserverEvents, type MailserverEventsOptions } from './mailserver-events-intake.ts';
 
 const MIB = 1_048_576;
 const BODY_MAX = 16 * MIB;
-const HELD = { perBody: BODY_MAX, perClient: 4 * BODY_MAX, inAll: 16 * BODY_MAX };
+/** One client may have one largest batch under way. */
+const HELD = {
+  perBody: BODY_MAX,
+  perClient: BODY_MAX,
+  strangers: 4 * BODY_MAX,
+  inAll: 8 * BODY_MAX,
+};
 
 const SIGNATURE_HEADER = 'x-mailserver-signature';
 
@@ -66,19 +66,17 @@ const outcome = Type.Object({
   ),
 });
 
-/** The route; its work in the background ends with the server. */
-export function mailserverEventRoutes(options: MailserverEventsOptions): RouteGroup {
-  const events = new MailserverEvents(options);
-  const reader = new BodyReader(HELD);
+/** The route. */
+export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
+  const bodies = new BatchBodies(HELD);
   return (app, { limits }) => {
-    app.addHook('onClose', () => events.close());
     app.removeAllContentTypeParsers();
     // Whatever it is called: the contract names no type, and mail servers send several.
     app.addContentTypeParser('*', async (request: FastifyRequest, payload: IncomingMessage) => {
       if (Number(request.headers['content-length']) > BODY_MAX) {
         throw new Refusal('body_too_large', `a batch has at most ${BODY_MAX} bytes`);
       }
-      return reader.read(clientKey(request.ip), payload);
+      return bodies.read(clientKey(request.ip), payload);
     });
     app.post(
       '/hooks/mailserver',
@@ -110,6 +108,7 @@ export function mailserverEventRoutes(options: MailserverEventsOptions): RouteGr
             await limits.take('requests', request, reply);
             throw badSignature();
           }
+          bodies.know(clientKey(request.ip));
           await limits.take('mailserver', request, reply);
           const { rejected, ...rest } = await events.take(body.bytes);
           return rejected ? { ...rest, rejected: [...rejected] } : rest;

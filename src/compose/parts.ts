@@ -30,6 +30,7 @@ import {
   type Verification,
 } from '../domains/domains.ts';
 import type { ImapMailstore } from '../mail-server/mail-server.ts';
+import { MailserverEvents } from '../mailserver-events/mailserver-events.ts';
 import {
   announceChanges,
   EmbeddedMailstore,
@@ -222,13 +223,14 @@ function buildApi(ground: Ground, served: Served): Api {
     keyedRoutes: [deliveryRoutes(served.domains, served.queue)],
     routes: [
       rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),
-      mailserverEventRoutes({
-        secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
-        database,
-        changes,
-        findAccounts: (addresses) => findAccounts(database, addresses),
-        logger,
-      }),
+      mailserverEventRoutes(
+        new MailserverEvents({
+          secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
+          database,
+          changes,
+          findAccounts: (addresses) => findAccounts(database, addresses),
+        }),
+      ),
     ],
     readiness: [
       () => answers(database),

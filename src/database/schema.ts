@@ -151,9 +151,8 @@ interface CounterTable {
   value: number;
 }
 
-/** `api/`: mail server events taken in the last day. */
+/** `mailserver-events/`: events taken in the last day. */
 interface MailserverEventTable {
-  /** On PostgreSQL one event; on SQLite the digests of many, packed (api/mailserver-events-packed.ts). */
   event_id: string;
   received_at: number;
 }

@@ -22,6 +22,7 @@ import {
   type Domains,
   type Verification,
 } from '../../domains/domains.ts';
+import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
 import { EmbeddedMailstore, type Mailstore } from '../../mailstore/mailstore.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
@@ -141,13 +142,14 @@ export async function startApi(
   });
   const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
   const mailstore = new EmbeddedMailstore({ database, bodies });
-  const mailserverEvents = mailserverEventRoutes({
-    secret: mailserverSecret,
-    database,
-    changes,
-    findAccounts: (addresses) => findAccounts(database, addresses),
-    logger,
-  });
+  const mailserverEvents = mailserverEventRoutes(
+    new MailserverEvents({
+      secret: mailserverSecret,
+      database,
+      changes,
+      findAccounts: (addresses) => findAccounts(database, addresses),
+    }),
+  );
   const app = createApi({
     domains,
     verification,

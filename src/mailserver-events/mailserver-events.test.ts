@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { suite, test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
-import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore } from '../../test/support/mail.ts';
 import { findAccounts } from '../accounts/find-accounts.ts';
@@ -10,8 +8,8 @@ import type { MailboxChange } from '../changes/changes.ts';
 import { InProcessChanges } from '../changes/in-process.ts';
 import type { Database } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import { MailserverEvents } from './mailserver-events-intake.ts';
-import { openSeenEvents } from './mailserver-events-seen.ts';
+import { KnownEvents } from './known-events.ts';
+import { MailserverEvents } from './mailserver-events.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -66,7 +64,6 @@ function openEvents(
     changes,
     findAccounts: (addresses) => findAccounts(database, addresses),
     now,
-    logger: pino({ level: 'silent' }),
   });
 }
 
@@ -132,7 +129,6 @@ onEachEngine('mail server events', (engine) => {
     const batch = batchOf(eventLine({ event_id: 'a' }), eventLine({ event_id: 'x'.repeat(255) }));
     await events.take(batch);
     assert.deepEqual(await events.take(batch), { ok: true, accepted: 2 });
-    await events.close();
     const again = open();
     assert.deepEqual(await again.take(batch), { ok: true, accepted: 2 });
     assert.equal(told.length, 2);
@@ -145,8 +141,7 @@ onEachEngine('mail server events', (engine) => {
   test('the same batch at the same time is told once', async () => {
     const { told, events, open } = await start();
     const lines = Array.from({ length: 50 }, (_, n) => eventLine({ event_id: `e${n}` }));
-    // Nodes share PostgreSQL; a SQLite file belongs to one process.
-    const other = engine === 'sqlite' ? events : open();
+    const other = open();
     const outcomes = await Promise.all([
       events.take(batchOf(...lines)),
       other.take(batchOf(...lines.toReversed())),
@@ -172,47 +167,42 @@ onEachEngine('mail server events', (engine) => {
     assert.equal(told.length, 2);
   });
 
-  test('what is older than a day is removed', async () => {
+  test('what is older than a day is removed as new events come', async () => {
     const { database } = await openTestMailstore(engine);
     let time = 1_000_000_000_000;
-    const seen = openSeenEvents(database, () => time);
-    for (let n = 0; n < 1_100; n++) await seen.add([`old-${n}`, `old too-${n}`]);
+    const known = new KnownEvents(database, () => time);
     const countRows = async () =>
-      (await database.read.selectFrom('mailserver_events').select('received_at').execute()).length;
-    assert.ok((await countRows()) >= 1_100);
+      (await database.read.selectFrom('mailserver_events').select('event_id').execute()).length;
+    await known.add(Array.from({ length: 25 }, (_, n) => `old-${n}`));
     time += 25 * HOUR_MS;
-    await seen.add(['new']);
-    await seen.prune(() => false);
-    assert.equal(await countRows(), 1);
-    assert.deepEqual(await seen.add(['new', 'old-7', 'old-7']), [false, true, false]);
-    assert.deepEqual(await openSeenEvents(database, () => time).add(['new']), [false]);
+    const counts: number[] = [];
+    for (let n = 0; n < 4; n++) {
+      await known.add(Array.from({ length: 5 }, (_, m) => `new-${5 * n + m}`));
+      counts.push(await countRows());
+    }
+    assert.deepEqual(counts, [20, 15, 15, 20]);
+    const { fresh } = await known.add(['new-1', 'old-7', 'old-7']);
+    assert.deepEqual([...fresh], ['old-7']);
   });
 
-  test('events are new once, also where a write beside them throws', async () => {
+  test('a write that fails beside the others takes nothing of theirs with it', async () => {
     const { database } = await openTestMailstore(engine);
-    const seen = openSeenEvents(database, () => 1_000_000_000_000);
-    await seen.add(['before']);
-    const fails = async () => {
-      // Behind the others, while more may still join them.
-      await turn();
-      await database.write(async () => {
-        throw new Error('not this one');
-      });
-    };
+    const known = new KnownEvents(database, Date.now);
+    await known.add(['before']);
     const results = await Promise.allSettled([
-      seen.add(['a', 'both']),
-      seen.add(['both', 'b']),
-      fails(),
-      seen.add(['b', 'c']),
+      known.add(['a', 'both']),
+      known.add(['both', 'b', 'before']),
+      database.write(async () => {
+        throw new Error('not this one');
+      }),
+      known.add(['b', 'c']),
     ]);
-    const values = results.map((result) =>
-      result.status === 'fulfilled' ? result.value : 'threw',
+    const fresh = results.flatMap((result) =>
+      result.status === 'fulfilled' && result.value ? [...result.value.fresh] : [],
     );
-    assert.deepEqual(values[2], 'threw');
-    assert.deepEqual([values[0], values[1], values[3]].flat().filter(Boolean).length, 4);
-    assert.deepEqual(await seen.add(['a', 'b', 'c', 'both']), [false, false, false, false]);
-    const again = openSeenEvents(database, () => 1_000_000_000_000);
-    assert.deepEqual(await again.add(['a', 'b', 'c', 'both']), [false, false, false, false]);
+    assert.deepEqual(fresh.sort(), ['a', 'b', 'both', 'c']);
+    const again = await new KnownEvents(database, Date.now).add(['a', 'b', 'c', 'both']);
+    assert.equal(again.fresh.size, 0);
   });
 
   test('lines that are no events and users that are not here spoil nothing', async () => {
@@ -348,98 +338,36 @@ onEachEngine('mail server events', (engine) => {
     assert.equal(told.length, 2_500);
   });
 
-  test('an event whose commit failed is new when it comes again', async () => {
-    const { database, told, clock } = await start();
-    let failing = true;
-    const unsteady: Database = {
-      ...database,
-      write: (work) =>
-        database.write(async (tx) => {
-          const result = await work(tx);
-          if (failing) throw new Error('the disk is full');
+  test('an event is told where nobody knows whether its commit succeeded', async () => {
+    const { database, told, clock, ids } = await start();
+    const [accountId = 0] = ids;
+    // The connection breaks after the commit, or before it.
+    for (const committed of [true, false]) {
+      let failing = true;
+      const unsteady: Database = {
+        ...database,
+        async write(work) {
+          const result = await database.write(async (tx) => {
+            const result = await work(tx);
+            if (failing && !committed) throw new Error('the connection is lost');
+            return result;
+          });
+          if (failing) throw new Error('the connection is lost');
           return result;
-        }),
-    };
-    const changes = new InProcessChanges();
-    changes.subscribe(1, (change) => {
-      if (change.kind === 'mailbox') told.push(change);
-    });
-    const events = openEvents(unsteady, 'secret', () => clock.pass(0), changes);
-    const batch = batchOf(eventLine({ event_id: 'a' }), eventLine({ event_id: 'b' }));
-    await assert.rejects(events.take(batch), /disk is full/);
-    assert.equal(told.length, 0);
-    failing = false;
-    await events.take(batch);
-    assert.equal(told.length, 2);
-  });
-});
-
-suite('known events on SQLite', () => {
-  const idsOf = (name: string, count: number) =>
-    Array.from({ length: count }, (_, n) => `${name}-${n}`);
-
-  const countNew = (answers: readonly boolean[]) => answers.filter((isNew) => isNew).length;
-
-  async function openSqlite(memoryMax: number) {
-    const { database } = await openTestMailstore('sqlite');
-    let time = 1_000_000_000_000;
-    return {
-      pass: (ms: number) => {
-        time += ms;
-      },
-      open: () => openSeenEvents(database, () => time, memoryMax),
-      rows: async () => {
-        const rows = await database.read
-          .selectFrom('mailserver_events')
-          .select('event_id')
-          .execute();
-        return rows.map(({ event_id }) => event_id.startsWith('#'));
-      },
-    };
-  }
-
-  test('a slice is one row, read again at the start', async () => {
-    const { open, rows } = await openSqlite(100_000);
-    const seen = open();
-    for (let slice = 0; slice < 40; slice++) await seen.add(idsOf(`slice-${slice}`, 1_000));
-    assert.deepEqual(await rows(), Array(40).fill(false));
-    const again = open();
-    // Both at once, before the rows are read.
-    const [first, second] = await Promise.all([
-      again.add([...idsOf('slice-0', 1_000), 'new']),
-      again.add(['new', ...idsOf('slice-39', 1_000)]),
-    ]);
-    assert.deepEqual(first, [...Array(1_000).fill(false), true]);
-    assert.equal(countNew(second), 0);
-  });
-
-  test('events that memory has no room for have rows of their own', async () => {
-    const { open, rows, pass } = await openSqlite(1_000);
-    const seen = open();
-    const add = async (...ids: string[]) => countNew(await seen.add(ids));
-    assert.equal(await add(...idsOf('a', 900)), 900);
-    assert.equal(await add(...idsOf('b', 200), ...idsOf('b', 200), ...idsOf('a', 20)), 200);
-    const countSingles = async () => countNew(await rows());
-    assert.equal(await countSingles(), 200);
-    // What still fits is looked for in both.
-    const mixed = [...idsOf('a', 10), ...idsOf('b', 10), 'c', 'c'];
-    assert.equal(await add(...mixed), 1);
-    assert.equal(await add(...mixed), 0);
-    assert.deepEqual(await open().add([...idsOf('a', 2), ...idsOf('b', 2), 'c', 'd']), [
-      ...Array(5).fill(false),
-      true,
-    ]);
-
-    pass(23 * HOUR_MS);
-    assert.equal(await add(...idsOf('e', 200)), 200);
-    pass(2 * HOUR_MS);
-    await seen.prune(() => false);
-    assert.equal(await countSingles(), 200);
-    assert.equal(await add(...idsOf('e', 200)), 0);
-    assert.equal(await add(...idsOf('b', 200)), 200);
-    pass(25 * HOUR_MS);
-    await seen.prune(() => false);
-    assert.equal(await add(...idsOf('e', 300)), 300);
-    assert.deepEqual(await rows(), [false]);
+        },
+      };
+      const changes = new InProcessChanges();
+      changes.subscribe(accountId, (change) => {
+        if (change.kind === 'mailbox') told.push(change);
+      });
+      const events = openEvents(unsteady, 'secret', () => clock.pass(0), changes);
+      const batch = batchOf(eventLine({ event_id: `a ${committed}` }));
+      told.length = 0;
+      await assert.rejects(events.take(batch), /connection is lost/);
+      assert.equal(told.length, 1);
+      failing = false;
+      await events.take(batch);
+      assert.equal(told.length, committed ? 1 : 2);
+    }
   });
 });

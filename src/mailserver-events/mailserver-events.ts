@@ -1,15 +1,23 @@
 /**
- * Takes a mail server's batches: the signature, the lines, what is known already, whose mailbox it
- * is, and telling who listens.
+ * Takes a mail server's batches of events: checks the signature, reads the lines, leaves out events
+ * that came before, finds the accounts, and tells the changes to who listens.
+ *
+ * Owns `mailserver_events`, a row for each event of the last day (`known-events.ts`).
+ *
+ * An event is told only after the commit that remembers it. Where the process dies in between, the
+ * event is known but was told to nobody, and the mail server's repeat changes nothing. No app misses
+ * it: the process took its sockets with it, and `hello` tells an app that connects again where each
+ * mailbox stands. Where the database fails in the commit, nobody knows whether the event is
+ * remembered: it is told all the same, since an event is a hint that may come twice but must not be
+ * lost.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Logger } from 'pino';
 import type { Changes } from '../changes/changes.ts';
 import type { Database } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import { EventLines, type MailserverEvent, type RejectedLine } from './mailserver-events-lines.ts';
-import { openSeenEvents, type SeenEvents } from './mailserver-events-seen.ts';
+import { EventLines, type MailserverEvent, type RejectedLine } from './event-lines.ts';
+import { KnownEvents } from './known-events.ts';
 
 export interface MailserverEventsOptions {
   /** Its UTF-8 bytes are the HMAC key. */
@@ -20,7 +28,6 @@ export interface MailserverEventsOptions {
   findAccounts(addresses: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
-  readonly logger: Logger;
 }
 
 /** The answer to a batch. */
@@ -37,8 +44,6 @@ const LISTED_MAX = 1_000;
 /** Of these, the most that a refusal of the whole batch lists. */
 const ERRORS_MAX = 100;
 
-const PRUNE_EVERY_MS = 60_000;
-
 const SIGNATURE = /^[\da-f]{64}$/i;
 
 /** Whether a text can be a signature at all: hex, in either case, of 32 bytes. */
@@ -48,15 +53,11 @@ export function isSignature(text: unknown): text is string {
 
 export class MailserverEvents {
   readonly #options: MailserverEventsOptions;
-  readonly #now: () => number;
-  #opened: SeenEvents | undefined;
-  #pruning: Promise<void> | undefined;
-  #pruneAt = 0;
-  #stopping = false;
+  readonly #known: KnownEvents;
 
   constructor(options: MailserverEventsOptions) {
     this.#options = options;
-    this.#now = options.now ?? Date.now;
+    this.#known = new KnownEvents(options.database, options.now ?? Date.now);
   }
 
   /** Whether the signature is the hex HMAC-SHA256 of the body's bytes; in constant time. */
@@ -67,11 +68,8 @@ export class MailserverEvents {
   }
 
   /**
-   * Takes the events of a batch whose signature is good. Each new one is remembered, committed,
-   * then told. A crash in between loses what was to be told, no more: whoever connects again sees
-   * in `hello` where each mailbox stands, and the next event of the mailbox says it too.
-   *
-   * Large batches are worked through in slices, with turns of the event loop in between.
+   * Takes the events of a batch whose signature is good: each new one is remembered, then told. A
+   * large batch is taken in slices, one transaction each, with turns of the event loop in between.
    *
    * @throws Refusal invalid_request where no line is an event
    */
@@ -94,22 +92,9 @@ export class MailserverEvents {
       }
       if (lines.hasMore) await turn();
     }
-    this.#prune();
     if (events === 0) throw noEvents(rejected);
     if (rejected.length === 0) return { ok: true, accepted };
     return { ok: true, accepted, rejected: rejected.sort((a, b) => a.line - b.line) };
-  }
-
-  /** Opened by the first batch: routes are also made to be described alone, without a database. */
-  get #seen(): SeenEvents {
-    this.#opened ??= openSeenEvents(this.#options.database, this.#now);
-    return this.#opened;
-  }
-
-  /** Waits for the work in the background. */
-  async close(): Promise<void> {
-    this.#stopping = true;
-    await this.#pruning;
   }
 
   async #takeSlice(events: readonly MailserverEvent[]) {
@@ -124,11 +109,14 @@ export class MailserverEvents {
       return false;
     });
     if (known.length > 0) {
-      const isNew = await this.#seen.add(known.map(({ eventId }) => eventId));
-      for (const [index, event] of known.entries()) {
+      const { fresh, failure } = await this.#known.add(known.map(({ eventId }) => eventId));
+      const untold = new Set(fresh);
+      for (const event of known) {
         const accountId = accounts.get(event.user);
-        if (isNew[index] && accountId !== undefined) this.#tell(accountId, event);
+        // Of repeats in one slice, the first is told.
+        if (accountId !== undefined && untold.delete(event.eventId)) this.#tell(accountId, event);
       }
+      if (failure !== undefined) throw failure;
     }
     return { taken: known.length, strangers };
   }
@@ -144,20 +132,6 @@ export class MailserverEvents {
       token: highestmodseq,
       eventType,
     });
-  }
-
-  /** In the background: nobody's answer waits for it. */
-  #prune(): void {
-    if (this.#pruning || this.#stopping || this.#now() < this.#pruneAt) return;
-    this.#pruneAt = this.#now() + PRUNE_EVERY_MS;
-    this.#pruning = this.#seen
-      .prune(() => this.#stopping)
-      .catch((error: unknown) => {
-        this.#options.logger.error({ err: error }, 'old mail server events could not be removed');
-      })
-      .finally(() => {
-        this.#pruning = undefined;
-      });
   }
 }
 

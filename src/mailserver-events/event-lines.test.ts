@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { EventLines, type MailserverEvent, type RejectedLine } from './mailserver-events-lines.ts';
+import { EventLines, type MailserverEvent, type RejectedLine } from './event-lines.ts';
 
 const fields = {
   event_id: 'evt-1',
