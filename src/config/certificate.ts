@@ -8,9 +8,9 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
+import { ensureFolder, replaceDurably } from '../files/files.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
-import { dataDirError, ensureFolder } from './data-folder.ts';
-import { replaceDurably } from './write-durably.ts';
+import { dataDirError } from './data-folder.ts';
 
 export interface CertificateOptions {
   /** Path of the certificate, its chain after it, in PEM; together with `key`. */

@@ -43,8 +43,3 @@ export function explainFileError(error: unknown): string {
   if (code === undefined) return 'unknown error';
   return errno === undefined ? code : `${code}: ${getSystemErrorMessage(errno)}`;
 }
-
-/** Code of a file system error, undefined for anything else that was thrown. */
-export function fileErrorCode(error: unknown): string | undefined {
-  return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
-}

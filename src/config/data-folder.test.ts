@@ -11,8 +11,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
+import { syncFolder } from '../files/files.ts';
 import { ConfigError, ensureDataDir } from './config.ts';
-import { syncFolder } from './write-durably.ts';
 
 const parent = mkdtempSync(join(tmpdir(), 'postroom-data-'));
 after(() => rmSync(parent, { recursive: true }));

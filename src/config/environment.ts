@@ -4,7 +4,8 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
-import { ConfigError, explainFileError, fileErrorCode, problemLine } from './config-error.ts';
+import { isMissing } from '../files/files.ts';
+import { ConfigError, explainFileError, problemLine } from './config-error.ts';
 import type { ImapOptions } from './mailstore-url.ts';
 import { publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
 import { readSettings, type Values } from './settings.ts';
@@ -129,7 +130,7 @@ function readEnvFile(path: string): NodeJS.Dict<string> {
     // parseEnv takes a byte order mark for part of the first name.
     return parseEnv(readFileSync(path, 'utf8').replace(/^\uFEFF/, ''));
   } catch (error) {
-    if (fileErrorCode(error) === 'ENOENT') return {};
+    if (isMissing(error)) return {};
     const line = problemLine('.env', 'a readable file', explainFileError(error));
     throw new ConfigError([line], { cause: error });
   }

@@ -8,9 +8,9 @@
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { chmod, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ConfigError, explainFileError, fileErrorCode, problemLine } from './config-error.ts';
+import { createDurably, isMissing, replaceDurably } from '../files/files.ts';
+import { ConfigError, explainFileError, problemLine } from './config-error.ts';
 import { dataDirError } from './data-folder.ts';
-import { createDurably, replaceDurably } from './write-durably.ts';
 
 /** Each has 32 random bytes as base64url, unless the operator wrote another. */
 export interface Secrets {
@@ -121,7 +121,7 @@ async function readSecretFile(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    if (fileErrorCode(error) === 'ENOENT') return undefined;
+    if (isMissing(error)) return undefined;
     throw unreadable(path, explainFileError(error), error);
   }
 }

@@ -3,8 +3,9 @@
  * yet. Both lie in one file, replaced in one step, so that wherever the process ends, each line is
  * either still to be read or in a batch that keeps its event ids.
  */
-import { open, readFile, rename } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isMissing, replaceDurably } from '../files/files.ts';
 import type { MailboxEvent } from './merge-lines.ts';
 import type { Positions } from './spool.ts';
 
@@ -27,7 +28,7 @@ export async function readProgress(directory: string): Promise<Progress | undefi
   try {
     text = await readFile(join(directory, FILE), 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    if (isMissing(error)) return undefined;
     throw error;
   }
   try {
@@ -47,20 +48,5 @@ function isProgress(value: unknown): value is Progress {
 
 /** Writes it in place of what was kept; on the disk when this returns. */
 export async function keepProgress(directory: string, progress: Progress): Promise<void> {
-  const temporary = join(directory, `${FILE}.new`);
-  const file = await open(temporary, 'w', 0o600);
-  try {
-    await file.writeFile(JSON.stringify(progress));
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(temporary, join(directory, FILE));
-  // fsync of a file does not cover its name.
-  const folder = await open(dirname(temporary), 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
+  await replaceDurably(join(directory, FILE), JSON.stringify(progress), 0o600);
 }

@@ -1,10 +1,52 @@
 /**
- * Files that are there whole or not at all, also after a power cut.
+ * Files and folders of ours: written so that they are there whole or not at all, also after a power
+ * cut, and readable by nobody else.
  */
 import { randomBytes } from 'node:crypto';
-import { link, open, rename, unlink } from 'node:fs/promises';
+import { link, mkdir, open, rename, stat, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { fileErrorCode } from './config-error.ts';
+
+/** Code of a file system error such as `ENOENT`; undefined for anything else that was thrown. */
+export function fileErrorCode(error: unknown): string | undefined {
+  return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
+}
+
+/** Whether an error says that a file or folder is not there. */
+export function isMissing(error: unknown): boolean {
+  return fileErrorCode(error) === 'ENOENT';
+}
+
+/**
+ * Makes a folder and its missing parents (mode 0700), durably.
+ *
+ * mkdir with `recursive` would not do: on Node 24 it never ends where a parent refuses new names
+ * with ENOENT, as /proc does.
+ *
+ * @throws the file system's error
+ */
+export async function ensureFolder(path: string): Promise<void> {
+  const missing: string[] = [];
+  for (let folder = path; !(await isThere(folder)); folder = dirname(folder)) missing.push(folder);
+  for (const folder of missing.reverse()) {
+    try {
+      await mkdir(folder, { mode: 0o700 });
+    } catch (error) {
+      // Another process was quicker.
+      if (fileErrorCode(error) !== 'EEXIST') throw error;
+    }
+    await syncFolder(dirname(folder));
+  }
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
 
 /**
  * Writes a file unless there is one already. Of several writers at once, in any process, exactly
