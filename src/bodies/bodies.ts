@@ -2,29 +2,27 @@
  * Message bodies: the source of a message exactly as received, shared by all mailboxes that hold it.
  *
  * A small body lies in its row (`bodies.content`), so that it is durable with the transaction that
- * refers to it. A large one is a file `<directory>/<xx>/<uuid>` that is written and fsynced before
- * the row that names it is committed (`bodies.file`), but for the first lines of its header, which
- * may be in the row: a crash in between leaves a file that no row
- * names, which the sweep at the next start removes. Rows that no message and no delivery names any
- * more (their mailbox was deleted, the delivery was pruned) are removed by {@link Bodies.sweepRows}.
+ * refers to it. A large one is a file (`body-folder.ts`) that is written and fsynced before the row
+ * that names it is committed (`bodies.file`), but for the first lines of its header, which may be in
+ * the row. A crash in between leaves a file that no row names; {@link Bodies.sweepFiles} moves it to
+ * quarantine. Database and folder have the same store id (`store-id.ts`): where they differ, nothing
+ * is taken and nothing removed. Rows that no message and no delivery names any more are removed by
+ * {@link Bodies.sweepRows}.
  */
-import { randomUUID } from 'node:crypto';
-import { type FileHandle, mkdir, open, readdir, stat, unlink } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
+import type { Logger } from 'pino';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import { BodyFolder, type NewFile, readRange } from './body-folder.ts';
 import { Gathered } from './gathered.ts';
+import { findMismatch } from './store-id.ts';
+import { type Swept, sweepFiles } from './sweep-files.ts';
 
 /**
  * Octets up to which a body lies in the row, besides header lines that are put in front of it: one
  * fsync stores it, and one query reads it.
  */
 export const INLINE_MAX = 64 * 1024;
-/**
- * Octets read at a time. What a decoder makes of them stays below the 128 KiB from which on malloc
- * fetches memory from the kernel for each buffer, which takes longer than decoding.
- */
-const READ_CHUNK = 128 * 1024;
 const SWEEP_CHUNK = 500;
 
 /** Where the bytes of a body are, as its row says: first `content`, then `file`. */
@@ -58,20 +56,27 @@ export interface ByteRange {
 
 export interface BodiesOptions {
   readonly database: Database;
-  /** Folder of the large ones; made when missing. */
+  /** Absolute path of the folder of the large ones. */
   readonly directory: string;
+  readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
 }
 
 export class Bodies {
   readonly #database: Database;
-  readonly #directory: string;
-  readonly #folders = new Set<string>();
+  readonly #folder: BodyFolder;
+  readonly #log: BodiesOptions['log'];
+  readonly #now: () => number;
+  #mismatch: string | undefined;
   readonly #insert: PreparedQuery<{ id: number }>;
   readonly #find: PreparedQuery<StoredBody>;
 
-  constructor({ database, directory }: BodiesOptions) {
+  constructor({ database, directory, log, now = Date.now }: BodiesOptions) {
     this.#database = database;
-    this.#directory = directory;
+    this.#folder = new BodyFolder(directory);
+    this.#log = log;
+    this.#now = now;
     this.#insert = new PreparedQuery(
       database.read
         .insertInto('bodies')
@@ -81,6 +86,24 @@ export class Bodies {
     this.#find = new PreparedQuery(
       database.read.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', 0),
     );
+  }
+
+  /** What is wrong where the folder is not the database's; mail cannot be kept then. */
+  get mismatch(): string | undefined {
+    return this.#mismatch;
+  }
+
+  /**
+   * Looks whether the folder is the database's, and logs what is wrong; asked before any mail is taken.
+   *
+   * @param isNew whether nothing has been set up in the database yet: a new folder becomes its folder
+   * @returns what is wrong, in one line
+   */
+  async checkStore(isNew: boolean): Promise<string | undefined> {
+    const mismatch = await findMismatch(this.#database, this.#folder, isNew);
+    if (mismatch && !this.#mismatch) this.#log?.error(mismatch);
+    this.#mismatch = mismatch;
+    return mismatch;
   }
 
   /**
@@ -96,7 +119,7 @@ export class Bodies {
   ): Promise<StagedBody> {
     const held = new Gathered();
     let size = 0;
-    let spill: Spill | undefined;
+    let spill: NewFile | undefined;
     try {
       for await (const chunk of source) {
         observe(chunk);
@@ -104,7 +127,7 @@ export class Bodies {
         if (spill) await spill.write(chunk);
         else held.add(chunk);
         if (!spill && size > INLINE_MAX) {
-          spill = await this.#startSpill();
+          spill = await this.#folder.create();
           await spill.write(held.take());
         }
       }
@@ -117,8 +140,13 @@ export class Bodies {
     }
   }
 
-  /** Makes a staged body part of the transaction; answers its id. */
+  /**
+   * Makes a staged body part of the transaction; answers its id.
+   *
+   * @throws Refusal unavailable, where the folder is not the database's
+   */
   async commit(tx: Queries, { size, content, file }: StagedBody): Promise<number> {
+    if (this.#mismatch) throw new Refusal('unavailable', 'no mail can be kept right now');
     const inRow = content.length > 0 || file === undefined ? content : null;
     const row = await this.#insert.first(tx, [size, inRow, file ?? null]);
     if (!row) throw new Error('a body was inserted but has no id');
@@ -132,7 +160,7 @@ export class Bodies {
 
   /** Gives up a staged body that nothing came to refer to. */
   async discard({ file }: StagedBody): Promise<void> {
-    if (file !== undefined) await this.#removeFile(file);
+    if (file !== undefined) await this.removeFiles([file]);
   }
 
   /**
@@ -152,7 +180,7 @@ export class Bodies {
     if (body.content && start < Math.min(end, inRow)) yield body.content.subarray(start, end);
     if (end <= inRow) return;
     if (!body.file) throw new Error('a body is shorter than its row says');
-    const handle = await open(this.#pathOf(body.file));
+    const handle = await this.#folder.open(body.file);
     try {
       yield* readRange(handle, Math.max(start - inRow, 0), end - inRow, reuse);
     } finally {
@@ -193,7 +221,8 @@ export class Bodies {
   }
 
   async removeFiles(files: readonly string[]): Promise<void> {
-    for (const file of files) await this.#removeFile(file);
+    if (this.#mismatch) return;
+    for (const file of files) await this.#folder.remove(file);
   }
 
   /** Removes bodies that nothing refers to; answers how many. Run now and then. */
@@ -218,22 +247,26 @@ export class Bodies {
   }
 
   /**
-   * Removes files that no row names: what a crash left between writing a body and committing it.
+   * Moves files that no row names to quarantine, and removes what was there for its time. Nothing is
+   * moved where the folder is not the database's.
    *
-   * @param graceMs files younger than this are spared: another node may be about to commit them
-   * @returns how many were removed
+   * @param signal ends it early
    */
-  async sweepFiles(graceMs: number): Promise<number> {
-    let removed = 0;
-    for (const folder of await listFolder(this.#directory)) {
-      const names = (await listFolder(join(this.#directory, folder))).map(
-        (name) => `${folder}/${name}`,
+  async sweepFiles(signal: AbortSignal): Promise<Swept> {
+    // Asked again: another folder may have been mounted here since the start.
+    if (await this.checkStore(false)) return { quarantined: 0, restored: 0, removed: 0 };
+    const swept = await sweepFiles(this.#database, this.#folder, this.#now(), signal);
+    const { quarantined, restored, removed } = swept;
+    const files = { folder: this.#folder.path, quarantined, restored, removed };
+    if (quarantined + restored > 0) {
+      this.#log?.warn(
+        files,
+        'body files that no message names were moved to quarantine (kept for 7 days), or back',
       );
-      for (let at = 0; at < names.length; at += SWEEP_CHUNK) {
-        removed += await this.#sweepNames(names.slice(at, at + SWEEP_CHUNK), graceMs);
-      }
+    } else if (removed > 0) {
+      this.#log?.info(files, 'body files removed after 7 days in quarantine');
     }
-    return removed;
+    return swept;
   }
 
   async #sweepIds(ids: number[]): Promise<number> {
@@ -256,137 +289,4 @@ export class Bodies {
     await this.removeFiles(files);
     return orphans.length;
   }
-
-  async #sweepNames(names: string[], graceMs: number): Promise<number> {
-    const rows = await this.#database.read
-      .selectFrom('bodies')
-      .select('file')
-      .where('file', 'in', names)
-      .execute();
-    const named = new Set(rows.map(({ file }) => file));
-    let removed = 0;
-    for (const name of names) {
-      if (named.has(name)) continue;
-      if (graceMs > 0 && (await ageMs(this.#pathOf(name))) < graceMs) continue;
-      await this.#removeFile(name);
-      removed++;
-    }
-    return removed;
-  }
-
-  async #startSpill(): Promise<Spill> {
-    const id = randomUUID();
-    const folder = id.slice(0, 2);
-    await this.#ensureFolder(folder);
-    const name = `${folder}/${id}`;
-    return Spill.start(name, this.#pathOf(name));
-  }
-
-  /** A file is only as durable as the folder entries on the way to it. */
-  async #ensureFolder(folder: string): Promise<void> {
-    if (this.#folders.has(folder)) return;
-    await mkdir(join(this.#directory, folder), { recursive: true, mode: 0o700 });
-    await syncFolder(this.#directory);
-    await syncFolder(dirname(this.#directory));
-    this.#folders.add(folder);
-  }
-
-  #pathOf(name: string): string {
-    return join(this.#directory, name);
-  }
-
-  async #removeFile(name: string): Promise<void> {
-    try {
-      await unlink(this.#pathOf(name));
-    } catch (error) {
-      if (!isMissing(error)) throw error;
-    }
-  }
-}
-
-/** A body on its way into a file. */
-class Spill {
-  readonly name: string;
-  readonly #path: string;
-  readonly #handle: FileHandle;
-
-  private constructor(name: string, path: string, handle: FileHandle) {
-    this.name = name;
-    this.#path = path;
-    this.#handle = handle;
-  }
-
-  static async start(name: string, path: string): Promise<Spill> {
-    return new Spill(name, path, await open(path, 'wx', 0o600));
-  }
-
-  async write(chunk: Uint8Array): Promise<void> {
-    let written = 0;
-    while (written < chunk.length) {
-      written += (await this.#handle.write(chunk, written)).bytesWritten;
-    }
-  }
-
-  async finish(): Promise<void> {
-    await this.#handle.sync();
-    await this.#handle.close();
-    await syncFolder(dirname(this.#path));
-  }
-
-  /** Best effort: the sweep at the next start removes what stays. */
-  async abandon(): Promise<void> {
-    await this.#handle.close().catch(() => {});
-    await unlink(this.#path).catch(() => {});
-  }
-}
-
-async function* readRange(
-  handle: FileHandle,
-  start: number,
-  end: number,
-  reuse: boolean,
-): AsyncGenerator<Uint8Array> {
-  let position = start;
-  let memory: Buffer | undefined;
-  while (position < end) {
-    const chunk: Buffer = memory ?? Buffer.allocUnsafe(Math.min(READ_CHUNK, end - position));
-    if (reuse) memory = chunk;
-    const wanted = Math.min(chunk.length, end - position);
-    const { bytesRead } = await handle.read(chunk, 0, wanted, position);
-    if (bytesRead === 0) throw new Error('a body file is shorter than its row says');
-    position += bytesRead;
-    yield chunk.subarray(0, bytesRead);
-  }
-}
-
-async function syncFolder(path: string): Promise<void> {
-  const handle = await open(path);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-async function listFolder(path: string): Promise<string[]> {
-  try {
-    return await readdir(path);
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
-  }
-}
-
-/** Milliseconds since a file was last written; of one that is gone, no end of them. */
-async function ageMs(path: string): Promise<number> {
-  try {
-    return Date.now() - (await stat(path)).mtimeMs;
-  } catch (error) {
-    if (isMissing(error)) return Number.POSITIVE_INFINITY;
-    throw error;
-  }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }

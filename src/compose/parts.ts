@@ -121,7 +121,11 @@ export function buildParts(
   buildsDocs: boolean,
 ): Parts {
   const changes = new InProcessChanges();
-  const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
+  const bodies = new Bodies({
+    database,
+    directory: join(config.dataDir, 'bodies'),
+    log: logger,
+  });
   const embedded = new EmbeddedMailstore({ database, bodies });
   const queue: Queue = new Queue({
     database,
@@ -235,6 +239,7 @@ function buildApi(ground: Ground, served: Served): Api {
     readiness: [
       () => answers(database),
       async () => served.progress.listening,
+      async () => served.bodies.mismatch === undefined,
       async () => served.imap?.answers() ?? true,
     ],
   });

@@ -45,8 +45,6 @@ export interface Service {
 
 /** Time for each listener to finish what it has in hand, in milliseconds. */
 const DRAIN_MS = 5_000;
-/** How old a body file without a row must be where other nodes write into the same folder. */
-const SHARED_SWEEP_GRACE_MS = 3_600_000;
 
 /**
  * Starts everything.
@@ -107,7 +105,9 @@ async function open(
   );
   const parts = buildParts(config, secrets, database, logger, buildsDocs);
   onStop(parts.closeMailstore);
-  await startMaintenance(parts, logger, onStop);
+  await parts.bodies.checkStore(!(await parts.domains.hasAny()));
+  parts.maintenance.start();
+  onStop(() => parts.maintenance.stop());
   const renamed = await parts.domains.adoptNames();
   if (renamed > 0) logger.info({ domains: renamed }, 'DNS records ask for our new names');
   parts.verification.start();
@@ -158,19 +158,6 @@ async function openDatabase(
   });
   onStop(() => database.close());
   return database;
-}
-
-/** Clears what a crash left, then sweeps now and then. */
-async function startMaintenance(
-  { database, bodies, maintenance }: Parts,
-  logger: Logger,
-  onStop: OnStop,
-): Promise<void> {
-  const graceMs = database.engine === 'sqlite' ? 0 : SHARED_SWEEP_GRACE_MS;
-  const orphans = await bodies.sweepFiles(graceMs);
-  if (orphans > 0) logger.info({ orphans }, 'body files without a message removed');
-  maintenance.start();
-  onStop(() => maintenance.stop());
 }
 
 async function listen(

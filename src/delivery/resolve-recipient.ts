@@ -1,5 +1,6 @@
 /** From a forward-path to where its mail goes. */
 import type { Account, Accounts } from '../accounts/accounts.ts';
+import type { Bodies } from '../bodies/bodies.ts';
 import type { ActiveDomain, Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
@@ -21,6 +22,7 @@ export interface RecipientSources {
   readonly domains: Domains;
   readonly accounts: Accounts;
   readonly senders: SenderRewriting;
+  readonly bodies: Bodies;
 }
 
 interface Recipient {
@@ -40,11 +42,17 @@ export async function resolveRecipient(
   forwardPath: string,
   from: string,
 ): Promise<Destination | Refusal> {
+  // The database may be a foreign one: that it does not know a recipient says nothing.
+  if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is taken right now');
   const address = parseAddress(forwardPath);
   if (!address) return unparsable(forwardPath);
   const domain = await sources.domains.findActive(address.domain);
   if (!domain) {
-    return refuseDomain(await sources.domains.stateOf(address.domain), address.domain);
+    const state = await sources.domains.stateOf(address.domain);
+    if (state === 'unknown' && !(await sources.domains.hasAny())) {
+      return new Refusal('not_set_up', 'no domain is hosted here yet');
+    }
+    return refuseDomain(state, address.domain);
   }
   const returned = await resolveReturn(sources, address.local, domain, from);
   if (returned) return returned;

@@ -129,6 +129,8 @@ export interface Domains {
   adoptNames(): Promise<number>;
   /** The active claim on a name as a stranger wrote it, or undefined. */
   findActive(name: string): Promise<ActiveDomain | undefined>;
+  /** Whether there is any claim at all: where there is none, nothing has been set up yet. */
+  hasAny(): Promise<boolean>;
   /** How mail for a name as a stranger wrote it is answered. */
   stateOf(name: string): Promise<DomainState>;
   /** The key that signs a claim's mail, or undefined where the claim is gone. */
@@ -266,6 +268,13 @@ class StoredDomains implements Domains {
       const { id, user_id: userId, verified_at } = row;
       return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
     });
+  }
+
+  async hasAny(): Promise<boolean> {
+    const { read } = this.#database;
+    return (
+      (await read.selectFrom('domains').select('id').limit(1).executeTakeFirst()) !== undefined
+    );
   }
 
   async stateOf(text: string): Promise<DomainState> {

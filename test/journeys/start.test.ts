@@ -1,84 +1,17 @@
 /** What an operator sees of the process: its first start, later ones, its end, and why it refuses. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:fs';
-import { mkdir, mkdtemp, open, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, open, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
-import { freePort } from '../support/free-port.ts';
-
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-const ROOT = await mkdtemp(join(tmpdir(), 'postroom-start-'));
-
-const children = new Set<ChildProcess>();
-after(async () => {
-  for (const child of children) child.kill('SIGKILL');
-  await rm(ROOT, { recursive: true, force: true });
-});
-
-interface Process {
-  readonly child: ChildProcess;
-  output(): string;
-  /** Exit code and all that was written. */
-  ended(): Promise<{ code: number | null; output: string }>;
-}
-
-/**
- * Starts the process as Docker and systemd do, in a folder without `.env`.
- *
- * @param log where stdout and stderr go instead of to us
- */
-function start(environment: Record<string, string>, log: 'pipe' | number = 'pipe'): Process {
-  const { PATH } = process.env;
-  const child = spawn(process.execPath, [MAIN], {
-    cwd: ROOT,
-    env: { ...(PATH !== undefined && { PATH }), DOCS_BUILD: 'false', ...environment },
-    stdio: ['ignore', log, log],
-  });
-  children.add(child);
-  let output = '';
-  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
-    output += text;
-  });
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-    output += text;
-  });
-  const exit = once(child, 'close');
-  return {
-    child,
-    output: () => output,
-    async ended() {
-      const [code] = await exit;
-      children.delete(child);
-      return { code, output };
-    },
-  };
-}
-
-async function environment(name: string): Promise<Record<string, string>> {
-  return {
-    DATA_DIR: join(ROOT, name),
-    PORT: String(await freePort()),
-    SMTP_PORT: String(await freePort()),
-  };
-}
-
-/** Waits for the line that says that everything listens. */
-async function listening(started: Process): Promise<void> {
-  while (!started.output().includes('Postroom listens')) {
-    const output = started.child.stdout;
-    assert.ok(output && started.child.exitCode === null, started.output());
-    await once(output, 'data');
-  }
-}
+import { environment, listening, ROOT, start } from '../support/process.ts';
 
 test('a first start makes everything, later ones show no secret, SIGTERM ends with 0', async () => {
   const env = await environment('fresh');

@@ -38,7 +38,7 @@ const { secrets } = await loadSecrets(fileSecretStore(config.dataDir));
 const logger = pino({ level: 'silent' });
 const database = await openSqlite({ path: join(config.dataDir, 'postroom.sqlite') });
 const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
-await bodies.sweepFiles(0);
+await bodies.sweepFiles(new AbortController().signal);
 const changes = new InProcessChanges();
 const { mailHostname, spfInclude } = config;
 const domains = createDomains({ database, mailHostname, spfInclude });

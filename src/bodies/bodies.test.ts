@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict';
+import { access, mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { onEachEngine, openTestDatabase, type TestDatabase } from '../../test/support/databases.ts';
+import { Bodies } from './bodies.ts';
+
+const DAY = 86_400_000;
+const signal = new AbortController().signal;
+
+interface Store extends TestDatabase {
+  readonly bodies: Bodies;
+  readonly path: string;
+  readonly lines: string[];
+  /** Lets time go by for the bodies. */
+  pass(ms: number): void;
+  /** Keeps a body that is a file; answers its id and file. */
+  keep(text: string): Promise<{ id: number; file: string }>;
+  read(id: number): Promise<string>;
+  exists(file: string): Promise<boolean>;
+}
+
+onEachEngine('bodies', (engine) => {
+  async function openStore(isNew = true, given?: TestDatabase, folder?: string): Promise<Store> {
+    const opened = given ?? (await openTestDatabase(engine));
+    const { database, directory } = opened;
+    const path = folder ?? join(directory, 'bodies');
+    const lines: string[] = [];
+    const log = (...args: unknown[]) => void lines.push(String(args.at(-1)));
+    let passed = 0;
+    const bodies = new Bodies({
+      database,
+      directory: path,
+      log: { info: log, warn: log, error: log },
+      now: () => Date.now() + passed,
+    });
+    await bodies.checkStore(isNew);
+    return {
+      ...opened,
+      bodies,
+      path,
+      lines,
+      pass: (ms) => {
+        passed += ms;
+      },
+      async keep(text) {
+        const staged = await bodies.stage(chunksOf(text.repeat(100_000)), () => {});
+        const id = await database.write((tx) => bodies.commit(tx, staged));
+        assert.ok(staged.file);
+        return { id, file: staged.file };
+      },
+      async read(id) {
+        const body = await bodies.find(id);
+        assert.ok(body);
+        return Buffer.concat(await Array.fromAsync(bodies.read(body))).toString();
+      },
+      exists: (file) =>
+        access(join(path, file)).then(
+          () => true,
+          () => false,
+        ),
+    };
+  }
+
+  async function* chunksOf(text: string): AsyncGenerator<Uint8Array> {
+    yield Buffer.from(text);
+  }
+
+  const forget = ({ database }: TestDatabase, id: number) =>
+    database.write((tx) => tx.deleteFrom('bodies').where('id', '=', id).execute());
+
+  test('a new database and a new folder belong together from the first start on', async () => {
+    const store = await openStore();
+    assert.equal(store.bodies.mismatch, undefined);
+    await store.keep('a');
+    const again = await openStore(false, store);
+    assert.equal(again.bodies.mismatch, undefined);
+  });
+
+  test('a first start that was cut short is finished by the next', async () => {
+    const store = await openStore();
+    await rm(store.path, { recursive: true });
+    await mkdir(join(store.path, 'lost+found'), { recursive: true });
+    await writeFile(join(store.path, 'store-id.1f.tmp'), 'half of i');
+    assert.equal((await openStore(true, store)).bodies.mismatch, undefined);
+  });
+
+  test('beside a database that is not its own, a folder loses nothing and takes nothing', async () => {
+    const store = await openStore();
+    const { file } = await store.keep('a');
+    const id = (await readFile(join(store.path, 'store-id'), 'utf8')).trim();
+    const foreign = await openStore(true, await openTestDatabase(engine), store.path);
+    const { mismatch } = foreign.bodies;
+    assert.match(
+      mismatch ?? '',
+      new RegExp(`^the database is of store \\S+, the folder .* ${id}:`),
+    );
+    assert.deepEqual(foreign.lines, [mismatch]);
+    await assert.rejects(foreign.keep('b'), { code: 'unavailable' });
+    foreign.pass(30 * DAY);
+    await foreign.bodies.sweepFiles(signal);
+    await foreign.bodies.removeFiles([file]);
+    assert.ok(await store.exists(file));
+    // An operator who wants both as they are says so.
+    const ours = /store (\S+),/.exec(mismatch ?? '')?.[1];
+    await writeFile(join(store.path, 'store-id'), `${ours}\n`);
+    assert.equal(await foreign.bodies.checkStore(false), undefined);
+    await foreign.keep('b');
+  });
+
+  test('an empty folder beside a database that is in use is not taken for its own', async () => {
+    const store = await openStore();
+    await rm(store.path, { recursive: true });
+    const { bodies } = await openStore(false, store);
+    assert.match(bodies.mismatch ?? '', /has no store-id: they do not belong together/);
+    assert.ok(!(await store.exists('store-id')));
+  });
+
+  test('a file that no row names is moved after a day and removed seven days later', async () => {
+    const store = await openStore();
+    const [named, orphan] = [await store.keep('a'), await store.keep('b')];
+    await forget(store, orphan.id);
+    await writeFile(join(store.path, named.file.slice(0, 2), 'foreign'), '');
+    const sweep = () => store.bodies.sweepFiles(signal);
+    const nothing = { quarantined: 0, restored: 0, removed: 0 };
+    store.pass(0.9 * DAY);
+    assert.deepEqual(await sweep(), nothing);
+    store.pass(0.2 * DAY);
+    assert.deepEqual(await sweep(), { ...nothing, quarantined: 1 });
+    assert.ok(await store.exists(join('quarantine', orphan.file)));
+    store.pass(6.9 * DAY);
+    assert.deepEqual(await sweep(), nothing);
+    store.pass(0.2 * DAY);
+    assert.deepEqual(await sweep(), { ...nothing, removed: 1 });
+    assert.ok(!(await store.exists(join('quarantine', orphan.file))));
+    assert.equal(await store.read(named.id), 'a'.repeat(100_000));
+    assert.ok((await readdir(join(store.path, named.file.slice(0, 2)))).includes('foreign'));
+  });
+
+  test('after an older database was tried, the newer one finds its bodies', async () => {
+    const store = await openStore();
+    const bodies = [await store.keep('a'), await store.keep('b')];
+    for (const { file } of bodies) await utimes(join(store.path, file), 1, 1);
+    const rows = await store.database.read.selectFrom('bodies').selectAll().execute();
+    // The older one has the same id, and does not know these bodies.
+    await store.database.write((tx) => tx.deleteFrom('bodies').execute());
+    assert.equal((await store.bodies.sweepFiles(signal)).quarantined, 2);
+    await store.database.write((tx) => tx.insertInto('bodies').values(rows).execute());
+    const [first, second] = bodies;
+    assert.ok(first && second);
+    assert.equal(await store.read(first.id), 'a'.repeat(100_000));
+    assert.ok(await store.exists(first.file));
+    assert.equal((await store.bodies.sweepFiles(signal)).restored, 1);
+    assert.ok(await store.exists(second.file));
+    assert.match(store.lines.join(), /moved to quarantine/);
+  });
+
+  test('a sweep ends when it is told to', async () => {
+    const store = await openStore();
+    const { id } = await store.keep('a');
+    await forget(store, id);
+    store.pass(2 * DAY);
+    assert.equal((await store.bodies.sweepFiles(AbortSignal.abort())).quarantined, 0);
+  });
+});

@@ -1,0 +1,84 @@
+/** The service as a process of its own, started as Docker and systemd do. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { freePort } from './free-port.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+/** A folder for the tests of this file, removed when they end. */
+export const ROOT = await mkdtemp(join(tmpdir(), 'postroom-process-'));
+
+const children = new Set<ChildProcess>();
+after(async () => {
+  for (const child of children) child.kill('SIGKILL');
+  await rm(ROOT, { recursive: true, force: true });
+});
+
+export interface Process {
+  readonly child: ChildProcess;
+  output(): string;
+  /** Exit code and all that was written. */
+  ended(): Promise<{ code: number | null; output: string }>;
+}
+
+/**
+ * Starts the process in a folder without `.env`.
+ *
+ * @param log where stdout and stderr go instead of to us
+ */
+export function start(environment: Record<string, string>, log: 'pipe' | number = 'pipe'): Process {
+  const { PATH } = process.env;
+  const child = spawn(process.execPath, [MAIN], {
+    cwd: ROOT,
+    env: { ...(PATH !== undefined && { PATH }), DOCS_BUILD: 'false', ...environment },
+    stdio: ['ignore', log, log],
+  });
+  children.add(child);
+  let output = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  const exit = once(child, 'close');
+  return {
+    child,
+    output: () => output,
+    async ended() {
+      const [code] = await exit;
+      children.delete(child);
+      return { code, output };
+    },
+  };
+}
+
+/** A data folder of that name below {@link ROOT}, and free ports. */
+export async function environment(name: string) {
+  return {
+    DATA_DIR: join(ROOT, name),
+    PORT: String(await freePort()),
+    SMTP_PORT: String(await freePort()),
+  };
+}
+
+/** Waits for the line that says that everything listens. */
+export async function listening(started: Process): Promise<void> {
+  while (!started.output().includes('Postroom listens')) {
+    const output = started.child.stdout;
+    assert.ok(output && started.child.exitCode === null, started.output());
+    await once(output, 'data');
+  }
+}
+
+/** Ends a process by SIGTERM. */
+export async function stop(started: Process): Promise<void> {
+  started.child.kill('SIGTERM');
+  assert.equal((await started.ended()).code, 0, started.output());
+}
