@@ -40,6 +40,7 @@ onEachEngine('delivery', (engine) => {
       publicUrl: () => 'http://mx.test',
       log: { info: () => {} },
     });
+    assert.equal(await check('ann@acme.test'), '450 4.3.5', 'while no domain is there at all');
     await activate('acme.test');
     await create('ann');
     await create('ben');
@@ -126,6 +127,16 @@ onEachEngine('delivery', (engine) => {
     assert.equal(await check('ann@lapsed.test'), '450 4.1.2');
     clock += 5 * DAY + 1;
     assert.equal(await check('ann@lapsed.test'), '550 5.1.2');
+  });
+
+  test('beside bodies of another store no mail is taken, and nobody is refused for good', async () => {
+    await store.bodies.checkStore(false);
+    assert.ok(store.bodies.mismatch);
+    assert.equal(await check('ann@acme.test'), '451 4.3.0');
+    assert.equal(await check('ann@elsewhere.test'), '451 4.3.0');
+    await assert.rejects(receive(['ann@acme.test']), { code: 'unavailable' });
+    await store.bodies.checkStore(true);
+    assert.equal(await check('ann@acme.test'), undefined);
   });
 
   test('two forward-paths of one account bring one copy', async () => {
