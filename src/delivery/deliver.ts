@@ -186,7 +186,9 @@ function refuseSender(verdicts: Verdicts | undefined): void {
   const { domain } = verdicts.dmarc;
   throw new Refusal(
     'sender_rejected',
-    `${domain || 'a domain of its From'} asks to refuse mail that fails DMARC as this does`,
+    verdicts.dmarc.result === 'permerror'
+      ? 'its From does not say clearly who it is from (RFC 5322 section 3.6.2)'
+      : `${domain} asks to refuse mail that fails DMARC as this does`,
   );
 }
 

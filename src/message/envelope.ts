@@ -2,7 +2,7 @@
  * The envelope of a message as its header gives it (the ENVELOPE of RFC 3501 section 7.4.2), which
  * is not the SMTP envelope.
  */
-import { type Mailbox, parseAddressList } from './address-list.ts';
+import { type Mailbox, readAddressList } from './address-list.ts';
 import { decodeWords } from './encoded-words.ts';
 import { parseDate } from './parse-date.ts';
 import { cleanText, decodeRawHeader } from './text.ts';
@@ -49,7 +49,7 @@ export function readEnvelope(fields: ReadonlyMap<string, string>): Envelope {
   for (const [name, field] of addressFields) {
     const list = fields.get(field);
     if (list === undefined) continue;
-    const mailboxes = parseAddressList(list);
+    const { mailboxes } = readAddressList(list);
     if (mailboxes.length > 0) envelope[name] = mailboxes;
   }
   for (const [name, field] of idFields) {

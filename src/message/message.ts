@@ -9,6 +9,7 @@
  * a message nor fetching an attachment parses anything again. Part numbers are those of IMAP.
  */
 export type { Mailbox } from './address-list.ts';
+export { type Authors, findAuthors, MAX_AUTHOR_DOMAINS } from './authors.ts';
 export {
   type Attachment,
   listAttachments,

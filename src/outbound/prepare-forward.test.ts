@@ -175,6 +175,14 @@ suite('From is rewritten', () => {
       false,
     ],
     ['p=none', 'ann@example.com', { ...broken, policy: 'none' }, false],
+    ...['boss@acme.test\u200e', 'boss@acme.test\x01x', 'boss@\x01'].map(
+      (from): [string, string, SenderVerdict, boolean] => [
+        'our own domain in a form that readers differ on, not proved',
+        from,
+        { ...broken, policy: 'none' },
+        true,
+      ],
+    ),
     [
       'our own domain, proved',
       'ann@acme.test',

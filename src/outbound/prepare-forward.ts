@@ -5,10 +5,16 @@
  */
 import { isAscii } from 'node:buffer';
 import type { DkimKey } from '../domains/domains.ts';
-import { asBuffer, LineEnds } from '../message/message.ts';
+import { asBuffer, findAuthors, LineEnds } from '../message/message.ts';
 import { BodyHash } from './body-hash.ts';
 import { canonicalAddress } from './format-address.ts';
-import { type Header, type HeaderField, parseEnvelope, readHeader } from './read-header.ts';
+import {
+  type Header,
+  type HeaderField,
+  parseEnvelope,
+  rawValue,
+  readHeader,
+} from './read-header.ts';
 import { needsRewriting, rewriteFrom, type SenderVerdict } from './rewrite-from.ts';
 import { signDkim } from './sign-dkim.ts';
 
@@ -63,10 +69,11 @@ export async function prepareForward(options: ForwardOptions): Promise<PreparedF
   const { open, domain } = options;
   const address = canonicalAddress(options.address);
   const header = await readHeader(open());
-  const authors = parseEnvelope(header.fields).from ?? [];
   const kept = header.fields.filter(({ name }) => name !== 'return-path');
-  const fromRewritten = needsRewriting(authors, domain, options.verdict);
-  const fields = fromRewritten ? rewriteFrom(kept, authors, address, domain) : kept;
+  const from = kept.filter(({ name }) => name === 'from').map(rawValue);
+  const fromRewritten = needsRewriting(findAuthors(from), domain, options.verdict);
+  const shown = parseEnvelope(header.fields).from ?? [];
+  const fields = fromRewritten ? rewriteFrom(kept, shown, address, domain) : kept;
   const mark = { name: 'delivered-to', text: `Delivered-To: ${bytesOf(address)}` };
   const prepared = await prepare([mark, ...fields], header, options);
   return { ...prepared, fromRewritten };

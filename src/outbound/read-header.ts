@@ -111,12 +111,14 @@ function tooLarge(): Refusal {
   return new Refusal('message_too_large', 'the header section is larger than 1 MiB');
 }
 
+/** What stands behind the colon, folds and all. */
+export function rawValue({ text }: HeaderField): string {
+  return text.slice(text.indexOf(':') + 1);
+}
+
 /** What a field says: unfolded (RFC 5322 section 2.2.3), without white space around it. */
-export function fieldValue({ text }: HeaderField): string {
-  return text
-    .slice(text.indexOf(':') + 1)
-    .replaceAll('\r\n', '')
-    .trim();
+export function fieldValue(field: HeaderField): string {
+  return rawValue(field).replaceAll('\r\n', '').trim();
 }
 
 /** Subject, authors and the like, decoded. */

@@ -4,7 +4,7 @@
  * (RFC 7960 section 4.1.3.1 describes it for mailing lists).
  */
 import { getDomain } from 'tldts';
-import { type Mailbox, parseAddress } from '../message/message.ts';
+import type { Authors, Mailbox } from '../message/message.ts';
 import { fieldValue, type HeaderField } from './read-header.ts';
 
 /** What the sender checks found when the message came in. */
@@ -32,13 +32,13 @@ const WORD_OCTETS = 42;
  * domain that the message gets here would make anybody's forgery pass.
  */
 export function needsRewriting(
-  authors: readonly Mailbox[],
+  { domains, isWhole }: Authors,
   domain: string,
   { policy, aligned, dkimAligned }: SenderVerdict,
 ): boolean {
-  const domains = authors.map(({ address }) => parseAddress(address)?.domain);
-  if (aligned === false && domains.some((name) => name && isAligned(name, domain))) return true;
-  if (domains.length > 0 && domains.every((name) => name === domain)) return false;
+  const mayNameUs = !isWhole || domains.some((name) => isAligned(name, domain));
+  if (aligned === false && mayNameUs) return true;
+  if (isWhole && domains.length > 0 && domains.every((name) => name === domain)) return false;
   return policy !== 'none' && !dkimAligned;
 }
 

@@ -5,7 +5,7 @@
  * a machine without DNS takes mail at full speed, unchecked.
  */
 import { Buffer } from 'node:buffer';
-import { type Authors, findAuthorDomains } from './author-domains.ts';
+import { type Authors, findAuthors } from '../../message/message.ts';
 import { asBuffer, type CutHeader, FieldCutter } from './cut-fields.ts';
 import { discoverPolicy, type PolicyDiscovery } from './dmarc-record.ts';
 import { isAligned } from './evaluate-dmarc.ts';
@@ -101,7 +101,7 @@ function startInquiry(
   client: SendingClient,
   header: Header,
 ): Inquiry {
-  const found = findAuthorDomains(header.from);
+  const found = findAuthors(header.from.map((value) => value.toString('latin1')));
   const authors = { ...found, isWhole: found.isWhole && header.isFromWhole };
   const lookups = new MessageLookups(guard, options.times ?? TIMES, now);
   const isBlind = guard.isResting();

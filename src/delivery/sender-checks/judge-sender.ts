@@ -1,6 +1,6 @@
 /** From all that was found out about a message to what is to be done with it. */
+import type { Authors } from '../../message/message.ts';
 import { formatAuthenticationResults } from './authentication-results.ts';
-import type { Authors } from './author-domains.ts';
 import type { PolicyDiscovery } from './dmarc-record.ts';
 import {
   type AuthorVerdict,
@@ -98,7 +98,7 @@ export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgemen
     isHelo: client.from === '',
     signatures: found.signatures,
     authors: authorVerdicts,
-    authorsUnknown: authors.isWhole ? undefined : 'more authors than are evaluated',
+    authorsUnknown: authors.isWhole ? undefined : 'unclear authors',
     arc: found.arc,
     remoteAddress: client.remoteAddress,
   });

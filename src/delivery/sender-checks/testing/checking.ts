@@ -56,13 +56,13 @@ export function mail(from: string, body = 'Hello.\r\n'): string {
 }
 
 interface Check {
-  readonly message: string;
+  readonly message: string | Buffer;
   readonly client?: SendingClient;
   readonly zone?: Partial<Zone>;
   readonly options?: Partial<SenderChecksOptions>;
 }
 
-export async function pass(checks: SenderChecks, message: string, client: SendingClient) {
+export async function pass(checks: SenderChecks, message: string | Buffer, client: SendingClient) {
   const checking = checks.begin(client);
   const chunks = cutAt(Buffer.from(message), [1, 100, 101, 300, 800]);
   const left = await collect(checking.through(streamOf(chunks)));
