@@ -31,7 +31,7 @@ async function main(config: Config): Promise<void> {
     logger.fatal({ err }, 'the disk failed, ending');
     exit(1);
   };
-  const starting = startService(config, logger, { buildsDocs: true, onLost });
+  const starting = startService(config, logger, { onLost });
   const stop = (signal: string) => {
     logger.info({ signal }, 'stopping');
     setTimeout(() => {

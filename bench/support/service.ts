@@ -46,7 +46,6 @@ export async function startService(
       SMTP_PORT: String(smtpPort),
       DATA_DIR: dataDir,
       RATE_LIMIT_PER_MINUTE: '0',
-      DOCS_BUILD: 'false',
       API_KEYS: API_KEY,
       JWT_SECRET,
       MAILSERVER_WEBHOOK_SECRET: EVENTS_SECRET,

@@ -1,17 +1,11 @@
-/**
- * The documentation site: what VitePress makes of the pages in `docs/`. `src/site/build-site.ts`
- * runs it on a copy of the sources; `npm run docs:dev` on the sources themselves.
- */
+/** The documentation site: what VitePress makes of the pages in `docs/`. `build.ts` runs it. */
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitepress';
 import { codeTheme, stylesAsClasses } from './code-styles.ts';
 import { writeReference } from './reference/pages.ts';
 import { searchRoles } from './search-roles.ts';
 import { sidebar } from './sidebar.ts';
-import { writeTexts } from './texts.ts';
-
-const description =
-  'Self-hosted, headless mail hosting: domains, mailboxes, sync and realtime over one HTTP API.';
+import { description } from './texts.ts';
 
 /** Paths below `/docs/` that the server answers by itself: links to them leave the site's router. */
 const served = /^\/(?:inbox|openapi\.json|llms\.txt|llms-full\.txt)(?:[/?#]|$)/;
@@ -39,7 +33,6 @@ export default defineConfig({
     ['meta', { name: 'theme-color', content: '#17161a', media: '(prefers-color-scheme: dark)' }],
   ],
   vite: { plugins: [searchRoles] },
-  buildEnd: writeTexts,
   markdown: {
     theme: codeTheme,
     codeTransformers: [stylesAsClasses],

@@ -4,8 +4,11 @@
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { SiteConfig } from 'vitepress';
 import { sidebar } from './sidebar.ts';
+
+/** What Postroom is, in a line. */
+export const description =
+  'Self-hosted, headless mail hosting: domains, mailboxes, sync and realtime over one HTTP API.';
 
 interface Page {
   /** Below `/docs`, without an ending. */
@@ -16,8 +19,18 @@ interface Page {
   readonly text: string;
 }
 
-/** Runs when VitePress has written the pages. */
-export async function writeTexts({ srcDir, outDir, site }: SiteConfig): Promise<void> {
+/**
+ * Writes the texts.
+ *
+ * @param srcDir absolute path of `docs/`
+ * @param outDir absolute path of the site
+ * @param failure why the site has no other pages than these, as half a sentence
+ */
+export async function writeTexts(srcDir: string, outDir: string, failure?: string): Promise<void> {
+  const note =
+    failure === undefined
+      ? ''
+      : `> This is plain markdown, since the pages could not be built: ${failure}. Mend that, run \`npm run docs:build\` and start Postroom again.\n\n`;
   const groups = await Promise.all(
     sidebar.map(async ({ text, items }) => ({
       text,
@@ -28,12 +41,12 @@ export async function writeTexts({ srcDir, outDir, site }: SiteConfig): Promise<
   const lists = groups.map(
     ({ text, pages: listed }) => `## ${text}\n\n${listed.map(writeEntry).join('\n')}\n`,
   );
-  const head = `# Postroom\n\n> ${site.description}\n`;
+  const head = `# Postroom\n\n> ${description}\n`;
   const list = `${head}\nAll of it in one file: [llms-full.txt](/docs/llms-full.txt). The API as OpenAPI 3.1: [openapi.json](/docs/openapi.json).\n\n${lists.join('\n')}`;
   await write(outDir, 'llms.txt', list);
-  await write(outDir, 'index.md', list);
+  await write(outDir, 'index.md', note + list);
   await write(outDir, 'llms-full.txt', [head, ...pages.map(({ text }) => text)].join('\n'));
-  for (const { link, text } of pages) await write(outDir, `${link.slice(1)}.md`, text);
+  for (const { link, text } of pages) await write(outDir, `${link.slice(1)}.md`, note + text);
 }
 
 async function write(outDir: string, name: string, text: string): Promise<void> {

@@ -8,7 +8,8 @@ import type { Domains, Verification } from '../domains/domains.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { authenticateMail, requireApiKey } from './authenticate.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
-import { docsRoutes, notFoundPage, type ShownSite } from './docs-pages.ts';
+import { openSite } from './docs-files.ts';
+import { docsRoutes, notFoundPage } from './docs-pages.ts';
 import { domainRoutes } from './domains.ts';
 import { accountRoutes } from './email-accounts.ts';
 import { createFrame, type FrameOptions } from './frame.ts';
@@ -34,8 +35,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly mailstore: Mailstore;
   /** Keys that open /v2, at least one. */
   readonly apiKeys: readonly string[];
-  /** The public pages. */
-  readonly site: ShownSite;
+  /** Absolute path of the folder of the public pages. */
+  readonly siteDirectory: string;
   /** What `/readyz` asks; none is always ready. */
   readonly readiness?: readonly ReadinessCheck[];
   /** Groups of routes that come from elsewhere. */
@@ -46,10 +47,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
 
 /** Builds the server; `app.listen` starts it, `app.close` stops it. */
 export function createApi(options: ApiOptions): Api {
-  const { app, limits } = createFrame({
-    ...options,
-    notFoundPage: notFoundPage(options.site),
-  });
+  const site = openSite(options.siteDirectory);
+  const { app, limits } = createFrame({ ...options, notFoundPage: notFoundPage(site) });
   const tools: RouteTools = {
     limits,
     authenticateMail: (request) => authenticateMail(options.tokens, request),
@@ -79,7 +78,7 @@ export function createApi(options: ApiOptions): Api {
   add(app, webSocketRoute);
   add(app, healthRoutes(options.readiness ?? []));
   add(app, descriptionRoute);
-  add(app, docsRoutes(options.site));
+  add(app, docsRoutes(site));
   return app;
 }
 

@@ -1,26 +1,53 @@
-/**
- * Which file of the site a path names.
- */
-import { readdirSync, realpathSync, statSync } from 'node:fs';
+/** The files of the site: which there are, which of them a path names, which are free of charge. */
+import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { join, sep } from 'node:path';
 
-/** The files of a built site, by their paths below it. */
-export type SiteFiles = ReadonlySet<string>;
+/** The site as it lay in its folder at the start. */
+export interface Site {
+  /** Absolute path of the folder that lies below `/docs/`. */
+  readonly directory: string;
+  /** What may be served, by paths below the folder. */
+  readonly files: ReadonlySet<string>;
+  /** CSP sources (`'sha256-...'`) of the scripts that stand in the pages. */
+  readonly scripts: readonly string[];
+}
 
 /** `app.BxK4d9_1.js`, `quickstart.md.Dw1x99ab.lean.js`: the name changes with the content. */
 const hashedName = /^\/docs\/assets\/[\w./@-]{1,200}\.[\w-]{8,64}(?:\.lean)?\.[a-z0-9]{2,5}$/;
-/** `inbox.0123456789abcdef/main.js`: the folder's does. */
-const inHashedFolder = /^\/docs\/assets\/inbox\.[0-9a-f]{16}\/[\w./-]{1,200}$/;
+/** The live inbox is served as its sources lie; one page loads some twenty of them. */
+const inboxFile = /^\/docs\/inbox\/[\w-]{1,64}\.(?:js|css)$/;
 
-/** Whether a URL names a content-hashed asset, of which one page may need dozens. */
-export function isHashedAsset(url: string): boolean {
-  if (!url.startsWith('/docs/assets/')) return false;
+/** Whether a path names a file whose name changes with its content. */
+export function isHashedAsset(path: string): boolean {
+  return hashedName.test(path);
+}
+
+/** Whether a URL names one of the dozens of files that a page loads: the rate limit leaves them out. */
+export function isPartOfPage(url: string): boolean {
   const path = url.split('?', 1)[0] ?? '';
-  return hashedName.test(path) || inHashedFolder.test(path);
+  return hashedName.test(path) || inboxFile.test(path);
+}
+
+/** Reads what the build left in a folder; where none was made the site is empty. */
+export function openSite(directory: string): Site {
+  try {
+    return { directory, files: listSite(directory), scripts: readScripts(directory) };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return { directory, files: new Set(), scripts: [] };
+  }
+}
+
+/** `.build.json` is there when the site has pages, not markdown alone. */
+function readScripts(directory: string): readonly string[] {
+  const path = join(directory, '.build.json');
+  return statSync(path, { throwIfNoEntry: false }) === undefined
+    ? []
+    : JSON.parse(readFileSync(path, 'utf8')).scripts;
 }
 
 /** Lists what may be served: files that lie in the folder, links resolved, none that is hidden. */
-export function listSite(directory: string): SiteFiles {
+function listSite(directory: string): ReadonlySet<string> {
   const root = realpathSync(directory);
   const names = new Set<string>();
   for (const entry of readdirSync(root, { recursive: true, withFileTypes: true })) {
@@ -46,13 +73,15 @@ function isFileWithin(root: string, path: string): boolean {
   }
 }
 
-/** The file that a path below `/docs/` names: itself, the page of that name, a folder's page. */
-export function fileAt(files: SiteFiles, path: string): string | undefined {
-  const candidates = [path, `${path}.html`, `${path}/index.html`, `${path}index.html`];
-  return candidates.find(
-    (name) =>
-      files.has(name) && (name !== `${path}index.html` || path === '' || path.endsWith('/')),
-  );
+/**
+ * The file that a path below `/docs/` names: itself, the page of that name, a folder's page. Where
+ * the site has no pages, that is the markdown of the page.
+ */
+export function fileAt({ files }: Site, path: string): string | undefined {
+  if (files.has(path)) return path;
+  const isFolder = path === '' || path.endsWith('/');
+  const names = isFolder ? [`${path}index`] : [path, `${path}/index`];
+  return names.flatMap((name) => [`${name}.html`, `${name}.md`]).find((name) => files.has(name));
 }
 
 /**
@@ -60,8 +89,8 @@ export function fileAt(files: SiteFiles, path: string): string | undefined {
  *
  * @returns a path below `/docs/`, of characters that a URL may have as they are
  */
-export function pageWithoutSlash(files: SiteFiles, path: string): string | undefined {
+export function pageWithoutSlash({ files }: Site, path: string): string | undefined {
   const page = path.slice(0, -1);
-  const isMeant = path.endsWith('/') && /^[\w./-]+$/.test(page) && files.has(`${page}.html`);
-  return isMeant ? page : undefined;
+  if (!path.endsWith('/') || !/^[\w./-]+$/.test(page)) return undefined;
+  return files.has(`${page}.html`) || files.has(`${page}.md`) ? page : undefined;
 }

@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
-import type { SiteState } from '../site/site.ts';
-import { isHashedAsset } from './docs-files.ts';
+import { isHashedAsset, isPartOfPage } from './docs-files.ts';
 import { type RunningApi, startApi } from './testing/start-api.ts';
 
 const SECRET = 'what lies outside';
@@ -36,6 +34,7 @@ before(async () => {
     'picture.png': 'png',
     'data.json': '{}',
     '.env': SECRET,
+    '.build.json': JSON.stringify({ scripts: [SCRIPT_HASH] }),
     'assets/app.Bx4d9_1-.js': 'export {};',
     'guide/index.html': '<html>guide</html>',
     'guide/start.html': '<html>start</html>',
@@ -53,9 +52,7 @@ before(async () => {
   await symlink(join(parent, 'secret.txt'), join(root, 'page.html'));
   await symlink(parent, join(root, 'up'));
   await symlink(join(root, 'notes.md'), join(root, 'inside.md'));
-  api = await startApi('sqlite', {
-    site: () => ({ kind: 'built', directory: root, scripts: [SCRIPT_HASH] }),
-  });
+  api = await startApi('sqlite', { siteDirectory: root });
 });
 
 after(() => rm(parent, { recursive: true, force: true }));
@@ -175,6 +172,7 @@ test('nothing outside of the folder is served', async () => {
     '/docs/index.html%00.txt',
     '/docs/%00',
     '/docs/.env',
+    '/docs/.build.json',
     '/docs/%2eenv',
     '/docs/guide/../.env',
     '/docs/link.txt',
@@ -254,64 +252,68 @@ test('a file comes compressed for whoever takes that', async () => {
   assert.equal((await api.call('GET', '/docs/packed.css.br')).status, 404, 'no file by itself');
 });
 
-test('what is named after its content is kept for ever, and is free', () => {
+test('the files that a page loads are free of charge', () => {
   for (const url of [
     HASHED,
     '/docs/assets/style.Cdh4q66G.css',
     '/docs/assets/quickstart.md.DF4nGAl2.lean.js',
     '/docs/assets/concepts_sync.md.D-_dZSpI.js',
     '/docs/assets/chunks/@localSearchIndexroot.DF1xcw_X.js?v=1',
-    '/docs/assets/inbox.6dfd9768c6639e37/main.js',
+    '/docs/inbox/main.js',
   ]) {
-    assert.ok(isHashedAsset(url), url);
+    assert.ok(isPartOfPage(url), url);
   }
   for (const url of [
     '/docs/assets/app.js',
-    '/docs/inbox/main.js',
     '/docs/assets/inbox/main.js',
+    '/docs/inbox/index.html',
     '/docs/quickstart',
     '/v2/domain?x=/docs/assets/app.Bx4d9_1-.js',
   ]) {
-    assert.ok(!isHashedAsset(url), url);
+    assert.ok(!isPartOfPage(url), url);
   }
 });
 
-test('without a site, / and /docs say so and reload, and the rest of the API is there', async () => {
-  let kind: 'building' | 'failed' | 'absent' = 'building';
-  const bare = await startApi('sqlite', { site: () => ({ kind }) });
-  for (kind of ['building', 'failed', 'absent'] as const) {
-    for (const path of ['/', '/docs', '/docs/']) {
-      const page = await bare.call('GET', path);
-      assert.equal(page.status, 200);
-      assert.match(page.body, /<meta http-equiv="refresh" content="\d+">/);
-      assert.doesNotMatch(page.body, /<script/);
-      assert.equal(page.headers.get('cache-control'), 'no-store');
-      const [style] = /<style>(.*?)<\/style>/s.exec(page.body)?.slice(1) ?? [];
-      const hash = createHash('sha256')
-        .update(style ?? '')
-        .digest('base64');
-      assert.ok(page.headers.get('content-security-policy')?.includes(`'sha256-${hash}'`));
-    }
-    for (const [accept, type] of [
-      ['text/html', /^text\/html/],
-      ['*/*', /^application\/json/],
-    ] as const) {
-      const page = await bare.call('GET', '/docs/quickstart', undefined, { accept });
-      assert.equal(page.status, kind === 'building' ? 503 : 404);
-      assert.equal(page.headers.get('retry-after'), kind === 'building' ? '5' : null);
-      assert.match(page.headers.get('content-type') ?? '', type);
-      assert.equal(/http-equiv="refresh"/.test(page.body), accept === 'text/html');
-    }
-    assert.equal((await bare.call('GET', '/docs/openapi.json')).status, 200);
-    assert.equal((await bare.call('GET', '/healthz')).status, 200);
-  }
+test('a live inbox that changes is loaded anew, what is named after its content never is', () => {
+  assert.ok(isHashedAsset(HASHED));
+  assert.ok(!isHashedAsset('/docs/inbox/main.js'));
 });
 
-test('a site that comes while the server runs is shown from then on', async () => {
-  let state: SiteState = { kind: 'building' };
-  const server = await startApi('sqlite', { site: () => state });
-  assert.match((await server.call('GET', '/docs')).body, /being built/);
-  state = { kind: 'built', directory: join(parent, 'site'), scripts: [] };
-  assert.match((await server.call('GET', '/docs')).body, /<title>Home/);
-  assert.equal((await server.call('GET', '/docs/guide/start')).status, 200);
+test('a site of markdown alone shows it in place of the pages', async () => {
+  const root = join(parent, 'markdown');
+  await mkdir(join(root, 'guides'), { recursive: true });
+  await mkdir(join(root, 'inbox'));
+  await writeFile(join(root, 'index.md'), '# Postroom');
+  await writeFile(join(root, 'guides', 'webhooks.md'), '# Receive webhooks');
+  await writeFile(join(root, 'inbox', 'index.html'), '<html>inbox</html>');
+  const bare = await startApi('sqlite', { siteDirectory: root });
+  for (const [path, text, type] of [
+    ['/', '# Postroom', 'text/plain; charset=utf-8'],
+    ['/docs', '# Postroom', 'text/plain; charset=utf-8'],
+    ['/docs/', '# Postroom', 'text/plain; charset=utf-8'],
+    ['/docs/guides/webhooks', '# Receive webhooks', 'text/plain; charset=utf-8'],
+    ['/docs/guides/webhooks.md', '# Receive webhooks', 'text/markdown; charset=utf-8'],
+    ['/docs/guides/webhooks.md?x=1', '# Receive webhooks', 'text/markdown; charset=utf-8'],
+    ['/docs/inbox/', '<html>inbox</html>', 'text/html; charset=utf-8'],
+  ] as const) {
+    const page = await bare.call('GET', path);
+    assert.equal(page.status, 200, path);
+    assert.equal(page.body, text);
+    assert.equal(page.headers.get('content-type'), type, path);
+  }
+  const lost = await bare.call('GET', '/docs/lost', undefined, { accept: 'text/html' });
+  assert.equal(lost.status, 404);
+  assert.equal(lost.body.code, 'route_not_found');
+});
+
+test('without a site, / and /docs say how to make it, and the rest of the API is there', async () => {
+  const bare = await startApi('sqlite', { siteDirectory: join(parent, 'nothing') });
+  for (const path of ['/', '/docs', '/docs/']) {
+    const page = await bare.call('GET', path);
+    assert.equal(page.status, 200);
+    assert.match(page.body, /npm run docs:build/);
+  }
+  assert.equal((await bare.call('GET', '/docs/quickstart')).status, 404);
+  assert.equal((await bare.call('GET', '/docs/openapi.json')).status, 200);
+  assert.equal((await bare.call('GET', '/healthz')).status, 200);
 });

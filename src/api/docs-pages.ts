@@ -1,18 +1,15 @@
 /**
  * The public pages: the home page at `/` and `/docs`, files below `/docs/`, and what a browser sees
- * where there is nothing. Only files that lay in the site's folder when it was first shown are
- * served, each by its own name.
+ * where there is nothing. The site is made at installation (`docs/.vitepress/build.ts`), as pages or,
+ * where that failed, as markdown. Only files that lay in its folder at the start are served.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import helmet from '@fastify/helmet';
 import fastifyStatic from '@fastify/static';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Refusal } from '../errors/errors.ts';
-import type { SiteState } from '../site/site.ts';
 import { notFound } from './answer-errors.ts';
-import { fileAt, isHashedAsset, listSite, pageWithoutSlash, type SiteFiles } from './docs-files.ts';
-import { noticeFor } from './docs-notice.ts';
+import { fileAt, isHashedAsset, pageWithoutSlash, type Site } from './docs-files.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
 /** What pages may load: files of their own host, inline scripts by their hash, no inline style. */
@@ -46,14 +43,13 @@ const inboxPolicy = [
 const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Kept, but asked for again each time: the ETag makes that cheap. */
 const CHECKED = 'public, no-cache';
-/** Seconds after which a page that is being built may be there. */
-const BUILT_SOON = 5;
-
-/** What there is to show at the time of a request. */
-export type ShownSite = () => SiteState;
+/** What the home page says where no site was made. */
+const NOT_BUILT =
+  'The documentation has not been built. Run "npm run docs:build" and start Postroom again.\n' +
+  'The API is described at /docs/openapi.json.\n';
 
 /** The routes of the pages. */
-export function docsRoutes(site: ShownSite): RouteGroup {
+export function docsRoutes(site: Site): RouteGroup {
   return (app) => {
     secureHeaders(app);
     app.register(fastifyStatic, {
@@ -64,67 +60,44 @@ export function docsRoutes(site: ShownSite): RouteGroup {
       preCompressed: true,
     });
     // After the plugin, which says the type of compressed files last.
-    app.addHook('onSend', async (_request, reply) => {
+    app.addHook('onSend', async (request, reply) => {
       const type = reply.getHeader('content-type');
-      if (typeof type !== 'string' || !type.startsWith('application/javascript')) return;
+      if (typeof type !== 'string') return;
       // RFC 9239 section 6: application/javascript is obsolete.
-      reply.header('content-type', 'text/javascript; charset=utf-8');
-    });
-    const open = rememberFiles();
-    const send = (request: FastifyRequest, reply: FastifyReply, path: string) => {
-      const state = site();
-      if (state.kind !== 'built') return sendNotice(request, reply, state.kind, path === '');
-      const files = open(state.directory);
-      const name = fileAt(files, path);
-      if (name === undefined) {
-        const page = pageWithoutSlash(files, path);
-        if (page === undefined) throw notFound();
-        // Served there, its relative links would lead elsewhere.
-        return reply.header('cache-control', CHECKED).redirect(`/docs/${page}`, 308);
+      if (type.startsWith('application/javascript')) {
+        reply.header('content-type', 'text/javascript; charset=utf-8');
       }
-      const isInbox = name.startsWith('inbox/');
-      reply.header('content-security-policy', isInbox ? inboxPolicy : pagePolicy(state.scripts));
-      reply.header('cache-control', isHashedAsset(`/docs/${name}`) ? FOR_EVER : CHECKED);
-      return reply.sendFile(name, state.directory);
-    };
-    const home = (request: FastifyRequest, reply: FastifyReply) => send(request, reply, '');
+      // Browsers show plain text, and save markdown as a file: it is that only for who asks for it.
+      if (type.startsWith('text/markdown') && !/\.md(?:\?|$)/.test(request.url)) {
+        reply.header('content-type', 'text/plain; charset=utf-8');
+      }
+    });
+    const home = (_request: FastifyRequest, reply: FastifyReply) =>
+      site.files.size > 0
+        ? sendFile(site, reply, '')
+        : reply.type('text/plain; charset=utf-8').send(NOT_BUILT);
     app.get('/', { schema: homeSchema('home') }, home);
     app.get('/docs', { schema: homeSchema('docsHome') }, home);
+    app.get('/docs/', { schema: { hide: true } }, home);
     app.get<{ Params: { '*': string } }>('/docs/*', { schema: { hide: true } }, (request, reply) =>
-      send(request, reply, request.params['*']),
+      sendFile(site, reply, request.params['*']),
     );
   };
 }
 
-/** Lists a folder when it is first asked for; what comes into it later is not served. */
-function rememberFiles(): (directory: string) => SiteFiles {
-  let last: { directory: string; files: SiteFiles } | undefined;
-  return (directory) => {
-    if (last?.directory !== directory) last = { directory, files: listSite(directory) };
-    return last.files;
-  };
-}
-
-/** Says why there is no page: to a browser in words, wherever it asks, else with an error's body. */
-function sendNotice(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  kind: Exclude<SiteState['kind'], 'built'>,
-  isHome: boolean,
-): FastifyReply {
-  if (!isHome && !wantsPage(request)) {
-    if (kind !== 'building') throw notFound();
-    throw new Refusal('unavailable', 'the documentation is being built', {
-      retryAfter: BUILT_SOON,
-    });
+/** Sends the file that a path below `/docs/` names. */
+function sendFile(site: Site, reply: FastifyReply, path: string): FastifyReply {
+  const name = fileAt(site, path);
+  if (name === undefined) {
+    const page = pageWithoutSlash(site, path);
+    if (page === undefined) throw notFound();
+    // Served there, its relative links would lead elsewhere.
+    return reply.header('cache-control', CHECKED).redirect(`/docs/${page}`, 308);
   }
-  if (!isHome) reply.code(kind === 'building' ? 503 : 404);
-  if (!isHome && kind === 'building') reply.header('retry-after', BUILT_SOON);
-  const { html, policy } = noticeFor(kind);
-  return reply
-    .header('content-security-policy', policy)
-    .type('text/html; charset=utf-8')
-    .send(html);
+  const policy = name.startsWith('inbox/') ? inboxPolicy : pagePolicy(site.scripts);
+  reply.header('content-security-policy', policy);
+  reply.header('cache-control', isHashedAsset(`/docs/${name}`) ? FOR_EVER : CHECKED);
+  return reply.sendFile(name, site.directory);
 }
 
 function secureHeaders(app: Api): void {
@@ -149,23 +122,17 @@ function homeSchema(operationId: string) {
 /** Answers a browser for which there is nothing. */
 export type NotFoundPage = (reply: FastifyReply) => void;
 
-/** Answers with `404.html` of the site that is shown, or with what stands in for the site. */
-export function notFoundPage(site: ShownSite): NotFoundPage {
-  let last: { directory: string; page: Buffer } | undefined;
-  return (reply) => {
-    const state = site();
-    reply.code(404).header('referrer-policy', 'no-referrer').type('text/html; charset=utf-8');
-    if (state.kind !== 'built') {
-      const { html, policy } = noticeFor(state.kind);
-      reply.header('content-security-policy', policy).send(html);
-      return;
-    }
-    const { directory, scripts } = state;
-    if (last?.directory !== directory) {
-      last = { directory, page: readFileSync(join(directory, '404.html')) };
-    }
-    reply.header('content-security-policy', pagePolicy(scripts)).send(last.page);
-  };
+/** Answers with `404.html` of the site; undefined where the site has no pages. */
+export function notFoundPage(site: Site): NotFoundPage | undefined {
+  if (!site.files.has('404.html')) return undefined;
+  const page = readFileSync(join(site.directory, '404.html'));
+  return (reply) =>
+    void reply
+      .code(404)
+      .header('referrer-policy', 'no-referrer')
+      .header('content-security-policy', pagePolicy(site.scripts))
+      .type('text/html; charset=utf-8')
+      .send(page);
 }
 
 /** Whether a request is a browser's, which wants to read a page (RFC 9110 section 12.5.1). */

@@ -13,10 +13,9 @@ import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerTogether } from './answer-together.ts';
 import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
 import { convertIntegers } from './convert-integers.ts';
-import { isHashedAsset } from './docs-files.ts';
+import { isPartOfPage } from './docs-files.ts';
 import { type NotFoundPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
-import { isInboxFile } from './page-files.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
@@ -31,8 +30,8 @@ export interface FrameOptions {
   readonly corsOrigins: readonly string[];
   /** Bytes of a request body at most, where a route sets nothing else. */
   readonly maxBody: number;
-  /** What a browser is shown where there is nothing. */
-  readonly notFoundPage: NotFoundPage;
+  /** What a browser is shown where there is nothing; without it, what other clients get. */
+  readonly notFoundPage: NotFoundPage | undefined;
   /**
    * Which requests for an upgrade go to the server's `upgrade` listener; others are answered as if
    * they had not asked (RFC 9110 section 7.8). Left out, all of them do once there is a listener.
@@ -101,8 +100,9 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
 
   function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const refusal = chargeLate(request, reply) ?? toRefusal(error);
+    const { notFoundPage } = options;
     const isPage = refusal.code === 'route_not_found' && wantsPage(request);
-    if (isPage) options.notFoundPage(reply);
+    if (isPage && notFoundPage) notFoundPage(reply);
     else answerRefusal(refusal, request, reply);
   }
 
@@ -183,7 +183,7 @@ function isFree(request: FastifyRequest): boolean {
   if (request.routeOptions.config.charge !== undefined) return true;
   const reads = request.method === 'GET' || request.method === 'HEAD';
   const url = request.raw.url ?? '';
-  return reads && (isHashedAsset(url) || isInboxFile(url));
+  return reads && isPartOfPage(url);
 }
 
 /** Before the body is read: nobody has to send one to a path that is not there. */

@@ -42,7 +42,7 @@ export async function describeWholeApi(): Promise<string> {
     trustProxy: [],
     corsOrigins: [],
     maxBody: 1,
-    site: () => ({ kind: 'absent' }),
+    siteDirectory: '/nonexistent',
     keyedRoutes: keyedRoutesElsewhere,
     routes: [...routesElsewhere, mailserverEventRoutes(uncalled('mailserverEvents'))],
   });

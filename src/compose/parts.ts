@@ -2,6 +2,7 @@
  * The composition root: builds every part from the configuration and passes each what it needs.
  */
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import {
   type Accounts,
@@ -40,7 +41,6 @@ import {
 import { createMetrics, type Metrics } from '../metrics/metrics.ts';
 import { Queue } from '../queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
-import { createSite, defaultSources, type Site, siteDirectory } from '../site/site.ts';
 import { buildMailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
@@ -66,7 +66,6 @@ export interface Parts {
   readonly metrics: Metrics;
   readonly progress: Progress;
   readonly maintenance: Maintenance;
-  readonly site: Site;
 }
 
 /** How far the start has come, for `/readyz`. */
@@ -102,23 +101,20 @@ interface Served extends Owners {
   readonly bodies: Bodies;
   readonly queue: Queue;
   readonly progress: Progress;
-  readonly site: Site;
 }
 
 /** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
 const MAX_JSON_BODY = 1024 * 1024;
 
-/**
- * Builds all parts; none of them listens or runs yet.
- *
- * @param buildsDocs whether the documentation is built where there is none
- */
+/** Where the installation has made the public pages (`docs/.vitepress/build.ts`). */
+const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
+
+/** Builds all parts; none of them listens or runs yet. */
 export function buildParts(
   config: Config,
   secrets: Secrets,
   database: Database,
   logger: Logger,
-  buildsDocs: boolean,
 ): Parts {
   const changes = new InProcessChanges();
   const bodies = new Bodies({
@@ -146,13 +142,7 @@ export function buildParts(
   const owners = buildOwners(ground);
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
   const progress: Progress = { listening: false, httpPort: config.http.port };
-  const site = createSite({
-    sources: defaultSources,
-    directory: siteDirectory(config.dataDir),
-    build: buildsDocs,
-    logger,
-  });
-  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, progress, site });
+  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, progress });
   const realtime = createRealtime({
     authenticate: (token) => owners.tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),
@@ -184,7 +174,6 @@ export function buildParts(
     metrics,
     progress,
     maintenance,
-    site,
   };
 }
 
@@ -223,7 +212,7 @@ function buildApi(ground: Ground, served: Served): Api {
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,
     upgrades: asksForWebSocket,
-    site: () => served.site.state(),
+    siteDirectory: SITE_DIRECTORY,
     keyedRoutes: [deliveryRoutes(served.domains, served.queue)],
     routes: [
       rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),

@@ -50,7 +50,6 @@ const DRAIN_MS = 5_000;
  * Starts everything.
  *
  * @param given.database an open one to use in place of the configured one; it stays the caller's
- * @param given.buildsDocs whether to build the documentation where it is configured; tests don't
  * @param given.onLost told that the disk failed, and that only a new start helps
  * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
  */
@@ -59,7 +58,6 @@ export async function startService(
   logger: Logger,
   given: {
     readonly database?: Database;
-    readonly buildsDocs?: boolean;
     readonly onLost?: (error: Error) => void;
   } = {},
 ): Promise<Service> {
@@ -76,8 +74,7 @@ export async function startService(
     const onStop: OnStop = (close) => closers.push(close);
     await ensureDataDir(config.dataDir);
     const database = given.database ?? (await openDatabase(config, logger, onStop, given.onLost));
-    const buildsDocs = given.buildsDocs === true && config.docs.build;
-    return { ...(await open({ config, database, logger, buildsDocs }, onStop)), stop };
+    return { ...(await open({ config, database, logger }, onStop)), stop };
   } catch (error) {
     await stop();
     throw error;
@@ -91,11 +88,10 @@ interface Opening {
   readonly config: Config;
   readonly database: Database;
   readonly logger: Logger;
-  readonly buildsDocs: boolean;
 }
 
 async function open(
-  { config, database, logger, buildsDocs }: Opening,
+  { config, database, logger }: Opening,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
   const { secrets, created } = await loadSecrets(
@@ -103,7 +99,7 @@ async function open(
       ? fileSecretStore(config.dataDir)
       : settingStore(database, 'secrets'),
   );
-  const parts = buildParts(config, secrets, database, logger, buildsDocs);
+  const parts = buildParts(config, secrets, database, logger);
   onStop(parts.closeMailstore);
   await parts.bodies.checkStore(!(await parts.domains.hasAny()));
   parts.maintenance.start();
@@ -121,8 +117,6 @@ async function open(
     await parts.queue.stop(DRAIN_MS);
     await parts.closeMailFlow();
   });
-  parts.site.start();
-  onStop(() => parts.site.stop());
   parts.progress.listening = true;
   onStop(() => {
     parts.progress.listening = false;

@@ -39,10 +39,6 @@ export interface Config {
   };
   readonly smtp: Listener;
   readonly lmtp: Listener;
-  readonly docs: {
-    /** Build the documentation at the start where there is no build of it as it is. */
-    readonly build: boolean;
-  };
   /** On loopback; 0: off. */
   readonly metrics: { readonly port: number };
   readonly limits: {
@@ -155,7 +151,6 @@ function groupByPart(values: Values, folder: string): Config {
     },
     smtp: { host: values.SMTP_HOST, port: values.SMTP_PORT },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
-    docs: { build: values.DOCS_BUILD },
     metrics: { port: values.METRICS_PORT },
     limits: {
       ratePerMinute: values.RATE_LIMIT_PER_MINUTE,

@@ -94,7 +94,6 @@ const settings = {
   OUTBOUND_ALLOW_CIDRS: setting(listOf(network, 'none'), 'none'),
   NOTIFIER_SPOOL: setting(filePath, '/var/spool/postroom'),
   NOTIFIER_URL: optional(hookUrl),
-  DOCS_BUILD: setting(yesOrNo, 'true'),
   LOG_LEVEL: setting(oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'), 'info'),
 };
 

@@ -159,7 +159,6 @@ async function prepare(databaseUrl: string | undefined): Promise<void> {
     LOG_LEVEL: 'warn',
     API_KEYS: KEY,
     RATE_LIMIT_PER_MINUTE: '0',
-    DOCS_BUILD: 'false',
     // Nothing listens there: no test asks the DNS of the machine.
     DNS_SERVERS: '127.0.0.1:9',
     OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',

@@ -62,7 +62,7 @@ async function makeFolder(name: string): Promise<string> {
 async function startService(folder: string, env: Record<string, string>): Promise<ChildProcess> {
   const service = spawn(process.execPath, ['src/main.ts'], {
     cwd: folder,
-    env: { ...env, DNS_SERVERS: dns.address, LOG_LEVEL: 'warn', DOCS_BUILD: 'false' },
+    env: { ...env, DNS_SERVERS: dns.address, LOG_LEVEL: 'warn' },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   services.add(service);

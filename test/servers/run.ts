@@ -72,7 +72,7 @@ await unpackCyrus();
 await unpackCourier();
 
 // Once, for all the suites that look at the documentation.
-process.exitCode = await run(['src/site/build-program.ts'], process.env);
+process.exitCode = await run(['docs/.vitepress/build.ts'], process.env);
 if (process.exitCode !== 0) process.exit();
 const postgres = await startPostgres(findPostgres() ?? '');
 try {

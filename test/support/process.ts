@@ -36,7 +36,7 @@ export function start(environment: Record<string, string>, log: 'pipe' | number 
   const { PATH } = process.env;
   const child = spawn(process.execPath, [MAIN], {
     cwd: ROOT,
-    env: { ...(PATH !== undefined && { PATH }), DOCS_BUILD: 'false', ...environment },
+    env: { ...(PATH !== undefined && { PATH }), ...environment },
     stdio: ['ignore', log, log],
   });
   children.add(child);

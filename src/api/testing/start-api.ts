@@ -162,7 +162,7 @@ export async function startApi(
     trustProxy: [],
     corsOrigins: [],
     maxBody: 262_144,
-    site: () => ({ kind: 'absent' }),
+    siteDirectory: '/nonexistent',
     ...options,
     routes: [mailserverEvents, ...(options.routes ?? [])],
   });

@@ -1,6 +1,6 @@
-/** The service with the documentation as it is built, and the pages that are in it. */
-import { buildSite, defaultSources } from '../../../src/site/site.ts';
-import { listFiles } from '../../../src/site/sources.ts';
+/** The service with the documentation as `npm run docs:build` made it, and the pages in it. */
+import { fileURLToPath } from 'node:url';
+import { listFiles } from '../../../docs/.vitepress/finish-pages.ts';
 import { startTestService, type TestService } from '../../support/service.ts';
 
 export interface SiteService extends TestService {
@@ -8,11 +8,12 @@ export interface SiteService extends TestService {
   readonly pages: readonly string[];
 }
 
-/** Builds the site unless that is done already, and starts a service that shows it. */
+const directory = fileURLToPath(new URL('../../../site', import.meta.url));
+
+/** Starts a service, which shows the site, and lists its pages. */
 export async function startSiteService(
   environment: Record<string, string> = {},
 ): Promise<SiteService> {
-  const directory = await buildSite(defaultSources, defaultSources.builds);
   const service = await startTestService('sqlite', environment);
   const pages = listFiles(directory)
     .filter((name) => name.endsWith('.html') && name !== '404.html')

@@ -1,0 +1,73 @@
+/** What an installation makes of the documentation where VitePress cannot make its pages. */
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { buildSite } from '../../docs/.vitepress/build.ts';
+import { repository } from '../support/doc-pages.ts';
+
+const parent = await mkdtemp(join(tmpdir(), 'postroom-site-'));
+after(() => rm(parent, { recursive: true, force: true }));
+
+/**
+ * An installation with the real sources.
+ *
+ * @param vitepress the program in place of VitePress; without it nothing is installed
+ */
+async function install(name: string, vitepress?: string): Promise<string> {
+  const root = join(parent, name);
+  await mkdir(root);
+  await cp(join(repository, 'docs'), join(root, 'docs'), { recursive: true });
+  await cp(join(repository, 'CHANGELOG.md'), join(root, 'CHANGELOG.md'));
+  if (vitepress !== undefined) {
+    const bin = join(root, 'node_modules/vitepress/bin');
+    await mkdir(bin, { recursive: true });
+    await writeFile(join(bin, 'vitepress.js'), vitepress);
+  }
+  return root;
+}
+
+test('without VitePress each page is there as markdown that says why', async () => {
+  const root = await install('bare');
+  assert.match((await buildSite(root)) ?? '', /not installed/);
+  for (const page of ['index', 'quickstart', 'concepts/sync', 'reference/api/mail', 'changelog']) {
+    const text = await readFile(join(root, 'site', `${page}.md`), 'utf8');
+    assert.match(text, /^> This is plain markdown, .* VitePress is not installed .*docs:build/);
+    assert.match(text, /^# /m, page);
+  }
+  for (const file of ['inbox/index.html', 'inbox/main.js', 'llms.txt', 'quickstart.md.br']) {
+    assert.ok(existsSync(join(root, 'site', file)), file);
+  }
+  assert.ok(!existsSync(join(root, 'site', '.build.json')));
+});
+
+test('a VitePress that is killed or fails leaves markdown that says why', async () => {
+  const killed = await install('killed', "process.kill(process.pid, 'SIGKILL')");
+  assert.match((await buildSite(killed)) ?? '', /SIGKILL, most likely for want of memory/);
+  const failing = await install('failing', "throw new TypeError('no such theme')");
+  assert.match((await buildSite(failing)) ?? '', /TypeError: no such theme/);
+  assert.match(await readFile(join(failing, 'site/index.md'), 'utf8'), /TypeError: no such theme/);
+});
+
+test('a build takes the place of the one before, pages take that of markdown', async () => {
+  const root = await install('twice');
+  await buildSite(root);
+  const bin = join(root, 'node_modules/vitepress/bin');
+  await mkdir(bin, { recursive: true });
+  // As VitePress does: it is told the folder, and writes pages there.
+  const program = `
+    const { mkdirSync, writeFileSync } = require('node:fs');
+    const folder = process.argv[process.argv.indexOf('--outDir') + 1];
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(folder + '/index.html', '<p style="color:red">Home</p><script>go()</script>');`;
+  await writeFile(join(bin, 'vitepress.js'), program);
+  assert.equal(await buildSite(root), undefined);
+  const site = join(root, 'site');
+  assert.match(await readFile(join(site, 'index.html'), 'utf8'), /^<p>Home/);
+  const { scripts } = JSON.parse(await readFile(join(site, '.build.json'), 'utf8'));
+  assert.equal(scripts.length, 1);
+  assert.match(await readFile(join(site, 'quickstart.md'), 'utf8'), /^# /);
+  assert.ok(!existsSync(join(root, 'site.new')));
+});
