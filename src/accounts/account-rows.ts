@@ -1,11 +1,5 @@
 /** Accounts as they lie in storage. */
-import {
-  type Database,
-  PreparedQuery,
-  type Queries,
-  type Row,
-  RowCache,
-} from '../database/database.ts';
+import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
 
@@ -52,7 +46,9 @@ export function selectAccounts(queries: Queries) {
     );
 }
 
-type AccountRow = Awaited<ReturnType<ReturnType<typeof selectAccounts>['executeTakeFirstOrThrow']>>;
+export type AccountRow = Awaited<
+  ReturnType<ReturnType<typeof selectAccounts>['executeTakeFirstOrThrow']>
+>;
 
 export function toAccount(row: AccountRow): Account {
   return {
@@ -91,44 +87,34 @@ function toCredentials({ local_part, domain_name, ...row }: CredentialsRow): Cre
   return { ...row, address: `${local_part}@${domain_name}` };
 }
 
-/** About 500 bytes each: 5 MB. */
-const CREDENTIALS_KEPT = 10_000;
-
 /**
  * Reads credentials. Its queries are compiled once: every call with a token asks one of them, and
  * building a query takes ten times as long as running it.
  */
 export class CredentialsReader {
   readonly #queries: Queries;
-  readonly #byId: PreparedQuery<CredentialsRow>;
-  readonly #byAddress: PreparedQuery<CredentialsRow>;
-  readonly #kept: RowCache<number, Credentials>;
+  readonly #byId: PreparedQuery<{ id: number }, CredentialsRow>;
+  readonly #byAddress: PreparedQuery<{ domainId: number; localPart: string }, CredentialsRow>;
 
-  constructor(database: Database) {
-    const queries = database.read;
-    this.#queries = queries;
-    this.#kept = new RowCache(database, ['accounts'], { max: CREDENTIALS_KEPT });
-    this.#byId = new PreparedQuery(selectCredentials(queries).where('id', '=', 0));
-    this.#byAddress = new PreparedQuery(
-      selectCredentials(queries).where('domain_id', '=', 0).where('local_part', '=', ''),
+  constructor({ read }: Pick<Database, 'read'>) {
+    this.#queries = read;
+    this.#byId = new PreparedQuery((value) => selectCredentials(read).where('id', '=', value.id));
+    this.#byAddress = new PreparedQuery((value) =>
+      selectCredentials(read)
+        .where('domain_id', '=', value.domainId)
+        .where('local_part', '=', value.localPart),
     );
   }
 
   /** The credentials of an account, or undefined where it is gone. */
-  ofAccount(accountId: number): Promise<Credentials | undefined> {
-    return this.#kept.get(accountId, () => this.#first(this.#byId, [accountId]));
+  async ofAccount(id: number): Promise<Credentials | undefined> {
+    const row = await this.#byId.first(this.#queries, { id });
+    return row && toCredentials(row);
   }
 
   /** The credentials of an address on a claim, or undefined. */
-  ofAddress(domainId: number, localPart: string): Promise<Credentials | undefined> {
-    return this.#first(this.#byAddress, [domainId, localPart]);
-  }
-
-  async #first(
-    query: PreparedQuery<CredentialsRow>,
-    parameters: readonly unknown[],
-  ): Promise<Credentials | undefined> {
-    const row = await query.first(this.#queries, parameters);
+  async ofAddress(domainId: number, localPart: string): Promise<Credentials | undefined> {
+    const row = await this.#byAddress.first(this.#queries, { domainId, localPart });
     return row && toCredentials(row);
   }
 }

@@ -11,10 +11,16 @@
  * address always means the account on the claim that is active now.
  */
 import type { Changes } from '../changes/changes.ts';
-import { type Database, type Queries, RowCache } from '../database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
 import { invalidField, Refusal } from '../errors/errors.ts';
-import { type Account, type AccountStatus, selectAccounts, toAccount } from './account-rows.ts';
+import {
+  type Account,
+  type AccountRow,
+  type AccountStatus,
+  selectAccounts,
+  toAccount,
+} from './account-rows.ts';
 import { checkLocalPart, mailLocalPart, readAddress } from './local-parts.ts';
 import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
 import { retireAddresses, tokensFrom } from './retired-addresses.ts';
@@ -112,20 +118,20 @@ export interface Accounts {
   stillThere(ids: readonly number[]): Promise<Set<number>>;
 }
 
-/** About 500 bytes each: 5 MB. */
-const RECIPIENTS_KEPT = 10_000;
-
 class StoredAccounts implements Accounts {
   readonly #database: Database;
   readonly #domains: Domains;
   readonly #changes: Pick<Changes, 'publish'>;
   readonly #now: () => number;
-  /** By domain and local part. */
-  readonly #recipients: RowCache<string, Account>;
+  readonly #onDomain: PreparedQuery<{ domainId: number; localPart: string }, AccountRow>;
 
   constructor({ database, domains, changes, now }: AccountsOptions) {
     this.#database = database;
-    this.#recipients = new RowCache(database, ['accounts'], { max: RECIPIENTS_KEPT });
+    this.#onDomain = new PreparedQuery((value) =>
+      selectAccounts(database.read)
+        .where('domain_id', '=', value.domainId)
+        .where('local_part', '=', value.localPart),
+    );
     this.#domains = domains;
     this.#changes = changes;
     this.#now = now ?? Date.now;
@@ -303,14 +309,9 @@ class StoredAccounts implements Accounts {
     return new Set(rows.map(({ id }) => id));
   }
 
-  #findOnDomain(localPart: string, domainId: number): Promise<Account | undefined> {
-    return this.#recipients.get(`${domainId} ${localPart}`, async () => {
-      const row = await selectAccounts(this.#database.read)
-        .where('domain_id', '=', domainId)
-        .where('local_part', '=', localPart)
-        .executeTakeFirst();
-      return row && toAccount(row);
-    });
+  async #findOnDomain(localPart: string, domainId: number): Promise<Account | undefined> {
+    const row = await this.#onDomain.first(this.#database.read, { domainId, localPart });
+    return row && toAccount(row);
   }
 
   async #read(queries: Queries, userId: string, id: number): Promise<Account> {

@@ -11,7 +11,7 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
+import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { BodyFolder, type NewFile, readRange } from './body-folder.ts';
 import { Gathered } from './gathered.ts';
@@ -69,22 +69,19 @@ export class Bodies {
   readonly #log: BodiesOptions['log'];
   readonly #now: () => number;
   #mismatch: string | undefined;
-  readonly #insert: PreparedQuery<{ id: number }>;
-  readonly #find: PreparedQuery<StoredBody>;
+  readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
+  readonly #find: PreparedQuery<{ id: number }, StoredBody>;
 
   constructor({ database, directory, log, now = Date.now }: BodiesOptions) {
     this.#database = database;
     this.#folder = new BodyFolder(directory);
     this.#log = log;
     this.#now = now;
-    this.#insert = new PreparedQuery(
-      database.read
-        .insertInto('bodies')
-        .values({ size: 0, content: Buffer.alloc(0), file: '' })
-        .returning('id'),
+    this.#insert = new PreparedQuery(({ size, content, file }) =>
+      database.read.insertInto('bodies').values({ size, content, file }).returning('id'),
     );
-    this.#find = new PreparedQuery(
-      database.read.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', 0),
+    this.#find = new PreparedQuery(({ id }) =>
+      database.read.selectFrom('bodies').select(['size', 'content', 'file']).where('id', '=', id),
     );
   }
 
@@ -148,14 +145,14 @@ export class Bodies {
   async commit(tx: Queries, { size, content, file }: StagedBody): Promise<number> {
     if (this.#mismatch) throw new Refusal('unavailable', 'no mail can be kept right now');
     const inRow = content.length > 0 || file === undefined ? content : null;
-    const row = await this.#insert.first(tx, [size, inRow, file ?? null]);
+    const row = await this.#insert.first(tx, { size, content: inRow, file: file ?? null });
     if (!row) throw new Error('a body was inserted but has no id');
     return row.id;
   }
 
   /** Where a body lies, for {@link Bodies.read}; undefined where it is gone. */
   async find(id: number): Promise<StoredBody | undefined> {
-    return this.#find.first(this.#database.read, [id]);
+    return this.#find.first(this.#database.read, { id });
   }
 
   /** Gives up a staged body that nothing came to refer to. */

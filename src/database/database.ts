@@ -7,13 +7,10 @@
  * for changes. Tables are listed in `schema.ts`, with the capability that owns each.
  */
 export type { Database, Engine, Queries } from './engine.ts';
-export { lockDirectory } from './lock-directory.ts';
+export { isStorageFull, isUnavailable } from './failures.ts';
 export { UnfitDatabase } from './migrate.ts';
 export { openPostgres, type PostgresOptions } from './postgres.ts';
 export { PreparedQuery } from './prepared-query.ts';
-export { RowCache } from './row-cache.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { type SettingStore, settingStore } from './setting-store.ts';
-export { openSqlite, type SqliteOptions } from './sqlite.ts';
-export { isStorageFull } from './storage-full.ts';
-export { isUnavailable } from './unavailable.ts';
+export { lockDirectory, openSqlite, type SqliteOptions } from './sqlite/sqlite.ts';

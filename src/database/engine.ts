@@ -1,7 +1,6 @@
 /** What both engines offer; the public face is `database.ts`. */
 import type { Kysely } from 'kysely';
 import type { Schema } from './schema.ts';
-import type { TableName, TableVersion, Watched } from './table-versions.ts';
 
 /** Which SQL is spoken; the few places where the engines must differ ask for it. */
 export type Engine = 'sqlite' | 'postgres';
@@ -17,15 +16,13 @@ export interface Database {
    * Runs `work` in one transaction and resolves after the commit is durable. What `work` throws
    * rolls back its own changes, and its alone.
    *
-   * `work` does nothing but queries: on SQLite everybody's writes wait for it. It may run again, from
-   * the state it ran on first: on PostgreSQL after a deadlock, on SQLite where a write that shares its
-   * transaction throws. So it keeps nothing of a run but what it returns.
+   * `work` does nothing but queries: on SQLite everybody's writes wait for it. On PostgreSQL it runs again
+   * after a deadlock, from the state that the database then has: so it keeps nothing of a run but what it
+   * returns.
    */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   /** Runs `work` on one unchanging state of the database; it must not call `write`. */
   snapshot<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
-  /** Tells of commits to these tables; missing where other processes write as well. */
-  watch?(tables: readonly TableName[], of?: Watched): TableVersion;
   /** Waits for the writes under way and closes every connection. */
   close(): Promise<void>;
 }

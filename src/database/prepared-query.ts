@@ -1,35 +1,45 @@
 import type { Compilable, CompiledQuery } from 'kysely';
 import type { Queries } from './engine.ts';
-import { runDirectly } from './sqlite-driver.ts';
+import { runDirectly } from './sqlite/driver.ts';
+
+/** Stands in a query where a value goes each time it runs. */
+class Placeholder {
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
 
 /**
- * A query that is built and compiled once, and run with other parameters each time: building one
- * takes longer than running it. For the few that every request or message asks.
+ * A query that is built and compiled once, and run with other values each time: building one takes
+ * longer than running it. For the few that every request or message asks.
  */
-export class PreparedQuery<Row> {
+export class PreparedQuery<Values extends object, Row> {
   readonly #compiled: CompiledQuery<Row>;
 
-  /** @param query the query with any values in the places of its parameters */
-  constructor(query: Compilable<Row>) {
-    this.#compiled = query.compile();
+  /**
+   * @param build makes the query from stand-ins for its values, which it names in its type:
+   *   `(value: { id: number }) => queries.selectFrom('accounts').where('id', '=', value.id)...`
+   */
+  constructor(build: (value: Values) => Compilable<Row>) {
+    const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) });
+    // The values are only passed on to Kysely, which keeps them as they are.
+    this.#compiled = build(placeholders as Values).compile();
   }
 
-  /**
-   * Runs it.
-   *
-   * @param parameters in the order in which the query names them
-   */
-  async all(queries: Queries, parameters: readonly unknown[]): Promise<Row[]> {
-    if (parameters.length !== this.#compiled.parameters.length) {
-      throw new Error(`a query takes ${this.#compiled.parameters.length} parameters`);
-    }
+  /** Runs it and answers its rows; a write gives none unless it asks for them. */
+  async all(queries: Queries, values: Values): Promise<Row[]> {
+    const parameters = this.#compiled.parameters.map((parameter) =>
+      parameter instanceof Placeholder ? values[parameter.name as keyof Values] : parameter,
+    );
     const query = { ...this.#compiled, parameters };
     const rows = runDirectly(queries, query);
     return rows ? ((await rows) as Row[]) : (await queries.executeQuery<Row>(query)).rows;
   }
 
   /** The first row, or undefined. */
-  async first(queries: Queries, parameters: readonly unknown[]): Promise<Row | undefined> {
-    return (await this.all(queries, parameters))[0];
+  async first(queries: Queries, values: Values): Promise<Row | undefined> {
+    return (await this.all(queries, values))[0];
   }
 }

@@ -8,7 +8,7 @@ import type { Engine, Queries } from './database.ts';
 import { applyMigrations } from './migrate.ts';
 import type { Schema } from './schema.ts';
 import { describeSchema, schemaFile } from './schema-check.ts';
-import { kyselyOn } from './sqlite-driver.ts';
+import { kyselyOn } from './sqlite/driver.ts';
 
 /** Compares with the golden file; `npm run schema` writes it in place of that. */
 async function compare(t: TestContext, queries: Queries, engine: Engine): Promise<void> {

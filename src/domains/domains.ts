@@ -10,9 +10,9 @@
  * Whoever changes a claim's records locks the name first and evaluates it afterwards, in the same
  * transaction (`claims.ts`). DNS is asked in `verification/`; when, is in each claim's row.
  */
-import { type InferResult, sql } from 'kysely';
+import { sql } from 'kysely';
 import type { Logger } from 'pino';
-import { type Database, type Queries, RowCache } from '../database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { type Domain, evaluateName, findClaim, lockClaim, readClaim, toDomain } from './claims.ts';
 import { type DkimKey, generateDkimKey, type NewDkimKey } from './dkim-keys.ts';
@@ -158,23 +158,17 @@ export interface RemovedDomain extends Domain {
   readonly statusChanges: readonly StatusChange[];
 }
 
-/** About 1 KB each: 10 MB. */
-const ACTIVE_KEPT = 10_000;
-
 class StoredDomains implements Domains {
   readonly #database: Database;
   readonly #mailHostname: string;
   readonly #spfInclude: string;
   readonly #log: Logger | undefined;
   readonly #now: () => number;
-  readonly #activeClaim: ReturnType<typeof selectActiveClaim>;
-  /** By name. */
-  readonly #active: RowCache<string, ActiveDomain>;
+  readonly #activeClaim: ReturnType<typeof prepareActiveClaim>;
 
   constructor(options: DomainsOptions) {
     this.#database = options.database;
-    this.#activeClaim = selectActiveClaim(options.database.read);
-    this.#active = new RowCache(options.database, ['domains', 'routes'], { max: ACTIVE_KEPT });
+    this.#activeClaim = prepareActiveClaim(options.database.read);
     this.#mailHostname = options.mailHostname.toLowerCase();
     this.#spfInclude = options.spfInclude.toLowerCase();
     this.#log = options.log;
@@ -258,16 +252,12 @@ class StoredDomains implements Domains {
   }
 
   async findActive(text: string): Promise<ActiveDomain | undefined> {
-    // By the text: to bring a name into its form takes longer than to look it up.
-    return this.#active.get(text, async () => {
-      const name = normalizeDomainName(text);
-      if (name === undefined) return undefined;
-      const query = { ...this.#activeClaim, parameters: [name] };
-      const [row] = (await this.#database.read.executeQuery<ActiveClaimRow>(query)).rows;
-      if (!row) return undefined;
-      const { id, user_id: userId, verified_at } = row;
-      return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
-    });
+    const name = normalizeDomainName(text);
+    if (name === undefined) return undefined;
+    const row = await this.#activeClaim.first(this.#database.read, { name });
+    if (!row) return undefined;
+    const { id, user_id: userId, verified_at } = row;
+    return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
   }
 
   async hasAny(): Promise<boolean> {
@@ -352,21 +342,20 @@ class StoredDomains implements Domains {
 }
 
 /**
- * The active claim on a name, the one parameter. Compiled once: it is asked for every recipient and
- * every token, and building a query takes ten times as long as running it.
+ * The active claim on a name. Compiled once: it is asked for every recipient and every token, and
+ * building a query takes ten times as long as running it.
  */
-function selectActiveClaim(queries: Queries) {
-  return queries
-    .selectFrom('domains')
-    .innerJoin('routes', 'routes.domain_id', 'domains.id')
-    .select(['domains.id', 'domains.user_id', 'domains.verified_at'])
-    .select(['forward_mode', 'webhook_url', 'webhook_secret', 'forward_to_email'])
-    .where('domains.status', '=', sql.lit('active'))
-    .where('domains.name', '=', '')
-    .compile();
+function prepareActiveClaim(queries: Queries) {
+  return new PreparedQuery((value: { name: string }) =>
+    queries
+      .selectFrom('domains')
+      .innerJoin('routes', 'routes.domain_id', 'domains.id')
+      .select(['domains.id', 'domains.user_id', 'domains.verified_at'])
+      .select(['forward_mode', 'webhook_url', 'webhook_secret', 'forward_to_email'])
+      .where('domains.status', '=', sql.lit('active'))
+      .where('domains.name', '=', value.name),
+  );
 }
-
-type ActiveClaimRow = InferResult<ReturnType<typeof selectActiveClaim>>[number];
 
 function domainExists(name: string): Refusal {
   return new Refusal('domain_exists', `the user has ${name} already`);

@@ -1,7 +1,12 @@
 /** Appending, flagging, moving and expunging: each one transaction with one MODSEQ a mailbox. */
 import type { Bodies } from '../../bodies/bodies.ts';
 import type { MailboxChange } from '../../changes/changes.ts';
-import { type Database, PreparedQuery, type Queries } from '../../database/database.ts';
+import {
+  type Database,
+  type NewRow,
+  PreparedQuery,
+  type Queries,
+} from '../../database/database.ts';
 import { invalidField } from '../../errors/errors.ts';
 import { changeFlags, flagsFromText, flagsToText, normalizeFlags } from '../flags.ts';
 import { canonicalMailboxName } from '../mailbox-names.ts';
@@ -18,7 +23,7 @@ import type {
 import {
   advanceModseq,
   type Mailboxes,
-  type MailboxIdentity,
+  type MailboxRow,
   mailboxChange,
   UidAdvance,
 } from './mailboxes.ts';
@@ -28,7 +33,7 @@ const UIDS_AT_A_TIME = 500;
 
 interface Found {
   readonly target: AppendTarget;
-  readonly mailbox: MailboxIdentity;
+  readonly mailbox: MailboxRow;
 }
 
 export interface MessageWriterOptions {
@@ -38,20 +43,20 @@ export interface MessageWriterOptions {
   readonly now: () => number;
 }
 
-/** Parameters in the order of the columns. */
-function prepareInsert(queries: Queries): PreparedQuery<unknown> {
-  return new PreparedQuery(
+/** Compiled once: it runs for every recipient of a message. */
+function prepareInsert(queries: Queries) {
+  return new PreparedQuery((value: NewRow<'messages'>) =>
     queries.insertInto('messages').values({
-      mailbox_id: 0,
-      uid: 0,
-      created_modseq: 0,
-      modseq: 0,
-      flags: '',
-      size: 0,
-      internal_date: 0,
-      body_id: 0,
-      envelope: '',
-      structure: '',
+      mailbox_id: value.mailbox_id,
+      uid: value.uid,
+      created_modseq: value.created_modseq,
+      modseq: value.modseq,
+      flags: value.flags,
+      size: value.size,
+      internal_date: value.internal_date,
+      body_id: value.body_id,
+      envelope: value.envelope,
+      structure: value.structure,
     }),
   );
 }
@@ -62,7 +67,7 @@ export class MessageWriter {
   readonly #mailboxes: Mailboxes;
   readonly #now: () => number;
   readonly #uids: UidAdvance;
-  readonly #insertMessage: PreparedQuery<unknown>;
+  readonly #insertMessage: ReturnType<typeof prepareInsert>;
 
   constructor({ database, bodies, mailboxes, now }: MessageWriterOptions) {
     this.#uids = new UidAdvance(database.read);
@@ -80,7 +85,7 @@ export class MessageWriter {
   ): Promise<Appended[]> {
     const found: Found[] = [];
     for (const target of targets) {
-      found.push({ target, mailbox: await this.#mailboxes.identify(target.user, target.mailbox) });
+      found.push({ target, mailbox: await this.#mailboxes.find(target.user, target.mailbox) });
     }
     return this.#database.write(async (tx) => {
       const bodyId = await this.#bodies.commit(tx, body);
@@ -107,14 +112,24 @@ export class MessageWriter {
     const appended: Appended[] = [];
     const { parsed, bodyId } = message;
     // Once for all recipients: hostile mail has an envelope and a structure of half a megabyte.
-    const shared = [bodyId, JSON.stringify(parsed.envelope), JSON.stringify(parsed.structure)];
+    const shared = {
+      size: parsed.size,
+      body_id: bodyId,
+      envelope: JSON.stringify(parsed.envelope),
+      structure: JSON.stringify(parsed.structure),
+    };
     // One order for everybody: two messages to the same two mailboxes never wait for each other.
     for (const { target, mailbox } of found.toSorted((a, b) => a.mailbox.id - b.mailbox.id)) {
       const { firstUid: uid, modseq } = await this.#uids.next(tx, mailbox.id, 1);
-      const flags = flagsToText(normalizeFlags(target.flags ?? []));
-      const internalDate = target.internalDate ?? this.#now();
-      const own = [mailbox.id, uid, modseq, modseq, flags, parsed.size, internalDate];
-      await this.#insertMessage.all(tx, [...own, ...shared]);
+      await this.#insertMessage.all(tx, {
+        ...shared,
+        mailbox_id: mailbox.id,
+        uid,
+        created_modseq: modseq,
+        modseq,
+        flags: flagsToText(normalizeFlags(target.flags ?? [])),
+        internal_date: target.internalDate ?? this.#now(),
+      });
       const change = mailboxChange(target.user, mailbox, modseq);
       appended.push({ user: target.user, uid, change });
     }
@@ -128,7 +143,7 @@ export class MessageWriter {
     { add = [], remove = [] }: FlagChange,
   ): Promise<MailboxChange | undefined> {
     normalizeFlags([...add, ...remove]);
-    const mailbox = await this.#mailboxes.identify(user, name);
+    const mailbox = await this.#mailboxes.find(user, name);
     return this.#database.write(async (tx) => {
       await lockMailbox(tx, mailbox.id);
       let modseq: number | undefined;
@@ -156,8 +171,8 @@ export class MessageWriter {
     if (canonicalMailboxName(name) === canonicalMailboxName(targetName)) {
       throw invalidField('target', 'must be another mailbox');
     }
-    const source = await this.#mailboxes.identify(user, name);
-    const target = await this.#mailboxes.identify(user, targetName);
+    const source = await this.#mailboxes.find(user, name);
+    const target = await this.#mailboxes.find(user, targetName);
     return this.#database.write(async (tx) => {
       for (const id of [source.id, target.id].sort((a, b) => a - b)) await lockMailbox(tx, id);
       const messages = await selectMessages(tx, source.id, uids);
@@ -185,7 +200,7 @@ export class MessageWriter {
     name: string,
     uids: readonly number[],
   ): Promise<MailboxChange | undefined> {
-    const mailbox = await this.#mailboxes.identify(user, name);
+    const mailbox = await this.#mailboxes.find(user, name);
     const done = await this.#database.write(async (tx) => {
       await lockMailbox(tx, mailbox.id);
       const messages = await selectMessages(tx, mailbox.id, uids);

@@ -1,6 +1,6 @@
 /** The mail store in Postroom's own database. */
 import type { Bodies } from '../../bodies/bodies.ts';
-import { type Database, type Queries, RowCache } from '../../database/database.ts';
+import type { Database, Queries } from '../../database/database.ts';
 import { invalidField } from '../../errors/errors.ts';
 import type {
   Alongside,
@@ -43,31 +43,11 @@ const PAGE_WITH_FIELDS = 1_000;
  */
 const PAGE_BYTES = 4 * 1024 * 1024;
 
-/** Answers kept, and of each its changes and characters of text at most: some 30 MB in memory. */
-const ANSWERS_KEPT = 500;
-const ANSWER_KEPT_MAX = 200;
-const ANSWER_KEPT_TEXT = 20_480;
-
-interface Answer {
-  readonly result: SyncResult;
-  /** Characters of the stored texts in it. */
-  readonly textLength: number;
-}
-
-/** Whether an answer may be kept. */
-function isSmall({ result: { changes }, textLength }: Answer): boolean {
-  const { added, updated, removed } = changes;
-  const count = added.length + updated.length + removed.length;
-  return count <= ANSWER_KEPT_MAX && textLength <= ANSWER_KEPT_TEXT;
-}
-
 export class EmbeddedMailstore implements Mailstore {
   readonly #database: Database;
   readonly #mailboxes: Mailboxes;
   readonly #reader: MessageReader;
   readonly #changes: ChangeReader;
-  /** By the window and whether it is a reset. */
-  readonly #answers: RowCache<string, Answer>;
   readonly #writer: MessageWriter;
   readonly #now: () => number;
 
@@ -77,10 +57,6 @@ export class EmbeddedMailstore implements Mailstore {
     this.#mailboxes = new Mailboxes(database, now);
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
     this.#changes = new ChangeReader(database.read, pageBytes);
-    this.#answers = new RowCache(database, ['mailboxes', 'messages', 'tombstones'], {
-      max: ANSWERS_KEPT,
-      keeps: isSmall,
-    });
     this.#writer = new MessageWriter({ database, bodies, mailboxes: this.#mailboxes, now });
   }
 
@@ -95,12 +71,9 @@ export class EmbeddedMailstore implements Mailstore {
     }
     const mailbox = await this.#mailboxes.find(user, request.mailbox);
     if (isUpToDate(mailbox, request, token)) return unchanged(mailbox);
-    const { window, reset } = openWindow(mailbox, request, token);
-    // After a change every device of an account asks the same, from the same state.
-    const question = [...Object.values(window), reset].join(' ');
-    const answer = await this.#answers.get(question, () => this.#readChanges(user, request, token));
-    if (!answer) throw mailboxNotFound(request.mailbox);
-    return answer.result;
+    const result = await this.#readChanges(user, request, token);
+    if (!result) throw mailboxNotFound(request.mailbox);
+    return result;
   }
 
   /** Reads token and changes from one state, which may be later than the one that was seen before. */
@@ -108,14 +81,14 @@ export class EmbeddedMailstore implements Mailstore {
     user: MailUser,
     request: SyncRequest,
     token: SyncToken | undefined,
-  ): Promise<Answer | undefined> {
+  ): Promise<SyncResult | undefined> {
     return this.#database.snapshot(async (tx) => {
       const current = await this.#mailboxes.findIn(tx, user, request.mailbox);
       if (!current) return undefined;
       const { window, reset } = openWindow(current, request, token);
       const page = await this.#changes.read(tx, window);
-      const { added, updated, removed, nextAfterUid, textLength } = page;
-      const result = {
+      const { added, updated, removed, nextAfterUid } = page;
+      return {
         mailbox: current.name,
         uidvalidity: String(current.uidvalidity),
         token:
@@ -126,7 +99,6 @@ export class EmbeddedMailstore implements Mailstore {
         ...(reset && { reset }),
         ...(nextAfterUid !== undefined && { hasMore: true as const }),
       };
-      return { result, textLength };
     });
   }
 

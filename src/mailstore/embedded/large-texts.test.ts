@@ -121,19 +121,4 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     assert.deepEqual(uids(next), [8]);
     assert.deepEqual(next.changes.removed, [{ uid: 3 }, { uid: 7 }]);
   });
-
-  test('an answer is kept in memory only while its texts are short', async () => {
-    const user = await store.makeUser();
-    await append(user, [10, 10, 30_000]);
-    // A kept answer is the very object; where other nodes write as well, none is kept.
-    const isKept = async (request: object) => {
-      const first = await sync(user, undefined, request);
-      return (await sync(user, undefined, request)) === first;
-    };
-    const kept = engine === 'sqlite';
-    assert.equal(await isKept({ fields: texts, limit: 2 }), kept);
-    assert.equal(await isKept({}), kept);
-    assert.equal(await isKept({ fields: ['flags', 'size', 'bodyStructure'] }), kept);
-    assert.equal(await isKept({ fields: texts, limit: 3 }), false);
-  });
 });

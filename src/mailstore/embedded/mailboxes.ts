@@ -1,13 +1,7 @@
 /** Rows of `mailboxes`: finding, making, and moving on their counters. */
 import { sql } from 'kysely';
 import type { MailboxChange } from '../../changes/changes.ts';
-import {
-  type Database,
-  PreparedQuery,
-  type Queries,
-  type Row,
-  RowCache,
-} from '../../database/database.ts';
+import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { canonicalMailboxName, defaultMailboxes } from '../mailbox-names.ts';
 import type { MailboxState, MailUser } from '../store.ts';
@@ -17,66 +11,41 @@ export type MailboxRow = Pick<
   'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq'
 >;
 
-/** What stays as it is for as long as there is the mailbox. */
-export type MailboxIdentity = Pick<MailboxRow, 'id' | 'name' | 'uidvalidity'>;
-
 const columns = ['id', 'name', 'uidvalidity', 'highestmodseq', 'pruned_modseq'] as const;
-
-/** About 300 bytes each, in each of the two caches: 12 MB. */
-const MAILBOXES_KEPT = 20_000;
 
 const UIDVALIDITY_COUNTER = 'uidvalidity';
 
-function prepareFind(queries: Queries): PreparedQuery<MailboxRow> {
-  return new PreparedQuery(
+/** Compiled once: every request and every message asks it. */
+function prepareFind(queries: Queries) {
+  return new PreparedQuery((value: { accountId: number; name: string }) =>
     queries
       .selectFrom('mailboxes')
       .select(columns)
-      .where('account_id', '=', 0)
-      .where('name', '=', ''),
+      .where('account_id', '=', value.accountId)
+      .where('name', '=', value.name),
   );
-}
-
-function keyOf(user: MailUser, mailbox: string): string {
-  return `${user.accountId} ${mailbox}`;
 }
 
 export class Mailboxes {
   readonly #database: Database;
   readonly #now: () => number;
-  readonly #find: PreparedQuery<MailboxRow>;
-  /** By account and name. */
-  readonly #kept: RowCache<string, MailboxRow>;
-  /** Likewise, and for longer: each message that comes moves on the counters of a mailbox. */
-  readonly #identities: RowCache<string, MailboxIdentity>;
+  readonly #find: ReturnType<typeof prepareFind>;
 
   constructor(database: Database, now: () => number) {
     this.#database = database;
-    this.#kept = new RowCache(database, ['mailboxes'], { max: MAILBOXES_KEPT });
-    this.#identities = new RowCache(database, ['mailboxes'], {
-      max: MAILBOXES_KEPT,
-      of: 'fixed columns',
-    });
     this.#now = now;
     this.#find = prepareFind(database.read);
   }
 
   /** The mailbox as it is now, made first where it is one that every account has. */
   async find(user: MailUser, mailbox: string): Promise<MailboxRow> {
-    const read = () => this.findIn(this.#database.read, user, mailbox);
-    const found = await this.#kept.get(keyOf(user, mailbox), read);
-    return found ?? this.#make(user, mailbox);
-  }
-
-  /** Which mailbox it is, made first likewise. */
-  async identify(user: MailUser, mailbox: string): Promise<MailboxIdentity> {
-    const read = () => this.findIn(this.#database.read, user, mailbox);
-    const found = await this.#identities.get(keyOf(user, mailbox), read);
+    const found = await this.findIn(this.#database.read, user, mailbox);
     return found ?? this.#make(user, mailbox);
   }
 
   findIn(queries: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
-    return this.#find.first(queries, [user.accountId, canonicalMailboxName(mailbox)]);
+    const { accountId } = user;
+    return this.#find.first(queries, { accountId, name: canonicalMailboxName(mailbox) });
   }
 
   async list(user: MailUser): Promise<MailboxState[]> {
@@ -190,17 +159,20 @@ export async function advanceModseq(tx: Queries, mailboxId: number): Promise<num
 
 /** Gives the next UIDs of a mailbox together with one MODSEQ for all of them. */
 export class UidAdvance {
-  readonly #query: PreparedQuery<Pick<Row<'mailboxes'>, 'uidnext' | 'highestmodseq'>>;
+  readonly #query: PreparedQuery<
+    { mailboxId: number; count: number },
+    Pick<Row<'mailboxes'>, 'uidnext' | 'highestmodseq'>
+  >;
 
   constructor(queries: Queries) {
-    this.#query = new PreparedQuery(
+    this.#query = new PreparedQuery(({ mailboxId, count }) =>
       queries
         .updateTable('mailboxes')
         .set((eb) => ({
-          uidnext: eb('uidnext', '+', 0),
+          uidnext: eb('uidnext', '+', count),
           highestmodseq: eb('highestmodseq', '+', sql.lit(1)),
         }))
-        .where('id', '=', 0)
+        .where('id', '=', mailboxId)
         .returning(['uidnext', 'highestmodseq']),
     );
   }
@@ -211,7 +183,7 @@ export class UidAdvance {
     mailboxId: number,
     count: number,
   ): Promise<{ firstUid: number; modseq: number }> {
-    const row = await this.#query.first(tx, [count, mailboxId]);
+    const row = await this.#query.first(tx, { mailboxId, count });
     if (!row) throw new Error(`there is no mailbox ${mailboxId}`);
     return { firstUid: row.uidnext - count, modseq: row.highestmodseq };
   }

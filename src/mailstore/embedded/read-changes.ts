@@ -11,7 +11,13 @@ import { PreparedQuery, type Queries, type Row } from '../../database/database.t
 import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
 import { flagsFromText } from '../flags.ts';
 import { type AddedMessage, hasTexts, type MessageField, type UpdatedMessage } from '../store.ts';
-import { TEXT_AT_A_TIME, TextReader, type TextRows, textColumns } from './read-texts.ts';
+import {
+  TEXT_AT_A_TIME,
+  TextReader,
+  type TextRows,
+  textColumns,
+  type WindowValues,
+} from './read-texts.ts';
 
 export interface ChangeWindow {
   readonly mailboxId: number;
@@ -30,8 +36,6 @@ export interface ChangePage {
   readonly removed: { uid: number }[];
   /** Where the next page begins; undefined on the last one. */
   readonly nextAfterUid: number | undefined;
-  /** Characters of the stored texts that it was made from: flags, envelopes, structures. */
-  readonly textLength: number;
 }
 
 interface LiveRow {
@@ -47,7 +51,7 @@ interface LiveRow {
 
 type GoneRow = Pick<Row<'tombstones'>, 'uid' | 'created_modseq' | 'modseq'>;
 
-/** What is read, and in which order. */
+/** Which messages are read, and in which order: see {@link liveQuery}. */
 type LiveQuery = 'all by UID' | 'new by UID' | 'changed by UID' | 'changed by MODSEQ';
 
 /** RFC 3501 section 2.3.1.1. */
@@ -71,17 +75,17 @@ export class ChangeReader {
   readonly #queries: Queries;
   readonly #pageBytes: number;
   readonly #texts: TextReader;
-  readonly #live = new Map<string, PreparedQuery<LiveRow>>();
-  readonly #gone: PreparedQuery<GoneRow>;
-  readonly #goneInOrder: PreparedQuery<GoneRow>;
+  readonly #live = new Map<string, PreparedQuery<WindowValues, LiveRow>>();
+  readonly #gone: PreparedQuery<GoneValues, GoneRow>;
+  readonly #goneInOrder: PreparedQuery<GoneInOrderValues, GoneRow>;
 
   /** @param pageBytes octets of envelopes and structures in one page */
   constructor(queries: Queries, pageBytes: number) {
     this.#queries = queries;
     this.#pageBytes = pageBytes;
     this.#texts = new TextReader(queries);
-    this.#gone = new PreparedQuery(goneQuery(queries));
-    this.#goneInOrder = new PreparedQuery(goneInOrderQuery(queries));
+    this.#gone = new PreparedQuery((value) => goneQuery(queries, value));
+    this.#goneInOrder = new PreparedQuery((value) => goneInOrderQuery(queries, value));
   }
 
   /** Reads one page of changes; `tx` is one state of the database throughout. */
@@ -138,15 +142,15 @@ export class ChangeReader {
     const { mailboxId, base, snapshot } = window;
     const query = this.#liveQuery(base > 0 ? 'changed by UID' : 'all by UID', fields);
     const rows: LiveRow[] = [];
-    let after = window.afterUid;
+    let { afterUid } = window;
     while (rows.length < most) {
       const size = Math.min(ROWS_AT_A_TIME, most - rows.length);
-      const bounds = base > 0 ? [mailboxId, snapshot, base, after] : [mailboxId, snapshot, after];
-      const chunk = await query.all(tx, [...bounds, size]);
+      const values = { mailboxId, snapshot, afterModseq: base, afterUid, most: size };
+      const chunk = await query.all(tx, values);
       for (const row of chunk) rows.push(row);
       const last = chunk.at(-1);
       if (!last || chunk.length < size) break;
-      after = last.uid;
+      afterUid = last.uid;
       await turn();
     }
     return rows;
@@ -154,14 +158,15 @@ export class ChangeReader {
 
   /** The same where all of them are wanted: as they lie in the index, and sorted afterwards. */
   async #readByModseq(tx: Queries, window: ChangeWindow): Promise<LiveRow[]> {
-    const { mailboxId, base, snapshot, afterUid, fields } = window;
+    const { mailboxId, base, snapshot, fields } = window;
     const query = this.#liveQuery('changed by MODSEQ', fields);
     const rows: LiveRow[] = [];
     let after = { modseq: base, uid: UID_MAX };
     for (;;) {
-      const bounds = [mailboxId, snapshot, after.modseq, after.uid, ROWS_AT_A_TIME];
-      const chunk = await query.all(tx, bounds);
-      for (const row of chunk) if (row.uid > afterUid) rows.push(row);
+      const [afterModseq, afterUid] = [after.modseq, after.uid];
+      const values = { mailboxId, snapshot, afterModseq, afterUid, most: ROWS_AT_A_TIME };
+      const chunk = await query.all(tx, values);
+      for (const row of chunk) if (row.uid > window.afterUid) rows.push(row);
       const last = chunk.at(-1);
       if (!last || chunk.length < ROWS_AT_A_TIME) break;
       after = last;
@@ -177,12 +182,11 @@ export class ChangeReader {
    */
   async #readGone(tx: Queries, window: ChangeWindow, most: number | undefined) {
     const { mailboxId, base, snapshot, afterUid } = window;
-    const since = [mailboxId, base === 0 ? snapshot : base, snapshot];
+    const values = { mailboxId, goneAfter: base === 0 ? snapshot : base, snapshot };
     if (most !== undefined) {
-      const bounds = [...since, afterUid, base, snapshot, base, snapshot, most];
-      return this.#goneInOrder.all(tx, bounds);
+      return this.#goneInOrder.all(tx, { ...values, base, afterUid, most });
     }
-    const rows = await this.#gone.all(tx, since);
+    const rows = await this.#gone.all(tx, values);
     return rows
       .filter(({ uid, created_modseq, modseq }) => {
         return uid > afterUid && created_modseq <= base === modseq <= snapshot;
@@ -190,14 +194,16 @@ export class ChangeReader {
       .sort(byUid);
   }
 
-  #liveQuery(kind: LiveQuery, fields: readonly MessageField[]): PreparedQuery<LiveRow> {
+  #liveQuery(kind: LiveQuery, fields: readonly MessageField[]) {
     const columns = new Set<LiveColumn>(fields.map((field) => columnOfField[field]));
     // Flags are part of every update.
     if (kind === 'changed by UID' || kind === 'changed by MODSEQ') columns.add('flags');
     const key = `${kind} ${[...columns].sort()}`;
     const known = this.#live.get(key);
     if (known) return known;
-    const query = new PreparedQuery<LiveRow>(liveQuery(this.#queries, kind, [...columns]));
+    const query = new PreparedQuery<WindowValues, LiveRow>((value) =>
+      liveQuery(this.#queries, kind, [...columns], value),
+    );
     this.#live.set(key, query);
     return query;
   }
@@ -236,7 +242,7 @@ async function classify(
     else added.push({ uid });
   }
   if (gone.length > 0) added.sort((a, b) => a.uid - b.uid);
-  return { added, updated, removed, nextAfterUid: cut, textLength };
+  return { added, updated, removed, nextAfterUid: cut };
 }
 
 function lengthOf({ flags, envelope, structure }: LiveRow): number {
@@ -249,51 +255,77 @@ function firstOf(a: number | undefined, b: number | undefined): number | undefin
 }
 
 /**
- * The messages that a page tells of. Parameters: mailbox, snapshot, base (not of all), the UID
- * before the first, how many.
+ * The messages of a mailbox that are in its state `snapshot`:
+ * - `all by UID`: those after a UID;
+ * - `new by UID`: of these, those that came after `afterModseq`;
+ * - `changed by UID`: of these, those that came or were changed after `afterModseq`;
+ * - `changed by MODSEQ`: those whose MODSEQ and UID come after `afterModseq` and `afterUid`, a pair.
  */
-export function liveQuery(queries: Queries, kind: LiveQuery, columns: readonly LiveColumn[]) {
+export function liveQuery(
+  queries: Queries,
+  kind: LiveQuery,
+  columns: readonly LiveColumn[],
+  { mailboxId, snapshot, afterModseq, afterUid, most }: WindowValues,
+) {
   const query = queries
     .selectFrom('messages')
     .select(['uid', 'created_modseq', 'modseq', ...columns])
-    .where('mailbox_id', '=', 0)
-    .where('created_modseq', '<=', 0)
-    .limit(1);
-  if (kind === 'all by UID') return query.where('uid', '>', 0).orderBy('uid');
+    .where('mailbox_id', '=', mailboxId)
+    .where('created_modseq', '<=', snapshot)
+    .limit(most);
+  if (kind === 'all by UID') return query.where('uid', '>', afterUid).orderBy('uid');
   if (kind === 'new by UID') {
-    return query.where('created_modseq', '>', 0).where('uid', '>', 0).orderBy('uid');
+    const isNew = query.where('created_modseq', '>', afterModseq);
+    return isNew.where('uid', '>', afterUid).orderBy('uid');
   }
   if (kind === 'changed by MODSEQ') {
-    return query.where(sql<boolean>`(modseq, uid) > (${0}, ${0})`).orderBy('modseq').orderBy('uid');
+    const isAfter = sql<boolean>`(modseq, uid) > (${afterModseq}, ${afterUid})`;
+    return query.where(isAfter).orderBy('modseq').orderBy('uid');
   }
   // The expression keeps both engines from walking the mailbox by UID, which costs its size: this
   // is read by MODSEQ, which costs the changes, and those are sorted.
   const uid = sql<number>`uid + ${sql.lit(0)}`;
-  return query.where('modseq', '>', 0).where(uid, '>', 0).orderBy(uid);
+  return query.where('modseq', '>', afterModseq).where(uid, '>', afterUid).orderBy(uid);
 }
 
-/** What came or went: mailbox, from which MODSEQ on it went, up to which one it came. */
-function goneQuery(queries: Queries) {
+interface GoneValues {
+  readonly mailboxId: number;
+  readonly goneAfter: number;
+  readonly snapshot: number;
+}
+
+/** Messages that went after one state and had come by another. */
+function goneQuery(queries: Queries, { mailboxId, goneAfter, snapshot }: GoneValues) {
   return queries
     .selectFrom('tombstones')
     .select(['uid', 'created_modseq', 'modseq'])
-    .where('mailbox_id', '=', 0)
-    .where('modseq', '>', 0)
-    .where('created_modseq', '<=', 0);
+    .where('mailbox_id', '=', mailboxId)
+    .where('modseq', '>', goneAfter)
+    .where('created_modseq', '<=', snapshot);
 }
 
-/** The first of those that a page tells of; parameters as in `#readGone`. */
-function goneInOrderQuery(queries: Queries) {
-  return goneQuery(queries)
-    .where('uid', '>', 0)
+interface GoneInOrderValues extends GoneValues {
+  readonly base: number;
+  readonly afterUid: number;
+  readonly most: number;
+}
+
+/**
+ * Of these the first after a UID that the client has to hear of: those that it knew (they came by `base`)
+ * and that were gone by `snapshot`, and those that it did not know and that were still there.
+ */
+function goneInOrderQuery(queries: Queries, values: GoneInOrderValues) {
+  const { base, snapshot, afterUid, most } = values;
+  return goneQuery(queries, values)
+    .where('uid', '>', afterUid)
     .where(({ eb, or, and }) =>
       or([
-        and([eb('created_modseq', '<=', 0), eb('modseq', '<=', 0)]),
-        and([eb('created_modseq', '>', 0), eb('modseq', '>', 0)]),
+        and([eb('created_modseq', '<=', base), eb('modseq', '<=', snapshot)]),
+        and([eb('created_modseq', '>', base), eb('modseq', '>', snapshot)]),
       ]),
     )
     .orderBy('uid')
-    .limit(1);
+    .limit(most);
 }
 
 /** The last UID of a page of `limit` changes, or undefined where all of them fit. */

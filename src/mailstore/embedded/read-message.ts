@@ -1,12 +1,6 @@
 /** Reading one message and its parts. */
 import type { Bodies } from '../../bodies/bodies.ts';
-import {
-  type Database,
-  PreparedQuery,
-  type Queries,
-  type Row,
-  RowCache,
-} from '../../database/database.ts';
+import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import {
   type BodyStructure,
@@ -28,8 +22,8 @@ type MessageRow = Pick<
   'mailbox_id' | 'uid' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'envelope' | 'structure'
 > & { readonly uidvalidity: number };
 
-function prepareSelect(queries: Queries): PreparedQuery<MessageRow> {
-  return new PreparedQuery(
+function prepareSelect(queries: Queries) {
+  return new PreparedQuery((value: { accountId: number; mailbox: string; uid: number }) =>
     queries
       .selectFrom('mailboxes')
       .innerJoin('messages', 'messages.mailbox_id', 'mailboxes.id')
@@ -44,9 +38,9 @@ function prepareSelect(queries: Queries): PreparedQuery<MessageRow> {
         'messages.envelope',
         'messages.structure',
       ])
-      .where('mailboxes.account_id', '=', 0)
-      .where('mailboxes.name', '=', '')
-      .where('messages.uid', '=', 0),
+      .where('mailboxes.account_id', '=', value.accountId)
+      .where('mailboxes.name', '=', value.mailbox)
+      .where('messages.uid', '=', value.uid),
   );
 }
 
@@ -80,24 +74,14 @@ class StoredMessage implements Message {
   }
 }
 
-/** Rows kept, and octets of those that are: 16 MB at most. */
-const ROWS_KEPT = 4_000;
-const ROW_KEPT_MAX = 4_096;
-
 export class MessageReader {
   readonly #database: Database;
-  /** By account, mailbox and UID. */
-  readonly #rows: RowCache<string, MessageRow>;
-  readonly #select: PreparedQuery<MessageRow>;
+  readonly #select: ReturnType<typeof prepareSelect>;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
 
   constructor(database: Database, bodies: Bodies, mailboxes: Mailboxes) {
     this.#database = database;
-    this.#rows = new RowCache(database, ['mailboxes', 'messages'], {
-      max: ROWS_KEPT,
-      keeps: ({ envelope, structure }) => envelope.length + structure.length <= ROW_KEPT_MAX,
-    });
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
     this.#select = prepareSelect(database.read);
@@ -141,13 +125,14 @@ export class MessageReader {
   }
 
   async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
-    const name = canonicalMailboxName(mailbox);
-    const row = await this.#rows.get(`${user.accountId} ${uid} ${name}`, () =>
-      this.#select.first(this.#database.read, [user.accountId, name, uid]),
-    );
+    const row = await this.#select.first(this.#database.read, {
+      accountId: user.accountId,
+      mailbox: canonicalMailboxName(mailbox),
+      uid,
+    });
     if (row) return row;
     // Says which of the two is missing; an account's own mailboxes may not have been made yet.
-    await this.#mailboxes.identify(user, mailbox);
+    await this.#mailboxes.find(user, mailbox);
     throw new Refusal('message_not_found', `there is no message ${uid} in "${mailbox}"`);
   }
 }

@@ -25,6 +25,16 @@ interface Measured {
   octets: number;
 }
 
+/** The values of a query that reads or measures messages in the order of their UIDs. */
+export interface WindowValues {
+  readonly mailboxId: number;
+  readonly snapshot: number;
+  /** Messages that came up to here are left out. */
+  readonly afterModseq: number;
+  readonly afterUid: number;
+  readonly most: number;
+}
+
 /** Which messages are read: those that came after the state `base`, up to the state `snapshot`. */
 export interface TextRange {
   readonly mailboxId: number;
@@ -46,7 +56,7 @@ export interface TextRows<TextRow> {
 
 export class TextReader {
   readonly #queries: Queries;
-  readonly #lengths = new Map<string, PreparedQuery<Measured>>();
+  readonly #lengths = new Map<string, PreparedQuery<WindowValues, Measured>>();
 
   constructor(queries: Queries) {
     this.#queries = queries;
@@ -55,57 +65,64 @@ export class TextReader {
   /**
    * Reads messages until the page is full; at least one, so that every page makes progress.
    *
-   * @param query reads rows with these columns; parameters as those of `lengthsQuery`
+   * @param query reads rows with these columns
    */
   async read<TextRow extends { uid: number }>(
     tx: Queries,
-    query: PreparedQuery<TextRow>,
+    query: PreparedQuery<WindowValues, TextRow>,
     columns: readonly TextColumn[],
     { mailboxId, base, snapshot, afterUid, most, pageBytes }: TextRange,
   ): Promise<TextRows<TextRow>> {
     const lengths = this.#lengthsOf(columns);
     const rows: TextRow[] = [];
+    const common = { mailboxId, snapshot, afterModseq: base };
     let octets = 0;
     let after = afterUid;
     while (rows.length < most) {
       const size = Math.min(ROWS_AT_A_TIME, most - rows.length);
-      const measured = await lengths.all(tx, [mailboxId, snapshot, base, after, size]);
+      const measured = await lengths.all(tx, { ...common, afterUid: after, most: size });
       const [first] = measured;
       if (!first) break;
       if (rows.length > 0 && octets + first.octets > pageBytes) return { rows, fullAt: after };
       const fitting = fit(measured, Math.min(TEXT_AT_A_TIME, pageBytes - octets));
       octets += fitting.octets;
       after = fitting.lastUid;
-      const bounds = [mailboxId, snapshot, base, first.uid - 1, fitting.count];
-      for (const row of await query.all(tx, bounds)) rows.push(row);
+      const values = { ...common, afterUid: first.uid - 1, most: fitting.count };
+      for (const row of await query.all(tx, values)) rows.push(row);
       if (fitting.count === measured.length && measured.length < size) break;
       await turn();
     }
     return { rows, fullAt: undefined };
   }
 
-  #lengthsOf(columns: readonly TextColumn[]): PreparedQuery<Measured> {
+  #lengthsOf(columns: readonly TextColumn[]) {
     const key = columns.join(' ');
     const known = this.#lengths.get(key);
     if (known) return known;
-    const query = new PreparedQuery(lengthsQuery(this.#queries, columns));
+    const query = new PreparedQuery((value: WindowValues) =>
+      lengthsQuery(this.#queries, columns, value),
+    );
     this.#lengths.set(key, query);
     return query;
   }
 }
 
-/** Parameters: mailbox, snapshot, base, the UID before the first, how many. */
-function lengthsQuery(queries: Queries, columns: readonly TextColumn[]) {
+/** How long the texts of messages are together. */
+function lengthsQuery(
+  queries: Queries,
+  columns: readonly TextColumn[],
+  { mailboxId, snapshot, afterModseq, afterUid, most }: WindowValues,
+) {
   const lengths = columns.map((column) => sql`octet_length(${sql.ref(column)})`);
   return queries
     .selectFrom('messages')
     .select(['uid', sql<number>`${sql.join(lengths, sql` + `)}`.as('octets')])
-    .where('mailbox_id', '=', 0)
-    .where('created_modseq', '<=', 0)
-    .where('created_modseq', '>', 0)
-    .where('uid', '>', 0)
+    .where('mailbox_id', '=', mailboxId)
+    .where('created_modseq', '<=', snapshot)
+    .where('created_modseq', '>', afterModseq)
+    .where('uid', '>', afterUid)
     .orderBy('uid')
-    .limit(1);
+    .limit(most);
 }
 
 /** The first of them that have no more than so many octets together; one in any case. */

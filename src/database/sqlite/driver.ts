@@ -13,17 +13,13 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from 'kysely';
-import type { Queries } from './engine.ts';
-import type { Schema } from './schema.ts';
-import { type Written, whatIsWritten } from './table-versions.ts';
+import type { Queries } from '../engine.ts';
+import type { Schema } from '../schema.ts';
 
 /** Enough for every query shape of ours; statements beyond it are prepared again. */
 const STATEMENTS_KEPT = 500;
 
-/** What a connection tells and asks of the others. */
 export interface ConnectionOptions {
-  /** Told of every statement that may write, before it runs. */
-  readonly onWrite?: (written: Written) => void;
   /** Settles once all that can be read now is on the disk; undefined while it is. */
   readonly settling?: () => Promise<void> | undefined;
 }
@@ -32,7 +28,6 @@ interface Prepared {
   readonly statement: StatementSync;
   /** Names of the columns, none for a statement that gives no rows. */
   readonly columns: readonly string[];
-  readonly written: Written;
 }
 
 /**
@@ -58,17 +53,15 @@ class SqliteConnection implements DatabaseConnection {
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    const { statement, columns, written } = this.#prepare(query.sql);
+    const { statement, columns } = this.#prepare(query.sql);
     if (columns.length > 0) return { rows: (await this.rows(query)) as R[] };
-    if (written.kind !== 'nothing') this.#options.onWrite?.(written);
     const { changes, lastInsertRowid } = statement.run(...(query.parameters as SQLInputValue[]));
     return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
   }
 
-  /** Runs a query at once; rows of one that gives none are none. They are told when they are safe. */
+  /** Runs a query at once; its rows are told once they are on the disk. A write without rows gives none. */
   rows(query: CompiledQuery): object[] | Promise<object[]> {
-    const { statement, columns, written } = this.#prepare(query.sql);
-    if (written.kind !== 'nothing') this.#options.onWrite?.(written);
+    const { statement, columns } = this.#prepare(query.sql);
     // With setReturnArrays each row is an array, which the declaration does not know of.
     const rows = statement.all(...(query.parameters as SQLInputValue[])) as unknown as unknown[][];
     const objects = toObjects(rows, columns);
@@ -97,7 +90,7 @@ class SqliteConnection implements DatabaseConnection {
     const statement = this.#db.prepare(sql);
     const columns = statement.columns().map(({ name }) => name);
     if (columns.length > 0) statement.setReturnArrays(true);
-    const prepared = { statement, columns, written: whatIsWritten(sql) };
+    const prepared = { statement, columns };
     this.#statements.set(sql, prepared);
     return prepared;
   }

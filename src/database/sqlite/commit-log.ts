@@ -8,7 +8,7 @@
  */
 import { close, fdatasync, fdatasyncSync, openSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { LOG_LOST } from './unavailable.ts';
+import { LOG_LOST } from '../failures.ts';
 
 const syncFile = promisify(fdatasync);
 const closeFile = promisify(close);

@@ -6,16 +6,16 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { CommitLog } from './commit-log.ts';
 import {
   type Database,
   isUnavailable,
   openSqlite,
   PreparedQuery,
   type Queries,
-} from './database.ts';
+} from '../database.ts';
+import { CommitLog } from './commit-log.ts';
+import { kyselyOn } from './driver.ts';
 import { GroupCommit } from './group-commit.ts';
-import { kyselyOn } from './sqlite-driver.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'postroom-log-'));
 after(() => rmSync(folder, { recursive: true }));
@@ -69,7 +69,7 @@ describe('a log whose disk is slow', () => {
     };
     underWay = undefined;
     reader = kyselyOn(other, { settling: () => log.underWay });
-    groups = new GroupCommit(writer, { queries: kyselyOn(writer), log, onCommit: () => true });
+    groups = new GroupCommit(writer, { queries: kyselyOn(writer), log });
   });
 
   afterEach(() => {
@@ -98,7 +98,7 @@ describe('a log whose disk is slow', () => {
     };
     const read = [
       count(reader).executeTakeFirst(),
-      new PreparedQuery(count(reader)).first(reader, ['a', 'b', 'c']),
+      new PreparedQuery(() => count(reader)).first(reader, {}),
       chunks(),
     ];
     const states = watch(...written, ...read);

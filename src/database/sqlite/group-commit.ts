@@ -1,17 +1,17 @@
 /**
  * Group commit: writes that arrive while the last ones are brought to the disk share one transaction
  * and so one fsync. Under load groups grow by themselves; a lone write waits for nothing but its own
- * fsync.
+ * fsync. A write that fails takes nothing of the others with it.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { setImmediate as turn } from 'node:timers/promises';
+import type { Queries } from '../engine.ts';
 import type { CommitLog } from './commit-log.ts';
-import type { Queries } from './engine.ts';
 
 /**
- * Turns of the event loop in which more writes may join a group. One in which nothing happens takes
- * microseconds; under load each brings more of them, and answers to others leave meanwhile. More than
- * these bring no more.
+ * Turns of the event loop in which more writes may join a group. A turn in which nothing happens takes
+ * microseconds; under load each turn brings more writes, and answers to others leave meanwhile. More
+ * turns than these bring no more writes.
  */
 const TURNS = 4;
 /** Bounds how long one group can hold the thread, and how much one failed commit takes with it. */
@@ -25,35 +25,24 @@ interface Write {
 
 type Outcome = { ok: true; value: unknown } | { ok: false; error: unknown };
 
-/** Steps that are prepared once, since SQLite parses text anew each time; rolling back is rare. */
-interface Steps {
-  readonly begin: StatementSync;
-  readonly commit: StatementSync;
-  readonly save: StatementSync;
-  readonly release: StatementSync;
-}
-
 export interface GroupCommitOptions {
   /** Kysely on the same connection. */
   readonly queries: Queries;
   readonly log: Pick<CommitLog, 'underWay' | 'sync'>;
   /** Awaited before each transaction. */
   readonly beforeBegin?: () => Promise<void>;
-  /**
-   * Called at once after a commit, before any writer hears of it.
-   *
-   * @returns whether anything was written
-   */
-  readonly onCommit: () => boolean;
 }
 
 export class GroupCommit {
   readonly #db: DatabaseSync;
-  readonly #steps: Steps;
+  /** Prepared once, since SQLite parses a text anew each time; rolling back is rare. */
+  readonly #steps: Record<'begin' | 'commit' | 'save' | 'release' | 'changes', StatementSync>;
   readonly #options: GroupCommitOptions;
   readonly #waiting: Write[] = [];
   #running: Promise<void> | undefined;
   #isClosed = false;
+  /** Rows that the connection had written at the last commit. */
+  #changes = 0;
 
   constructor(db: DatabaseSync, options: GroupCommitOptions) {
     this.#db = db;
@@ -63,13 +52,11 @@ export class GroupCommit {
       commit: db.prepare('commit'),
       save: db.prepare('savepoint one_write'),
       release: db.prepare('release one_write'),
+      changes: db.prepare('select total_changes() as rows'),
     };
   }
 
-  /**
-   * Adds one write to the next group; resolves with its value once the commit is on the disk. It runs
-   * again where another of the group throws: what the first run wrote is undone by then.
-   */
+  /** Adds one write to the next group; resolves with its value once the commit is on the disk. */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
     if (this.#isClosed) return Promise.reject(new Error('the database is closed'));
     return new Promise<T>((resolve, reject) => {
@@ -92,16 +79,17 @@ export class GroupCommit {
     this.#running = undefined;
   }
 
-  async #commit(group: Write[]): Promise<void> {
-    let outcomes: readonly Outcome[] = [];
-    const { log, beforeBegin, onCommit } = this.#options;
+  async #commit(group: readonly Write[]): Promise<void> {
+    const outcomes: Outcome[] = [];
+    const { log, beforeBegin } = this.#options;
     try {
-      // Nothing is under way here unless it has failed, and then nothing is written any more.
+      // A sync that is still under way here has failed: nothing is written any more.
       await log.underWay;
       await beforeBegin?.();
-      outcomes = (await this.#runTogether(group)) ?? (await this.#runEachAlone(group));
+      this.#steps.begin.run();
+      for (const write of group) outcomes.push(await this.#attempt(write));
       this.#steps.commit.run();
-      if (onCommit()) await log.sync(group.length === 1);
+      if (this.#hasWritten()) await log.sync(group.length === 1);
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('rollback');
       for (const write of group) write.reject(error);
@@ -114,37 +102,7 @@ export class GroupCommit {
     }
   }
 
-  /**
-   * Runs all of them in one transaction, without a savepoint for each: two statements more, and pages
-   * copied in case that they are needed. Nearly always none of them throws.
-   *
-   * @returns undefined where one did and has taken the others with it
-   * @throws what a lone write throws, and what ends the transaction itself
-   */
-  async #runTogether(group: readonly Write[]): Promise<Outcome[] | undefined> {
-    const outcomes: Outcome[] = [];
-    this.#steps.begin.run();
-    try {
-      for (const { run } of group) {
-        outcomes.push({ ok: true, value: await run(this.#options.queries) });
-      }
-      return outcomes;
-    } catch (error) {
-      if (group.length === 1 || !this.#db.isTransaction) throw error;
-      this.#db.exec('rollback');
-      return undefined;
-    }
-  }
-
-  /** Runs them again, so that what throws undoes what it did alone. */
-  async #runEachAlone(group: readonly Write[]): Promise<Outcome[]> {
-    const outcomes: Outcome[] = [];
-    this.#steps.begin.run();
-    for (const write of group) outcomes.push(await this.#attempt(write));
-    return outcomes;
-  }
-
-  /** Runs one write in a savepoint, so that its failure takes nothing of the others with it. */
+  /** Runs one write in a savepoint, so that its failure undoes what it did, and that alone. */
   async #attempt(write: Write): Promise<Outcome> {
     this.#steps.save.run();
     try {
@@ -152,11 +110,18 @@ export class GroupCommit {
       this.#steps.release.run();
       return { ok: true, value };
     } catch (error) {
-      // A full disk or an I/O error can end the whole transaction: then nothing is left to undo.
+      // A full disk or an I/O error may end the whole transaction: then nothing is left to undo.
       if (!this.#db.isTransaction) throw error;
       this.#db.exec('rollback to one_write');
       this.#steps.release.run();
       return { ok: false, error };
     }
+  }
+
+  /** Whether rows were written since the last commit: a commit without any leaves nothing in the log. */
+  #hasWritten(): boolean {
+    const before = this.#changes;
+    this.#changes = Number(this.#steps.changes.get()?.rows);
+    return this.#changes !== before;
   }
 }

@@ -1,13 +1,14 @@
 /** The embedded engine: one SQLite file. */
+import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import pLimit from 'p-limit';
+import type { Database, Queries } from '../engine.ts';
+import { isStorageFull } from '../failures.ts';
+import { migrate } from '../migrate.ts';
 import { Checkpoints, startThread } from './checkpoints.ts';
 import { CommitLog } from './commit-log.ts';
-import type { Database, Queries } from './engine.ts';
+import { type ConnectionOptions, kyselyOn } from './driver.ts';
 import { GroupCommit } from './group-commit.ts';
-import { migrate } from './migrate.ts';
-import { type ConnectionOptions, kyselyOn } from './sqlite-driver.ts';
-import { isStorageFull } from './storage-full.ts';
-import { TableVersions } from './table-versions.ts';
 
 export interface SqliteOptions {
   /** File of the database; made when missing. */
@@ -45,39 +46,43 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
   return db;
 }
 
+interface SnapshotConnection {
+  readonly db: DatabaseSync;
+  readonly queries: Queries;
+  readonly begin: StatementSync;
+  readonly rollback: StatementSync;
+}
+
 /** Reading connections, each held by one snapshot at a time. */
 class SnapshotPool {
   readonly #path: string;
   readonly #options: ConnectionOptions;
   readonly #idle: SnapshotConnection[] = [];
-  readonly #waiting: ((connection: SnapshotConnection) => void)[] = [];
-  #open = 0;
+  readonly #limit = pLimit(SNAPSHOTS_MAX);
 
   constructor(path: string, options: ConnectionOptions) {
     this.#path = path;
     this.#options = options;
   }
 
-  async run<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
-    const connection = await this.#acquire();
-    try {
-      connection.begin.run();
-      return await work(connection.queries);
-    } finally {
-      if (connection.db.isTransaction) connection.rollback.run();
-      this.#release(connection);
-    }
+  run<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+    return this.#limit(async () => {
+      const connection = this.#idle.pop() ?? this.#open();
+      try {
+        connection.begin.run();
+        return await work(connection.queries);
+      } finally {
+        if (connection.db.isTransaction) connection.rollback.run();
+        this.#idle.push(connection);
+      }
+    });
   }
 
   close(): void {
     for (const { db } of this.#idle) db.close();
   }
 
-  async #acquire(): Promise<SnapshotConnection> {
-    const idle = this.#idle.pop();
-    if (idle) return idle;
-    if (this.#open >= SNAPSHOTS_MAX) return new Promise((resolve) => this.#waiting.push(resolve));
-    this.#open++;
+  #open(): SnapshotConnection {
     const db = connect(this.#path, true);
     return {
       db,
@@ -86,19 +91,6 @@ class SnapshotPool {
       rollback: db.prepare('rollback'),
     };
   }
-
-  #release(connection: SnapshotConnection): void {
-    const next = this.#waiting.shift();
-    if (next) next(connection);
-    else this.#idle.push(connection);
-  }
-}
-
-interface SnapshotConnection {
-  readonly db: DatabaseSync;
-  readonly queries: Queries;
-  readonly begin: StatementSync;
-  readonly rollback: StatementSync;
 }
 
 /**
@@ -128,15 +120,13 @@ export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Datab
     writer.close();
     throw error;
   }
-  const versions = new TableVersions(writer);
   const log = new CommitLog(`${path}-wal`, onLost);
   await settle(writer, log);
   const checkpoints = new Checkpoints(writer, { start: () => startThread(path) });
   const groups = new GroupCommit(writer, {
-    queries: kyselyOn(writer, { onWrite: (written) => versions.note(written) }),
+    queries: kyselyOn(writer),
     log,
     beforeBegin: () => checkpoints.tend(),
-    onCommit: () => versions.settle(),
   });
   const reader = connect(path, true);
   const reading = { settling: () => log.underWay };
@@ -147,7 +137,6 @@ export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Datab
     read,
     write: (work) => groups.write(work),
     snapshot: (work) => snapshots.run(work),
-    watch: (tables, of) => versions.watch(tables, of),
     async close() {
       await groups.close();
       await checkpoints.close();
@@ -157,4 +146,22 @@ export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Datab
       await log.close();
     },
   };
+}
+
+/**
+ * Takes the folder for this process, until it ends or calls the answer. SQLite's own file lock is
+ * used for it: the system drops it when the process dies, however it dies.
+ *
+ * @returns undefined where another process has the folder
+ */
+export function lockDirectory(directory: string): (() => void) | undefined {
+  const lock = new DatabaseSync(join(directory, 'lock.sqlite'), { timeout: 0 });
+  try {
+    lock.exec('begin exclusive');
+    return () => lock.close();
+  } catch (error) {
+    lock.close();
+    if (error instanceof Error && /locked/.test(error.message)) return undefined;
+    throw error;
+  }
 }

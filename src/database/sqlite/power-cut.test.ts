@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, mock, test } from 'node:test';
-import type { Database } from './database.ts';
+import type { Database } from '../database.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'postroom-power-'));
 const path = join(folder, 'test.sqlite');
@@ -21,8 +21,8 @@ const path = join(folder, 'test.sqlite');
 let durable = Buffer.alloc(0);
 let syncs = { here: 0, elsewhere: 0 };
 let database: Database;
-let PreparedQuery: typeof import('./database.ts').PreparedQuery;
-let openSqlite: typeof import('./database.ts').openSqlite;
+let PreparedQuery: typeof import('../database.ts').PreparedQuery;
+let openSqlite: typeof import('../database.ts').openSqlite;
 
 before(async () => {
   const { fdatasync, fdatasyncSync } = fs;
@@ -49,7 +49,7 @@ before(async () => {
   });
   syncBuiltinESMExports();
   // Only now, so that it meets those in place of the real ones.
-  ({ PreparedQuery, openSqlite } = await import('./database.ts'));
+  ({ PreparedQuery, openSqlite } = await import('../database.ts'));
   await (await openSqlite({ path })).close();
   copyFileSync(path, join(folder, 'left.sqlite'));
   database = await openSqlite({ path });
@@ -92,10 +92,10 @@ const namesOf = (rows: readonly { name: string }[]) => rows.map(({ name }) => na
 
 /** Every way to read, again and again, until told to stop. */
 function readers(isOver: () => boolean): Promise<void>[] {
-  const prepared = new PreparedQuery<{ name: string }>(select(database.read));
+  const prepared = new PreparedQuery(() => select(database.read));
   const ways = {
     'a query': async () => namesOf(await select(database.read).execute()),
-    'a prepared query': async () => namesOf(await prepared.all(database.read, [])),
+    'a prepared query': async () => namesOf(await prepared.all(database.read, {})),
     'a snapshot': () => database.snapshot(async (tx) => namesOf(await select(tx).execute())),
     'a stream': async () => namesOf(await Array.fromAsync(select(database.read).stream(2))),
   };
@@ -134,6 +134,10 @@ test('a write that changes nothing costs no sync', async () => {
   syncs = { here: 0, elsewhere: 0 };
   await database.write((tx) => select(tx).execute());
   await Promise.all([1, 2].map(() => database.write((tx) => select(tx).execute())));
+  // As the lease of a queue that has nothing to do.
+  await database.write((tx) =>
+    tx.updateTable('counters').set({ value: 2 }).where('name', '=', 'nobody').execute(),
+  );
   assert.deepEqual(syncs, { here: 0, elsewhere: 0 });
 });
 

@@ -1,3 +1,10 @@
+/** What errors of the database mean to those who called it. */
+
+/** SQLITE_FULL (https://sqlite.org/rescode.html). */
+const SQLITE_FULL = 13;
+/** `disk_full` of PostgreSQL. */
+const POSTGRES_DISK_FULL = '53100';
+
 /** Of an SQLite database whose log could not be synced: it takes and tells nothing more. */
 export const LOG_LOST = 'POSTROOM_LOG_LOST';
 
@@ -27,4 +34,12 @@ export function isUnavailable(error: unknown): boolean {
     SERVER_STATES.test(code) ||
     CLIENT_TEXTS.test(error.message ?? '')
   );
+}
+
+/** Whether an error of the database or the file system says that there is no space left. */
+export function isStorageFull(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = 'code' in error ? error.code : undefined;
+  if (code === 'ENOSPC' || code === 'EDQUOT' || code === POSTGRES_DISK_FULL) return true;
+  return 'errcode' in error && error.errcode === SQLITE_FULL;
 }
