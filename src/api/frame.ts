@@ -1,6 +1,5 @@
 /**
  * The server that every route plugs into: what happens to a request before and after its route.
- * Kept to one hook without promises, since `/mail/sync` has to be nearly as fast as Fastify alone.
  */
 import type { IncomingMessage } from 'node:http';
 import cors from '@fastify/cors';
@@ -8,7 +7,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { Logger } from 'pino';
 import { Refusal } from '../errors/errors.ts';
-import { addressOf, testNetworks } from '../net/net.ts';
+import { addressOf, type NetworkTest, type OpenLimit, testNetworks } from '../net/net.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerTogether } from './answer-together.ts';
 import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
@@ -24,6 +23,8 @@ export interface FrameOptions {
   readonly logger: Logger;
   /** Requests of one client in a minute, 0 for no limit. */
   readonly rateLimitPerMinute: number;
+  /** Where requests are counted. */
+  readonly openLimit: OpenLimit;
   /** Networks (`address/bits`) of proxies whose X-Forwarded-For counts. */
   readonly trustProxy: readonly string[];
   /** Origins of browser apps that may read answers. */
@@ -46,13 +47,68 @@ const PATH_PARAMETER_MAX = 65_536;
 
 /** Opens the server without routes. */
 export function createFrame(options: FrameOptions): { app: Api; limits: RateLimits } {
-  const logger: FastifyBaseLogger = options.logger;
   const isTrusted = testNetworks(options.trustProxy);
+  const { rateLimitPerMinute, openLimit } = options;
   const limits =
-    options.rateLimitPerMinute === 0
+    rateLimitPerMinute === 0
       ? undefined
-      : new RequestLimits(options.rateLimitPerMinute, isTrusted);
-  const app: Api = fastify({
+      : new RequestLimits(rateLimitPerMinute, openLimit, isTrusted);
+  const app = openServer(options, isTrusted, answerBadUrl);
+  allowOrigins(app, options.corsOrigins);
+  app.decorate('admitUpgrade', async (request) => limits?.admit(request) ?? { allowed: true });
+  admitRequests(app, limits);
+  app.addHook('onSend', answerTogether(setCommonHeaders));
+  acceptJsonBodies(app);
+  convertIntegers(app);
+  app.setErrorHandler(answerError);
+  // What no route took was refused before; this is for a route that found nothing to serve.
+  app.setNotFoundHandler(() => {
+    throw notFound();
+  });
+  return { app, limits: limits ?? { take: async () => {} } };
+
+  async function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply) {
+    const refusal = (await chargeLate(request, reply)) ?? toRefusal(error);
+    const { notFoundPage } = options;
+    const isPage = refusal.code === 'route_not_found' && wantsPage(request);
+    if (isPage && notFoundPage) notFoundPage(reply);
+    else answerRefusal(refusal, request, reply);
+    return reply;
+  }
+
+  /** A route that charges by itself may have failed before it did. */
+  async function chargeLate(request: FastifyRequest, reply: FastifyReply) {
+    const isCharged = reply.hasHeader('x-ratelimit-limit');
+    if (!limits || isCharged || request.routeOptions.config.charge !== 'own') return undefined;
+    return limits.charge('requests', request, reply);
+  }
+
+  /** Fastify runs no hook for these: what the hooks do is done here. */
+  function answerBadUrl(error: Error, request: FastifyRequest, reply: FastifyReply): void {
+    setCommonHeaders(request, reply);
+    const start = performance.now();
+    reply.raw.on('finish', () => {
+      const ms = Math.round((performance.now() - start) * 10) / 10;
+      const line = { method: request.method, path: pathOf(request), status: reply.raw.statusCode };
+      options.logger.info(
+        { ...line, ms, requestId: request.id, ip: addressOf(request.raw, isTrusted) },
+        'request',
+      );
+    });
+    void (async () => {
+      const refusal = await limits?.charge('requests', request, reply);
+      await answerError(refusal ?? error, request, reply);
+    })();
+  }
+}
+
+function openServer(
+  options: FrameOptions,
+  isTrusted: NetworkTest,
+  answerBadUrl: (error: Error, request: FastifyRequest, reply: FastifyReply) => void,
+): Api {
+  const logger: FastifyBaseLogger = options.logger;
+  return fastify({
     loggerInstance: logger,
     // A child logger for each request costs more than the rest of the frame.
     childLoggerFactory: (parent) => parent,
@@ -84,49 +140,6 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, options.logger),
     frameworkErrors: answerBadUrl,
   }).withTypeProvider<TypeBoxTypeProvider>();
-
-  allowOrigins(app, options.corsOrigins);
-  app.decorate('admitUpgrade', (request) => limits?.admit(request) ?? { allowed: true });
-  admitRequests(app, limits);
-  app.addHook('onSend', answerTogether(setCommonHeaders));
-  acceptJsonBodies(app);
-  convertIntegers(app);
-  app.setErrorHandler(answerError);
-  // What no route took was refused before; this is for a route that found nothing to serve.
-  app.setNotFoundHandler(() => {
-    throw notFound();
-  });
-  return { app, limits: limits ?? { take: async () => {} } };
-
-  function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-    const refusal = chargeLate(request, reply) ?? toRefusal(error);
-    const { notFoundPage } = options;
-    const isPage = refusal.code === 'route_not_found' && wantsPage(request);
-    if (isPage && notFoundPage) notFoundPage(reply);
-    else answerRefusal(refusal, request, reply);
-  }
-
-  /** A route that charges by itself may have failed before it did. */
-  function chargeLate(request: FastifyRequest, reply: FastifyReply): Refusal | undefined {
-    const isCharged = reply.hasHeader('x-ratelimit-limit');
-    if (!limits || isCharged || request.routeOptions.config.charge !== 'own') return undefined;
-    return limits.charge('requests', request, reply);
-  }
-
-  /** Fastify runs no hook for these: what the hooks do is done here. */
-  function answerBadUrl(error: Error, request: FastifyRequest, reply: FastifyReply): void {
-    setCommonHeaders(request, reply);
-    const start = performance.now();
-    reply.raw.on('finish', () => {
-      const ms = Math.round((performance.now() - start) * 10) / 10;
-      const line = { method: request.method, path: pathOf(request), status: reply.raw.statusCode };
-      options.logger.info(
-        { ...line, ms, requestId: request.id, ip: addressOf(request.raw, isTrusted) },
-        'request',
-      );
-    });
-    answerError(limits?.charge('requests', request, reply) ?? error, request, reply);
-  }
 }
 
 /** Answers for browsers of the listed origins alone (https://fetch.spec.whatwg.org/#http-cors-protocol). */
@@ -163,13 +176,13 @@ function allowOrigins(app: Api, origins: readonly string[]): void {
   });
 }
 
-/** The one hook before every route: charge the request, then refuse what no route would take. */
+/** Before every route: charge the request, then refuse what no route would take. */
 function admitRequests(app: Api, limits: RequestLimits | undefined): void {
-  app.addHook('onRequest', (request, reply, done) => {
+  app.addHook('onRequest', async (request, reply) => {
     setCommonHeaders(request, reply);
-    const refusal =
-      limits && !isFree(request) ? limits.charge('requests', request, reply) : undefined;
-    done(refusal ?? judge(app, request, reply));
+    const spent = isFree(request) ? undefined : await limits?.charge('requests', request, reply);
+    const refusal = spent ?? judge(app, request, reply);
+    if (refusal) throw refusal;
   });
 }
 

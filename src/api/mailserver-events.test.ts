@@ -14,6 +14,7 @@ import type { Change } from '../changes/changes.ts';
 import { InProcessChanges } from '../changes/in-process.ts';
 import type { Engine } from '../database/database.ts';
 import { MailserverEvents } from '../mailserver-events/mailserver-events.ts';
+import { limitInMemory } from '../net/net.ts';
 import { BatchBodies } from './batch-bodies.ts';
 import { createFrame } from './frame.ts';
 import { mailserverEventRoutes } from './mailserver-events.ts';
@@ -43,6 +44,7 @@ async function start(engine: Engine, rateLimitPerMinute = 0) {
   const { app, limits } = createFrame({
     logger,
     rateLimitPerMinute,
+    openLimit: limitInMemory,
     trustProxy: [],
     corsOrigins: [],
     maxBody: 1_000,

@@ -157,7 +157,7 @@ test('a request for an upgrade is charged to the same budget', async () => {
   const api = await startApi('sqlite', { rateLimitPerMinute: 2 });
   const admissions: Admission[] = [];
   api.app.server.on('upgrade', (request, socket) => {
-    admissions.push(api.app.admitUpgrade(request));
+    void api.app.admitUpgrade(request).then((admission) => admissions.push(admission));
     socket.end('HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n');
   });
   const upgrade = () =>
@@ -180,7 +180,7 @@ test('a request for an upgrade is charged to the same budget', async () => {
 
   const free = await startApi('sqlite');
   const request = new IncomingMessage(new Socket());
-  assert.deepEqual(free.app.admitUpgrade(request), { allowed: true });
+  assert.deepEqual(await free.app.admitUpgrade(request), { allowed: true });
 });
 
 function headersWith(remaining: string, { headers = {} }: Partial<Admission> = {}) {

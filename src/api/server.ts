@@ -73,7 +73,7 @@ export const credentials = {
 declare module 'fastify' {
   interface FastifyInstance {
     /** Charges a request for an upgrade, which no route sees, to its client's budget. */
-    admitUpgrade(request: IncomingMessage): Admission;
+    admitUpgrade(request: IncomingMessage): Promise<Admission>;
   }
   interface FastifyContextConfig {
     /** Refusals of this route's own, for the API description; those every route has are added. */

@@ -5,6 +5,7 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
+import { limitInMemory } from '../net/net.ts';
 import { createApi, deliveryRoutes, mailserverEventRoutes, rawMessageRoute } from './api.ts';
 import { writeDescription } from './describe-api.ts';
 
@@ -39,6 +40,7 @@ export async function describeWholeApi(): Promise<string> {
     logger,
     apiKeys: [],
     rateLimitPerMinute: 0,
+    openLimit: limitInMemory,
     trustProxy: [],
     corsOrigins: [],
     maxBody: 1,

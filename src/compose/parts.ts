@@ -39,6 +39,7 @@ import {
   type MailUser,
 } from '../mailstore/mailstore.ts';
 import { createMetrics, type Metrics } from '../metrics/metrics.ts';
+import { limitInMemory } from '../net/net.ts';
 import { Queue } from '../queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
 import { buildMailFlow } from './mail-flow.ts';
@@ -208,6 +209,7 @@ function buildApi(ground: Ground, served: Served): Api {
     logger,
     apiKeys: credentials.apiKeys ?? [secrets.apiKey],
     rateLimitPerMinute: limits.ratePerMinute,
+    openLimit: limitInMemory,
     trustProxy: http.trustProxy,
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,

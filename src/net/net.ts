@@ -2,7 +2,7 @@
  * Sockets and addresses, in both directions.
  *
  * Clients that come to us: where a request comes from, and under which name a client is counted
- * (`client-address.ts`).
+ * (`client-address.ts`), and how often it may do something (`limits.ts`).
  *
  * Addresses we connect to when somebody else named the host: webhooks, and mail exchangers found in
  * DNS. A URL or an MX record must not make us talk to our own network. The judgement is made where a
@@ -25,5 +25,6 @@ export {
   type AddressVerdict,
   createAddressFilter,
 } from './judge-address.ts';
+export { type Limit, limitInMemory, type OpenLimit, type Usage } from './limits.ts';
 export { type AddressRecords, createHostResolver } from './resolve-host.ts';
 export { formatReply, type Reply } from './smtp-reply.ts';

@@ -24,6 +24,7 @@ import {
 } from '../../domains/domains.ts';
 import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
 import { EmbeddedMailstore, type Mailstore } from '../../mailstore/mailstore.ts';
+import { limitInMemory } from '../../net/net.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
 export const apiKey = 'test-key-1';
@@ -159,6 +160,7 @@ export async function startApi(
     logger,
     apiKeys: [apiKey, secondApiKey],
     rateLimitPerMinute: 0,
+    openLimit: limitInMemory,
     trustProxy: [],
     corsOrigins: [],
     maxBody: 262_144,

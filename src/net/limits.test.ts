@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
+import { limitInMemory } from './limits.ts';
+
+const options = { name: 'test', most: 2, seconds: 60 };
+
+suite('a limit in memory', () => {
+  test('counts each key in a window of its own', async (t) => {
+    t.mock.timers.enable({ apis: ['Date', 'setTimeout'], now: 1_800_000_000_000 });
+    const limit = limitInMemory(options);
+    const unused = { most: 2, remaining: 2, exceeded: false, resetSeconds: 0 };
+    assert.deepEqual(await limit.look('a'), unused);
+    assert.deepEqual(await limit.take('a'), { ...unused, remaining: 1, resetSeconds: 60 });
+    t.mock.timers.tick(20_500);
+    assert.deepEqual(await limit.take('a'), { ...unused, remaining: 0, resetSeconds: 40 });
+    const exceeded = { ...unused, remaining: 0, exceeded: true, resetSeconds: 40 };
+    assert.deepEqual(await limit.take('a'), exceeded);
+    assert.deepEqual(await limit.look('a'), exceeded);
+    assert.deepEqual(await limit.take('b'), { ...unused, remaining: 1, resetSeconds: 60 });
+    t.mock.timers.tick(39_500);
+    assert.deepEqual(await limit.look('a'), unused);
+    assert.equal((await limit.look('b')).remaining, 1);
+  });
+
+  test('takes counts back, down to none', async () => {
+    const limit = limitInMemory(options);
+    await limit.giveBack('a');
+    await limit.take('a');
+    await limit.giveBack('a');
+    assert.equal((await limit.take('a')).remaining, 1);
+    await limit.take('a');
+    await limit.take('a');
+    await limit.clear('a');
+    assert.equal((await limit.look('a')).remaining, 2);
+  });
+
+  test('a clock that was set back holds nobody up for longer than a window', async (t) => {
+    t.mock.timers.enable({ apis: ['Date'], now: 1_800_000_000_000 });
+    const seconds = 0.1;
+    const limit = limitInMemory({ ...options, seconds });
+    for (let n = 0; n < 3; n++) await limit.take('a');
+    t.mock.timers.setTime(1_700_000_000_000);
+    assert.equal((await limit.look('a')).resetSeconds, seconds);
+    // Timers run in the order of their ends: the window's own is before this one.
+    await setTimeout(1000 * seconds + 50);
+    assert.equal((await limit.look('a')).exceeded, false);
+  });
+
+  test('remembers 100,000 keys, those that were used last', async () => {
+    const limit = limitInMemory(options);
+    await limit.take('first');
+    await limit.take('in use');
+    for (let n = 0; n < 99_999; n++) {
+      await limit.take(`other ${n}`);
+      if (n === 50_000) await limit.take('in use');
+    }
+    assert.equal((await limit.look('in use')).remaining, 0);
+    assert.equal((await limit.look('first')).remaining, 2);
+    assert.equal((await limit.look('other 0')).remaining, 1);
+  });
+});
