@@ -78,6 +78,7 @@ async function measure({ queued, deliveries }: QueueLoad): Promise<QueueCost> {
   let cpuFrom = process.cpuUsage();
   queue.work({
     kind: 'bench',
+    payloads: { read: (json) => json },
     delays: [],
     attempt: async () => ({ result: 'delivered' }),
     // Each that goes is followed by one that comes.

@@ -62,6 +62,7 @@ answerTasks(async ({ url, live, dead, manner }: BesideDead): Promise<number[]> =
   const took: number[] = [];
   queue.work({
     kind: 'webhook',
+    payloads: { read: (json) => json },
     delays: webhookDelays,
     attempt: ({ payload, publicId }, signal) =>
       sender.attempt({ url: String(JSON.parse(payload).url), id: publicId, body: payload }, signal),

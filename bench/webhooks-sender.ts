@@ -51,6 +51,7 @@ async function byQueue({ url, deliveries, inFlight }: FanOut): Promise<number> {
   let left = deliveries;
   queue.work({
     kind: 'webhook',
+    payloads: { read: (json) => json },
     perDestination: inFlight,
     delays: [],
     attempt: (job, signal) =>

@@ -8,6 +8,13 @@ import { credentials, type RouteGroup } from './server.ts';
 
 const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
+const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
+  type: 'string',
+  description:
+    'A delivery that is held cannot be attempted; last_error says why. It is kept, and waits until ' +
+    'it is tried again by hand.',
+});
+
 const DeliveryBody = Type.Object(
   {
     id: RecordId,
@@ -17,15 +24,14 @@ const DeliveryBody = Type.Object(
     }),
     kind: Type.String({
       description:
-        'webhook, forward, bounce, store (a mailbox that did not wait for a late webhook), or ' +
-        'mailbox (what the mail server behind Postroom has not taken yet)',
+        'webhook, forward, bounce, or mailbox (what the mail server behind Postroom has not taken yet)',
       examples: ['webhook'],
     }),
     destination: Type.String({
       description: 'Origin of the webhook, domain of the mail, or address of the mailbox.',
       examples: ['https://receiver.example'],
     }),
-    status: Type.Enum(['queued', 'delivered', 'failed'], { type: 'string' }),
+    status: Status,
     attempts: Type.Integer({
       description: 'Since it was queued or last tried by hand.',
       examples: [2],
@@ -36,7 +42,7 @@ const DeliveryBody = Type.Object(
           Type.Integer({ description: 'HTTP status or SMTP reply code.', examples: [503] }),
         ),
         text: Type.String({
-          description: 'First 500 bytes of what the receiver said.',
+          description: 'First 500 bytes of what the receiver said, or why the delivery is held.',
           examples: ['Service Unavailable'],
         }),
       }),
@@ -82,7 +88,7 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
           params: Type.Object({ domain: DomainName }),
           querystring: Type.Object({
             user_id: UserId,
-            status: Type.Optional(Type.Enum(['queued', 'delivered', 'failed'], { type: 'string' })),
+            status: Type.Optional(Status),
             ...pageFields,
           }),
           response: {

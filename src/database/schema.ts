@@ -174,7 +174,7 @@ interface DeliveryTable {
   body_id: number;
   /** UUID that receivers know the delivery by, the same in every attempt. */
   public_id: string;
-  status: 'queued' | 'delivered' | 'failed';
+  status: 'queued' | 'held' | 'delivered' | 'failed';
   /** Attempts that ended, since it was queued or last replayed. */
   attempts: Generated<number>;
   /** How often it was queued again after it had ended. */
@@ -183,6 +183,8 @@ interface DeliveryTable {
   attempted_at: number | null;
   /** While it is queued: when a worker may take it; while it is leased: when the lease ends. */
   next_attempt_at: number;
+  /** When what does not wait for the first attempt is done; null once it is done. */
+  late_at: number | null;
   /** The worker that has it now. */
   lease_owner: string | null;
   /** JSON of the DeliveryError. */

@@ -5,7 +5,7 @@ import type { Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import { buildDsn, type Header, readHeader } from '../outbound/outbound.ts';
 import type { DeliveryError, Job, NewDelivery, Queue } from '../queue/queue.ts';
-import { BOUNCE, type BouncePayload, mailDestination } from './outgoing-mail.ts';
+import { BOUNCE, type BouncePayload, bouncePayloads, mailDestination } from './payloads.ts';
 
 /** A pino logger is one. */
 export interface BouncesLog {
@@ -34,7 +34,7 @@ export interface Bounced {
 }
 
 /** A DSN that is written but not yet queued. */
-interface PreparedDsn {
+export interface PreparedDsn {
   readonly source: Buffer;
   readonly payload: BouncePayload;
 }
@@ -42,37 +42,36 @@ interface PreparedDsn {
 /** Writes a DSN after the last attempt, and queues it in the transaction that ends the delivery. */
 export class Bounces {
   readonly #options: BouncesOptions;
-  /** From the attempt until the transaction that queues them, which may run again after a deadlock. */
-  readonly #dsns = new WeakMap<Job, PreparedDsn>();
 
   constructor(options: BouncesOptions) {
     this.#options = options;
   }
 
-  /** Writes the DSN of a delivery that has come to its end without success. */
+  /**
+   * Writes the DSN of a delivery that has come to its end without success.
+   *
+   * @returns undefined where nobody is to be told
+   */
   async prepare(
     job: Job,
     error: DeliveryError,
     recipients: readonly string[],
     about: Bounced,
-  ): Promise<void> {
-    if (about.bounceTo === undefined || recipients.length === 0) return;
+  ): Promise<PreparedDsn | undefined> {
+    if (about.bounceTo === undefined || recipients.length === 0) return undefined;
     const header = await this.#readHeader(job);
-    this.#dsns.set(job, await this.#write(job, error, recipients, about, header));
+    return this.#write(job, error, recipients, about, header);
   }
 
-  /** Queues the DSN that was written for this delivery, if any; the queue is to be woken for it. */
-  async enqueue(tx: Queries, job: Job): Promise<NewDelivery | undefined> {
-    const dsn = this.#dsns.get(job);
-    if (!dsn) return undefined;
-    const { source, payload } = dsn;
+  /** Queues a DSN; the queue is to be woken for it. */
+  async enqueue(tx: Queries, job: Job, { source, payload }: PreparedDsn): Promise<NewDelivery> {
     const bodyId = await this.#options.bodies.commit(tx, { size: source.length, content: source });
     const bounce = {
       kind: BOUNCE,
       domainId: job.domainId,
       destination: mailDestination(payload.to),
       bodyId,
-      payload: JSON.stringify(payload),
+      payload: bouncePayloads.write(payload),
     };
     await this.#options.queue.enqueue(tx, bounce);
     return bounce;

@@ -15,22 +15,25 @@ import {
   type MailboxResult,
   type Mailstore,
   mailboxDestination,
+  mailboxPayloads,
 } from '../mailstore/mailstore.ts';
+import { MessageParser, type ParsedMessage } from '../message/message.ts';
 import { type MessageSender, prepareForward, type SendOutcome } from '../outbound/outbound.ts';
-import type { DeliveryError, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
+import type { Attempted, DeliveryError, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
-import { Bounces, type BouncesLog } from './bounces.ts';
+import { Bounces, type BouncesLog, type PreparedDsn } from './bounces.ts';
 import {
   BOUNCE,
   type BouncePayload,
+  bouncePayloads,
   FORWARD,
   type ForwardPayload,
+  forwardPayloads,
   mailDestination,
-  STORE,
-  type StorePayload,
   WEBHOOK,
   type WebhookPayload,
-} from './outgoing-mail.ts';
+  webhookPayloads,
+} from './payloads.ts';
 
 export interface CarryOutOptions {
   readonly queue: Queue;
@@ -72,45 +75,66 @@ const SESSIONS = { perDestination: 16, forward: 512, bounce: 256 };
 /** Half of the connections to the mail server: mail that comes in now has the others. */
 const MAILBOXES_AT_A_TIME = 10;
 
+/**
+ * How long a mailbox of `webhook_then_store` waits for the first attempt, which takes at most 15 s:
+ * behind a long queue for a dead receiver even the first attempt is late.
+ */
+export const STORE_AFTER_MS = 16_000;
+
 /** Starts the workers; `queue.stop` ends them. */
 export function carryOut(options: CarryOutOptions): void {
   const { queue } = options;
   const courier = new Courier(options);
-  queue.work({
+  queue.work<WebhookPayload, Prepared>({
     kind: WEBHOOK,
+    payloads: webhookPayloads,
     delays: webhookDelays,
     attempt: (job, signal) => courier.attemptWebhook(job, signal),
-    onOutcome: (tx, job, settled) => courier.afterWebhook(tx, job, settled),
+    onOutcome: (...ended) => courier.afterWebhook(...ended),
+    onLate: (job) => courier.storeLate(job),
   });
-  queue.work({
-    kind: STORE,
-    delays: [],
-    attempt: async () => ({ result: 'delivered' }),
-    onOutcome: (tx, job) => courier.afterStore(tx, job),
-  });
-  queue.work({
+  queue.work<ForwardPayload, Prepared>({
     kind: FORWARD,
+    payloads: forwardPayloads,
     concurrency: SESSIONS.forward,
     perDestination: SESSIONS.perDestination,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptForward(job, signal),
-    onOutcome: (tx, job, settled) => courier.afterForward(tx, job, settled),
+    onOutcome: (...ended) => courier.afterMail(...ended),
   });
-  queue.work({
+  queue.work<MailboxPayload, Prepared>({
     kind: MAILBOX,
+    payloads: mailboxPayloads,
     concurrency: MAILBOXES_AT_A_TIME,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptMailbox(job, signal),
-    onOutcome: (tx, job, settled) => courier.afterMailbox(tx, job, settled),
+    onOutcome: (...ended) => courier.afterMailbox(...ended),
   });
-  queue.work({
+  queue.work<BouncePayload, Prepared>({
     kind: BOUNCE,
+    payloads: bouncePayloads,
     concurrency: SESSIONS.bounce,
     perDestination: SESSIONS.perDestination,
     delays: MAIL_DELAYS,
     attempt: (job, signal) => courier.attemptBounce(job, signal),
   });
 }
+
+/** What is written after the attempt, made ready by it. */
+interface Prepared {
+  /** For the sender, where the delivery ends without success. */
+  readonly dsn?: PreparedDsn | undefined;
+  /** What is to be stored. */
+  readonly message?: ParsedMessage | undefined;
+}
+
+/** What is stored of a message, for whom. */
+interface Stored extends Pick<WebhookPayload, 'users' | 'receivedAt'> {
+  readonly origin?: WebhookPayload['origin'] | undefined;
+  readonly mailbox: string;
+}
+
+type AfterCommit = (() => void) | undefined;
 
 const INTERNAL: SendOutcome = {
   result: 'temporary',
@@ -131,17 +155,23 @@ class Courier {
     this.#bounces = new Bounces({ ...options, now: this.#now });
   }
 
-  async attemptWebhook(job: Job, signal: AbortSignal): Promise<Outcome> {
-    const payload = readPayload<WebhookPayload>(job);
-    const { url, secret, body } = payload;
+  async attemptWebhook(
+    job: Job<WebhookPayload>,
+    signal: AbortSignal,
+  ): Promise<Attempted<Prepared>> {
+    const { payload } = job;
+    const { url, secret, body, mode, users } = payload;
+    const stores = (when: WebhookPayload['mode']) => mode === when && users.length > 0;
+    // Before the receiver hears of it: where the message cannot be read, the whole attempt failed.
+    const stored = job.isFirst && stores('webhook_then_store') ? await this.#parse(job) : undefined;
     const request = { url, id: job.publicId, body, ...(secret !== undefined && { secret }) };
     const outcome = await this.#options.webhooks.attempt(request, signal);
-    if (endsWithout(job, outcome)) {
-      const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];
-      const about = { ...payload, enhancedStatus: '5.4.0' };
-      await this.#bounces.prepare(job, NOT_PASSED_ON, recipients, about);
-    }
-    return outcome;
+    if (!endsWithout(job, outcome)) return { ...outcome, prepared: { message: stored } };
+    const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];
+    const about = { ...payload, enhancedStatus: '5.4.0' };
+    const dsn = await this.#bounces.prepare(job, NOT_PASSED_ON, recipients, about);
+    const message = stores('webhook') ? await this.#parse(job) : stored;
+    return { ...outcome, prepared: { dsn, message } };
   }
 
   /**
@@ -157,54 +187,56 @@ class Courier {
 
   async afterWebhook(
     tx: Queries,
-    job: Job,
-    { outcome, status }: Settled,
-  ): Promise<(() => void) | undefined> {
+    job: Job<WebhookPayload>,
+    { status }: Settled,
+    { dsn, message }: Prepared = {},
+  ): Promise<AfterCommit> {
     if (job.isReplay) return undefined;
-    const payload = readPayload<WebhookPayload>(job);
+    const { queue } = this.#options;
     const failed = status === 'failed';
+    const { mode, users } = job.payload;
+    // With `webhook_then_store` after the first attempt, unless that came too late.
     const stores =
-      payload.mode === 'webhook' ? failed : await this.#isStillToStore(tx, job, payload);
-    const tell = stores ? await this.#store(tx, job, payload) : () => {};
-    const bounced =
-      failed && outcome.result !== 'delivered' && (await this.#bounces.enqueue(tx, job));
+      mode === 'webhook'
+        ? failed && users.length > 0
+        : job.isFirst && (await queue.cancelLate(tx, job.id));
+    const tell = stores ? await this.#store(tx, job, job.payload, message) : undefined;
+    const bounced = failed && dsn && (await this.#bounces.enqueue(tx, job, dsn));
     return () => {
-      tell();
-      if (bounced) this.#options.queue.wake([bounced]);
+      tell?.();
+      if (bounced) queue.wake([bounced]);
     };
   }
 
-  /** After the first attempt of `webhook_then_store`, unless its late store was quicker. */
-  async #isStillToStore(tx: Queries, job: Job, { storeId }: WebhookPayload): Promise<boolean> {
-    if (!job.isFirst || storeId === undefined) return false;
-    return this.#options.queue.withdraw(tx, storeId);
+  /** The first attempt comes too late for the mailboxes. */
+  async storeLate(job: Job<WebhookPayload>): Promise<(tx: Queries) => Promise<AfterCommit>> {
+    const message = await this.#parse(job);
+    return (tx) => this.#store(tx, job, job.payload, message);
   }
 
-  async afterStore(tx: Queries, job: Job): Promise<(() => void) | undefined> {
-    if (job.isReplay) return undefined;
-    return this.#store(tx, job, readPayload<StorePayload>(job));
-  }
-
-  async attemptForward(job: Job, signal: AbortSignal): Promise<Outcome> {
-    const payload = readPayload<ForwardPayload>(job);
-    const sent = await this.#forward(job, payload, signal).catch((error: unknown) => {
+  async attemptForward(
+    job: Job<ForwardPayload>,
+    signal: AbortSignal,
+  ): Promise<Attempted<Prepared>> {
+    const { payload } = job;
+    const sent = await this.#forward(job, signal).catch((error: unknown) => {
       // After five days the sender is to be told, whatever it is that keeps us from sending.
       if (!job.isLast) throw error;
       this.#options.log.error({ err: error, id: job.id }, 'the last attempt to forward threw');
       return INTERNAL;
     });
     const outcome = toOutcome(sent);
-    if (endsWithout(job, outcome)) {
-      await this.#bounces.prepare(job, outcome.error, payload.recipients, {
-        ...payload,
-        forwardedTo: payload.to,
-        ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
-      });
-    }
-    return outcome;
+    if (!endsWithout(job, outcome)) return outcome;
+    const dsn = await this.#bounces.prepare(job, outcome.error, payload.recipients, {
+      ...payload,
+      forwardedTo: payload.to,
+      ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
+    });
+    return { ...outcome, prepared: { dsn } };
   }
 
-  async #forward(job: Job, payload: ForwardPayload, signal: AbortSignal): Promise<SendOutcome> {
+  async #forward(job: Job<ForwardPayload>, signal: AbortSignal): Promise<SendOutcome> {
+    const { payload } = job;
     const body = await this.#findBody(job);
     const dkimKey = await this.#options.domains.findDkimKey(job.domainId);
     const [address = `postmaster@${payload.domain}`] = payload.recipients;
@@ -227,19 +259,21 @@ class Courier {
     return this.#options.sender.sendMessage(message, signal);
   }
 
-  async afterForward(
+  /** The sender is told of the end, whatever kind of mail it was. */
+  async afterMail(
     tx: Queries,
     job: Job,
     { status }: Settled,
-  ): Promise<(() => void) | undefined> {
-    if (status !== 'failed' || job.isReplay) return undefined;
-    const bounced = await this.#bounces.enqueue(tx, job);
-    return bounced ? () => this.#options.queue.wake([bounced]) : undefined;
+    { dsn }: Prepared = {},
+  ): Promise<AfterCommit> {
+    if (status !== 'failed' || !dsn) return undefined;
+    const bounced = await this.#bounces.enqueue(tx, job, dsn);
+    return () => this.#options.queue.wake([bounced]);
   }
 
   /** A bounce goes as it was written; one from elsewhere, on its way back, as it came. */
-  async attemptBounce(job: Job, signal: AbortSignal): Promise<Outcome> {
-    const { to, domain, smtpUtf8 } = readPayload<BouncePayload>(job);
+  async attemptBounce(job: Job<BouncePayload>, signal: AbortSignal): Promise<Outcome> {
+    const { to, domain, smtpUtf8 } = job.payload;
     const body = await this.#findBody(job);
     const prepared = await prepareForward({
       open: () => this.#options.bodies.read(body),
@@ -257,61 +291,58 @@ class Courier {
    * Without a mail server, what was queued for one goes into our own mailboxes: also what failed
    * there before, when an operator tries it again.
    */
-  async attemptMailbox(job: Job, signal: AbortSignal): Promise<Outcome> {
+  async attemptMailbox(
+    job: Job<MailboxPayload>,
+    signal: AbortSignal,
+  ): Promise<Attempted<Prepared>> {
     const { mailServer } = this.#options;
-    if (!mailServer) return { result: 'delivered' };
-    const payload = readPayload<MailboxPayload>(job);
-    const { recipient, origin } = payload;
-    const attempted = await mailServer.attempt(job, payload, signal);
+    if (!mailServer) return { result: 'delivered', prepared: { message: await this.#parse(job) } };
+    const { recipient, origin } = job.payload;
+    const attempted = await mailServer.attempt(job, job.payload, signal);
     const outcome = toOutcome(attempted);
     const isGone = attempted.result !== 'delivered' && attempted.isGone === true;
-    if (endsWithout(job, outcome) && origin && !isGone) {
-      await this.#bounces.prepare(job, outcome.error, [recipient], {
-        domain: mailDestination(recipient),
-        ...origin,
-        ...(attempted.result !== 'delivered' && { enhancedStatus: attempted.error.enhancedStatus }),
-      });
-    }
-    return outcome;
+    if (!endsWithout(job, outcome) || !origin || isGone) return outcome;
+    const dsn = await this.#bounces.prepare(job, outcome.error, [recipient], {
+      domain: mailDestination(recipient),
+      ...origin,
+      ...(attempted.result !== 'delivered' && { enhancedStatus: attempted.error.enhancedStatus }),
+    });
+    return { ...outcome, prepared: { dsn } };
   }
 
   async afterMailbox(
     tx: Queries,
-    job: Job,
-    { status }: Settled,
-  ): Promise<(() => void) | undefined> {
-    if (status === 'delivered' && !this.#options.mailServer) {
-      const { user, recipient, mailbox, parsed, origin } = readPayload<MailboxPayload>(job);
-      const receivedAt = origin?.receivedAt ?? job.createdAt;
-      const users = [{ ...user, recipient }];
-      return this.#store(tx, job, {
-        users,
-        mailbox,
-        parsed,
-        receivedAt,
-        ...(origin && { origin }),
-      });
+    job: Job<MailboxPayload>,
+    settled: Settled,
+    prepared?: Prepared,
+  ): Promise<AfterCommit> {
+    const { mailServer } = this.#options;
+    if (settled.status !== 'delivered' || mailServer) {
+      return this.afterMail(tx, job, settled, prepared);
     }
-    if (status !== 'failed' || job.isReplay) return undefined;
-    const bounced = await this.#bounces.enqueue(tx, job);
-    return bounced ? () => this.#options.queue.wake([bounced]) : undefined;
+    const { user, recipient, mailbox, origin } = job.payload;
+    const receivedAt = origin?.receivedAt ?? job.createdAt;
+    const stored = { users: [{ ...user, recipient }], mailbox, receivedAt, origin };
+    return this.#store(tx, job, stored, prepared?.message);
   }
 
   /** @returns what tells of it once it is committed */
-  async #store(tx: Queries, job: Job, payload: StorePayload): Promise<() => void> {
+  async #store(
+    tx: Queries,
+    job: Job,
+    { users, mailbox, origin, receivedAt }: Stored,
+    parsed: ParsedMessage | undefined,
+  ): Promise<AfterCommit> {
     const { mailstore, mailServer, queue, publish } = this.#options;
-    const { parsed, users, mailbox, origin, receivedAt } = payload;
+    if (!parsed) throw new Error('the attempt did not read what is to be stored');
     const targets = users.map(({ recipient, ...user }) => ({
       user,
       mailbox,
       internalDate: receivedAt,
       ...(recipient !== undefined && { recipient }),
     }));
-    const appended = await mailstore.appendWithin(
-      tx,
-      { parsed, bodyId: job.bodyId, origin },
-      targets,
-    );
+    const message = { parsed, bodyId: job.bodyId, origin };
+    const appended = await mailstore.appendWithin(tx, message, targets);
     return () => {
       for (const { change } of appended) publish(change);
       // A mail server's mailboxes cannot be written to within a transaction: it was queued for them.
@@ -319,6 +350,15 @@ class Courier {
         queue.wake(users.map((user) => ({ kind: MAILBOX, destination: mailboxDestination(user) })));
       }
     };
+  }
+
+  /** The message again, as it was parsed when it came. */
+  async #parse(job: Job): Promise<ParsedMessage> {
+    const parser = new MessageParser();
+    for await (const chunk of this.#options.bodies.read(await this.#findBody(job))) {
+      parser.write(chunk);
+    }
+    return parser.end();
   }
 
   async #findBody(job: Job): Promise<StoredBody> {
@@ -332,14 +372,9 @@ class Courier {
 function endsWithout(
   job: Job,
   outcome: Outcome,
-): outcome is Exclude<Outcome, { readonly result: 'delivered' }> {
-  if (job.isReplay || outcome.result === 'delivered') return false;
-  return outcome.result === 'permanent' || job.isLast;
-}
-
-/** The payload is what we wrote ourselves when the message was accepted. */
-function readPayload<Payload>(job: Job): Payload {
-  return JSON.parse(job.payload) as Payload;
+): outcome is Extract<Outcome, { readonly result: 'temporary' | 'permanent' }> {
+  if (job.isReplay) return false;
+  return outcome.result === 'permanent' || (outcome.result === 'temporary' && job.isLast);
 }
 
 function toOutcome(sent: SendOutcome | MailboxResult): Outcome {

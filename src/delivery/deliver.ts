@@ -17,7 +17,6 @@ import {
   originOf,
   type QueueMailOptions,
   queueMail,
-  wakeQueue,
 } from './queue-mail.ts';
 import { type Destination, type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
@@ -175,7 +174,7 @@ class RoutedDelivery implements Delivery {
     await mailstore.append({ ...mail.message, transit }, targets, (tx, keepBody) =>
       enqueueMail(queue, tx, queued, keepBody),
     );
-    wakeQueue(queue, queued);
+    queue.wake(queued);
     return refused;
   }
 }

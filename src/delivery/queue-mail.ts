@@ -7,18 +7,17 @@ import { parseAddress } from '../message/message.ts';
 import { type Header, mayBounce, readHeader, type SenderRewriting } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
+import { STORE_AFTER_MS } from './carry-out.ts';
 import type { InboundEnvelope } from './envelope.ts';
 import {
   BOUNCE,
-  type BouncePayload,
+  bouncePayloads,
   FORWARD,
-  type ForwardPayload,
+  forwardPayloads,
   mailDestination,
-  STORE,
-  type StorePayload,
   WEBHOOK,
-  type WebhookPayload,
-} from './outgoing-mail.ts';
+  webhookPayloads,
+} from './payloads.ts';
 import type { DeliveryPlan, PlannedForward, PlannedWebhook } from './plan-delivery.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
 
@@ -41,13 +40,7 @@ export interface AcceptedMail {
   readonly receivedAt: number;
 }
 
-export type QueuedMail = Omit<NewDelivery, 'bodyId'> & {
-  /** Queued first; its id becomes `storeId` of this one's payload. */
-  readonly store?: Omit<NewDelivery, 'bodyId'>;
-};
-
-/** The first attempt of a webhook takes at most 15 s; what is not stored by then is stored without. */
-const STORE_AFTER_MS = 16_000;
+export type QueuedMail = Omit<NewDelivery, 'bodyId'>;
 
 /** Queues what was written, in the transaction that accepts the message. */
 export async function enqueueMail(
@@ -58,22 +51,7 @@ export async function enqueueMail(
 ): Promise<void> {
   if (queued.length === 0) return;
   const bodyId = await keepBody();
-  for (const { store, ...delivery } of queued) {
-    if (!store) {
-      await queue.enqueue(tx, { ...delivery, bodyId });
-      continue;
-    }
-    const storeId = await queue.enqueue(tx, { ...store, bodyId });
-    const payload = JSON.stringify({ ...JSON.parse(delivery.payload), storeId });
-    await queue.enqueue(tx, { ...delivery, bodyId, payload });
-  }
-}
-
-/** Says that it is committed. */
-export function wakeQueue(queue: Pick<Queue, 'wake'>, queued: readonly QueuedMail[]): void {
-  queue.wake(
-    queued.flatMap((delivery) => (delivery.store ? [delivery, delivery.store] : delivery)),
-  );
+  for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
 }
 
 /** Writes what has to be queued for a message; nothing for one that only goes to mailboxes. */
@@ -94,12 +72,11 @@ export async function queueMail(
     queued.push(queueForward(options, forward, mail, bounce));
   }
   for (const [to, domain] of returns) {
-    const payload: BouncePayload = { to, domain: domain.name, smtpUtf8: cameByUtf8(mail) };
     queued.push({
       kind: BOUNCE,
       domainId: domain.id,
       destination: mailDestination(to),
-      payload: JSON.stringify(payload),
+      payload: bouncePayloads.write({ to, domain: domain.name, smtpUtf8: cameByUtf8(mail) }),
     });
   }
   return queued;
@@ -165,48 +142,26 @@ async function queueWebhook(
     },
     (range) => bodies.read(message.body, range),
   );
-  const payload: WebhookPayload = {
+  const mode = forwardMode === 'webhook' ? 'webhook' : 'webhook_then_store';
+  const payload = webhookPayloads.write({
     ...bounce,
     domain: domain.name,
-    mode: forwardMode === 'webhook' ? 'webhook' : 'webhook_then_store',
+    mode,
     url,
     ...(secret !== undefined && { secret }),
     body,
     users: [...users.values()],
     strangers,
     mailbox: verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX',
-    parsed: message.parsed,
     origin: withOrigin(mail, bounce),
-  };
+  });
   return {
     kind: WEBHOOK,
     domainId: domain.id,
     destination: webhookDestination(url),
-    payload: JSON.stringify(payload),
+    payload,
     publicId,
-    ...(payload.mode === 'webhook_then_store' &&
-      payload.users.length > 0 && { store: lateStore(domain.id, payload) }),
-  };
-}
-
-/** Behind a long queue for a dead receiver even the first attempt is late: mailboxes do not wait. */
-function lateStore(
-  domainId: number,
-  { users, mailbox, parsed, origin, receivedAt }: WebhookPayload,
-): Omit<NewDelivery, 'bodyId'> {
-  const payload: StorePayload = {
-    users,
-    mailbox,
-    parsed,
-    ...(origin && { origin }),
-    receivedAt,
-  };
-  return {
-    kind: STORE,
-    domainId,
-    destination: 'mailbox',
-    payload: JSON.stringify(payload),
-    notBefore: receivedAt + STORE_AFTER_MS,
+    ...(mode === 'webhook_then_store' && users.size > 0 && { lateAt: receivedAt + STORE_AFTER_MS }),
   };
 }
 
@@ -225,7 +180,7 @@ function queueForward(
   const { forwardToEmail: to } = domain.route;
   if (to === undefined) throw new Error('a forwarding route has no address');
   const { verdicts, envelope } = mail;
-  const payload: ForwardPayload = {
+  const payload = forwardPayloads.write({
     ...bounce,
     recipients,
     domain: domain.name,
@@ -238,12 +193,12 @@ function queueForward(
         verdicts.dmarc.result !== 'temperror' && { aligned: verdicts.dmarc.result === 'pass' }),
     },
     smtpUtf8: cameByUtf8(mail),
-  };
+  });
   return {
     kind: FORWARD,
     domainId: domain.id,
     destination: mailDestination(to),
-    payload: JSON.stringify(payload),
+    payload,
   };
 }
 

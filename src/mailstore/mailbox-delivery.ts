@@ -1,8 +1,8 @@
 /** What is queued for one mailbox of a mail server: kind `mailbox`. */
+import { type Static, Type } from 'typebox';
 import type { Queries } from '../database/database.ts';
-import type { ParsedMessage } from '../message/message.ts';
-import type { Job, NewDelivery, Queue } from '../queue/queue.ts';
-import type { MailOrigin, Mailstore, MailUser } from './store.ts';
+import { type Job, type NewDelivery, payloadFormat, type Queue } from '../queue/queue.ts';
+import type { Mailstore, MailUser } from './store.ts';
 
 /** The kind of these deliveries. */
 export const MAILBOX = 'mailbox';
@@ -17,19 +17,39 @@ export interface MailboxFailure {
   readonly text: string;
 }
 
-export interface MailboxPayload {
-  readonly user: MailUser;
-  readonly mailbox: string;
+/** A MailUser as it is queued. */
+export const mailUser = Type.Object({ accountId: Type.Integer(), address: Type.String() });
+
+/** A MailOrigin as it is queued. */
+export const mailOrigin = Type.Object({
+  from: Type.String(),
+  id: Type.String(),
+  bounceTo: Type.Optional(Type.String()),
+  receivedAt: Type.Integer(),
+});
+
+const mailboxPayload = Type.Object({
+  user: mailUser,
+  mailbox: Type.String(),
   /** The address that the sender wrote to. */
-  readonly recipient: string;
-  readonly flags?: readonly string[];
+  recipient: Type.String(),
+  flags: Type.Optional(Type.Array(Type.String())),
   /** Milliseconds since 1970. */
-  readonly internalDate?: number;
-  readonly parsed: ParsedMessage;
-  readonly origin?: MailOrigin | undefined;
-  /** The mail server has refused it for good already: what is left is to tell the sender. */
-  readonly refused?: MailboxFailure;
-}
+  internalDate: Type.Optional(Type.Integer()),
+  origin: Type.Optional(mailOrigin),
+  /** A MailboxFailure: the mail server has refused it for good already; the sender is to be told. */
+  refused: Type.Optional(
+    Type.Object({
+      status: Type.Optional(Type.Integer()),
+      enhancedStatus: Type.String(),
+      text: Type.String(),
+    }),
+  ),
+});
+
+export type MailboxPayload = Static<typeof mailboxPayload>;
+
+export const mailboxPayloads = payloadFormat(1, mailboxPayload);
 
 /** How an attempt for one mailbox ended. */
 export type MailboxResult =
@@ -65,7 +85,7 @@ export async function enqueueForMailbox(
     ...row,
     kind: MAILBOX,
     destination: mailboxDestination(payload.user),
-    payload: JSON.stringify(payload),
+    payload: mailboxPayloads.write(payload),
   };
   await queue.enqueue(tx, delivery);
   return delivery;

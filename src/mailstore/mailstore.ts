@@ -18,6 +18,9 @@ export {
   type MailboxPayload,
   type MailboxResult,
   mailboxDestination,
+  mailboxPayloads,
+  mailOrigin,
+  mailUser,
 } from './mailbox-delivery.ts';
 export { canonicalMailboxName, defaultMailboxes } from './mailbox-names.ts';
 export { prependHeader, stageMessage } from './stage-message.ts';

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../database/database.ts';
 import { type Clock, systemClock } from './clock.ts';
 import type { Delivery, NewDelivery } from './delivery.ts';
+import { clearLate } from './late.ts';
 import {
   findRow,
   type ListRequest,
@@ -31,7 +32,7 @@ export class Queue {
   readonly #clock: Clock;
   readonly #options: QueueOptions;
   readonly #owner = randomUUID();
-  readonly #workers = new Map<string, Worker>();
+  readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
 
   constructor(options: QueueOptions) {
     this.#options = options;
@@ -57,6 +58,7 @@ export class Queue {
         public_id: delivery.publicId ?? randomUUID(),
         status: 'queued',
         next_attempt_at: delivery.notBefore ?? now,
+        late_at: delivery.lateAt ?? null,
         created_at: now,
         updated_at: now,
       })
@@ -70,10 +72,22 @@ export class Queue {
   }
 
   /** Says that deliveries were queued and committed: those that are due are attempted at once. */
-  wake(deliveries: Iterable<Pick<NewDelivery, 'kind' | 'destination' | 'notBefore'>>): void {
-    for (const { kind, destination, notBefore } of deliveries) {
-      this.#workers.get(kind)?.wake(destination, notBefore ?? this.#clock.now());
+  wake(
+    deliveries: Iterable<Pick<NewDelivery, 'kind' | 'destination' | 'notBefore' | 'lateAt'>>,
+  ): void {
+    for (const { kind, destination, notBefore, lateAt } of deliveries) {
+      this.#workers.get(kind)?.wake(destination, notBefore ?? this.#clock.now(), lateAt);
     }
+  }
+
+  /**
+   * Takes over what a delivery does not wait for its first attempt with: it is for the caller to do,
+   * in this transaction.
+   *
+   * @returns false where that was done, or there was nothing to do
+   */
+  cancelLate(tx: Queries, id: number): Promise<boolean> {
+    return clearLate(tx, id);
   }
 
   /**
@@ -93,7 +107,7 @@ export class Queue {
   }
 
   /** Starts to attempt the deliveries of one kind, those of earlier runs first. */
-  work(options: WorkOptions): void {
+  work<Payload, Prepared>(options: WorkOptions<Payload, Prepared>): void {
     if (this.#workers.has(options.kind)) throw new Error(`${options.kind} has a worker already`);
     const worker = new Worker(options, {
       database: this.#database,

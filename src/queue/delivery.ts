@@ -10,22 +10,31 @@ export interface NewDelivery {
   readonly destination: string;
   /** The body that is kept until the delivery is pruned. */
   readonly bodyId: number;
-  /** JSON that the attempts get as it is. */
+  /** What the attempts need to know, written by the {@link PayloadFormat} of the kind. */
   readonly payload: string;
   /** UUID that the receiver knows it by; made when left out. */
   readonly publicId?: string;
   /** Milliseconds since 1970 before which it is not attempted; at once when left out. */
   readonly notBefore?: number;
+  /**
+   * Milliseconds since 1970. Where no attempt has ended by then, {@link WorkOptions.onLate} is done,
+   * and the delivery goes on.
+   */
+  readonly lateAt?: number;
 }
 
 /** A delivery in the hands of a worker. */
-export interface Job {
+export interface Job<Payload = unknown> extends JobFacts {
+  readonly payload: Payload;
+}
+
+/** What is known of a delivery whatever its payload is. */
+export interface JobFacts {
   readonly id: number;
   readonly publicId: string;
   readonly domainId: number;
   readonly destination: string;
   readonly bodyId: number;
-  readonly payload: string;
   /**
    * Which attempt of the schedule this is, from 1. After a crash the same number comes again, and an
    * operator may have started the schedule anew.
@@ -61,11 +70,16 @@ export type Outcome =
       /** Seconds that the receiver asked for; the next attempt comes no earlier. */
       readonly retryAfterSeconds?: number;
     }
-  | { readonly result: 'permanent'; readonly error: DeliveryError };
+  | { readonly result: 'permanent'; readonly error: DeliveryError }
+  /**
+   * It cannot be attempted, for a reason of ours that time does not mend: it waits until somebody
+   * tries it again by hand.
+   */
+  | { readonly result: 'held'; readonly error: DeliveryError };
 
 export type DeliveryStatus = Row<'deliveries'>['status'];
 
-/** An attempt that ended, and what the delivery is now: still `queued`, or at its end. */
+/** An attempt that ended, and what the delivery is now: still `queued`, `held`, or at its end. */
 export interface Settled {
   readonly outcome: Outcome;
   readonly status: DeliveryStatus;
@@ -80,9 +94,9 @@ export interface Delivery {
   readonly status: DeliveryStatus;
   /** Attempts that ended, since it was queued or last replayed. */
   readonly attempts: number;
-  /** Of the last attempt that failed; stays when a later one succeeds. */
+  /** Of the last attempt that failed, or why it is held; stays when a later attempt succeeds. */
   readonly lastError?: DeliveryError;
-  /** Absent where it has ended, and while an attempt is under way. */
+  /** Absent where it has ended or is held, and while an attempt is under way. */
   readonly nextAttemptAt?: number;
   readonly createdAt: number;
   readonly updatedAt: number;

@@ -135,7 +135,7 @@ export class Destinations {
   /** An attempt ended; its place is free. */
   settled(
     destination: string,
-    result: 'delivered' | 'temporary' | 'permanent' | 'none',
+    result: 'delivered' | 'temporary' | 'permanent' | 'held',
     now: number,
   ) {
     if (result === 'delivered') this.#failures.delete(destination);

@@ -1,8 +1,12 @@
 import { Buffer } from 'node:buffer';
+import { Type } from 'typebox';
+import { Compile } from 'typebox/compile';
 import type { DeliveryError } from './delivery.ts';
 
 /** Bytes of an error's text that are kept. */
 const TEXT_MAX = 500;
+
+const stored = Compile(Type.Object({ status: Type.Optional(Type.Integer()), text: Type.String() }));
 
 /** JSON of an error as it is stored: its text cut to 500 bytes, between two characters. */
 export function errorToJson({ status, text }: DeliveryError): string {
@@ -10,9 +14,15 @@ export function errorToJson({ status, text }: DeliveryError): string {
   return JSON.stringify(status === undefined ? { text: cut } : { status, text: cut });
 }
 
+/** A stored error that cannot be read hides no other delivery: operators are told so in its place. */
 export function errorFromJson(json: string): DeliveryError {
-  // Written by errorToJson alone.
-  return JSON.parse(json) as DeliveryError;
+  try {
+    const error: unknown = JSON.parse(json);
+    if (stored.Check(error)) return error;
+  } catch {
+    // Not JSON.
+  }
+  return { text: 'the error that is stored cannot be read' };
 }
 
 function cutText(text: string): string {

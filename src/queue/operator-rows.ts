@@ -62,7 +62,11 @@ export async function requeueRow(
     .set((eb) => ({
       status: 'queued',
       attempts: 0,
-      replays: eb('replays', '+', eb.case().when('status', '=', 'queued').then(0).else(1).end()),
+      replays: eb(
+        'replays',
+        '+',
+        eb.case().when('status', 'in', ['queued', 'held']).then(0).else(1).end(),
+      ),
       next_attempt_at: now,
       updated_at: now,
       finished_at: null,

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Type } from 'typebox';
 import { onEachEngine } from '../../test/support/databases.ts';
 import type { Row } from '../database/database.ts';
-import type { Job, Settled } from './queue.ts';
+import { type Job, payloadFormat, type Queue, type Settled, type WorkOptions } from './queue.ts';
 import { turns, until } from './testing/fake-clock.ts';
 import {
+  type Attempt,
   DELAYS,
   delivered,
   gone,
@@ -289,14 +291,37 @@ onEachEngine('queue', (engine) => {
     await queue.idle();
     await bench.clock.advance(600 * SECOND);
     const row = await rowWhen(bench, ({ last_error }) => /internal/.test(last_error ?? ''));
-    assert.deepEqual([row.status, row.attempts, ends], ['queued', 2, 0]);
+    assert.deepEqual([row.status, row.attempts, ends], ['queued', 3, 0]);
     assert.equal(row.next_attempt_at, bench.clock.now() + 600 * SECOND);
     await queue.idle();
     isBroken = false;
     await bench.clock.advance(600 * SECOND);
     const ended = await rowWhen(bench, ({ status }) => status === 'failed');
-    assert.deepEqual([ended.attempts, ends], [3, 1]);
+    assert.deepEqual([ended.attempts, ends], [4, 1]);
     await queue.idle();
+  });
+
+  test('a last attempt that throws again and again is held at last', async () => {
+    const bench = await openQueueBench(engine);
+    let attempts = 0;
+    const { queue } = bench.start({
+      delays: [],
+      attempt: async () => {
+        attempts++;
+        throw new Error('a bug');
+      },
+      onOutcome: () => Promise.reject(new Error('nothing follows')),
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    for (let n = 1; n <= 6; n++) {
+      await until(() => attempts === n);
+      await queue.idle();
+      await bench.clock.advance(300 * SECOND);
+    }
+    const row = await rowWhen(bench, ({ status }) => status === 'held');
+    assert.match(row.last_error ?? '', /internal error/);
+    await bench.clock.advance(600 * SECOND);
+    assert.equal(attempts, 6);
   });
 
   test('a delivery that hangs keeps its lease; no other worker takes it', async () => {
@@ -416,6 +441,215 @@ onEachEngine('queue', (engine) => {
     await queue.idle();
     await queue.stop(5 * SECOND);
     await queue.stop(5 * SECOND);
+  });
+});
+
+onEachEngine('deliveries that cannot be read', (engine) => {
+  const texts = payloadFormat(1, Type.Object({ text: Type.String() }));
+
+  /** A row whose payload is another program's. */
+  async function enqueueRaw(bench: QueueBench, queue: Queue, payload: string): Promise<number> {
+    const [id = 0] = await bench.enqueue(queue, bench.delivery('a', { payload }));
+    return id;
+  }
+
+  test('they are reported and kept, never attempted again, and delay no other', async () => {
+    const bench = await openQueueBench(engine);
+    const attempts: string[] = [];
+    const { queue } = bench.start({
+      payloads: { read: (json) => texts.read(json).text },
+      attempt: async ({ payload }) => {
+        attempts.push(payload);
+        return delivered;
+      },
+      onOutcome: async (_tx, { payload }) => {
+        assert.equal(payload, 'good');
+        return undefined;
+      },
+    });
+    const unreadable = [
+      ['{"v":2,"text":"newer"}', 'the payload is of version 2, this program reads version 1'],
+      ['{"text":"older"}', 'the payload is of version undefined, this program reads version 1'],
+      ['{"v":1,"text":7}', 'the payload is not valid: /text must be string'],
+      ['{"v":1', 'the payload is not JSON'],
+      ['', 'the payload is not JSON'],
+      ['null', 'the payload is of version undefined, this program reads version 1'],
+    ] as const;
+    const ids: number[] = [];
+    for (const [payload] of unreadable) ids.push(await enqueueRaw(bench, queue, payload));
+    await enqueueRaw(bench, queue, texts.write({ text: 'good' }));
+    await until(() => bench.logged.length === unreadable.length && attempts.length === 1);
+    await queue.idle();
+    assert.deepEqual(attempts, ['good']);
+    for (const [index, [, reason]] of unreadable.entries()) {
+      const found = await queue.find(bench.domainId, ids[index] ?? 0);
+      assert.deepEqual(
+        [found?.status, found?.attempts, found?.lastError, found?.nextAttemptAt],
+        ['held', 0, { text: reason }, undefined],
+      );
+      const { fields, message } =
+        bench.logged.find(({ fields: { id } }) => id === ids[index]) ?? {};
+      assert.match(message ?? '', /a delivery is held/);
+      assert.equal(fields?.reason, reason);
+    }
+    // Neither time nor a restart touches them.
+    await queue.stop(0);
+    await bench.clock.advance(40 * 86_400 * SECOND);
+    const next = bench.start({ payloads: { read: (json) => texts.read(json).text } });
+    await bench.clock.advance(600 * SECOND);
+    assert.equal(await next.queue.prune(bench.clock.now()), 1, 'the good one');
+    const held = await next.queue.list({
+      domainId: bench.domainId,
+      status: 'held',
+      limit: 10,
+      offset: 0,
+    });
+    assert.equal(held.length, unreadable.length);
+    assert.equal(bench.logged.length, unreadable.length);
+    assert.equal(next.receiver.attempts.length, 0);
+  });
+
+  test('one that is tried again by hand with a program that can read it goes on as it was', async () => {
+    const bench = await openQueueBench(engine);
+    const old = bench.start({ payloads: { read: (json) => texts.read(json).text } });
+    const id = await enqueueRaw(bench, old.queue, '{"v":2,"text":"newer"}');
+    await rowWhen(bench, ({ status }) => status === 'held');
+    await old.queue.stop(0);
+    const { queue, receiver } = bench.start();
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 0);
+    assert.equal((await queue.retry(bench.domainId, id))?.status, 'queued');
+    const { job, answer } = await receiver.nth(0);
+    assert.deepEqual(
+      [job.payload, job.isFirst, job.isReplay],
+      ['{"v":2,"text":"newer"}', true, false],
+    );
+    answer(delivered);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+  });
+
+  test('an attempt may find that it cannot be made', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start({
+      onOutcome: () => Promise.reject(new Error('nothing follows')),
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    (await receiver.nth(0)).answer({ result: 'held', error: { text: 'the body is gone' } });
+    const row = await rowWhen(bench, ({ status }) => status === 'held');
+    assert.equal(row.last_error, '{"text":"the body is gone"}');
+    assert.deepEqual([row.finished_at, row.lease_owner], [null, null]);
+  });
+
+  test('an error that cannot be read hides no delivery', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => refused;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    for (const last_error of ['{', 'null', '{"text":1}', '{"status":"x","text":"y"}']) {
+      await bench.database.write((tx) =>
+        tx.updateTable('deliveries').set({ last_error }).execute(),
+      );
+      const [listed] = await queue.list({ domainId: bench.domainId, limit: 10, offset: 0 });
+      assert.deepEqual(listed?.lastError, { text: 'the error that is stored cannot be read' });
+    }
+    await queue.idle();
+  });
+});
+
+onEachEngine('what does not wait for the first attempt', (engine) => {
+  /** A process that notes what it did late, in the transaction that notes it. */
+  function startLate(bench: QueueBench, options: Partial<WorkOptions<string>> = {}) {
+    return bench.start({
+      onLate:
+        async ({ publicId }) =>
+        async (tx) => {
+          await tx.insertInto('counters').values({ name: publicId, value: 1 }).execute();
+          return undefined;
+        },
+      ...options,
+    });
+  }
+
+  const countLate = async ({ database }: QueueBench) =>
+    (await database.read.selectFrom('counters').selectAll().execute()).length;
+
+  test('it is done at its time, once, while the attempt is still under way', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = startLate(bench);
+    const lateAt = bench.clock.now() + 16 * SECOND;
+    const [id = 0] = await bench.enqueue(queue, bench.delivery('a', { lateAt }));
+    const { answer } = await receiver.nth(0);
+    await bench.clock.advance(16 * SECOND - 1);
+    assert.equal(await countLate(bench), 0);
+    await bench.clock.advance(1);
+    await rowWhen(bench, ({ late_at }) => late_at === null);
+    assert.equal(await countLate(bench), 1);
+    assert.equal(await bench.database.write((tx) => queue.cancelLate(tx, id)), false);
+    answer(delivered);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+    await bench.clock.advance(120 * SECOND);
+    assert.equal(await countLate(bench), 1);
+  });
+
+  test('an outcome in time takes it over', async () => {
+    const bench = await openQueueBench(engine);
+    const taken: boolean[] = [];
+    const { queue, receiver } = startLate(bench, {
+      onOutcome: async (tx, { id }) => {
+        taken.push(await queue.cancelLate(tx, id));
+        return undefined;
+      },
+    });
+    receiver.respond = () => refused;
+    await bench.enqueue(queue, bench.delivery('a', { lateAt: bench.clock.now() + 16 * SECOND }));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    await bench.clock.advance(60 * SECOND);
+    await queue.idle();
+    assert.deepEqual(taken.slice(0, 2), [true, false]);
+    assert.equal(await countLate(bench), 0);
+  });
+
+  test('a process that died is no reason to wait longer, nor a clock that went back', async () => {
+    const bench = await openQueueBench(engine);
+    const first = startLate(bench);
+    const hour = 3_600 * SECOND;
+    const now = bench.clock.now();
+    await bench.enqueue(first.queue, bench.delivery('a', { lateAt: now + 16 * SECOND }));
+    await first.receiver.nth(0);
+    first.kill();
+    await bench.database.write((tx) =>
+      tx
+        .updateTable('deliveries')
+        .set({ created_at: now + hour, late_at: now + hour + 16 * SECOND })
+        .execute(),
+    );
+    startLate(bench);
+    await rowWhen(bench, ({ late_at }) => late_at === null);
+    assert.equal(await countLate(bench), 1);
+  });
+
+  test('what fails comes again a minute later, and keeps no other from being done', async () => {
+    const bench = await openQueueBench(engine);
+    let isBroken = true;
+    const { queue } = startLate(bench, {
+      onLate: async ({ publicId, destination }) => {
+        if (destination === 'a' && isBroken) throw new Error('the disk is full');
+        return async (tx) => {
+          await tx.insertInto('counters').values({ name: publicId, value: 1 }).execute();
+          return undefined;
+        };
+      },
+    });
+    const lateAt = bench.clock.now() + SECOND;
+    await bench.enqueue(queue, bench.delivery('a', { lateAt }), bench.delivery('b', { lateAt }));
+    await bench.clock.advance(SECOND);
+    while ((await countLate(bench)) < 1) await turns();
+    await until(() => bench.logged.length === 1);
+    isBroken = false;
+    await bench.clock.advance(60 * SECOND);
+    while ((await countLate(bench)) < 2) await turns();
   });
 });
 
@@ -558,7 +792,7 @@ onEachEngine('queue fairness', (engine) => {
     await bench.fill('dead', 10_000);
     const { queue, receiver } = bench.start();
     await receiver.nth(31);
-    const isDead = ({ job }: { job: Job }) => job.destination === 'dead';
+    const isDead = ({ job }: Attempt) => job.destination === 'dead';
     // No time passes: it is attempted while the dead one still hangs.
     await bench.enqueue(queue, bench.delivery('alive'));
     assert.equal((await receiver.nth(32)).job.destination, 'alive');

@@ -3,9 +3,11 @@
  * schedule is at its end. It knows no protocol; a kind of delivery brings the function that attempts.
  *
  * A delivery is a row of `deliveries`, written in the transaction of whoever accepts the message
- * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads`. It is `queued` until it is
- * `delivered` or `failed`; ended rows are kept for operators until {@link Queue.prune}. A row keeps
- * the body it refers to (`body_id`) from being swept.
+ * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads` (`payload.ts`). It is `queued`
+ * until it is `delivered` or `failed`; ended rows are kept for operators until {@link Queue.prune}. One
+ * that cannot be attempted, such as one whose payload this program cannot read, is `held`: it is
+ * logged, its error says why, and nothing is done with it until somebody tries it again by hand. A row
+ * keeps the body it refers to (`body_id`) from being swept.
  *
  * Crashes: a delivery is made at least once.
  * - Before the commit of `enqueue` nothing was accepted; after it the row is there.
@@ -33,4 +35,5 @@ export type {
 } from './delivery.ts';
 export { Queue, type QueueDepth, type QueueOptions } from './delivery-queue.ts';
 export type { ListRequest } from './operator-rows.ts';
-export type { AttemptReport, QueueLog, WorkOptions } from './work-options.ts';
+export { type PayloadFormat, payloadFormat, UnreadablePayload } from './payload.ts';
+export type { Attempted, AttemptReport, QueueLog, WorkOptions } from './work-options.ts';

@@ -1,6 +1,7 @@
 /** Writes what came of an attempt, with what follows from it. */
+import type { Queries } from '../database/database.ts';
 import { wait } from './clock.ts';
-import type { DeliveryError, Job, Outcome } from './delivery.ts';
+import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
 import { nextDelayMs } from './retry-schedule.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
 import { type RowOutcome, writeOutcome } from './worker-rows.ts';
@@ -9,13 +10,26 @@ import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
 /** When it could not be written: until the next attempt, so that a bug does not flood a receiver. */
 const UNWRITTEN_DELAY_MS = 300_000;
+/** How often a last attempt that throws comes again. */
+const LAST_REPEATS = 5;
 const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' };
 
+/** An attempt that ended. */
+export interface Ended {
+  readonly outcome: Outcome;
+  /**
+   * What follows from it, in the transaction that writes it; see {@link WorkOptions.onOutcome}. Absent
+   * where nothing does.
+   */
+  readonly follow?: (tx: Queries, settled: Settled) => Promise<(() => void) | undefined>;
+  readonly attemptMs: number;
+}
+
 export class OutcomeRecorder {
-  readonly #options: WorkOptions;
+  readonly #options: Pick<WorkOptions, 'kind' | 'delays'>;
   readonly #around: WorkerSurroundings;
 
-  constructor(options: WorkOptions, around: WorkerSurroundings) {
+  constructor(options: Pick<WorkOptions, 'kind' | 'delays'>, around: WorkerSurroundings) {
     this.#options = options;
     this.#around = around;
   }
@@ -23,20 +37,14 @@ export class OutcomeRecorder {
   /**
    * Writes an outcome, again and again where the database fails.
    *
-   * @param attemptMs how long the attempt took
    * @param signal ends the tries
    * @returns when the delivery is due again, where it is
    */
-  async record(
-    job: Job,
-    outcome: Outcome,
-    attemptMs: number,
-    signal: AbortSignal,
-  ): Promise<number | undefined> {
+  async record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
     const { clock, log } = this.#around;
     for (const pause of [...RETRIES_MS, undefined]) {
       try {
-        return await this.#write(job, outcome, attemptMs);
+        return await this.#write(job, ended);
       } catch (error) {
         log.error(
           { err: error, kind: this.#options.kind, id: job.id },
@@ -49,18 +57,25 @@ export class OutcomeRecorder {
     return this.#postpone(job, UNWRITTEN, UNWRITTEN_DELAY_MS);
   }
 
-  async #write(job: Job, outcome: Outcome, attemptMs: number): Promise<number | undefined> {
+  async #write(job: JobFacts, { outcome, follow, attemptMs }: Ended): Promise<number | undefined> {
     const { database, clock, owner, onAttempt, log } = this.#around;
-    const { kind, onOutcome } = this.#options;
+    const { kind } = this.#options;
     const row = this.#rowOf(job, outcome, clock.now());
     const { status, nextAttemptAt, now } = row;
     const written = await database.write(async (tx) => {
       if (!(await writeOutcome(tx, owner, job.id, row))) return undefined;
-      return { afterCommit: await onOutcome?.(tx, job, { outcome, status }) };
+      if (status === 'held') return {};
+      return { afterCommit: await follow?.(tx, { outcome, status }) };
     });
     if (!written) {
       log.warn({ kind, id: job.id }, 'an attempt ended after its lease: the outcome is dropped');
       return undefined;
+    }
+    if (status === 'held') {
+      log.error(
+        { kind, id: job.id, reason: row.error?.text },
+        'a delivery is held: it is not attempted again until somebody retries it by hand',
+      );
     }
     try {
       onAttempt({ kind, outcome, status, attemptMs, ageMs: now - job.createdAt });
@@ -72,8 +87,11 @@ export class OutcomeRecorder {
     return nextAttemptAt;
   }
 
-  #rowOf(job: Job, outcome: Outcome, now: number): RowOutcome {
+  #rowOf(job: JobFacts, outcome: Outcome, now: number): RowOutcome {
     const attempts = job.attempt;
+    if (outcome.result === 'held') {
+      return { status: 'held', attempts: attempts - 1, error: outcome.error, now };
+    }
     const ended = { attempts, now, ...(job.isFirst ? { attemptedAt: now } : {}) };
     if (outcome.result === 'delivered') return { ...ended, status: 'delivered' };
     const failed = { ...ended, status: 'failed', error: outcome.error } as const;
@@ -87,21 +105,38 @@ export class OutcomeRecorder {
   /**
    * The last attempt threw: that says nothing about the receiver, and what follows an end may not
    * have been made ready. So it does not end the delivery but comes again, as long after as the
-   * schedule waits at its end.
+   * schedule waits at its end, and at last is held.
    *
    * @returns when the delivery is due again, where that could be written
    */
-  repeatLast(job: Job, error: DeliveryError): Promise<number | undefined> {
-    const delay = (this.#options.delays.at(-1) ?? 0) * 1_000;
-    return this.#postpone(job, error, Math.max(delay, UNWRITTEN_DELAY_MS));
+  repeatLast(
+    job: JobFacts,
+    error: DeliveryError,
+    attemptMs: number,
+    signal: AbortSignal,
+  ): Promise<number | undefined> {
+    const { delays } = this.#options;
+    if (job.attempt > delays.length + LAST_REPEATS) {
+      return this.record(job, { outcome: { result: 'held', error }, attemptMs }, signal);
+    }
+    const delay = (delays.at(-1) ?? 0) * 1_000;
+    return this.#postpone(job, error, Math.max(delay, UNWRITTEN_DELAY_MS), job.attempt);
   }
 
-  /** The attempt does not count and comes again, but not soon. */
-  async #postpone(job: Job, error: DeliveryError, delayMs: number): Promise<number | undefined> {
+  /**
+   * The attempt comes again, but not soon.
+   *
+   * @param attempts that count; without this one when left out
+   */
+  async #postpone(
+    job: JobFacts,
+    error: DeliveryError,
+    delayMs: number,
+    attempts = job.attempt - 1,
+  ): Promise<number | undefined> {
     const { database, clock, owner, log } = this.#around;
     const now = clock.now();
     const nextAttemptAt = now + delayMs;
-    const attempts = job.attempt - 1;
     const row: RowOutcome = { status: 'queued', attempts, error, nextAttemptAt, now };
     try {
       await database.write((tx) => writeOutcome(tx, owner, job.id, row));

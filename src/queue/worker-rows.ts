@@ -1,7 +1,7 @@
 /** The queries of workers on `deliveries`: which destinations wait, leases, outcomes. */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
-import type { DeliveryError, DeliveryStatus } from './delivery.ts';
+import type { DeliveryError, DeliveryStatus, JobFacts } from './delivery.ts';
 import { errorToJson } from './error-text.ts';
 
 /** A literal, since a partial index serves only a condition that is known when a query is planned. */
@@ -21,6 +21,35 @@ export interface LeasedRow {
   readonly attempted_at: number | null;
   readonly created_at: number;
   readonly payload: string;
+}
+
+/** The columns of a {@link LeasedRow} that `deliveries` has. */
+export const rowColumns = [
+  'id',
+  'public_id',
+  'domain_id',
+  'destination',
+  'body_id',
+  'attempts',
+  'replays',
+  'attempted_at',
+  'created_at',
+] as const;
+
+/** @param delays of the schedule */
+export function jobFacts(row: LeasedRow, delays: readonly number[]): JobFacts {
+  return {
+    id: row.id,
+    publicId: row.public_id,
+    domainId: row.domain_id,
+    destination: row.destination,
+    bodyId: row.body_id,
+    attempt: row.attempts + 1,
+    isFirst: row.attempted_at === null,
+    isLast: row.attempts >= delays.length,
+    isReplay: row.replays > 0,
+    createdAt: row.created_at,
+  };
 }
 
 export interface Waiting {
@@ -83,16 +112,12 @@ export function leaseRows(database: Database, request: LeaseRequest): Promise<Le
       .updateTable('deliveries')
       .set({ lease_owner: owner, next_attempt_at: until, updated_at: now })
       .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
-      .returning(['id', 'public_id', 'domain_id', 'destination', 'body_id'])
-      .returning(['attempts', 'replays', 'attempted_at', 'created_at'])
+      .returning(rowColumns)
       .execute();
-    const payloads = await readPayloads(
+    const rows = await payloadsOf(
       tx,
-      leased.map(({ id }) => id),
+      leased.sort((a, b) => a.id - b.id),
     );
-    const rows = leased
-      .map((row) => ({ ...row, payload: payloads.get(row.id) ?? '' }))
-      .sort((a, b) => a.id - b.id);
     return { rows, nextDue: rows.length < limit ? await findNextDue(tx, request) : undefined };
   });
 }
@@ -115,14 +140,23 @@ function selectDue(
     .$if(engine === 'postgres', (query) => query.forUpdate().skipLocked());
 }
 
-async function readPayloads(tx: Queries, ids: readonly number[]): Promise<Map<number, string>> {
-  if (ids.length === 0) return new Map();
-  const rows = await tx
+/** Rows with their payloads, in the same order. */
+export async function payloadsOf(
+  queries: Queries,
+  rows: readonly Omit<LeasedRow, 'payload'>[],
+): Promise<LeasedRow[]> {
+  if (rows.length === 0) return [];
+  const found = await queries
     .selectFrom('delivery_payloads')
     .selectAll()
-    .where('delivery_id', 'in', ids)
+    .where(
+      'delivery_id',
+      'in',
+      rows.map(({ id }) => id),
+    )
     .execute();
-  return new Map(rows.map(({ delivery_id, payload }) => [delivery_id, payload]));
+  const payloads = new Map(found.map(({ delivery_id, payload }) => [delivery_id, payload]));
+  return rows.map((row) => ({ ...row, payload: payloads.get(row.id) ?? '' }));
 }
 
 async function findNextDue(
@@ -250,7 +284,7 @@ export async function writeOutcome(
       lease_owner: null,
       next_attempt_at: nextAttemptAt ?? now,
       updated_at: now,
-      finished_at: status === 'queued' ? null : now,
+      finished_at: status === 'queued' || status === 'held' ? null : now,
       ...(error ? { last_error: errorToJson(error) } : {}),
       ...(attemptedAt === undefined ? {} : { attempted_at: attemptedAt }),
     })

@@ -1,13 +1,16 @@
 /** A worker of one kind: leases what is due, runs the attempts, has written what came of them. */
 import { wait } from './clock.ts';
-import type { Job, Outcome } from './delivery.ts';
+import type { JobFacts } from './delivery.ts';
 import { type Batch, Destinations } from './destinations.ts';
+import { LateWatch } from './late.ts';
 import { Lookout } from './lookout.ts';
-import { OutcomeRecorder } from './record-outcome.ts';
+import { UnreadablePayload } from './payload.ts';
+import { type Ended, OutcomeRecorder } from './record-outcome.ts';
 import { longestWaitMs } from './retry-schedule.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
 import {
   endLeases,
+  jobFacts,
   type LeasedRow,
   leaseRows,
   recallStranded,
@@ -35,16 +38,17 @@ const LEASES_MAX = 4;
 const THREW = { result: 'temporary', error: { text: 'internal error' } } as const;
 const PER_DESTINATION = 32;
 
-export class Worker {
-  readonly #options: WorkOptions;
+export class Worker<Payload = unknown, Prepared = unknown> {
+  readonly #options: WorkOptions<Payload, Prepared>;
   readonly #around: WorkerSurroundings;
   readonly #recorder: OutcomeRecorder;
   readonly #lookout: Lookout;
+  readonly #late: LateWatch<Payload>;
   readonly #destinations: Destinations;
-  /** Jobs whose lease is ours, by id. */
-  readonly #held = new Map<number, Job>();
+  /** Ids of the rows whose lease is ours. */
+  readonly #leased = new Set<number>();
   /** Characters of their payloads. */
-  #heldSize = 0;
+  #leasedSize = 0;
   #leases = 0;
   /** Everything that is under way. */
   readonly #tasks = new Set<Promise<void>>();
@@ -54,7 +58,7 @@ export class Worker {
   #pumping = false;
   #stopped = false;
 
-  constructor(options: WorkOptions, around: WorkerSurroundings) {
+  constructor(options: WorkOptions<Payload, Prepared>, around: WorkerSurroundings) {
     this.#options = options;
     this.#around = around;
     this.#recorder = new OutcomeRecorder(options, around);
@@ -69,6 +73,7 @@ export class Worker {
       isFull: () => this.#destinations.isFull,
       track: (task) => this.#track(task),
     });
+    this.#late = new LateWatch(options, around, (task) => this.#track(task));
     this.#destinations = new Destinations({
       concurrency: options.concurrency ?? CONCURRENCY,
       perDestination: options.perDestination ?? PER_DESTINATION,
@@ -77,12 +82,14 @@ export class Worker {
   }
 
   start(): void {
-    this.#track(this.#begin());
+    this.#track(this.#recover());
     this.#armRenewal();
+    this.#late.start();
   }
 
-  /** A row of the destination can be taken from `due` on. */
-  wake(destination: string, due: number): void {
+  /** A row of the destination can be taken from `due` on, and does not wait longer than `lateAt`. */
+  wake(destination: string, due: number, lateAt = Number.POSITIVE_INFINITY): void {
+    this.#late.wake(lateAt);
     this.#destinations.expect(destination, due, this.#around.clock.now());
     this.#pumpSoon();
   }
@@ -104,13 +111,14 @@ export class Worker {
     this.#stopped = true;
     const { clock, database, owner, log } = this.#around;
     this.#lookout.stop();
+    this.#late.stop();
     this.#disarmPump();
     await Promise.race([this.#tasksEnded(), wait(clock, deadlineMs)]);
     this.#abort.abort();
     await Promise.race([this.#tasksEnded(), wait(clock, ABORT_GRACE_MS)]);
     this.#disarmRenewal();
-    const left = [...this.#held.keys()];
-    this.#held.clear();
+    const left = [...this.#leased];
+    this.#leased.clear();
     await releaseLeases(database, owner, left, clock.now()).catch((error: unknown) =>
       log.error({ err: error, left: left.length }, 'leases stay until they end'),
     );
@@ -126,7 +134,8 @@ export class Worker {
     this.#tasks.add(tracked);
   }
 
-  async #begin(): Promise<void> {
+  /** Makes what an earlier run left behind due, and looks for all that is. */
+  async #recover(): Promise<void> {
     const { database, clock, log } = this.#around;
     const { kind, delays } = this.#options;
     const now = clock.now();
@@ -156,7 +165,7 @@ export class Worker {
     const now = this.#around.clock.now();
     const { payloadsMax = PAYLOADS_MAX } = this.#options;
     while (this.#leases < LEASES_MAX) {
-      const batch = this.#destinations.take(now, this.#heldSize >= payloadsMax);
+      const batch = this.#destinations.take(now, this.#leasedSize >= payloadsMax);
       if (!batch) break;
       this.#leases++;
       this.#track(this.#lease(batch));
@@ -178,10 +187,10 @@ export class Worker {
       const request = { kind, destination, owner, now, until: now + LEASE_MS, limit };
       const { rows, nextDue } = await leaseRows(database, request);
       // A lease of ours that ended unnoticed and was taken again: the attempt is still under way.
-      const fresh = rows.filter(({ id }) => !this.#held.has(id));
+      const fresh = rows.filter(({ id }) => !this.#leased.has(id));
       const due = rows.length === limit ? now : nextDue;
       this.#destinations.leased(batch, fresh.length, due, clock.now());
-      for (const row of fresh) this.#take(row);
+      for (const row of fresh) this.#begin(row);
     } catch (error) {
       log.error({ err: error, kind }, 'no deliveries can be leased');
       const now = clock.now();
@@ -191,48 +200,50 @@ export class Worker {
     this.#pumpSoon();
   }
 
-  #take(row: LeasedRow): void {
-    const job: Job = {
-      id: row.id,
-      publicId: row.public_id,
-      domainId: row.domain_id,
-      destination: row.destination,
-      bodyId: row.body_id,
-      payload: row.payload,
-      attempt: row.attempts + 1,
-      isFirst: row.attempted_at === null,
-      isLast: row.attempts >= this.#options.delays.length,
-      isReplay: row.replays > 0,
-      createdAt: row.created_at,
-    };
-    this.#held.set(job.id, job);
-    this.#heldSize += job.payload.length;
+  #begin(row: LeasedRow): void {
+    this.#leased.add(row.id);
+    this.#leasedSize += row.payload.length;
     // Leased when the worker had been told to stop: it is given back with the rest.
-    if (!this.#stopped) this.#track(this.#run(job));
+    if (!this.#stopped) this.#track(this.#run(row));
   }
 
-  async #run(job: Job): Promise<void> {
-    const { clock, log } = this.#around;
+  async #run(row: LeasedRow): Promise<void> {
+    const { clock } = this.#around;
     const { signal } = this.#abort;
     const startedAt = clock.now();
-    let outcome: Outcome = THREW;
-    try {
-      outcome = await this.#options.attempt(job, signal);
-    } catch (error) {
-      log.error({ err: error, kind: this.#options.kind, id: job.id }, 'an attempt threw');
-    }
+    const job = jobFacts(row, this.#options.delays);
+    const ended = await this.#attempt(job, row.payload);
+    const { outcome } = ended;
     // What was cut short says nothing about the receiver.
     if (signal.aborted && outcome.result === 'temporary') return;
+    const attemptMs = clock.now() - startedAt;
     const due =
       outcome === THREW && job.isLast
-        ? await this.#recorder.repeatLast(job, THREW.error)
-        : await this.#recorder.record(job, outcome, clock.now() - startedAt, signal);
-    this.#held.delete(job.id);
-    this.#heldSize -= job.payload.length;
+        ? await this.#recorder.repeatLast(job, THREW.error, attemptMs, signal)
+        : await this.#recorder.record(job, { ...ended, attemptMs }, signal);
+    this.#leased.delete(row.id);
+    this.#leasedSize -= row.payload.length;
     const now = clock.now();
-    this.#destinations.settled(job.destination, outcome.result, now);
-    if (due !== undefined) this.#destinations.expect(job.destination, due, now);
+    this.#destinations.settled(row.destination, outcome.result, now);
+    if (due !== undefined) this.#destinations.expect(row.destination, due, now);
     this.#pumpSoon();
+  }
+
+  async #attempt(facts: JobFacts, json: string): Promise<Omit<Ended, 'attemptMs'>> {
+    const { log } = this.#around;
+    const { kind, payloads, onOutcome } = this.#options;
+    try {
+      const job = { ...facts, payload: payloads.read(json) };
+      const outcome = await this.#options.attempt(job, this.#abort.signal);
+      const { prepared } = outcome;
+      return { outcome, follow: async (tx, settled) => onOutcome?.(tx, job, settled, prepared) };
+    } catch (error) {
+      if (error instanceof UnreadablePayload) {
+        return { outcome: { result: 'held', error: { text: error.message } } };
+      }
+      log.error({ err: error, kind, id: facts.id }, 'an attempt threw');
+      return { outcome: THREW };
+    }
   }
 
   #armRenewal(): void {
@@ -244,7 +255,7 @@ export class Worker {
     // Also while stopping: attempts under way keep what they have.
     this.#armRenewal();
     try {
-      await renewLeases(database, owner, [...this.#held.keys()], clock.now() + LEASE_MS);
+      await renewLeases(database, owner, [...this.#leased], clock.now() + LEASE_MS);
     } catch (error) {
       log.error({ err: error, kind: this.#options.kind }, 'leases cannot be renewed');
     }

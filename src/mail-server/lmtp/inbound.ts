@@ -100,10 +100,10 @@ class MailServerDelivery implements InboundDelivery {
 
   async appendWithin(
     tx: Queries,
-    { parsed, bodyId, origin }: KeptMessage,
+    { bodyId, origin }: KeptMessage,
     targets: readonly AppendTarget[],
   ): Promise<Appended[]> {
-    const payloads = targets.map((target) => ({ ...payloadOf(target), parsed, origin }));
+    const payloads = targets.map((target) => ({ ...payloadOf(target), ...(origin && { origin }) }));
     await this.#enqueue(tx, payloads, { bodyId });
     return [];
   }
@@ -179,7 +179,7 @@ class MailServerDelivery implements InboundDelivery {
    * @throws Refusal where nobody took the message and nothing else is done with it
    */
   #write(
-    { parsed, body }: StagedMessage,
+    { body }: StagedMessage,
     origin: MailOrigin | undefined,
     left: readonly Left[],
     isTaken: boolean,
@@ -201,8 +201,7 @@ class MailServerDelivery implements InboundDelivery {
         }
         const payloads = left.map(({ target, failure }) => ({
           ...payloadOf(target),
-          parsed,
-          origin,
+          ...(origin && { origin }),
           ...(failure.result === 'permanent' && { refused: failure.error }),
         }));
         return this.#enqueue(tx, payloads, { bodyId: await keepBody(), wasTried: true });
@@ -272,7 +271,7 @@ function payloadOf(target: AppendTarget) {
     user,
     mailbox,
     recipient: addressOf(target),
-    ...(flags && { flags }),
+    ...(flags && { flags: [...flags] }),
     ...(internalDate !== undefined && { internalDate }),
   };
 }

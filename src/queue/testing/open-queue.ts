@@ -16,18 +16,21 @@ export const gone: Outcome = { result: 'permanent', error: { status: 410, text: 
 
 /** An attempt that the test has to answer. */
 export interface Attempt {
-  readonly job: Job;
+  readonly job: Job<string>;
   readonly signal: AbortSignal;
   answer(outcome: Outcome): void;
 }
+
+/** Payloads as they lie in the row. */
+const payloads = { read: (json: string) => json };
 
 /** What a worker calls; keeps every attempt until the test answers it. */
 export class Receiver {
   readonly attempts: Attempt[] = [];
   /** Answers at once where it gives something. */
-  respond: (job: Job) => Outcome | undefined = () => undefined;
+  respond: (job: Job<string>) => Outcome | undefined = () => undefined;
 
-  readonly attempt = (job: Job, signal: AbortSignal): Promise<Outcome> =>
+  readonly attempt = (job: Job<string>, signal: AbortSignal): Promise<Outcome> =>
     new Promise((resolve) => {
       this.attempts.push({ job, signal, answer: resolve });
       const outcome = this.respond(job);
@@ -76,7 +79,7 @@ export class QueueBench {
   readonly bodies: Bodies;
   readonly domainId: number;
   readonly bodyId: number;
-  readonly logged: { fields: object; message: string }[] = [];
+  readonly logged: { fields: Record<string, unknown>; message: string }[] = [];
 
   constructor(database: Database, bodies: Bodies, domainId: number, bodyId: number) {
     this.database = database;
@@ -87,7 +90,7 @@ export class QueueBench {
 
   queue(life = { over: false }): Queue {
     const note = (fields: object, message: string) => {
-      if (!life.over) this.logged.push({ fields, message });
+      if (!life.over) this.logged.push({ fields: { ...fields }, message });
     };
     return new Queue({
       database: mortal(this.database, life),
@@ -98,11 +101,11 @@ export class QueueBench {
   }
 
   /** A process with a queue that works on {@link KIND}, and who receives. */
-  start(options: Partial<WorkOptions> = {}): QueueProcess {
+  start(options: Partial<WorkOptions<string>> = {}): QueueProcess {
     const life = { over: false };
     const queue = this.queue(life);
     const receiver = new Receiver();
-    queue.work({ kind: KIND, delays: DELAYS, attempt: receiver.attempt, ...options });
+    queue.work({ kind: KIND, payloads, delays: DELAYS, attempt: receiver.attempt, ...options });
     return {
       queue,
       receiver,

@@ -1,0 +1,156 @@
+/**
+ * What does not wait for the first attempt of a delivery: behind a long queue for a dead receiver even
+ * the first attempt comes late. A row that was queued with `late_at` has its {@link WorkOptions.onLate}
+ * done at that instant, once: whoever clears the column in its transaction does it, this watch or, by
+ * `Queue.cancelLate`, the outcome of an attempt that ended in time.
+ */
+import { sql } from 'kysely';
+import type { Database, Queries } from '../database/database.ts';
+import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
+import { jobFacts, type LeasedRow, payloadsOf, rowColumns } from './worker-rows.ts';
+
+/** How often the table is looked at: for rows of an earlier run, and on PostgreSQL of other nodes. */
+const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
+const ROWS_AT_A_TIME = 100;
+/** After something failed. */
+const RETRY_MS = 60_000;
+
+export class LateWatch<Payload> {
+  readonly #options: WorkOptions<Payload>;
+  readonly #around: WorkerSurroundings;
+  readonly #track: (task: Promise<void>) => void;
+  /** When the next look comes, by the clock. */
+  #next = Number.POSITIVE_INFINITY;
+  #looking = false;
+  #stopped = false;
+  #disarm: () => void = () => {};
+
+  /** @param track keeps account of what is under way */
+  constructor(
+    options: WorkOptions<Payload>,
+    around: WorkerSurroundings,
+    track: (task: Promise<void>) => void,
+  ) {
+    this.#options = options;
+    this.#around = around;
+    this.#track = track;
+  }
+
+  /** Looks now, and from then on whenever something may be due. */
+  start(): void {
+    this.wake(this.#around.clock.now());
+  }
+
+  /** A row is due at that instant. */
+  wake(lateAt: number): void {
+    if (!this.#options.onLate || this.#stopped || lateAt >= this.#next) return;
+    this.#next = lateAt;
+    if (!this.#looking) this.#arm();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#disarm();
+  }
+
+  #arm(): void {
+    this.#disarm();
+    const wait = this.#next - this.#around.clock.now();
+    if (wait <= 0) this.#track(this.#look());
+    else this.#disarm = this.#around.clock.after(wait, () => this.#track(this.#look()));
+  }
+
+  async #look(): Promise<void> {
+    const { database, clock, log } = this.#around;
+    const { kind } = this.#options;
+    this.#looking = true;
+    this.#next = clock.now() + LOOK_MS[database.engine];
+    try {
+      const rows = await findLate(database.read, kind, clock.now());
+      for (const row of rows) {
+        if (this.#stopped) return;
+        await this.#do(row);
+      }
+      if (rows.length === ROWS_AT_A_TIME) this.#next = clock.now();
+      else this.#next = Math.min(this.#next, await findNext(database.read, kind, clock.now()));
+    } catch (error) {
+      log.error({ err: error, kind }, 'late deliveries cannot be looked for');
+    }
+    this.#looking = false;
+    if (!this.#stopped) this.#arm();
+  }
+
+  async #do(row: LeasedRow): Promise<void> {
+    const { database, clock, log } = this.#around;
+    const { kind, payloads, delays, onLate } = this.#options;
+    try {
+      const job = { ...jobFacts(row, delays), payload: payloads.read(row.payload) };
+      const follow = await onLate?.(job);
+      const afterCommit = await database.write(async (tx) =>
+        (await clearLate(tx, row.id)) ? follow?.(tx) : undefined,
+      );
+      afterCommit?.();
+    } catch (error) {
+      log.error(
+        { err: error, kind, id: row.id },
+        'what a late delivery does not wait for failed; it is tried again in a minute',
+      );
+      await postpone(database, row.id, clock.now() + RETRY_MS);
+    }
+  }
+}
+
+/**
+ * Notes that nothing is to be done late any more.
+ *
+ * @returns whether there was something
+ */
+export async function clearLate(tx: Queries, id: number): Promise<boolean> {
+  const row = await tx
+    .updateTable('deliveries')
+    .set({ late_at: null })
+    .where('id', '=', id)
+    .where('late_at', 'is not', null)
+    .returning('id')
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
+async function findLate(queries: Queries, kind: string, now: number): Promise<LeasedRow[]> {
+  const rows = await queries
+    .selectFrom('deliveries')
+    .select(rowColumns)
+    .where('kind', '=', kind)
+    .where('late_at', 'is not', null)
+    .where('status', '!=', sql.lit('held' as const))
+    // Queued in the future: the clock went back since. All of them wait for some seconds only.
+    .where((eb) => eb.or([eb('late_at', '<=', now), eb('created_at', '>', now)]))
+    .orderBy('late_at')
+    .limit(ROWS_AT_A_TIME)
+    .execute();
+  return payloadsOf(queries, rows);
+}
+
+/** When the next row is due; infinity where there is none. */
+async function findNext(queries: Queries, kind: string, now: number): Promise<number> {
+  const row = await queries
+    .selectFrom('deliveries')
+    .select('late_at')
+    .where('kind', '=', kind)
+    .where('late_at', '>', now)
+    .orderBy('late_at')
+    .limit(1)
+    .executeTakeFirst();
+  return row?.late_at ?? Number.POSITIVE_INFINITY;
+}
+
+async function postpone(database: Database, id: number, late_at: number): Promise<void> {
+  await database.write((tx) =>
+    tx
+      .updateTable('deliveries')
+      .set({ late_at })
+      .where('id', '=', id)
+      .where('late_at', 'is not', null)
+      .execute(),
+  );
+}
