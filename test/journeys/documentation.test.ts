@@ -52,7 +52,6 @@ function codeIn(cell = ''): string[] {
 /** Suites that take code from a page by its label or language, and try it. */
 const triedBy: Readonly<Record<string, string>> = {
   'postroom.env': 'production-guide',
-  'postroom.service': 'production-guide',
   'nginx.conf': 'production-guide',
   Caddyfile: 'production-guide',
   sql: 'production-guide',

@@ -20,7 +20,10 @@ async function install(name: string, vitepress?: string): Promise<string> {
   const root = join(parent, name);
   await mkdir(root);
   await cp(join(repository, 'docs'), join(root, 'docs'), { recursive: true });
-  await cp(join(repository, 'CHANGELOG.md'), join(root, 'CHANGELOG.md'));
+  // Pages show these.
+  for (const part of ['CHANGELOG.md', 'deploy']) {
+    await cp(join(repository, part), join(root, part), { recursive: true });
+  }
   if (vitepress !== undefined) {
     const bin = join(root, 'node_modules/vitepress/bin');
     await mkdir(bin, { recursive: true });

@@ -1,8 +1,8 @@
 /** The configurations of docs/guides/production.md, each taken by the program that it is for. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { request as requestPlain } from 'node:http';
 import { request as requestByTls } from 'node:https';
 import { tmpdir } from 'node:os';
@@ -54,20 +54,37 @@ test('every part of the settings is one that the service takes', () => {
   }
 });
 
-test('the unit is one that systemd takes', async () => {
-  const path = join(folder, 'postroom.service');
-  // Paths and the user of the machine that it is for are not here.
-  const unit = block('postroom.service')
-    .replaceAll('/opt/postroom/node_modules/.bin/node', process.execPath)
-    .replaceAll('/opt/postroom', repository)
-    .replace('User=postroom', 'User=nobody')
-    .replace('/etc/postroom.env', '/dev/null');
-  await writeFile(path, unit);
-  const said = execFileSync('systemd-analyze', ['verify', '--man=no', path], {
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'pipe'],
+for (const name of ['postroom', 'postroom-notifier']) {
+  const source = join(repository, 'deploy/systemd', `${name}.service`);
+
+  test(`the unit ${name} is one that systemd takes`, async () => {
+    const path = join(folder, `${name}.service`);
+    // Paths and the users of the machine that it is for are not here.
+    const unit = (await readFile(source, 'utf8'))
+      .replaceAll('/opt/postroom/node_modules/.bin/node', process.execPath)
+      .replaceAll('/opt/postroom', repository)
+      .replace(/^User=.*$/m, 'User=nobody')
+      .replace(/^EnvironmentFile=.*$/m, 'EnvironmentFile=/dev/null');
+    await writeFile(path, unit);
+    const said = execFileSync('systemd-analyze', ['verify', '--man=no', path], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    assert.equal(said, '');
   });
-  assert.equal(said, '');
+
+  test(`the unit ${name} leaves the process little to do harm with`, () => {
+    // 0 is best, 10 is worst; systemd-analyze fails above the threshold, which is in tenths.
+    const arguments_ = ['security', '--offline=yes', '--threshold=30', '--no-pager', source];
+    assert.match(execFileSync('systemd-analyze', arguments_, { encoding: 'utf8' }), /exposure/);
+  });
+}
+
+test('the unit makes files for its user alone, and waits for the disk of its data', () => {
+  const unit = readFileSync(join(repository, 'deploy/systemd/postroom.service'), 'utf8');
+  assert.match(unit, /^UMask=0077$/m);
+  const { DATA_DIR } = parseEnv(block('postroom.env'));
+  assert.match(unit, new RegExp(`^RequiresMountsFor=${DATA_DIR}$`, 'm'));
 });
 
 /** What a proxy has to let through. */
@@ -220,4 +237,7 @@ test('what the Dockerfile copies and runs is there', () => {
   ]) {
     assert.ok(existsSync(join(repository, name)), name);
   }
+  const { dependencies } = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8'));
+  const dockerfile = readFileSync(join(repository, 'deploy/Dockerfile'), 'utf8');
+  assert.ok(dockerfile.includes(`FROM node:${dependencies.node}-`), 'the Node of package.json');
 });

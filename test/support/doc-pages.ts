@@ -34,10 +34,13 @@ export interface Page {
   readonly links: readonly string[];
 }
 
-/** Every page of `docs/`, in the order of their paths; templates (`[tag].md`) are no pages. */
+/** What the build of the site writes beside its sources: the API reference. */
+const written = /^reference\/api(?:\.md$|\/)/;
+
+/** Every page of `docs/` that is a source, in the order of their paths. */
 export function readPages(): Page[] {
   return readdirSync(`${repository}docs`, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.md') && !/(?:^|\/)(?:\.|\[|node_modules\/)/.test(name))
+    .filter((name) => name.endsWith('.md') && !name.startsWith('.') && !written.test(name))
     .sort()
     .map((name) => readPage(`docs/${name}`));
 }
