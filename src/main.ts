@@ -26,9 +26,9 @@ function refuseStart(error: unknown): never {
 async function main(config: Config): Promise<void> {
   const { logger, lines } = openLog(config.logLevel);
   const exit = (code = 0) => void lines.end().then(() => process.exit(code));
-  // What is on the disk nobody knows any more but the next start, which finds out.
-  const onLost = (err: Error) => {
-    logger.fatal({ err }, 'the disk failed, ending');
+  // What is on the disk is unknown then; the next start finds out.
+  const onLost = (line: string, err?: Error) => {
+    logger.fatal(err ? { err } : {}, line);
     exit(1);
   };
   const starting = startService(config, logger, { onLost });
@@ -56,6 +56,8 @@ async function main(config: Config): Promise<void> {
   lines.flush();
 }
 
+// What we write is mail, keys and password hashes: for nobody else on this machine.
+process.umask(0o077);
 setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
 let config: Config;
 try {

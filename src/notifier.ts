@@ -9,6 +9,8 @@ function refuseStart(error: unknown): never {
   process.exit(1);
 }
 
+// What it keeps tells who gets mail: for nobody else on this machine.
+process.umask(0o077);
 try {
   const { notifier, credentials, logLevel } = readConfig(process.env);
   const secret = credentials.mailserverWebhookSecret;

@@ -103,6 +103,11 @@ export class Bodies {
     return mismatch;
   }
 
+  /** Takes and removes nothing from now on: the folder is not where it was. */
+  close(reason: string): void {
+    this.#mismatch = reason;
+  }
+
   /**
    * Reads a body to its end. Memory stays flat whatever the size; nothing is left on disk when the
    * source fails.

@@ -14,7 +14,9 @@ import {
   fileSecretStore,
   loadCertificate,
   loadSecrets,
+  type SecretStore,
   type Secrets,
+  watchPlaces,
 } from '../config/config.ts';
 import {
   type Database,
@@ -25,6 +27,7 @@ import {
   UnfitDatabase,
 } from '../database/database.ts';
 import { carryOut } from '../delivery/delivery.ts';
+import { hasDomains } from '../domains/domains.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { serveMetrics } from '../metrics/metrics.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
@@ -45,12 +48,13 @@ export interface Service {
 
 /** Time for each listener to finish what it has in hand, in milliseconds. */
 const DRAIN_MS = 5_000;
+const DATABASE_FILE = 'postroom.sqlite';
 
 /**
  * Starts everything.
  *
  * @param given.database an open one to use in place of the configured one; it stays the caller's
- * @param given.onLost told that the disk failed, and that only a new start helps
+ * @param given.onLost told why the data cannot be kept any more: only a new start helps
  * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
  */
 export async function startService(
@@ -58,7 +62,7 @@ export async function startService(
   logger: Logger,
   given: {
     readonly database?: Database;
-    readonly onLost?: (error: Error) => void;
+    readonly onLost?: OnLost;
   } = {},
 ): Promise<Service> {
   const closers: (() => Promise<void> | void)[] = [];
@@ -72,14 +76,22 @@ export async function startService(
   };
   try {
     const onStop: OnStop = (close) => closers.push(close);
-    await ensureDataDir(config.dataDir);
-    const database = given.database ?? (await openDatabase(config, logger, onStop, given.onLost));
-    return { ...(await open({ config, database, logger }, onStop)), stop };
+    for (const path of await ensureDataDir(config.dataDir)) {
+      logger.warn({ path }, 'other users of this machine can open this file; close it to them');
+    }
+    const onLost = given.onLost ?? (() => {});
+    const database = given.database ?? (await openDatabase(config, logger, onStop, onLost));
+    return { ...(await open({ config, database, logger, onLost }, onStop)), stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
+
+/**
+ * Told that the data cannot be kept any more: why, in one line, and the error where there was one.
+ */
+type OnLost = (line: string, error?: Error) => void;
 
 /** Registers what undoes a step; it is run at the stop, or when a later step fails. */
 type OnStop = (close: () => Promise<void> | void) => unknown;
@@ -88,20 +100,19 @@ interface Opening {
   readonly config: Config;
   readonly database: Database;
   readonly logger: Logger;
+  readonly onLost: OnLost;
 }
 
 async function open(
-  { config, database, logger }: Opening,
+  { config, database, logger, onLost }: Opening,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
-  const { secrets, created } = await loadSecrets(
-    database.engine === 'sqlite'
-      ? fileSecretStore(config.dataDir)
-      : settingStore(database, 'secrets'),
-  );
+  const isNew = !(await hasDomains(database.read));
+  const { secrets, created } = await loadSecrets(secretStore(config, database), isNew);
   const parts = buildParts(config, secrets, database, logger);
   onStop(parts.closeMailstore);
-  await parts.bodies.checkStore(!(await parts.domains.hasAny()));
+  await parts.bodies.checkStore(isNew);
+  onStop(await watchData(config, parts, onLost));
   parts.maintenance.start();
   onStop(() => parts.maintenance.stop());
   const renamed = await parts.domains.adoptNames();
@@ -125,11 +136,27 @@ async function open(
   return { config, addresses, secrets, created, mailstore, changes };
 }
 
+/** Several nodes on one PostgreSQL have to agree on the secrets: there they lie in the database. */
+function secretStore({ dataDir }: Config, database: Database): SecretStore {
+  if (database.engine === 'sqlite') return fileSecretStore(dataDir);
+  return { ...settingStore(database, 'secrets'), place: 'row "secrets" of table settings' };
+}
+
+/** Takes no mail any more where DATA_DIR goes away: what is written there nobody finds again. */
+function watchData({ dataDir }: Config, { bodies }: Parts, onLost: OnLost): Promise<() => void> {
+  const places = [dataDir, join(dataDir, DATABASE_FILE), join(dataDir, 'bodies')];
+  return watchPlaces(places, (path) => {
+    const line = `DATA_DIR: ${path} was moved, removed or mounted over while Postroom runs, ending`;
+    bodies.close(line);
+    onLost(line);
+  });
+}
+
 async function openDatabase(
   config: Config,
   logger: Logger,
   onStop: OnStop,
-  onLost?: (error: Error) => void,
+  onLost: OnLost,
 ): Promise<Database> {
   if (config.database.url !== undefined) {
     const database = await openPostgres({
@@ -146,8 +173,9 @@ async function openDatabase(
     ]);
   }
   onStop(unlock);
-  const path = join(config.dataDir, 'postroom.sqlite');
-  const database = await openSqlite({ path, ...(onLost && { onLost }) }).catch((error) => {
+  const path = join(config.dataDir, DATABASE_FILE);
+  const lost = (error: Error) => onLost('the disk failed, ending', error);
+  const database = await openSqlite({ path, onLost: lost }).catch((error) => {
     throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
   });
   onStop(() => database.close());

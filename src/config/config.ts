@@ -11,7 +11,7 @@
  */
 export { type Certificate, type CertificateOptions, loadCertificate } from './certificate.ts';
 export { ConfigError } from './config-error.ts';
-export { ensureDataDir } from './data-folder.ts';
+export { ensureDataDir, watchPlaces } from './data-folder.ts';
 export { type Config, type ImapMailstore, type Listener, readConfig } from './environment.ts';
 export { publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
 export { type BoundAddress, type BoundAddresses, describeStart, type Start } from './quickstart.ts';

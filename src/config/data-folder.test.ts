@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import {
+  chmodSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -12,8 +15,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { syncFolder } from '../files/files.ts';
-import { ConfigError, ensureDataDir } from './config.ts';
+import { ConfigError, ensureDataDir, watchPlaces } from './config.ts';
 
+const isLinux = process.platform === 'linux';
 const parent = mkdtempSync(join(tmpdir(), 'postroom-data-'));
 after(() => rmSync(parent, { recursive: true }));
 
@@ -41,13 +45,58 @@ test('a missing folder is made with its parents, for its owner alone', async () 
   assert.deepEqual(readdirSync(path), []);
 });
 
-test('a folder that is there keeps its mode and what it holds', async () => {
+test('what is there is kept, and closed to other users', async () => {
   const path = mkdtempSync(join(parent, 'there-'));
-  mkdirSync(join(path, 'data'), { mode: 0o750 });
-  writeFileSync(join(path, 'data/kept'), '');
-  await ensureDataDir(join(path, 'data'));
-  assert.equal(statSync(join(path, 'data')).mode & 0o777, 0o750);
-  assert.deepEqual(readdirSync(join(path, 'data')), ['kept']);
+  const modes = {
+    'postroom.sqlite': 0o644,
+    'postroom.sqlite-wal': 0o664,
+    'secrets.json': 0o604,
+    bodies: 0o755,
+    tls: 0o750,
+    'tls/key.pem': 0o640,
+  };
+  for (const [name, mode] of Object.entries(modes)) {
+    if (mode & 0o100) mkdirSync(join(path, name));
+    else writeFileSync(join(path, name), 'kept');
+    chmodSync(join(path, name), mode);
+  }
+  chmodSync(path, 0o755);
+  assert.deepEqual(await ensureDataDir(path), []);
+  assert.equal(statSync(path).mode & 0o777, 0o700);
+  for (const [name, mode] of Object.entries(modes)) {
+    assert.equal(statSync(join(path, name)).mode & 0o777, mode & 0o700, name);
+  }
+  assert.equal(readFileSync(join(path, 'secrets.json'), 'utf8'), 'kept');
+});
+
+test('a file that stays open to others is told', { skip: !isLinux }, async () => {
+  const path = mkdtempSync(join(parent, 'immutable-'));
+  // Nobody can change the mode of what lies in /proc.
+  symlinkSync('/proc/self/status', join(path, 'secrets.json'));
+  assert.deepEqual(await ensureDataDir(path), [join(path, 'secrets.json')]);
+});
+
+describe('a place that is watched', () => {
+  const changes: Record<string, (path: string) => void> = {
+    renamed: (path) => renameSync(path, `${path}-elsewhere`),
+    removed: (path) => rmSync(path, { recursive: true }),
+    'replaced by another': (path) => {
+      renameSync(path, `${path}-elsewhere`);
+      mkdirSync(path);
+    },
+  };
+  for (const [what, change] of Object.entries(changes)) {
+    test(`is missed once it is ${what}`, async () => {
+      const path = mkdtempSync(join(parent, 'watched-'));
+      mkdirSync(join(path, 'data'));
+      const { promise, resolve } = Promise.withResolvers<string>();
+      await watchPlaces([path, join(path, 'data'), join(path, 'never there')], resolve);
+      // Writing to it is no reason.
+      writeFileSync(join(path, 'data', 'file'), '');
+      change(join(path, 'data'));
+      assert.equal(await promise, join(path, 'data'));
+    });
+  }
 });
 
 test('several starts may make the same folder at once', async () => {
@@ -71,7 +120,7 @@ describe('a place that is not a writable folder', () => {
     ['a name that is too long', join(parent, 'x'.repeat(256)), 'ENAMETOOLONG: name too long'],
   ] as const;
   for (const [what, path, reason] of cases) {
-    test(what, { skip: path.startsWith('/proc') && process.platform !== 'linux' }, async () => {
+    test(what, { skip: path.startsWith('/proc') && !isLinux }, async () => {
       const shown = JSON.stringify(path.length > 200 ? `${path.slice(0, 200)}...` : path);
       assert.deepEqual(await refusalOf(path), [
         `DATA_DIR: expected a writable folder, got ${shown} (${reason})`,
@@ -81,5 +130,5 @@ describe('a place that is not a writable folder', () => {
 });
 
 test('a file system without fsync for folders does not stop the start', async () => {
-  await syncFolder(process.platform === 'linux' ? '/proc' : parent);
+  await syncFolder(isLinux ? '/proc' : parent);
 });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import {
-  chmodSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -184,17 +183,28 @@ test('secrets that an older version did not have differ from each other', async 
   assert.equal(new Set([...Object.values(secrets), secrets.apiKey.slice(3)]).size, 6);
 });
 
-test('a file that came back from a backup readable to all is closed again', async () => {
+test('secrets that are missing beside a database with content are not made anew', async () => {
   const dataDir = newFolder();
-  const { secrets } = await loadSecrets(fileSecretStore(dataDir));
-  chmodSync(join(dataDir, 'secrets.json'), 0o644);
-  assert.deepEqual((await loadSecrets(fileSecretStore(dataDir))).secrets, secrets);
-  assert.equal(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
+  const store = fileSecretStore(dataDir);
+  const path = join(dataDir, 'secrets.json');
+  await assert.rejects(loadSecrets(store, false), (error) => {
+    assert.ok(error instanceof ConfigError);
+    assert.ok(
+      error.message.startsWith(`${path}: expected the secrets of this database, which has`),
+    );
+    return true;
+  });
+  assert.deepEqual(readdirSync(dataDir), []);
+  // What the line says to write is taken.
+  writeFileSync(path, `{"jwtSecret":"${'0123456789abcdef'.repeat(2)}"}`);
+  const { secrets } = await loadSecrets(store, false);
+  assert.deepEqual((await loadSecrets(store, false)).secrets, secrets);
 });
 
 test('another store needs only to read and to create', async () => {
   let stored: string | undefined;
   const store: SecretStore = {
+    place: 'secrets',
     read: async () => stored,
     create: async (json) => {
       stored ??= json;

@@ -6,7 +6,7 @@
  * new ones would end every token and link, so text that cannot be read stops the start.
  */
 import { hkdfSync, randomBytes } from 'node:crypto';
-import { chmod, readFile, stat } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createDurably, isMissing, replaceDurably } from '../files/files.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
@@ -28,6 +28,8 @@ export interface Secrets {
 
 /** One text, written once; every node that shares the store reads the same one. */
 export interface SecretStore {
+  /** Where the text is, for an operator. */
+  readonly place: string;
   /** @returns undefined where nothing was stored yet */
   read(): Promise<string | undefined>;
   /**
@@ -50,17 +52,29 @@ const fewestCharacters: Readonly<Record<keyof Secrets, number>> = {
 /**
  * Reads the secrets, or makes them where the store is empty.
  *
+ * @param isNew whether nothing has been set up yet; else missing secrets are not made anew
  * @returns `created`: whether the secrets were made by this very call
  * @throws ConfigError when the store cannot be used or holds no readable secrets
  */
 export async function loadSecrets(
   store: SecretStore,
+  isNew = true,
 ): Promise<{ secrets: Secrets; created: boolean }> {
+  const { place } = store;
   const stored = await store.read();
-  if (stored !== undefined) return { secrets: readStored(stored, 'secrets'), created: false };
+  if (stored !== undefined) return { secrets: readStored(stored, place), created: false };
+  if (!isNew) throw secretsMissing(place);
   const made = formatSecrets(makeSecrets());
   const kept = await store.create(made);
-  return { secrets: readStored(kept, 'secrets'), created: kept === made };
+  return { secrets: readStored(kept, place), created: kept === made };
+}
+
+/** New secrets would end every token and link, and the reason may be a folder that is not mounted. */
+function secretsMissing(place: string): ConfigError {
+  const expected =
+    'the secrets of this database, which has domains (bring them back from a backup; if they are ' +
+    'lost, write {"jwtSecret":"<32 random characters>"} there, which ends every token and link)';
+  return new ConfigError([problemLine(place, expected, 'nothing')]);
 }
 
 function makeSecrets(): Secrets {
@@ -94,10 +108,6 @@ export function fileSecretStore(dataDir: string): SecretStore {
     const text = await readSecretFile(path);
     return text === undefined ? undefined : await completeFile(dataDir, text);
   };
-  const read = async () => {
-    await closeToOthers(path);
-    return await readComplete();
-  };
   const create = async (json: string) => {
     await storing(dataDir, () => createDurably(path, json, 0o600));
     const kept = await readComplete();
@@ -105,16 +115,7 @@ export function fileSecretStore(dataDir: string): SecretStore {
     if (kept === undefined) throw unreadable(path, 'no file');
     return kept;
   };
-  return { read, create };
-}
-
-/** A copy from a backup may have lost its mode; a read-only mount keeps what it has. */
-async function closeToOthers(path: string): Promise<void> {
-  try {
-    if (((await stat(path)).mode & 0o077) !== 0) await chmod(path, 0o600);
-  } catch {
-    // Reading it says what is wrong.
-  }
+  return { place: path, read: readComplete, create };
 }
 
 async function readSecretFile(path: string): Promise<string | undefined> {

@@ -129,7 +129,7 @@ export interface Domains {
   adoptNames(): Promise<number>;
   /** The active claim on a name as a stranger wrote it, or undefined. */
   findActive(name: string): Promise<ActiveDomain | undefined>;
-  /** Whether there is any claim at all: where there is none, nothing has been set up yet. */
+  /** Whether anybody claims a domain. */
   hasAny(): Promise<boolean>;
   /** How mail for a name as a stranger wrote it is answered. */
   stateOf(name: string): Promise<DomainState>;
@@ -370,6 +370,12 @@ async function refuseTaken(queries: Queries, userId: string, name: string): Prom
     .where('user_id', '!=', userId)
     .executeTakeFirst();
   if (rival) throw new Refusal('domain_taken', `${name} is active for another user`);
+}
+
+/** Whether anybody claims a domain: where nobody does, nothing has been set up yet. */
+export async function hasDomains(queries: Queries): Promise<boolean> {
+  const row = await queries.selectFrom('domains').select('id').limit(1).executeTakeFirst();
+  return row !== undefined;
 }
 
 /** Domains as they lie in the database. */

@@ -3,7 +3,7 @@
  * cut, and readable by nobody else.
  */
 import { randomBytes } from 'node:crypto';
-import { link, mkdir, open, rename, stat, unlink } from 'node:fs/promises';
+import { chmod, link, mkdir, open, rename, stat, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /** Code of a file system error such as `ENOENT`; undefined for anything else that was thrown. */
@@ -45,6 +45,22 @@ async function isThere(path: string): Promise<boolean> {
   } catch (error) {
     if (isMissing(error)) return false;
     throw error;
+  }
+}
+
+/**
+ * Takes a file or folder away from everybody but its owner: a copy from a backup, or a folder that an
+ * administrator made, may be open to all.
+ *
+ * @returns whether others can still open it, since it is not ours or the file system says no
+ */
+export async function closeToOthers(path: string): Promise<boolean> {
+  try {
+    const { mode } = await stat(path);
+    if ((mode & 0o077) !== 0) await chmod(path, mode & 0o700);
+    return false;
+  } catch (error) {
+    return !isMissing(error);
   }
 }
 
