@@ -73,9 +73,9 @@ export async function watchPlaces(
       if (isEnded) return;
       if (found !== identity) return onGone(path);
     }
-    setTimeout(look, LOOK_EVERY_MS).unref();
+    setTimeout(() => void look(), LOOK_EVERY_MS).unref();
   };
-  setTimeout(look, LOOK_EVERY_MS).unref();
+  setTimeout(() => void look(), LOOK_EVERY_MS).unref();
   return () => {
     isEnded = true;
   };
