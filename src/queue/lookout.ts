@@ -31,6 +31,7 @@ export class Lookout {
   /** Where the look goes on; undefined where it saw everything. */
   #after: string | undefined;
   #looking = false;
+  #isOutdated = false;
   #stopped = false;
   #disarm: () => void = () => {};
 
@@ -59,6 +60,13 @@ export class Lookout {
     if (!this.#looking && !this.#stopped) this.#options.track(this.#look());
   }
 
+  /** The same from the beginning, also where a look is under way: what that saw has changed. */
+  lookAnew(): void {
+    this.#after = undefined;
+    this.#isOutdated = this.#looking;
+    this.look();
+  }
+
   async #look(): Promise<void> {
     const { clock, log, kind } = this.#options;
     this.#looking = true;
@@ -74,7 +82,8 @@ export class Lookout {
       again = RETRY_MS;
     }
     this.#looking = false;
-    if (!this.#stopped) this.#disarm = clock.after(again, () => this.look());
+    if (this.#isOutdated) this.lookAnew();
+    else if (!this.#stopped) this.#disarm = clock.after(again, () => this.look());
   }
 
   /** @returns whether there may be more */

@@ -1,5 +1,6 @@
 /**
- * Whatever comes between (failures, crashes at any moment, late answers, replays), no delivery is
+ * Whatever comes between (failures, crashes at any moment, late answers, replays, a clock that is set
+ * forward and back), no delivery is
  * lost: each is attempted until it has ended, under the same id and with the same payload, and what
  * follows its end is done exactly once for each end.
  */
@@ -21,7 +22,7 @@ import {
 type Step =
   | { do: 'enqueue'; destination: string; count: number; crash: boolean }
   | { do: 'answer'; pick: number; result: 'delivered' | 'temporary' | 'permanent' }
-  | { do: 'advance'; seconds: number }
+  | { do: 'advance' | 'clock'; seconds: number }
   | { do: 'crash' | 'retry' | 'stop'; pick: number }
   | { do: 'turns'; count: number };
 
@@ -52,6 +53,13 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 3,
     arbitrary: fc.record({ do: fc.constant('advance' as const), seconds: fc.nat(40) }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('clock' as const),
+      seconds: fc.integer({ min: -100_000, max: 100_000 }),
+    }),
   },
   {
     weight: 2,
@@ -89,6 +97,9 @@ class Model {
         return this.#answer(step.pick, step.result);
       case 'advance':
         return this.#bench.clock.advance(step.seconds * 1_000);
+      case 'clock':
+        this.#bench.clock.set(step.seconds * 1_000);
+        return;
       case 'crash':
         this.#crash();
         return;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Type } from 'typebox';
 import { onEachEngine } from '../../test/support/databases.ts';
-import type { Row } from '../database/database.ts';
+import type { Database, Row } from '../database/database.ts';
 import { type Job, payloadFormat, type Queue, type Settled, type WorkOptions } from './queue.ts';
 import { turns, until } from './testing/fake-clock.ts';
 import {
@@ -78,26 +78,88 @@ onEachEngine('queue', (engine) => {
     assert.equal((await receiver.nth(2)).job.destination, 'b');
   });
 
-  test('what was queued when the clock was a year ahead is not waited for', async () => {
+  const DAY = 86_400 * SECOND;
+
+  test('a clock that goes back makes nobody wait for longer than some seconds more', async () => {
     const bench = await openQueueBench(engine);
-    await bench.enqueue(bench.queue(), bench.delivery('a'), bench.delivery('b'));
-    const [ahead, day] = [365 * 86_400 * SECOND, 86_400 * SECOND];
-    const setDue = (destination: string, next_attempt_at: number) =>
-      bench.database.write((tx) =>
-        tx
-          .updateTable('deliveries')
-          .set({ next_attempt_at })
-          .where('destination', '=', destination)
-          .execute(),
-      );
-    await setDue('a', bench.clock.now() + ahead);
-    await setDue('b', bench.clock.now() + day);
     const { queue, receiver } = bench.start();
-    const { job, answer } = await receiver.nth(0);
-    answer(delivered);
-    assert.equal(job.destination, 'a');
+    receiver.respond = () => refused;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
     await queue.idle();
-    assert.equal(receiver.attempts.length, 1, 'a day is what a receiver can ask for');
+    bench.clock.set(-DAY);
+    // The clock is looked at every six seconds; from then on it is five.
+    await bench.clock.advance(6 * SECOND);
+    await queue.idle();
+    await bench.clock.advance(5 * SECOND);
+    await receiver.nth(1);
+    await rowWhen(bench, ({ attempts }) => attempts === 2);
+    assert.match(bench.logged[0]?.message ?? '', /the clock went back/);
+    await queue.idle();
+    await bench.clock.advance(59 * SECOND);
+    assert.equal(receiver.attempts.length, 2, 'the schedule holds');
+    await bench.clock.advance(1 * SECOND);
+    await receiver.nth(2);
+    assert.equal(bench.logged.length, 1);
+    await queue.idle();
+  });
+
+  test('nor one that was ahead when the last process ran', async () => {
+    const bench = await openQueueBench(engine);
+    bench.clock.set(365 * DAY);
+    const first = bench.start();
+    const failing = first.receiver;
+    failing.respond = () => refused;
+    await bench.enqueue(first.queue, bench.delivery('failed'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await first.queue.idle();
+    failing.respond = () => undefined;
+    await bench.enqueue(first.queue, bench.delivery('under way'));
+    await failing.nth(1);
+    first.kill();
+    // Nobody heard of this one.
+    await bench.enqueue(bench.queue(), bench.delivery('new'));
+    bench.clock.set(-365 * DAY);
+    const { receiver } = bench.start();
+    receiver.respond = () => delivered;
+    // A dead worker's lease ends in time: on SQLite at the start, elsewhere after 20 s.
+    await bench.clock.advance(30 * SECOND);
+    await until(() => receiver.attempts.length === 3);
+    assert.deepEqual(receiver.attempts.map(({ job }) => job.destination).sort(), [
+      'failed',
+      'new',
+      'under way',
+    ]);
+  });
+
+  test('an instant that was asked for stays, wherever the clock goes', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    const notBefore = bench.clock.now() + 100 * SECOND;
+    await bench.enqueue(queue, bench.delivery('a', { notBefore }));
+    await queue.idle();
+    bench.clock.set(-60 * SECOND);
+    await bench.clock.advance(110 * SECOND);
+    assert.equal(receiver.attempts.length, 0);
+    await bench.clock.advance(60 * SECOND);
+    await receiver.nth(0);
+    assert.ok(bench.clock.now() >= notBefore);
+  });
+
+  test('the lease of an attempt under way holds while the clock goes', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    await bench.enqueue(queue, bench.delivery('a'));
+    const { answer } = await receiver.nth(0);
+    for (const ms of [-DAY, DAY, -DAY]) {
+      bench.clock.set(ms);
+      for (let n = 0; n < 5; n++) {
+        await bench.clock.advance(6 * SECOND);
+      }
+    }
+    assert.equal(receiver.attempts.length, 1);
+    answer(delivered);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
   });
 
   test('a transaction that fails queues nothing', async () => {
@@ -322,6 +384,37 @@ onEachEngine('queue', (engine) => {
     assert.match(row.last_error ?? '', /internal error/);
     await bench.clock.advance(600 * SECOND);
     assert.equal(attempts, 6);
+  });
+
+  test('a lease that finds nothing writes nothing', async () => {
+    const bench = await openQueueBench(engine);
+    let writes = 0;
+    const { write } = bench.database;
+    const database: Database = {
+      ...bench.database,
+      write: (work) => {
+        writes++;
+        return write(work);
+      },
+    };
+    const queue = bench.queue(undefined, database);
+    queue.work({
+      kind: KIND,
+      payloads: { read: String },
+      delays: [],
+      attempt: async () => delivered,
+    });
+    await queue.idle();
+    const atStart = writes;
+    queue.wake([bench.delivery('a'), bench.delivery('b')]);
+    await queue.idle();
+    for (let n = 0; n < 10; n++) await bench.clock.advance(60 * SECOND);
+    await queue.idle();
+    assert.equal(writes, atStart);
+    await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+    await queue.idle();
+    assert.equal(writes, atStart + 2, 'the lease and the outcome');
   });
 
   test('a delivery that hangs keeps its lease; no other worker takes it', async () => {

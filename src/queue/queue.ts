@@ -21,6 +21,10 @@
  * - The end of a delivery and what follows from it (storing it, bouncing it) are one transaction, by
  *   {@link WorkOptions.onOutcome}: it is done once, or the delivery has not ended.
  *
+ * Clock: rows say by the clock when they are due; what waits in memory is counted by the monotonic
+ * clock. Where the clock went back, rows that were written before keep the length of their wait: a
+ * worker looks every 6 s, and at its start for what an earlier run wrote.
+ *
  * Fairness: see `destinations.ts`.
  */
 export { type Clock, systemClock } from './clock.ts';

@@ -6,14 +6,6 @@ const JITTER = 0.1;
 const RETRY_AFTER_MAX_S = 24 * 3600;
 
 /**
- * The longest wait that a schedule can come to, in milliseconds: what is due later was written when
- * the clock was ahead.
- */
-export function longestWaitMs(delays: readonly number[]): number {
-  return Math.max(RETRY_AFTER_MAX_S, ...delays) * (1 + JITTER) * 1000;
-}
-
-/**
  * Milliseconds until the next attempt, or undefined after the last one.
  *
  * Jitter only ever adds, so that a schedule is never shorter than it says; it keeps what failed

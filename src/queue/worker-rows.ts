@@ -102,13 +102,22 @@ export async function findWaiting(
 
 /**
  * Leases the rows of one destination that are due, the longest due first. While another worker holds
- * a row it is passed over.
+ * a row it is passed over. Where nothing is due, nothing is written.
  */
-export function leaseRows(database: Database, request: LeaseRequest): Promise<Lease> {
+export async function leaseRows(database: Database, request: LeaseRequest): Promise<Lease> {
   const { owner, now, until, limit } = request;
+  const [first] = await selectWaiting(database.read, request).limit(1).execute();
+  if (!first || first.next_attempt_at > now) {
+    return { rows: [], nextDue: await findNextDue(database.read, request) };
+  }
   return database.write(async (tx) => {
     const leased = await tx
-      .with('due', (db) => selectDue(db, database.engine, request))
+      .with('due', (db) =>
+        selectWaiting(db, request)
+          .where('next_attempt_at', '<=', now)
+          .limit(limit)
+          .$if(database.engine === 'postgres', (query) => query.forUpdate().skipLocked()),
+      )
       .updateTable('deliveries')
       .set({ lease_owner: owner, next_attempt_at: until, updated_at: now })
       .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
@@ -122,22 +131,19 @@ export function leaseRows(database: Database, request: LeaseRequest): Promise<Le
   });
 }
 
-function selectDue(
-  db: Pick<Queries, 'selectFrom'>,
-  engine: Database['engine'],
-  { kind, destination, now, limit }: LeaseRequest,
+/** Queued rows of a destination, the longest due first; leased ones as due at the end of the lease. */
+function selectWaiting(
+  queries: Pick<Queries, 'selectFrom'>,
+  { kind, destination }: Pick<LeaseRequest, 'kind' | 'destination'>,
 ) {
-  return db
+  return queries
     .selectFrom('deliveries')
-    .select('id')
+    .select(['id', 'next_attempt_at'])
     .where('kind', '=', kind)
     .where('destination', '=', destination)
     .where('status', '=', queued)
-    .where('next_attempt_at', '<=', now)
     .orderBy('next_attempt_at')
-    .orderBy('id')
-    .limit(limit)
-    .$if(engine === 'postgres', (query) => query.forUpdate().skipLocked());
+    .orderBy('id');
 }
 
 /** Rows with their payloads, in the same order. */
@@ -159,19 +165,10 @@ export async function payloadsOf(
   return rows.map((row) => ({ ...row, payload: payloads.get(row.id) ?? '' }));
 }
 
-async function findNextDue(
-  tx: Queries,
-  { kind, destination }: LeaseRequest,
-): Promise<number | undefined> {
-  const next = await tx
-    .selectFrom('deliveries')
-    .select('next_attempt_at')
-    .where('kind', '=', kind)
-    .where('destination', '=', destination)
-    .where('status', '=', queued)
-    // Leased rows stand in the index, too, but they are few: what is under way here and elsewhere.
+async function findNextDue(queries: Queries, request: LeaseRequest): Promise<number | undefined> {
+  // Leased rows stand in the index, too, but they are few: what is under way here and elsewhere.
+  const next = await selectWaiting(queries, request)
     .where('lease_owner', 'is', null)
-    .orderBy('next_attempt_at')
     .limit(1)
     .executeTakeFirst();
   return next?.next_attempt_at;
@@ -228,27 +225,49 @@ export async function endLeases(database: Database, kind: string, now: number): 
   );
 }
 
-/** Makes due now what waits for an instant after `latest`, which no schedule can have given it. */
-export async function recallStranded(
+/**
+ * Brings rows that were written when the clock was ahead back to its time: what waited an hour waits an
+ * hour, and a lease runs no longer than one that begins now. A row that was never attempted and was
+ * queued for a later instant keeps that instant.
+ *
+ * @param leaseMs how long a lease runs
+ */
+export async function keepWaits(
   database: Database,
   kind: string,
   now: number,
-  latest: number,
+  leaseMs: number,
 ): Promise<void> {
-  const stranded = (queries: Pick<Queries, 'selectFrom'>) =>
+  const ahead = (queries: Pick<Queries, 'selectFrom'>) =>
     queries
       .selectFrom('deliveries')
       .select('id')
       .where('kind', '=', kind)
       .where('status', '=', queued)
-      .where('next_attempt_at', '>', latest);
+      .where('next_attempt_at', '>', now)
+      .where((eb) =>
+        eb.or([
+          eb('lease_owner', 'is not', null).and('next_attempt_at', '>', now + leaseMs),
+          eb('lease_owner', 'is', null)
+            .and('updated_at', '>', now)
+            .and(eb.or([eb('attempts', '>', 0), eb('next_attempt_at', '=', eb.ref('updated_at'))])),
+        ]),
+      );
   // A look first: nearly always there is nothing to write.
-  if (!(await stranded(database.read).limit(1).executeTakeFirst())) return;
+  if (!(await ahead(database.read).limit(1).executeTakeFirst())) return;
   await database.write((tx) =>
     tx
       .updateTable('deliveries')
-      .set({ lease_owner: null, next_attempt_at: now, updated_at: now })
-      .where('id', 'in', stranded(tx))
+      .set((eb) => ({
+        next_attempt_at: eb
+          .case()
+          .when('lease_owner', 'is', null)
+          .then(eb(eb.val(now), '+', eb('next_attempt_at', '-', eb.ref('updated_at'))))
+          .else(now + leaseMs)
+          .end(),
+        updated_at: now,
+      }))
+      .where('id', 'in', ahead(tx))
       .execute(),
   );
 }

@@ -6,14 +6,13 @@ import { LateWatch } from './late.ts';
 import { Lookout } from './lookout.ts';
 import { UnreadablePayload } from './payload.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
-import { longestWaitMs } from './retry-schedule.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
 import {
   endLeases,
   jobFacts,
+  keepWaits,
   type LeasedRow,
   leaseRows,
-  recallStranded,
   releaseLeases,
   renewLeases,
 } from './worker-rows.ts';
@@ -24,6 +23,8 @@ import {
  */
 const LEASE_MS = 20_000;
 const RENEW_MS = 6_000;
+/** By how much the clock has to go back to be noticed; less delays nothing that matters. */
+const CLOCK_BACK_MS = 1_000;
 /** After an error of the database. */
 const DATABASE_RETRY_MS = 1_000;
 /** How long an attempt may take to return after it was aborted. */
@@ -57,6 +58,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   #disarmPump: () => void = () => {};
   #pumping = false;
   #stopped = false;
+  /** How far the clock was ahead of the monotonic one, when it was so most. */
+  #clockOffset = Number.NEGATIVE_INFINITY;
 
   constructor(options: WorkOptions<Payload, Prepared>, around: WorkerSurroundings) {
     this.#options = options;
@@ -137,13 +140,11 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   /** Makes what an earlier run left behind due, and looks for all that is. */
   async #recover(): Promise<void> {
     const { database, clock, log } = this.#around;
-    const { kind, delays } = this.#options;
-    const now = clock.now();
+    const { kind } = this.#options;
     try {
-      // The clock of the last run may have been ahead of the time, by years.
-      await recallStranded(database, kind, now, now + longestWaitMs(delays));
+      await this.#keepWaits();
       // One process has the file: whoever held these leases is dead.
-      if (database.engine === 'sqlite') await endLeases(database, kind, now);
+      if (database.engine === 'sqlite') await endLeases(database, kind, clock.now());
     } catch (error) {
       log.error({ err: error, kind }, 'leases of the last run stay until they end');
     }
@@ -210,13 +211,13 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   async #run(row: LeasedRow): Promise<void> {
     const { clock } = this.#around;
     const { signal } = this.#abort;
-    const startedAt = clock.now();
+    const startedAt = clock.monotonic();
     const job = jobFacts(row, this.#options.delays);
     const ended = await this.#attempt(job, row.payload);
     const { outcome } = ended;
     // What was cut short says nothing about the receiver.
     if (signal.aborted && outcome.result === 'temporary') return;
-    const attemptMs = clock.now() - startedAt;
+    const attemptMs = clock.monotonic() - startedAt;
     const due =
       outcome === THREW && job.isLast
         ? await this.#recorder.repeatLast(job, THREW.error, attemptMs, signal)
@@ -255,9 +256,32 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     // Also while stopping: attempts under way keep what they have.
     this.#armRenewal();
     try {
+      if (this.#hasGoneBack()) {
+        log.warn(
+          { kind: this.#options.kind },
+          'the clock went back: deliveries are due as long from now as they were',
+        );
+        await this.#keepWaits();
+        this.#lookout.lookAnew();
+      }
       await renewLeases(database, owner, [...this.#leased], clock.now() + LEASE_MS);
     } catch (error) {
       log.error({ err: error, kind: this.#options.kind }, 'leases cannot be renewed');
     }
+  }
+
+  /** Rows that were written when the clock was ahead, by this run or an earlier one. */
+  async #keepWaits(): Promise<void> {
+    const { database, clock } = this.#around;
+    this.#clockOffset = clock.now() - clock.monotonic();
+    await keepWaits(database, this.#options.kind, clock.now(), LEASE_MS);
+  }
+
+  #hasGoneBack(): boolean {
+    const { clock } = this.#around;
+    const offset = clock.now() - clock.monotonic();
+    if (offset < this.#clockOffset - CLOCK_BACK_MS) return true;
+    this.#clockOffset = Math.max(this.#clockOffset, offset);
+    return false;
   }
 }

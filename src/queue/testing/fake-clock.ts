@@ -24,11 +24,22 @@ export async function until(condition: () => boolean): Promise<void> {
 }
 
 export class FakeClock implements Clock {
-  #now = Date.UTC(2026, 0, 1);
+  #now = 0;
+  /** What is added to the time that went by. */
+  #set = Date.UTC(2026, 0, 1);
   readonly #timers = new Set<Timer>();
 
   now(): number {
+    return this.#set + this.#now;
+  }
+
+  monotonic(): number {
     return this.#now;
+  }
+
+  /** Sets the clock forward, or back where negative; no time goes by. */
+  set(ms: number): void {
+    this.#set += ms;
   }
 
   after(ms: number, run: () => void): () => void {

@@ -88,12 +88,12 @@ export class QueueBench {
     this.bodyId = bodyId;
   }
 
-  queue(life = { over: false }): Queue {
+  queue(life = { over: false }, database = this.database): Queue {
     const note = (fields: object, message: string) => {
       if (!life.over) this.logged.push({ fields: { ...fields }, message });
     };
     return new Queue({
-      database: mortal(this.database, life),
+      database: mortal(database, life),
       clock: this.clock,
       random: () => 0,
       log: { warn: note, error: note },
