@@ -2,8 +2,8 @@
 import { Buffer } from 'node:buffer';
 import { randomInt } from 'node:crypto';
 import { type Algorithm, hash, verify } from '@node-rs/argon2';
-import { invalidField } from '../errors/errors.ts';
-import { Turns } from './turns.ts';
+import pLimit, { type LimitFunction } from 'p-limit';
+import { invalidField, Refusal } from '../errors/errors.ts';
 
 const PASSWORD_MIN = 8;
 const PASSWORD_MAX_BYTES = 1024;
@@ -20,10 +20,23 @@ const ARGON2ID: Algorithm.Argon2id = 2;
 const COST = { algorithm: ARGON2ID, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 
 /**
- * Each run takes 19 MiB and one of the four threads that files wait for as well; a run takes some
- * 30 ms, so the last in line waits about 4 s.
+ * A run takes 19 MiB, some 30 ms, and one of the four threads that files wait for as well: three
+ * runs at once leave one for them. Logins have a queue of their own, so that whoever guesses
+ * passwords never keeps the operator from setting one.
  */
-const turns = new Turns(2, 256);
+const logins = pLimit(2);
+const settings = pLimit(1);
+
+/** The last in line waits about 4 s, and twice as long to set a password. */
+const WAITING_MAX = 256;
+
+/** @throws Refusal unavailable where too many wait already */
+async function inTurn<T>(queue: LimitFunction, run: () => Promise<T>): Promise<T> {
+  if (queue.pendingCount >= WAITING_MAX) {
+    throw new Refusal('unavailable', 'too many passwords are being checked', { retryAfter: 5 });
+  }
+  return queue(run);
+}
 
 /**
  * Checks a password that somebody chose.
@@ -51,9 +64,9 @@ export function generatePassword(): string {
   );
 }
 
-/** @throws Refusal unavailable under too much load */
+/** The hash of a password that is set. @throws Refusal unavailable under too much load */
 export function hashPassword(password: string): Promise<string> {
-  return turns.run(() => hash(password, COST));
+  return inTurn(settings, () => hash(password, COST));
 }
 
 let nobody: Promise<string> | undefined;
@@ -68,17 +81,20 @@ function hashOfNobody(): Promise<string> {
 }
 
 /**
- * Whether the password is the one behind the hash.
+ * Whether the password of a login is the one behind the hash.
  *
  * @param passwordHash undefined where there is no such account: that takes as long, so that the
  *   time of an answer does not tell which addresses exist
+ * @param begin called when its turn has come, right before the check; may throw to refuse it
  * @throws Refusal unavailable under too much load
  */
 export function verifyPassword(
   passwordHash: string | undefined,
   password: string,
+  begin: () => Promise<void>,
 ): Promise<boolean> {
-  return turns.run(async () => {
+  return inTurn(logins, async () => {
+    await begin();
     const decoy = await hashOfNobody();
     const tooLong = Buffer.byteLength(password) > PASSWORD_MAX_BYTES;
     const matches = await verify(passwordHash ?? decoy, tooLong ? '' : password);

@@ -4,9 +4,11 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, suite, test } from 'node:test';
 import { exportJWK, SignJWT, UnsecuredJWT } from 'jose';
+import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import type { Database } from '../database/database.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
+import { limitInMemory } from '../net/net.ts';
 import {
   type Account,
   type Accounts,
@@ -23,6 +25,10 @@ const otherRsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
 const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const ec384 = generateKeyPairSync('ec', { namedCurve: 'P-384' });
 const ed = generateKeyPairSync('ed25519');
+
+const IP = '203.0.113.1';
+const logLines: Record<string, unknown>[] = [];
+const log = pino({ level: 'warn' }, { write: (line) => logLines.push(JSON.parse(line)) });
 
 const pem = (key: KeyObject) => key.export({ type: 'spki', format: 'pem' }).toString();
 
@@ -48,7 +54,15 @@ onEachEngine('tokens', (engine) => {
   });
 
   const tokensWith = (options: Partial<TokensOptions> = {}): Tokens =>
-    createTokens({ database, domains, secret, now: clock, ...options });
+    createTokens({
+      database,
+      domains,
+      secret,
+      openLimit: limitInMemory,
+      log,
+      now: clock,
+      ...options,
+    });
 
   async function claim(userId: string, name: string): Promise<void> {
     const { dns } = await domains.create({ userId, domain: name });
@@ -152,8 +166,8 @@ onEachEngine('tokens', (engine) => {
       await accounts.update(account.userId, account.id, { status: 'suspended' });
       await refused(tokens.authenticate(token), 'account_inactive');
       await refused(tokens.issue(account), 'account_inactive');
-      await refused(tokens.login(account.address, 'correct horse'), 'account_inactive');
-      await refused(tokens.login(account.address, 'wrong horse'), 'unauthorized');
+      await refused(tokens.login(account.address, 'correct horse', IP), 'account_inactive');
+      await refused(tokens.login(account.address, 'wrong horse', IP), 'unauthorized');
       await accounts.update(account.userId, account.id, { status: 'active' });
       await tokens.authenticate(token);
     });
@@ -217,6 +231,7 @@ onEachEngine('tokens', (engine) => {
       const { token, expiresIn } = await tokens.login(
         account.address.toUpperCase(),
         'correct horse',
+        IP,
       );
       assert.equal(expiresIn, 3600);
       assert.equal((await tokens.authenticate(token)).accountId, account.id);
@@ -240,19 +255,56 @@ onEachEngine('tokens', (engine) => {
       ];
       for (const [address, password] of attempts) {
         await refused(
-          tokens.login(address, password),
+          tokens.login(address, password, IP),
           'unauthorized',
           /^address or password is wrong$/,
         );
       }
     });
 
+    test('logs who failed at which address, and nothing that is no address', async () => {
+      const account = await newAccount();
+      const tokens = tokensWith();
+      logLines.length = 0;
+      await refused(tokens.login(account.address.toUpperCase(), 'wrong', IP), 'unauthorized');
+      await refused(tokens.login('correct horse', '', IP), 'unauthorized');
+      await tokens.login(account.address, 'correct horse', IP);
+      assert.deepEqual(
+        logLines.map(({ level, address, ip }) => [level, address, ip]),
+        [
+          [40, account.address, IP],
+          [40, undefined, IP],
+        ],
+      );
+      assert.doesNotMatch(JSON.stringify(logLines), /horse/);
+    });
+
+    test('refuses guesses without looking at the password, owners get in', async () => {
+      const account = await newAccount();
+      const tokens = tokensWith();
+      const guess = (password = 'guess') => tokens.login(account.address, password, '192.0.2.1');
+      await tokens.login(account.address, 'correct horse', IP);
+      for (let n = 0; n < 11; n++) await refused(guess(), 'unauthorized');
+      await refused(guess(), 'rate_limited');
+      await refused(guess('correct horse'), 'rate_limited');
+      await tokens.login(account.address, 'correct horse', IP);
+    });
+
+    test('many logins of one account at once are no failures', async () => {
+      const account = await newAccount();
+      const tokens = tokensWith();
+      const logins = Array.from({ length: 30 }, () =>
+        tokens.login(account.address, 'correct horse', IP),
+      );
+      assert.equal((await Promise.all(logins)).length, 30);
+    });
+
     test('takes the new password after a reset and not the old one', async () => {
       const account = await newAccount();
       const tokens = tokensWith();
       await accounts.resetPassword(account.userId, account.id, 'battery staple');
-      await refused(tokens.login(account.address, 'correct horse'), 'unauthorized');
-      await tokens.authenticate((await tokens.login(account.address, 'battery staple')).token);
+      await refused(tokens.login(account.address, 'correct horse', IP), 'unauthorized');
+      await tokens.authenticate((await tokens.login(account.address, 'battery staple', IP)).token);
     });
   });
 
@@ -682,7 +734,15 @@ suite('keys that sign no tokens stop the start', () => {
       const { database } = await openTestDatabase('sqlite');
       const domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
       assert.throws(
-        () => createTokens({ database, domains, secret, publicKeyPem: pem(key) }),
+        () =>
+          createTokens({
+            database,
+            domains,
+            secret,
+            openLimit: limitInMemory,
+            log,
+            publicKeyPem: pem(key),
+          }),
         /kind that signs no tokens/,
       );
     });

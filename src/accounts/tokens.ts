@@ -7,11 +7,14 @@
  * when they were issued (`iat`).
  */
 import type { JWTPayload } from 'jose';
+import type { Logger } from 'pino';
 import type { Database } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
+import type { OpenLimit } from '../net/net.ts';
 import { type Credentials, CredentialsReader } from './account-rows.ts';
 import { readAddress } from './local-parts.ts';
+import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
 import { TokenCache } from './token-cache.ts';
 import {
@@ -25,6 +28,9 @@ import {
 export interface TokensOptions extends TokenKeysOptions {
   readonly database: Database;
   readonly domains: Domains;
+  /** Where logins are counted. */
+  readonly openLimit: OpenLimit;
+  readonly log: Logger;
   /** The claim that holds the address in tokens that are not ours; `sub` where left out. */
   readonly accountClaim?: string | undefined;
   /** Of tokens of ours; an hour where left out. */
@@ -51,11 +57,14 @@ export interface Tokens {
   /** A token for an account. @throws Refusal account_not_found, account_inactive */
   issue(account: { readonly id: number }): Promise<IssuedToken>;
   /**
-   * A token for whoever knows the password. An unknown address takes as long as a wrong password.
+   * A token for whoever knows the password. An unknown address takes as long as a wrong password,
+   * and is refused as soon for too many failures (`login-limits.ts`).
    *
-   * @throws Refusal unauthorized, account_inactive where the password is right, unavailable
+   * @param ip address of the client
+   * @throws Refusal unauthorized, account_inactive where the password is right, rate_limited,
+   *   unavailable
    */
-  login(address: string, password: string): Promise<IssuedToken>;
+  login(address: string, password: string, ip: string): Promise<IssuedToken>;
   /**
    * Opens the account that a token names, as it is now.
    *
@@ -91,6 +100,8 @@ const CREDENTIAL_CLAIM = 'postroom_credential';
 const SECOND_MS = 1000;
 const SKEW_MS = CLOCK_SKEW_SECONDS * SECOND_MS;
 const LIFETIME_SECONDS = 3600;
+/** Of a text that is no address, so much tells one from another. */
+const UNREADABLE_MAX = 64;
 /** The last instant that a Date has; `exp` may be any number. */
 const TIME_MAX = 8.64e15;
 
@@ -115,6 +126,8 @@ class SignedTokens implements Tokens {
   readonly #keys: TokenKeys;
   readonly #accountClaim: string;
   readonly #lifetimeSeconds: number;
+  readonly #logins: LoginLimits;
+  readonly #log: Logger;
   readonly #now: () => number;
   readonly #cache = new TokenCache<Claims>();
 
@@ -125,6 +138,8 @@ class SignedTokens implements Tokens {
     this.#accountClaim = options.accountClaim ?? 'sub';
     this.#lifetimeSeconds = options.lifetimeSeconds ?? LIFETIME_SECONDS;
     this.#now = options.now ?? Date.now;
+    this.#logins = new LoginLimits(options.database, options.openLimit, this.#now);
+    this.#log = options.log;
   }
 
   async issue({ id }: { readonly id: number }): Promise<IssuedToken> {
@@ -133,11 +148,23 @@ class SignedTokens implements Tokens {
     return this.#sign(credentials);
   }
 
-  async login(address: string, password: string): Promise<IssuedToken> {
-    const read = readAddress(address);
+  async login(text: string, password: string, ip: string): Promise<IssuedToken> {
+    const read = readAddress(text);
+    const address = read && `${read.localPart}@${read.domain}`;
     const found = read && (await this.#find(read.domain, read.localPart));
-    const matches = await verifyPassword(found?.credentials.passwordHash, password);
-    if (!found || !matches) throw new Refusal('unauthorized', 'address or password is wrong');
+    const accountId = found?.credentials.accountId;
+    const name = address ?? text.slice(0, UNREADABLE_MAX);
+    const attempt = await this.#logins.admit({ name, accountId, ip });
+    const { passwordHash } = found?.credentials ?? {};
+    const matches = await verifyPassword(passwordHash, password, () => attempt.begin());
+    if (!found || !matches) {
+      // A text that is no address is not logged: it may be a password in the wrong field.
+      this.#log.warn({ address, ip }, 'login failed: address or password is wrong');
+      throw new Refusal('unauthorized', 'address or password is wrong');
+    }
+    await attempt.succeed().catch((error: unknown) => {
+      this.#log.error({ err: error, address }, 'login succeeded, but its client is not remembered');
+    });
     return this.#sign(found.credentials);
   }
 

@@ -35,7 +35,9 @@ export function tokenRoutes(tokens: Tokens): RouteGroup {
         schema: {
           tags: ['Mail'],
           summary: 'Log in to a mailbox',
-          description: 'The address and password of an account for a token.',
+          description:
+            'The address and password of an account for a token. After 10 failures from one client, ' +
+            'or 100 from clients that never logged in to the account, it answers 429 for a while.',
           operationId: 'login',
           security: credentials.none,
           body: Type.Object({
@@ -53,7 +55,7 @@ export function tokenRoutes(tokens: Tokens): RouteGroup {
           response: { 200: TokenBody },
         },
       },
-      async ({ body }) => writeToken(await tokens.login(body.address, body.password)),
+      async ({ body, ip }) => writeToken(await tokens.login(body.address, body.password, ip)),
     );
   };
 }

@@ -39,7 +39,7 @@ import {
   type MailUser,
 } from '../mailstore/mailstore.ts';
 import { createMetrics, type Metrics } from '../metrics/metrics.ts';
-import { limitInMemory } from '../net/net.ts';
+import { limitInMemory, type OpenLimit } from '../net/net.ts';
 import { Queue } from '../queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
 import { buildMailFlow } from './mail-flow.ts';
@@ -84,6 +84,8 @@ interface Ground {
   readonly database: Database;
   readonly changes: Changes;
   readonly maintenance: Maintenance;
+  /** Where requests and logins are counted. */
+  readonly openLimit: OpenLimit;
   readonly logger: Logger;
 }
 
@@ -139,7 +141,8 @@ export function buildParts(
   const { imap, mailServer } = buildMailServer(served);
   const pruneTombstones = (keptMs: number) => (imap ?? embedded).pruneTombstones(keptMs);
   const maintenance = new Maintenance({ bodies, pruneTombstones, queue, logger });
-  const ground: Ground = { config, secrets, database, changes, maintenance, logger };
+  const openLimit = limitInMemory;
+  const ground: Ground = { config, secrets, database, changes, maintenance, openLimit, logger };
   const owners = buildOwners(ground);
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
   const progress: Progress = { listening: false, httpPort: config.http.port };
@@ -178,7 +181,8 @@ export function buildParts(
   };
 }
 
-function buildOwners({ config, secrets, database, changes, maintenance, logger }: Ground): Owners {
+function buildOwners(ground: Ground): Owners {
+  const { config, secrets, database, changes, maintenance, openLimit, logger } = ground;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = createDomains({ database, mailHostname, spfInclude, log: logger });
   const dns = createDnsResolver({ servers: config.dns.servers });
@@ -191,6 +195,8 @@ function buildOwners({ config, secrets, database, changes, maintenance, logger }
   const tokens = createTokens({
     database,
     domains,
+    openLimit,
+    log: logger,
     secret: jwt.secret ?? secrets.jwtSecret,
     publicKeyPem: jwt.publicKey,
     jwksUrl: jwt.jwksUrl,
@@ -209,7 +215,7 @@ function buildApi(ground: Ground, served: Served): Api {
     logger,
     apiKeys: credentials.apiKeys ?? [secrets.apiKey],
     rateLimitPerMinute: limits.ratePerMinute,
-    openLimit: limitInMemory,
+    openLimit: ground.openLimit,
     trustProxy: http.trustProxy,
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,

@@ -88,6 +88,13 @@ interface AccountTable {
   tokens_from: Generated<number>;
 }
 
+/** `accounts/`: the clients (an IPv4 address, an IPv6 /64) that signed in to an account. */
+interface SignInTable {
+  account_id: number;
+  client: string;
+  signed_in_at: number;
+}
+
 /** `accounts/`: addresses whose account was deleted. */
 interface RetiredAddressTable {
   address: string;
@@ -262,6 +269,7 @@ export interface Schema {
   dns_records: DnsRecordTable;
   routes: RouteTable;
   accounts: AccountTable;
+  sign_ins: SignInTable;
   retired_addresses: RetiredAddressTable;
   mailboxes: MailboxTable;
   messages: MessageTable;

@@ -2,11 +2,13 @@
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
+import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
 import { createAccounts, createTokens } from '../accounts/accounts.ts';
 import { InProcessChanges } from '../changes/in-process.ts';
 import { createDomains } from '../domains/domains.ts';
+import { limitInMemory } from '../net/net.ts';
 import { askForUpgrade, startRealtime, TestClient } from './testing/start-realtime.ts';
 
 const SECRET = 'a secret of thirty-two bytes, or more';
@@ -21,7 +23,13 @@ onEachEngine('realtime', (engine) => {
       spfInclude: 'spf.mail.localhost',
     });
     const accounts = createAccounts({ database, domains, changes });
-    const tokens = createTokens({ database, domains, secret: SECRET });
+    const tokens = createTokens({
+      database,
+      domains,
+      openLimit: limitInMemory,
+      log: pino({ level: 'silent' }),
+      secret: SECRET,
+    });
     const { port } = await startRealtime({
       changes,
       authenticate: (token) => tokens.authenticate(token),

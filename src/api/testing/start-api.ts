@@ -139,6 +139,8 @@ export async function startApi(
   const tokens = createTokens({
     database,
     domains,
+    openLimit: limitInMemory,
+    log: logger,
     secret: 'a secret of thirty-two bytes, or more',
   });
   const bodies = new Bodies({ database, directory: join(directory, 'bodies') });

@@ -75,6 +75,11 @@ const domainTables: Record<string, Columns> = {
     created_at: 'INT not null',
     tokens_from: 'INT not null default 0',
   },
+  sign_ins: {
+    account_id: 'INT not null references accounts (id) on delete cascade',
+    client: 'text not null',
+    signed_in_at: 'INT not null',
+  },
   retired_addresses: { address: 'text primary key', retired_at: 'INT not null' },
 };
 
@@ -203,6 +208,7 @@ const indexes = [
   'create index accounts_by_user on accounts (user_id, id)',
   'create index accounts_by_domain on accounts (domain_id, id)',
   'create index accounts_by_name on accounts (domain_name, local_part)',
+  'create unique index sign_ins_by_client on sign_ins (account_id, client)',
   'create unique index mailboxes_by_name on mailboxes (account_id, name)',
   'create unique index messages_by_uid on messages (mailbox_id, uid)',
   // A sync reads which UIDs changed after a MODSEQ, which of them are new, and their flags from this index alone.
