@@ -57,3 +57,20 @@ export async function connectAs(server: MailServer, address: string): Promise<Im
     }
   }
 }
+
+/** Deletes a mailbox. Cyrus refuses to delete two of one name within a second. */
+export async function deleteMailbox(client: ImapFlow, path: string): Promise<void> {
+  for (;;) {
+    try {
+      await client.mailboxDelete(path);
+      return;
+    } catch (error) {
+      const isTooSoon =
+        error instanceof Error &&
+        'responseText' in error &&
+        /already exists/.test(String(error.responseText));
+      if (!isTooSoon) throw error;
+      await sleep(100);
+    }
+  }
+}

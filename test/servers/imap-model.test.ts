@@ -1,19 +1,20 @@
 /**
  * The model of sync on real mail servers: a second IMAP client makes random changes, also while a
- * sync is under way, and whoever only ever applies the deltas holds exactly what the server holds.
+ * sync is under way, deletes the mailbox and makes it anew. Whoever only ever applies the deltas holds
+ * exactly what the server holds, and whoever reads a message gets that of the mailbox that is there.
  */
 import { after, before, suite, test } from 'node:test';
 import fc from 'fast-check';
 import type { ImapFlow } from 'imapflow';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
-import { live, lives, type ModelMailbox } from '../support/sync-model.ts';
-import { connectAs, mailstoreUrl, servers } from './imap-client.ts';
+import { live, lives, type ModelMailbox, readSource } from '../support/sync-model.ts';
+import { connectAs, deleteMailbox, mailstoreUrl, servers } from './imap-client.ts';
 import type { MailServer } from './mail-server.ts';
 
 const RUNS = Number(process.env.RUNS ?? 40);
 
-for (const [name, start] of Object.entries(servers)) {
-  void suite(`a client that applies every delta of ${name}`, () => {
+for (const [title, start] of Object.entries(servers)) {
+  void suite(`a client that applies every delta of ${title}`, () => {
     let server: MailServer;
     let service: TestService;
     let account: TestAccount;
@@ -32,19 +33,22 @@ for (const [name, start] of Object.entries(servers)) {
     });
 
     let mailboxes = 0;
+    let messages = 0;
     async function makeMailbox(): Promise<ModelMailbox> {
       mailboxes++;
       const below = server.name === 'courier' ? ['INBOX'] : [];
-      const { path: mailbox } = await client.mailboxCreate([...below, `model-${mailboxes}`]);
+      const name = `model-${mailboxes}`;
+      const { path: mailbox } = await client.mailboxCreate([...below, name]);
       const { path: away } = await client.mailboxCreate([...below, `away-${mailboxes}`]);
       await client.mailboxOpen(mailbox);
+      const append = async (count: number) => {
+        for (let left = count; left > 0; left--) {
+          await client.append(mailbox, `Subject: m${++messages}\r\n\r\nHello.\r\n`);
+        }
+      };
       const one = (uid: number) => [String(uid), { uid: true }] as const;
       return {
-        async append(count) {
-          for (let left = count; left > 0; left--) {
-            await client.append(mailbox, 'Subject: m\r\n\r\nHello.\r\n');
-          }
-        },
+        append,
         async setFlag(uid, flag, on) {
           const [range, options] = one(uid);
           if (on) await client.messageFlagsAdd(range, [flag], options);
@@ -68,12 +72,31 @@ for (const [name, start] of Object.entries(servers)) {
           return state;
         },
         sync: (request) => service.mailstore.sync(account, { mailbox, ...request }),
+        async sources() {
+          await client.noop();
+          const sources = new Map<number, string>();
+          const opened = client.mailbox;
+          if (!opened || opened.exists === 0) return sources;
+          for await (const { uid, source } of client.fetch('1:*', { uid: true, source: true })) {
+            sources.set(uid, source?.toString() ?? '');
+          }
+          return sources;
+        },
+        read: (uid) => readSource(service.mailstore, account, mailbox, uid),
+        async makeAnew(count) {
+          await client.mailboxClose();
+          await deleteMailbox(client, mailbox);
+          await client.mailboxCreate([...below, name]);
+          await append(count);
+          await client.mailboxOpen(mailbox);
+        },
       };
     }
 
-    void test('holds what the mailbox holds', async () => {
+    void test('holds what the mailbox holds, and reads what it has', async () => {
+      const options = { maxLength: 30, forgets: false, reads: true, madeAnew: true };
       await fc.assert(
-        fc.asyncProperty(lives({ maxLength: 30, forgets: false }), async (steps) => {
+        fc.asyncProperty(lives(options), async (steps) => {
           await live(await makeMailbox(), steps);
         }),
         { numRuns: RUNS },

@@ -4,7 +4,13 @@
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type { SyncRequest, SyncResult } from '../../src/mailstore/mailstore.ts';
+import { Refusal } from '../../src/errors/errors.ts';
+import type {
+  Mailstore,
+  MailUser,
+  SyncRequest,
+  SyncResult,
+} from '../../src/mailstore/mailstore.ts';
 
 /** A mailbox that is changed by one way and read by another. */
 export interface ModelMailbox {
@@ -18,6 +24,28 @@ export interface ModelMailbox {
   sync(request: Omit<SyncRequest, 'mailbox'>): Promise<SyncResult>;
   /** Makes the store forget what was removed; without it there is never a reset. */
   forget?(): Promise<void>;
+  /** Sources by UID, as they are. No two messages have the same source. */
+  sources?(): Promise<ReadonlyMap<number, string>>;
+  /** Reads a message as an app does; undefined where it is not there. */
+  read?(uid: number): Promise<string | undefined>;
+  /** Deletes the mailbox, and makes another one of its name with so many messages. */
+  makeAnew?(count: number): Promise<void>;
+}
+
+/** Reads a source through a store, as `ModelMailbox.read` does. */
+export async function readSource(
+  store: Pick<Mailstore, 'fetchMessage'>,
+  user: MailUser,
+  mailbox: string,
+  uid: number,
+): Promise<string | undefined> {
+  try {
+    const message = await store.fetchMessage(user, mailbox, uid);
+    return Buffer.concat(await Array.fromAsync(message.open())).toString();
+  } catch (error) {
+    if (error instanceof Refusal && error.code === 'message_not_found') return undefined;
+    throw error;
+  }
 }
 
 type Change =
@@ -28,9 +56,16 @@ type Change =
 export type Step =
   | Change
   | { readonly do: 'forget' }
+  | { readonly do: 'make anew'; readonly count: number }
+  | { readonly do: 'read'; readonly pick: number }
   | { readonly do: 'sync'; readonly limit: number | undefined }
-  /** A sync while something changes. */
-  | { readonly do: 'race'; readonly limit: number | undefined; readonly change: Change };
+  /** A sync and a read while something changes. */
+  | {
+      readonly do: 'race';
+      readonly limit: number | undefined;
+      readonly pick: number;
+      readonly change: Change;
+    };
 
 const pick = fc.nat(20);
 const flag = fc.constantFrom('\\Seen', '\\Flagged', '$Label1');
@@ -54,13 +89,32 @@ const change: fc.Arbitrary<Change> = fc.oneof(
   },
 );
 
-/** Random lives of a mailbox. @param maxLength steps at most */
-export function lives({ maxLength, forgets }: { maxLength: number; forgets: boolean }) {
+export interface LifeOptions {
+  /** Steps at most. */
+  readonly maxLength: number;
+  /** Whether the store forgets removals now and then. */
+  readonly forgets: boolean;
+  /** Whether messages are read between the changes. */
+  readonly reads?: boolean;
+  /** Whether the mailbox is deleted and made anew now and then. */
+  readonly madeAnew?: boolean;
+}
+
+/** Random lives of a mailbox. */
+export function lives({ maxLength, forgets, reads = false, madeAnew = false }: LifeOptions) {
   const step: fc.Arbitrary<Step> = fc.oneof(
     { weight: 11, arbitrary: change },
     { weight: forgets ? 1 : 0, arbitrary: fc.record({ do: fc.constant('forget' as const) }) },
+    {
+      weight: madeAnew ? 1 : 0,
+      arbitrary: fc.record({ do: fc.constant('make anew' as const), count: fc.nat(3) }),
+    },
+    {
+      weight: reads ? 5 : 0,
+      arbitrary: fc.record({ do: fc.constant('read' as const), pick }),
+    },
     { weight: 5, arbitrary: fc.record({ do: fc.constant('sync' as const), limit }) },
-    { weight: 2, arbitrary: fc.record({ do: fc.constant('race' as const), limit, change }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('race' as const), limit, pick, change }) },
   );
   return fc.array(step, { maxLength });
 }
@@ -95,6 +149,8 @@ class Client {
 /** Lives one life; throws where the client comes to hold what it should not. */
 export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promise<void> {
   const client = new Client();
+  const reader = new Reader(mailbox);
+  let isAnother = false;
   const sync = async (limit: number | undefined) => {
     const { uidvalidity, token } = client.last ?? {};
     const answer = await mailbox.sync({
@@ -103,7 +159,8 @@ export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promi
       ...(token !== undefined && { token }),
       ...(limit !== undefined && { limit }),
     });
-    client.apply(answer, mailbox.forget !== undefined);
+    client.apply(answer, isAnother || mailbox.forget !== undefined);
+    isAnother = false;
   };
   const check = async () => {
     const truth = await mailbox.state();
@@ -118,15 +175,57 @@ export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promi
       // A page of several tells of a state that is past by the time of the last one.
       if (wasWhole && !client.isMidPage) await check();
     } else if (step.do === 'race') {
-      await Promise.all([sync(step.limit), apply(mailbox, step.change)]);
-    } else if (step.do === 'forget') await mailbox.forget?.();
-    else await apply(mailbox, step);
+      await reader.race(step.pick, () =>
+        Promise.all([sync(step.limit), apply(mailbox, step.change)]),
+      );
+    } else if (step.do === 'read') await reader.read(step.pick);
+    else if (step.do === 'forget') await mailbox.forget?.();
+    else if (step.do === 'make anew') {
+      await mailbox.makeAnew?.(step.count);
+      isAnother = true;
+    } else await apply(mailbox, step);
   }
   while (client.isMidPage) await sync(3);
   // An answer may also end for its size.
   do await sync(undefined);
   while (client.isMidPage);
   await check();
+}
+
+/** Reads messages that are there, and messages that were. */
+class Reader {
+  readonly #mailbox: ModelMailbox;
+  readonly #seen = new Set<number>();
+
+  constructor(mailbox: ModelMailbox) {
+    this.#mailbox = mailbox;
+  }
+
+  async read(pick: number): Promise<void> {
+    const sources = await this.#sources();
+    const uid = this.#pick(pick);
+    assert.equal(await this.#mailbox.read?.(uid), sources.get(uid), `message ${uid}`);
+  }
+
+  /** Reads while something changes: finds what was there before or is there after. */
+  async race(pick: number, change: () => Promise<unknown>): Promise<void> {
+    const before = await this.#sources();
+    const uid = this.#pick(pick);
+    const [found] = await Promise.all([this.#mailbox.read?.(uid), change()]);
+    const after = await this.#sources();
+    assert.ok([before.get(uid), after.get(uid)].includes(found), `message ${uid}: ${found}`);
+  }
+
+  async #sources(): Promise<ReadonlyMap<number, string>> {
+    const sources = (await this.#mailbox.sources?.()) ?? new Map<number, string>();
+    for (const uid of sources.keys()) this.#seen.add(uid);
+    return sources;
+  }
+
+  #pick(pick: number): number {
+    const uids = [...this.#seen];
+    return uids[pick % Math.max(1, uids.length)] ?? 1;
+  }
 }
 
 async function apply(mailbox: ModelMailbox, step: Change): Promise<void> {

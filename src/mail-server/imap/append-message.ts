@@ -59,8 +59,9 @@ async function append(
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
   const target =
     (await findTarget(connection, mailbox)) ?? (await createMailbox(connection, mailbox));
-  // Courier adds nothing to a mailbox that the session has open read-only.
-  if (connection.selected?.mailbox === target) await connection.unselect();
+  // Courier adds nothing to a mailbox that the session has open read-only. Dovecot looks after APPEND
+  // for news of whatever mailbox is open; one that was deleted and made anew it would empty.
+  await connection.unselect();
   const source = Buffer.concat(await Array.fromAsync(open()), size);
   const args: Argument[] = [quoted(encodeMailboxName(target)), flags.map(atom)];
   if (internalDate !== undefined) args.push(quoted(writeDateTime(internalDate)));

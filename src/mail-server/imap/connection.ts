@@ -6,6 +6,7 @@ import { ImapFlow } from 'imapflow';
 import { Refusal } from '../../errors/errors.ts';
 import { ImapFailure, nameFailure } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
+import { readFlags } from './server-flags.ts';
 import { UidSet } from './uid-set.ts';
 import { encodeMailboxName } from './utf7.ts';
 import {
@@ -223,7 +224,8 @@ export class Connection {
 
   #failWith(error: unknown, command: string): ImapFailure {
     const failure = this.#failure ?? nameFailure(error, command);
-    const named = new ImapFailure(failure.kind, { ...failure.details, command });
+    const kind = isMailboxLost(failure, command) ? 'lost' : failure.kind;
+    const named = new ImapFailure(kind, { ...failure.details, command });
     if (!['said_no', 'said_bad'].includes(named.kind)) this.destroy(named);
     return named;
   }
@@ -289,6 +291,7 @@ export class Connection {
       uidnext: undefined,
       uidvalidity: '',
       modseq: undefined,
+      keywords: [],
     };
     try {
       await this.command(how, [quoted(encodeMailboxName(mailbox)), ...args], {
@@ -297,6 +300,10 @@ export class Connection {
         EXISTS: ({ command }) => {
           seen.exists = numberOf(command) ?? seen.exists;
         },
+        FLAGS: ({ attributes }) => {
+          const flags = readFlags(listOf(attributes?.[0]));
+          seen.keywords = flags.filter((flag) => !flag.startsWith('\\'));
+        },
       });
     } catch (error) {
       if (error instanceof ImapFailure && error.kind === 'said_no' && !error.isTemporary) {
@@ -304,7 +311,7 @@ export class Connection {
       }
       throw error;
     }
-    const { exists, uidvalidity, modseq } = seen;
+    const { exists, uidvalidity, modseq, keywords } = seen;
     if (uidvalidity === '') throw new ImapFailure('garbled', { command: how });
     this.#selected = {
       mailbox,
@@ -313,9 +320,9 @@ export class Connection {
       uidnext: 0,
       exists,
       modseq: modseq === 0n ? undefined : modseq,
+      keywords,
       news: false,
       gone: [],
-      confirmedAt: performance.now(),
     };
     const uidnext = seen.uidnext ?? (await this.#findUidnext(exists));
     this.#selected = { ...this.#selected, uidnext };
@@ -343,29 +350,20 @@ export class Connection {
     await this.command(this.has('UNSELECT') ? 'UNSELECT' : 'CLOSE');
     this.#selected = undefined;
   }
+}
 
-  /**
-   * Whether the selected mailbox still has its name and UIDVALIDITY. A session goes on with a mailbox
-   * that was renamed, deleted or made anew, so now and then the name has to be asked for.
-   */
-  async confirmSelected(): Promise<boolean> {
-    const selected = this.#selected;
-    if (!selected) return false;
-    let uidvalidity: string | undefined;
-    const name = quoted(encodeMailboxName(selected.mailbox));
-    try {
-      await this.command('STATUS', [name, [atom('UIDVALIDITY')]], {
-        STATUS: ({ attributes }) => {
-          const [, value] = listOf(attributes?.[1]);
-          uidvalidity = textOf(value);
-        },
-      });
-    } catch (error) {
-      if (!(error instanceof ImapFailure) || error.kind !== 'said_no') throw error;
-    }
-    selected.confirmedAt = performance.now();
-    return uidvalidity === selected.uidvalidity;
-  }
+/**
+ * Whether a NO to a command that reads means that the open mailbox was deleted. RFC 2180 section 3.3
+ * leaves it to the server what a session then gets; Cyrus says NO until the session ends.
+ */
+function isMailboxLost(failure: ImapFailure, command: string): boolean {
+  const isExpunged = /^EXPUNGEISSUED$/i.test(failure.details.responseCode ?? '');
+  return (
+    failure.kind === 'said_no' &&
+    ['UID FETCH', 'UID SEARCH', 'FETCH', 'NOOP'].includes(command) &&
+    !isExpunged &&
+    !failure.isTemporary
+  );
 }
 
 /** How far a connection came that was not there in time. */

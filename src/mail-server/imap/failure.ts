@@ -11,6 +11,7 @@ export const failureTexts = {
   said_no: 'the IMAP server answered NO',
   said_bad: 'the IMAP server answered BAD',
   dropped: 'the IMAP server dropped the connection',
+  lost: 'the IMAP server no longer reads the mailbox that is open',
   silent: 'the IMAP server did not answer in time',
   garbled: 'the IMAP server sent what is not IMAP',
   busy: 'all connections to the IMAP server are in use',
@@ -47,6 +48,11 @@ export class ImapFailure extends Error {
     return ['unreachable', 'no_greeting', 'tls', 'dropped', 'silent', 'garbled'].includes(
       this.kind,
     );
+  }
+
+  /** Whether a read may be tried once more, on another connection. */
+  get isOfConnection(): boolean {
+    return this.kind === 'dropped' || this.kind === 'lost';
   }
 
   /** Whether a NO says of itself that it may be otherwise later (RFC 5530 section 3). */

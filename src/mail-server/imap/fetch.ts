@@ -119,11 +119,21 @@ export async function listUids(
 ): Promise<UidSet> {
   const exists = connection.selected?.exists ?? 0;
   if (first > last || exists === 0) return UidSet.empty;
-  const range = [atom('UID'), sequence(`${first}:${last}`)];
+  const found = await searchUids(connection, [atom('UID'), sequence(`${first}:${last}`)]);
+  // UID SEARCH may tell of removals that come after its list (RFC 3501 section 7.4.1).
+  const most = Math.max(exists, connection.selected?.exists ?? 0);
+  return requirePlausible(found.within(first, last), most);
+}
+
+/** The UIDs of the messages that fit the search keys (RFC 3501 section 6.4.4). */
+export async function searchUids(
+  connection: Connection,
+  keys: readonly Argument[],
+): Promise<UidSet> {
   let found = UidSet.empty;
   // RFC 4731: ranges instead of every number.
-  const compact = connection.has('ESEARCH');
-  const args = compact ? [atom('RETURN'), [atom('ALL')], ...range] : range;
+  const isCompact = connection.has('ESEARCH');
+  const args = isCompact ? [atom('RETURN'), [atom('ALL')], ...keys] : keys;
   await connection.command('UID SEARCH', args, {
     ESEARCH: ({ attributes }) => {
       const items = attributes ?? [];
@@ -135,7 +145,5 @@ export async function listUids(
       found = found.union(UidSet.of(uids.filter((uid) => uid > 0)));
     },
   });
-  // UID SEARCH may tell of removals that come after its list (RFC 3501 section 7.4.1).
-  const most = Math.max(exists, connection.selected?.exists ?? 0);
-  return requirePlausible(found.within(first, last), most);
+  return found;
 }

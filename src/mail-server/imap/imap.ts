@@ -348,7 +348,7 @@ export class ImapMailstore implements Mailstore {
         try {
           return await this.#pool.use(user, mailbox, work);
         } catch (error) {
-          if (!(error instanceof ImapFailure) || error.kind !== 'dropped') throw error;
+          if (!(error instanceof ImapFailure) || !error.isOfConnection) throw error;
           this.#report(user, error, 'trying once more');
           return this.#pool.use(user, mailbox, work, true);
         }

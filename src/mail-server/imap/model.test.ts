@@ -5,7 +5,7 @@
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { onEachEngine } from '../../../test/support/databases.ts';
-import { live, lives, type ModelMailbox } from '../../../test/support/sync-model.ts';
+import { live, lives, type ModelMailbox, readSource } from '../../../test/support/sync-model.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import type { ImapMailstore } from './imap.ts';
 import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
@@ -17,6 +17,8 @@ const kinds = {
   neither: '',
 };
 
+let added = 0;
+
 function mailboxOf(server: FakeServer, store: ImapMailstore, user: MailUser): ModelMailbox {
   const flagsOf = (uid: number) =>
     new Set(
@@ -25,10 +27,11 @@ function mailboxOf(server: FakeServer, store: ImapMailstore, user: MailUser): Mo
         ?.flags.split(' ')
         .filter(Boolean),
     );
+  const append = async (count: number) => {
+    for (let left = count; left > 0; left--) server.add(`Subject: m${++added}\r\n\r\n`);
+  };
   return {
-    async append(count) {
-      for (let left = count; left > 0; left--) server.add('Subject: m\r\n\r\n');
-    },
+    append,
     async setFlag(uid, flag, on) {
       const flags = flagsOf(uid);
       if (on) flags.add(flag);
@@ -40,8 +43,16 @@ function mailboxOf(server: FakeServer, store: ImapMailstore, user: MailUser): Mo
     state: async () =>
       new Map(server.messages.map(({ uid }) => [uid, [...flagsOf(uid)].sort()] as const)),
     sync: (request) => store.sync(user, { mailbox: 'INBOX', ...request }),
+    sources: async () => new Map(server.messages.map(({ uid, source }) => [uid, source] as const)),
+    read: (uid) => readSource(store, user, 'INBOX', uid),
+    async makeAnew(count) {
+      server.makeAnew();
+      await append(count);
+    },
   };
 }
+
+const options = { maxLength: 30, forgets: false, reads: true, madeAnew: true };
 
 onEachEngine('a client that applies every delta of an IMAP server', (engine) => {
   for (const [title, extensions] of Object.entries(kinds)) {
@@ -49,11 +60,15 @@ onEachEngine('a client that applies every delta of an IMAP server', (engine) => 
       void test('holds what the mailbox holds', async () => {
         const runs = engine === 'sqlite' ? 200 : 15;
         await fc.assert(
-          fc.asyncProperty(lives({ maxLength: 30, forgets: false }), async (steps) => {
+          fc.asyncProperty(lives(options), async (steps) => {
             const server = await startFakeServer();
             server.capabilities = `IMAP4rev1 AUTH=PLAIN UIDPLUS ${extensions}`;
-            const options = { timeoutMs: 10_000 };
-            const { store, user } = await openImapStore(server.port, {}, options, engine);
+            const { store, user } = await openImapStore(
+              server.port,
+              {},
+              { timeoutMs: 10_000 },
+              engine,
+            );
             await live(mailboxOf(server, store, user), steps);
             store.close();
             await server.stop();

@@ -1,4 +1,11 @@
-/** Reading one message and its parts. */
+/**
+ * Reading one message and its parts.
+ *
+ * Each request, and each further piece of a long message, opens the mailbox by EXAMINE first. A session
+ * goes on with a mailbox that another client deleted, made anew or expunged messages of: it gives
+ * away old messages, fails, or (Dovecot's sdbox) empties the new mailbox. No shorter command tells: NOOP
+ * and STATUS answer out of the session.
+ */
 import { Refusal } from '../../errors/errors.ts';
 import type { ByteRange, MailUser, Message, PartContent } from '../../mailstore/mailstore.ts';
 import {
@@ -15,7 +22,6 @@ import type { Connection } from './connection.ts';
 import { fetchRows } from './fetch.ts';
 import { readInternalDate } from './message-fields.ts';
 import { PartSizes } from './part-sizes.ts';
-import type { Selected } from './selected.ts';
 import { readFlags } from './server-flags.ts';
 import { fetchPiece, PIECE, readPieces, type Section } from './source.ts';
 import { UidSet } from './uid-set.ts';
@@ -67,12 +73,11 @@ export class MessageReader {
 
   async #parse(user: MailUser, mailbox: string, uid: number) {
     const first = await this.#read(user, mailbox, async (connection) => {
+      const { uidvalidity } = await connection.select(mailbox, 'EXAMINE');
       const items = [atom('FLAGS'), atom('INTERNALDATE')];
-      const found = await find(connection, mailbox, () =>
-        fetchPiece(connection, uid, '', 0, items),
-      );
-      if (!found) throw messageNotFound(mailbox, uid);
-      return found;
+      const piece = await fetchPiece(connection, uid, '', 0, items);
+      if (!piece) throw messageNotFound(mailbox, uid);
+      return { ...piece, uidvalidity };
     });
     const { bytes, items, uidvalidity } = first;
     const place = { user, mailbox, uidvalidity, uid };
@@ -89,11 +94,12 @@ export class MessageReader {
    */
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
     const found = await this.#read(user, mailbox, async (connection) => {
-      const known = await find(connection, mailbox, () => fetchStructure(connection, uid));
-      if (!known) throw messageNotFound(mailbox, uid);
-      const part = findIn(known.structure, number);
+      const { uidvalidity } = await connection.select(mailbox, 'EXAMINE');
+      const structure = await fetchStructure(connection, uid);
+      if (!structure) throw messageNotFound(mailbox, uid);
+      const part = findIn(structure, number);
       const piece = part && (await fetchPiece(connection, uid, number, 0));
-      return part && piece && { part, first: piece.bytes, uidvalidity: known.uidvalidity };
+      return part && piece && { part, first: piece.bytes, uidvalidity };
     });
     if (!found) return this.#parsedPart(user, mailbox, uid, number);
     const { part, first, uidvalidity } = found;
@@ -150,9 +156,10 @@ export class MessageReader {
       const isWhole = first.length < PIECE;
       if (at < first.length || isWhole) return { bytes: first.subarray(at), isLast: isWhole };
       return this.#read(user, mailbox, async (connection) => {
-        const selected = await enter(connection, mailbox);
+        const selected = await connection.select(mailbox, 'EXAMINE');
+        if (selected.uidvalidity !== uidvalidity) throw messageNotFound(mailbox, uid);
         const piece = await fetchPiece(connection, uid, section, at);
-        if (!piece || selected.uidvalidity !== uidvalidity) throw messageNotFound(mailbox, uid);
+        if (!piece) throw messageNotFound(mailbox, uid);
         return { bytes: piece.bytes, isLast: piece.bytes.length < PIECE };
       });
     };
@@ -160,37 +167,15 @@ export class MessageReader {
   }
 }
 
-/** Selects the mailbox where it is not yet: a session that has it keeps its UIDs. */
-export async function enter(connection: Connection, mailbox: string): Promise<Selected> {
-  const { selected } = connection;
-  return selected?.mailbox === mailbox ? selected : connection.select(mailbox, 'EXAMINE');
-}
-
-/** Looks for a message, in a fresh view of the mailbox where one that is at hand lacks it. */
-async function find<T>(
-  connection: Connection,
-  mailbox: string,
-  look: () => Promise<T | undefined>,
-): Promise<(T & { readonly uidvalidity: string }) | undefined> {
-  const known = connection.selected;
-  const { uidvalidity } = await enter(connection, mailbox);
-  const found = await look();
-  if (found) return { ...found, uidvalidity };
-  if (connection.selected !== known) return undefined;
-  const fresh = await connection.select(mailbox, 'EXAMINE');
-  const second = await look();
-  return second && { ...second, uidvalidity: fresh.uidvalidity };
-}
-
 async function fetchStructure(
   connection: Connection,
   uid: number,
-): Promise<{ readonly structure: BodyStructure } | undefined> {
+): Promise<BodyStructure | undefined> {
   let structure: BodyStructure | undefined;
   await fetchRows(connection, UidSet.of([uid]), [atom('BODYSTRUCTURE')], (_, items) => {
     structure = readBodyStructure(items.get('BODYSTRUCTURE'));
   });
-  return structure && { structure };
+  return structure;
 }
 
 function findIn(structure: BodyStructure, number: string): BodyStructure | undefined {

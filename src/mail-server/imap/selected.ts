@@ -11,14 +11,12 @@ export interface Selected {
   exists: number;
   /** Undefined where the mailbox keeps no MODSEQs (RFC 7162 section 3.1.2.2). */
   readonly modseq: bigint | undefined;
+  /** Flags beside the system flags that messages may have (RFC 3501 section 7.2.6). */
+  readonly keywords: readonly string[];
   /** What the server told of the mailbox that nobody asked for. */
   news: boolean;
   /** UIDs whose removal the server told since the mailbox was selected (RFC 7162 section 3.2.10.2). */
   readonly gone: UidSet[];
-  /** When the server last said that this is the mailbox of that name; `performance.now()`. */
-  confirmedAt: number;
-  /** What of it the shadow is in step with: its version; for the mailboxes that have one. */
-  shadowVersion?: number;
 }
 
 /** What SELECT has answered so far. */
@@ -27,6 +25,7 @@ export interface SelectAnswer {
   uidnext: number | undefined;
   uidvalidity: string;
   modseq: bigint | undefined;
+  keywords: readonly string[];
 }
 
 export function readSelectCode(response: ImapResponse, seen: SelectAnswer): void {

@@ -7,7 +7,7 @@
 import type { Database, Queries, Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
-import { flagsToText } from '../../mailstore/mailstore.ts';
+import { flagsFromText } from '../../mailstore/mailstore.ts';
 import type { SyncState } from './token.ts';
 
 export type ShadowRow = Row<'shadow_mailboxes'>;
@@ -16,8 +16,8 @@ export type ShadowRow = Row<'shadow_mailboxes'>;
 export interface Seen {
   readonly uidvalidity: string;
   readonly uidnext: number;
-  /** Flags by UID. */
-  readonly messages: ReadonlyMap<number, readonly string[]>;
+  /** Flags by UID, as `flagsToText` writes them. */
+  readonly messages: ReadonlyMap<number, string>;
   readonly serverModseq: bigint | undefined;
 }
 
@@ -66,12 +66,70 @@ export async function dropShadow(
   );
 }
 
-export function readMessages(queries: Queries, shadowId: number) {
-  return queries
-    .selectFrom('shadow_messages')
-    .select(['uid', 'created_modseq', 'flags'])
-    .where('shadow_id', '=', shadowId)
-    .execute();
+/** A shadow with its messages by UID. */
+export interface KnownShadow {
+  readonly row: ShadowRow;
+  readonly messages: ReadonlyMap<number, Pick<Row<'shadow_messages'>, 'created_modseq' | 'flags'>>;
+}
+
+/** Reads the messages of a shadow. @returns undefined where it is not as in `row` any more */
+export function readKnown(database: Database, row: ShadowRow): Promise<KnownShadow | undefined> {
+  return database.snapshot(async (queries) => {
+    const now = await queries
+      .selectFrom('shadow_mailboxes')
+      .select(['modseq', 'uidvalidity'])
+      .where('id', '=', row.id)
+      .executeTakeFirst();
+    if (now?.modseq !== row.modseq || now.uidvalidity !== row.uidvalidity) return undefined;
+    const messages = await queries
+      .selectFrom('shadow_messages')
+      .select(['uid', 'created_modseq', 'flags'])
+      .where('shadow_id', '=', row.id)
+      .execute();
+    return { row, messages: new Map(messages.map((message) => [message.uid, message])) };
+  });
+}
+
+/** How what was seen differs from the shadow. */
+export interface Differences {
+  readonly added: readonly (readonly [uid: number, flags: string])[];
+  readonly changed: readonly (readonly [uid: number, flags: string])[];
+  readonly gone: readonly { readonly uid: number; readonly created_modseq: number }[];
+}
+
+export function findDifferences(known: KnownShadow | undefined, seen: Seen): Differences {
+  // Under another UIDVALIDITY it is another mailbox (RFC 3501 section 2.3.1.1).
+  const isSame = known?.row.uidvalidity === seen.uidvalidity;
+  const messages: KnownShadow['messages'] = isSame ? known.messages : new Map();
+  const added: [number, string][] = [];
+  const changed: [number, string][] = [];
+  for (const [uid, flags] of seen.messages) {
+    const before = messages.get(uid);
+    if (!before) added.push([uid, flags]);
+    else if (before.flags !== flags) changed.push([uid, flags]);
+  }
+  const gone: { uid: number; created_modseq: number }[] = [];
+  for (const [uid, { created_modseq }] of messages) {
+    if (!seen.messages.has(uid)) gone.push({ uid, created_modseq });
+  }
+  return { added, changed, gone };
+}
+
+export function isEmpty({ added, changed, gone }: Differences): boolean {
+  return added.length + changed.length + gone.length === 0;
+}
+
+/** Whether the row, too, already says what was seen. */
+export function isUpToDate(row: ShadowRow, seen: Seen): boolean {
+  return (
+    row.uidvalidity === seen.uidvalidity &&
+    row.uidnext >= seen.uidnext &&
+    row.server_modseq === modseqText(seen)
+  );
+}
+
+function modseqText({ serverModseq }: Seen): string | null {
+  return serverModseq === undefined ? null : `${serverModseq}`;
 }
 
 /** The row, held until the commit, if it is still the one that `before` was read as. */
@@ -92,6 +150,7 @@ export interface WriteShadow {
   /** The row as it was before the server was asked. */
   readonly before: ShadowRow | undefined;
   readonly seen: Seen;
+  readonly differences: Differences;
   /** Milliseconds since 1970. */
   readonly now: number;
 }
@@ -104,7 +163,7 @@ export interface WriteShadow {
  */
 export async function writeShadow(
   tx: Queries,
-  { user, mailbox, before, seen, now }: WriteShadow,
+  { user, mailbox, before, seen, differences, now }: WriteShadow,
 ): Promise<ShadowRow | undefined> {
   if (!before) {
     const account = await tx
@@ -125,25 +184,26 @@ export async function writeShadow(
       .onConflict((conflict) => conflict.columns(['account_id', 'name']).doNothing())
       .returningAll()
       .executeTakeFirst();
-    if (made) await insertAll(tx, made.id, now, seen);
+    if (made) await insertMessages(tx, made.id, now, differences.added);
     return made;
   }
   if (!(await lockUnchanged(tx, before))) return undefined;
+  const { id } = before;
   if (before.uidvalidity !== seen.uidvalidity) {
-    // Another mailbox under the same name (RFC 3501 section 2.3.1.1): nothing known of it holds.
     const modseq = Math.max(now, before.modseq + 1);
     for (const table of ['shadow_messages', 'shadow_tombstones'] as const) {
-      await tx.deleteFrom(table).where('shadow_id', '=', before.id).execute();
+      await tx.deleteFrom(table).where('shadow_id', '=', id).execute();
     }
-    await insertAll(tx, before.id, modseq, seen);
-    return update(tx, before.id, { ...columnsOf(seen), modseq, oldest_modseq: modseq });
+    await insertMessages(tx, id, modseq, differences.added);
+    return update(tx, id, { ...columnsOf(seen), modseq, oldest_modseq: modseq });
   }
-  const changed = await writeDifferences(tx, before, seen, now);
-  return update(tx, before.id, {
-    ...columnsOf(seen),
-    uidnext: Math.max(before.uidnext, seen.uidnext),
-    modseq: changed ? before.modseq + 1 : before.modseq,
-  });
+  const { added, changed, gone } = differences;
+  const modseq = isEmpty(differences) ? before.modseq : before.modseq + 1;
+  await insertMessages(tx, id, modseq, added);
+  await updateFlags(tx, id, modseq, changed);
+  await removeMessages(tx, id, modseq, gone, now);
+  const uidnext = Math.max(before.uidnext, seen.uidnext);
+  return update(tx, id, { ...columnsOf(seen), uidnext, modseq });
 }
 
 function update(
@@ -159,27 +219,26 @@ function update(
     .executeTakeFirstOrThrow();
 }
 
-function columnsOf({ uidvalidity, uidnext, messages, serverModseq }: Seen) {
+function columnsOf(seen: Seen) {
+  const { uidvalidity, uidnext, messages } = seen;
   let unseen = 0;
-  for (const flags of messages.values()) if (!flags.includes('\\Seen')) unseen++;
+  for (const flags of messages.values()) {
+    if (!flagsFromText(flags).includes('\\Seen')) unseen++;
+  }
   return {
     uidvalidity,
     uidnext,
     messages: messages.size,
     unseen,
-    server_modseq: serverModseq === undefined ? null : `${serverModseq}`,
+    server_modseq: modseqText(seen),
   };
-}
-
-async function insertAll(tx: Queries, id: number, modseq: number, seen: Seen): Promise<void> {
-  await insertMessages(tx, id, modseq, [...seen.messages]);
 }
 
 async function insertMessages(
   tx: Queries,
   shadow_id: number,
   modseq: number,
-  messages: readonly (readonly [number, readonly string[]])[],
+  messages: Differences['added'],
 ): Promise<void> {
   for (const some of chunks(messages)) {
     const rows = some.map(([uid, flags]) => ({
@@ -187,41 +246,38 @@ async function insertMessages(
       uid,
       created_modseq: modseq,
       modseq,
-      flags: flagsToText(flags),
+      flags,
     }));
     await tx.insertInto('shadow_messages').values(rows).execute();
   }
 }
 
-/** @returns whether there were any */
-async function writeDifferences(
+async function updateFlags(
   tx: Queries,
-  { id, modseq: last }: ShadowRow,
-  seen: Seen,
-  now: number,
-): Promise<boolean> {
-  const modseq = last + 1;
-  const known = await readMessages(tx, id);
-  const knownUids = new Set(known.map(({ uid }) => uid));
-  const gone = known.filter(({ uid }) => !seen.messages.has(uid));
-  const changed = known.flatMap(({ uid, flags }) => {
-    const text = flagsToText(seen.messages.get(uid) ?? []);
-    return seen.messages.has(uid) && text !== flags ? [{ uid, text }] : [];
-  });
-  const added = [...seen.messages].filter(([uid]) => !knownUids.has(uid));
-  await insertMessages(tx, id, modseq, added);
-  for (const { uid, text } of changed) {
+  shadowId: number,
+  modseq: number,
+  changed: Differences['changed'],
+): Promise<void> {
+  for (const [uid, flags] of changed) {
     await tx
       .updateTable('shadow_messages')
-      .set({ flags: text, modseq })
-      .where('shadow_id', '=', id)
+      .set({ flags, modseq })
+      .where('shadow_id', '=', shadowId)
       .where('uid', '=', uid)
       .execute();
   }
+}
+
+async function removeMessages(
+  tx: Queries,
+  shadow_id: number,
+  modseq: number,
+  gone: Differences['gone'],
+  now: number,
+): Promise<void> {
   for (const some of chunks(gone)) {
-    const uids = some.map(({ uid }) => uid);
     const rows = some.map(({ uid, created_modseq }) => ({
-      shadow_id: id,
+      shadow_id,
       uid,
       created_modseq,
       modseq,
@@ -229,12 +285,15 @@ async function writeDifferences(
     }));
     await tx
       .deleteFrom('shadow_messages')
-      .where('shadow_id', '=', id)
-      .where('uid', 'in', uids)
+      .where('shadow_id', '=', shadow_id)
+      .where(
+        'uid',
+        'in',
+        some.map(({ uid }) => uid),
+      )
       .execute();
     await tx.insertInto('shadow_tombstones').values(rows).execute();
   }
-  return added.length + changed.length + gone.length > 0;
 }
 
 /** Forgets removals seen before `before` (milliseconds since 1970). @returns how many */

@@ -56,6 +56,10 @@ export class UidSet {
     return this.#ranges.reduce((sum, [first, last]) => sum + last - first + 1, 0);
   }
 
+  equals(other: UidSet): boolean {
+    return this.#ranges.length === other.#ranges.length && `${this.#ranges}` === `${other.#ranges}`;
+  }
+
   union(...others: readonly UidSet[]): UidSet {
     if (others.every((other) => other.#ranges.length === 0)) return this;
     return UidSet.#merge([this, ...others].flatMap((set) => set.#ranges));

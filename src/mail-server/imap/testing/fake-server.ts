@@ -36,6 +36,7 @@ export interface FakeServer {
   readonly port: number;
   readonly commands: Command[];
   readonly mailbox: { uidvalidity: number; uidnext: number; modseq: number };
+  /** Those of the mailbox that has the name now. */
   readonly messages: FakeMessage[];
   /** What VANISHED (EARLIER) lists, in place of what was expunged. */
   vanished: string | undefined;
@@ -50,6 +51,8 @@ export interface FakeServer {
   rowsOf(args: string): string;
   setFlags(uid: number, flags: string): void;
   expunge(uid: number): void;
+  /** Deletes the mailbox and makes another; sessions that have the old one open go on with it. */
+  makeAnew(): void;
   /** Ends every connection. */
   drop(): void;
   stop(): Promise<void>;
@@ -69,12 +72,13 @@ after(async () => {
 /** Starts one on a free port; it is stopped when the test file ends. */
 export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeServer> {
   const sockets = new Set<Socket>();
-  const expunged: Expunged[] = [];
+  let expunged: Expunged[] = [];
+  let messages: FakeMessage[] = [];
   let connections = 0;
   const accept = (socket: Socket) => {
     sockets.add(socket);
     socket.on('error', () => undefined).once('close', () => sockets.delete(socket));
-    serve({ fake, expunged, seen: 0 }, socket, ++connections);
+    serve({ fake, messages, expunged: () => expunged, seen: 0 }, socket, ++connections);
   };
   const create = (): Server => (tls ? createTlsServer(tls, accept) : createServer(accept));
   let server = create().on('tlsClientError', () => undefined);
@@ -87,7 +91,9 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
     port,
     commands: [],
     mailbox: { uidvalidity: 7, uidnext: 1, modseq: 1 },
-    messages: [],
+    get messages() {
+      return messages;
+    },
     vanished: undefined,
     capabilities: 'IMAP4rev1 AUTH=PLAIN ENABLE CONDSTORE QRESYNC UIDPLUS ESEARCH UNSELECT',
     greeting: '* OK ready',
@@ -101,7 +107,7 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
       fake.messages.push(message);
       return message;
     },
-    rowsOf: (args) => fetchAnswer({ fake, expunged, seen: 0 }, args),
+    rowsOf: (args) => fetchAnswer({ fake, messages, expunged: () => expunged, seen: 0 }, args),
     setFlags(uid, flags) {
       const message = fake.messages.find((one) => one.uid === uid);
       if (!message || message.flags === flags) return;
@@ -113,6 +119,13 @@ export async function startFakeServer({ tls }: FakeOptions = {}): Promise<FakeSe
       if (at < 0) return;
       fake.messages.splice(at, 1);
       expunged.push({ uid, modseq: ++fake.mailbox.modseq });
+    },
+    makeAnew() {
+      fake.mailbox.uidvalidity++;
+      fake.mailbox.uidnext = 1;
+      fake.mailbox.modseq = 1;
+      messages = [];
+      expunged = [];
     },
     drop() {
       for (const socket of sockets) socket.destroy();
@@ -137,7 +150,9 @@ interface Expunged {
 
 interface Session {
   readonly fake: FakeServer;
-  readonly expunged: readonly Expunged[];
+  /** Those of the mailbox that the session opened. */
+  messages: readonly FakeMessage[];
+  readonly expunged: () => readonly Expunged[];
   /** The MODSEQ up to which the session was told of changes. */
   seen: number;
 }
@@ -208,32 +223,44 @@ function usualAnswer(session: Session, { name, args }: Command): string {
   if (name === 'ENABLE') return `* ENABLED ${args}\r\n${done}`;
   if (name === 'EXAMINE' || name === 'SELECT') return selectAnswer(session, args) + done;
   if (name === 'UID SEARCH') {
-    const all = fake.messages.map(({ uid }) => uid);
+    const found = search(session, args.replace(/^RETURN \(ALL\) /, ''));
     return args.startsWith('RETURN')
-      ? `* ESEARCH (TAG "TAG") UID${all.length > 0 ? ` ALL ${all.join(',')}` : ''}\r\n${done}`
-      : `* SEARCH ${all.join(' ')}\r\n${done}`;
+      ? `* ESEARCH (TAG "TAG") UID${found.length > 0 ? ` ALL ${found.join(',')}` : ''}\r\n${done}`
+      : `* SEARCH ${found.join(' ')}\r\n${done}`;
   }
   if (name === 'UID FETCH') return fetchAnswer(session, args) + done;
   if (name === 'NOOP' && session.seen < fake.mailbox.modseq) {
     session.seen = fake.mailbox.modseq;
-    return `* ${fake.messages.length} EXISTS\r\n${done}`;
+    return `* ${session.messages.length} EXISTS\r\n${done}`;
   }
   return done;
 }
 
+/** The UIDs of all messages, or of those with a flag: `SEEN`, `KEYWORD $Label1`. */
+function search({ messages }: Session, key: string): number[] {
+  const [, flag] = /^KEYWORD (\S+)$/.exec(key) ?? /^([A-Z]+)$/.exec(key) ?? [];
+  const wanted = key.startsWith('KEYWORD') ? flag : `\\${flag}`;
+  const has = ({ flags }: FakeMessage) =>
+    flags.split(' ').some((one) => one.toLowerCase() === wanted?.toLowerCase());
+  return messages.filter((message) => flag === undefined || has(message)).map(({ uid }) => uid);
+}
+
 /** `VANISHED (EARLIER)` for what went after a MODSEQ. */
 function vanishedSince({ fake, expunged }: Session, since: number): string {
-  const uids = expunged.filter(({ modseq }) => modseq > since).map(({ uid }) => uid);
+  const uids = expunged()
+    .filter(({ modseq }) => modseq > since)
+    .map(({ uid }) => uid);
   const text = fake.vanished ?? uids.join(',');
   return text === '' ? '' : `* VANISHED (EARLIER) ${text}\r\n`;
 }
 
 function selectAnswer(session: Session, args: string): string {
   const { mailbox, messages, capabilities } = session.fake;
+  session.messages = messages;
   session.seen = mailbox.modseq;
   const since = Number(/QRESYNC \(\d+ (\d+)/.exec(args)?.[1] ?? Number.NaN);
   const lines = [
-    '* FLAGS (\\Seen)',
+    `* FLAGS (${['\\Seen', ...new Set(keywordsOf(messages))].join(' ')})`,
     `* ${messages.length} EXISTS`,
     `* OK [UIDVALIDITY ${mailbox.uidvalidity}] ok`,
     `* OK [UIDNEXT ${mailbox.uidnext}] ok`,
@@ -241,9 +268,14 @@ function selectAnswer(session: Session, args: string): string {
   if (capabilities.includes('CONDSTORE')) lines.push(`* OK [HIGHESTMODSEQ ${mailbox.modseq}] ok`);
   let text = lines.map((line) => `${line}\r\n`).join('');
   if (since < mailbox.modseq) {
-    text += vanishedSince(session, since) + rows(session.fake, { after: since });
+    text += vanishedSince(session, since) + rows(session, { after: since });
   }
   return text;
+}
+
+function keywordsOf(messages: readonly FakeMessage[]): string[] {
+  const flags = messages.flatMap((message) => message.flags.split(' '));
+  return flags.filter((flag) => flag !== '' && !flag.startsWith('\\'));
 }
 
 interface Wanted {
@@ -254,7 +286,7 @@ interface Wanted {
   readonly more?: (message: FakeMessage) => string;
 }
 
-function rows({ messages }: FakeServer, wanted: Wanted): string {
+function rows({ messages }: Session, wanted: Wanted): string {
   const { first = 1, last = Number.POSITIVE_INFINITY, after = 0, more = () => '' } = wanted;
   let text = '';
   for (const [index, message] of messages.entries()) {
@@ -287,7 +319,7 @@ function fetchAnswer(session: Session, args: string): string {
     const [first = 0, last = first] = range
       .split(':')
       .map((uid) => (uid === '*' ? 1e10 : Number(uid)));
-    text += rows(session.fake, { first, last, after, more });
+    text += rows(session, { first, last, after, more });
   }
   return text;
 }
