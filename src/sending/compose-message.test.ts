@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { Refusal } from '../errors/errors.ts';
+import { MessageParser } from '../message/message.ts';
+import {
+  type Composition,
+  checkComposition,
+  composeMessage,
+  recipientsOf,
+} from './compose-message.ts';
+
+const base: Composition = {
+  from: { name: 'Ada Lovelace', address: 'ada@acme.test' },
+  to: [{ address: 'bob@far.test' }],
+  cc: [],
+  bcc: [],
+  replyTo: [],
+  subject: 'Hello',
+  attachments: [],
+  headers: {},
+  messageId: '<1@mail.localhost>',
+  date: new Date('2026-11-22T08:00:00Z'),
+};
+
+async function write(composition: Partial<Composition>): Promise<Buffer> {
+  const whole = { ...base, ...composition };
+  checkComposition(whole);
+  return buffer(composeMessage(whole));
+}
+
+function parse(source: Buffer) {
+  const parser = new MessageParser();
+  parser.write(source);
+  return parser.end();
+}
+
+function refusedField(composition: Partial<Composition>): string | undefined {
+  try {
+    checkComposition({ ...base, ...composition });
+  } catch (error) {
+    assert.ok(error instanceof Refusal);
+    assert.equal(error.code, 'invalid_request');
+    return error.errors?.[0]?.field;
+  }
+  return undefined;
+}
+
+test('text, HTML and attachments become one message', async () => {
+  const source = await write({
+    subject: 'Größe ✓',
+    cc: [{ name: 'Čapek, K.', address: 'karel@far.test' }],
+    bcc: [{ address: 'hidden@far.test' }],
+    text: 'Hello,\nAda.\n.\n',
+    html: '<p>Hello</p><img src="cid:logo@acme">',
+    attachments: [
+      { filename: 'größe.csv', contentType: 'text/csv', open: () => Readable.from(['1,2,3\n']) },
+      {
+        contentType: 'image/png',
+        contentId: 'logo@acme',
+        inline: true,
+        open: () => Readable.from(['png']),
+      },
+    ],
+    headers: { 'X-Campaign': 'spring' },
+    inReplyTo: '<0@far.test>',
+    references: ['<00@far.test>', '<0@far.test>'],
+  });
+  const { envelope, structure } = parse(source);
+  assert.equal(envelope.subject, 'Größe ✓');
+  assert.equal(envelope.messageId, '<1@mail.localhost>');
+  assert.equal(envelope.inReplyTo, '<0@far.test>');
+  assert.deepEqual(envelope.cc, [{ name: 'Čapek, K.', address: 'karel@far.test' }]);
+  assert.deepEqual(envelope.bcc, [{ name: '', address: 'hidden@far.test' }]);
+  assert.equal(structure.type, 'multipart/mixed');
+  const text = source.toString('latin1');
+  assert.match(text, /^X-Campaign: spring\r$/m);
+  assert.match(text, /^References: <00@far.test> <0@far.test>\r$/m);
+  assert.match(text, /^Date: Sun, 22 Nov 2026 08:00:00 \+0000\r$/m);
+  assert.doesNotMatch(text, /[^\r]\n/);
+});
+
+test('a message of a subject alone is a text without lines', async () => {
+  const { structure } = parse(await write({}));
+  assert.equal(structure.type, 'text/plain');
+});
+
+test('what cannot stand in a header names its field', () => {
+  const evil = 'x\r\nBcc: victim@far.test';
+  assert.equal(refusedField({ subject: evil }), 'subject');
+  assert.equal(refusedField({ from: { name: evil, address: 'ada@acme.test' } }), 'from.name');
+  assert.equal(refusedField({ to: [{ address: `bob@far.test${evil}` }] }), 'to[0].address');
+  assert.equal(refusedField({ cc: [{ name: 'a\nb', address: 'bob@far.test' }] }), 'cc[0].name');
+  assert.equal(refusedField({ headers: { 'X-A': evil } }), 'headers.X-A');
+  assert.equal(refusedField({ headers: { 'X-A: b\r\nC': 'd' } })?.startsWith('headers.'), true);
+  assert.equal(refusedField({ headers: { 'DKIM-Signature': 'v=1' } }), 'headers.DKIM-Signature');
+  assert.equal(refusedField({ headers: { 'Content-Type': 'text/html' } }), 'headers.Content-Type');
+  const open = () => Readable.from(['x']);
+  const file = (more: object) => ({ attachments: [{ contentType: 'text/csv', open, ...more }] });
+  assert.equal(refusedField(file({ filename: 'a\r\nb' })), 'attachments[0].filename');
+  assert.equal(refusedField(file({ contentType: 'text/csv; x=y' })), 'attachments[0].contentType');
+  assert.equal(
+    refusedField(file({ contentType: 'multipart/mixed' })),
+    'attachments[0].contentType',
+  );
+  assert.equal(refusedField(file({ contentId: 'a>b' })), 'attachments[0].contentId');
+});
+
+test('recipients are bounded, and each is one', () => {
+  assert.equal(refusedField({ to: [] }), 'to');
+  const many = Array.from({ length: 101 }, (_, n) => ({ address: `u${n}@far.test` }));
+  assert.equal(refusedField({ to: many.slice(0, 60), bcc: many.slice(60) }), 'to');
+  assert.equal(refusedField({ to: many.slice(0, 60), bcc: many.slice(60, 100) }), undefined);
+  const twice = [{ address: 'bob@far.test' }, { address: 'bob@FAR.test' }];
+  assert.equal(recipientsOf({ to: twice, cc: twice, bcc: [] }).length, 1);
+});
+
+test('property: whatever passes the check adds no field to the header', async () => {
+  const line = fc.string({ unit: 'binary', maxLength: 40 });
+  await fc.assert(
+    fc.asyncProperty(line, line, line, async (subject, name, value) => {
+      const composition = {
+        subject,
+        from: { name, address: 'ada@acme.test' },
+        headers: { 'X-Value': value },
+      };
+      if (refusedField(composition) !== undefined) return;
+      const header = String(await write({ ...composition, text: 'x' })).split('\r\n\r\n')[0] ?? '';
+      const names = header
+        .split('\r\n')
+        .filter((one) => !/^[ \t]/.test(one))
+        .map((one) => one.split(':')[0]?.toLowerCase())
+        .sort();
+      const known = [
+        'content-transfer-encoding',
+        'content-type',
+        'date',
+        'from',
+        'message-id',
+        'mime-version',
+        'subject',
+        'to',
+        'x-value',
+      ];
+      assert.deepEqual(
+        names.filter((one) => !known.includes(one ?? '')),
+        [],
+      );
+    }),
+    { numRuns: 300 },
+  );
+});

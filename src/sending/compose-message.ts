@@ -1,0 +1,191 @@
+/**
+ * Writes a message (RFC 5322, MIME) from what an app composed. nodemailer's composer does the MIME;
+ * what is decided here is what may stand in the header, since everything in it is the app's text.
+ */
+import type { Readable } from 'node:stream';
+import MailComposer from 'nodemailer/lib/mail-composer';
+import { invalidField } from '../errors/errors.ts';
+import { parseAddress } from '../message/message.ts';
+
+/** Somebody in a header field. */
+export interface Correspondent {
+  readonly name?: string;
+  readonly address: string;
+}
+
+/** A file of a message; its bytes are read when the message is written. */
+export interface ComposedAttachment {
+  readonly filename?: string;
+  readonly contentType: string;
+  /** Without angle brackets; what HTML refers to as `cid:` (RFC 2392). */
+  readonly contentId?: string;
+  readonly inline?: boolean;
+  readonly open: () => Readable;
+}
+
+export interface Composition {
+  readonly from: Correspondent;
+  readonly to: readonly Correspondent[];
+  readonly cc: readonly Correspondent[];
+  readonly bcc: readonly Correspondent[];
+  readonly replyTo: readonly Correspondent[];
+  readonly subject: string;
+  readonly text?: string;
+  readonly html?: string;
+  readonly attachments: readonly ComposedAttachment[];
+  /** Further fields, by name. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Message-IDs with angle brackets. */
+  readonly inReplyTo?: string;
+  readonly references?: readonly string[];
+  /** With angle brackets; no other message has it. */
+  readonly messageId: string;
+  readonly date: Date;
+}
+
+/** Recipients of one message, all fields together. */
+export const RECIPIENTS_MAX = 100;
+/** Characters of a name, a subject, a further field (RFC 5322 section 2.1.1 bounds a line by 998). */
+const NAME_MAX = 255;
+const SUBJECT_MAX = 4_000;
+const HEADER_MAX = 4_000;
+const HEADERS_MAX = 50;
+
+/** RFC 5322 section 2.2: printable ASCII but the colon. */
+const FIELD_NAME = /^[!-9;-~]{1,76}$/;
+/** Line ends would begin another field; other control characters are shown differently by everybody. */
+const CONTROL = /[\u0000-\u0008\u000a-\u001f\u007f\u0080-\u009f\u2028\u2029]/;
+const MEDIA_TYPE = /^[a-z\d!#$&^_.+-]{1,127}\/[a-z\d!#$&^_.+-]{1,127}$/i;
+
+/** Fields that say who sent a message, how it is built and what was checked: written by us alone. */
+const OWN_FIELDS = new Set(
+  'from sender to cc bcc reply-to subject date message-id in-reply-to references return-path received delivered-to mime-version dkim-signature authentication-results received-spf'.split(
+    ' ',
+  ),
+);
+const OWN_PREFIXES = ['content-', 'arc-', 'resent-'];
+
+/**
+ * Checks what an app gave, before anything is written.
+ *
+ * @throws Refusal `invalid_request` that names the field
+ */
+export function checkComposition(composition: Composition): void {
+  checkCorrespondent('from', composition.from);
+  for (const field of ['to', 'cc', 'bcc', 'replyTo'] as const) {
+    for (const [index, one] of composition[field].entries()) {
+      checkCorrespondent(`${field}[${index}]`, one);
+    }
+  }
+  const recipients = recipientsOf(composition).length;
+  if (recipients === 0) throw invalidField('to', 'must name a recipient; so can cc and bcc');
+  if (recipients > RECIPIENTS_MAX) {
+    throw invalidField('to', `must have at most ${RECIPIENTS_MAX} recipients, with cc and bcc`);
+  }
+  checkLine('subject', composition.subject, SUBJECT_MAX);
+  checkHeaders(composition.headers);
+  for (const [index, attachment] of composition.attachments.entries()) {
+    checkAttachment(`attachments[${index}]`, attachment);
+  }
+}
+
+function checkCorrespondent(field: string, { name, address }: Correspondent): void {
+  if (!parseAddress(address)) {
+    throw invalidField(`${field}.address`, 'must be an e-mail address such as ada@example.com');
+  }
+  if (name !== undefined) checkLine(`${field}.name`, name, NAME_MAX);
+}
+
+function checkLine(field: string, text: string, most: number): void {
+  if (text.length > most) throw invalidField(field, `must have at most ${most} characters`);
+  if (CONTROL.test(text)) throw invalidField(field, 'must be one line without control characters');
+}
+
+function checkHeaders(headers: Readonly<Record<string, string>>): void {
+  const entries = Object.entries(headers);
+  if (entries.length > HEADERS_MAX) {
+    throw invalidField('headers', `must have at most ${HEADERS_MAX} fields`);
+  }
+  for (const [name, value] of entries) {
+    const field = `headers.${name.slice(0, NAME_MAX)}`;
+    if (!FIELD_NAME.test(name)) {
+      throw invalidField(field, 'must be a field name: printable ASCII without spaces and colons');
+    }
+    const lower = name.toLowerCase();
+    if (OWN_FIELDS.has(lower) || OWN_PREFIXES.some((prefix) => lower.startsWith(prefix))) {
+      throw invalidField(field, 'is written by Postroom; use the member of the request instead');
+    }
+    checkLine(field, value, HEADER_MAX);
+  }
+}
+
+function checkAttachment(field: string, attachment: ComposedAttachment): void {
+  const { filename, contentType, contentId } = attachment;
+  if (filename !== undefined) checkLine(`${field}.filename`, filename, NAME_MAX);
+  if (!MEDIA_TYPE.test(contentType)) {
+    throw invalidField(`${field}.contentType`, 'must be a media type such as text/csv');
+  }
+  // What a reader of the message takes for its structure is the composer's to write.
+  if (/^(?:multipart|message)\//i.test(contentType)) {
+    throw invalidField(`${field}.contentType`, 'must not be multipart or message');
+  }
+  if (contentId !== undefined && !/^[\w.!#$%&'*+/=?^`{|}~@-]{1,200}$/.test(contentId)) {
+    throw invalidField(`${field}.contentId`, 'must be a Content-ID without angle brackets');
+  }
+}
+
+/** Everybody who gets the message, each once, in the order of the fields. */
+export function recipientsOf({ to, cc, bcc }: Pick<Composition, 'to' | 'cc' | 'bcc'>): string[] {
+  const seen = new Map<string, string>();
+  for (const { address } of [...to, ...cc, ...bcc]) {
+    const parsed = parseAddress(address);
+    if (!parsed) continue;
+    // The local part is the receiver's to compare (RFC 5321 section 2.4).
+    seen.set(`${parsed.local}@${parsed.domain}`, address);
+  }
+  return [...seen.values()];
+}
+
+/**
+ * Writes a message that {@link checkComposition} has seen.
+ *
+ * @returns its source with CRLF line ends, Bcc in it: whoever sends it takes that out
+ */
+export function composeMessage(composition: Composition): Readable {
+  const { from, to, cc, bcc, replyTo, subject, text, html, attachments } = composition;
+  const { headers, inReplyTo, references, messageId, date } = composition;
+  const composer = new MailComposer({
+    from: writeAddress(from),
+    to: to.map(writeAddress),
+    cc: cc.map(writeAddress),
+    bcc: bcc.map(writeAddress),
+    replyTo: replyTo.map(writeAddress),
+    subject,
+    // A message without any text is one with an empty text, not one that is all attachment.
+    ...((text !== undefined || html === undefined) && { text: text ?? '' }),
+    ...(html !== undefined && { html }),
+    attachments: attachments.map(({ filename, contentType, contentId, inline, open }) => ({
+      content: open(),
+      contentType,
+      filename: filename ?? false,
+      contentDisposition: inline === true ? 'inline' : 'attachment',
+      ...(contentId !== undefined && { cid: contentId }),
+    })),
+    headers: Object.entries(headers).map(([key, value]) => ({ key, value })),
+    ...(inReplyTo !== undefined && { inReplyTo }),
+    ...(references !== undefined && references.length > 0 && { references: [...references] }),
+    messageId,
+    date,
+    newline: 'windows',
+    // What an app composed never names a file or a URL of ours.
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
+  const message = composer.compile();
+  message.keepBcc = true;
+  return message.createReadStream();
+}
+
+function writeAddress({ name, address }: Correspondent) {
+  return { name: name ?? '', address };
+}
