@@ -108,8 +108,12 @@ class Seeder {
     await this.#append(user, await this.#stage('small'), 10);
     const spread = (count: number, from: number) =>
       Array.from({ length: count }, (_, index) => from + index * 1_000);
-    await this.#mailstore.setFlags(user, INBOX, spread(20, 17), { add: ['\\Seen'] });
-    await this.#mailstore.expunge(user, INBOX, spread(5, 500));
+    await this.#mailstore.setFlags(
+      user,
+      { mailbox: INBOX, uids: spread(20, 17) },
+      { add: ['\\Seen'] },
+    );
+    await this.#mailstore.expunge(user, { mailbox: INBOX, uids: spread(5, 500) });
   }
 
   async #append(user: MailUser, staged: StagedMessage[], count: number): Promise<void> {

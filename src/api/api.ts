@@ -15,6 +15,8 @@ import { accountRoutes } from './email-accounts.ts';
 import { createFrame, type FrameOptions } from './frame.ts';
 import { healthRoutes, type ReadinessCheck } from './health.ts';
 import { mailAttachmentRoutes } from './mail-attachment.ts';
+import { mailChangeRoutes } from './mail-changes.ts';
+import { mailMailboxRoutes } from './mail-mailboxes.ts';
 import { mailMessageRoutes } from './mail-message.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
@@ -67,7 +69,9 @@ export function createApi(options: ApiOptions): Api {
   });
   add(app, tokenRoutes(options.tokens));
   add(app, mailSyncRoutes(options.mailstore));
+  add(app, mailMailboxRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));
+  add(app, mailChangeRoutes(options.mailstore));
   add(app, mailAttachmentRoutes(options.mailstore));
   for (const group of options.routes ?? []) {
     add(app, (scope, lent) => {

@@ -1,6 +1,7 @@
 /** Pieces of schema that the mail routes share. */
 import type { Readable } from 'node:stream';
 import { type TSchema, Type } from 'typebox';
+import { messageFields } from '../mailstore/mailstore.ts';
 
 /**
  * Octets of a body that is read before it is known who sends it. The largest that are valid have two
@@ -82,6 +83,91 @@ export const bodyStructureSchema = Type.Object(
             dispositionParameters: { filename: 'a.csv' },
           },
         ],
+      },
+    ],
+  },
+);
+
+/** Names longer than this are no mailbox of anybody's. */
+export const MAILBOX_MAX = 1_024;
+
+/** @param description of the mailbox in the call */
+export function mailboxName(description: string) {
+  return Type.String({ minLength: 1, maxLength: MAILBOX_MAX, description, examples: ['INBOX'] });
+}
+
+export const uidvaliditySchema = Type.String({
+  maxLength: 64,
+  description: 'As the last sync returned it; the call is refused where it has changed.',
+  examples: ['1795244400'],
+});
+
+/** The state of a mailbox after a call. */
+export const mailboxState = {
+  mailbox: Type.String({ description: 'Name of the mailbox.', examples: ['INBOX'] }),
+  uidvalidity: Type.String({ examples: ['1795244400'] }),
+  token: Type.String({ description: 'What a sync returns now.', examples: ['45'] }),
+};
+
+export const fieldsSchema = Type.Array(Type.Enum([...messageFields]), {
+  maxItems: messageFields.length,
+  description: 'What each added message carries besides its uid.',
+});
+
+// RFC 3501 section 2.3.1.1: a UID is a 32-bit number that is not zero.
+export const uidSchema = Type.Integer({
+  minimum: 1,
+  maximum: 4_294_967_295,
+  description: 'Of the message in its mailbox.',
+  examples: [7],
+});
+
+/** What a sync answers (contract 2). */
+export const syncAnswer = Type.Object(
+  {
+    mailbox: Type.String({ description: 'The mailbox that was synced.' }),
+    uidvalidity: Type.String({ description: 'To be passed on the next sync, with the token.' }),
+    token: Type.String({ description: 'To be passed on the next sync.' }),
+    changes: Type.Object({
+      added: Type.Array(
+        Type.Object({
+          uid: uidSchema,
+          envelope: Type.Optional(envelopeSchema),
+          flags: Type.Optional(Type.Array(Type.String())),
+          size: Type.Optional(Type.Integer({ description: 'Octets of the source.' })),
+          internalDate: Type.Optional(
+            Type.String({ description: 'When the message arrived, RFC 3339.' }),
+          ),
+          bodyStructure: Type.Optional(bodyStructureSchema),
+        }),
+      ),
+      updated: Type.Array(
+        Type.Object({
+          uid: uidSchema,
+          modseq: Type.String(),
+          flags: Type.Array(Type.String({ description: 'IMAP flags.' })),
+        }),
+      ),
+      removed: Type.Array(Type.Object({ uid: uidSchema })),
+    }),
+    reset: Type.Optional(
+      Type.Boolean({ description: 'The client drops what it has of this mailbox first.' }),
+    ),
+    hasMore: Type.Optional(
+      Type.Boolean({ description: 'Call again with this token for the rest.' }),
+    ),
+  },
+  {
+    examples: [
+      {
+        mailbox: 'INBOX',
+        uidvalidity: '1795244400',
+        token: '45',
+        changes: {
+          added: [{ uid: 7 }],
+          updated: [{ uid: 3, modseq: '44', flags: ['\\Seen'] }],
+          removed: [{ uid: 2 }],
+        },
       },
     ],
   },

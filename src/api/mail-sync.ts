@@ -1,13 +1,16 @@
 /** POST /mail/sync: what changed in a mailbox (contract 4.3). */
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { hasTexts, type Mailstore, messageFields } from '../mailstore/mailstore.ts';
-import { bodyStructureSchema, envelopeSchema, MAIL_BODY_MAX, writtenHere } from './mail-schemas.ts';
+import { hasTexts, type Mailstore } from '../mailstore/mailstore.ts';
+import {
+  fieldsSchema,
+  MAIL_BODY_MAX,
+  MAILBOX_MAX,
+  syncAnswer,
+  writtenHere,
+} from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 import { isShort, writeInPieces } from './write-sync.ts';
-
-/** Names longer than this are no mailbox of anybody's. */
-const MAILBOX_MAX = 1_024;
 
 const syncBody = Type.Object(
   {
@@ -23,67 +26,10 @@ const syncBody = Type.Object(
     limit: Type.Optional(
       Type.Integer({ minimum: 1, maximum: 10_000, description: 'Changes in one answer at most.' }),
     ),
-    fields: Type.Optional(
-      Type.Array(Type.Enum([...messageFields]), {
-        maxItems: messageFields.length,
-        description: 'What each added message carries besides its uid.',
-      }),
-    ),
+    fields: Type.Optional(fieldsSchema),
   },
   {
     examples: [{ mailbox: 'INBOX', uidvalidity: '1795244400', token: '42' }],
-  },
-);
-
-const uidSchema = Type.Integer({ minimum: 1, description: 'Of the message in its mailbox.' });
-
-const syncAnswer = Type.Object(
-  {
-    mailbox: Type.String({ description: 'The mailbox that was synced.' }),
-    uidvalidity: Type.String({ description: 'To be passed on the next sync, with the token.' }),
-    token: Type.String({ description: 'To be passed on the next sync.' }),
-    changes: Type.Object({
-      added: Type.Array(
-        Type.Object({
-          uid: uidSchema,
-          envelope: Type.Optional(envelopeSchema),
-          flags: Type.Optional(Type.Array(Type.String())),
-          size: Type.Optional(Type.Integer({ description: 'Octets of the source.' })),
-          internalDate: Type.Optional(
-            Type.String({ description: 'When the message arrived, RFC 3339.' }),
-          ),
-          bodyStructure: Type.Optional(bodyStructureSchema),
-        }),
-      ),
-      updated: Type.Array(
-        Type.Object({
-          uid: uidSchema,
-          modseq: Type.String(),
-          flags: Type.Array(Type.String({ description: 'IMAP flags.' })),
-        }),
-      ),
-      removed: Type.Array(Type.Object({ uid: uidSchema })),
-    }),
-    reset: Type.Optional(
-      Type.Boolean({ description: 'The client drops what it has of this mailbox first.' }),
-    ),
-    hasMore: Type.Optional(
-      Type.Boolean({ description: 'Call again with this token for the rest.' }),
-    ),
-  },
-  {
-    examples: [
-      {
-        mailbox: 'INBOX',
-        uidvalidity: '1795244400',
-        token: '45',
-        changes: {
-          added: [{ uid: 7 }],
-          updated: [{ uid: 3, modseq: '44', flags: ['\\Seen'] }],
-          removed: [{ uid: 2 }],
-        },
-      },
-    ],
   },
 );
 

@@ -34,6 +34,7 @@ import type { ImapMailstore } from '../mail-server/mail-server.ts';
 import { MailserverEvents } from '../mailserver-events/mailserver-events.ts';
 import {
   announceChanges,
+  createSearchSource,
   EmbeddedMailstore,
   type Mailstore,
   type MailUser,
@@ -42,6 +43,7 @@ import { createMetrics, type Metrics } from '../metrics/metrics.ts';
 import { limitInMemory, type OpenLimit } from '../net/net.ts';
 import { Queue } from '../queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
+import { createSearch, type Search } from '../search/search.ts';
 import { buildMailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
@@ -51,6 +53,8 @@ export interface Parts {
   readonly bodies: Bodies;
   readonly changes: Changes;
   readonly mailstore: Mailstore;
+  /** Absent where mail is kept on a mail server, which searches itself. */
+  readonly search: Search | undefined;
   /** Ends connections to the mail server, where mail is kept on one. */
   readonly closeMailstore: () => void;
   readonly domains: Domains;
@@ -119,12 +123,13 @@ export function buildParts(
   database: Database,
   logger: Logger,
 ): Parts {
-  const changes = new InProcessChanges();
   const bodies = new Bodies({
     database,
     directory: join(config.dataDir, 'bodies'),
     log: logger,
   });
+  const search = buildSearch(config, database, bodies, logger);
+  const changes = buildChanges(search);
   const embedded = new EmbeddedMailstore({ database, bodies });
   const queue: Queue = new Queue({
     database,
@@ -165,6 +170,7 @@ export function buildParts(
     bodies,
     changes,
     mailstore,
+    search: imap ? undefined : search,
     closeMailstore: () => imap?.close(),
     domains,
     verification,
@@ -178,6 +184,23 @@ export function buildParts(
     metrics,
     progress,
     maintenance,
+  };
+}
+
+function buildSearch(config: Config, database: Database, bodies: Bodies, log: Logger): Search {
+  const path = join(config.dataDir, 'search.db');
+  return createSearch({ database, bodies, source: createSearchSource(database), log, path });
+}
+
+/** Whatever is told is committed: the search index looks for what is queued for it. */
+function buildChanges(search: Search): Changes {
+  const changes = new InProcessChanges();
+  return {
+    publish: (change) => {
+      changes.publish(change);
+      search.wake();
+    },
+    subscribe: (accountId, listener) => changes.subscribe(accountId, listener),
   };
 }
 

@@ -113,6 +113,8 @@ async function open(
   onStop(parts.closeMailstore);
   await parts.bodies.checkStore(isNew);
   onStop(await watchData(config, parts, onLost));
+  parts.search?.start();
+  onStop(() => parts.search?.stop());
   parts.maintenance.start();
   onStop(() => parts.maintenance.stop());
   const renamed = await parts.domains.adoptNames();

@@ -113,6 +113,10 @@ interface MailboxTable {
   highestmodseq: Generated<number>;
   /** Tombstones up to this MODSEQ are gone: older tokens start anew. */
   pruned_modseq: Generated<number>;
+  /** Messages in it, those without `\\Seen`, and octets of their sources: counted with each change. */
+  messages: Generated<number>;
+  unseen: Generated<number>;
+  octets: Generated<number>;
 }
 
 /** `mailstore/embedded`: a message in a mailbox. */

@@ -1,5 +1,5 @@
 import type { MailboxChange } from '../changes/changes.ts';
-import type { Mailstore } from './store.ts';
+import type { ChangedMailbox, Mailstore } from './store.ts';
 
 /**
  * Wraps a mail store so that every change it makes is announced once it is committed. The store
@@ -9,6 +9,10 @@ export function announceChanges(
   mailstore: Mailstore,
   publish: (change: MailboxChange) => void,
 ): Mailstore {
+  const announced = <Changed extends ChangedMailbox>(changed: Changed): Changed => {
+    for (const change of changed.changes) publish(change);
+    return changed;
+  };
   return {
     listMailboxes: (user) => mailstore.listMailboxes(user),
     sync: (user, request) => mailstore.sync(user, request),
@@ -21,20 +25,12 @@ export function announceChanges(
       for (const { change } of appended) publish(change);
       return appended;
     },
-    async setFlags(user, mailbox, uids, flags) {
-      const change = await mailstore.setFlags(user, mailbox, uids, flags);
-      if (change) publish(change);
-      return change;
-    },
-    async move(user, mailbox, uids, target) {
-      const moved = await mailstore.move(user, mailbox, uids, target);
-      for (const change of moved.changes) publish(change);
-      return moved;
-    },
-    async expunge(user, mailbox, uids) {
-      const change = await mailstore.expunge(user, mailbox, uids);
-      if (change) publish(change);
-      return change;
-    },
+    createMailbox: async (user, name) => announced(await mailstore.createMailbox(user, name)),
+    renameMailbox: async (user, name, to) =>
+      announced(await mailstore.renameMailbox(user, name, to)),
+    setFlags: async (user, set, flags) => announced(await mailstore.setFlags(user, set, flags)),
+    move: async (user, set, target) => announced(await mailstore.move(user, set, target)),
+    copy: async (user, set, target) => announced(await mailstore.copy(user, set, target)),
+    expunge: async (user, set) => announced(await mailstore.expunge(user, set)),
   };
 }

@@ -13,22 +13,23 @@ const FLAGS_MAX = 64;
  * Brings flags into the one form in which they are stored: each once, system flags as RFC 3501
  * spells them, sorted.
  *
+ * @param field of the request that has them
  * @throws Refusal `invalid_request` for what is not a flag; `\Recent` cannot be set by clients
  */
-export function normalizeFlags(flags: readonly string[]): string[] {
+export function normalizeFlags(flags: readonly string[], field = 'flags'): string[] {
   const byKey = new Map<string, string>();
   for (const flag of flags) {
     const system = SYSTEM_FLAGS.find((known) => known.toLowerCase() === flag.toLowerCase());
     if (!system && !KEYWORD.test(flag)) {
       throw invalidField(
-        'flags',
+        field,
         'must be system flags (\\Seen ...) or keywords of 1 to 64 characters',
       );
     }
     const name = system ?? flag;
     if (!byKey.has(name.toLowerCase())) byKey.set(name.toLowerCase(), name);
   }
-  if (byKey.size > FLAGS_MAX) throw invalidField('flags', `must be at most ${FLAGS_MAX}`);
+  if (byKey.size > FLAGS_MAX) throw invalidField(field, `must be at most ${FLAGS_MAX}`);
   return [...byKey.values()].sort();
 }
 

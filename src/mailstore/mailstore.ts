@@ -22,7 +22,7 @@ export {
   mailOrigin,
   mailUser,
 } from './mailbox-delivery.ts';
-export { canonicalMailboxName, defaultMailboxes } from './mailbox-names.ts';
+export { canonicalMailboxName, defaultMailboxes, readNewName } from './mailbox-names.ts';
 export { prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
@@ -30,18 +30,23 @@ export {
   type Appended,
   type AppendTarget,
   type ByteRange,
+  type ChangedMailbox,
+  type Expunged,
   type FlagChange,
+  type Flagged,
   hasTexts,
   type KeptMessage,
   type MailboxState,
+  type MailboxSummary,
   type MailOrigin,
   type Mailstore,
   type MailUser,
   type Message,
   type MessageField,
-  type Moved,
+  type MessageSet,
   messageFields,
   type PartContent,
+  type Relocated,
   type StagedMessage,
   type SyncRequest,
   type SyncResult,

@@ -20,6 +20,15 @@ export interface MailboxState {
   readonly specialUse?: string;
 }
 
+/** A mailbox in the list of an account's. */
+export interface MailboxSummary extends MailboxState {
+  /** Kept over a rename (RFC 8474); absent where a mail server has none. */
+  readonly mailboxId?: string;
+  readonly messages: number;
+  /** Messages without `\\Seen`. */
+  readonly unseen: number;
+}
+
 export const messageFields = [
   'envelope',
   'flags',
@@ -180,15 +189,39 @@ export interface FlagChange {
   readonly remove?: readonly string[];
 }
 
-export interface Moved {
+/** What a change left a mailbox in, and what is to be announced of it. */
+export interface ChangedMailbox {
+  readonly state: MailboxState;
+  /** Empty where nothing changed. */
+  readonly changes: readonly MailboxChange[];
+}
+
+export interface Flagged extends ChangedMailbox {
+  /** Every message that was named and is there, also where its flags were as wanted before. */
+  readonly updated: readonly UpdatedMessage[];
+}
+
+/** Messages that are in another mailbox now: `state` is of that one. */
+export interface Relocated extends ChangedMailbox {
   /** Old UID to new UID. */
   readonly uids: ReadonlyMap<number, number>;
-  readonly changes: readonly MailboxChange[];
+}
+
+export interface Expunged extends ChangedMailbox {
+  readonly removed: readonly number[];
+}
+
+/** Messages of one mailbox that a change names. */
+export interface MessageSet {
+  readonly mailbox: string;
+  readonly uids: readonly number[];
+  /** Refused with `uidvalidity_changed` where the mailbox has another one. */
+  readonly uidvalidity?: string;
 }
 
 export interface Mailstore {
   /** Every mailbox of the account, INBOX first. */
-  listMailboxes(user: MailUser): Promise<MailboxState[]>;
+  listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
   /** What changed since the token (contract 4.3); refuses with `mailbox_not_found`. */
   sync(user: MailUser, request: SyncRequest): Promise<SyncResult>;
   /** Refuses with `mailbox_not_found` or `message_not_found`. Never sets `\Seen`. */
@@ -225,19 +258,24 @@ export interface Mailstore {
     message: KeptMessage,
     targets: readonly AppendTarget[],
   ): Promise<Appended[]>;
+  /**
+   * Makes a mailbox.
+   *
+   * @throws Refusal invalid_request, mailbox_exists
+   */
+  createMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
+  /**
+   * Renames a mailbox and those below it; it keeps its messages and its id.
+   *
+   * @throws Refusal invalid_request, mailbox_not_found, mailbox_exists, mailbox_protected
+   */
+  renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox>;
   /** Changes flags; messages that already are as wanted keep their MODSEQ. No such UID is no error. */
-  setFlags(
-    user: MailUser,
-    mailbox: string,
-    uids: readonly number[],
-    change: FlagChange,
-  ): Promise<MailboxChange | undefined>;
+  setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged>;
   /** Moves messages to another mailbox of the account (RFC 6851). */
-  move(user: MailUser, mailbox: string, uids: readonly number[], target: string): Promise<Moved>;
+  move(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
+  /** Copies messages to a mailbox of the account, with their flags and their time. */
+  copy(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
   /** Removes messages for good. */
-  expunge(
-    user: MailUser,
-    mailbox: string,
-    uids: readonly number[],
-  ): Promise<MailboxChange | undefined>;
+  expunge(user: MailUser, set: MessageSet): Promise<Expunged>;
 }

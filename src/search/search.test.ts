@@ -5,6 +5,7 @@ import { afterEach, test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, type TestMailstore } from '../../test/support/mail.ts';
+import { settingStore } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource } from '../mailstore/mailstore.ts';
@@ -27,7 +28,6 @@ function startSearch(store: TestMailstore, options: Partial<SearchOptions> = {})
     source: createSearchSource(store.database),
     log: pino({ level: 'silent' }),
     path: join(store.directory, 'search.db'),
-    storeId: 'store-1',
     ...options,
   });
   running.push(search);
@@ -55,8 +55,6 @@ async function add(
     .selectFrom('bodies')
     .select((eb) => eb.fn.max('id').as('id'))
     .executeTakeFirstOrThrow();
-  const news = [{ accountId: user.accountId, bodyId: id, gone: false }];
-  await store.database.write((tx) => enqueueSearch(tx, news));
   return id;
 }
 
@@ -194,12 +192,13 @@ test('an index of another store, or one that is damaged, is made anew from the m
   const first = startSearch(store);
   await settle(first, user);
   await first.stop();
-  const other = startSearch(store, { storeId: 'store-2' });
+  await settingStore(store.database, 'store_id').create('another');
+  const other = startSearch(store);
   await settle(other, user);
   assert.deepEqual(await found(other, user, 'kept'), [id]);
   await other.stop();
   await writeFile(join(store.directory, 'search.db'), 'this is no database');
-  const mended = startSearch(store, { storeId: 'store-2' });
+  const mended = startSearch(store);
   await settle(mended, user);
   assert.deepEqual(await found(mended, user, 'kept'), [id]);
 });

@@ -6,7 +6,6 @@
  * shows. On SQLite it is a file of its own (`search.db`), on PostgreSQL a table (`search_documents`).
  * Either can be thrown away, and is filled again. Owns the table `search_queue`: what changed since.
  */
-import type { Database } from '../database/database.ts';
 import { Indexer } from './indexer.ts';
 import { PostgresFeed } from './postgres-feed.ts';
 import { PostgresIndex } from './postgres-index.ts';
@@ -24,8 +23,6 @@ export type { QueryTerm, SearchField } from './terms.ts';
 export interface SearchOptions extends IndexerOptions {
   /** Of the index on SQLite. */
   readonly path: string;
-  /** Of the database: an index of another one is dropped. */
-  readonly storeId: string;
 }
 
 export interface Search {
@@ -52,10 +49,10 @@ export function createSearch(options: SearchOptions): Search {
 }
 
 function createParts(options: SearchOptions) {
-  const { database, path, storeId }: SearchOptions & { database: Database } = options;
+  const { database, path } = options;
   if (database.engine === 'postgres') {
     return { index: new PostgresIndex(database), feed: new PostgresFeed(options) };
   }
-  const index = new SqliteIndex({ path, storeId });
+  const index = new SqliteIndex(path);
   return { index, feed: new SqliteFeed(options, index) };
 }

@@ -1,4 +1,5 @@
 /** Feeds the index on SQLite. */
+import { settingStore } from '../database/database.ts';
 import type { Feed } from './indexer.ts';
 import { BATCH, type IndexerOptions, queueColumns, readChanges } from './search-queue.ts';
 import type { SqliteIndex } from './sqlite-index.ts';
@@ -18,8 +19,9 @@ export class SqliteFeed implements Feed {
   }
 
   async open(): Promise<void> {
-    const { source, log } = this.#options;
-    const { position, filled, dropped } = await this.#index.open();
+    const { database, source, log } = this.#options;
+    const storeId = await settingStore(database, 'store_id').read();
+    const { position, filled, dropped } = await this.#index.open(storeId ?? '');
     if (dropped !== undefined)
       log.info({ reason: dropped }, 'search index dropped: it is made anew');
     if (!filled) {

@@ -35,21 +35,23 @@ export interface ThreadAnswer {
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 32 };
 
 export class SqliteIndex implements SearchIndex {
-  readonly #start: ThreadStart;
+  readonly #path: string;
   #thread: Thread | undefined;
 
-  constructor(start: ThreadStart) {
-    this.#start = start;
+  /** @param path of `search.db` */
+  constructor(path: string) {
+    this.#path = path;
   }
 
   /**
    * Starts the thread, unless it runs.
    *
+   * @param storeId of the mail's database: an index of another one is dropped
    * @throws Error where the file can neither be opened nor made
    */
-  async open(): Promise<Opened> {
+  async open(storeId: string): Promise<Opened> {
     if (this.#thread?.ended) this.#thread = undefined;
-    this.#thread ??= new Thread(this.#start);
+    this.#thread ??= new Thread({ path: this.#path, storeId });
     return (await this.#thread.ask({ kind: 'open' })) as Opened;
   }
 

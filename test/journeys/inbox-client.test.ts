@@ -100,8 +100,8 @@ test('hello, first sync in pages, arrival, flags, removal, and a pause', async (
 
   await service.send(mail(ann, '6'));
   assert.deepEqual(await first.arrived.next(), ['6']);
-  await service.mailstore.setFlags(ann, 'INBOX', [6], { add: ['\\Flagged'] });
-  await service.mailstore.expunge(ann, 'INBOX', [1]);
+  await service.mailstore.setFlags(ann, { mailbox: 'INBOX', uids: [6] }, { add: ['\\Flagged'] });
+  await service.mailstore.expunge(ann, { mailbox: 'INBOX', uids: [1] });
   while ((await first.subjects()).length !== 5) await first.changed.next();
   const read = await first.cache.read(ann.address, 'INBOX', 6);
   assert.deepEqual(read?.message.flags, ['\\Flagged']);

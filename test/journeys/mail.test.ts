@@ -91,7 +91,7 @@ onEachEngine('mail', (engine) => {
     const first = await sync(ann);
     const socket = await openSocket(service, ann.token);
     await socket.next();
-    await service.mailstore.setFlags(ann, 'INBOX', [1], { add: ['\\Seen'] });
+    await service.mailstore.setFlags(ann, { mailbox: 'INBOX', uids: [1] }, { add: ['\\Seen'] });
     const event = await socket.next();
     const delta = await sync(ann, { uidvalidity: first.body.uidvalidity, token: first.body.token });
     assert.deepEqual(delta.body.changes, {

@@ -350,29 +350,43 @@ for (const [name, start] of Object.entries(servers)) {
       const { mailstore } = service;
       for (const subject of ['one', 'two', 'three']) await append(client, subject);
       const first = await sync(account);
-      const flagged = await mailstore.setFlags(account, 'INBOX', [1, 2, 99], { add: ['\\Seen'] });
+      const flagged = await mailstore.setFlags(
+        account,
+        { mailbox: 'INBOX', uids: [1, 2, 99] },
+        { add: ['\\Seen'] },
+      );
       let last = await sync(account, since(first));
-      assert.equal(flagged?.token, last.token);
+      assert.equal(flagged.state.token, last.token);
+      assert.deepEqual(uids([...flagged.updated]), [1, 2]);
       assert.deepEqual(uids(last.changes.updated), [1, 2]);
-      const again = await mailstore.setFlags(account, 'INBOX', [1, 2], { add: ['\\seen'] });
-      assert.equal(again, undefined);
+      const again = await mailstore.setFlags(
+        account,
+        { mailbox: 'INBOX', uids: [1, 2] },
+        { add: ['\\seen'] },
+      );
+      assert.deepEqual(again.changes, []);
       const { mailbox: trash = '' } =
         (await mailstore.listMailboxes(account)).find(({ mailbox }) => mailbox.endsWith('Trash')) ??
         {};
-      const moved = await mailstore.move(account, 'INBOX', [2], trash);
+      const moved = await mailstore.move(account, { mailbox: 'INBOX', uids: [2] }, trash);
       const next = await sync(account, since(last));
       assert.deepEqual(next.changes, { ...nothing, removed: [{ uid: 2 }] });
       assert.equal(moved.changes[0]?.token, next.token);
       const target = await sync(account, { mailbox: trash });
       assert.deepEqual([...moved.uids.values()], uids(target.changes.added));
       assert.equal(moved.changes[1]?.token, target.token);
-      assert.equal((await mailstore.move(account, 'INBOX', [77], trash)).changes.length, 0);
-      const removed = await mailstore.expunge(account, 'INBOX', [1, 55]);
+      assert.equal(
+        (await mailstore.move(account, { mailbox: 'INBOX', uids: [77] }, trash)).changes.length,
+        0,
+      );
+      const removed = await mailstore.expunge(account, { mailbox: 'INBOX', uids: [1, 55] });
       last = await sync(account, since(next));
       assert.deepEqual(last.changes, { ...nothing, removed: [{ uid: 1 }] });
-      assert.equal(removed?.token, last.token);
-      assert.equal(await mailstore.expunge(account, 'INBOX', [1]), undefined);
-      await assert.rejects(mailstore.move(account, 'INBOX', [3], 'None'), {
+      assert.equal(removed.state.token, last.token);
+      assert.deepEqual(removed.removed, [1]);
+      const none = await mailstore.expunge(account, { mailbox: 'INBOX', uids: [1] });
+      assert.deepEqual(none.changes, []);
+      await assert.rejects(mailstore.move(account, { mailbox: 'INBOX', uids: [3] }, 'None'), {
         code: 'mailbox_not_found',
       });
     });

@@ -94,6 +94,9 @@ const mailTables: Record<string, Columns> = {
     uidnext: 'INT not null default 1',
     highestmodseq: 'INT not null default 1',
     pruned_modseq: 'INT not null default 0',
+    messages: 'INT not null default 0',
+    unseen: 'INT not null default 0',
+    octets: 'INT not null default 0',
   },
   messages: {
     mailbox_id: 'INT not null references mailboxes (id) on delete cascade',

@@ -1,4 +1,4 @@
-/** Flagging, moving and expunging on the server: UID STORE, UID MOVE, UID EXPUNGE. */
+/** Flagging, moving, copying and expunging on the server: UID STORE, MOVE, COPY, EXPUNGE. */
 
 import type { FlagChange } from '../../mailstore/mailstore.ts';
 import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
@@ -8,7 +8,16 @@ import { fetchRows } from './fetch.ts';
 import { readFlags } from './server-flags.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';
 import { encodeMailboxName } from './utf7.ts';
-import { atom, codeOf, type ImapResponse, listOf, quoted, sequence, textOf } from './wire.ts';
+import {
+  atom,
+  codeOf,
+  type ImapResponse,
+  listOf,
+  modseqOf,
+  quoted,
+  sequence,
+  textOf,
+} from './wire.ts';
 
 function setOf(uids: readonly number[]): UidSet {
   return UidSet.of(uids.filter((uid) => Number.isInteger(uid) && uid >= 1 && uid <= UID_MAX));
@@ -21,6 +30,23 @@ async function currentFlags(connection: Connection, uids: UidSet): Promise<Map<n
     current.set(uid, readFlags(listOf(items.get('FLAGS'))));
   });
   return current;
+}
+
+/** Flags of the messages that are there, as the server has them now. */
+export async function readCurrent(
+  connection: Connection,
+  mailbox: string,
+  uids: readonly number[],
+): Promise<{ uid: number; modseq: bigint | undefined; flags: string[] }[]> {
+  const { exists } = await connection.select(mailbox, 'EXAMINE');
+  if (exists === 0) return [];
+  const items = [atom('FLAGS'), ...(connection.hasCondstore ? [atom('MODSEQ')] : [])];
+  const rows: { uid: number; modseq: bigint | undefined; flags: string[] }[] = [];
+  await fetchRows(connection, setOf(uids), items, (uid, row) => {
+    const modseq = modseqOf(listOf(row.get('MODSEQ'))[0] ?? null);
+    rows.push({ uid, modseq, flags: readFlags(listOf(row.get('FLAGS'))) });
+  });
+  return rows.sort((a, b) => a.uid - b.uid);
 }
 
 /**
@@ -61,17 +87,17 @@ export async function storeFlags(
   return changed;
 }
 
-/** Removes messages for good. @returns whether any were there */
+/** Removes messages for good. @returns those that were there */
 export async function expungeMessages(
   connection: Connection,
   mailbox: string,
   uids: readonly number[],
-): Promise<boolean> {
+): Promise<number[]> {
   requireUidplus(connection);
   const { exists } = await connection.select(mailbox, 'SELECT');
   const there = exists === 0 ? new Map() : await currentFlags(connection, setOf(uids));
   for (const text of UidSet.of(there.keys()).texts()) await removeSet(connection, text);
-  return there.size > 0;
+  return [...there.keys()].sort((a, b) => a - b);
 }
 
 async function removeSet(connection: Connection, text: string): Promise<void> {
@@ -85,22 +111,26 @@ function requireUidplus(connection: Connection): void {
   if (!connection.has('UIDPLUS')) throw new ImapFailure('lacking', { said: 'UIDPLUS' });
 }
 
-/** Moves messages (RFC 6851, else copied and removed). @returns old UID to new UID */
-export async function moveMessages(
+/**
+ * Copies messages, or moves them (RFC 6851, else copied and removed).
+ *
+ * @returns old UID to new UID
+ */
+export async function relocateMessages(
   connection: Connection,
-  mailbox: string,
-  uids: readonly number[],
-  target: string,
+  verb: 'move' | 'copy',
+  { mailbox, uids, target }: { mailbox: string; uids: readonly number[]; target: string },
 ): Promise<Map<number, number>> {
-  const hasMove = connection.has('MOVE');
-  if (!hasMove) requireUidplus(connection);
-  const { exists } = await connection.select(mailbox, 'SELECT');
+  const moves = verb === 'move';
+  const hasMove = moves && connection.has('MOVE');
+  if (moves && !hasMove) requireUidplus(connection);
+  const { exists } = await connection.select(mailbox, moves ? 'SELECT' : 'EXAMINE');
   const there = exists === 0 ? new Map() : await currentFlags(connection, setOf(uids));
-  const moved = new Map<number, number>();
+  const relocated = new Map<number, number>();
   for (const text of UidSet.of(there.keys()).texts()) {
     const args = [sequence(text), quoted(encodeMailboxName(target))];
     const asked = UidSet.parse(text) ?? UidSet.empty;
-    const note = (response: ImapResponse) => readCopied(response, asked, moved);
+    const note = (response: ImapResponse) => readCopied(response, asked, relocated);
     try {
       const ok = await connection.command(hasMove ? 'UID MOVE' : 'UID COPY', args, { OK: note });
       note(ok);
@@ -112,9 +142,9 @@ export async function moveMessages(
       }
       throw error;
     }
-    if (!hasMove) await removeSet(connection, text);
+    if (moves && !hasMove) await removeSet(connection, text);
   }
-  return moved;
+  return relocated;
 }
 
 /**

@@ -28,9 +28,9 @@ test('an account whose address is another account’s now opens nothing of it', 
     () => store.sync(old, { mailbox: 'INBOX' }),
     () => store.fetchMessage(old, 'INBOX', 1),
     () => store.fetchPart(old, 'INBOX', 1, '1'),
-    () => store.setFlags(old, 'INBOX', [1], { add: ['\\Seen'] }),
-    () => store.move(old, 'INBOX', [1], 'Trash'),
-    () => store.expunge(old, 'INBOX', [1]),
+    () => store.setFlags(old, { mailbox: 'INBOX', uids: [1] }, { add: ['\\Seen'] }),
+    () => store.move(old, { mailbox: 'INBOX', uids: [1] }, 'Trash'),
+    () => store.expunge(old, { mailbox: 'INBOX', uids: [1] }),
     () => store.changeOf(old, 'INBOX'),
   ];
   for (const attempt of attempts) await assert.rejects(attempt(), isRefused, String(attempt));

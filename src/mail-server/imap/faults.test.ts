@@ -294,7 +294,7 @@ void suite('a server whose answers cannot be', () => {
     ] as const) {
       const ok = `* OK [COPYUID 7 ${from} ${from}] moved\r\nTAG OK done\r\n`;
       server.fault = ({ name }) => (name === 'UID MOVE' ? { send: ok } : undefined);
-      const { uids } = await store.move(ann, 'INBOX', [1], 'Archive');
+      const { uids } = await store.move(ann, { mailbox: 'INBOX', uids: [1] }, 'Archive');
       assert.deepEqual([...uids], moved, from);
     }
   });

@@ -18,26 +18,30 @@
  */
 import type { MailboxChange } from '../../changes/changes.ts';
 import type { Database, Queries } from '../../database/database.ts';
-import { invalidField, Refusal } from '../../errors/errors.ts';
+import { Refusal } from '../../errors/errors.ts';
 import type {
   Alongside,
   AppendTarget,
+  ChangedMailbox,
+  Expunged,
   FlagChange,
+  Flagged,
   KeptMessage,
-  MailboxState,
+  MailboxSummary,
   Mailstore,
   MailUser,
   Message,
-  Moved,
+  MessageSet,
   PartContent,
+  Relocated,
   StagedMessage,
   SyncRequest,
   SyncResult,
 } from '../../mailstore/mailstore.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import { type AppendedSource, appendMessage, hasReceived } from './append-message.ts';
-import { expungeMessages, moveMessages, storeFlags } from './change-messages.ts';
 import type { Connection } from './connection.ts';
+import { MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
 import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
@@ -111,6 +115,7 @@ export class ImapMailstore implements Mailstore {
   readonly #pool: Pool;
   readonly #shadows: Shadows;
   readonly #reader: MessageReader;
+  readonly #editor: MailboxEditor;
   readonly #appends = new Turns(APPENDS_AT_ONCE);
   #probing: Promise<boolean> | undefined;
 
@@ -133,6 +138,11 @@ export class ImapMailstore implements Mailstore {
     });
     this.#shadows = new Shadows({ database: settings.database, now: settings.now });
     this.#reader = new MessageReader((user, mailbox, work) => this.#read(user, mailbox, work));
+    this.#editor = new MailboxEditor({
+      repeat: (user, mailbox, work) => this.#read(user, mailbox, work),
+      once: (user, mailbox, work) => this.#guard(user, () => this.#pool.use(user, mailbox, work)),
+      changeOf: (connection, user, mailbox) => this.#changeOf(connection, user, mailbox),
+    });
   }
 
   /** Connections that are open or being opened. */
@@ -140,17 +150,19 @@ export class ImapMailstore implements Mailstore {
     return this.#pool.size;
   }
 
-  async listMailboxes(user: MailUser): Promise<MailboxState[]> {
+  async listMailboxes(user: MailUser): Promise<MailboxSummary[]> {
     return this.#read(user, undefined, async (connection) => {
       const listed = await listMailboxes(connection);
-      const states: MailboxState[] = [];
+      const states: MailboxSummary[] = [];
       const shadows = new Map<string, ShadowRow>();
       for (const row of await listShadows(this.#database.read, user)) shadows.set(row.name, row);
       for (const item of listed) {
         const known = shadows.get(item.mailbox);
         const state = await this.#listedState(connection, user, item, known).catch(passOverMissing);
-        const { mailbox, specialUse } = item;
-        if (state) states.push({ mailbox, ...state, ...(specialUse && { specialUse }) });
+        if (!state) continue;
+        const { mailbox, specialUse, unseen = 0 } = item;
+        const counts = { messages: item.state.count, unseen };
+        states.push({ mailbox, ...state, ...(specialUse && { specialUse }), ...counts });
       }
       return states;
     });
@@ -239,41 +251,28 @@ export class ImapMailstore implements Mailstore {
     return this.#read(user, name, (connection) => this.#changeOf(connection, user, name));
   }
 
-  async setFlags(user: MailUser, mailbox: string, uids: readonly number[], change: FlagChange) {
-    const name = canonicalMailboxName(mailbox);
-    // Done twice, it is as if it was done once: it may be tried again.
-    return this.#read(user, name, async (connection) => {
-      const changed = await storeFlags(connection, name, uids, change);
-      return changed ? this.#changeOf(connection, user, name) : undefined;
-    });
+  setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
+    return this.#editor.setFlags(user, set, change);
   }
 
-  async move(
-    user: MailUser,
-    mailbox: string,
-    uids: readonly number[],
-    target: string,
-  ): Promise<Moved> {
-    const [from, to] = [canonicalMailboxName(mailbox), canonicalMailboxName(target)];
-    if (from === to) throw invalidField('target', 'must be another mailbox');
-    return this.#guard(user, () =>
-      this.#pool.use(user, from, async (connection) => {
-        // Says whether there is such a mailbox also where nothing is to be moved.
-        await connection.select(to, 'EXAMINE');
-        const moved = await moveMessages(connection, from, uids, to);
-        if (moved.size === 0) return { uids: moved, changes: [] };
-        const removal = await this.#changeOf(connection, user, from);
-        return { uids: moved, changes: [removal, await this.#changeOf(connection, user, to)] };
-      }),
-    );
+  move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+    return this.#editor.relocate(user, 'move', set, to);
   }
 
-  async expunge(user: MailUser, mailbox: string, uids: readonly number[]) {
-    const name = canonicalMailboxName(mailbox);
-    return this.#read(user, name, async (connection) => {
-      const removed = await expungeMessages(connection, name, uids);
-      return removed ? this.#changeOf(connection, user, name) : undefined;
-    });
+  copy(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+    return this.#editor.relocate(user, 'copy', set, to);
+  }
+
+  expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
+    return this.#editor.expunge(user, set);
+  }
+
+  createMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
+    return this.#editor.create(user, name);
+  }
+
+  renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox> {
+    return this.#editor.rename(user, name, to);
   }
 
   /** Whether the server takes connections. */

@@ -1,35 +1,15 @@
-/** Appending, flagging, moving and expunging: each one transaction with one MODSEQ a mailbox. */
+/** Appending: one transaction with one MODSEQ a mailbox. */
 import type { Bodies } from '../../bodies/bodies.ts';
-import type { MailboxChange } from '../../changes/changes.ts';
 import {
   type Database,
   type NewRow,
   PreparedQuery,
   type Queries,
 } from '../../database/database.ts';
-import { invalidField } from '../../errors/errors.ts';
-import { changeFlags, flagsFromText, flagsToText, normalizeFlags } from '../flags.ts';
-import { canonicalMailboxName } from '../mailbox-names.ts';
-import type {
-  Alongside,
-  Appended,
-  AppendTarget,
-  FlagChange,
-  KeptMessage,
-  MailUser,
-  Moved,
-  StagedMessage,
-} from '../store.ts';
-import {
-  advanceModseq,
-  type Mailboxes,
-  type MailboxRow,
-  mailboxChange,
-  UidAdvance,
-} from './mailboxes.ts';
-
-/** UIDs in one statement: both engines bound the number of parameters. */
-const UIDS_AT_A_TIME = 500;
+import { enqueueSearch } from '../../search/search.ts';
+import { flagsToText, normalizeFlags } from '../flags.ts';
+import type { Alongside, Appended, AppendTarget, KeptMessage, StagedMessage } from '../store.ts';
+import { MailboxAdvance, type Mailboxes, type MailboxRow, mailboxChange } from './mailboxes.ts';
 
 interface Found {
   readonly target: AppendTarget;
@@ -66,11 +46,11 @@ export class MessageWriter {
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
   readonly #now: () => number;
-  readonly #uids: UidAdvance;
+  readonly #advance: MailboxAdvance;
   readonly #insertMessage: ReturnType<typeof prepareInsert>;
 
   constructor({ database, bodies, mailboxes, now }: MessageWriterOptions) {
-    this.#uids = new UidAdvance(database.read);
+    this.#advance = new MailboxAdvance(database.read);
     this.#insertMessage = prepareInsert(database.read);
     this.#database = database;
     this.#bodies = bodies;
@@ -120,167 +100,31 @@ export class MessageWriter {
     };
     // One order for everybody: two messages to the same two mailboxes never wait for each other.
     for (const { target, mailbox } of found.toSorted((a, b) => a.mailbox.id - b.mailbox.id)) {
-      const { firstUid: uid, modseq } = await this.#uids.next(tx, mailbox.id, 1);
+      const flags = normalizeFlags(target.flags ?? []);
+      const { firstUid: uid, modseq } = await this.#advance.next(tx, {
+        mailboxId: mailbox.id,
+        uids: 1,
+        messages: 1,
+        unseen: flags.includes('\\Seen') ? 0 : 1,
+        octets: parsed.size,
+      });
       await this.#insertMessage.all(tx, {
         ...shared,
         mailbox_id: mailbox.id,
         uid,
         created_modseq: modseq,
         modseq,
-        flags: flagsToText(normalizeFlags(target.flags ?? [])),
+        flags: flagsToText(flags),
         internal_date: target.internalDate ?? this.#now(),
       });
       const change = mailboxChange(target.user, mailbox, modseq);
       appended.push({ user: target.user, uid, change });
     }
+    const accounts = new Set(appended.map(({ user }) => user.accountId));
+    await enqueueSearch(
+      tx,
+      [...accounts].map((accountId) => ({ accountId, bodyId, gone: false })),
+    );
     return appended;
-  }
-
-  async setFlags(
-    user: MailUser,
-    name: string,
-    uids: readonly number[],
-    { add = [], remove = [] }: FlagChange,
-  ): Promise<MailboxChange | undefined> {
-    normalizeFlags([...add, ...remove]);
-    const mailbox = await this.#mailboxes.find(user, name);
-    return this.#database.write(async (tx) => {
-      await lockMailbox(tx, mailbox.id);
-      let modseq: number | undefined;
-      for (const { uid, flags } of await selectMessages(tx, mailbox.id, uids)) {
-        const changed = flagsToText(changeFlags(flagsFromText(flags), add, remove));
-        if (changed === flags) continue;
-        modseq ??= await advanceModseq(tx, mailbox.id);
-        await tx
-          .updateTable('messages')
-          .set({ flags: changed, modseq })
-          .where('mailbox_id', '=', mailbox.id)
-          .where('uid', '=', uid)
-          .execute();
-      }
-      return modseq === undefined ? undefined : mailboxChange(user, mailbox, modseq);
-    });
-  }
-
-  async move(
-    user: MailUser,
-    name: string,
-    uids: readonly number[],
-    targetName: string,
-  ): Promise<Moved> {
-    if (canonicalMailboxName(name) === canonicalMailboxName(targetName)) {
-      throw invalidField('target', 'must be another mailbox');
-    }
-    const source = await this.#mailboxes.find(user, name);
-    const target = await this.#mailboxes.find(user, targetName);
-    return this.#database.write(async (tx) => {
-      for (const id of [source.id, target.id].sort((a, b) => a - b)) await lockMailbox(tx, id);
-      const messages = await selectMessages(tx, source.id, uids);
-      if (messages.length === 0) return { uids: new Map(), changes: [] };
-      const { firstUid, modseq } = await this.#uids.next(tx, target.id, messages.length);
-      const moved = new Map<number, number>();
-      for (const [index, message] of messages.entries()) {
-        const uid = firstUid + index;
-        moved.set(message.uid, uid);
-        await tx
-          .insertInto('messages')
-          .values({ ...message, mailbox_id: target.id, uid, created_modseq: modseq, modseq })
-          .execute();
-      }
-      const removal = await this.#bury(tx, source.id, messages);
-      return {
-        uids: moved,
-        changes: [mailboxChange(user, source, removal), mailboxChange(user, target, modseq)],
-      };
-    });
-  }
-
-  async expunge(
-    user: MailUser,
-    name: string,
-    uids: readonly number[],
-  ): Promise<MailboxChange | undefined> {
-    const mailbox = await this.#mailboxes.find(user, name);
-    const done = await this.#database.write(async (tx) => {
-      await lockMailbox(tx, mailbox.id);
-      const messages = await selectMessages(tx, mailbox.id, uids);
-      if (messages.length === 0) return undefined;
-      const modseq = await this.#bury(tx, mailbox.id, messages);
-      const files: string[] = [];
-      for (const some of chunks(messages)) {
-        const ids = [...new Set(some.map(({ body_id }) => body_id))];
-        files.push(...(await this.#bodies.release(tx, ids)));
-      }
-      return { modseq, files };
-    });
-    if (!done) return undefined;
-    // After the commit: a crash before it must find the file; one after it leaves it to the sweep.
-    await this.#bodies.removeFiles(done.files);
-    return mailboxChange(user, mailbox, done.modseq);
-  }
-
-  /** Takes messages out of a mailbox and leaves their tombstones; answers the MODSEQ of it. */
-  async #bury(
-    tx: Queries,
-    mailboxId: number,
-    messages: readonly { uid: number; created_modseq: number }[],
-  ): Promise<number> {
-    const modseq = await advanceModseq(tx, mailboxId);
-    const expunged_at = this.#now();
-    for (const some of chunks(messages)) {
-      await tx
-        .deleteFrom('messages')
-        .where('mailbox_id', '=', mailboxId)
-        .where(
-          'uid',
-          'in',
-          some.map(({ uid }) => uid),
-        )
-        .execute();
-      await tx
-        .insertInto('tombstones')
-        .values(
-          some.map(({ uid, created_modseq }) => ({
-            mailbox_id: mailboxId,
-            uid,
-            created_modseq,
-            modseq,
-            expunged_at,
-          })),
-        )
-        .execute();
-    }
-    return modseq;
-  }
-}
-
-/** Holds the mailbox's row until the commit: what is read next cannot change in between. */
-async function lockMailbox(tx: Queries, id: number): Promise<void> {
-  await tx
-    .updateTable('mailboxes')
-    .set((eb) => ({ highestmodseq: eb.ref('highestmodseq') }))
-    .where('id', '=', id)
-    .execute();
-}
-
-/** The messages among `uids` that are there, each once. */
-async function selectMessages(tx: Queries, mailboxId: number, uids: readonly number[]) {
-  const messages = [];
-  for (const some of chunks([...new Set(uids)].sort((a, b) => a - b))) {
-    const rows = await tx
-      .selectFrom('messages')
-      .selectAll()
-      .where('mailbox_id', '=', mailboxId)
-      .where('uid', 'in', some)
-      .orderBy('uid')
-      .execute();
-    messages.push(...rows);
-  }
-  return messages;
-}
-
-function* chunks<T>(items: readonly T[]): Generator<T[]> {
-  for (let at = 0; at < items.length; at += UIDS_AT_A_TIME) {
-    yield items.slice(at, at + UIDS_AT_A_TIME);
   }
 }

@@ -83,12 +83,20 @@ onEachEngine('embedded mail store', (engine) => {
     const user = await store.makeUser();
     await append(user, ['one', 'two', 'three']);
     const { uidvalidity, token } = await sync(user);
-    await store.mailstore.setFlags(user, 'INBOX', [1], { add: ['\\seen', 'work'] });
-    await store.mailstore.expunge(user, 'INBOX', [2]);
+    await store.mailstore.setFlags(
+      user,
+      { mailbox: 'INBOX', uids: [1] },
+      { add: ['\\seen', 'work'] },
+    );
+    await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [2] });
     const [four, five] = await append(user, ['four', 'five']);
     assert.ok(four && five);
-    await store.mailstore.setFlags(user, 'INBOX', [four], { add: ['\\Flagged'] });
-    await store.mailstore.expunge(user, 'INBOX', [five]);
+    await store.mailstore.setFlags(
+      user,
+      { mailbox: 'INBOX', uids: [four] },
+      { add: ['\\Flagged'] },
+    );
+    await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [five] });
     const { changes } = await sync(user, { uidvalidity, token });
     assert.deepEqual(changes, {
       added: [{ uid: 4 }],
@@ -100,16 +108,15 @@ onEachEngine('embedded mail store', (engine) => {
   test('a flag that is already as wanted changes nothing', async () => {
     const user = await store.makeUser();
     await append(user, ['one']);
-    assert.ok(await store.mailstore.setFlags(user, 'INBOX', [1], { add: ['\\Seen'] }));
+    assert.ok(
+      await store.mailstore.setFlags(user, { mailbox: 'INBOX', uids: [1] }, { add: ['\\Seen'] }),
+    );
     const { uidvalidity, token } = await sync(user);
-    assert.equal(
-      await store.mailstore.setFlags(user, 'INBOX', [1], { add: ['\\SEEN'] }),
-      undefined,
-    );
-    assert.equal(
-      await store.mailstore.setFlags(user, 'INBOX', [9], { add: ['\\Seen'] }),
-      undefined,
-    );
+    for (const uid of [1, 9]) {
+      const set = { mailbox: 'INBOX', uids: [uid] };
+      const { changes } = await store.mailstore.setFlags(user, set, { add: ['\\SEEN'] });
+      assert.deepEqual(changes, []);
+    }
     assert.equal((await sync(user, { uidvalidity, token })).token, token);
   });
 
@@ -134,7 +141,7 @@ onEachEngine('embedded mail store', (engine) => {
     await append(user, ['one', 'two']);
     const inbox = await sync(user);
     const trash = await sync(user, { mailbox: 'Trash' });
-    const moved = await store.mailstore.move(user, 'INBOX', [2, 77], 'Trash');
+    const moved = await store.mailstore.move(user, { mailbox: 'INBOX', uids: [2, 77] }, 'Trash');
     assert.deepEqual([...moved.uids], [[2, 1]]);
     assert.deepEqual(
       moved.changes.map(({ mailbox }) => mailbox),
@@ -182,10 +189,10 @@ onEachEngine('embedded mail store', (engine) => {
     const user = await store.makeUser();
     await append(user, ['one', 'two', 'three']);
     const old = await sync(user);
-    await store.mailstore.expunge(user, 'INBOX', [1]);
+    await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [1] });
     const between = await sync(user, old);
     clock += 31 * DAY;
-    await store.mailstore.expunge(user, 'INBOX', [2]);
+    await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [2] });
     assert.ok((await store.mailstore.pruneTombstones(30 * DAY)) >= 1);
     assert.equal((await sync(user, old)).reset, true);
     const kept = await sync(user, between);
@@ -203,14 +210,14 @@ onEachEngine('embedded mail store', (engine) => {
       );
       tokens.push(await sync(user));
       for (let at = 0; at < 110; at += 5) {
-        await store.mailstore.expunge(user, 'INBOX', uids.slice(at, at + 5));
+        await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: uids.slice(at, at + 5) });
       }
     }
     clock += 31 * DAY;
     const late = await store.makeUser();
     await append(late, ['one']);
     const before = await sync(late);
-    await store.mailstore.expunge(late, 'INBOX', [1]);
+    await store.mailstore.expunge(late, { mailbox: 'INBOX', uids: [1] });
     assert.ok((await store.mailstore.pruneTombstones(30 * DAY)) >= 220);
     assert.equal(await store.mailstore.pruneTombstones(30 * DAY), 0);
     for (const [index, user] of users.entries()) {
@@ -232,7 +239,7 @@ onEachEngine('embedded mail store', (engine) => {
       ],
     );
     // Meanwhile one that was delivered goes, one that was not goes, and a new one comes.
-    await store.mailstore.expunge(user, 'INBOX', [1, 4]);
+    await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [1, 4] });
     await append(user, ['7']);
     const second = await sync(user, { ...first, limit: 3 });
     assert.deepEqual(second.changes.added, [{ uid: 3 }, { uid: 4 }, { uid: 5 }]);
@@ -293,8 +300,11 @@ onEachEngine('embedded mail store', (engine) => {
       store.mailstore.fetchMessage(eve, 'INBOX', 1),
       refusedWith('message_not_found'),
     );
-    assert.equal(await store.mailstore.setFlags(eve, 'INBOX', [1], { add: ['\\Seen'] }), undefined);
-    assert.equal(await store.mailstore.expunge(eve, 'INBOX', [1]), undefined);
+    const set = { mailbox: 'INBOX', uids: [1] };
+    assert.deepEqual((await store.mailstore.setFlags(eve, set, { add: ['\\Seen'] })).updated, []);
+    assert.equal((await store.mailstore.copy(eve, set, 'Archive')).uids.size, 0);
+    assert.equal((await store.mailstore.move(eve, set, 'Archive')).uids.size, 0);
+    assert.deepEqual((await store.mailstore.expunge(eve, set)).removed, []);
     assert.deepEqual((await sync(eve)).changes.added, []);
     assert.equal((await sync(ann)).changes.added.length, 1);
     await assert.rejects(sync(eve, { mailbox: 'no such' }), refusedWith('mailbox_not_found'));
@@ -326,10 +336,10 @@ onEachEngine('embedded mail store', (engine) => {
       { user: ann, mailbox: 'INBOX' },
       { user: bob, mailbox: 'INBOX' },
     ]);
-    await store.mailstore.expunge(ann, 'INBOX', [1]);
+    await store.mailstore.expunge(ann, { mailbox: 'INBOX', uids: [1] });
     const left = await store.mailstore.fetchMessage(bob, 'INBOX', 1);
     assert.equal((await collect(left.open())).length, message.body.size);
-    await store.mailstore.expunge(bob, 'INBOX', [1]);
+    await store.mailstore.expunge(bob, { mailbox: 'INBOX', uids: [1] });
     assert.deepEqual(await files(), before);
   });
 

@@ -6,20 +6,26 @@ import type {
   Alongside,
   Appended,
   AppendTarget,
+  ChangedMailbox,
+  Expunged,
   FlagChange,
+  Flagged,
   KeptMessage,
-  MailboxState,
+  MailboxSummary,
   Mailstore,
   MailUser,
   Message,
-  Moved,
+  MessageSet,
   PartContent,
+  Relocated,
   StagedMessage,
   SyncRequest,
   SyncResult,
 } from '../store.ts';
 import { formatCursor, parseSyncToken, type SyncToken } from '../sync-token.ts';
+import { MailboxWriter } from './change-mailboxes.ts';
 import { MessageWriter } from './change-messages.ts';
+import { MessageEditor } from './edit-messages.ts';
 import { Mailboxes, type MailboxRow, mailboxNotFound } from './mailboxes.ts';
 import { pruneTombstones } from './prune-tombstones.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
@@ -49,6 +55,8 @@ export class EmbeddedMailstore implements Mailstore {
   readonly #reader: MessageReader;
   readonly #changes: ChangeReader;
   readonly #writer: MessageWriter;
+  readonly #editor: MessageEditor;
+  readonly #mailboxWriter: MailboxWriter;
   readonly #now: () => number;
 
   constructor({ database, bodies, now = Date.now, pageBytes = PAGE_BYTES }: EmbeddedOptions) {
@@ -57,10 +65,13 @@ export class EmbeddedMailstore implements Mailstore {
     this.#mailboxes = new Mailboxes(database, now);
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
     this.#changes = new ChangeReader(database.read, pageBytes);
-    this.#writer = new MessageWriter({ database, bodies, mailboxes: this.#mailboxes, now });
+    const mailboxes = this.#mailboxes;
+    this.#writer = new MessageWriter({ database, bodies, mailboxes, now });
+    this.#editor = new MessageEditor({ database, bodies, mailboxes, now });
+    this.#mailboxWriter = new MailboxWriter(database, mailboxes);
   }
 
-  listMailboxes(user: MailUser): Promise<MailboxState[]> {
+  listMailboxes(user: MailUser): Promise<MailboxSummary[]> {
     return this.#mailboxes.list(user);
   }
 
@@ -122,16 +133,28 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#writer.appendWithin(tx, message, targets);
   }
 
-  setFlags(user: MailUser, mailbox: string, uids: readonly number[], change: FlagChange) {
-    return this.#writer.setFlags(user, mailbox, uids, change);
+  createMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
+    return this.#mailboxWriter.create(user, name);
   }
 
-  move(user: MailUser, mailbox: string, uids: readonly number[], target: string): Promise<Moved> {
-    return this.#writer.move(user, mailbox, uids, target);
+  renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox> {
+    return this.#mailboxWriter.rename(user, name, to);
   }
 
-  expunge(user: MailUser, mailbox: string, uids: readonly number[]) {
-    return this.#writer.expunge(user, mailbox, uids);
+  setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
+    return this.#editor.setFlags(user, set, change);
+  }
+
+  move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+    return this.#editor.move(user, set, to);
+  }
+
+  copy(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+    return this.#editor.copy(user, set, to);
+  }
+
+  expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
+    return this.#editor.expunge(user, set);
   }
 
   /**

@@ -98,10 +98,10 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     const user = await store.makeUser();
     await append(user, [3 * MB, 10, 10]);
     const [known] = await allPages(user);
-    await store.mailstore.setFlags(user, 'INBOX', [1], { add: ['\\Seen'] });
-    await store.mailstore.expunge(user, 'INBOX', [2]);
+    await store.mailstore.setFlags(user, { mailbox: 'INBOX', uids: [1] }, { add: ['\\Seen'] });
+    await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [2] });
     await append(user, [3 * MB, 10, 3 * MB, 3 * MB]);
-    await store.mailstore.setFlags(user, 'INBOX', [4], { add: ['\\Seen'] });
+    await store.mailstore.setFlags(user, { mailbox: 'INBOX', uids: [4] }, { add: ['\\Seen'] });
     const first = await sync(user, known);
     // An update carries no envelope, so it takes no room.
     assert.deepEqual(uids(first), [4, 5]);
@@ -112,7 +112,7 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     assert.deepEqual(first.changes.removed, [{ uid: 2 }]);
     assert.equal(first.hasMore, true);
     // Meanwhile one goes that was told of, and one that is yet to be; both are the next sync's.
-    await store.mailstore.expunge(user, 'INBOX', [3, 7]);
+    await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [3, 7] });
     await append(user, [10]);
     const rest = await allPages(user, first);
     assert.deepEqual(rest.map(uids), [[6, 7]]);

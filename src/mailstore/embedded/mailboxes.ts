@@ -4,7 +4,7 @@ import type { MailboxChange } from '../../changes/changes.ts';
 import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { canonicalMailboxName, defaultMailboxes } from '../mailbox-names.ts';
-import type { MailboxState, MailUser } from '../store.ts';
+import type { MailboxState, MailboxSummary, MailUser } from '../store.ts';
 
 export type MailboxRow = Pick<
   Row<'mailboxes'>,
@@ -48,11 +48,11 @@ export class Mailboxes {
     return this.#find.first(queries, { accountId, name: canonicalMailboxName(mailbox) });
   }
 
-  async list(user: MailUser): Promise<MailboxState[]> {
+  async list(user: MailUser): Promise<MailboxSummary[]> {
     const select = () =>
       this.#database.read
         .selectFrom('mailboxes')
-        .select(['name', 'uidvalidity', 'highestmodseq', 'special_use'])
+        .select([...columns, 'special_use', 'messages', 'unseen'])
         .where('account_id', '=', user.accountId)
         .orderBy('id')
         .execute();
@@ -62,11 +62,54 @@ export class Mailboxes {
       rows = await select();
     }
     return rows.map((row) => ({
-      mailbox: row.name,
-      uidvalidity: String(row.uidvalidity),
-      token: String(row.highestmodseq),
+      ...stateOf(row),
+      // UIDVALIDITY values are given once in all, and say nothing of other accounts.
+      mailboxId: `m${row.uidvalidity}`,
       ...(row.special_use !== null && { specialUse: row.special_use }),
+      messages: row.messages,
+      unseen: row.unseen,
     }));
+  }
+
+  /** Every mailbox of the account that is there, by age. */
+  readAll(queries: Queries, user: MailUser): Promise<MailboxRow[]> {
+    return queries
+      .selectFrom('mailboxes')
+      .select(columns)
+      .where('account_id', '=', user.accountId)
+      .orderBy('id')
+      .execute();
+  }
+
+  /**
+   * Holds the mailbox's row until the commit: what is read next cannot change in between.
+   *
+   * @throws Refusal mailbox_not_found where it is gone, or another account's
+   */
+  async lock(tx: Queries, user: MailUser, name: string): Promise<MailboxRow> {
+    const row = await tx
+      .updateTable('mailboxes')
+      .set((eb) => ({ highestmodseq: eb.ref('highestmodseq') }))
+      .where('account_id', '=', user.accountId)
+      .where('name', '=', canonicalMailboxName(name))
+      .returning(columns)
+      .executeTakeFirst();
+    if (!row) throw mailboxNotFound(name);
+    return row;
+  }
+
+  /** Makes a mailbox of a name that is not taken. */
+  async make(tx: Queries, user: MailUser, name: string): Promise<MailboxRow> {
+    const uidvalidity = await this.#reserveUidvalidity(tx, 1);
+    return tx
+      .insertInto('mailboxes')
+      .values({ account_id: user.accountId, name, special_use: null, uidvalidity })
+      .returning(columns)
+      .executeTakeFirstOrThrow();
+  }
+
+  async rename(tx: Queries, id: number, name: string): Promise<void> {
+    await tx.updateTable('mailboxes').set({ name }).where('id', '=', id).execute();
   }
 
   async #make(user: MailUser, mailbox: string): Promise<MailboxRow> {
@@ -143,50 +186,54 @@ export class Mailboxes {
   }
 }
 
-/**
- * Gives the next MODSEQ of a mailbox. The row stays locked until the commit, so that a client can
- * never see N+1 before N: N would be lost to it (RFC 7162 section 3.1).
- */
-export async function advanceModseq(tx: Queries, mailboxId: number): Promise<number> {
-  const { highestmodseq } = await tx
-    .updateTable('mailboxes')
-    .set((eb) => ({ highestmodseq: eb('highestmodseq', '+', 1) }))
-    .where('id', '=', mailboxId)
-    .returning('highestmodseq')
-    .executeTakeFirstOrThrow();
-  return highestmodseq;
+/** By how much the counters of a mailbox go up. */
+export interface Advance {
+  readonly mailboxId: number;
+  /** New UIDs. */
+  readonly uids: number;
+  readonly messages: number;
+  readonly unseen: number;
+  readonly octets: number;
 }
 
-/** Gives the next UIDs of a mailbox together with one MODSEQ for all of them. */
-export class UidAdvance {
-  readonly #query: PreparedQuery<
-    { mailboxId: number; count: number },
-    Pick<Row<'mailboxes'>, 'uidnext' | 'highestmodseq'>
-  >;
+function prepareAdvance(queries: Queries) {
+  return new PreparedQuery(({ mailboxId, uids, messages, unseen, octets }: Advance) =>
+    queries
+      .updateTable('mailboxes')
+      .set((eb) => ({
+        uidnext: eb('uidnext', '+', uids),
+        highestmodseq: eb('highestmodseq', '+', sql.lit(1)),
+        messages: eb('messages', '+', messages),
+        unseen: eb('unseen', '+', unseen),
+        octets: eb('octets', '+', octets),
+      }))
+      .where('id', '=', mailboxId)
+      .returning(['uidnext', 'highestmodseq']),
+  );
+}
+
+/**
+ * Moves a mailbox on: gives the next MODSEQ, and the next UIDs. The row stays locked until the
+ * commit, so that a client can never see N+1 before N: N would be lost to it (RFC 7162 section 3.1).
+ */
+export class MailboxAdvance {
+  readonly #query: ReturnType<typeof prepareAdvance>;
 
   constructor(queries: Queries) {
-    this.#query = new PreparedQuery(({ mailboxId, count }) =>
-      queries
-        .updateTable('mailboxes')
-        .set((eb) => ({
-          uidnext: eb('uidnext', '+', count),
-          highestmodseq: eb('highestmodseq', '+', sql.lit(1)),
-        }))
-        .where('id', '=', mailboxId)
-        .returning(['uidnext', 'highestmodseq']),
-    );
+    this.#query = prepareAdvance(queries);
   }
 
-  /** @param count how many UIDs */
-  async next(
-    tx: Queries,
-    mailboxId: number,
-    count: number,
-  ): Promise<{ firstUid: number; modseq: number }> {
-    const row = await this.#query.first(tx, { mailboxId, count });
-    if (!row) throw new Error(`there is no mailbox ${mailboxId}`);
-    return { firstUid: row.uidnext - count, modseq: row.highestmodseq };
+  /** @throws Error where the mailbox is gone: whoever changes it has locked it before */
+  async next(tx: Queries, advance: Advance): Promise<{ firstUid: number; modseq: number }> {
+    const row = await this.#query.first(tx, advance);
+    if (!row) throw new Error(`there is no mailbox ${advance.mailboxId}`);
+    return { firstUid: row.uidnext - advance.uids, modseq: row.highestmodseq };
   }
+}
+
+/** Clients sync with it, as with the state that any change answers. */
+export function stateOf({ name, uidvalidity, highestmodseq }: MailboxRow): MailboxState {
+  return { mailbox: name, uidvalidity: String(uidvalidity), token: String(highestmodseq) };
 }
 
 export function mailboxChange(

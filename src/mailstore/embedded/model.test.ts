@@ -34,13 +34,17 @@ onEachEngine('a client that applies every delta', (engine) => {
         }
       },
       async setFlag(uid, flag, on) {
-        await mailstore.setFlags(user, mailbox, [uid], on ? { add: [flag] } : { remove: [flag] });
+        await mailstore.setFlags(
+          user,
+          { mailbox: mailbox, uids: [uid] },
+          on ? { add: [flag] } : { remove: [flag] },
+        );
       },
       async expunge(uid) {
-        await mailstore.expunge(user, mailbox, [uid]);
+        await mailstore.expunge(user, { mailbox: mailbox, uids: [uid] });
       },
       async moveAway(uid) {
-        await mailstore.move(user, mailbox, [uid], 'Trash');
+        await mailstore.move(user, { mailbox: mailbox, uids: [uid] }, 'Trash');
       },
       async state() {
         const { changes } = await mailstore.sync(user, { mailbox, fields: ['flags'] });

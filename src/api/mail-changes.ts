@@ -1,0 +1,212 @@
+/** Changing messages: flags, move, copy, delete for good, append. */
+import { Type } from 'typebox';
+import type {
+  Mailstore,
+  MailUser,
+  MessageSet,
+  SyncResult,
+  UpdatedMessage,
+} from '../mailstore/mailstore.ts';
+import {
+  fieldsSchema,
+  MAIL_BODY_MAX,
+  mailboxName,
+  mailboxState,
+  syncAnswer,
+  uidSchema,
+  uidvaliditySchema,
+} from './mail-schemas.ts';
+import { credentials, type RouteGroup, type RouteTools } from './server.ts';
+
+/** Messages that one call changes. */
+const UIDS_MAX = 1_000;
+const FLAGS_MAX = 64;
+
+const flag = Type.String({ minLength: 1, maxLength: 64, examples: ['\\Seen'] });
+const flags = (description: string) =>
+  Type.Optional(Type.Array(flag, { maxItems: FLAGS_MAX, description }));
+
+/** Members that name messages, and ask for what a sync would tell after the change. */
+const messageSet = {
+  mailbox: mailboxName('The mailbox that has the messages.'),
+  uids: Type.Array(uidSchema, {
+    minItems: 1,
+    maxItems: UIDS_MAX,
+    description: 'The messages. One that is not there is no error, and not in the answer.',
+    examples: [[3, 7]],
+  }),
+  uidvalidity: Type.Optional(uidvaliditySchema),
+  since: Type.Optional(
+    Type.Object(
+      {
+        uidvalidity: Type.Optional(uidvaliditySchema),
+        token: Type.Optional(Type.String({ maxLength: 256 })),
+      },
+      {
+        description:
+          'The state of the last sync: the answer then has what a sync of it would tell.',
+      },
+    ),
+  ),
+  fields: Type.Optional(fieldsSchema),
+};
+
+const updated = Type.Unsafe<readonly UpdatedMessage[]>(
+  Type.Array(Type.Object({ uid: uidSchema, modseq: Type.String(), flags: Type.Array(flag) })),
+);
+
+const synced = { sync: Type.Optional(Type.Unsafe<SyncResult>(syncAnswer)) };
+
+const relocated = (what: 'moved' | 'copied') =>
+  Type.Object({
+    mailbox: Type.String(),
+    to: Type.String(),
+    uidvalidity: Type.String({ description: 'Of `to`.' }),
+    [what]: Type.Array(Type.Object({ uid: uidSchema, toUid: uidSchema })),
+    ...synced,
+  });
+
+interface SetBody {
+  readonly mailbox: string;
+  readonly uids: readonly number[];
+  readonly uidvalidity?: string;
+  readonly since?: { readonly uidvalidity?: string; readonly token?: string };
+  readonly fields?: Parameters<Mailstore['sync']>[1]['fields'];
+}
+
+const refusals = ['mailbox_not_found', 'uidvalidity_changed', 'account_inactive'] as const;
+
+export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
+  return (app, tools) => {
+    app.post(
+      '/mail/flags',
+      {
+        bodyLimit: MAIL_BODY_MAX,
+        schema: {
+          tags: ['Mail'],
+          summary: 'Change flags',
+          operationId: 'changeFlags',
+          description:
+            'Adds and removes IMAP flags; what is both added and removed is removed. ' +
+            '`updated` has every message that is there, as it is now.',
+          security: credentials.bearer,
+          body: Type.Object({
+            ...messageSet,
+            add: flags('Flags to add.'),
+            remove: flags('Flags to remove.'),
+          }),
+          response: {
+            200: Type.Object({
+              ...mailboxState,
+              updated,
+              ...synced,
+            }),
+          },
+        },
+        config: { refusals: [...refusals] },
+      },
+      async (request) => {
+        const user = await tools.authenticateMail(request);
+        const { add, remove } = request.body;
+        const { state, updated } = await mailstore.setFlags(user, setOf(request.body), {
+          ...(add && { add }),
+          ...(remove && { remove }),
+        });
+        return { ...stateOf(state), updated, ...(await syncAfter(mailstore, user, request.body)) };
+      },
+    );
+    relocationRoute(app, tools, mailstore, 'move');
+    relocationRoute(app, tools, mailstore, 'copy');
+    app.post(
+      '/mail/delete',
+      {
+        bodyLimit: MAIL_BODY_MAX,
+        schema: {
+          tags: ['Mail'],
+          summary: 'Delete messages for good',
+          operationId: 'deleteMessages',
+          description: 'Nothing brings them back. To put them into Trash, move them.',
+          security: credentials.bearer,
+          body: Type.Object(messageSet),
+          response: {
+            200: Type.Object({
+              ...mailboxState,
+              removed: Type.Array(Type.Object({ uid: uidSchema })),
+              ...synced,
+            }),
+          },
+        },
+        config: { refusals: [...refusals] },
+      },
+      async (request) => {
+        const user = await tools.authenticateMail(request);
+        const { state, removed } = await mailstore.expunge(user, setOf(request.body));
+        return {
+          ...stateOf(state),
+          removed: removed.map((uid) => ({ uid })),
+          ...(await syncAfter(mailstore, user, request.body)),
+        };
+      },
+    );
+  };
+}
+
+function relocationRoute(
+  app: Parameters<RouteGroup>[0],
+  tools: RouteTools,
+  mailstore: Mailstore,
+  verb: 'move' | 'copy',
+): void {
+  const done = verb === 'move' ? 'moved' : 'copied';
+  app.post(
+    `/mail/${verb}`,
+    {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: verb === 'move' ? 'Move messages' : 'Copy messages',
+        operationId: `${verb}Messages`,
+        description: `Into another mailbox of the account. \`${done}\` says which UID each has there.`,
+        security: credentials.bearer,
+        body: Type.Object({ ...messageSet, to: mailboxName('The mailbox that gets them.') }),
+        response: { 200: relocated(done) },
+      },
+      config: { refusals: [...refusals] },
+    },
+    async (request) => {
+      const user = await tools.authenticateMail(request);
+      const { mailbox, to } = request.body;
+      const { state, uids } = await mailstore[verb](user, setOf(request.body), to);
+      return {
+        mailbox,
+        to: state.mailbox,
+        uidvalidity: state.uidvalidity,
+        [done]: [...uids].map(([uid, toUid]) => ({ uid, toUid })),
+        ...(await syncAfter(mailstore, user, request.body)),
+      };
+    },
+  );
+}
+
+function setOf({ mailbox, uids, uidvalidity }: SetBody): MessageSet {
+  return { mailbox, uids, ...(uidvalidity !== undefined && { uidvalidity }) };
+}
+
+function stateOf({
+  mailbox,
+  uidvalidity,
+  token,
+}: SyncResult | { mailbox: string; uidvalidity: string; token: string }) {
+  return { mailbox, uidvalidity, token };
+}
+
+/** What a sync since the given state tells, so that an action costs an app one request. */
+async function syncAfter(
+  mailstore: Mailstore,
+  user: MailUser,
+  { mailbox, since, fields }: SetBody,
+): Promise<{ sync?: SyncResult }> {
+  if (!since) return {};
+  const sync = await mailstore.sync(user, { mailbox, ...since, ...(fields && { fields }) });
+  return { sync };
+}

@@ -1,0 +1,103 @@
+/** The mailboxes of an account: listed, made, renamed. */
+import { Type } from 'typebox';
+import type { Mailstore } from '../mailstore/mailstore.ts';
+import { MAIL_BODY_MAX, mailboxName, mailboxState } from './mail-schemas.ts';
+import { credentials, type RouteGroup, type RouteTools } from './server.ts';
+
+const summary = Type.Object(
+  {
+    ...mailboxState,
+    mailboxId: Type.Optional(Type.String({ description: 'Kept over a rename.', examples: ['m7'] })),
+    specialUse: Type.Optional(
+      Type.String({ description: 'RFC 6154 attribute.', examples: ['\\Sent'] }),
+    ),
+    messages: Type.Integer({ description: 'Messages in it.', examples: [12] }),
+    unseen: Type.Integer({ description: 'Of them, those without `\\Seen`.', examples: [3] }),
+  },
+  { title: 'Mailbox' },
+);
+
+export function mailMailboxRoutes(mailstore: Mailstore): RouteGroup {
+  return (app, tools) => {
+    listRoute(app, tools, mailstore);
+    createRoute(app, tools, mailstore);
+    renameRoute(app, tools, mailstore);
+  };
+}
+
+type AddRoute = (app: Parameters<RouteGroup>[0], tools: RouteTools, mailstore: Mailstore) => void;
+
+const listRoute: AddRoute = (app, tools, mailstore) => {
+  app.get(
+    '/mail/mailboxes',
+    {
+      schema: {
+        tags: ['Mail'],
+        summary: 'List mailboxes',
+        operationId: 'listMailboxes',
+        description:
+          'Every mailbox of the account, INBOX first. `token` is what a sync returns now.',
+        security: credentials.bearer,
+        response: { 200: Type.Object({ mailboxes: Type.Array(summary) }) },
+      },
+      config: { refusals: ['account_inactive'] },
+    },
+    async (request) => {
+      const user = await tools.authenticateMail(request);
+      return { mailboxes: await mailstore.listMailboxes(user) };
+    },
+  );
+};
+
+const createRoute: AddRoute = (app, tools, mailstore) => {
+  app.post(
+    '/mail/mailboxes/create',
+    {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Make a mailbox',
+        operationId: 'createMailbox',
+        description: 'Levels of a name are separated by `/`.',
+        security: credentials.bearer,
+        body: Type.Object({ mailbox: mailboxName('Name of the new mailbox.') }),
+        response: { 201: Type.Object(mailboxState) },
+      },
+      config: { refusals: ['mailbox_exists', 'account_inactive'] },
+    },
+    async (request, reply) => {
+      const user = await tools.authenticateMail(request);
+      const { state } = await mailstore.createMailbox(user, request.body.mailbox);
+      return reply.code(201).send(state);
+    },
+  );
+};
+
+const renameRoute: AddRoute = (app, tools, mailstore) => {
+  app.post(
+    '/mail/mailboxes/rename',
+    {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Rename a mailbox',
+        operationId: 'renameMailbox',
+        description: 'Mailboxes below it go with it. INBOX and special-use mailboxes stay.',
+        security: credentials.bearer,
+        body: Type.Object({
+          mailbox: mailboxName('Its name now.'),
+          to: mailboxName('Its new name.'),
+        }),
+        response: { 200: Type.Object(mailboxState) },
+      },
+      config: {
+        refusals: ['mailbox_not_found', 'mailbox_exists', 'mailbox_protected', 'account_inactive'],
+      },
+    },
+    async (request) => {
+      const user = await tools.authenticateMail(request);
+      const { mailbox, to } = request.body;
+      return (await mailstore.renameMailbox(user, mailbox, to)).state;
+    },
+  );
+};

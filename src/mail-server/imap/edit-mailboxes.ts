@@ -1,0 +1,169 @@
+/** Changes that an app makes, carried out on the server: messages and mailboxes. */
+import type { MailboxChange } from '../../changes/changes.ts';
+import { invalidField, Refusal } from '../../errors/errors.ts';
+import {
+  type ChangedMailbox,
+  canonicalMailboxName,
+  type Expunged,
+  type FlagChange,
+  type Flagged,
+  type MailboxState,
+  type MailUser,
+  type MessageSet,
+  type Relocated,
+  readNewName,
+} from '../../mailstore/mailstore.ts';
+import { expungeMessages, readCurrent, relocateMessages, storeFlags } from './change-messages.ts';
+import type { Connection } from './connection.ts';
+import { ImapFailure } from './failure.ts';
+import { listMailboxes } from './list-mailboxes.ts';
+import { encodeMailboxName } from './utf7.ts';
+import { quoted } from './wire.ts';
+
+export interface EditorOptions {
+  /** Runs work that may be done twice: once more, on a fresh connection, where one was dropped. */
+  readonly repeat: <T>(
+    user: MailUser,
+    mailbox: string | undefined,
+    work: (connection: Connection) => Promise<T>,
+  ) => Promise<T>;
+  /** Runs work that must not be done twice. */
+  readonly once: EditorOptions['repeat'];
+  /** The change that a write made, with the token that a sync would return now. */
+  readonly changeOf: (
+    connection: Connection,
+    user: MailUser,
+    mailbox: string,
+  ) => Promise<MailboxChange>;
+}
+
+export class MailboxEditor {
+  readonly #options: EditorOptions;
+
+  constructor(options: EditorOptions) {
+    this.#options = options;
+  }
+
+  setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
+    const name = canonicalMailboxName(set.mailbox);
+    return this.#options.repeat(user, name, async (connection) => {
+      await requireSame(connection, name, set);
+      const changed = await storeFlags(connection, name, set.uids, change);
+      const after = await this.#options.changeOf(connection, user, name);
+      const rows = await readCurrent(connection, name, set.uids);
+      return {
+        state: stateOf(after),
+        // A server without CONDSTORE gives no MODSEQ to a message: that of the mailbox stands for it.
+        updated: rows.map(({ uid, modseq, flags }) => ({
+          uid,
+          modseq: modseq === undefined ? (after.token.split('-')[0] ?? '0') : `${modseq}`,
+          flags,
+        })),
+        changes: changed ? [after] : [],
+      };
+    });
+  }
+
+  relocate(
+    user: MailUser,
+    verb: 'move' | 'copy',
+    set: MessageSet,
+    target: string,
+  ): Promise<Relocated> {
+    const [from, to] = [canonicalMailboxName(set.mailbox), canonicalMailboxName(target)];
+    if (verb === 'move' && from === to) throw invalidField('to', 'must be another mailbox');
+    return this.#options.once(user, from, async (connection) => {
+      // Says whether there is such a mailbox also where nothing is to be moved.
+      await connection.select(to, 'EXAMINE');
+      await requireSame(connection, from, set);
+      const uids = await relocateMessages(connection, verb, {
+        mailbox: from,
+        uids: set.uids,
+        target: to,
+      });
+      const removal = await this.#options.changeOf(connection, user, from);
+      const change = await this.#options.changeOf(connection, user, to);
+      const changes = verb === 'move' ? [removal, change] : [change];
+      return { state: stateOf(change), uids, changes: uids.size === 0 ? [] : changes };
+    });
+  }
+
+  expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
+    const name = canonicalMailboxName(set.mailbox);
+    return this.#options.repeat(user, name, async (connection) => {
+      await requireSame(connection, name, set);
+      const removed = await expungeMessages(connection, name, set.uids);
+      const change = await this.#options.changeOf(connection, user, name);
+      return { state: stateOf(change), removed, changes: removed.length > 0 ? [change] : [] };
+    });
+  }
+
+  create(user: MailUser, wanted: string): Promise<ChangedMailbox> {
+    const name = readNewName('mailbox', wanted);
+    return this.#options.once(user, undefined, async (connection) => {
+      await refuseTaken(connection, name);
+      await connection.command('CREATE', [quoted(encodeMailboxName(name))]).catch(explainTaken);
+      // What is not subscribed to is hidden by many clients (RFC 3501 section 6.3.6).
+      await connection.command('SUBSCRIBE', [quoted(encodeMailboxName(name))]);
+      const change = await this.#options.changeOf(connection, user, name);
+      return { state: stateOf(change), changes: [change] };
+    });
+  }
+
+  rename(user: MailUser, name: string, wanted: string): Promise<ChangedMailbox> {
+    const to = readNewName('to', wanted);
+    const from = canonicalMailboxName(name);
+    return this.#options.once(user, undefined, async (connection) => {
+      const listed = await listMailboxes(connection);
+      const found = listed.find(({ mailbox }) => mailbox === from);
+      if (from === 'INBOX' || found?.specialUse !== undefined) {
+        throw new Refusal('mailbox_protected', `"${from}" cannot be renamed`);
+      }
+      // Says that there is no such mailbox in the words of every other call.
+      const before = await this.#options.changeOf(connection, user, from);
+      await refuseTaken(connection, to);
+      await connection.unselect();
+      const names = [from, to].map((one) => quoted(encodeMailboxName(one)));
+      await connection.command('RENAME', names).catch(explainTaken);
+      const change = await this.#options.changeOf(connection, user, to);
+      return { state: stateOf(change), changes: [before, change] };
+    });
+  }
+}
+
+function stateOf({ mailbox, uidvalidity, token }: MailboxChange): MailboxState {
+  return { mailbox, uidvalidity, token };
+}
+
+/** @throws Refusal uidvalidity_changed */
+async function requireSame(
+  connection: Connection,
+  name: string,
+  { uidvalidity }: MessageSet,
+): Promise<void> {
+  if (uidvalidity === undefined) return;
+  const selected = await connection.select(name, 'EXAMINE');
+  if (selected.uidvalidity === uidvalidity) return;
+  throw new Refusal(
+    'uidvalidity_changed',
+    `"${name}" was made anew: its uidvalidity is ${selected.uidvalidity} now; sync it first`,
+  );
+}
+
+/** Names that differ in case alone are one to people, and to some servers. */
+async function refuseTaken(connection: Connection, name: string): Promise<void> {
+  const listed = await listMailboxes(connection);
+  const other = listed.find(({ mailbox }) => mailbox.toLowerCase() === name.toLowerCase());
+  if (other) {
+    throw new Refusal('mailbox_exists', `there is a mailbox "${other.mailbox}" already`);
+  }
+}
+
+/** RFC 5530 section 3: somebody else made it meanwhile. */
+function explainTaken(error: unknown): never {
+  const isNo = error instanceof ImapFailure && error.kind === 'said_no';
+  if (isNo && /ALREADYEXISTS/i.test(error.details.responseCode ?? '')) {
+    throw new Refusal('mailbox_exists', 'there is such a mailbox already');
+  }
+  throw error;
+}

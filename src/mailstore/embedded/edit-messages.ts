@@ -1,0 +1,305 @@
+/** Flagging, moving, copying and expunging: each one transaction with one MODSEQ a mailbox. */
+import type { Bodies } from '../../bodies/bodies.ts';
+import type { Database, Queries } from '../../database/database.ts';
+import { invalidField, Refusal } from '../../errors/errors.ts';
+import { enqueueSearch } from '../../search/search.ts';
+import { changeFlags, flagsFromText, flagsToText, normalizeFlags } from '../flags.ts';
+import { canonicalMailboxName } from '../mailbox-names.ts';
+import type { Expunged, FlagChange, Flagged, MailUser, MessageSet, Relocated } from '../store.ts';
+import {
+  MailboxAdvance,
+  type Mailboxes,
+  type MailboxRow,
+  mailboxChange,
+  stateOf,
+} from './mailboxes.ts';
+
+/** UIDs in one statement: both engines bound the number of parameters. */
+const UIDS_AT_A_TIME = 500;
+/** Rows in one insert: envelopes and structures may be long. */
+const ROWS_AT_A_TIME = 100;
+
+export interface MessageEditorOptions {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly mailboxes: Mailboxes;
+  readonly now: () => number;
+}
+
+/** What the counters of a mailbox have of a message. */
+interface Counted {
+  readonly flags: string;
+  readonly size: number;
+}
+
+export class MessageEditor {
+  readonly #database: Database;
+  readonly #bodies: Bodies;
+  readonly #mailboxes: Mailboxes;
+  readonly #now: () => number;
+  readonly #advance: MailboxAdvance;
+
+  constructor({ database, bodies, mailboxes, now }: MessageEditorOptions) {
+    this.#database = database;
+    this.#bodies = bodies;
+    this.#mailboxes = mailboxes;
+    this.#now = now;
+    this.#advance = new MailboxAdvance(database.read);
+  }
+
+  async setFlags(
+    user: MailUser,
+    set: MessageSet,
+    { add = [], remove = [] }: FlagChange,
+  ): Promise<Flagged> {
+    const wanted = { add: normalizeFlags(add, 'add'), remove: normalizeFlags(remove, 'remove') };
+    await this.#mailboxes.find(user, set.mailbox);
+    return this.#database.write(async (tx) => {
+      const mailbox = await this.#lock(tx, user, set);
+      const messages = await selectMessages(tx, mailbox.id, set.uids, ['uid', 'flags', 'modseq']);
+      const changed = messages.flatMap(({ uid, flags }) => {
+        const after = flagsToText(changeFlags(flagsFromText(flags), wanted.add, wanted.remove));
+        return after === flags ? [] : [{ uid, before: flags, after }];
+      });
+      if (changed.length === 0)
+        return { state: stateOf(mailbox), updated: messages.map(asUpdated), changes: [] };
+      const unseen = changed.reduce(
+        (sum, one) => sum + unseenOf(one.after) - unseenOf(one.before),
+        0,
+      );
+      const none = { uids: 0, messages: 0, octets: 0 };
+      const { modseq } = await this.#advance.next(tx, { ...none, mailboxId: mailbox.id, unseen });
+      for (const [flags, some] of Map.groupBy(changed, ({ after }) => after)) {
+        await writeFlags(
+          tx,
+          mailbox.id,
+          some.map(({ uid }) => uid),
+          { flags, modseq },
+        );
+      }
+      const after = new Map(changed.map((one) => [one.uid, { flags: one.after, modseq }]));
+      return {
+        state: stateOf({ ...mailbox, highestmodseq: modseq }),
+        updated: messages.map((one) => asUpdated({ ...one, ...after.get(one.uid) })),
+        changes: [mailboxChange(user, mailbox, modseq)],
+      };
+    });
+  }
+
+  async move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+    if (canonicalMailboxName(set.mailbox) === canonicalMailboxName(to)) {
+      throw invalidField('to', 'must be another mailbox');
+    }
+    return this.#relocate(user, set, to, true);
+  }
+
+  copy(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
+    return this.#relocate(user, set, to, false);
+  }
+
+  async #relocate(
+    user: MailUser,
+    set: MessageSet,
+    to: string,
+    moving: boolean,
+  ): Promise<Relocated> {
+    await this.#mailboxes.find(user, set.mailbox);
+    await this.#mailboxes.find(user, to);
+    return this.#database.write(async (tx) => {
+      const [source, target] = await this.#lockBoth(tx, user, set, to);
+      const messages = await selectMessages(tx, source.id, set.uids, allColumns);
+      if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
+      const { firstUid, modseq } = await this.#advance.next(tx, {
+        mailboxId: target.id,
+        uids: messages.length,
+        ...countOf(messages),
+      });
+      const uids = new Map(messages.map(({ uid }, index) => [uid, firstUid + index]));
+      const own = { mailbox_id: target.id, created_modseq: modseq, modseq };
+      const rows = messages.map((one) => ({ ...one, ...own, uid: uids.get(one.uid) ?? 0 }));
+      for (const some of chunks(rows, ROWS_AT_A_TIME)) {
+        await tx.insertInto('messages').values(some).execute();
+      }
+      const change = mailboxChange(user, target, modseq);
+      const state = stateOf({ ...target, highestmodseq: modseq });
+      if (!moving) return { state, uids, changes: [change] };
+      const removal = await this.#bury(tx, source.id, messages);
+      return { state, uids, changes: [mailboxChange(user, source, removal), change] };
+    });
+  }
+
+  async expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
+    await this.#mailboxes.find(user, set.mailbox);
+    const { files, ...expunged } = await this.#database.write(async (tx) => {
+      const mailbox = await this.#lock(tx, user, set);
+      const columns = ['uid', 'created_modseq', 'flags', 'size', 'body_id'] as const;
+      const messages = await selectMessages(tx, mailbox.id, set.uids, columns);
+      const removed = messages.map(({ uid }) => uid);
+      if (messages.length === 0)
+        return { state: stateOf(mailbox), removed, changes: [], files: [] };
+      const modseq = await this.#bury(tx, mailbox.id, messages);
+      const ids = new Set(messages.map(({ body_id }) => body_id));
+      await forgetInSearch(tx, user.accountId, ids);
+      const files: string[] = [];
+      for (const some of chunks([...ids], UIDS_AT_A_TIME)) {
+        files.push(...(await this.#bodies.release(tx, some)));
+      }
+      const state = stateOf({ ...mailbox, highestmodseq: modseq });
+      return { state, removed, changes: [mailboxChange(user, mailbox, modseq)], files };
+    });
+    // After the commit: a crash before it must find the file; one after it leaves it to the sweep.
+    await this.#bodies.removeFiles(files);
+    return expunged;
+  }
+
+  async #lock(
+    tx: Queries,
+    user: MailUser,
+    { mailbox, uidvalidity }: MessageSet,
+  ): Promise<MailboxRow> {
+    const row = await this.#mailboxes.lock(tx, user, mailbox);
+    if (uidvalidity === undefined || uidvalidity === String(row.uidvalidity)) return row;
+    throw new Refusal(
+      'uidvalidity_changed',
+      `"${row.name}" was made anew: its uidvalidity is ${row.uidvalidity} now; sync it first`,
+    );
+  }
+
+  /** In one order for everybody: two moves between the same two mailboxes never wait for each other. */
+  async #lockBoth(
+    tx: Queries,
+    user: MailUser,
+    set: MessageSet,
+    to: string,
+  ): Promise<[MailboxRow, MailboxRow]> {
+    if (canonicalMailboxName(set.mailbox) <= canonicalMailboxName(to)) {
+      const source = await this.#lock(tx, user, set);
+      return [source, await this.#mailboxes.lock(tx, user, to)];
+    }
+    const target = await this.#mailboxes.lock(tx, user, to);
+    return [await this.#lock(tx, user, set), target];
+  }
+
+  /** Takes messages out of a mailbox and leaves their tombstones; answers the MODSEQ of it. */
+  async #bury(
+    tx: Queries,
+    mailboxId: number,
+    messages: readonly (Counted & { readonly uid: number; readonly created_modseq: number })[],
+  ): Promise<number> {
+    const gone = countOf(messages);
+    const { modseq } = await this.#advance.next(tx, {
+      mailboxId,
+      uids: 0,
+      messages: -gone.messages,
+      unseen: -gone.unseen,
+      octets: -gone.octets,
+    });
+    const own = { mailbox_id: mailboxId, modseq, expunged_at: this.#now() };
+    for (const some of chunks(messages, UIDS_AT_A_TIME)) {
+      const uids = some.map(({ uid }) => uid);
+      await tx
+        .deleteFrom('messages')
+        .where('mailbox_id', '=', mailboxId)
+        .where('uid', 'in', uids)
+        .execute();
+      const tombstones = some.map(({ uid, created_modseq }) => ({ ...own, uid, created_modseq }));
+      await tx.insertInto('tombstones').values(tombstones).execute();
+    }
+    return modseq;
+  }
+}
+
+function unseenOf(flags: string): number {
+  return flagsFromText(flags).includes('\\Seen') ? 0 : 1;
+}
+
+function countOf(messages: readonly Counted[]) {
+  return {
+    messages: messages.length,
+    unseen: messages.reduce((sum, { flags }) => sum + unseenOf(flags), 0),
+    octets: messages.reduce((sum, { size }) => sum + size, 0),
+  };
+}
+
+function asUpdated({ uid, modseq, flags }: { uid: number; modseq: number; flags: string }) {
+  return { uid, modseq: String(modseq), flags: flagsFromText(flags) };
+}
+
+/** Every column that goes along with a message. */
+const allColumns = [
+  'uid',
+  'created_modseq',
+  'flags',
+  'size',
+  'internal_date',
+  'body_id',
+  'envelope',
+  'structure',
+] as const;
+
+type MessageColumn = (typeof allColumns)[number] | 'modseq';
+
+/** The messages among `uids` that are there, each once, by UID. */
+async function selectMessages<Column extends MessageColumn>(
+  tx: Queries,
+  mailboxId: number,
+  uids: readonly number[],
+  columns: readonly Column[],
+) {
+  const ordered = [...new Set(uids)].sort((a, b) => a - b);
+  const found = [];
+  for (const some of chunks(ordered, UIDS_AT_A_TIME)) {
+    const rows = await tx
+      .selectFrom('messages')
+      .select(columns)
+      .where('mailbox_id', '=', mailboxId)
+      .where('uid', 'in', some)
+      .orderBy('uid')
+      .execute();
+    found.push(...rows);
+  }
+  return found;
+}
+
+async function writeFlags(
+  tx: Queries,
+  mailboxId: number,
+  uids: readonly number[],
+  values: { readonly flags: string; readonly modseq: number },
+): Promise<void> {
+  for (const some of chunks(uids, UIDS_AT_A_TIME)) {
+    await tx
+      .updateTable('messages')
+      .set(values)
+      .where('mailbox_id', '=', mailboxId)
+      .where('uid', 'in', some)
+      .execute();
+  }
+}
+
+/** Tells the search index of bodies that no mailbox of the account has any more. */
+async function forgetInSearch(
+  tx: Queries,
+  accountId: number,
+  bodyIds: ReadonlySet<number>,
+): Promise<void> {
+  for (const some of chunks([...bodyIds], UIDS_AT_A_TIME)) {
+    const rows = await tx
+      .selectFrom('messages')
+      .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
+      .select('messages.body_id')
+      .where('messages.body_id', 'in', some)
+      .where('mailboxes.account_id', '=', accountId)
+      .execute();
+    const kept = new Set(rows.map(({ body_id }) => body_id));
+    const gone = some.filter((id) => !kept.has(id));
+    await enqueueSearch(
+      tx,
+      gone.map((bodyId) => ({ accountId, bodyId, gone: true })),
+    );
+  }
+}
+
+function* chunks<T>(items: readonly T[], size: number): Generator<T[]> {
+  for (let at = 0; at < items.length; at += size) yield items.slice(at, at + size);
+}
