@@ -7,6 +7,7 @@
  * when they were issued (`iat`).
  */
 import type { JWTPayload } from 'jose';
+import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { Database } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
@@ -16,7 +17,6 @@ import { type Credentials, CredentialsReader } from './account-rows.ts';
 import { readAddress } from './local-parts.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
-import { TokenCache } from './token-cache.ts';
 import {
   CLOCK_SKEW_SECONDS,
   refuseToken,
@@ -102,6 +102,10 @@ const SKEW_MS = CLOCK_SKEW_SECONDS * SECOND_MS;
 const LIFETIME_SECONDS = 3600;
 /** Of a text that is no address, so much tells one from another. */
 const UNREADABLE_MAX = 64;
+/** Tokens whose signature is not checked again; about 600 bytes each: 6 MB, and 20 MB at most. */
+const KNOWN_MAX = 10_000;
+/** Tokens of ours have some 300 characters; what is much longer is verified each time. */
+const KNOWN_LENGTH_MAX = 2_048;
 /** The last instant that a Date has; `exp` may be any number. */
 const TIME_MAX = 8.64e15;
 
@@ -129,7 +133,7 @@ class SignedTokens implements Tokens {
   readonly #logins: LoginLimits;
   readonly #log: Logger;
   readonly #now: () => number;
-  readonly #cache = new TokenCache<Claims>();
+  readonly #cache = new LRUCache<string, Claims>({ max: KNOWN_MAX });
 
   constructor(options: TokensOptions) {
     this.#credentials = new CredentialsReader(options.database);
@@ -187,7 +191,7 @@ class SignedTokens implements Tokens {
       throw refuseToken('is expired');
     }
     const claims = this.#interpret(await this.#keys.verify(token, now), now);
-    this.#cache.set(token, claims);
+    if (token.length <= KNOWN_LENGTH_MAX) this.#cache.set(token, claims);
     return claims;
   }
 

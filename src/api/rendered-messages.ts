@@ -2,17 +2,16 @@
  * Answers with whole messages, kept as JSON for a while: when a message arrives, every device of its
  * reader fetches it, and writing 20 KB of mail as JSON takes longer than all else of the request.
  */
+import { LRUCache } from 'lru-cache';
 import type { Message } from '../mailstore/mailstore.ts';
 
 export class RenderedMessages {
-  readonly #max: number;
-  /** JSON without its opening brace, by content id; the one used longest ago is the first. */
-  readonly #kept = new Map<string, Buffer>();
-  #bytes = 0;
+  /** JSON without its opening brace, by content id. */
+  readonly #kept: LRUCache<string, Buffer>;
 
   /** @param max octets kept */
   constructor(max: number) {
-    this.#max = max;
+    this.#kept = new LRUCache({ maxSize: max, sizeCalculation: (rest) => rest.length });
   }
 
   /**
@@ -22,29 +21,10 @@ export class RenderedMessages {
    */
   async write(message: Message, read: () => Promise<object>): Promise<Buffer> {
     const { uid, flags, contentId } = message;
-    const kept = contentId === undefined ? undefined : this.#take(contentId);
+    const kept = contentId === undefined ? undefined : this.#kept.get(contentId);
     const rest = kept ?? Buffer.from(JSON.stringify(await read()).slice(1));
-    if (contentId !== undefined) this.#keep(contentId, rest);
+    if (contentId !== undefined && !kept) this.#kept.set(contentId, rest);
     const start = Buffer.from(`{"uid":${uid},"flags":${JSON.stringify(flags)},`);
     return Buffer.concat([start, rest]);
-  }
-
-  #take(contentId: string): Buffer | undefined {
-    const kept = this.#kept.get(contentId);
-    if (!kept) return undefined;
-    this.#kept.delete(contentId);
-    this.#bytes -= kept.length;
-    return kept;
-  }
-
-  #keep(contentId: string, rest: Buffer): void {
-    // Another request may have read the same message meanwhile.
-    this.#take(contentId);
-    this.#kept.set(contentId, rest);
-    this.#bytes += rest.length;
-    for (const [oldest] of this.#kept) {
-      if (this.#bytes <= this.#max) break;
-      this.#take(oldest);
-    }
   }
 }

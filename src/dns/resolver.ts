@@ -1,6 +1,6 @@
 import { promises as dns } from 'node:dns';
+import pLimit, { type LimitFunction } from 'p-limit';
 import type { DnsAnswer, DnsLookup, DnsRecords, DnsType } from './answer.ts';
-import { limitConcurrency } from './limit-concurrency.ts';
 
 export interface DnsResolverOptions {
   /** `ip`, `ip:port` or `[ip]:port`; none: those of the system, as they are at each question. */
@@ -49,7 +49,7 @@ const reasons: Record<string, string> = {
 class RecursiveResolver implements DnsResolver {
   readonly #servers: readonly string[];
   readonly #timeouts: { readonly first: number; readonly later: number };
-  readonly #limit: <T>(work: () => Promise<T>) => Promise<T>;
+  readonly #limit: LimitFunction;
   readonly #underWay = new Set<dns.Resolver>();
   #closed = false;
   /** How many servers were found wanting: where the next question starts. */
@@ -58,7 +58,7 @@ class RecursiveResolver implements DnsResolver {
   constructor(options: DnsResolverOptions) {
     this.#servers = options.servers;
     this.#timeouts = options.timeouts ?? TIMEOUTS_MS;
-    this.#limit = limitConcurrency(options.concurrency ?? CONCURRENCY);
+    this.#limit = pLimit(options.concurrency ?? CONCURRENCY);
   }
 
   lookup<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>> {

@@ -19,6 +19,7 @@ export {
 } from './client-address.ts';
 export { DotTransparency } from './dot-transparency.ts';
 export { guardLookup, type ResolveHost } from './guard-lookup.ts';
+export { runInTurn } from './in-turn.ts';
 export {
   type AddressFilter,
   AddressRefused,

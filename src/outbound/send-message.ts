@@ -3,8 +3,9 @@
  * smarthost. Attempts and reports; trying again is the queue's.
  */
 import { connect, type Socket } from 'node:net';
+import pLimit, { type LimitFunction } from 'p-limit';
 import { parseAddress } from '../message/message.ts';
-import { type ConnectionSlots, createConnectionSlots } from './connection-slots.ts';
+import { runInTurn } from '../net/net.ts';
 import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
 import { formatAddress } from './format-address.ts';
 import type { SessionResult } from './judge-failure.ts';
@@ -91,13 +92,13 @@ type Failed = Exclude<SendOutcome, { readonly result: 'delivered' }>;
 class SmtpSender implements MessageSender {
   readonly #options: MessageSenderOptions;
   readonly #timeouts: SendTimeouts;
-  readonly #slots: ConnectionSlots;
-  readonly #ownSlots = createConnectionSlots(OWN_SESSIONS);
+  readonly #places: LimitFunction;
+  readonly #ownPlaces = pLimit(OWN_SESSIONS);
 
   constructor(options: MessageSenderOptions) {
     this.#options = options;
     this.#timeouts = { ...TIMEOUTS, ...options.timeouts };
-    this.#slots = createConnectionSlots(options.maxSessions ?? SESSIONS);
+    this.#places = pLimit(options.maxSessions ?? SESSIONS);
   }
 
   async sendMessage(message: OutgoingMessage, stop?: AbortSignal): Promise<SendOutcome> {
@@ -108,7 +109,7 @@ class SmtpSender implements MessageSender {
     const deadline = AbortSignal.timeout(this.#timeouts.whole);
     const signal = stop ? AbortSignal.any([stop, deadline]) : deadline;
     try {
-      return await this.#slots.run(signal, () =>
+      return await runInTurn(this.#places, signal, () =>
         this.#route({ ...message, to }, recipient.domain, signal),
       );
     } catch (error) {
@@ -126,7 +127,8 @@ class SmtpSender implements MessageSender {
     if (ownListener && (await inTime(signal, ownListener.takes(domain)))) {
       // Through the front door, so that loops between domains of ours are seen as any other.
       const options = this.#session(this.#options.hostname, 'none', signal);
-      return this.#ownSlots.run(
+      return runInTurn(
+        this.#ownPlaces,
         signal,
         async () => (await this.#attempt(ownListener, message, options)).outcome,
       );

@@ -13,6 +13,7 @@
  * Memory is bounded: of destinations due later than the horizon, and of more than 10,000 at a time,
  * nothing is kept; the worker's look at the table finds them when their time has come.
  */
+import { LRUCache } from 'lru-cache';
 import { DueHeap } from './due-heap.ts';
 
 const FAILURES_IN_A_ROW = 5;
@@ -53,7 +54,7 @@ export class Destinations {
   /** Due later. May hold entries that were overtaken: those count for nothing. */
   readonly #later = new DueHeap<State>();
   /** Failures in a row, of those that failed last; the longest unseen are forgotten first. */
-  readonly #failures = new Map<string, number>();
+  readonly #failures = new LRUCache<string, number>({ max: FAILING_MAX });
   #underWay = 0;
 
   constructor(options: DestinationsOptions) {
@@ -153,14 +154,7 @@ export class Destinations {
   }
 
   #countFailure(destination: string): void {
-    const failures = (this.#failures.get(destination) ?? 0) + 1;
-    this.#failures.delete(destination);
-    this.#failures.set(destination, failures);
-    if (this.#failures.size <= FAILING_MAX) return;
-    for (const oldest of this.#failures.keys()) {
-      this.#failures.delete(oldest);
-      return;
-    }
+    this.#failures.set(destination, (this.#failures.get(destination) ?? 0) + 1);
   }
 
   #stateOf(destination: string): State {
@@ -175,7 +169,7 @@ export class Destinations {
   }
 
   #capacity({ destination, underWay }: State): number {
-    const failing = (this.#failures.get(destination) ?? 0) >= FAILURES_IN_A_ROW;
+    const failing = (this.#failures.peek(destination) ?? 0) >= FAILURES_IN_A_ROW;
     return (failing ? 1 : this.#options.perDestination) - underWay;
   }
 

@@ -13,6 +13,7 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from 'kysely';
+import { LRUCache } from 'lru-cache';
 import type { Queries } from '../engine.ts';
 import type { Schema } from '../schema.ts';
 
@@ -45,7 +46,7 @@ function toObjects(rows: readonly unknown[][], columns: readonly string[]): obje
 class SqliteConnection implements DatabaseConnection {
   readonly #db: DatabaseSync;
   readonly #options: ConnectionOptions;
-  readonly #statements = new Map<string, Prepared>();
+  readonly #statements = new LRUCache<string, Prepared>({ max: STATEMENTS_KEPT });
 
   constructor(db: DatabaseSync, options: ConnectionOptions) {
     this.#db = db;
@@ -86,7 +87,6 @@ class SqliteConnection implements DatabaseConnection {
   #prepare(sql: string): Prepared {
     const kept = this.#statements.get(sql);
     if (kept) return kept;
-    if (this.#statements.size >= STATEMENTS_KEPT) this.#statements.clear();
     const statement = this.#db.prepare(sql);
     const columns = statement.columns().map(({ name }) => name);
     if (columns.length > 0) statement.setReturnArrays(true);

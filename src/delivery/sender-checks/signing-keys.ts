@@ -1,5 +1,6 @@
 /** The keys that signatures are verified with (RFC 6376 section 3.6.2). */
 import { createPublicKey } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 import { getPublicKey, type SigningKey } from 'mailauth/lib/tools.js';
 import { toAsciiName } from './host-names.ts';
 import { type LookupAnswer, textRecords } from './lookup.ts';
@@ -12,7 +13,7 @@ const MAX_RECORD = 2_000;
 
 /** Keys as they were read from their records: to read one takes longer than to verify by it. */
 export class KnownKeys {
-  readonly #keys = new Map<string, SigningKey>();
+  readonly #keys = new LRUCache<string, SigningKey>({ max: MAX_KEYS });
 
   /** @throws an error with a code that mailauth knows, where the record holds no key to use */
   async read(type: string, record: string, hashAlgo: string): Promise<SigningKey> {
@@ -23,10 +24,7 @@ export class KnownKeys {
     const resolver = async () => [[record]];
     const key = await getPublicKey(type, '', undefined, resolver, { strict: false, hashAlgo });
     const read = { ...key, publicKey: createPublicKey(key.publicKey) };
-    if (record.length > MAX_RECORD) return read;
-    const oldest = this.#keys.size < MAX_KEYS ? undefined : this.#keys.keys().next().value;
-    if (oldest !== undefined) this.#keys.delete(oldest);
-    this.#keys.set(id, read);
+    if (record.length <= MAX_RECORD) this.#keys.set(id, read);
     return read;
   }
 }

@@ -6,6 +6,7 @@
  * holds all of its connections makes nobody wait but itself; where the total is reached, an idle
  * connection of another account is closed to make room.
  */
+import { LRUCache } from 'lru-cache';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
@@ -63,7 +64,9 @@ export class Pool {
   readonly #accounts = new Map<number, Account>();
   /** Idle connections of all accounts, the longest unused first. */
   readonly #idle = new Set<Pooled>();
-  readonly #refused = new Map<number, { readonly until: number; readonly failure: ImapFailure }>();
+  readonly #refused = new LRUCache<number, { until: number; failure: ImapFailure }>({
+    max: REFUSED_MAX,
+  });
   #waiting: Waiter[] = [];
   #total = 0;
   #closed = false;
@@ -231,7 +234,6 @@ export class Pool {
       return connection;
     } catch (error) {
       if (error instanceof ImapFailure && error.kind === 'login_refused') {
-        if (this.#refused.size >= REFUSED_MAX) this.#refused.clear();
         const failure = new ImapFailure('resting', { retryAfter: REFUSED_REST_MS / 1000 });
         this.#refused.set(user.accountId, { until: this.#now() + REFUSED_REST_MS, failure });
       }

@@ -2,8 +2,9 @@
  * A client for one LMTP server: a bounded number of connections, kept for the next message, and a
  * deadline for each attempt.
  */
-
+import pLimit, { type LimitFunction } from 'p-limit';
 import type { MailboxResult } from '../../mailstore/mailstore.ts';
+import { runInTurn } from '../../net/net.ts';
 import {
   LmtpConnection,
   type LmtpEnvelope,
@@ -63,16 +64,15 @@ interface Idle {
 export class LmtpClient {
   readonly #options: LmtpClientOptions;
   readonly #timeouts: LmtpClientTimeouts;
-  readonly #waiting = new Set<() => void>();
+  readonly #places: LimitFunction;
   /** The one used last comes last, and is used next. */
   #idle: Idle[] = [];
-  #free: number;
   #isClosed = false;
 
   constructor(options: LmtpClientOptions) {
     this.#options = options;
     this.#timeouts = { ...TIMEOUTS, ...options.timeouts };
-    this.#free = options.connections ?? CONNECTIONS;
+    this.#places = pLimit(options.connections ?? CONNECTIONS);
   }
 
   /**
@@ -91,15 +91,12 @@ export class LmtpClient {
     const deadline = AbortSignal.timeout(this.#timeouts.whole);
     const signal = stop ? AbortSignal.any([stop, deadline]) : deadline;
     try {
-      await this.#take(signal);
-      try {
-        return await this.#attempt(message, signal);
-      } finally {
-        this.#release();
-      }
+      return await runInTurn(this.#places, signal, () => this.#attempt(message, signal));
     } catch (error) {
-      if (!(error instanceof LmtpFailure)) throw error;
-      const result = failed('temporary', '4.4.1', error.message);
+      const isFailure = error instanceof LmtpFailure;
+      if (!isFailure && !(signal.aborted && error === signal.reason)) throw error;
+      const reason = 'no connection to the mail server was free in time';
+      const result = failed('temporary', '4.4.1', isFailure ? error.message : reason);
       return Array.from({ length: recipients }, () => result);
     }
   }
@@ -172,41 +169,5 @@ export class LmtpClient {
     if (!found) return;
     clearTimeout(found.timer);
     this.#idle = this.#idle.filter((idle) => idle !== found);
-  }
-
-  /** Waits for a place among those that may talk to the server. */
-  #take(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      if (this.#free > 0 && !signal.aborted) {
-        this.#free--;
-        resolve();
-        return;
-      }
-      const start = () => {
-        signal.removeEventListener('abort', stop);
-        resolve();
-      };
-      const stop = () => {
-        this.#waiting.delete(start);
-        reject(new LmtpFailure('no connection to the mail server was free in time'));
-      };
-      if (signal.aborted) {
-        stop();
-        return;
-      }
-      this.#waiting.add(start);
-      signal.addEventListener('abort', stop, { once: true });
-    });
-  }
-
-  /** Hands the place to the next in line, or back. */
-  #release(): void {
-    const [next] = this.#waiting;
-    if (!next) {
-      this.#free++;
-      return;
-    }
-    this.#waiting.delete(next);
-    next();
   }
 }
