@@ -5,6 +5,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { MailAccess, Tokens } from '../accounts/accounts.ts';
 import { Refusal } from '../errors/errors.ts';
+import { readBearer } from '../net/net.ts';
 
 /** The hook that guards /v2: it runs before the body is read, so that a stranger sends none. */
 type Guard = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
@@ -30,9 +31,6 @@ function sha256(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }
 
-/** `Bearer <b64token>`; the scheme in any case (RFC 9110 section 11.1, RFC 6750 section 2.1). */
-const bearer = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
-
 /**
  * Finds whose mailbox the request's token opens.
  *
@@ -42,13 +40,7 @@ export async function authenticateMail(
   tokens: Tokens,
   request: FastifyRequest,
 ): Promise<MailAccess> {
-  const field = request.headers.authorization;
-  if (field === undefined) {
-    throw new Refusal('unauthorized', 'the header Authorization is missing');
-  }
-  const token = bearer.exec(field)?.[1];
-  if (token === undefined) {
-    throw new Refusal('unauthorized', 'the header Authorization is not "Bearer <token>"');
-  }
-  return tokens.authenticate(token);
+  const token = readBearer(request.raw);
+  if (token !== undefined) return tokens.authenticate(token);
+  throw new Refusal('unauthorized', 'the header Authorization is missing');
 }

@@ -3,12 +3,11 @@
  * are answered with the same body as every other failure.
  */
 import { randomUUID } from 'node:crypto';
-import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { Refusal } from '../errors/errors.ts';
-import { problemOf } from './answer-errors.ts';
+import { answerOnSocket, answerProblem } from '../net/net.ts';
 
 /** What Node's HTTP parser reports, by its code. */
 const brokenStatus: Readonly<Record<string, { status: number; detail: string }>> = {
@@ -30,39 +29,8 @@ export function answerBrokenRequest(
     detail: 'the request is not HTTP/1.1',
   };
   logger.info({ status, requestId, ip: socket.remoteAddress, code: error.code }, 'broken request');
-  if (!socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const body = JSON.stringify(problemOf(new Refusal('invalid_request', detail), requestId, status));
-  socket.end(
-    [
-      `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-      'content-type: application/json; charset=utf-8',
-      `content-length: ${Buffer.byteLength(body)}`,
-      `x-request-id: ${requestId}`,
-      'x-content-type-options: nosniff',
-      'cache-control: no-store',
-      'connection: close',
-      '',
-      body,
-    ].join('\r\n'),
-  );
-  // What the client still sends is of no use; without this a reader of nothing keeps the socket.
-  socket.resume();
-  setTimeout(() => socket.destroy(), LINGER_MS).unref();
-}
-
-/** How long a client may take to read why it was cut off. */
-const LINGER_MS = 2_000;
-
-/** An id that a caller may choose: it comes back in a header, the log and the body. */
-const harmlessId = /^[A-Za-z0-9._:-]{1,64}$/;
-
-/** The id of a request: the caller's own where it is harmless, else a new one. */
-export function requestIdOf(raw: IncomingMessage): string {
-  const given = raw.headers['x-request-id'];
-  return typeof given === 'string' && harmlessId.test(given) ? given : randomUUID();
+  const refusal = new Refusal('invalid_request', detail);
+  answerOnSocket(socket, answerProblem(refusal, requestId, undefined, status), requestId);
 }
 
 /**

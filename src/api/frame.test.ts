@@ -1,6 +1,8 @@
 /** What browsers of other origins may do, and what a proxy in front may say. */
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { startApi } from './testing/start-api.ts';
 
@@ -121,4 +123,50 @@ test('an answer that cannot be written harms no other', async () => {
   const [, broken] = answers;
   assert.equal(broken?.body.code, 'internal');
   assert.equal(broken.headers.get('x-content-type-options'), 'nosniff');
+});
+
+/** Sends a request as it is written here; answers its status code and the code of the problem. */
+async function sendRaw(port: number, lines: readonly string[]): Promise<[number, string]> {
+  const socket = connect(port, '127.0.0.1');
+  socket.write([...lines, '', ''].join('\r\n'));
+  const [head = '', body = ''] = (await text(socket)).split('\r\n\r\n');
+  return [Number(head.split(' ', 2)[1]), JSON.parse(body).code ?? ''];
+}
+
+test('a request has one Host and one Authorization at most', async () => {
+  const api = await startApi('sqlite');
+  api.app.server.on('upgrade', (_request, socket) => socket.destroy());
+  const bearer = 'Authorization: Bearer x.y.z';
+  for (const [expected, target, ...fields] of [
+    [[400, 'invalid_request'], 'GET /healthz'],
+    [[400, 'invalid_request'], 'GET /healthz', 'Host: a', 'host: a'],
+    [[400, 'invalid_request'], 'GET /healthz', 'Host: a', 'Host:'],
+    [[400, 'invalid_request'], 'GET /nowhere', 'Host: a', 'HOST: b'],
+    [
+      [401, 'unauthorized'],
+      'GET /mail/message?uid=1',
+      'Host: a',
+      bearer,
+      'authorization: Bearer a',
+    ],
+    [[401, 'unauthorized'], 'GET /mail/message?uid=1', 'Host: a', bearer, bearer],
+  ] as const) {
+    const lines = [`${target} HTTP/1.1`, ...fields, 'Connection: close'];
+    assert.deepEqual(await sendRaw(api.port, lines), expected, lines.join(' | '));
+  }
+});
+
+test('a good token is not taken beside another one', async () => {
+  const api = await startApi('sqlite');
+  await api.activateDomain('u', 'acme.test');
+  const { account } = await api.accounts.create({
+    userId: 'u',
+    domain: 'acme.test',
+    localPart: 'ann',
+  });
+  const { token } = await api.tokens.issue(account);
+  const good = `Authorization: Bearer ${token}`;
+  const lines = ['GET /mail/message?uid=1 HTTP/1.1', 'Host: a', 'Connection: close', good];
+  assert.deepEqual(await sendRaw(api.port, lines), [404, 'message_not_found']);
+  assert.deepEqual(await sendRaw(api.port, [...lines, good]), [401, 'unauthorized']);
 });

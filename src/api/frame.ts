@@ -7,10 +7,17 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { Logger } from 'pino';
 import { Refusal } from '../errors/errors.ts';
-import { addressOf, type NetworkTest, type OpenLimit, testNetworks } from '../net/net.ts';
+import {
+  addressOf,
+  countField,
+  type NetworkTest,
+  type OpenLimit,
+  requestIdOf,
+  testNetworks,
+} from '../net/net.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerTogether } from './answer-together.ts';
-import { answerBrokenRequest, judgeUrl, requestIdOf } from './broken-requests.ts';
+import { answerBrokenRequest, judgeUrl } from './broken-requests.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isPartOfPage } from './docs-files.ts';
 import { type NotFoundPage, wantsPage } from './docs-pages.ts';
@@ -201,8 +208,11 @@ function isFree(request: FastifyRequest): boolean {
 
 /** Before the body is read: nobody has to send one to a path that is not there. */
 function judge(app: Api, request: FastifyRequest, reply: FastifyReply): Refusal | undefined {
-  // RFC 9112 section 3.2: HTTP/1.1 requires it.
-  if (request.headers.host === undefined && request.raw.httpVersionMinor !== 0) {
+  // RFC 9112 section 3.2: HTTP/1.1 has one, and no request has two, which tell programs in front
+  // and us different things.
+  const hosts = countField(request.raw, 'host');
+  if (hosts > 1) return new Refusal('invalid_request', 'the request has two headers Host');
+  if (hosts === 0 && request.raw.httpVersionMinor !== 0) {
     return new Refusal('invalid_request', 'the header Host is missing');
   }
   return request.is404 ? missing(app, request, reply) : judgeUrl(request);

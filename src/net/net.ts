@@ -2,7 +2,8 @@
  * Sockets and addresses, in both directions.
  *
  * Clients that come to us: where a request comes from, and under which name a client is counted
- * (`client-address.ts`), and how often it may do something (`limits.ts`).
+ * (`client-address.ts`), how often it may do something (`limits.ts`), and how HTTP requests are refused
+ * (`http.ts`).
  *
  * Addresses we connect to when somebody else named the host: webhooks, and mail exchangers found in
  * DNS. A URL or an MX record must not make us talk to our own network. The judgement is made where a
@@ -19,6 +20,14 @@ export {
 } from './client-address.ts';
 export { DotTransparency } from './dot-transparency.ts';
 export { guardLookup, type ResolveHost } from './guard-lookup.ts';
+export {
+  answerOnSocket,
+  answerProblem,
+  bearerChallenge,
+  countField,
+  readBearer,
+  requestIdOf,
+} from './http.ts';
 export { runInTurn } from './in-turn.ts';
 export {
   type AddressFilter,

@@ -3,15 +3,13 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { Refusal } from '../errors/errors.ts';
+import { countField, readBearer } from '../net/net.ts';
 
 const PATH = '/ws';
 
 /** The subprotocol that the server selects, and the one that carries a browser's token. */
 export const SUBPROTOCOL = 'postroom';
 const TOKEN_PROTOCOL = 'bearer.';
-
-/** `Bearer <b64token>`; the scheme in any case (RFC 9110 section 11.1, RFC 6750 section 2.1). */
-const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
 /**
  * Whether a request that asks for an upgrade asks for WebSocket. All others are to be answered as
@@ -28,9 +26,13 @@ export function asksForWebSocket(request: IncomingMessage): boolean {
  * Checks what RFC 6455 section 4.2.1 wants of the handshake; its key and its lists are left to the
  * WebSocket library.
  *
- * @throws Refusal route_not_found, method_not_allowed, upgrade_required
+ * @throws Refusal invalid_request, route_not_found, method_not_allowed, upgrade_required
  */
 export function checkHandshake(request: IncomingMessage): void {
+  // RFC 9112 section 3.2.
+  if (countField(request, 'host') > 1) {
+    throw new Refusal('invalid_request', 'the request has two headers Host');
+  }
   if (pathOf(request.url ?? '') !== PATH) {
     throw new Refusal('route_not_found', 'there is nothing at this path');
   }
@@ -57,12 +59,8 @@ function pathOf(target: string): string {
  * @throws Refusal unauthorized where there is none, invalid_request
  */
 export function readToken(request: IncomingMessage): string {
-  const field = request.headers.authorization;
-  if (field !== undefined) {
-    const token = BEARER.exec(field)?.[1];
-    if (token !== undefined) return token;
-    throw new Refusal('unauthorized', 'the header Authorization is not "Bearer <token>"');
-  }
+  const token = readBearer(request);
+  if (token !== undefined) return token;
   const protocols = offeredProtocols(request);
   const tokens = protocols.filter((name) => name.startsWith(TOKEN_PROTOCOL));
   const [offered] = tokens;

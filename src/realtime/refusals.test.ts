@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { after, suite, test } from 'node:test';
 import { Refusal } from '../errors/errors.ts';
 import { asksForWebSocket } from './realtime.ts';
@@ -157,10 +158,30 @@ suite('what is refused at the upgrade', () => {
       accept: 'text/html, application/problem+json',
       'x-request-id': 'a"b',
     });
-    assert.equal(answer.headers['content-type'], 'application/problem+json');
+    assert.equal(answer.headers['content-type'], 'application/problem+json; charset=utf-8');
     assert.match(String(answer.body.request_id), /^[\da-f-]{36}$/);
     const unwanted = await askForUpgrade(port, { accept: 'application/problem+json;q=0' });
     assert.equal(unwanted.headers['content-type'], 'application/json; charset=utf-8');
+  });
+
+  test('a request has one Host and one Authorization at most', async () => {
+    const { port } = await startRealtime();
+    for (const [status, ...fields] of [
+      [400, 'Host: a', 'host: b', `Authorization: ${authorization}`],
+      [401, 'Host: a', `Authorization: ${authorization}`, `authorization: ${authorization}`],
+    ] as const) {
+      const socket = connect(port, '127.0.0.1');
+      const lines = [
+        'GET /ws HTTP/1.1',
+        ...fields,
+        'Connection: Upgrade',
+        'Upgrade: websocket',
+        'Sec-WebSocket-Version: 13',
+        'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+      ];
+      socket.write([...lines, '', ''].join('\r\n'));
+      assert.match(await text(socket), new RegExp(`^HTTP/1.1 ${status} `), fields.join(' | '));
+    }
   });
 
   test('the rate limit comes before everything else', async () => {

@@ -1,0 +1,158 @@
+/**
+ * HTTP requests and refusals, as far as the API and the WebSocket channel have them in common: the
+ * body of an error answer, ids of requests, and the token of a caller.
+ */
+import { randomUUID } from 'node:crypto';
+import { type IncomingMessage, STATUS_CODES } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { answerOf, type ErrorCode, type FieldError, Refusal } from '../errors/errors.ts';
+
+/** The body of every error answer: the members of RFC 9457 section 3.1 and a stable code. */
+interface Problem {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly code: ErrorCode;
+  readonly errors?: readonly FieldError[];
+  readonly request_id: string;
+}
+
+/** The answer to a refused request, without what only some answers have. */
+interface ProblemAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** Seconds after which a call that met a 503 may be tried again. */
+const RETRY_AFTER = 5;
+
+/**
+ * The answer to a request that is refused.
+ *
+ * @param accept the Accept field of the request
+ * @param status differs from the code's own for the few failures of HTTP itself
+ */
+export function answerProblem(
+  refusal: Refusal,
+  requestId: string,
+  accept?: string,
+  status = answerOf(refusal.code).http,
+): ProblemAnswer {
+  const { http, title } = answerOf(refusal.code);
+  const problem: Problem = {
+    // RFC 9457 section 4.2.1: no more than the status code says; `code` is what tells them apart.
+    type: 'about:blank',
+    title: status === http ? title : (STATUS_CODES[status] ?? title),
+    status,
+    detail: refusal.message,
+    code: refusal.code,
+    ...(refusal.errors && { errors: refusal.errors }),
+    request_id: requestId,
+  };
+  const retryAfter = refusal.retryAfter ?? (status === 503 ? RETRY_AFTER : undefined);
+  return {
+    status,
+    headers: {
+      'content-type': `${acceptsProblem(accept) ? PROBLEM_TYPE : 'application/json'}; charset=utf-8`,
+      ...(retryAfter !== undefined && { 'retry-after': String(Math.ceil(retryAfter)) }),
+    },
+    body: JSON.stringify(problem),
+  };
+}
+
+const PROBLEM_TYPE = 'application/problem+json';
+
+/** Whether an Accept field names the problem type and does not refuse it (RFC 9110 section 12.5.1). */
+function acceptsProblem(accept: string | undefined): boolean {
+  if (!accept?.toLowerCase().includes(PROBLEM_TYPE)) return false;
+  const range = accept
+    .toLowerCase()
+    .split(',')
+    .map((part) => part.split(';').map((text) => text.trim()))
+    .find(([type]) => type === PROBLEM_TYPE);
+  // RFC 9110 section 12.4.2: a weight of 0 means "not this".
+  return range !== undefined && !range.some((text) => /^q=0(?:\.0{0,3})?$/.test(text));
+}
+
+/** How long a client may take to read why it was refused. */
+const LINGER_MS = 2_000;
+
+/**
+ * Answers on a socket, where there is no response object, and closes the connection.
+ *
+ * @param more header fields of this answer
+ */
+export function answerOnSocket(
+  socket: Duplex,
+  { status, headers, body }: ProblemAnswer,
+  requestId: string,
+  more: Readonly<Record<string, string>> = {},
+): void {
+  if (socket.destroyed) return;
+  if (!socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const fields: Record<string, string> = {
+    date: new Date().toUTCString(),
+    ...headers,
+    'content-length': String(Buffer.byteLength(body)),
+    'x-request-id': requestId,
+    'x-content-type-options': 'nosniff',
+    'cache-control': 'no-store',
+    connection: 'close',
+    ...more,
+  };
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}`);
+  socket.end([`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`, ...lines, '', body].join('\r\n'));
+  // What the client still sends is of no use; without this a reader of nothing keeps the socket.
+  socket.resume();
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+}
+
+/** An id that a caller may choose: it comes back in a header, the log and the body. */
+const HARMLESS_ID = /^[A-Za-z0-9._:-]{1,64}$/;
+
+/** The id of a request: the caller's own where it is harmless, else a new one. */
+export function requestIdOf({ headers }: IncomingMessage): string {
+  const given = headers['x-request-id'];
+  return typeof given === 'string' && HARMLESS_ID.test(given) ? given : randomUUID();
+}
+
+/** How often a request has a header field. Node keeps the first of some, such as Host, alone. */
+export function countField({ rawHeaders }: IncomingMessage, name: string): number {
+  let count = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const field = rawHeaders[at];
+    if (field?.length === name.length && field.toLowerCase() === name) count++;
+  }
+  return count;
+}
+
+/** `Bearer <b64token>`; the scheme in any case (RFC 9110 section 11.1, RFC 6750 section 2.1). */
+const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
+
+/**
+ * The token of the Authorization field, or undefined where there is no such field.
+ *
+ * @throws Refusal unauthorized where it is no Bearer token, or there are two such fields: another
+ *   program in front may have looked at the other one
+ */
+export function readBearer(request: IncomingMessage): string | undefined {
+  const field = request.headers.authorization;
+  if (field === undefined) return undefined;
+  if (countField(request, 'authorization') > 1) {
+    throw new Refusal('unauthorized', 'the request has two headers Authorization');
+  }
+  const token = BEARER.exec(field)?.[1];
+  if (token !== undefined) return token;
+  throw new Refusal('unauthorized', 'the header Authorization is not "Bearer <token>"');
+}
+
+/** The challenge of a 401 where a mailbox token is wanted (RFC 9110 section 11.6.1). */
+export function bearerChallenge(hasToken: boolean): string {
+  // RFC 6750 section 3.1: no error code where the request has no token at all.
+  return hasToken ? 'Bearer realm="postroom", error="invalid_token"' : 'Bearer realm="postroom"';
+}
