@@ -18,6 +18,7 @@ import { mailAttachmentRoutes } from './mail-attachment.ts';
 import { mailChangeRoutes } from './mail-changes.ts';
 import { mailMailboxRoutes } from './mail-mailboxes.ts';
 import { mailMessageRoutes } from './mail-message.ts';
+import { mailSearchRoutes } from './mail-search.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
 import type { Api, RouteGroup, RouteTools } from './server.ts';
@@ -72,6 +73,7 @@ export function createApi(options: ApiOptions): Api {
   add(app, mailMailboxRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));
   add(app, mailChangeRoutes(options.mailstore));
+  add(app, mailSearchRoutes(options.mailstore));
   add(app, mailAttachmentRoutes(options.mailstore));
   for (const group of options.routes ?? []) {
     add(app, (scope, lent) => {

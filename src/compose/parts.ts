@@ -130,7 +130,7 @@ export function buildParts(
   });
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search);
-  const embedded = new EmbeddedMailstore({ database, bodies });
+  const embedded = new EmbeddedMailstore({ database, bodies, search });
   const queue: Queue = new Queue({
     database,
     log: logger,

@@ -4,6 +4,7 @@ import type { MailboxChange } from '../changes/changes.ts';
 import type { Queries } from '../database/database.ts';
 import type { Refusal } from '../errors/errors.ts';
 import type { BodyStructure, Envelope, ParsedMessage } from '../message/message.ts';
+import type { QueryTexts } from '../search/search.ts';
 
 /** Whose mail is meant; every operation is bound to one account. */
 export interface MailUser {
@@ -219,6 +220,53 @@ export interface MessageSet {
   readonly uidvalidity?: string;
 }
 
+/** What a message must be like, besides its words. */
+export interface SearchFilter {
+  /** INTERNALDATE from here on, milliseconds since 1970. */
+  readonly since?: number;
+  /** INTERNALDATE before that. */
+  readonly before?: number;
+  /** More octets than that. */
+  readonly larger?: number;
+  /** Fewer octets than that. */
+  readonly smaller?: number;
+  /** All of them. */
+  readonly flags?: readonly string[];
+  /** None of them. */
+  readonly notFlags?: readonly string[];
+  readonly hasAttachment?: boolean;
+}
+
+export interface SearchRequest extends SearchFilter {
+  /** All mailboxes where left out. */
+  readonly mailbox?: string;
+  readonly texts: QueryTexts;
+  /** Matches in one answer at most. */
+  readonly limit: number;
+  /** Of the answer before. */
+  readonly cursor?: string;
+}
+
+export interface SearchMatch {
+  readonly mailbox: string;
+  readonly uid: number;
+  readonly envelope: Envelope;
+  readonly flags: readonly string[];
+  /** RFC 3339, UTC. */
+  readonly internalDate: string;
+  /** The first words, on one line. */
+  readonly preview: string;
+}
+
+export interface SearchResult {
+  /** Newest first. */
+  readonly matches: readonly SearchMatch[];
+  /** Leads to the next page; absent where there is none. */
+  readonly cursor?: string;
+  /** Some of the account's newest mail is not in the index yet. */
+  readonly indexing?: true;
+}
+
 export interface Mailstore {
   /** Every mailbox of the account, INBOX first. */
   listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
@@ -258,6 +306,8 @@ export interface Mailstore {
     message: KeptMessage,
     targets: readonly AppendTarget[],
   ): Promise<Appended[]>;
+  /** Messages by their words and properties (RFC 3501 section 6.4.4). */
+  search(user: MailUser, request: SearchRequest): Promise<SearchResult>;
   /**
    * Makes a mailbox.
    *

@@ -1,6 +1,6 @@
 /** What of a message is its text, and what is attached to it. */
 import { Buffer } from 'node:buffer';
-import { type MessagePart, partFilename } from './structure.ts';
+import { type BodyStructure, type MessagePart, partFilename } from './structure.ts';
 import { decodeText } from './text.ts';
 import { decodePart } from './transfer-encoding.ts';
 
@@ -29,9 +29,12 @@ const CONTENT_TYPE_MAX = 255;
 
 type InlineType = 'text/plain' | 'text/html';
 
-interface Leaves {
-  readonly inline: MessagePart[];
-  readonly attached: MessagePart[];
+/** A tree of parts: as it is stored, or as a mail server tells it. */
+type Part<Own> = Omit<BodyStructure, 'childNodes'> & { readonly childNodes?: readonly Own[] };
+
+interface Leaves<Own> {
+  readonly inline: Own[];
+  readonly attached: Own[];
 }
 
 /**
@@ -39,9 +42,9 @@ interface Leaves {
  * that it is an attachment, stands behind the first in a multipart/related, or has a file name and
  * is not the first of its multipart. A message in the message is one leaf.
  */
-function sortLeaves(structure: MessagePart): Leaves {
-  const leaves: Leaves = { inline: [], attached: [] };
-  const sort = (part: MessagePart, index: number, parent: string) => {
+function sortLeaves<Own extends Part<Own>>(structure: Own): Leaves<Own> {
+  const leaves: Leaves<Own> = { inline: [], attached: [] };
+  const sort = (part: Own, index: number, parent: string) => {
     // A multipart whose boundary never came has no parts: it is a leaf.
     if (part.childNodes && part.type.startsWith('multipart/')) {
       for (const [at, child] of part.childNodes.entries()) sort(child, at, part.type);
@@ -76,8 +79,13 @@ export function listAttachments(structure: MessagePart): Attachment[] {
   });
 }
 
+/** Whether anything is attached, pictures within the text included. */
+export function hasAttachments<Own extends Part<Own>>(structure: Own): boolean {
+  return sortLeaves(structure).attached.length > 0;
+}
+
 /** The parts of one type that are the message's text, in their order. */
-export function listTextParts(structure: MessagePart, type: InlineType): MessagePart[] {
+export function listTextParts<Own extends Part<Own>>(structure: Own, type: InlineType): Own[] {
   return sortLeaves(structure).inline.filter((part) => part.type === type);
 }
 

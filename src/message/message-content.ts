@@ -1,13 +1,18 @@
 /** What an app shows of a message without reading MIME: its text, its HTML, a line of preview. */
 import { listTextParts, type OpenSource, readInlineText } from './content-parts.ts';
 import { htmlToText } from './html-text.ts';
-import type { MessagePart } from './structure.ts';
+import type { BodyStructure, MessagePart } from './structure.ts';
+import { decodeText } from './text.ts';
+import { createDecoder } from './transfer-encoding.ts';
 
 /** Characters of a preview. */
 const PREVIEW_MAX = 200;
 /** Octets that a preview is made of; style sheets may stand before the first word of HTML. */
 const PREVIEW_PLAIN = 2 * 1024;
 const PREVIEW_HTML = 64 * 1024;
+
+/** Lines of another message, as a reply has them. */
+const QUOTED = /^>.*$/gm;
 
 /** What a message says, with LF for line ends. */
 export interface MessageTexts {
@@ -46,11 +51,29 @@ export async function readMessageTexts(
 export async function readPreview(structure: MessagePart, open: OpenSource): Promise<string> {
   if (listTextParts(structure, 'text/plain').length > 0) {
     const { text } = await readInlineText(structure, 'text/plain', PREVIEW_PLAIN, open);
-    const preview = toPreview((text ?? '').replace(/^>.*$/gm, ''));
+    const preview = toPreview((text ?? '').replace(QUOTED, ''));
     if (preview !== '') return preview;
   }
   const { text } = await readInlineText(structure, 'text/html', PREVIEW_HTML, open);
   return toPreview(htmlToText(text ?? ''));
+}
+
+/** The part that a preview is made of, and how many octets of it are enough. */
+export function findPreviewPart(
+  structure: BodyStructure,
+): { readonly part: BodyStructure; readonly octets: number } | undefined {
+  const [plain] = listTextParts(structure, 'text/plain');
+  if (plain) return { part: plain, octets: 2 * PREVIEW_PLAIN };
+  const [html] = listTextParts(structure, 'text/html');
+  return html && { part: html, octets: 2 * PREVIEW_HTML };
+}
+
+/** A preview of the first octets of one part, as they stand in the source. */
+export function previewOf(part: BodyStructure, encoded: Buffer): string {
+  const decoder = createDecoder(part.encoding);
+  const decoded = Buffer.concat([decoder.write(encoded), decoder.end()]);
+  const text = decodeText(decoded, part.parameters?.charset);
+  return toPreview(part.type === 'text/html' ? htmlToText(text) : text.replace(QUOTED, ''));
 }
 
 function toPreview(text: string): string {

@@ -12,6 +12,7 @@ export type { Mailbox } from './address-list.ts';
 export { type Authors, findAuthors, MAX_AUTHOR_DOMAINS } from './authors.ts';
 export {
   type Attachment,
+  hasAttachments,
   listAttachments,
   listTextParts,
   type OpenSource,
@@ -21,7 +22,13 @@ export type { Envelope } from './envelope.ts';
 export { isPlainName, toBrowserName } from './host-name.ts';
 export { htmlToText } from './html-text.ts';
 export { asBuffer, LineEnds } from './line-ends.ts';
-export { type MessageTexts, readMessageTexts, readPreview } from './message-content.ts';
+export {
+  findPreviewPart,
+  type MessageTexts,
+  previewOf,
+  readMessageTexts,
+  readPreview,
+} from './message-content.ts';
 export { oneLine } from './one-line.ts';
 export { type Address, parseAddress } from './parse-address.ts';
 export { MessageParser, type ParsedMessage } from './parse-message.ts';

@@ -34,6 +34,8 @@ import type {
   MessageSet,
   PartContent,
   Relocated,
+  SearchRequest,
+  SearchResult,
   StagedMessage,
   SyncRequest,
   SyncResult,
@@ -48,6 +50,7 @@ import { type ImapServer, logIn } from './log-in.ts';
 import { Pool } from './pool.ts';
 import { probeGreeting } from './probe.ts';
 import { MessageReader } from './read-message.ts';
+import { searchMailboxes } from './search-messages.ts';
 import {
   dropShadow,
   listShadows,
@@ -249,6 +252,10 @@ export class ImapMailstore implements Mailstore {
   changeOf(user: MailUser, mailbox: string): Promise<MailboxChange> {
     const name = canonicalMailboxName(mailbox);
     return this.#read(user, name, (connection) => this.#changeOf(connection, user, name));
+  }
+
+  search(user: MailUser, request: SearchRequest): Promise<SearchResult> {
+    return this.#read(user, request.mailbox, (connection) => searchMailboxes(connection, request));
   }
 
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {

@@ -29,9 +29,10 @@ export async function fetchPiece(
   section: Section,
   start: number,
   more: readonly Argument[] = [],
+  length = PIECE,
 ) {
   let piece: { readonly bytes: Buffer; readonly items: Parameters<RowReader>[1] } | undefined;
-  const wanted = [...more, sectionItem(section, start, PIECE)];
+  const wanted = [...more, sectionItem(section, start, length)];
   await fetchRows(connection, UidSet.of([uid]), wanted, (_, items) => {
     const bytes = bytesOf(items.get('BODY'));
     if (bytes) piece = { bytes, items };

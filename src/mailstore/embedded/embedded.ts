@@ -2,6 +2,7 @@
 import type { Bodies } from '../../bodies/bodies.ts';
 import type { Database, Queries } from '../../database/database.ts';
 import { invalidField } from '../../errors/errors.ts';
+import type { Search } from '../../search/search.ts';
 import type {
   Alongside,
   Appended,
@@ -18,6 +19,8 @@ import type {
   MessageSet,
   PartContent,
   Relocated,
+  SearchRequest,
+  SearchResult,
   StagedMessage,
   SyncRequest,
   SyncResult,
@@ -30,10 +33,13 @@ import { Mailboxes, type MailboxRow, mailboxNotFound } from './mailboxes.ts';
 import { pruneTombstones } from './prune-tombstones.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
+import { MessageSearch } from './search-messages.ts';
 
 export interface EmbeddedOptions {
   readonly database: Database;
   readonly bodies: Bodies;
+  /** The search index; without it a search for words is refused. */
+  readonly search?: Pick<Search, 'find' | 'isBehind'> | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
   /** Octets of envelopes and structures in one page of a sync. */
@@ -56,10 +62,17 @@ export class EmbeddedMailstore implements Mailstore {
   readonly #changes: ChangeReader;
   readonly #writer: MessageWriter;
   readonly #editor: MessageEditor;
+  readonly #search: MessageSearch;
   readonly #mailboxWriter: MailboxWriter;
   readonly #now: () => number;
 
-  constructor({ database, bodies, now = Date.now, pageBytes = PAGE_BYTES }: EmbeddedOptions) {
+  constructor({
+    database,
+    bodies,
+    search,
+    now = Date.now,
+    pageBytes = PAGE_BYTES,
+  }: EmbeddedOptions) {
     this.#database = database;
     this.#now = now;
     this.#mailboxes = new Mailboxes(database, now);
@@ -68,6 +81,7 @@ export class EmbeddedMailstore implements Mailstore {
     const mailboxes = this.#mailboxes;
     this.#writer = new MessageWriter({ database, bodies, mailboxes, now });
     this.#editor = new MessageEditor({ database, bodies, mailboxes, now });
+    this.#search = new MessageSearch({ database, bodies, mailboxes, search });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
   }
 
@@ -131,6 +145,10 @@ export class EmbeddedMailstore implements Mailstore {
 
   appendWithin(tx: Queries, message: KeptMessage, targets: readonly AppendTarget[]) {
     return this.#writer.appendWithin(tx, message, targets);
+  }
+
+  search(user: MailUser, request: SearchRequest): Promise<SearchResult> {
+    return this.#search.run(user, request);
   }
 
   createMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {

@@ -1,0 +1,126 @@
+/** POST /mail/search: messages by their words and properties. */
+import { Type } from 'typebox';
+import { invalidField } from '../errors/errors.ts';
+import type { Mailstore, SearchResult } from '../mailstore/mailstore.ts';
+import { envelopeSchema, MAIL_BODY_MAX, mailboxName, uidSchema } from './mail-schemas.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+const MATCHES_DEFAULT = 50;
+const MATCHES_MAX = 500;
+
+/** Longer texts are refused with a code that says so. */
+const text = (description: string) =>
+  Type.Optional(Type.String({ maxLength: 10_240, description, examples: ['invoice'] }));
+const time = (description: string) =>
+  Type.Optional(Type.String({ maxLength: 40, description, examples: ['2026-01-31'] }));
+const octets = (description: string) =>
+  Type.Optional(Type.Integer({ minimum: 0, maximum: 4_294_967_295, description }));
+const flags = (description: string) =>
+  Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: 64 }), {
+      maxItems: 64,
+      description,
+      examples: [['\\Seen']],
+    }),
+  );
+
+const searchBody = Type.Object({
+  mailbox: Type.Optional(mailboxName('Where to search; all mailboxes when left out.')),
+  text: text('Words anywhere: subject, names, addresses, text, file names. `inv*` is a prefix.'),
+  from: text('Words of the names and addresses in From.'),
+  to: text('Words of the names and addresses in To, Cc and Bcc.'),
+  subject: text('Words of the subject.'),
+  body: text('Words of the text and of the names of attachments.'),
+  since: time('Arrived at this date or time (RFC 3339) or later.'),
+  before: time('Arrived before this date or time.'),
+  larger: octets('More octets than this.'),
+  smaller: octets('Fewer octets than this.'),
+  flags: flags('All of these flags.'),
+  notFlags: flags('None of these flags.'),
+  hasAttachment: Type.Optional(Type.Boolean({ description: 'With attachments, or without.' })),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: MATCHES_MAX,
+      description: `Matches in one answer at most; ${MATCHES_DEFAULT} when left out.`,
+    }),
+  ),
+  cursor: Type.Optional(Type.String({ maxLength: 512, description: 'Of the answer before.' })),
+});
+
+const searchAnswer = Type.Unsafe<SearchResult>(
+  Type.Object({
+    matches: Type.Array(
+      Type.Object({
+        mailbox: Type.String(),
+        uid: uidSchema,
+        envelope: envelopeSchema,
+        flags: Type.Array(Type.String()),
+        internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
+        preview: Type.String({ description: 'The first words, on one line.' }),
+      }),
+      { description: 'Newest first.' },
+    ),
+    cursor: Type.Optional(
+      Type.String({ description: 'Leads to the next page; absent where there is none.' }),
+    ),
+    indexing: Type.Optional(
+      Type.Boolean({ description: 'Some of the newest mail is not in the index yet.' }),
+    ),
+  }),
+);
+
+export function mailSearchRoutes(mailstore: Mailstore): RouteGroup {
+  return (app, tools) => {
+    app.post(
+      '/mail/search',
+      {
+        bodyLimit: 4 * MAIL_BODY_MAX,
+        schema: {
+          tags: ['Mail'],
+          summary: 'Search messages',
+          operationId: 'searchMessages',
+          description:
+            'Messages that have every word, newest first. Words match whole, without regard to case ' +
+            'and accents; in scripts without spaces any two characters in a row are found.',
+          security: credentials.bearer,
+          body: searchBody,
+          response: { 200: searchAnswer },
+        },
+        config: {
+          refusals: [
+            'mailbox_not_found',
+            'account_inactive',
+            'search_too_long',
+            'nothing_to_search',
+            'too_many_words',
+            'too_many_prefixes',
+            'prefix_too_short',
+          ],
+        },
+      },
+      async (request) => {
+        const user = await tools.authenticateMail(request);
+        const { text, from, to, subject, body, since, before, limit, ...rest } = request.body;
+        return mailstore.search(user, {
+          ...rest,
+          texts: { text, from, to, subject, body },
+          ...(since !== undefined && { since: readTime('since', since) }),
+          ...(before !== undefined && { before: readTime('before', before) }),
+          limit: limit ?? MATCHES_DEFAULT,
+        });
+      },
+    );
+  };
+}
+
+/** RFC 3339: a date, which is its midnight in UTC, or a time with its offset. */
+const TIME = /^\d{4}-\d\d-\d\d(?:[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d))?$/;
+
+function readTime(field: string, written: string): number {
+  const instant = TIME.test(written) ? Date.parse(written) : Number.NaN;
+  if (Number.isNaN(instant)) {
+    throw invalidField(field, 'must be a date (2026-01-31) or a time (2026-01-31T12:00:00Z)');
+  }
+  return instant;
+}

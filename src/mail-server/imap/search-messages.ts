@@ -1,0 +1,184 @@
+/**
+ * Searching on the server (RFC 3501 section 6.4.4), mailbox by mailbox in the order of the list, the
+ * newest UIDs first. A server matches parts of words, so that `inv*` and `inv` mean the same to it.
+ */
+import { invalidField } from '../../errors/errors.ts';
+import {
+  canonicalMailboxName,
+  type SearchMatch,
+  type SearchRequest,
+  type SearchResult,
+} from '../../mailstore/mailstore.ts';
+import { findPreviewPart, hasAttachments, previewOf } from '../../message/message.ts';
+import { readQuery } from '../../search/search.ts';
+import { type Connection, mailboxNotFound } from './connection.ts';
+import { fetchRows, searchUids } from './fetch.ts';
+import { listMailboxes } from './list-mailboxes.ts';
+import { fieldItems, readFields } from './message-fields.ts';
+import { fetchPiece } from './source.ts';
+import { UidSet } from './uid-set.ts';
+import { type Argument, atom, literal } from './wire.ts';
+
+/** Messages whose fields are fetched in one command. */
+const CHUNK = 100;
+
+const FIELDS = ['envelope', 'flags', 'internalDate', 'bodyStructure'] as const;
+
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+const DAY_MS = 86_400_000;
+
+/** Flags that have a search key of their own. */
+const SYSTEM_KEYS = new Map([
+  ['\\answered', 'ANSWERED'],
+  ['\\deleted', 'DELETED'],
+  ['\\draft', 'DRAFT'],
+  ['\\flagged', 'FLAGGED'],
+  ['\\seen', 'SEEN'],
+]);
+
+/** Where a page ended: below this UID of the mailbox, which still has the same UIDVALIDITY. */
+interface Place {
+  readonly mailbox: string;
+  readonly uidvalidity: string;
+  readonly below: number;
+}
+
+export async function searchMailboxes(
+  connection: Connection,
+  request: SearchRequest,
+): Promise<SearchResult> {
+  const place = request.cursor === undefined ? undefined : readCursor(request.cursor);
+  const keys = searchKeys(request);
+  const matches: SearchMatch[] = [];
+  for (const mailbox of await mailboxesFrom(connection, request.mailbox, place)) {
+    const selected = await connection.select(mailbox, 'EXAMINE');
+    if (selected.exists === 0) continue;
+    const isSame = place?.mailbox === mailbox && place.uidvalidity === selected.uidvalidity;
+    const below = isSame ? place.below : Number.POSITIVE_INFINITY;
+    const found = [...(await searchUids(connection, keys)).take()];
+    const newest = found.filter((uid) => uid < below).sort((a, b) => b - a);
+    for (let at = 0; at < newest.length; at += CHUNK) {
+      const chunk = newest.slice(at, at + CHUNK);
+      for (const match of await readMatches(connection, mailbox, chunk, request)) {
+        matches.push(match);
+        if (matches.length < request.limit) continue;
+        const { uidvalidity } = selected;
+        return { matches, cursor: writeCursor({ mailbox, uidvalidity, below: match.uid }) };
+      }
+    }
+  }
+  return { matches };
+}
+
+/** The mailboxes that are left to search, from the one where the last page ended. */
+async function mailboxesFrom(
+  connection: Connection,
+  name: string | undefined,
+  place: Place | undefined,
+): Promise<string[]> {
+  if (name !== undefined) return [canonicalMailboxName(name)];
+  const names = (await listMailboxes(connection)).map(({ mailbox }) => mailbox);
+  if (!place) return names;
+  const at = names.indexOf(place.mailbox);
+  if (at === -1) throw mailboxNotFound(place.mailbox);
+  return names.slice(at);
+}
+
+function searchKeys(request: SearchRequest): Argument[] {
+  const { texts, since, before, larger, smaller, flags = [], notFlags = [] } = request;
+  // The same bounds and refusals as with an index of our own.
+  readQuery(texts);
+  const keys: Argument[] = [atom('CHARSET'), atom('UTF-8'), atom('UNDELETED')];
+  const each = (text: string | undefined, ...key: Argument[]) => {
+    for (const word of wordsOf(text)) keys.push(...key, word);
+  };
+  each(texts.text, atom('TEXT'));
+  each(texts.from, atom('FROM'));
+  each(texts.subject, atom('SUBJECT'));
+  each(texts.body, atom('BODY'));
+  for (const word of wordsOf(texts.to)) {
+    keys.push(atom('OR'), atom('TO'), word, atom('OR'), atom('CC'), word, atom('BCC'), word);
+  }
+  // Dates of IMAP have no time and no zone: a day more is asked for, and each message looked at.
+  if (since !== undefined) keys.push(atom('SINCE'), atom(imapDate(since - DAY_MS)));
+  if (before !== undefined) keys.push(atom('BEFORE'), atom(imapDate(before + 2 * DAY_MS)));
+  if (larger !== undefined) keys.push(atom('LARGER'), atom(String(larger)));
+  if (smaller !== undefined) keys.push(atom('SMALLER'), atom(String(smaller)));
+  for (const flag of flags) keys.push(...flagKeys(flag));
+  for (const flag of notFlags) keys.push(atom('NOT'), ...flagKeys(flag));
+  return keys;
+}
+
+/** A literal may hold any octet but NUL. */
+function wordsOf(text: string | undefined): Argument[] {
+  const words = (text ?? '').replaceAll('\0', ' ').split(/\s+/);
+  return words
+    .map((word) => word.replace(/\*+$/, ''))
+    .filter((word) => word !== '')
+    .map((word) => literal(Buffer.from(word.toWellFormed())));
+}
+
+function flagKeys(flag: string): Argument[] {
+  const system = SYSTEM_KEYS.get(flag.toLowerCase());
+  if (system) return [atom(system)];
+  // An atom (RFC 3501 section 9): anything else would be read as another key.
+  if (!/^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/.test(flag)) {
+    throw invalidField('flags', 'must be system flags (\\Seen ...) or keywords');
+  }
+  return [atom('KEYWORD'), atom(flag)];
+}
+
+function imapDate(instant: number): string {
+  const date = new Date(Math.max(instant, 0));
+  return `${date.getUTCDate()}-${MONTHS[date.getUTCMonth()]}-${date.getUTCFullYear()}`;
+}
+
+/** What the answer says of these messages, newest first. */
+async function readMatches(
+  connection: Connection,
+  mailbox: string,
+  uids: readonly number[],
+  { since, before, hasAttachment }: SearchRequest,
+): Promise<SearchMatch[]> {
+  const rows: ReturnType<typeof readFields>[] = [];
+  await fetchRows(connection, UidSet.of(uids), fieldItems(FIELDS), (uid, items) => {
+    rows.push(readFields(uid, items, FIELDS));
+  });
+  const matches: SearchMatch[] = [];
+  for (const row of rows.sort((a, b) => b.uid - a.uid)) {
+    const { uid, envelope, flags, internalDate, bodyStructure } = row;
+    if (!envelope || !flags || internalDate === undefined || !bodyStructure) continue;
+    const arrived = Date.parse(internalDate);
+    if (since !== undefined && arrived < since) continue;
+    if (before !== undefined && arrived >= before) continue;
+    if (hasAttachment !== undefined && hasAttachments(bodyStructure) !== hasAttachment) continue;
+    const found = findPreviewPart(bodyStructure);
+    const section = found?.part.part ?? '1';
+    const piece = found && (await fetchPiece(connection, uid, section, 0, [], found.octets));
+    const preview = found && piece ? previewOf(found.part, piece.bytes) : '';
+    matches.push({ mailbox, uid, envelope, flags, internalDate, preview });
+  }
+  return matches;
+}
+
+function writeCursor(place: Place): string {
+  return Buffer.from(JSON.stringify(place)).toString('base64url');
+}
+
+function readCursor(text: string): Place {
+  try {
+    const place: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
+    if (isPlace(place)) return place;
+  } catch {
+    // Told below.
+  }
+  throw invalidField('cursor', 'must be a cursor of an earlier answer');
+}
+
+function isPlace(value: unknown): value is Place {
+  if (typeof value !== 'object' || value === null) return false;
+  const { mailbox, uidvalidity, below } = value as Partial<Record<keyof Place, unknown>>;
+  return (
+    typeof mailbox === 'string' && typeof uidvalidity === 'string' && Number.isSafeInteger(below)
+  );
+}
