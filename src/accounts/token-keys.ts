@@ -35,6 +35,13 @@ export interface VerifiedToken {
 /** How far clocks may be apart, in seconds. */
 export const CLOCK_SKEW_SECONDS = 30;
 
+/**
+ * How long a JWK set is used before it is fetched again, and how long the signature of a token is
+ * believed before it is checked again. Together: 10 minutes after a key left the set, no token that
+ * it signed is taken any more.
+ */
+export const BELIEVED_MS = 5 * 60 * 1000;
+
 /** The largest token that is looked at; proxies take no larger header either. */
 const TOKEN_MAX = 8192;
 
@@ -80,7 +87,8 @@ function publicSource(options: TokenKeysOptions): PublicSource | undefined {
   if (jwksUrl === undefined) return undefined;
   // The set is fetched when first needed, one fetch at a time, again for an unknown `kid` at most
   // every 30 s: tokens with made-up ids do not become requests.
-  return { key: createRemoteJWKSet(new URL(jwksUrl)), algorithms: PUBLIC_ALGORITHMS };
+  const key = createRemoteJWKSet(new URL(jwksUrl), { cacheMaxAge: BELIEVED_MS });
+  return { key, algorithms: PUBLIC_ALGORITHMS };
 }
 
 /** The refusal of a token; `why` says what is wrong with it, never what it holds. */

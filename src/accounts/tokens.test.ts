@@ -523,6 +523,21 @@ onEachEngine('tokens', (engine) => {
       assert.equal((await tokens.authenticate(fresh)).accountId, next.id);
     });
 
+    test('from the future open no account on an address that had another before', async () => {
+      const { id, userId, domain, address } = await newAccount();
+      const tokens = tokensWith();
+      const ahead = (ms: number) => mint({ sub: address, iat: (now + ms) / 1000 });
+      assert.equal((await tokens.authenticate(await ahead(20_000))).accountId, id);
+      await accounts.remove(userId, id);
+      now += 1_000;
+      const next = await accounts.create({ userId, domain, localPart: 'ann' });
+      now += 5_000;
+      for (const ms of [20_000, 1]) {
+        await refused(tokens.authenticate(await ahead(ms)), 'unauthorized', /in the future/);
+      }
+      assert.equal((await tokens.authenticate(await ahead(0))).accountId, next.account.id);
+    });
+
     test('without iat open the first account of an address, and never a later one', async () => {
       const { id, userId, domain, address } = await newAccount();
       const tokens = tokensWith();
@@ -702,6 +717,32 @@ onEachEngine('tokens', (engine) => {
       const key = Buffer.from(k, 'base64url');
       const token = await mint({ sub: account.address }, key, { alg: 'HS256', kid: 'oct' });
       await refused(tokensWith({ jwksUrl }).authenticate(token), 'unauthorized', /not signed by/);
+    });
+
+    test('are refused 10 minutes after their key left the set', async (t) => {
+      const minute = 60_000;
+      t.mock.timers.enable({ apis: ['Date'], now });
+      keys = [await jwk(rsa.publicKey, { kid: 'r' })];
+      const account = await newAccount();
+      const tokens = tokensWith({ jwksUrl, now: Date.now });
+      const claims = { sub: account.address, exp: seconds() + 86_400 };
+      const token = await mint(claims, rsa.privateKey, { alg: 'RS256', kid: 'r' });
+      const start = now;
+      const at = async (minutes: number) => {
+        t.mock.timers.setTime(start + minutes * minute);
+        return (await tokens.authenticate(token)).accountId;
+      };
+      const other = await mint({ sub: account.address }, rsa.privateKey, {
+        alg: 'RS256',
+        kid: 'r',
+      });
+      await tokens.authenticate(other);
+      // The key leaves the set right after the set was fetched.
+      keys = [await jwk(otherRsa.publicKey, { kid: 'other' })];
+      assert.equal(await at(4.99), account.id, 'checked by the set as it was fetched');
+      assert.equal(await at(9.98), account.id, 'believed since that check');
+      await refused(at(10), 'unauthorized', /not signed by/);
+      now = start;
     });
 
     test('a set that cannot be had makes the service unavailable, not the token bad', async () => {

@@ -18,6 +18,7 @@ import { readAddress } from './local-parts.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
 import {
+  BELIEVED_MS,
   CLOCK_SKEW_SECONDS,
   refuseToken,
   TokenKeys,
@@ -133,7 +134,8 @@ class SignedTokens implements Tokens {
   readonly #logins: LoginLimits;
   readonly #log: Logger;
   readonly #now: () => number;
-  readonly #cache = new LRUCache<string, Claims>({ max: KNOWN_MAX });
+  /** Tokens whose signature is believed for some minutes. */
+  readonly #verified = new LRUCache<string, { claims: Claims; until: number }>({ max: KNOWN_MAX });
 
   constructor(options: TokensOptions) {
     this.#credentials = new CredentialsReader(options.database);
@@ -184,14 +186,15 @@ class SignedTokens implements Tokens {
   /** Claims of a token whose signature and times are good. */
   async #read(token: string): Promise<Claims> {
     const now = this.#now();
-    const known = this.#cache.get(token);
-    if (known) {
-      if (now < known.expiresAt + SKEW_MS) return known;
-      this.#cache.delete(token);
+    const known = this.#verified.get(token);
+    if (known && now < known.until) {
+      if (now < known.claims.expiresAt + SKEW_MS) return known.claims;
       throw refuseToken('is expired');
     }
     const claims = this.#interpret(await this.#keys.verify(token, now), now);
-    if (token.length <= KNOWN_LENGTH_MAX) this.#cache.set(token, claims);
+    if (token.length <= KNOWN_LENGTH_MAX) {
+      this.#verified.set(token, { claims, until: now + BELIEVED_MS });
+    }
     return claims;
   }
 
@@ -229,7 +232,11 @@ class SignedTokens implements Tokens {
       if (credentials.tokensFrom === 0) return credentials;
       throw refuseToken('has no iat claim, and the address had another account before');
     }
-    // No allowance for clocks here: it would open a successor to the tokens of the last seconds.
+    // No allowance for clocks here, in either direction: it would open a successor to the tokens of
+    // its predecessor's last seconds.
+    if (credentials.tokensFrom > 0 && issuedAt > this.#now()) {
+      throw refuseToken('was issued in the future, and the address had another account before');
+    }
     const from = Math.max(
       secondOf(credentials.createdAt),
       credentials.tokensFrom,
