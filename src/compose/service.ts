@@ -177,7 +177,7 @@ async function openDatabase(
   onStop(unlock);
   const path = join(config.dataDir, DATABASE_FILE);
   const lost = (error: Error) => onLost('the disk failed, ending', error);
-  const database = await openSqlite({ path, onLost: lost }).catch((error) => {
+  const database = await openSqlite({ path, onLost: lost, log: logger }).catch((error) => {
     throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
   });
   onStop(() => database.close());

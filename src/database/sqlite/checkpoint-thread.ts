@@ -1,20 +1,26 @@
-/** What the thread of checkpoints.ts runs: moves the log into the database file when it is asked to. */
+/** What the thread of checkpoints.ts runs: it moves the log into the database file when it is asked to. */
 import { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
-import type { CheckpointAnswer } from './checkpoints.ts';
+import type { CheckpointAnswer, CheckpointRequest } from './checkpoints.ts';
 
 const port = parentPort;
 if (!port) throw new Error('this file is run as a thread');
 const db = new DatabaseSync(String(workerData));
+db.exec('pragma wal_autocheckpoint = 0');
+// FULL, which is the default as well: both files are synced before a page counts as moved.
+db.exec('pragma synchronous = full');
 // Passive: it waits for nobody, and nobody for it.
 const checkpoint = db.prepare('pragma wal_checkpoint(passive)');
-port.on('message', () => {
-  let failure: string | undefined;
+
+function answer(request: CheckpointRequest): CheckpointAnswer {
   try {
-    checkpoint.get();
+    if (request === 'move') checkpoint.get();
+    else db.close();
+    return {};
   } catch (error) {
-    // A full disk, say: the log keeps what it has, and the next try comes when it has grown.
-    failure = String(error);
+    const errcode = error instanceof Error && 'errcode' in error ? Number(error.errcode) : 0;
+    return { failure: { message: String(error), errcode } };
   }
-  port.postMessage({ failure } satisfies CheckpointAnswer);
-});
+}
+
+port.on('message', (request: CheckpointRequest) => port.postMessage(answer(request)));

@@ -6,32 +6,53 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
+import { isUnavailable } from '../failures.ts';
 import { Checkpoints, startThread } from './checkpoints.ts';
 
 /** Pages; a row below takes one and its commit a few more. */
 const LONG = 100;
+const PAGE_SIZE = 4_096;
 const ROW = 'x'.repeat(3_000);
 
 let folder: string;
 let path: string;
 let db: DatabaseSync;
 let checkpoints: Checkpoints;
+/** What the log was told. */
+let told: string[];
+let lost: Error[];
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'postroom-checkpoints-'));
   path = join(folder, 'test.sqlite');
-  db = new DatabaseSync(path);
-  db.exec('pragma journal_mode = wal; create table rows (text)');
+  db = connect();
+  db.exec('create table rows (text)');
+  [told, lost] = [[], []];
 });
 
 afterEach(async () => {
-  await checkpoints.close();
+  await checkpoints.finish();
   db.close();
+  await checkpoints.close();
   rmSync(folder, { recursive: true });
 });
 
+/** As sqlite.ts does it. */
+function connect(): DatabaseSync {
+  const made = new DatabaseSync(path);
+  made.exec(`pragma page_size = ${PAGE_SIZE}; pragma journal_mode = wal`);
+  made.exec('pragma wal_autocheckpoint = 0; pragma synchronous = normal');
+  return made;
+}
+
 function open(start = () => startThread(path)): void {
-  checkpoints = new Checkpoints(db, { start, longLog: LONG, commitsALook: 1 });
+  checkpoints = new Checkpoints(db, {
+    start,
+    log: { warn: (fields: object, text: string) => told.push(JSON.stringify(fields) + text) },
+    onLost: (error) => lost.push(error),
+    longLog: LONG * PAGE_SIZE,
+    commitsALook: 1,
+  });
 }
 
 function readLog(): { length: number; moved: number } {
@@ -99,76 +120,110 @@ test('what a reader holds on to is moved once it lets go', async () => {
   await commitUntil(restarts());
 });
 
-for (const [what, start] of [
+/** A thread that answers so, first of all. */
+function answering(answer: object, then = 'undefined'): Worker {
+  const program = `const { parentPort } = require('node:worker_threads');
+    let answer = ${JSON.stringify(answer)};
+    parentPort.on('message', () => {
+      parentPort.postMessage(answer);
+      answer = ${then} ?? answer;
+    });`;
+  return new Worker(program, { eval: true });
+}
+
+for (const [what, fail, text] of [
   [
     'cannot be started',
     () => {
       throw new Error('EAGAIN');
     },
+    /EAGAIN.*could not be moved/,
   ],
-  ['dies', () => new Worker('throw new Error("no memory")', { eval: true })],
+  ['dies', () => new Worker('throw new Error("no memory")', { eval: true }), /no memory/],
+  [
+    'finds the disk full',
+    () => answering({ failure: { message: 'disk full', errcode: 13 } }),
+    /disk full.*it grows until that works/,
+  ],
 ] as const) {
-  test(`where the thread ${what}, SQLite moves the log itself`, async () => {
-    const warnings: Error[] = [];
-    const note = (warning: Error) => warnings.push(warning);
-    process.on('warning', note);
-    try {
-      open(start);
-      for (let times = 0; times < 2; times++) await commitUntil(restarts());
-    } finally {
-      process.off('warning', note);
-    }
-    assert.match(String(warnings), /without a thread/);
-    assert.equal(warnings.length, 1);
+  test(`where the thread ${what}, the log grows, it is told, and another thread is tried`, async () => {
+    let fails = true;
+    open(() => (fails ? fail() : startThread(path)));
+    await commitUntil(() => told.length >= 3);
+    assert.match(told[0] ?? '', text);
+    // Only where it was due: each time after as much again.
+    assert.ok(readLog().length >= 3 * LONG);
+    assert.deepEqual([readLog().moved, lost], [0, []]);
+    fails = false;
+    if (what === 'finds the disk full') return;
+    for (let times = 0; times < 2; times++) await commitUntil(restarts());
+    assert.equal(told.length, 3);
   });
 }
 
 test('where the thread ends between two questions, commits go on, and so does the end', async () => {
-  const warnings: Error[] = [];
-  const note = (warning: Error) => warnings.push(warning);
-  process.on('warning', note);
-  try {
-    const [thread, ended] = [startThread(path), Promise.withResolvers<void>()];
-    thread.once('exit', () => ended.resolve());
-    open(() => thread);
-    await commitUntil(() => readLog().length >= LONG);
-    const answered = once(thread, 'message');
-    await checkpoints.tend();
-    await answered;
-    await thread.terminate();
-    await ended.promise;
-    for (let times = 0; times < 2; times++) await commitUntil(restarts());
-  } finally {
-    process.off('warning', note);
-  }
-  assert.match(String(warnings), /without a thread.*ended with 1/);
+  const [thread, ended] = [startThread(path), Promise.withResolvers<void>()];
+  thread.once('exit', () => ended.resolve());
+  let starts = 0;
+  open(() => (starts++ === 0 ? thread : startThread(path)));
+  await commitUntil(() => readLog().length >= LONG);
+  const answered = once(thread, 'message');
+  await checkpoints.tend();
+  await answered;
+  await thread.terminate();
+  await ended.promise;
+  for (let times = 0; times < 2; times++) await commitUntil(restarts());
+  assert.match(told.join(), /the thread ended with 1/);
 });
 
-test('a checkpoint that fails is told, and tried again later', async () => {
-  const warnings: Error[] = [];
-  const note = (warning: Error) => warnings.push(warning);
-  process.on('warning', note);
-  try {
-    const fails = `const { parentPort } = require('node:worker_threads');
-      parentPort.on('message', () => parentPort.postMessage({ failure: 'disk full' }));`;
-    open(() => new Worker(fails, { eval: true }));
-    await commitUntil(() => warnings.length >= 4);
-  } finally {
-    process.off('warning', note);
-  }
-  assert.match(String(warnings[0]), /disk full/);
-  // Twice for each time that it was due.
-  assert.ok(readLog().length >= 2 * LONG);
+// SQLITE_IOERR_FSYNC, SQLITE_IOERR_WRITE, SQLITE_CORRUPT
+for (const errcode of [1034, 778, 11]) {
+  test(`a checkpoint that fails with ${errcode} is the last, and nothing is committed after it`, async () => {
+    let asked = 0;
+    open(() => {
+      const thread = answering({ failure: { message: 'disk I/O error', errcode } }, '{}');
+      thread.on('message', () => asked++);
+      return thread;
+    });
+    await assert.rejects(
+      commitUntil(() => false),
+      (error: unknown) => {
+        assert.ok(error instanceof Error && isUnavailable(error));
+        assert.equal(error.cause, 'disk I/O error');
+        return true;
+      },
+    );
+    await assert.rejects(checkpoints.tend(), /a checkpoint of the database failed/);
+    assert.equal(asked, 1);
+    assert.match(String(lost), /^Error: a checkpoint of the database failed$/);
+  });
+}
+
+test('a log that a reader keeps from starting anew is told of, at twice the length again', async () => {
+  open();
+  await commitUntil(() => readLog().length >= LONG / 2);
+  const reader = new DatabaseSync(path, { readOnly: true });
+  reader.exec('begin');
+  reader.prepare('select count(*) from rows').get();
+  await commitUntil(() => told.length > 0);
+  assert.match(told[0] ?? '', /"bytes":\d+\}the log of the database keeps growing/);
+  assert.ok(readLog().length >= 8 * LONG);
+  await commitUntil(() => told.length > 1);
+  assert.ok(readLog().length >= 16 * LONG);
+  reader.close();
+  await commitUntil(restarts());
+  assert.equal(told.length, 2);
 });
 
-test('the end waits for what is under way, and the log is gone with the last connection', async () => {
+test('the end moves a long log in the thread, and the log is gone with the last connection', async () => {
   open();
   await commitUntil(() => readLog().length >= LONG);
-  await checkpoints.tend();
-  await checkpoints.close();
+  await checkpoints.finish();
   assert.equal(readLog().moved, readLog().length);
   db.close();
+  assert.equal(existsSync(`${path}-wal`), true);
+  await checkpoints.close();
   assert.equal(existsSync(`${path}-wal`), false);
-  db = new DatabaseSync(path);
+  db = connect();
   open();
 });

@@ -1,46 +1,67 @@
 /**
  * Checkpoints: what is committed moves from the log of SQLite into its file, and the log starts anew.
  *
- * SQLite would do that within some commit, and hold the thread for the time of all its pages (40 ms and
- * more). Here another thread does it while commits go on. They never leave it the last word, and the log
- * starts anew only when all of it was moved: so the commit that follows waits for the little that came
- * meanwhile, and the event loop for nothing.
+ * Left to itself SQLite does that within some commit and holds the thread for the time of all its pages
+ * (40 ms and more; 1.7 s where a reader had let the log grow to 600 MB). So it is told not to, on every
+ * connection, and another thread does it while commits go on.
+ *
+ * The log can start anew only when all of it was moved. While commits go on there is always a little
+ * more; so the commit that comes after a first move waits for a second one, which has little to do.
+ *
+ * A checkpoint whose write or sync fails ends the process, as a failed sync of the log does: the kernel
+ * forgets what it could not write, so that a second try would seem to work and lose pages. The log still
+ * has all of them, and the next start moves them again. A full disk is no such failure: nothing was
+ * forgotten, and it is tried again later.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
+import { LOG_LOST } from '../failures.ts';
 
 /** Octets in the log from which on they are moved. */
 const LONG_LOG = 32 * 1024 * 1024;
 /** Commits from one look at the length of the log to the next: SQLite takes as long for it as for a row. */
 const COMMITS_A_LOOK = 8;
-/**
- * Times the length at which SQLite moves them itself after all: a transaction may be large, and where
- * there is nobody else to do it that is the usual length.
- */
-const LAST_RESORT = 4;
+/** Times that length from which on the operator is told of a log that cannot start anew. */
+const TOO_LONG = 8;
 
 /** Milliseconds that the thread may take: commits may wait for it. */
 const ANSWER_MS = 30_000;
 
-/** What the thread says when it is done; what was moved, the database knows. */
+/**
+ * Primary result codes (https://sqlite.org/rescode.html) after which it may work the next time, and nothing
+ * is lost meanwhile: BUSY, LOCKED, NOMEM, FULL, CANTOPEN.
+ */
+const PASSING = new Set([5, 6, 7, 13, 14]);
+
+/** `close` ends the thread's connection; where it is the last one, SQLite moves what is left. */
+export type CheckpointRequest = 'move' | 'close';
+
+/** What the thread says when it is done; how much was moved, the database knows. */
 export interface CheckpointAnswer {
-  readonly failure: string | undefined;
+  readonly failure?: { readonly message: string; readonly errcode: number };
 }
 
+/** In pages. */
 interface LogState {
-  /** Pages in the log. */
   readonly length: number;
-  /** Those that were moved. */
   readonly moved: number;
 }
 
+/** A pino Logger fits. */
+export interface WarningLog {
+  warn(fields: object, message: string): void;
+}
+
 export interface CheckpointsOptions {
-  /** Starts a thread that answers by {@link CheckpointAnswer}. */
+  /** Starts a thread that answers each {@link CheckpointRequest} by a {@link CheckpointAnswer}. */
   readonly start: () => Worker;
-  /** In pages; for tests. */
-  readonly longLog?: number;
+  /** Told when a checkpoint failed for good. */
+  readonly onLost?: ((error: Error) => void) | undefined;
+  readonly log?: WarningLog | undefined;
+  /** Octets of {@link LONG_LOG}; for tests. */
+  readonly longLog?: number | undefined;
   /** For tests. */
-  readonly commitsALook?: number;
+  readonly commitsALook?: number | undefined;
 }
 
 /** Starts the thread for the database at `path`. */
@@ -49,63 +70,108 @@ export function startThread(path: string): Worker {
 }
 
 export class Checkpoints {
-  readonly #db: DatabaseSync;
   readonly #look: StatementSync;
-  readonly #options: Required<CheckpointsOptions>;
+  readonly #options: CheckpointsOptions;
+  readonly #pageSize: number;
+  /** In pages, as all lengths below. */
+  readonly #longLog: number;
+  readonly #commitsALook: number;
   #thread: MovingThread | undefined;
-  #state: 'idle' | 'moving' | 'moved' | 'without a thread' = 'idle';
+  #state: 'idle' | 'moving' | 'moved' = 'idle';
   #dueAt: number;
+  #tellAt: number;
   #commits = 0;
   #underWay: Promise<void> | undefined;
+  #lost: Error | undefined;
 
   /** @param db the writing connection */
   constructor(db: DatabaseSync, options: CheckpointsOptions) {
-    const pageSize = Number(db.prepare('pragma page_size').get()?.page_size);
-    const longLog = Math.ceil(LONG_LOG / pageSize);
-    db.exec(`pragma wal_autocheckpoint = ${LAST_RESORT * longLog}`);
-    this.#options = { longLog, commitsALook: COMMITS_A_LOOK, ...options };
-    this.#dueAt = this.#options.longLog;
-    this.#db = db;
+    this.#pageSize = Number(db.prepare('pragma page_size').get()?.page_size);
+    this.#longLog = Math.ceil((options.longLog ?? LONG_LOG) / this.#pageSize);
+    this.#commitsALook = options.commitsALook ?? COMMITS_A_LOOK;
+    this.#options = options;
+    this.#dueAt = this.#longLog;
+    this.#tellAt = TOO_LONG * this.#longLog;
     this.#look = db.prepare('pragma wal_checkpoint(noop)');
   }
 
-  /** Called before each commit, which waits for it. */
+  /**
+   * Called before each commit, which waits for it.
+   *
+   * @throws Error where a checkpoint failed: nothing may be committed any more
+   */
   async tend(): Promise<void> {
+    if (this.#lost) throw this.#lost;
     if (this.#state === 'moved') {
-      this.#start('idle');
-      await this.#underWay;
-      const { length, moved } = this.#readLog();
-      // A reader may hold on to a part of the log; that is tried again when there is more of it.
-      this.#dueAt = this.#options.longLog + (moved === length ? 0 : length);
-    } else if (this.#state === 'idle' && ++this.#commits % this.#options.commitsALook === 0) {
-      if (this.#readLog().length >= this.#dueAt) this.#start('moved');
+      await this.#move('idle');
+      if (this.#lost) throw this.#lost;
+      this.#lookBack(this.#readLog());
+    } else if (this.#state === 'idle' && ++this.#commits % this.#commitsALook === 0) {
+      if (this.#readLog().length >= this.#dueAt) void this.#move('moved');
     }
   }
 
-  /** Ends the thread, once it has done what it is at. */
-  async close(): Promise<void> {
+  /** Moves what is left of a long log; called before other connections are closed. */
+  async finish(): Promise<void> {
     await this.#underWay;
+    if (!this.#lost && this.#readLog().length >= this.#longLog) await this.#move('idle');
+  }
+
+  /** Ends the thread; its connection is the last one, so that SQLite moves the rest there. */
+  async close(): Promise<void> {
+    await this.#thread?.ask('close').catch(() => {});
     await this.#thread?.end();
   }
 
-  #start(next: 'idle' | 'moved'): void {
+  #move(next: 'idle' | 'moved'): Promise<void> {
     this.#state = 'moving';
-    this.#underWay = this.#move().then(
-      () => {
-        this.#state = next;
-      },
-      (error: unknown) => {
-        this.#state = 'without a thread';
-        this.#db.exec(`pragma wal_autocheckpoint = ${this.#options.longLog}`);
-        process.emitWarning(`the database moves its log without a thread: ${String(error)}`);
-      },
+    this.#underWay = this.#askThread().then((isDone) => {
+      this.#state = isDone ? next : 'idle';
+      if (!isDone) this.#dueAt = this.#longLog + this.#readLog().length;
+    });
+    return this.#underWay;
+  }
+
+  /** @returns whether the thread did what it could */
+  async #askThread(): Promise<boolean> {
+    try {
+      this.#thread ??= new MovingThread(this.#options.start());
+      const { failure } = await this.#thread.ask('move');
+      if (!failure) return true;
+      if (!PASSING.has(failure.errcode & 0xff)) this.#lose(failure.message);
+      else this.#tell(failure.message);
+    } catch (error) {
+      // The thread is gone, for want of memory, say. The next time there is another one.
+      this.#thread = undefined;
+      this.#tell(String(error));
+    }
+    return false;
+  }
+
+  #lookBack({ length, moved }: LogState): void {
+    const startsAnew = moved === length;
+    this.#dueAt = this.#longLog + (startsAnew ? 0 : length);
+    if (startsAnew) this.#tellAt = TOO_LONG * this.#longLog;
+    else if (length >= this.#tellAt) {
+      this.#tellAt = 2 * length;
+      this.#options.log?.warn(
+        { bytes: length * this.#pageSize },
+        'the log of the database keeps growing and fills the disk: something reads an old state of the database and does not end, such as a backup or an SQLite shell',
+      );
+    }
+  }
+
+  #tell(failure: string): void {
+    this.#options.log?.warn(
+      { failure },
+      'the log of the database could not be moved into its file; it grows until that works',
     );
   }
 
-  async #move(): Promise<void> {
-    this.#thread ??= new MovingThread(this.#options.start());
-    const { failure } = await this.#thread.move();
-    if (failure) process.emitWarning(`the database could not move its log: ${failure}`);
+  #lose(message: string): void {
+    const lost = new Error('a checkpoint of the database failed', { cause: message });
+    this.#lost = Object.assign(lost, { code: LOG_LOST });
+    this.#options.onLost?.(lost);
   }
 
   #readLog(): LogState {
@@ -129,7 +195,7 @@ class MovingThread {
   }
 
   /** @throws Error where the thread has ended, ends, or does not answer */
-  async move(): Promise<CheckpointAnswer> {
+  async ask(request: CheckpointRequest): Promise<CheckpointAnswer> {
     if (this.#fault) throw this.#fault;
     const asked = Promise.withResolvers<CheckpointAnswer>();
     this.#asked = asked;
@@ -138,7 +204,7 @@ class MovingThread {
     // Only while it has work must it keep the process from ending.
     this.#worker.ref();
     try {
-      this.#worker.postMessage('move');
+      this.#worker.postMessage(request);
       return await asked.promise;
     } finally {
       clearTimeout(deadline);

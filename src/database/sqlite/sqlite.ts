@@ -5,7 +5,7 @@ import pLimit from 'p-limit';
 import type { Database, Queries } from '../engine.ts';
 import { isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
-import { Checkpoints, startThread } from './checkpoints.ts';
+import { Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { CommitLog } from './commit-log.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
 import { GroupCommit } from './group-commit.ts';
@@ -15,6 +15,9 @@ export interface SqliteOptions {
   readonly path: string;
   /** Told when the disk failed: nothing is taken or told any more, and only a new start helps. */
   readonly onLost?: (error: Error) => void;
+  readonly log?: WarningLog;
+  /** Octets of the log from which on it is moved into the file; for tests. */
+  readonly longLog?: number;
 }
 
 /** Snapshots beyond this many at once wait: each holds a connection and keeps the WAL from ending. */
@@ -27,6 +30,9 @@ const SNAPSHOTS_MAX = 8;
  */
 const PAGE_SIZE = 8_192;
 
+/** Octets of the log's file; a longer one is cut when the log starts anew. */
+const LOG_FILE_MAX = 128 * 1024 * 1024;
+
 /** How long another process (a backup, the sqlite3 shell) may hold the lock, in milliseconds. */
 const BUSY_TIMEOUT_MS = 5_000;
 
@@ -37,8 +43,12 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
     db.exec(`pragma page_size = ${PAGE_SIZE}`);
     const mode = db.prepare('pragma journal_mode = wal').get()?.journal_mode;
     if (mode !== 'wal') throw new Error(`${path} is where SQLite can keep no log (${mode})`);
-    // NORMAL: commits are brought to the disk by commit-log.ts, checkpoints still by SQLite.
+    // NORMAL: commits are brought to the disk by commit-log.ts, a log that starts anew still by SQLite.
     db.exec('pragma synchronous = normal');
+    // The log is moved by checkpoints.ts alone.
+    db.exec('pragma wal_autocheckpoint = 0');
+    // Else the file of a log that was long once stays as long for good.
+    db.exec(`pragma journal_size_limit = ${LOG_FILE_MAX}`);
     // Where what a savepoint may have to undo is kept: a temporary file would cost writes of its own.
     db.exec('pragma temp_store = memory');
   }
@@ -112,7 +122,8 @@ async function settle(writer: DatabaseSync, log: CommitLog): Promise<void> {
  *
  * @throws UnfitDatabase
  */
-export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Database> {
+export async function openSqlite(options: SqliteOptions): Promise<Database> {
+  const { path, onLost } = options;
   const writer = connect(path, false);
   try {
     await migrate(kyselyOn(writer), 'sqlite');
@@ -122,7 +133,7 @@ export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Datab
   }
   const log = new CommitLog(`${path}-wal`, onLost);
   await settle(writer, log);
-  const checkpoints = new Checkpoints(writer, { start: () => startThread(path) });
+  const checkpoints = new Checkpoints(writer, { ...options, start: () => startThread(path) });
   const groups = new GroupCommit(writer, {
     queries: kyselyOn(writer),
     log,
@@ -139,10 +150,11 @@ export async function openSqlite({ path, onLost }: SqliteOptions): Promise<Datab
     snapshot: (work) => snapshots.run(work),
     async close() {
       await groups.close();
-      await checkpoints.close();
+      await checkpoints.finish();
       snapshots.close();
       reader.close();
       writer.close();
+      await checkpoints.close();
       await log.close();
     },
   };
