@@ -16,6 +16,7 @@ import { createFrame, type FrameOptions } from './frame.ts';
 import { healthRoutes, type ReadinessCheck } from './health.ts';
 import { mailAttachmentRoutes } from './mail-attachment.ts';
 import { mailChangeRoutes } from './mail-changes.ts';
+import { mailContentRoutes } from './mail-content.ts';
 import { mailMailboxRoutes } from './mail-mailboxes.ts';
 import { mailMessageRoutes } from './mail-message.ts';
 import { mailSearchRoutes } from './mail-search.ts';
@@ -73,6 +74,7 @@ export function createApi(options: ApiOptions): Api {
   add(app, mailMailboxRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));
   add(app, mailChangeRoutes(options.mailstore));
+  add(app, mailContentRoutes(options.mailstore));
   add(app, mailSearchRoutes(options.mailstore));
   add(app, mailAttachmentRoutes(options.mailstore));
   for (const group of options.routes ?? []) {

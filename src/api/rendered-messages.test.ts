@@ -3,12 +3,15 @@ import { test } from 'node:test';
 import type { Message } from '../mailstore/mailstore.ts';
 import { RenderedMessages } from './rendered-messages.ts';
 
+const part = { type: 'text/plain', encoding: '7bit', size: 4 };
+
 function message(uid: number, flags: string[], contentId?: string): Message {
   return {
     uid,
     flags,
     envelope: { subject: '' },
-    bodyStructure: { type: 'text/plain', encoding: '7bit', size: 4 },
+    bodyStructure: part,
+    structure: { ...part, decodedSize: 4, headerStart: 0, bodyStart: 0, bodyEnd: 4 },
     size: 4,
     internalDate: '2026-01-01T00:00:00.000Z',
     async *open() {},

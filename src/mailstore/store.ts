@@ -3,7 +3,7 @@ import type { StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { Queries } from '../database/database.ts';
 import type { Refusal } from '../errors/errors.ts';
-import type { BodyStructure, Envelope, ParsedMessage } from '../message/message.ts';
+import type { BodyStructure, Envelope, MessagePart, ParsedMessage } from '../message/message.ts';
 import type { QueryTexts } from '../search/search.ts';
 
 /** Whose mail is meant; every operation is bound to one account. */
@@ -106,12 +106,14 @@ export interface Message {
   readonly envelope: Envelope;
   readonly flags: readonly string[];
   readonly bodyStructure: BodyStructure;
+  /** The same with where each part lies in the source. */
+  readonly structure: MessagePart;
   /** Octets of the source. */
   readonly size: number;
   /** RFC 3339, UTC. */
   readonly internalDate: string;
-  /** The source as it was received. */
-  open(): AsyncIterable<Uint8Array>;
+  /** The source as it was received, or the bytes of it in `range`. */
+  open(range?: ByteRange): AsyncIterable<Uint8Array>;
 }
 
 export interface PartContent {

@@ -65,6 +65,7 @@ export class MessageReader {
       envelope: parsed.envelope,
       flags: readFlags(listOf(items.get('FLAGS'))),
       bodyStructure: toBodyStructure(parsed.structure),
+      structure: parsed.structure,
       size: parsed.size,
       internalDate: internalDate ?? new Date(0).toISOString(),
       open,

@@ -51,10 +51,10 @@ class StoredMessage implements Message {
   readonly flags: readonly string[];
   readonly size: number;
   readonly internalDate: string;
-  readonly open: () => AsyncIterable<Uint8Array>;
+  readonly open: (range?: ByteRange) => AsyncIterable<Uint8Array>;
   readonly #row: MessageRow;
 
-  constructor(row: MessageRow, open: () => AsyncIterable<Uint8Array>) {
+  constructor(row: MessageRow, open: (range?: ByteRange) => AsyncIterable<Uint8Array>) {
     this.uid = row.uid;
     // Ids of mailboxes are never given again, and UIDs not within one.
     this.contentId = `${row.mailbox_id}-${row.uid}`;
@@ -69,8 +69,12 @@ class StoredMessage implements Message {
     return JSON.parse(this.#row.envelope) as Envelope;
   }
 
+  get structure(): MessagePart {
+    return JSON.parse(this.#row.structure) as MessagePart;
+  }
+
   get bodyStructure(): BodyStructure {
-    return toBodyStructure(JSON.parse(this.#row.structure) as MessagePart);
+    return toBodyStructure(this.structure);
   }
 }
 
@@ -89,7 +93,7 @@ export class MessageReader {
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const row = await this.#find(user, mailbox, uid);
-    return new StoredMessage(row, () => this.#read(row));
+    return new StoredMessage(row, (range) => this.#read(row, range));
   }
 
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {

@@ -1,0 +1,177 @@
+/** GET /mail/content, POST /mail/messages: what messages say, without reading MIME. */
+import { type Static, Type } from 'typebox';
+import { Refusal } from '../errors/errors.ts';
+import type { Mailstore, MailUser, Message } from '../mailstore/mailstore.ts';
+import { listAttachments, readMessageTexts, readPreview } from '../message/message.ts';
+import {
+  envelopeSchema,
+  MAIL_BODY_MAX,
+  mailboxName,
+  messageQuery,
+  uidSchema,
+} from './mail-schemas.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+/** Octets of text and of HTML each. */
+const TEXT_MAX = 2 * 1024 * 1024;
+/** Messages in one call, and characters of its answer after which the rest is left for the next. */
+const MESSAGES_MAX = 100;
+const ANSWER_MAX = 4 * 1024 * 1024;
+
+const attachment = Type.Object(
+  {
+    part: Type.String({ description: 'For /mail/attachment.', examples: ['2'] }),
+    filename: Type.Optional(Type.String({ examples: ['a.csv'] })),
+    contentType: Type.String({ examples: ['text/csv'] }),
+    size: Type.Integer({ description: 'Octets, transfer encoding removed.', examples: [812] }),
+    contentId: Type.Optional(Type.String({ description: 'What HTML names as `cid:`.' })),
+    inline: Type.Boolean({ description: 'Meant to be shown within the message.' }),
+  },
+  { title: 'Attachment' },
+);
+
+const content = {
+  uid: uidSchema,
+  flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
+  envelope: envelopeSchema,
+  internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
+  size: Type.Integer({ description: 'Octets of the source.' }),
+  preview: Type.String({ description: 'The first words, on one line.' }),
+  text: Type.Optional(
+    Type.String({ description: 'The text/plain parts; absent where there are none.' }),
+  ),
+  textTruncated: Type.Optional(Type.Boolean({ description: 'There is more text in the source.' })),
+  html: Type.Optional(
+    Type.String({ description: 'The text/html parts as they were sent: make them safe to show.' }),
+  ),
+  htmlTruncated: Type.Optional(Type.Boolean({ description: 'There is more HTML in the source.' })),
+  attachments: Type.Array(attachment),
+};
+const contentSchema = Type.Object(content, { title: 'Content' });
+
+type Content = Static<typeof contentSchema>;
+const contentFields = [
+  'flags',
+  'envelope',
+  'internalDate',
+  'size',
+  'preview',
+  'text',
+  'html',
+  'attachments',
+] as const;
+type ContentField = (typeof contentFields)[number];
+
+const messagesAnswer = Type.Object({
+  messages: Type.Array(Type.Partial(contentSchema)),
+  hasMore: Type.Optional(
+    Type.Boolean({ description: 'The answer was cut: ask again for the UIDs that are left.' }),
+  ),
+});
+
+export function mailContentRoutes(mailstore: Mailstore): RouteGroup {
+  return (app, tools) => {
+    app.get(
+      '/mail/content',
+      {
+        schema: {
+          tags: ['Mail'],
+          summary: 'Read a message without MIME',
+          operationId: 'readContent',
+          description: 'Its text, its HTML and what is attached. Never sets `\\Seen`.',
+          security: credentials.bearer,
+          querystring: Type.Object(messageQuery),
+          response: { 200: contentSchema },
+        },
+        config: { refusals: ['mailbox_not_found', 'message_not_found', 'account_inactive'] },
+      },
+      async (request) => {
+        const user = await tools.authenticateMail(request);
+        const { mailbox, uid } = request.query;
+        const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
+        return (await readContent(message, contentFields)) as Content;
+      },
+    );
+    app.post(
+      '/mail/messages',
+      {
+        bodyLimit: MAIL_BODY_MAX,
+        schema: {
+          tags: ['Mail'],
+          summary: 'Read several messages',
+          operationId: 'readMessages',
+          description:
+            'As /mail/content, for up to 100 messages. One that is not there is left out. An answer ' +
+            'that grows too long is cut after a message, and says `hasMore`.',
+          security: credentials.bearer,
+          body: Type.Object({
+            mailbox: mailboxName('The mailbox that has the messages.'),
+            uids: Type.Array(uidSchema, { minItems: 1, maxItems: MESSAGES_MAX }),
+            fields: Type.Optional(
+              Type.Array(Type.Enum([...contentFields]), {
+                maxItems: contentFields.length,
+                description: 'What each message carries besides its uid; all when left out.',
+              }),
+            ),
+          }),
+          response: { 200: messagesAnswer },
+        },
+        config: { refusals: ['mailbox_not_found', 'account_inactive'] },
+      },
+      async (request) => {
+        const user = await tools.authenticateMail(request);
+        const { mailbox, uids, fields } = request.body;
+        return readMessages(mailstore, user, mailbox, [...new Set(uids)], fields ?? contentFields);
+      },
+    );
+  };
+}
+
+async function readMessages(
+  mailstore: Mailstore,
+  user: MailUser,
+  mailbox: string,
+  uids: readonly number[],
+  fields: readonly ContentField[],
+): Promise<Static<typeof messagesAnswer>> {
+  const messages: Partial<Content>[] = [];
+  let length = 0;
+  for (const uid of uids) {
+    const message = await mailstore.fetchMessage(user, mailbox, uid).catch(passOverMissing);
+    if (!message) continue;
+    const one = await readContent(message, fields);
+    length += JSON.stringify(one).length;
+    // The first is never left out: a client that asks again must come further.
+    if (messages.length > 0 && length > ANSWER_MAX) return { messages, hasMore: true };
+    messages.push(one);
+  }
+  return { messages };
+}
+
+function passOverMissing(error: unknown): undefined {
+  if (error instanceof Refusal && error.code === 'message_not_found') return undefined;
+  throw error;
+}
+
+async function readContent(
+  message: Message,
+  fields: readonly ContentField[],
+): Promise<Partial<Content>> {
+  const has = new Set(fields);
+  const { uid, structure } = message;
+  const open = message.open.bind(message);
+  const texts =
+    has.has('text') || has.has('html') ? await readMessageTexts(structure, TEXT_MAX, open) : {};
+  const { text, textTruncated, html, htmlTruncated } = texts;
+  return {
+    uid,
+    ...(has.has('flags') && { flags: [...message.flags] }),
+    ...(has.has('envelope') && { envelope: message.envelope as Content['envelope'] }),
+    ...(has.has('internalDate') && { internalDate: message.internalDate }),
+    ...(has.has('size') && { size: message.size }),
+    ...(has.has('preview') && { preview: await readPreview(structure, open) }),
+    ...(has.has('text') && text !== undefined && { text, ...(textTruncated && { textTruncated }) }),
+    ...(has.has('html') && html !== undefined && { html, ...(htmlTruncated && { htmlTruncated }) }),
+    ...(has.has('attachments') && { attachments: listAttachments(structure) }),
+  };
+}
