@@ -11,6 +11,7 @@
 import type { Readable } from 'node:stream';
 import { LRUCache } from 'lru-cache';
 import { Refusal } from '../errors/errors.ts';
+import { ClientShares } from '../net/net.ts';
 
 /** Bytes held at once, at most. */
 export interface HeldBytesLimits {
@@ -35,20 +36,20 @@ type GiveUp = (refusal: Refusal) => void;
 
 export class BatchBodies {
   readonly #limits: HeldBytesLimits;
-  readonly #byClient = new Map<string, number>();
+  readonly #shares: ClientShares;
   readonly #known = new LRUCache<string, true>({ max: KNOWN_MAX });
   /** Unfinished bodies of strangers, oldest first. */
   readonly #unfinished = new Set<GiveUp>();
   #ofStrangers = 0;
-  #inAll = 0;
 
   constructor(limits: HeldBytesLimits) {
     this.#limits = limits;
+    this.#shares = new ClientShares(limits.inAll);
   }
 
   /** Bytes held now. */
   get held(): number {
-    return this.#inAll;
+    return this.#shares.taken;
   }
 
   /** Notes that a client sent a batch with a good signature. */
@@ -66,12 +67,10 @@ export class BatchBodies {
     const isStranger = this.#known.get(client) === undefined;
     const chunks: Buffer[] = [];
     let size = 0;
-    const count = (bytes: number) => {
-      size += bytes;
-      this.#count(client, isStranger, bytes);
-    };
     const release = () => {
-      count(-size);
+      this.#shares.give(client, size);
+      if (isStranger) this.#ofStrangers -= size;
+      size = 0;
       chunks.length = 0;
     };
     return new Promise((resolve, reject) => {
@@ -83,11 +82,16 @@ export class BatchBodies {
         reject(refusal);
       };
       const onData = (chunk: Buffer) => {
-        chunks.push(chunk);
-        count(chunk.length);
-        const refusal = this.#judge(client, size);
-        if (refusal) giveUp(refusal);
-        else this.#makeRoom();
+        const { perBody, perClient } = this.#limits;
+        if (size + chunk.length > perBody) {
+          giveUp(new Refusal('body_too_large', `a batch has at most ${perBody} bytes`));
+        } else if (!this.#shares.take(client, chunk.length, perClient)) {
+          giveUp(tooManyBatches());
+        } else {
+          chunks.push(chunk);
+          size += chunk.length;
+          if (isStranger) this.#countStranger(chunk.length);
+        }
       };
       const onEnd = () => {
         this.#unfinished.delete(giveUp);
@@ -104,28 +108,12 @@ export class BatchBodies {
     });
   }
 
-  #judge(client: string, size: number): Refusal | undefined {
-    const { perBody, perClient, inAll } = this.#limits;
-    if (size > perBody) {
-      return new Refusal('body_too_large', `a batch has at most ${perBody} bytes`);
-    }
-    const held = this.#byClient.get(client) ?? 0;
-    return held > perClient || this.#inAll > inAll ? tooManyBatches() : undefined;
-  }
-
-  #makeRoom(): void {
+  #countStranger(bytes: number): void {
+    this.#ofStrangers += bytes;
     for (const giveUp of this.#unfinished) {
       if (this.#ofStrangers <= this.#limits.strangers) return;
       giveUp(tooManyBatches());
     }
-  }
-
-  #count(client: string, isStranger: boolean, bytes: number): void {
-    this.#inAll += bytes;
-    if (isStranger) this.#ofStrangers += bytes;
-    const held = (this.#byClient.get(client) ?? 0) + bytes;
-    if (held === 0) this.#byClient.delete(client);
-    else this.#byClient.set(client, held);
   }
 }
 

@@ -10,6 +10,7 @@ import { Refusal } from '../errors/errors.ts';
 import {
   addressOf,
   countField,
+  isLoopback,
   type NetworkTest,
   type OpenLimit,
   requestIdOf,
@@ -22,6 +23,7 @@ import { convertIntegers } from './convert-integers.ts';
 import { isPartOfPage } from './docs-files.ts';
 import { type NotFoundPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
+import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
@@ -34,6 +36,7 @@ export interface FrameOptions {
   readonly openLimit: OpenLimit;
   /** Networks (`address/bits`) of proxies whose X-Forwarded-For counts. */
   readonly trustProxy: readonly string[];
+  readonly connections: ConnectionLimits;
   /** Origins of browser apps that may read answers. */
   readonly corsOrigins: readonly string[];
   /** Bytes of a request body at most, where a route sets nothing else. */
@@ -61,6 +64,9 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
       ? undefined
       : new RequestLimits(rateLimitPerMinute, openLimit, isTrusted);
   const app = openServer(options, isTrusted, answerBadUrl);
+  // A trusted proxy, or one on this machine, carries the requests of many clients.
+  const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
+  limitConnections(app.server, options.connections, isExempt, options.logger);
   allowOrigins(app, options.corsOrigins);
   app.decorate('admitUpgrade', async (request) => limits?.admit(request) ?? { allowed: true });
   admitRequests(app, limits);

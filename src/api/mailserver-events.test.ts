@@ -46,6 +46,7 @@ async function start(engine: Engine, rateLimitPerMinute = 0) {
     rateLimitPerMinute,
     openLimit: limitInMemory,
     trustProxy: [],
+    connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
     maxBody: 1_000,
     notFoundPage: () => false,

@@ -42,6 +42,7 @@ export async function describeWholeApi(): Promise<string> {
     rateLimitPerMinute: 0,
     openLimit: limitInMemory,
     trustProxy: [],
+    connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
     maxBody: 1,
     siteDirectory: '/nonexistent',

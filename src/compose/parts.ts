@@ -240,6 +240,7 @@ function buildApi(ground: Ground, served: Served): Api {
     rateLimitPerMinute: limits.ratePerMinute,
     openLimit: ground.openLimit,
     trustProxy: http.trustProxy,
+    connections: { perClient: http.maxPerIp, inAll: http.maxConnections },
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,
     upgrades: asksForWebSocket,

@@ -36,6 +36,10 @@ export interface Config {
     readonly trustProxy: readonly string[];
     /** Origins, or `*`. */
     readonly corsOrigins: readonly string[];
+    /** Concurrent connections of one address. */
+    readonly maxPerIp: number;
+    /** Concurrent connections of all addresses. */
+    readonly maxConnections: number;
   };
   readonly smtp: Listener;
   readonly lmtp: Listener;
@@ -148,6 +152,8 @@ function groupByPart(values: Values, folder: string): Config {
       publicUrlGiven: values.PUBLIC_URL !== undefined,
       trustProxy: values.TRUST_PROXY,
       corsOrigins: values.CORS_ORIGINS,
+      maxPerIp: values.HTTP_MAX_PER_IP,
+      maxConnections: values.HTTP_MAX_CONNECTIONS,
     },
     smtp: { host: values.SMTP_HOST, port: values.SMTP_PORT },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },

@@ -76,6 +76,8 @@ const settings = {
   MAIL_HOSTNAME: setting(fullHostname({ underscores: false }), 'mail.localhost'),
   SPF_INCLUDE: optional(fullHostname({ underscores: true })),
   DNS_SERVERS: setting(listOf(resolver, 'system'), 'system'),
+  HTTP_MAX_PER_IP: setting(wholeNumber(1, 65_535), '250'),
+  HTTP_MAX_CONNECTIONS: setting(wholeNumber(1, 1_000_000), '10000'),
   RATE_LIMIT_PER_MINUTE: setting(wholeNumber(0, 1_000_000), '60'),
   TRUST_PROXY: setting(listOf(network, 'off'), 'off'),
   CORS_ORIGINS: setting(listOf(corsOrigin, 'none'), 'none'),

@@ -2,7 +2,7 @@
  * Sockets and addresses, in both directions.
  *
  * Clients that come to us: where a request comes from, and under which name a client is counted
- * (`client-address.ts`), how often it may do something (`limits.ts`), and how HTTP requests are refused
+ * (`client-address.ts`), what each client holds (`client-shares.ts`), how often it may do something (`limits.ts`), and how HTTP requests are refused
  * (`http.ts`).
  *
  * Addresses we connect to when somebody else named the host: webhooks, and mail exchangers found in
@@ -18,6 +18,7 @@ export {
   type NetworkTest,
   testNetworks,
 } from './client-address.ts';
+export { ClientShares } from './client-shares.ts';
 export { DotTransparency } from './dot-transparency.ts';
 export { guardLookup, type ResolveHost } from './guard-lookup.ts';
 export {

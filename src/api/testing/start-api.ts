@@ -164,6 +164,7 @@ export async function startApi(
     rateLimitPerMinute: 0,
     openLimit: limitInMemory,
     trustProxy: [],
+    connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
     maxBody: 262_144,
     siteDirectory: '/nonexistent',

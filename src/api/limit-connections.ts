@@ -1,0 +1,44 @@
+import type { Server } from 'node:http';
+import type { Logger } from 'pino';
+import { ClientShares, clientKey, type NetworkTest } from '../net/net.ts';
+
+export interface ConnectionLimits {
+  /** Connections of one client at a time. */
+  readonly perClient: number;
+  /** Connections of all clients at a time. */
+  readonly inAll: number;
+}
+
+const LOG_EVERY_MS = 60_000;
+
+/**
+ * Closes connections beyond the limits as they come, so that nobody takes all file descriptors. A
+ * connection that became a WebSocket counts as well.
+ *
+ * @param isExempt addresses whose connections do not count
+ */
+export function limitConnections(
+  server: Server,
+  { perClient, inAll }: ConnectionLimits,
+  isExempt: NetworkTest,
+  logger: Logger,
+): void {
+  const shares = new ClientShares(inAll);
+  let loggedAt = Number.NEGATIVE_INFINITY;
+  server.on('connection', (socket) => {
+    const address = socket.remoteAddress ?? '';
+    if (isExempt(address)) return;
+    const client = clientKey(address);
+    if (shares.take(client, 1, perClient)) {
+      socket.once('close', () => shares.give(client, 1));
+      return;
+    }
+    socket.destroy();
+    if (performance.now() - loggedAt < LOG_EVERY_MS) return;
+    loggedAt = performance.now();
+    logger.warn(
+      { ip: address, connections: shares.taken },
+      'HTTP connection closed: too many of this client, or in all (HTTP_MAX_PER_IP, HTTP_MAX_CONNECTIONS)',
+    );
+  });
+}
