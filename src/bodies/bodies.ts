@@ -24,6 +24,8 @@ import { type Swept, sweepFiles } from './sweep-files.ts';
  */
 export const INLINE_MAX = 64 * 1024;
 const SWEEP_CHUNK = 500;
+/** Milliseconds for which the free space of a disk is taken for what it was. */
+const FREE_BYTES_MS = 1_000;
 
 /** Where the bytes of a body are, as its row says: first `content`, then `file`. */
 export interface StoredBody {
@@ -71,6 +73,7 @@ export class Bodies {
   #mismatch: string | undefined;
   readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
   readonly #find: PreparedQuery<{ id: number }, StoredBody>;
+  #free = { at: Number.NEGATIVE_INFINITY, bytes: 0 };
 
   constructor({ database, directory, log, now = Date.now }: BodiesOptions) {
     this.#database = database;
@@ -140,6 +143,19 @@ export class Bodies {
       await spill?.abandon();
       throw error;
     }
+  }
+
+  /**
+   * Bytes that are free on the disk of the large ones, as of at most a second ago.
+   *
+   * @throws the file system's error
+   */
+  async freeBytes(): Promise<number> {
+    const at = performance.now();
+    if (at - this.#free.at >= FREE_BYTES_MS) {
+      this.#free = { at, bytes: await this.#folder.freeBytes() };
+    }
+    return this.#free.bytes;
   }
 
   /**

@@ -6,7 +6,16 @@
  * quarantine (a newer database was put back) gets it back when the body is read or swept over.
  */
 import { randomUUID } from 'node:crypto';
-import { type FileHandle, open, readdir, rename, stat, unlink, utimes } from 'node:fs/promises';
+import {
+  type FileHandle,
+  open,
+  readdir,
+  rename,
+  stat,
+  statfs,
+  unlink,
+  utimes,
+} from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { ensureFolder, isMissing, syncFolder } from '../files/files.ts';
 
@@ -57,6 +66,16 @@ export class BodyFolder {
   /** Removes a file that nothing refers to any more; none there is fine. */
   async remove(name: string): Promise<void> {
     await unlinkIfThere(join(this.path, name));
+  }
+
+  /** Bytes that are free on its disk. */
+  async freeBytes(): Promise<number> {
+    const { bavail, bsize } = await statfs(this.path).catch((error: unknown) => {
+      // It is made when the first large body comes.
+      if (isMissing(error)) return statfs(dirname(this.path));
+      throw error;
+    });
+    return bavail * bsize;
   }
 
   /** Whether no body was ever kept here; what others put here does not count. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
@@ -104,6 +105,7 @@ onEachEngine('what was queued', (engine) => {
   const receive = (to: string[], source = sampleMessage('m')) =>
     delivery.receive(
       {
+        id: randomUUID(),
         from: 'bob@example.test',
         to,
         arrival: { protocol: 'ESMTP', heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' },

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
@@ -73,6 +74,7 @@ onEachEngine('delivery', (engine) => {
   const receive = (to: string[], protocol = 'ESMTP', source = sampleMessage('m')) =>
     delivery.receive(
       {
+        id: randomUUID(),
         from: 'bob@example.test',
         to,
         arrival: { protocol, heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' },
@@ -183,6 +185,7 @@ onEachEngine('delivery', (engine) => {
     await assert.rejects(
       delivery.receive(
         {
+          id: randomUUID(),
           from: '',
           to: ['ann@acme.test'],
           arrival: { protocol: 'SMTP', heloName: 'c', remoteAddress: '::1', sessionId: 's' },

@@ -2,7 +2,6 @@
  * The way of one message: recipients, sender checks, trace headers, source to disk, then mailboxes
  * and queue in one transaction.
  */
-import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
 import { isStorageFull } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
@@ -38,6 +37,12 @@ export interface DeliveryOptions extends RecipientSources, QueueMailOptions, Sta
   readonly now?: () => number;
 }
 
+/**
+ * Bytes of the disk that stay free of mail, so that what was taken before can still be read, marked,
+ * removed and delivered.
+ */
+const FREE_BYTES_LEFT = 64 * 1024 * 1024;
+
 /** A forward-path, and where its mail goes or why nobody takes it. */
 interface Resolved {
   readonly forwardPath: string;
@@ -57,6 +62,12 @@ class RoutedDelivery implements Delivery {
     this.#now = options.now ?? Date.now;
   }
 
+  async checkRoom(octets: number): Promise<Refusal | undefined> {
+    const free = await this.#options.bodies.freeBytes();
+    if (free >= FREE_BYTES_LEFT + octets) return undefined;
+    return new Refusal('storage_full', 'there is no space left for this message');
+  }
+
   async checkRecipient(recipient: string, from: string): Promise<Refusal | undefined> {
     const resolved = await resolveRecipient(this.#options, recipient, from);
     return resolved instanceof Refusal ? resolved : undefined;
@@ -66,8 +77,7 @@ class RoutedDelivery implements Delivery {
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
   ): Promise<RecipientOutcome[]> {
-    const id = randomUUID();
-    const arrived = { id, envelope, receivedAt: this.#now() };
+    const arrived = { envelope, receivedAt: this.#now() };
     const staged = await stageMail(this.#options, arrived, source).catch(sayWhenFull);
     const mail: AcceptedMail = { ...arrived, ...staged };
     const resolved = await this.#takeOrDiscard(mail);
@@ -79,7 +89,7 @@ class RoutedDelivery implements Delivery {
     const { spf, dmarc, action } = mail.verdicts ?? {};
     this.#options.log.info(
       {
-        messageId: id,
+        messageId: envelope.id,
         sessionId,
         remoteAddress,
         protocol,

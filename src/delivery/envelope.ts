@@ -16,6 +16,8 @@ export interface Arrival {
 
 /** The SMTP envelope (RFC 5321 section 2.3.1). */
 export interface InboundEnvelope {
+  /** What the message is known by: to the client, in the log, and in the Received field. */
+  readonly id: string;
   /** Reverse-path without angle brackets, `''` for the null sender. */
   readonly from: string;
   /** Forward-paths as the client gave them, at least one. */
@@ -33,6 +35,13 @@ export type RecipientOutcome =
     };
 
 export interface Delivery {
+  /**
+   * Judges whether there is room for a message, before it is sent.
+   *
+   * @param octets what the client says that it has; 0 where it does not say
+   * @returns the refusal to answer with, or undefined where it may be sent
+   */
+  checkRoom(octets: number): Promise<Refusal | undefined>;
   /**
    * Judges one forward-path at RCPT time.
    *

@@ -31,8 +31,6 @@ export interface QueueMailOptions {
 
 /** A message that is about to be accepted. */
 export interface AcceptedMail {
-  /** What the log and the Received field know it by. */
-  readonly id: string;
   readonly envelope: InboundEnvelope;
   readonly message: StagedMessage;
   /** Absent where the sender was not checked (LMTP: our own MTA did). */
@@ -93,8 +91,8 @@ export async function originOf(
   return withOrigin(mail, bounceOf(senders, mail, header));
 }
 
-function withOrigin({ envelope, id }: AcceptedMail, bounce: Bounce): MailOrigin {
-  return { ...bounce, from: envelope.from, id };
+function withOrigin({ envelope }: AcceptedMail, bounce: Bounce): MailOrigin {
+  return { ...bounce, from: envelope.from, id: envelope.id };
 }
 
 function bounceOf(

@@ -10,8 +10,6 @@ import { received, returnPath } from './trace-headers.ts';
 
 /** A message that has arrived, without its bytes. */
 export interface ArrivedMail {
-  /** What the log and the Received field know it by. */
-  readonly id: string;
   readonly envelope: InboundEnvelope;
   /** Milliseconds since 1970. */
   readonly receivedAt: number;
@@ -38,11 +36,11 @@ export interface StagingOptions {
  */
 export async function stageMail(
   { bodies, checks, hostname }: StagingOptions,
-  { id, envelope, receivedAt }: ArrivedMail,
+  { envelope, receivedAt }: ArrivedMail,
   source: AsyncIterable<Uint8Array>,
 ): Promise<StagedMail> {
   const path = returnPath(envelope);
-  const head = received(envelope, { hostname, id, at: new Date(receivedAt) });
+  const head = received(envelope, { hostname, at: new Date(receivedAt) });
   if (isLmtp(envelope)) {
     return { message: await stageMessage(bodies, source, Buffer.concat([path, head])) };
   }

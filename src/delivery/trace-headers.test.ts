@@ -4,14 +4,15 @@ import fc from 'fast-check';
 import type { InboundEnvelope } from './envelope.ts';
 import { formatMailDate, received, returnPath } from './trace-headers.ts';
 
-const stamp = { hostname: 'mx.test', id: 'id-1', at: new Date(Date.UTC(2026, 10, 1, 8, 5, 9)) };
+const stamp = { hostname: 'mx.test', at: new Date(Date.UTC(2026, 10, 1, 8, 5, 9)) };
 
-function traceHeaders(inbound: InboundEnvelope, { hostname, id, at }: typeof stamp): Buffer {
-  return Buffer.concat([returnPath(inbound), received(inbound, { hostname, id, at })]);
+function traceHeaders(inbound: InboundEnvelope, at: typeof stamp): Buffer {
+  return Buffer.concat([returnPath(inbound), received(inbound, at)]);
 }
 
 function envelope(more: Partial<InboundEnvelope>, arrival: object = {}): InboundEnvelope {
   return {
+    id: 'id-1',
     from: 'bob@example.test',
     to: ['ann@acme.test'],
     arrival: {

@@ -37,12 +37,10 @@ export function returnPath({ from }: Pick<InboundEnvelope, 'from'>): Buffer {
 /**
  * The Received field, ending in CRLF. The recipient is named only where it is alone: a
  * blind copy must not show to the others (RFC 5321 section 7.2).
- *
- * @param id what the log knows this message by
  */
 export function received(
-  { to, arrival }: Pick<InboundEnvelope, 'to' | 'arrival'>,
-  { hostname, id, at }: { hostname: string; id: string; at: Date },
+  { id, to, arrival }: Pick<InboundEnvelope, 'id' | 'to' | 'arrival'>,
+  { hostname, at }: { hostname: string; at: Date },
 ): Buffer {
   const recipient = to.length === 1 && to[0] !== undefined ? `\r\n for <${pathText(to[0])}>` : '';
   const tls =

@@ -6,6 +6,9 @@
  * local part or in a row, local parts longer than 64 octets, underscores in domains.
  */
 import { isIPv4, isIPv6 } from 'node:net';
+import { Refusal } from '../errors/errors.ts';
+import type { Reply } from '../net/net.ts';
+import { refusalReply, reply } from './replies.ts';
 
 /** Octets of the longest path, angle brackets included (RFC 5321 section 4.5.3.1.3). */
 const MAX_PATH_OCTETS = 256;
@@ -17,8 +20,13 @@ export interface AddressCommand {
   readonly parameters: ReadonlyMap<string, string | undefined>;
 }
 
-/** `syntax`: no path in angle brackets. `address`: the path is not valid. `parameter`: likewise. */
-export type AddressFault = 'syntax' | 'address' | 'parameter';
+/** What MAIL says of the message. */
+export interface MailParameters {
+  /** Octets that it has (RFC 1870); 0 where that was not said. */
+  readonly size: number;
+  /** Whether addresses and header may have UTF-8 (RFC 6531). */
+  readonly isUtf8: boolean;
+}
 
 /** `atext` of RFC 5322 section 3.2.3 with dots, and non-ASCII (RFC 6531 section 3.3). */
 const DOT_STRING = /^[\w!#$%&'*+\-/=?^`{|}~.\u0080-\u{10ffff}]+$/u;
@@ -26,6 +34,15 @@ const DOT_STRING = /^[\w!#$%&'*+\-/=?^`{|}~.\u0080-\u{10ffff}]+$/u;
 const QUOTED_STRING = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u;
 const LABEL = /^[\w\u0080-\u{10ffff}](?:[\w\-\u0080-\u{10ffff}]{0,61}[\w\u0080-\u{10ffff}])?$/u;
 const PARAMETER = /^([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~\u0080-\u{10ffff}]+))?$/u;
+/** Parameters of MAIL and the values they take; one without a value has an empty one. */
+const MAIL_PARAMETERS: Readonly<Record<string, RegExp>> = {
+  // size-value ::= 1*20DIGIT (RFC 1870 section 6)
+  SIZE: /^\d{1,20}$/,
+  // RFC 6152 section 2; BINARYMIME would need CHUNKING (RFC 3030), which is not offered.
+  BODY: /^(?:7BIT|8BITMIME)$/i,
+  // RFC 6531 section 3.4
+  SMTPUTF8: /^$/,
+};
 /** "@one,@two:" before the mailbox; must be accepted and is ignored (RFC 5321 appendix C). */
 const SOURCE_ROUTE = /^@[^\s,:@<>]+(?:,@[^\s,:@<>]+)*:/;
 /**
@@ -38,23 +55,57 @@ const DECEPTIVE =
 /**
  * @param line command line without its CRLF and without control characters
  * @param verb `FROM` for MAIL, `TO` for RCPT
+ * @returns what the line says, or the reply that refuses it
  */
-export function readAddressCommand(
-  line: string,
-  verb: 'FROM' | 'TO',
-): AddressCommand | AddressFault {
-  const opening = verb === 'FROM' ? /^MAIL FROM: *</i : /^RCPT TO: *</i;
+export function readAddressCommand(line: string, verb: 'FROM' | 'TO'): AddressCommand | Reply {
+  const [opening, form, status] =
+    verb === 'FROM'
+      ? [/^MAIL FROM: *</i, 'MAIL FROM:<address>', '5.1.7']
+      : [/^RCPT TO: *</i, 'RCPT TO:<address>', '5.1.3'];
   const start = opening.exec(line)?.[0].length;
-  if (start === undefined) return 'syntax';
-  const end = endOfPath(line, start);
-  if (end === undefined) return 'syntax';
-  const after = line.slice(end + 1);
-  if (after !== '' && !after.startsWith(' ')) return 'syntax';
-
+  const end = start === undefined ? undefined : endOfPath(line, start);
+  const after = end === undefined ? '' : line.slice(end + 1);
+  if (end === undefined || (after !== '' && !after.startsWith(' '))) {
+    return reply(501, status, `Syntax: ${form}`);
+  }
   const path = line.slice(start, end).replace(SOURCE_ROUTE, '');
-  if (!isPath(path, verb)) return 'address';
+  if (!isPath(path, verb)) return reply(553, status, 'The address is not valid');
   const parameters = readParameters(after);
-  return parameters === undefined ? 'parameter' : { path, parameters };
+  return parameters
+    ? { path, parameters }
+    : reply(501, '5.5.4', 'A parameter is malformed or given twice');
+}
+
+/**
+ * Judges the parameters of MAIL.
+ *
+ * @param maxMessageBytes octets of the largest message that is taken
+ * @returns what they say, or the reply that refuses one
+ */
+export function readMailParameters(
+  parameters: AddressCommand['parameters'],
+  maxMessageBytes: number,
+): MailParameters | Reply {
+  for (const [keyword, value] of parameters) {
+    const isValid = MAIL_PARAMETERS[keyword];
+    if (!isValid) return unknownParameter(keyword);
+    if (!isValid.test(value ?? '')) {
+      return reply(501, '5.5.4', `The value of ${keyword} is not valid`);
+    }
+  }
+  const size = Number(parameters.get('SIZE') ?? 0);
+  if (size > maxMessageBytes) return refusalReply(tooLarge(maxMessageBytes));
+  return { size, isUtf8: parameters.has('SMTPUTF8') };
+}
+
+/** RFC 5321 section 4.1.1.11. */
+export function unknownParameter(keyword: string): Reply {
+  return reply(555, '5.5.4', `The parameter ${keyword.slice(0, 64)} is not known`);
+}
+
+/** What is said of a message that is too large, or says that it will be. */
+export function tooLarge(maxMessageBytes: number): Refusal {
+  return new Refusal('message_too_large', `The message is larger than ${maxMessageBytes} octets`);
 }
 
 /** Whether the text has characters that need SMTPUTF8 (RFC 6531 section 3.3). */

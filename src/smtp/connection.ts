@@ -1,118 +1,97 @@
 /**
- * Where Postroom and the smtp-server library meet: the only file that overrides members which the
- * library does not document, but for the parser in line-parser.ts and connect() in smtp.ts.
- *
- * Read against smtp-server 3.21.6; connection.test.ts fails when another version is installed or an
- * overridden member is gone. The library keeps sockets, TLS, HELO, EHLO, NOOP, RSET, QUIT, HELP and
- * VRFY. Ours are: who may connect and when it is greeted, the parser, MAIL, RCPT and DATA, enhanced
- * status codes, deadlines, limits, and how a connection ends.
+ * One connection: the client and the protocol speak over a socket, and delivery is asked in between.
+ * One thing is done after the other, so that a client who sends faster than delivery reads, or does not
+ * read its replies, is not read from.
  */
+import { randomBytes, randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
+import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
-import type { SMTPServer } from 'smtp-server';
-import { SMTPConnection, type SMTPConnectionOptions } from 'smtp-server/lib/smtp-connection.js';
-import { answerOf } from '../errors/errors.ts';
-import { refuseLine, withoutTrailingSpace } from './command-line.ts';
-import type { IncomingMessage } from './incoming-message.ts';
-import { type LineFault, LineParser } from './line-parser.ts';
-import type { Reply } from './reply.ts';
-import type { ReplyTurns } from './reply-turns.ts';
-import { type Client, Session, type SessionSettings } from './session.ts';
+import type { Delivery, InboundEnvelope, RecipientOutcome } from '../delivery/delivery.ts';
+import { Refusal } from '../errors/errors.ts';
+import type { Reply } from '../net/net.ts';
+import { tooLarge } from './address-command.ts';
+import {
+  type ProtocolEvent,
+  type ProtocolOptions,
+  ServerProtocol,
+  type Transaction,
+} from './protocol.ts';
+import { LOCAL_ERROR, refusalReply, reply } from './replies.ts';
+import { Wire } from './wire.ts';
 
-export const READ_AGAINST = '3.21.6';
-
-export interface ConnectionSettings extends SessionSettings {
-  /** Milliseconds without a byte, or without a whole command line, after which we hang up. */
-  readonly idleTimeout: number;
-  /** Milliseconds that a message may take from `354` to its end. */
+export interface ConnectionSettings extends ProtocolOptions {
+  readonly delivery: Delivery;
+  readonly secureContext: SecureContext;
+  /** Milliseconds that one message may take to arrive. */
   readonly messageTimeout: number;
-  /** Milliseconds before the greeting in which the client has to be silent. */
+  /** Milliseconds in which a stranger must not talk yet; 0 off. */
   readonly greetingDelay: number;
-  /** Clients that are greeted at once. */
-  readonly trusted: (address: string) => boolean;
-  /** Wrong commands, since the last message taken, after which we hang up. */
-  readonly errorsMax: number;
-  /** Commands, since the last message taken, after which we hang up. */
-  readonly commandsMax: number;
+  /** Milliseconds that a stranger is waited for, all in all, without a message that is taken. */
+  readonly lifetime: number;
 }
 
-export class Connection extends SMTPConnection {
+/** Who is connected. */
+export interface Client {
+  readonly address: string;
+  /** Whether it is a relay of the operator's own, and no stranger. */
+  readonly isTrusted: boolean;
+  /** Counts octets of an unfinished message; false where the client holds as many as it may. */
+  stage(octets: number): boolean;
+  /** Takes them off the count again. */
+  unstage(octets: number): void;
+}
+
+/** A message from `354` to its reply. */
+interface Incoming {
+  readonly since: number;
+  octets: number;
+  /** Octets that are counted as staged. */
+  staged: number;
+  isWhole: boolean;
+  /** Set where it is not taken, whatever delivery says of the part that it saw. */
+  refusal: Refusal | undefined;
+}
+
+export class Connection {
+  readonly #id = randomBytes(8).toString('hex');
+  readonly #client: Client;
   readonly #settings: ConnectionSettings;
-  readonly #session: Session;
-  readonly #replyTurns: ReplyTurns;
-  readonly #ended: () => void;
-  #greeting: NodeJS.Timeout | undefined;
-  #deadline: NodeJS.Timeout | undefined;
-  #message: IncomingMessage | undefined;
-  /** Settles when no message is with delivery any more. */
-  #taking: Promise<void> = Promise.resolve();
-  /** The socket, while replies are held back in it. */
-  #held: Socket | undefined;
-  /** Whether they are about to leave. */
-  #joined = false;
-  #draining = false;
-  #errors = 0;
-  #commands = 0;
-  #refusedRecipients = 0;
+  readonly #logger: Logger;
+  readonly #wire: Wire;
+  readonly #protocol: ServerProtocol;
+  #message: Incoming | undefined;
+  #isDraining = false;
+  /** When the client last did what it is waited for: a whole command, or a part of a message. */
+  #activeAt = performance.now();
+  /** How long it had been waited for when its last message was taken. */
+  #waitedBefore = 0;
 
-  /** @param ended called once, when the socket is closed */
-  constructor(
-    server: SMTPServer,
-    socket: Socket | TLSSocket,
-    options: SMTPConnectionOptions | null | undefined,
-    ours: {
-      settings: ConnectionSettings;
-      logger: Logger;
-      replyTurns: ReplyTurns;
-      ended: () => void;
-    },
-  ) {
-    // Calls _createParser(), when no field of ours exists yet.
-    super(server, socket, options ?? null);
-    this.#settings = ours.settings;
-    this.#replyTurns = ours.replyTurns;
-    this.#ended = ours.ended;
-    const logger = ours.logger.child({ session: this.id, remoteAddress: this.remoteAddress });
-    this.#session = new Session(this.id, ours.settings, () => this.#client(), logger);
+  constructor(socket: Socket, client: Client, settings: ConnectionSettings, logger: Logger) {
+    this.#client = client;
+    this.#settings = settings;
+    this.#logger = logger.child({ session: this.#id, remoteAddress: client.address });
+    this.#wire = new Wire(socket);
+    this.#protocol = new ServerProtocol(settings);
   }
 
-  /** The message that is with delivery now, if any. */
-  get taking(): Promise<void> {
-    return this.#taking;
+  /** Whether the client was told that we end the connection. */
+  get isOver(): boolean {
+    return this.#protocol.isOver;
   }
 
-  /**
-   * Greets the client.
-   *
-   * A client that talks before it is greeted does not wait for answers either: spam software, or a
-   * browser made to talk to us. RFC 5321 section 4.3.1 has clients wait, so those that do not are
-   * turned away. To see it, the library waits 100 ms with every client; here only strangers wait, since
-   * the delay would be most of the time that a message from our own MTA takes.
-   */
-  override init(): void {
-    this._setListeners(() => {
-      const { greetingDelay, trusted, idleTimeout } = this.#settings;
-      this.#arm(idleTimeout);
-      const parser = this.#parser();
-      if (greetingDelay === 0 || trusted(this.remoteAddress) || parser === undefined) {
-        this.connectionReady();
-        return;
+  /** Serves the client; resolves when nothing of it is under way any more. Never rejects. */
+  async run(): Promise<void> {
+    try {
+      await this.#greet();
+      for (let event = await this.#next(); event; event = await this.#next()) {
+        await this.#act(event);
       }
-      parser.onearly = () => this.#hangUp(554, '5.5.1 Wait for the greeting');
-      this.#greeting = setTimeout(() => {
-        parser.onearly = undefined;
-        this.connectionReady();
-      }, greetingDelay);
-    });
-  }
-
-  /** Turns the client away instead of greeting it. */
-  refuse(): void {
-    this._setListeners(() => {
-      const { code, enhanced } = answerOf('too_many_connections').smtp;
-      this.#hangUp(code, `${enhanced} Too many connections, try again later`);
-    });
+    } catch (error) {
+      this.#logger.error({ err: error }, 'a connection failed and is closed');
+      this.#protocol.hangUp(reply(421, '4.3.0', 'Local error in processing'));
+    }
+    this.#wire.end(this.#protocol.takeOutput());
   }
 
   /**
@@ -120,251 +99,253 @@ export class Connection extends SMTPConnection {
    * message that is being received is finished first, since it costs the client most to send again).
    */
   drain(): void {
-    this.#draining = true;
-    if (this.#message === undefined) this.#shutDown();
+    this.#isDraining = true;
+    if (!this.#message) this.#shutDown();
   }
 
   /** Ends the connection now, whatever is under way. */
   destroy(): void {
-    if (!this._closing) this.#shutDown();
-    this._socket.destroy();
+    this.#shutDown();
+    this.#wire.destroy();
   }
 
-  override close(): void {
-    super.close();
-    this.#release();
+  /**
+   * Ends the connection where the client keeps us waiting for too long. Time in which it waits for us
+   * does not count: it has ten minutes of patience (RFC 5321 section 4.5.3.2), and hanging up would have
+   * it send again what delivery may yet take.
+   *
+   * @param idleTimeout milliseconds for a command, or for the next part of a message
+   */
+  checkTime(idleTimeout: number): void {
+    if (!this.#wire.isWaiting) return;
+    const now = performance.now();
+    const { lifetime, messageTimeout } = this.#settings;
+    // A message that comes in at 1 kB/s or faster buys its own time.
+    const allowed = lifetime + (this.#message?.octets ?? 0);
+    const isIdle = now - this.#activeAt >= idleTimeout;
+    const isSlow = this.#message !== undefined && now - this.#message.since >= messageTimeout;
+    const isUseless = !this.#client.isTrusted && this.#wire.waited - this.#waitedBefore >= allowed;
+    if (isIdle || isSlow) this.#hangUp(reply(421, '4.4.2', 'Timeout - closing connection'));
+    else if (isUseless) this.#hangUp(reply(421, '4.4.2', 'Too long without a message'));
   }
 
-  override _onClose(): void {
-    super._onClose();
-    this.#release();
-    this.#ended();
+  /**
+   * A client that talks before it is greeted does not wait for answers either: spam software, or a
+   * browser made to talk to us. RFC 5321 section 4.3.1 has clients wait, so those that do not are
+   * turned away. Only strangers are kept waiting to see it.
+   */
+  async #greet(): Promise<void> {
+    const { greetingDelay } = this.#settings;
+    const isPolite =
+      greetingDelay === 0 || this.#client.isTrusted || (await this.#wire.pause(greetingDelay));
+    if (isPolite) this.#protocol.greet();
+    else this.#protocol.hangUp(reply(554, '5.5.1', 'Wait for the greeting'));
   }
 
-  override send(code: number, text?: string | string[] | null, context?: string | false): void {
-    // Our texts bring their enhanced status code.
-    const ours = typeof text === 'string' && /^[245]\.\d{1,3}\.\d{1,3} /.test(text);
-    this.#hold();
-    super.send(code, text, ours ? false : context);
-    if ((code >= 500 && code <= 504) || code === 555) this.#countError();
-  }
-
-  /** Looks a code up, and never one of another class than the reply's (RFC 3463 section 2). */
-  override _getEnhancedStatusCode(code: number, context?: string | false): string {
-    const status = super._getEnhancedStatusCode(code, context);
-    // The library also looks the name of an unknown command up among its contexts: a client that sends
-    // the command DATA_OK would be answered "500 2.6.0".
-    const agrees = status === '' || status.charAt(0) === String(code).charAt(0);
-    return agrees ? status : super._getEnhancedStatusCode(code);
-  }
-
-  override _createParser(): LineParser {
-    const parser = new LineParser();
-    parser.oncommand = (line, resume) => this._onCommand(line, resume ?? (() => {}));
-    parser.onfault = (fault, resume) => this.#onFault(fault, resume);
-    parser.onidle = () => this.#flushInTurn();
-    return parser;
-  }
-
-  /** Judges a line as a line, then leaves it to the library to find its command. */
-  override _onCommand(line: Buffer, resume: () => void): void {
-    this.#deadline?.refresh();
-    this.#commands += 1;
-    if (this.#commands > this.#settings.commandsMax) {
-      this.#hangUp(421, '4.7.0 Too many commands without a message');
-      return;
-    }
-    // Errors are counted in send(), for all commands alike.
-    this._unrecognizedCommands = 0;
-    const command = withoutTrailingSpace(line);
-    const fault = refuseLine(command, this.#settings.protocol);
-    if (fault === undefined) {
-      super._onCommand(command, resume);
-    } else {
-      this.#reply(fault);
-      this._whenWritable(resume);
+  /** What comes next, once there are enough bytes for it; undefined at the end of the connection. */
+  async #next(): Promise<ProtocolEvent | undefined> {
+    for (;;) {
+      const event = this.#protocol.next();
+      if (event) return event;
+      await this.#flush();
+      const bytes = this.#protocol.isOver ? undefined : await this.#wire.read();
+      if (!bytes) return undefined;
+      this.#protocol.receive(bytes);
     }
   }
 
-  override handler_MAIL(command: Buffer, resume: () => void): void {
-    this.#reply(this.#session.mail(command.toString()));
-    resume();
+  async #flush(): Promise<void> {
+    const output = this.#protocol.takeOutput();
+    if (output === '') return;
+    this.#activeAt = performance.now();
+    await this.#wire.write(output);
   }
 
-  override handler_RCPT(command: Buffer, resume: () => void): void {
-    void this.#session.rcpt(command.toString()).then((reply) => {
-      this.#reply(reply);
-      if (reply.code >= 550) this.#countRefusedRecipient();
-      resume();
-    });
-  }
-
-  override handler_DATA(_command: Buffer, resume: () => void): void {
-    const refusal = this.#session.refuseData();
-    const parser = this.#parser();
-    if (refusal !== undefined || parser === undefined) {
-      if (refusal !== undefined) this.#reply(refusal);
-      resume();
-      return;
+  async #act(event: ProtocolEvent): Promise<void> {
+    const { delivery } = this.#settings;
+    switch (event.kind) {
+      case 'mail':
+        return this.#protocol.answer(await this.#judge(() => delivery.checkRoom(event.size)));
+      case 'recipient': {
+        const { recipient, from } = event;
+        const check = () => delivery.checkRecipient(recipient, from);
+        return this.#protocol.answer(await this.#judge(check, { from, recipient }));
+      }
+      case 'data': {
+        const { transaction } = event;
+        const refusal = await this.#judge(() => delivery.checkRoom(transaction.size));
+        this.#protocol.answer(refusal);
+        if (!refusal && !this.#protocol.isOver) await this.#take(transaction);
+        return;
+      }
+      case 'starttls':
+        return this.#startTls();
+      case 'content':
+        throw new Error('a message came without DATA');
     }
-    this.#message = parser.startMessage(this.#settings.maxMessageBytes);
-    this.#arm(this.#settings.messageTimeout);
-    this.send(354, 'End the message with a line that is a single dot');
-    this.#taking = this.#take(this.#message, parser);
-    resume();
   }
 
-  /** RSET, HELO, EHLO, LHLO and STARTTLS all come by here (RFC 5321 section 4.1.4, RFC 3207). */
-  override _resetSession(): void {
-    super._resetSession();
-    this.#session.reset();
-  }
-
-  override _onTimeout(): void {
-    if (this.#waitsForUs && !this._closing) this._armTimeout();
-    else super._onTimeout();
-  }
-
-  override _whenWritable(next: () => void): void {
-    // What is held back would never drain.
-    if (this._socket.writableNeedDrain) this.#flush();
-    super._whenWritable(next);
-  }
-
-  override upgrade(resume: () => void, secured?: () => void): void {
-    // The reply to STARTTLS has to leave in plaintext.
-    this.#flush();
-    // The library is about to remove all listeners of the socket; of one that is already gone, it
-    // would never hear again, and neither would the count of connections.
-    if (this._socket.destroyed) resume();
-    else super.upgrade(resume, secured);
-  }
-
-  /** Takes the message that follows `354`, answers it, and reads commands again. */
-  async #take(message: IncomingMessage, parser: LineParser): Promise<void> {
-    const replies = await this.#session.take(message);
-    for (const reply of replies) this.#reply(reply);
-    if (replies.some((reply) => reply.code === 250)) {
-      this.#errors = 0;
-      this.#commands = 0;
-      this.#refusedRecipients = 0;
+  /** Asks delivery; answers the reply that refuses what the client wants, if any. */
+  async #judge(
+    ask: () => Promise<Refusal | undefined>,
+    fields: object = {},
+  ): Promise<Reply | undefined> {
+    try {
+      const refusal = await ask();
+      return refusal && this.#refuse(refusal, fields);
+    } catch (error) {
+      return this.#refuse(error, fields);
     }
+  }
+
+  async #startTls(): Promise<void> {
+    await this.#flush();
+    this.#wire.startTls(this.#settings.secureContext);
+    // There is something to read once the handshake is done.
+    const bytes = await this.#wire.read();
+    if (!bytes) return;
+    this.#protocol.secured(this.#wire.tls ?? '');
+    this.#protocol.receive(bytes);
+  }
+
+  /** Takes the message that follows `354`, and answers it. */
+  async #take(transaction: Transaction): Promise<void> {
+    const message: Incoming = {
+      ...{ since: performance.now(), octets: 0, staged: 0 },
+      ...{ isWhole: false, refusal: undefined },
+    };
+    this.#message = message;
+    await this.#flush();
+    const content = this.#content(message);
+    const replyFor = await this.#deliver(transaction, content);
+    // What delivery left unread is skipped.
+    await content.return();
+    while (!message.isWhole && (await this.#nextPart(message)));
+    const { refusal, octets, staged, isWhole } = message;
+    this.#client.unstage(staged);
     this.#message = undefined;
-    this._resetSession();
-    if (this._closing || this._closed) return;
-    this.#arm(this.#settings.idleTimeout);
-    if (this.#draining) this.#shutDown();
-    else this._whenWritable(() => parser.continue());
+    if (!isWhole) {
+      const { from } = transaction;
+      this.#logger.info({ from, bytes: octets }, 'the connection ended within a message');
+      return;
+    }
+    const refused = refusal && refusalReply(refusal);
+    const isTaken = this.#protocol.finish(refused ? () => refused : replyFor);
+    if (isTaken) this.#waitedBefore = this.#wire.waited;
+    if (this.#isDraining) this.#shutDown();
   }
 
-  #client(): Client {
-    const socket = this._socket;
-    const cipher = this.tlsOptions;
+  /**
+   * The message as delivery reads it.
+   *
+   * @throws Refusal where the message is too large, or the connection ends before it does
+   */
+  async *#content(message: Incoming): AsyncGenerator<Buffer, void, undefined> {
+    while (!message.isWhole) {
+      const part = await this.#nextPart(message);
+      if (!part) {
+        throw new Refusal('unavailable', 'The connection ended before the end of the message');
+      }
+      if (message.refusal) throw message.refusal;
+      if (part.length > 0) yield part;
+    }
+  }
+
+  async #nextPart(message: Incoming): Promise<Buffer | undefined> {
+    const event = await this.#next();
+    if (event?.kind !== 'content') return undefined;
+    const { length } = event.bytes;
+    this.#activeAt = performance.now();
+    message.octets += length;
+    message.isWhole = event.isLast;
+    message.refusal ??= this.#stage(message, length);
+    return event.bytes;
+  }
+
+  /** Counts what a message takes; answers why it may not take so much. */
+  #stage(message: Incoming, octets: number): Refusal | undefined {
+    const { maxMessageBytes } = this.#settings;
+    if (message.octets > maxMessageBytes) return tooLarge(maxMessageBytes);
+    if (!this.#client.stage(octets)) {
+      return new Refusal('storage_full', 'Too many messages are under way, try again later');
+    }
+    message.staged += octets;
+    return undefined;
+  }
+
+  /** Hands the message to delivery; answers what is said of each recipient. */
+  async #deliver(
+    transaction: Transaction,
+    content: AsyncIterable<Uint8Array>,
+  ): Promise<(recipient: string) => Reply> {
+    const envelope = this.#envelope(transaction);
+    try {
+      const outcomes = await this.#settings.delivery.receive(envelope, content);
+      const replies = new Map(
+        outcomes.map((outcome) => [outcome.recipient, outcomeReply(outcome, envelope.id)]),
+      );
+      return (recipient) =>
+        replies.get(recipient) ??
+        this.#refuse(new Error(`delivery said nothing of ${recipient}`), { id: envelope.id });
+    } catch (error) {
+      const refused = this.#refuse(error, { id: envelope.id });
+      return () => refused;
+    }
+  }
+
+  #envelope({ from, to, hello, isUtf8, tls }: Transaction): InboundEnvelope {
+    const { protocol } = this.#settings;
     return {
-      remoteAddress: this.remoteAddress,
-      heloName: this.hostNameAppearsAs || '',
-      extended: this.openingCommand !== 'HELO',
-      // A socket that has just been closed has forgotten its protocol.
-      tls:
-        cipher && socket instanceof TLSSocket
-          ? `${socket.getProtocol() ?? 'TLS'} ${cipher.name}`
-          : undefined,
+      id: randomUUID(),
+      from,
+      to,
+      arrival: {
+        protocol: receivedWith(protocol, { ...hello, isUtf8, isSecure: tls !== undefined }),
+        heloName: hello.name,
+        remoteAddress: this.#client.address,
+        sessionId: this.#id,
+        ...(tls !== undefined && { tls }),
+      },
     };
   }
 
-  /** The parser, which the library replaces at STARTTLS and drops at the end. */
-  #parser(): LineParser | undefined {
-    return this._parser instanceof LineParser ? this._parser : undefined;
-  }
-
-  #onFault(fault: LineFault, resume: () => void): void {
-    if (fault === 'too long') {
-      this.send(500, '5.5.2 The line is too long');
-      this._whenWritable(resume);
-    } else if (fault === 'bare LF') {
-      // Whether more lines follow depends on what ends a line for the client: the two sides do not
-      // agree on what is a command, so there is nothing safe to go on with.
-      this.#hangUp(500, '5.5.2 A line ends with CRLF, not with LF');
-    } else {
-      this.#hangUp(500, '5.5.2 The line does not end');
+  /** The reply that an error stands for; one that nobody expected tells the client nothing. */
+  #refuse(error: unknown, fields: object): Reply {
+    if (!(error instanceof Refusal)) {
+      this.#logger.error(
+        { ...fields, err: error },
+        'mail could not be taken, the client was told 451',
+      );
+      return LOCAL_ERROR;
     }
+    this.#logger.info({ ...fields, code: error.code, detail: error.message }, 'refused');
+    return refusalReply(error);
   }
 
-  #reply(reply: Reply): void {
-    this.send(reply.code, reply.text);
-  }
-
-  /**
-   * Holds replies back until all that came has been answered, so that those to pipelined commands leave
-   * together (RFC 2920 section 3.2), and those to clients that wait for each at the end of the turn: a
-   * write costs more than all else that is done for a command.
-   */
-  #hold(): void {
-    if (this.#held !== undefined) return;
-    this.#held = this._socket;
-    this.#held.cork();
-    if (this.#parser()?.pipelined !== true) this.#flushInTurn();
-  }
-
-  #flushInTurn(): void {
-    if (this.#held === undefined || this.#joined) return;
-    this.#joined = true;
-    this.#replyTurns.join(() => {
-      this.#joined = false;
-      this.#flush();
-    });
-  }
-
-  #flush(): void {
-    this.#held?.uncork();
-    this.#held = undefined;
-  }
-
-  #hangUp(code: number, text: string): void {
-    if (this._closing) return;
-    super.send(code, text, false);
-    this.close();
+  #hangUp(said: Reply): void {
+    this.#protocol.hangUp(said);
+    this.#wire.end(this.#protocol.takeOutput());
   }
 
   #shutDown(): void {
-    this.#hangUp(421, '4.3.2 The server is shutting down');
+    this.#hangUp(reply(421, '4.3.2', 'The server is shutting down'));
   }
+}
 
-  #countError(): void {
-    this.#errors += 1;
-    if (this.#errors >= this.#settings.errorsMax) this.#hangUp(421, '4.7.0 Too many errors');
-  }
+function outcomeReply(outcome: RecipientOutcome, id: string): Reply {
+  return outcome.result === 'delivered'
+    ? reply(250, '2.0.0', `Taken as ${id}`)
+    : refusalReply(outcome.refusal);
+}
 
-  /** A stranger who keeps guessing recipients is collecting addresses. */
-  #countRefusedRecipient(): void {
-    this.#refusedRecipients += 1;
-    if (this.#settings.protocol === 'lmtp') return;
-    if (this.#refusedRecipients > this.#settings.recipientsMax) {
-      this.#hangUp(421, '4.7.0 Too many unknown recipients');
-    }
-  }
-
-  /** Arms the deadline of what the client owes us now: a command, or a message. */
-  #arm(milliseconds: number): void {
-    clearTimeout(this.#deadline);
-    this.#deadline = setTimeout(() => {
-      if (this.#waitsForUs) this.#deadline?.refresh();
-      else super._onTimeout();
-    }, milliseconds);
-  }
-
-  /**
-   * Whether the client is silent because it waits for us. It has ten minutes of patience (RFC 5321
-   * section 4.5.3.2), and hanging up would have it send again what delivery may yet take.
-   */
-  get #waitsForUs(): boolean {
-    return this._handlerPending || this.#message?.over === true;
-  }
-
-  /** The client will send nothing more that counts. */
-  #release(): void {
-    clearTimeout(this.#greeting);
-    clearTimeout(this.#deadline);
-    this.#message?.cutOff();
-  }
+/** "with" of the Received field (RFC 3848, RFC 6531 section 4.3); HELO over TLS has none of its own. */
+function receivedWith(
+  protocol: 'smtp' | 'lmtp',
+  by: { readonly isExtended: boolean; readonly isUtf8: boolean; readonly isSecure: boolean },
+): string {
+  const name = protocol.toUpperCase();
+  const secure = by.isSecure ? 'S' : '';
+  if (by.isUtf8) return `UTF8${name}${secure}`;
+  if (protocol === 'lmtp') return `LMTP${secure}`;
+  return by.isExtended ? `ESMTP${secure}` : 'SMTP';
 }

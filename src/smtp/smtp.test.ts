@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
 import type { InboundEnvelope } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
-import { ConnectionsPerIp, type SmtpOptions } from './smtp.ts';
+import type { SmtpOptions } from './smtp.ts';
 import { DialogueClient } from './testing/dialogue.ts';
 import { RecordingDelivery } from './testing/recording-delivery.ts';
 import { startListener, type TestListener } from './testing/start-listener.ts';
@@ -57,7 +57,7 @@ async function writeUntilStalled({ socket }: DialogueClient, chunk: string): Pro
 }
 
 async function startStrict(context: TestContext, options: Partial<SmtpOptions> = {}) {
-  return startListener(context, { trusted: () => false, greetingDelay: 100, ...options });
+  return startListener(context, { isTrusted: () => false, greetingDelay: 100, ...options });
 }
 
 test('a port that is taken is said so', async (context) => {
@@ -71,8 +71,10 @@ test('delivery learns how the message came', async (context) => {
   const reply = await client.ask('hello\r\n.');
   const envelope = target.delivery.messages[0]?.envelope;
   assert.ok(envelope !== undefined);
-  const { sessionId } = envelope.arrival;
+  const { id, arrival } = envelope;
+  const { sessionId } = arrival;
   assert.deepEqual(envelope, {
+    id,
     from: 'bob@remote.test',
     to: ['alice@acme.test'],
     arrival: {
@@ -82,7 +84,7 @@ test('delivery learns how the message came', async (context) => {
       sessionId,
     },
   } satisfies InboundEnvelope);
-  assert.equal(reply, `250 2.0.0 Taken as ${sessionId}`);
+  assert.equal(reply, `250 2.0.0 Taken as ${id}`);
 
   await client.ask('STARTTLS');
   await client.startTls();
@@ -154,6 +156,7 @@ test('a large message waits for a delivery that is slow, and arrives whole', asy
   const target = await startListener(context, {
     maxMessageBytes: 50_000_000,
     delivery: {
+      checkRoom: async () => undefined,
       checkRecipient: async () => undefined,
       receive: async (envelope, source) => {
         await ready;
@@ -201,6 +204,7 @@ test('a message over the limit is not taken, even if delivery says so', async (c
   const target = await startListener(context, {
     maxMessageBytes: 10,
     delivery: {
+      checkRoom: async () => undefined,
       checkRecipient: async () => undefined,
       receive: async ({ to }) => to.map((recipient) => ({ recipient, result: 'delivered' })),
     },
@@ -212,7 +216,11 @@ test('a message over the limit is not taken, even if delivery says so', async (c
 
 test('a recipient that delivery says nothing of is not taken', async (context) => {
   const target = await startListener(context, {
-    delivery: { checkRecipient: async () => undefined, receive: async () => [] },
+    delivery: {
+      checkRoom: async () => undefined,
+      checkRecipient: async () => undefined,
+      receive: async () => [],
+    },
   });
   const client = await startMessage(target);
   assert.match(await client.ask('hello\r\n.'), /^451 4\.3\.0 /);
@@ -220,8 +228,7 @@ test('a recipient that delivery says nothing of is not taken', async (context) =
 });
 
 test('a client that vanishes in a message leaves nothing behind', async (context) => {
-  const connections = new ConnectionsPerIp(100);
-  const target = await startListener(context, { maxPerIp: connections });
+  const target = await startListener(context);
   const goodbyes: ((client: DialogueClient) => void)[] = [
     (client) => client.destroy(),
     (client) => client.socket.end(),
@@ -237,7 +244,7 @@ test('a client that vanishes in a message leaves nothing behind', async (context
     const failure = target.delivery.failures.at(-1);
     assert.ok(failure instanceof Refusal && failure.code === 'unavailable');
   }
-  await until(() => connections.count('127.0.0.1') === 0);
+  await until(() => target.listener.connections() === 0);
   assert.deepEqual(target.delivery.messages, []);
   (await greet(target)).destroy();
 });
@@ -255,10 +262,8 @@ test('a client that vanishes after its message does not undo it', async (context
 });
 
 test('an address holds so many connections and no more, however they end', async (context) => {
-  const connections = new ConnectionsPerIp(2);
-  const target = await startListener(context, { maxPerIp: connections, idleTimeout: 5_000 });
-  // Another listener shares the count.
-  const other = await startListener(context, { maxPerIp: connections, protocol: 'lmtp' });
+  const options = { maxPerIp: 2, idleTimeout: 5_000, isTrusted: () => false, greetingDelay: 0 };
+  const target = await startListener(context, options);
   const kept = await greet(target);
 
   const endings: ((client: DialogueClient) => Promise<void>)[] = [
@@ -292,15 +297,15 @@ test('an address holds so many connections and no more, however they end', async
   ];
   for (const end of endings) {
     const client = await greet(target);
-    const refused = await DialogueClient.connect(other.port);
+    const refused = await DialogueClient.connect(target.port);
     assert.match(await refused.reply(), /^421 4\.7\.0 /);
     assert.equal(await refused.line(), undefined);
     await end(client);
-    await until(() => connections.count('127.0.0.1') === 1);
+    await until(() => target.listener.connections() === 1);
     client.destroy();
   }
   kept.destroy();
-  await until(() => connections.count('127.0.0.1') === 0);
+  await until(() => target.listener.connections() === 0);
 });
 
 test('there is an end to all connections together as well', async (context) => {
@@ -487,10 +492,9 @@ test('stopping ends idle connections with 421 and refuses new ones', async (cont
   await secure.startTls();
   const gone = await greet(target);
   gone.destroy();
-  const connections = new ConnectionsPerIp(1);
-  const waiting = await startStrict(context, { greetingDelay: 3_600_000, maxPerIp: connections });
+  const waiting = await startStrict(context, { greetingDelay: 3_600_000 });
   const silent = await DialogueClient.connect(waiting.port);
-  await until(() => connections.count('127.0.0.1') === 1);
+  await until(() => waiting.listener.connections() === 1);
 
   const closed = Promise.all([target.listener.close(), waiting.listener.close()]);
   for (const client of [idle, secure, silent]) {
@@ -538,15 +542,14 @@ test('stopping cuts off what is not done by the deadline', async (context) => {
 });
 
 test('stopping waits for delivery when the client is gone', async (context) => {
-  const connections = new ConnectionsPerIp(1);
-  const target = await startListener(context, { maxPerIp: connections });
+  const target = await startListener(context);
   const open = closeGate(target);
   const client = await startMessage(target);
   const read = target.delivery.settled();
   client.send('hello\r\n.\r\n');
   await read;
   client.destroy();
-  await until(() => connections.count('127.0.0.1') === 0);
+  await until(() => target.listener.connections() === 0);
   let stopped = false;
   const closed = target.listener.close().then(() => {
     stopped = true;

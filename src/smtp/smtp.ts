@@ -1,23 +1,21 @@
 /**
  * Takes mail in by SMTP (RFC 5321) and LMTP (RFC 2033).
  *
- * A listener judges recipients through `delivery` as they come and hands it each message as a stream;
- * a message is answered `250` only when `delivery` has taken it for good. Nothing is kept here: no
- * storage, and of a message no more in memory than a few chunks.
- *
- * A message is passed on as it came, byte for byte, but for the dots that the protocol adds: bare CR
- * and bare LF in it are neither mended nor refused, and never end it.
+ * `protocol.ts` speaks the protocol, without sockets and clocks; `connection.ts` leads one connection,
+ * with `delivery` asked about recipients as they come and given each message as a stream; this file
+ * listens, and says who may connect and for how long. A message is answered `250` only when `delivery`
+ * has taken it for good. Nothing is kept here: no storage, and of a message no more in memory than a
+ * few chunks.
  */
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
-import { SMTPServer, type SMTPServerSession } from 'smtp-server';
-import type { SMTPConnectionOptions } from 'smtp-server/lib/smtp-connection.js';
 import type { Delivery } from '../delivery/delivery.ts';
-import { Connection, type ConnectionSettings } from './connection.ts';
-import { ConnectionsPerIp, isLoopback } from './connections-per-ip.ts';
-import { ReplyTurns } from './reply-turns.ts';
-
-export { ConnectionsPerIp };
+import { Refusal } from '../errors/errors.ts';
+import { ClientShares, clientKey, formatReply, isLoopback, type NetworkTest } from '../net/net.ts';
+import { type Client, Connection, type ConnectionSettings } from './connection.ts';
+import { refusalReply } from './replies.ts';
+import { Wire } from './wire.ts';
 
 export interface SmtpOptions {
   readonly delivery: Delivery;
@@ -31,11 +29,13 @@ export interface SmtpOptions {
   readonly tls: { readonly cert: string | Buffer; readonly key: string | Buffer };
   /** Octets of the largest message (RFC 1870). */
   readonly maxMessageBytes: number;
-  /** Concurrent connections of one client, as a number or as a count shared with other listeners. */
-  readonly maxPerIp: number | ConnectionsPerIp;
+  /** Concurrent connections of one client; ten times as many of a trusted one. */
+  readonly maxPerIp: number;
   readonly logger: Logger;
   /** Concurrent connections of all clients; 2,000 by default. */
   readonly maxConnections?: number;
+  /** Relays of the operator's own, and no strangers; by default those of this machine. */
+  readonly isTrusted?: NetworkTest;
   /**
    * Recipients of one message; 100 by default, the least that RFC 5321 section 4.5.3.1.8 allows. By
    * SMTP, as many refused recipients without a message between them end a connection.
@@ -43,12 +43,14 @@ export interface SmtpOptions {
   readonly recipientsMax?: number;
   /** Milliseconds that a client may stay silent; 5 minutes by default (RFC 5321 section 4.5.3.2.7). */
   readonly idleTimeout?: number;
+  /** The same where three quarters of all connections are taken; 10 seconds by default. */
+  readonly crowdedIdleTimeout?: number;
+  /** Milliseconds that a stranger is waited for without a message that is taken; 5 minutes by default. */
+  readonly lifetime?: number;
   /** Milliseconds that one message may take to arrive; 1 hour by default. */
   readonly messageTimeout?: number;
-  /** Milliseconds in which a client that is not trusted must not talk yet; 100 by default, 0 off. */
+  /** Milliseconds in which a stranger must not talk yet; 100 by default, 0 off. */
   readonly greetingDelay?: number;
-  /** Clients greeted without that delay; by default those of this machine. */
-  readonly trusted?: (address: string) => boolean;
   /** Wrong commands without a message between them that end a connection; 10 by default. */
   readonly errorsMax?: number;
   /** Commands without a message between them that end a connection; 1,000 by default. */
@@ -57,6 +59,8 @@ export interface SmtpOptions {
 
 export interface SmtpListener {
   address(): { host: string; port: number };
+  /** Connections that are open. */
+  connections(): number;
   /**
    * Stops: takes no connection any more, ends those without a message under way with 421, lets the
    * others finish their message. Resolves when all connections are closed and delivery has nothing of
@@ -67,8 +71,17 @@ export interface SmtpListener {
   close(deadline?: number): Promise<void>;
 }
 
-/** Time for clients to hang up after 421, in milliseconds; those that keep a connection idle may not. */
-const LINGER = 1000;
+/** How many connections a trusted client may hold, and a stranger one of. */
+const TRUSTED_SHARE = 10;
+/** How many of the largest messages one stranger, and all clients, may have unfinished at once. */
+const UNFINISHED_PER_CLIENT = 4;
+const UNFINISHED_IN_ALL = 40;
+/** The part of all connections from which on silent clients are sent away soon. */
+const CROWDED = 0.75;
+/** Milliseconds between looks at who keeps us waiting, at most. */
+const LOOK_EVERY = 1_000;
+/** Milliseconds for clients to hang up after 421 at a stop. */
+const STOP_LINGER = 1_000;
 
 /**
  * Starts a listener.
@@ -77,139 +90,152 @@ const LINGER = 1000;
  */
 export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
   const listener = new Listener(options);
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  listener.server.once('error', reject);
-  listener.listen(options.port, options.host, () => resolve());
-  await promise;
-  listener.server.off('error', reject);
-
-  // A listening TCP socket has an address of this form; strings are for pipes.
-  const { address: host, port } = listener.server.address() as AddressInfo;
+  const { host, port } = await listener.listen(options.port, options.host);
   let closing: Promise<void> | undefined;
   return {
     address: () => ({ host, port }),
+    connections: () => listener.connections,
     close: (deadline = 10_000) => {
-      closing ??= listener.drain(deadline);
+      closing ??= listener.close(deadline);
       return closing;
     },
   };
 }
 
-class Listener extends SMTPServer {
+class Listener {
+  readonly #server: Server;
   readonly #settings: ConnectionSettings;
-  readonly #perIp: ConnectionsPerIp;
-  readonly #maxConnections: number;
+  readonly #limits: {
+    readonly perClient: number;
+    readonly perClientBytes: number;
+    readonly allBytes: number;
+    readonly connections: number;
+    readonly idleTimeout: number;
+    readonly crowdedIdleTimeout: number;
+  };
+  readonly #isTrusted: NetworkTest;
   readonly #logger: Logger;
+  readonly #shares: ClientShares;
+  readonly #staged: ClientShares;
   /** Every connection whose socket is not closed, those included that were told to go. */
   readonly #connections = new Set<Connection>();
-  /** Messages whose connection is gone while delivery has them still. */
-  readonly #orphans = new Set<Promise<void>>();
-  readonly #replyTurns = new ReplyTurns();
-  #draining = false;
+  /** What is under way for clients; a client may be gone while delivery still has its message. */
+  readonly #running = new Set<Promise<void>>();
+  #look: NodeJS.Timeout | undefined;
 
   constructor(options: SmtpOptions) {
-    const { hostname, protocol, tls, maxMessageBytes, maxPerIp, logger } = options;
-    const idleTimeout = options.idleTimeout ?? 5 * 60_000;
-    super({
-      name: hostname,
-      heloResponse: '%s',
-      lmtp: protocol === 'lmtp',
-      size: maxMessageBytes,
-      cert: tls.cert,
-      key: tls.key,
-      minVersion: 'TLSv1.2', // RFC 8996
-      hideENHANCEDSTATUSCODES: false,
-      // No AUTH, no handing over of sessions, and not the jokes that the library has.
-      disabledCommands: ['AUTH', 'XCLIENT', 'XFORWARD', 'WIZ', 'SHELL', 'KILL'],
-      // Would hold the greeting up for as long as somebody else's DNS likes.
-      disableReverseLookup: true,
-      socketTimeout: idleTimeout,
-      logger: false,
-    });
+    const { maxMessageBytes, idleTimeout = 5 * 60_000, maxConnections = 2_000 } = options;
     this.#settings = {
-      delivery: options.delivery,
-      protocol,
-      maxMessageBytes,
-      recipientsMax: options.recipientsMax ?? 100,
-      idleTimeout,
-      messageTimeout: options.messageTimeout ?? 60 * 60_000,
-      greetingDelay: options.greetingDelay ?? 100,
-      trusted: options.trusted ?? isLoopback,
-      errorsMax: options.errorsMax ?? 10,
-      commandsMax: options.commandsMax ?? 1000,
+      ...{ recipientsMax: 100, errorsMax: 10, commandsMax: 1_000 },
+      ...{ messageTimeout: 60 * 60_000, greetingDelay: 100, lifetime: 5 * 60_000 },
+      ...options,
+      // TLS 1.0 and 1.1 are not to be used (RFC 8996).
+      secureContext: createSecureContext({ ...options.tls, minVersion: 'TLSv1.2' }),
     };
-    this.#perIp = typeof maxPerIp === 'number' ? new ConnectionsPerIp(maxPerIp) : maxPerIp;
-    this.#maxConnections = options.maxConnections ?? 2000;
+    this.#limits = {
+      perClient: options.maxPerIp,
+      perClientBytes: UNFINISHED_PER_CLIENT * maxMessageBytes,
+      allBytes: UNFINISHED_IN_ALL * maxMessageBytes,
+      connections: maxConnections,
+      idleTimeout,
+      crowdedIdleTimeout: Math.min(options.crowdedIdleTimeout ?? 10_000, idleTimeout),
+    };
+    this.#isTrusted = options.isTrusted ?? isLoopback;
+    this.#logger = options.logger.child({ protocol: options.protocol });
+    this.#shares = new ClientShares(maxConnections);
+    this.#staged = new ClientShares(this.#limits.allBytes);
+    this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
+      this.#accept(socket),
+    );
     // Being told "421" takes a connection too; beyond this the kernel's "reset" has to do.
-    this.server.maxConnections = 2 * this.#maxConnections;
-    this.#logger = logger.child({ protocol });
-    // Sockets fail all the time, for reasons on the other side.
-    this.on('error', (error) => this.#logger.debug({ err: error }, 'connection failed'));
-    // The library listens to a socket a turn of the event loop after it was accepted.
-    this.server.on('connection', (socket) => socket.on('error', () => {}));
+    this.#server.maxConnections = 2 * maxConnections;
   }
 
-  override connect(socket: Socket, options?: SMTPConnectionOptions | null): void {
-    // Its close event may be over already, and nobody would take it off the counts again.
-    if (socket.destroyed) return;
-    if (this.#draining) {
-      socket.destroy();
-      return;
-    }
-    const address = socket.remoteAddress ?? '';
-    const room = this.#connections.size < this.#maxConnections;
-    const leave = room ? this.#perIp.enter(address) : undefined;
-    const connection = new Connection(this, socket, options, {
-      settings: this.#settings,
-      logger: this.#logger,
-      replyTurns: this.#replyTurns,
-      ended: () => {
-        this.#connections.delete(connection);
-        leave?.();
-        this.#watch(connection.taking);
-      },
-    });
-    this.#connections.add(connection);
-    this.connections.add(connection);
-    connection.on('error', (error) => this._onError(error));
-    if (leave !== undefined) {
-      connection.init();
-    } else {
-      this.#logger.info({ remoteAddress: address }, 'connection refused');
-      connection.refuse();
-    }
+  get connections(): number {
+    return this.#connections.size;
   }
 
-  /** Nothing to wait for; the library's own waits a turn of the event loop. */
-  override onConnect(_session: SMTPServerSession, done: (error?: Error | null) => void): void {
-    done();
+  async listen(port: number, host: string): Promise<{ host: string; port: number }> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#server.once('error', reject);
+    this.#server.listen(port, host, resolve);
+    await promise;
+    this.#server.off('error', reject);
+    // Such as that there is no descriptor left: the next connection may have one again.
+    this.#server.on('error', (error) =>
+      this.#logger.warn({ err: error }, 'a connection could not be accepted'),
+    );
+    const { idleTimeout, crowdedIdleTimeout } = this.#limits;
+    const { lifetime, messageTimeout } = this.#settings;
+    const shortest = Math.min(idleTimeout, crowdedIdleTimeout, lifetime, messageTimeout);
+    this.#look = setInterval(() => this.#endSlowOnes(), Math.min(LOOK_EVERY, shortest / 4));
+    // A listening TCP socket has an address of this form; strings are for pipes.
+    const bound = this.#server.address() as AddressInfo;
+    return { host: bound.address, port: bound.port };
   }
 
-  /** Remembers a message until delivery is done with it. */
-  #watch(taking: Promise<void>): void {
-    this.#orphans.add(taking);
-    void taking.then(() => this.#orphans.delete(taking));
-  }
-
-  async drain(deadline: number): Promise<void> {
-    this.#draining = true;
+  async close(deadline: number): Promise<void> {
     const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
-    this.server.close(() => stop());
-    const taking = [...this.#connections].map((connection) => connection.taking);
-    taking.push(...this.#orphans);
+    this.#server.close(() => stop());
+    const running = [...this.#running];
     for (const connection of this.#connections) connection.drain();
-
     const { promise: late, resolve: giveUp } = Promise.withResolvers<void>();
-    const linger = setTimeout(() => {
-      for (const connection of this.#connections) if (connection._closing) connection.destroy();
-    }, LINGER);
+    const linger = setTimeout(() => this.#destroy(({ isOver }) => isOver), STOP_LINGER);
     const last = setTimeout(() => {
-      for (const connection of this.#connections) connection.destroy();
+      this.#destroy(() => true);
       giveUp();
     }, deadline);
-    await Promise.race([Promise.all([stopped, ...taking]), late]);
+    await Promise.race([Promise.all([stopped, ...running]), late]);
     clearTimeout(linger);
     clearTimeout(last);
     await stopped;
+    clearInterval(this.#look);
+  }
+
+  #destroy(which: (connection: Connection) => boolean): void {
+    for (const connection of this.#connections) if (which(connection)) connection.destroy();
+  }
+
+  #accept(socket: Socket): void {
+    // Sockets fail all the time, for reasons on the other side; `close` follows.
+    socket.on('error', (error) => this.#logger.debug({ err: error }, 'connection failed'));
+    // Its close event may be over already, and nobody would take it off the counts again.
+    if (socket.destroyed || !socket.remoteAddress) return;
+    const address = socket.remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '');
+    const key = clientKey(address);
+    const isTrusted = this.#isTrusted(address);
+    const { perClient, perClientBytes, allBytes } = this.#limits;
+    if (!this.#shares.take(key, 1, isTrusted ? TRUSTED_SHARE * perClient : perClient)) {
+      this.#logger.info({ remoteAddress: address }, 'connection refused: there are too many');
+      new Wire(socket).end(formatReply(refusalReply(TOO_MANY)));
+      return;
+    }
+    const mostBytes = isTrusted ? allBytes : perClientBytes;
+    const client: Client = {
+      address,
+      isTrusted,
+      stage: (octets) => this.#staged.take(key, octets, mostBytes),
+      unstage: (octets) => this.#staged.give(key, octets),
+    };
+    const connection = new Connection(socket, client, this.#settings, this.#logger);
+    this.#connections.add(connection);
+    socket.once('close', () => {
+      this.#connections.delete(connection);
+      this.#shares.give(key, 1);
+    });
+    const running = connection.run();
+    this.#running.add(running);
+    void running.then(() => this.#running.delete(running));
+  }
+
+  /** Ends connections of clients that keep us waiting too long, sooner where there is little room. */
+  #endSlowOnes(): void {
+    const { connections, idleTimeout, crowdedIdleTimeout } = this.#limits;
+    const isCrowded = this.#shares.taken >= CROWDED * connections;
+    for (const connection of this.#connections) {
+      connection.checkTime(isCrowded ? crowdedIdleTimeout : idleTimeout);
+    }
   }
 }
+
+const TOO_MANY = new Refusal('too_many_connections', 'Too many connections, try again later');

@@ -1,5 +1,6 @@
 /** Delivery, queue and workers over the mailboxes of a mail server that the test speaks for. */
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { type Account, type Accounts, createAccounts } from '../../src/accounts/accounts.ts';
 import type { Engine } from '../../src/database/database.ts';
 import { carryOut, createDelivery, type Delivery } from '../../src/delivery/delivery.ts';
@@ -138,7 +139,7 @@ export class MailServerBench {
     const arrival = { protocol, heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' };
     const text = source || `From: ${from || 'bob@sender.test'}\r\nSubject: s\r\n\r\nHello.\r\n`;
     return this.delivery.receive(
-      { from, to, arrival },
+      { id: randomUUID(), from, to, arrival },
       (async function* () {
         yield Buffer.from(text);
       })(),

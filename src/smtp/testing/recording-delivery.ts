@@ -23,6 +23,13 @@ export class RecordingDelivery implements Delivery {
   #arrived: (() => void)[] = [];
   #recorded: (() => void)[] = [];
 
+  /** Octets of messages that there is room for. */
+  room = Number.POSITIVE_INFINITY;
+
+  async checkRoom(octets: number): Promise<Refusal | undefined> {
+    return octets < this.room ? undefined : new Refusal('storage_full', 'No space is left');
+  }
+
   async checkRecipient(recipient: string): Promise<Refusal | undefined> {
     const [local = '', domain] = recipient.split('@');
     if (domain === undefined) return undefined;
@@ -53,7 +60,7 @@ export class RecordingDelivery implements Delivery {
     await this.gate;
     if (envelope.to.includes('broken@acme.test')) throw new Error('the database said too much');
     if (envelope.to.includes('full@acme.test')) {
-      throw new Error('write failed', { cause: Object.assign(new Error(), { code: 'ENOSPC' }) });
+      throw new Refusal('storage_full', 'There is no space left for the message');
     }
     this.messages.push({ envelope, content: Buffer.concat(chunks) });
     for (const recorded of this.#recorded.splice(0)) recorded();
