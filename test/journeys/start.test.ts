@@ -7,10 +7,10 @@ import { mkdir, open, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { Readable } from 'node:stream';
 import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport } from 'nodemailer';
+import { DialogueClient } from '../../src/smtp/testing/dialogue.ts';
 import { environment, listening, ROOT, start } from '../support/process.ts';
 
 test('a first start makes everything, later ones show no secret, SIGTERM ends with 0', async () => {
@@ -105,24 +105,19 @@ test('a message under way when the process is told to stop is finished', async (
   }
   await call('/v2/email-accounts/create', { domain: 'acme.test', local_part: 'ann' });
   // The stop comes while the body is on its way: what was begun is answered with 250.
-  async function* slowBody() {
-    yield 'Subject: slow\r\n\r\nfirst half, ';
-    service.child.kill('SIGTERM');
-    const { stdout } = service.child;
-    assert.ok(stdout);
-    while (!service.output().includes('stopping')) await once(stdout, 'data');
-    yield 'second half\r\n';
-  }
-  const transport = createTransport({
-    host: '127.0.0.1',
-    port: Number(env.SMTP_PORT),
-    ignoreTLS: true,
-  });
-  const sent = await transport.sendMail({
-    envelope: { from: 'bob@example.test', to: 'ann@acme.test' },
-    raw: Readable.from(slowBody()),
-  });
-  assert.match(sent.response, /^250 /);
+  const client = await DialogueClient.connect(Number(env.SMTP_PORT));
+  assert.match(await client.reply(), /^220 /);
+  await client.ask('EHLO client.test');
+  await client.ask('MAIL FROM:<bob@example.test>');
+  await client.ask('RCPT TO:<ann@acme.test>');
+  assert.match(await client.ask('DATA'), /^354 /);
+  client.send('Subject: slow\r\n\r\nfirst half, ');
+  service.child.kill('SIGTERM');
+  const { stdout } = service.child;
+  assert.ok(stdout);
+  while (!service.output().includes('stopping')) await once(stdout, 'data');
+  assert.match(await client.ask('second half\r\n.'), /^250 /);
+  assert.match(await client.reply(), /^421 4\.3\.2 /);
   assert.equal((await service.ended()).code, 0);
 });
 
