@@ -18,12 +18,13 @@ try {
     const expected = 'the secret that POST /hooks/mailserver has';
     throw new ConfigError([`MAILSERVER_WEBHOOK_SECRET: expected ${expected}, got nothing`]);
   }
-  const { logger, lines } = openLog(logLevel);
+  const log = openLog(logLevel);
+  const { logger } = log;
   const { spool: directory, url } = notifier;
   const running = await startNotifier({ directory, url, secret, logger });
   const stop = async () => {
     await running.stop();
-    await lines.end();
+    await log.close();
     process.exit(0);
   };
   process.once('SIGTERM', () => void stop());

@@ -171,7 +171,7 @@ async function openDatabase(
   const unlock = lockDirectory(config.dataDir);
   if (!unlock) {
     throw new ConfigError([
-      `DATA_DIR: expected a folder that no other process uses, got "${config.dataDir}" (in use)`,
+      `DATA_DIR: "${config.dataDir}" is in use: is another Postroom running? Each needs a folder of its own`,
     ]);
   }
   onStop(unlock);
@@ -275,11 +275,10 @@ function explainPort(setting: string, host: string, port: number) {
   return (error: unknown): never => {
     const code = error instanceof Error && 'code' in error ? String(error.code) : undefined;
     if (!code || !PORT_ERRORS.has(code)) throw error;
-    throw new ConfigError(
-      [
-        `${setting}: expected a free port on an address of this machine, got ${host}:${port} (${code})`,
-      ],
-      { cause: error },
-    );
+    const line =
+      code === 'EADDRINUSE'
+        ? `${setting}: ${host}:${port} is taken: is another Postroom running? Else set ${setting} to a free port`
+        : `${setting}: expected a port that we may have on an address of this machine, got ${host}:${port} (${code})`;
+    throw new ConfigError([line], { cause: error });
   };
 }

@@ -54,7 +54,9 @@ function describeFirstStart(start: Start): string {
   const ownKeys = config.credentials.apiKeys !== undefined;
   return `Postroom listens.
 
-  HTTP, WebSocket  ${url} (documentation at ${url}/docs)
+  HTTP, WebSocket  ${url}
+  Documentation    ${url}/docs
+  Live inbox       ${url}/docs/inbox (sign in with an address and its password)
   SMTP             ${authorityOf(addresses.smtp)}
   LMTP             ${authorityOf(addresses.lmtp)}
   Metrics          ${authorityOf(addresses.metrics)}

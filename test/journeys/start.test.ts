@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:fs';
-import { mkdir, open, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, open, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -11,7 +11,7 @@ import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport } from 'nodemailer';
 import { DialogueClient } from '../../src/smtp/testing/dialogue.ts';
-import { environment, listening, ROOT, start } from '../support/process.ts';
+import { environment, listening, MAIN, ROOT, start } from '../support/process.ts';
 
 test('a first start makes everything, later ones show no secret, SIGTERM ends with 0', async () => {
   const env = await environment('fresh');
@@ -40,6 +40,8 @@ test('a first start makes everything, later ones show no secret, SIGTERM ends wi
   for (const secret of Object.values<string>(secrets)) {
     assert.ok(!first.output().includes(secret) && !output.includes(secret));
   }
+  // A program reads the log, so each line is one of JSON.
+  for (const line of first.output().trimEnd().split('\n')) assert.ok(JSON.parse(line).msg, line);
 });
 
 /** In the process: every sync of a file fails once the file is there, as on a disk that dies. */
@@ -170,8 +172,14 @@ test('what the operator has to mend is one line each, and exit code 1', async ()
   const port = String(typeof address === 'object' && address ? address.port : 0);
   await writeFile(join(ROOT, 'file'), '');
   const cases: [Record<string, string>, RegExp[]][] = [
-    [{ PORT: port }, [/^PORT: expected a free port .* got 127\.0\.0\.1:\d+ \(EADDRINUSE\)$/]],
-    [{ SMTP_PORT: port }, [/^SMTP_PORT: expected a free port/]],
+    [
+      { PORT: port },
+      [/^PORT: 127\.0\.0\.1:\d+ is taken: is another Postroom running\? Else set PORT /],
+    ],
+    [
+      { SMTP_PORT: port },
+      [/^SMTP_PORT: .* is taken: is another Postroom running\? Else set SMTP_PORT /],
+    ],
     [{ DATA_DIR: join(ROOT, 'file', 'below') }, [/^DATA_DIR: expected a writable folder/]],
     [
       { PORT: 'http', SMTP_MAX_PER_IP: '-1', LOG_LEVEL: 'loud' },
@@ -215,7 +223,7 @@ test('two processes never share a data folder', async () => {
   const second = start({ ...env, PORT: '0', SMTP_PORT: '0' });
   const { code, output } = await second.ended();
   assert.equal(code, 1);
-  assert.match(output, /^DATA_DIR: expected a folder that no other process uses/);
+  assert.match(output, /^DATA_DIR: ".*" is in use: is another Postroom running\?/m);
   first.child.kill('SIGTERM');
   assert.equal((await first.ended()).code, 0);
 });
@@ -284,4 +292,18 @@ test('after kill -9 the next start finds every message that was answered 250', a
   }
   service.child.kill('SIGTERM');
   assert.equal((await service.ended()).code, 0);
+});
+
+/** In the process: another version of Node. The older ones are not here to be run. */
+const olderNode = `
+  const value = { ...process.versions, node: '22.17.1' };
+  Object.defineProperty(process, 'versions', { value });`;
+
+test('an older Node is told which one it takes, in one line', async () => {
+  // It would not read TypeScript.
+  assert.match(await realpath(MAIN), /\.js$/);
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(olderNode)}`;
+  const { code, output } = await start({ NODE_OPTIONS }).ended();
+  assert.equal(code, 1);
+  assert.match(output, /^Postroom needs Node 24 or newer, this is Node 22\.17\.1\. .*\n$/);
 });

@@ -229,8 +229,10 @@ function start(): Running {
   const closed = once(child, 'close').then(() => {
     children.delete(child);
     listens.reject(new Error(`ended before it listened: ${output}`));
-    const lines = output.split('\n').filter((line) => !/^(Postroom listens|Data: |$)/.test(line));
-    complaints.push(...lines.filter((line) => !line.startsWith('Secrets were made')));
+    const lines = output
+      .split('\n')
+      .filter((line) => !/"msg":"(?:Postroom listens|Data: |Secrets were made)|^$/.test(line));
+    complaints.push(...lines);
   });
   return {
     child,

@@ -30,6 +30,7 @@ const needed = [
   { package: 'sqlite3', found: () => onPath('sqlite3') },
   { package: 'nginx-light', found: () => existsSync('/usr/sbin/nginx') },
   { package: 'caddy', found: () => onPath('caddy') },
+  { package: 'bsdutils', found: () => onPath('script') },
   { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 

@@ -9,7 +9,7 @@ import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { freePort } from './free-port.ts';
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+export const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 /** A folder for the tests of this file, removed when they end. */
 export const ROOT = await mkdtemp(join(tmpdir(), 'postroom-process-'));
@@ -33,8 +33,22 @@ export interface Process {
  * @param log where stdout and stderr go instead of to us
  */
 export function start(environment: Record<string, string>, log: 'pipe' | number = 'pipe'): Process {
+  return run([process.execPath, MAIN], environment, log);
+}
+
+/** Starts the process as {@link start} does, at a terminal, which `script` of Debian's bsdutils makes. */
+export function startAtTerminal(environment: Record<string, string>): Process {
+  const command = ['script', '-qec', `exec '${process.execPath}' '${MAIN}'`, '/dev/null'];
+  return run(command, { ...environment, SHELL: '/bin/sh', TERM: 'xterm' }, 'pipe');
+}
+
+function run(
+  [program = '', ...given]: string[],
+  environment: Record<string, string>,
+  log: 'pipe' | number,
+): Process {
   const { PATH } = process.env;
-  const child = spawn(process.execPath, [MAIN], {
+  const child = spawn(program, given, {
     cwd: ROOT,
     env: { ...(PATH !== undefined && { PATH }), ...environment },
     stdio: ['ignore', log, log],

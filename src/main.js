@@ -1,0 +1,15 @@
+/**
+ * The process. `main.ts` is a link to this file: a Node that cannot read TypeScript reads this, and
+ * says which Node it takes.
+ */
+const NEEDED = 24;
+const { node } = process.versions;
+
+if (Number.parseInt(node, 10) < NEEDED) {
+  process.stderr.write(
+    `Postroom needs Node ${NEEDED} or newer, this is Node ${node}. "npm ci" installs one: start with "npm start" or "node_modules/.bin/node src/main.ts".\n`,
+  );
+  process.exit(1);
+}
+const { main } = await import('./compose/run.ts');
+await main();
