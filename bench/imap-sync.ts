@@ -81,10 +81,6 @@ async function openStore(server: DovecotServer, folder: string, connections: num
       separator: '*',
     },
     database,
-    inbound: {
-      append: () => Promise.reject(new Error('nothing is appended')),
-      appendWithin: () => Promise.reject(new Error('nothing is appended')),
-    },
     log: { warn: (what, text) => console.error(text, what) },
     connections,
   });

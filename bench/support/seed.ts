@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { Bodies } from '../../src/bodies/bodies.ts';
 import { type Database, openSqlite } from '../../src/database/database.ts';
 import {
+  describeMessage,
   EmbeddedMailstore,
   type MailUser,
   type StagedMessage,
@@ -87,10 +88,12 @@ async function insertAccounts(database: Database, count: number): Promise<number
 }
 
 class Seeder {
+  readonly #database: Database;
   readonly #bodies: Bodies;
   readonly #mailstore: EmbeddedMailstore;
 
-  constructor(bodies: Bodies, mailstore: EmbeddedMailstore) {
+  constructor(database: Database, bodies: Bodies, mailstore: EmbeddedMailstore) {
+    this.#database = database;
     this.#bodies = bodies;
     this.#mailstore = mailstore;
   }
@@ -121,7 +124,11 @@ class Seeder {
       const group = Array.from({ length: Math.min(AT_ONCE, count - at) }, (_, index) => {
         const message = staged[(at + index) % staged.length];
         if (!message) throw new Error('nothing is staged');
-        return this.#mailstore.append(message, [{ user, mailbox: INBOX }]);
+        return this.#database.write(async (tx) => {
+          const bodyId = await this.#bodies.commit(tx, message.body);
+          const texts = describeMessage(message.parsed);
+          return this.#mailstore.append(tx, { ...texts, bodyId }, [{ user, mailbox: INBOX }]);
+        });
       });
       await Promise.all(group);
     }
@@ -152,7 +159,7 @@ answerTasks(async ({ dataDir, accounts }: Seed): Promise<SeededAccount[]> => {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const database = await openSqlite({ path: join(dataDir, 'postroom.sqlite') });
   const bodies = new Bodies({ database, directory: join(dataDir, 'bodies') });
-  const seeder = new Seeder(bodies, new EmbeddedMailstore({ database, bodies }));
+  const seeder = new Seeder(database, bodies, new EmbeddedMailstore({ database, bodies }));
   const ids = await insertAccounts(database, accounts.length);
   const users = ids.map((accountId, index) => ({ accountId, address: `a${index}@bench.test` }));
   const seeded: SeededAccount[] = [];

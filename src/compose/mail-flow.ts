@@ -13,7 +13,7 @@ import {
 } from '../delivery/delivery.ts';
 import { createDnsResolver } from '../dns/dns.ts';
 import type { Domains } from '../domains/domains.ts';
-import type { InboundDelivery, Mailstore } from '../mailstore/mailstore.ts';
+import type { EmbeddedMailstore, MailServer } from '../mailstore/mailstore.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { createAddressFilter, createHostResolver } from '../net/net.ts';
 import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
@@ -28,9 +28,10 @@ export interface MailFlowOptions {
   readonly domains: Domains;
   readonly accounts: Accounts;
   readonly bodies: Bodies;
-  readonly mailstore: Mailstore;
-  /** What brings mail to the mail server, where mail is kept there. */
-  readonly mailServer?: InboundDelivery | undefined;
+  /** Our own mailboxes. */
+  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
+  /** What brings mail to the mail server, where the mailboxes are there. */
+  readonly mailServer?: MailServer | undefined;
   readonly queue: Queue;
   readonly metrics: Metrics;
   /** Where links to us begin, known once the port is. */
@@ -59,23 +60,31 @@ const CHECKS_CONCURRENCY = 512;
 const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
-  const { config, secrets, changes, domains, bodies, mailstore, queue, metrics } = options;
+  const { config, secrets, database, changes, domains, accounts, bodies, queue } = options;
+  const { mailstore, mailServer, metrics, logger: log } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const dns = createDnsResolver({ servers: config.dns.servers, concurrency: DELIVERY_CONCURRENCY });
   const { checks, close: closeSenderChecks } = buildSenderChecks(config);
-  const delivery = createDelivery({
+  const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
+  const shared = {
+    database,
     domains,
-    accounts: options.accounts,
-    mailstore,
+    accounts,
     bodies,
     queue,
+    mailstore,
+    mailServer,
+    publish,
+    log,
+  };
+  const delivery = createDelivery({
+    ...shared,
     senders: createSenderRewriting({ key: secrets.srsSecret }),
     checks,
     hostname,
     linkSecret: secrets.linkSecret,
     publicUrl: options.publicUrl,
-    log: options.logger,
     count: (result) => metrics.countRecipient(result),
   });
   const sender = createMessageSender({
@@ -91,10 +100,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     ownListener: ownListener(config, domains),
   });
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
-  const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
-  const { accounts, mailServer, logger: log } = options;
-  const stores = { queue, bodies, accounts, mailstore, mailServer };
-  const courier = { ...stores, domains, publish, webhooks, sender, hostname, log };
+  const courier = { ...shared, webhooks, sender, hostname };
   const close = async () => {
     await webhooks.close();
     dns.close();

@@ -1,51 +1,43 @@
 /** Builds the mail store on the operator's mail server, where MAILSTORE_URL names one. */
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
-import type { Bodies } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
 import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
-import { ImapMailstore, type ImapServer } from '../mail-server/mail-server.ts';
-import type { InboundDelivery, MailUser } from '../mailstore/mailstore.ts';
-import type { Queue } from '../queue/queue.ts';
-import { buildInboundDelivery } from './inbound-delivery.ts';
+import { ImapMailstore, type ImapServer, ServerDelivery } from '../mail-server/mail-server.ts';
+import type { MailServer, MailUser } from '../mailstore/mailstore.ts';
 
 export interface MailServerOptions {
   readonly config: Config;
   readonly database: Database;
   readonly changes: Changes;
-  readonly bodies: Bodies;
-  readonly queue: Queue;
   /** Whether an account is the one that its address means now. */
   readonly isCurrent: (user: MailUser) => Promise<boolean>;
   readonly logger: Logger;
 }
 
 /** What reads the mailboxes of a mail server, and what brings mail to it. */
-export interface MailServer {
-  readonly imap: ImapMailstore | undefined;
-  readonly mailServer: InboundDelivery | undefined;
+export interface MailServerParts {
+  readonly imap: ImapMailstore;
+  readonly mailServer: MailServer;
 }
 
 /**
- * The server need not be there yet: it is connected to when it is needed.
+ * Mail goes by LMTP to `LMTP_URL`; without one every message is added to its mailbox by IMAP APPEND,
+ * which works with any server but passes its filters by. The server need not be there yet: it is
+ * connected to when it is needed.
  *
- * @returns nothing where the mail store is our own
+ * @returns undefined where the mail store is our own
  * @throws ConfigError where the file with the server's authority cannot be read
  */
-export function buildMailServer(options: MailServerOptions): MailServer {
+export function buildMailServer(options: MailServerOptions): MailServerParts | undefined {
   const { config, database, changes, isCurrent, logger } = options;
   const { mailstore } = config;
-  if (mailstore.kind === 'embedded') return { imap: undefined, mailServer: undefined };
-  const { connections, timeout } = mailstore;
-  // Each needs the other: what is not delivered by LMTP is added by IMAP.
-  const imap: ImapMailstore = new ImapMailstore({
+  if (mailstore.kind === 'embedded') return undefined;
+  const { connections, timeout, deliverTo } = mailstore;
+  const imap = new ImapMailstore({
     server: serverOf(mailstore),
     database,
-    inbound: {
-      append: (...message) => inbound().append(...message),
-      appendWithin: (...message) => inbound().appendWithin(...message),
-    },
     isCurrent,
     log: logger,
     onAccessEnd: (accountId, listener) =>
@@ -55,19 +47,8 @@ export function buildMailServer(options: MailServerOptions): MailServer {
     ...(connections !== undefined && { connections }),
     ...(timeout !== undefined && { timeoutMs: timeout * 1000 }),
   });
-  const mailServer = buildInboundDelivery({
-    ...options,
-    imap: {
-      appendByImap: (user, mailbox, message) => imap.appendByImap(user, mailbox, message),
-      isDelivered: (user, mailbox, id) => imap.isDelivered(user, mailbox, id),
-      announce: async (user, mailbox) => changes.publish(await imap.changeOf(user, mailbox)),
-    },
-  });
-  const inbound = (): InboundDelivery => {
-    if (!mailServer) throw new Error('nothing delivers to the mail server');
-    return mailServer;
-  };
-  return { imap, mailServer };
+  const lmtp = deliverTo && { server: deliverTo, hostname: config.mailHostname };
+  return { imap, mailServer: new ServerDelivery({ lmtp, imap, log: logger }) };
 }
 
 function serverOf(settings: ImapSettings): ImapServer {

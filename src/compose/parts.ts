@@ -142,8 +142,8 @@ export function buildParts(
   });
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
-  const served = { config, database, changes, bodies, queue, isCurrent, logger };
-  const { imap, mailServer } = buildMailServer(served);
+  const { imap, mailServer } =
+    buildMailServer({ config, database, changes, isCurrent, logger }) ?? {};
   const pruneTombstones = (keptMs: number) => (imap ?? embedded).pruneTombstones(keptMs);
   const maintenance = new Maintenance({ bodies, pruneTombstones, queue, logger });
   const openLimit = limitInMemory;
@@ -162,7 +162,7 @@ export function buildParts(
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
-  const stores = { bodies, mailstore, mailServer, queue, metrics, publicUrl };
+  const stores = { bodies, mailstore: embedded, mailServer, queue, metrics, publicUrl };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { domains, verification } = owners;
   return {

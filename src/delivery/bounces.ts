@@ -5,7 +5,13 @@ import type { Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import { buildDsn, type Header, readHeader } from '../outbound/outbound.ts';
 import type { DeliveryError, Job, NewDelivery, Queue } from '../queue/queue.ts';
-import { BOUNCE, type BouncePayload, bouncePayloads, mailDestination } from './payloads.ts';
+import {
+  BOUNCE,
+  type BouncePayload,
+  bouncePayloads,
+  type MailOrigin,
+  mailDestination,
+} from './kinds.ts';
 
 /** A pino logger is one. */
 export interface BouncesLog {
@@ -27,8 +33,7 @@ export interface BouncesOptions {
 export interface Bounced {
   /** The domain that the message came to. */
   readonly domain: string;
-  readonly bounceTo?: string;
-  readonly receivedAt: number;
+  readonly origin: MailOrigin;
   readonly forwardedTo?: string;
   readonly enhancedStatus?: string;
 }
@@ -58,7 +63,7 @@ export class Bounces {
     recipients: readonly string[],
     about: Bounced,
   ): Promise<PreparedDsn | undefined> {
-    if (about.bounceTo === undefined || recipients.length === 0) return undefined;
+    if (about.origin.bounceTo === undefined || recipients.length === 0) return undefined;
     const header = await this.#readHeader(job);
     return this.#write(job, error, recipients, about, header);
   }
@@ -95,10 +100,11 @@ export class Bounces {
     job: Job,
     error: DeliveryError,
     recipients: readonly string[],
-    { domain, bounceTo = '', receivedAt, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
+    { domain, origin, forwardedTo, enhancedStatus = '5.0.0' }: Bounced,
     header: Header,
   ): Promise<PreparedDsn> {
     const now = this.#options.now();
+    const { bounceTo = '', receivedAt } = origin;
     const dsn = await buildDsn({
       hostname: this.#options.hostname,
       domain,

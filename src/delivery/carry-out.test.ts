@@ -52,7 +52,8 @@ onEachEngine('what was queued', (engine) => {
     accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
     queue = new Queue({ database, clock, random: () => 0, log });
     delivery = createDelivery({
-      ...{ domains, accounts, mailstore, bodies, queue, log, now },
+      ...{ database, domains, accounts, mailstore, bodies, queue, log, now },
+      publish: () => {},
       senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
       checks: blindChecks(),
       hostname: 'mx.test',
@@ -76,7 +77,7 @@ onEachEngine('what was queued', (engine) => {
       smarthost: { host: '127.0.0.1', port: far.port, implicitTls: false, login: undefined },
     });
     carryOut({
-      ...{ queue, bodies, domains, accounts, mailstore, webhooks, sender, log, now },
+      ...{ database, queue, bodies, domains, accounts, mailstore, webhooks, sender, log, now },
       publish: () => {},
       hostname: 'mx.test',
     });

@@ -6,18 +6,15 @@
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import type { Queries } from '../database/database.ts';
+import type { Database, Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import {
-  type InboundDelivery,
-  MAILBOX,
-  type MailboxPayload,
-  type MailboxResult,
-  type Mailstore,
-  mailboxDestination,
-  mailboxPayloads,
+  describeMessage,
+  type EmbeddedMailstore,
+  type MailServer,
+  type MessageTexts,
 } from '../mailstore/mailstore.ts';
-import { MessageParser, type ParsedMessage } from '../message/message.ts';
+import { MessageParser } from '../message/message.ts';
 import { type MessageSender, prepareForward, type SendOutcome } from '../outbound/outbound.ts';
 import type { Attempted, DeliveryError, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
@@ -29,41 +26,42 @@ import {
   FORWARD,
   type ForwardPayload,
   forwardPayloads,
+  MAIL_DELAYS,
+  MAILBOX,
+  type MailboxPayload,
+  mailboxPayloads,
   mailDestination,
   WEBHOOK,
   type WebhookPayload,
   webhookPayloads,
-} from './payloads.ts';
+} from './kinds.ts';
+import {
+  type MailboxAttempt,
+  type MailboxTarget,
+  ServerMailboxes,
+  type ServerMailboxesOptions,
+} from './server-mailboxes.ts';
 
 export interface CarryOutOptions {
+  readonly database: Database;
   readonly queue: Queue;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey'>;
   readonly accounts: Pick<Accounts, 'stillThere'>;
-  readonly mailstore: Pick<Mailstore, 'appendWithin'>;
-  /** Where mailboxes are a mail server's: attempts what is queued for them. */
-  readonly mailServer?: Pick<InboundDelivery, 'attempt'> | undefined;
+  /** Our own mailboxes. */
+  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
+  /** Where the mailboxes are a mail server's. */
+  readonly mailServer?: MailServer | undefined;
   /** Announces a change that is committed. */
   readonly publish: (change: MailboxChange) => void;
   readonly webhooks: WebhookSender;
   readonly sender: MessageSender;
   /** Our host name: who reports in a DSN. */
   readonly hostname: string;
-  readonly log: BouncesLog;
+  readonly log: BouncesLog & ServerMailboxesOptions['log'];
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
-
-/** Seconds between attempts of mail: five days in all (RFC 5321 section 4.5.4.1). */
-const MAIL_DELAYS = [
-  60,
-  5 * 60,
-  15 * 60,
-  30 * 60,
-  3600,
-  2 * 3600,
-  ...Array.from({ length: 29 }, () => 4 * 3600),
-];
 
 /**
  * Sessions at a time: fewer in all than the sender has room for, so that whose turn it is remains
@@ -74,12 +72,6 @@ const SESSIONS = { perDestination: 16, forward: 512, bounce: 256 };
 
 /** Half of the connections to the mail server: mail that comes in now has the others. */
 const MAILBOXES_AT_A_TIME = 10;
-
-/**
- * How long a mailbox of `webhook_then_store` waits for the first attempt, which takes at most 15 s:
- * behind a long queue for a dead receiver even the first attempt is late.
- */
-export const STORE_AFTER_MS = 16_000;
 
 /** Starts the workers; `queue.stop` ends them. */
 export function carryOut(options: CarryOutOptions): void {
@@ -124,14 +116,8 @@ export function carryOut(options: CarryOutOptions): void {
 interface Prepared {
   /** For the sender, where the delivery ends without success. */
   readonly dsn?: PreparedDsn | undefined;
-  /** What is to be stored. */
-  readonly message?: ParsedMessage | undefined;
-}
-
-/** What is stored of a message, for whom. */
-interface Stored extends Pick<WebhookPayload, 'users' | 'receivedAt'> {
-  readonly origin?: WebhookPayload['origin'] | undefined;
-  readonly mailbox: string;
+  /** Of a message that is to be stored. */
+  readonly texts?: MessageTexts | undefined;
 }
 
 type AfterCommit = (() => void) | undefined;
@@ -148,11 +134,15 @@ class Courier {
   readonly #options: CarryOutOptions;
   readonly #now: () => number;
   readonly #bounces: Bounces;
+  readonly #serverMailboxes: ServerMailboxes | undefined;
 
   constructor(options: CarryOutOptions) {
     this.#options = options;
-    this.#now = options.now ?? Date.now;
-    this.#bounces = new Bounces({ ...options, now: this.#now });
+    const now = options.now ?? Date.now;
+    this.#now = now;
+    this.#bounces = new Bounces({ ...options, now });
+    const { mailServer } = options;
+    this.#serverMailboxes = mailServer && new ServerMailboxes({ ...options, mailServer, now });
   }
 
   async attemptWebhook(
@@ -163,15 +153,16 @@ class Courier {
     const { url, secret, body, mode, users } = payload;
     const stores = (when: WebhookPayload['mode']) => mode === when && users.length > 0;
     // Before the receiver hears of it: where the message cannot be read, the whole attempt failed.
-    const stored = job.isFirst && stores('webhook_then_store') ? await this.#parse(job) : undefined;
+    const stored =
+      job.isFirst && stores('webhook_then_store') ? await this.#describe(job) : undefined;
     const request = { url, id: job.publicId, body, ...(secret !== undefined && { secret }) };
     const outcome = await this.#options.webhooks.attempt(request, signal);
-    if (!endsWithout(job, outcome)) return { ...outcome, prepared: { message: stored } };
+    if (!endsWithout(job, outcome)) return { ...outcome, prepared: { texts: stored } };
     const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];
-    const about = { ...payload, enhancedStatus: '5.4.0' };
+    const about = { domain: payload.domain, origin: payload.origin, enhancedStatus: '5.4.0' };
     const dsn = await this.#bounces.prepare(job, NOT_PASSED_ON, recipients, about);
-    const message = stores('webhook') ? await this.#parse(job) : stored;
-    return { ...outcome, prepared: { dsn, message } };
+    const texts = stores('webhook') ? await this.#describe(job) : stored;
+    return { ...outcome, prepared: { dsn, texts } };
   }
 
   /**
@@ -189,7 +180,7 @@ class Courier {
     tx: Queries,
     job: Job<WebhookPayload>,
     { status }: Settled,
-    { dsn, message }: Prepared = {},
+    { dsn, texts }: Prepared = {},
   ): Promise<AfterCommit> {
     if (job.isReplay) return undefined;
     const { queue } = this.#options;
@@ -200,7 +191,7 @@ class Courier {
       mode === 'webhook'
         ? failed && users.length > 0
         : job.isFirst && (await queue.cancelLate(tx, job.id));
-    const tell = stores ? await this.#store(tx, job, job.payload, message) : undefined;
+    const tell = stores ? await this.#store(tx, job, targetsOf(job.payload), texts) : undefined;
     const bounced = failed && dsn && (await this.#bounces.enqueue(tx, job, dsn));
     return () => {
       tell?.();
@@ -210,8 +201,8 @@ class Courier {
 
   /** The first attempt comes too late for the mailboxes. */
   async storeLate(job: Job<WebhookPayload>): Promise<(tx: Queries) => Promise<AfterCommit>> {
-    const message = await this.#parse(job);
-    return (tx) => this.#store(tx, job, job.payload, message);
+    const texts = await this.#describe(job);
+    return (tx) => this.#store(tx, job, targetsOf(job.payload), texts);
   }
 
   async attemptForward(
@@ -228,7 +219,8 @@ class Courier {
     const outcome = toOutcome(sent);
     if (!endsWithout(job, outcome)) return outcome;
     const dsn = await this.#bounces.prepare(job, outcome.error, payload.recipients, {
-      ...payload,
+      domain: payload.domain,
+      origin: payload.origin,
       forwardedTo: payload.to,
       ...(sent.result !== 'delivered' && { enhancedStatus: sent.error.enhancedStatus }),
     });
@@ -295,16 +287,16 @@ class Courier {
     job: Job<MailboxPayload>,
     signal: AbortSignal,
   ): Promise<Attempted<Prepared>> {
-    const { mailServer } = this.#options;
-    if (!mailServer) return { result: 'delivered', prepared: { message: await this.#parse(job) } };
+    if (!this.#serverMailboxes) {
+      return { result: 'delivered', prepared: { texts: await this.#describe(job) } };
+    }
     const { recipient, origin } = job.payload;
-    const attempted = await mailServer.attempt(job, job.payload, signal);
+    const attempted = await this.#serverMailboxes.attempt(job, signal);
     const outcome = toOutcome(attempted);
-    const isGone = attempted.result !== 'delivered' && attempted.isGone === true;
-    if (!endsWithout(job, outcome) || !origin || isGone) return outcome;
+    if (!endsWithout(job, outcome) || attempted.isGone) return outcome;
     const dsn = await this.#bounces.prepare(job, outcome.error, [recipient], {
       domain: mailDestination(recipient),
-      ...origin,
+      origin,
       ...(attempted.result !== 'delivered' && { enhancedStatus: attempted.error.enhancedStatus }),
     });
     return { ...outcome, prepared: { dsn } };
@@ -316,49 +308,48 @@ class Courier {
     settled: Settled,
     prepared?: Prepared,
   ): Promise<AfterCommit> {
-    const { mailServer } = this.#options;
-    if (settled.status !== 'delivered' || mailServer) {
+    const { status } = settled;
+    if (status !== 'delivered' || this.#serverMailboxes) {
       return this.afterMail(tx, job, settled, prepared);
     }
     const { user, recipient, mailbox, origin } = job.payload;
-    const receivedAt = origin?.receivedAt ?? job.createdAt;
-    const stored = { users: [{ ...user, recipient }], mailbox, receivedAt, origin };
-    return this.#store(tx, job, stored, prepared?.message);
+    const internalDate = origin.receivedAt;
+    return this.#store(tx, job, [{ user, recipient, mailbox, internalDate }], prepared?.texts);
   }
 
-  /** @returns what tells of it once it is committed */
+  /**
+   * Stores a message, in our own mailboxes or by queueing it for those of the mail server, which cannot
+   * be written to within a transaction.
+   *
+   * @returns what tells of it once it is committed
+   */
   async #store(
     tx: Queries,
-    job: Job,
-    { users, mailbox, origin, receivedAt }: Stored,
-    parsed: ParsedMessage | undefined,
+    { bodyId, payload }: Job<WebhookPayload | MailboxPayload>,
+    targets: readonly MailboxTarget[],
+    texts: MessageTexts | undefined,
   ): Promise<AfterCommit> {
-    const { mailstore, mailServer, queue, publish } = this.#options;
-    if (!parsed) throw new Error('the attempt did not read what is to be stored');
-    const targets = users.map(({ recipient, ...user }) => ({
-      user,
-      mailbox,
-      internalDate: receivedAt,
-      ...(recipient !== undefined && { recipient }),
-    }));
-    const message = { parsed, bodyId: job.bodyId, origin };
-    const appended = await mailstore.appendWithin(tx, message, targets);
+    const { mailstore, queue, publish } = this.#options;
+    if (this.#serverMailboxes) {
+      const { origin } = payload;
+      const tried = targets.map((target) => ({ target }));
+      const rows = await this.#serverMailboxes.enqueue(tx, tried, { bodyId, origin });
+      return () => queue.wake(rows);
+    }
+    if (!texts) throw new Error('the attempt did not read what is to be stored');
+    const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
     return () => {
       for (const { change } of appended) publish(change);
-      // A mail server's mailboxes cannot be written to within a transaction: it was queued for them.
-      if (mailServer) {
-        queue.wake(users.map((user) => ({ kind: MAILBOX, destination: mailboxDestination(user) })));
-      }
     };
   }
 
-  /** The message again, as it was parsed when it came. */
-  async #parse(job: Job): Promise<ParsedMessage> {
+  /** What a mailbox keeps of a message, read from its source again as when it came. */
+  async #describe(job: Job): Promise<MessageTexts> {
     const parser = new MessageParser();
     for await (const chunk of this.#options.bodies.read(await this.#findBody(job))) {
       parser.write(chunk);
     }
-    return parser.end();
+    return describeMessage(parser.end());
   }
 
   async #findBody(job: Job): Promise<StoredBody> {
@@ -377,7 +368,16 @@ function endsWithout(
   return outcome.result === 'permanent' || (outcome.result === 'temporary' && job.isLast);
 }
 
-function toOutcome(sent: SendOutcome | MailboxResult): Outcome {
+function targetsOf({ users, mailbox, origin }: WebhookPayload): MailboxTarget[] {
+  return users.map(({ recipient, ...user }) => ({
+    user,
+    recipient,
+    mailbox,
+    internalDate: origin.receivedAt,
+  }));
+}
+
+function toOutcome(sent: SendOutcome | MailboxAttempt): Outcome {
   if (sent.result === 'delivered') return { result: 'delivered' };
   const { status, text } = sent.error;
   return { result: sent.result, error: { text, ...(status !== undefined && { status }) } };

@@ -21,6 +21,8 @@ onEachEngine('delivery', (engine) => {
   let domains: Domains;
   let accounts: Accounts;
   let delivery: Delivery;
+  /** An account that is deleted right before a message is stored. */
+  let goesWhileStored: number | undefined;
 
   before(async () => {
     store = await openTestMailstore(engine);
@@ -29,9 +31,17 @@ onEachEngine('delivery', (engine) => {
     domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now });
     accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
     delivery = createDelivery({
+      database,
       domains,
       accounts,
-      mailstore,
+      mailstore: {
+        async append(tx, ...message) {
+          if (goesWhileStored !== undefined) {
+            await tx.deleteFrom('accounts').where('id', '=', goesWhileStored).execute();
+          }
+          return mailstore.append(tx, ...message);
+        },
+      },
       bodies,
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
       senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
@@ -39,7 +49,8 @@ onEachEngine('delivery', (engine) => {
       hostname: 'mx.test',
       linkSecret: 'l'.repeat(32),
       publicUrl: () => 'http://mx.test',
-      log: { info: () => {} },
+      publish: () => {},
+      log: { info: () => {}, warn: () => {} },
     });
     assert.equal(await check('ann@acme.test'), '450 4.3.5', 'while no domain is there at all');
     await activate('acme.test');
@@ -172,6 +183,27 @@ onEachEngine('delivery', (engine) => {
       ['permanent', 'delivered'],
     );
     assert.equal(await countIn('ann@acme.test'), before + 1);
+  });
+
+  test('an account that goes while its message is stored takes nothing of the others with it', async () => {
+    const before = await countIn('ann@acme.test');
+    goesWhileStored = (await create('going')).id;
+    await assert.rejects(
+      receive(['ann@acme.test', 'going@acme.test']),
+      (error) => error instanceof Refusal && error.code === 'unavailable',
+    );
+    assert.equal(await countIn('ann@acme.test'), before, 'all of them or none');
+    await assert.rejects(
+      receive(['going@acme.test']),
+      (error) => error instanceof Refusal && error.code === 'account_not_found',
+    );
+    const outcomes = await receive(['going@acme.test', 'ann@acme.test'], 'LMTP');
+    assert.deepEqual(
+      outcomes.map(({ result }) => result),
+      ['permanent', 'delivered'],
+    );
+    assert.equal(await countIn('ann@acme.test'), before + 1);
+    goesWhileStored = undefined;
   });
 
   test('what nobody takes leaves nothing on disk, nor does a source that breaks off', async () => {

@@ -1,34 +1,60 @@
 /**
  * The way of one message: recipients, sender checks, trace headers, source to disk, then mailboxes
  * and queue in one transaction.
+ *
+ * Crashes (where the mailboxes are a mail server's, see `server-mailboxes.ts`, too):
+ * - Before the commit nothing was taken. The sender hears no 250 and sends again; a large body's file
+ *   is left for the sweep.
+ * - After the commit and before the 250 the sender sends again: a duplicate (RFC 1047).
+ * - What comes after the commit is only for speed: an app that no change was published to sees it at
+ *   its next sync, and a start of the queue looks at every row.
  */
 import type { Bodies } from '../bodies/bodies.ts';
-import { isStorageFull } from '../database/database.ts';
+import type { MailboxChange } from '../changes/changes.ts';
+import { type Database, isStorageFull } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
-import type { AppendTarget, Mailstore, StagedMessage, Transit } from '../mailstore/mailstore.ts';
+import {
+  describeMessage,
+  type EmbeddedMailstore,
+  type MailServer,
+  type StagedMessage,
+} from '../mailstore/mailstore.ts';
 import { isLooping, readHeader } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Delivery, InboundEnvelope, RecipientOutcome } from './envelope.ts';
 import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
 import {
   type AcceptedMail,
-  enqueueMail,
   originOf,
+  type QueuedMail,
   type QueueMailOptions,
   queueMail,
 } from './queue-mail.ts';
 import { type Destination, type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
+import {
+  type MailboxTarget,
+  refusalOf,
+  refusalOfAll,
+  ServerMailboxes,
+} from './server-mailboxes.ts';
 import { isLmtp, type StagingOptions, stageMail } from './stage-mail.ts';
 
 /** What delivery tells the log; a pino Logger fits. */
 export interface DeliveryLog {
   info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
 }
 
 export interface DeliveryOptions extends RecipientSources, QueueMailOptions, StagingOptions {
+  readonly database: Database;
   readonly bodies: Bodies;
-  readonly mailstore: Mailstore;
+  /** Our own mailboxes. */
+  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
+  /** Where the mailboxes are a mail server's. */
+  readonly mailServer?: MailServer | undefined;
+  /** Publishes a change once it is committed. */
+  readonly publish: (change: MailboxChange) => void;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   readonly log: DeliveryLog;
   /** Told what became of each recipient of a message that was taken. */
@@ -49,6 +75,9 @@ interface Resolved {
   readonly found: Destination | Refusal;
 }
 
+/** By account. */
+type Refused = ReadonlyMap<number, Refusal>;
+
 export function createDelivery(options: DeliveryOptions): Delivery {
   return new RoutedDelivery(options);
 }
@@ -56,10 +85,14 @@ export function createDelivery(options: DeliveryOptions): Delivery {
 class RoutedDelivery implements Delivery {
   readonly #options: DeliveryOptions;
   readonly #now: () => number;
+  readonly #serverMailboxes: ServerMailboxes | undefined;
 
   constructor(options: DeliveryOptions) {
     this.#options = options;
     this.#now = options.now ?? Date.now;
+    const { mailServer } = options;
+    this.#serverMailboxes =
+      mailServer && new ServerMailboxes({ ...options, mailServer, now: this.#now });
   }
 
   async checkRoom(octets: number): Promise<Refusal | undefined> {
@@ -153,39 +186,76 @@ class RoutedDelivery implements Delivery {
     }
   }
 
-  /**
-   * Everything in one transaction: mailboxes, and what has to go on from here.
-   *
-   * @returns by LMTP, whose mailbox did not take it, by account
-   */
-  async #take(
-    mail: AcceptedMail,
-    recipients: readonly ResolvedRecipient[],
-  ): Promise<Map<number, Refusal>> {
-    const { mailstore, queue } = this.#options;
+  /** @returns by LMTP, why a mailbox did not take it, by account */
+  async #take(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<Refused> {
     const plan = planDelivery(recipients);
     const queued = await queueMail(this.#options, plan, mail);
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
+    const internalDate = mail.receivedAt;
     const targets = [...plan.users.values()].map(
-      ({ recipient, ...user }): AppendTarget => ({
-        user,
-        recipient,
-        mailbox,
-        internalDate: mail.receivedAt,
-      }),
+      ({ recipient, ...user }): MailboxTarget => ({ user, recipient, mailbox, internalDate }),
     );
-    const refused = new Map<number, Refusal>();
-    const transit: Transit = {
-      origin: () => originOf(this.#options, mail),
-      ...(isLmtp(mail.envelope) && {
-        refuse: ({ user }, refusal) => refused.set(user.accountId, refusal),
-      }),
-    };
-    await mailstore.append({ ...mail.message, transit }, targets, (tx, keepBody) =>
-      enqueueMail(queue, tx, queued, keepBody),
-    );
+    return this.#serverMailboxes
+      ? this.#toServer(this.#serverMailboxes, mail, targets, queued)
+      : this.#store(mail, targets, queued);
+  }
+
+  /** Into our own mailboxes: body, messages and queue in one transaction. */
+  async #store(
+    mail: AcceptedMail,
+    targets: readonly MailboxTarget[],
+    queued: readonly QueuedMail[],
+  ): Promise<Refused> {
+    const { database, bodies, mailstore, queue, publish } = this.#options;
+    const { parsed, body } = mail.message;
+    const texts = describeMessage(parsed);
+    const { appended, gone } = await database.write(async (tx) => {
+      const bodyId = await bodies.commit(tx, body);
+      const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
+      const gone = targets.filter(({ user }) => !appended.some((one) => one.user === user));
+      // Deleted since it was resolved. By SMTP that takes everything back.
+      if (gone.length > 0 && !isLmtp(mail.envelope)) {
+        throw refuseWhole(goneRefusal(), mail.envelope.to.length);
+      }
+      for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+      return { appended, gone };
+    });
+    for (const { change } of appended) publish(change);
     queue.wake(queued);
-    return refused;
+    return new Map(gone.map(({ user }) => [user.accountId, goneRefusal()]));
+  }
+
+  /**
+   * To the mailboxes of a mail server. Its answers come first; then what it did not take is queued
+   * together with what else follows from the message, or, by LMTP, answered for each recipient.
+   */
+  async #toServer(
+    server: ServerMailboxes,
+    mail: AcceptedMail,
+    targets: readonly MailboxTarget[],
+    queued: readonly QueuedMail[],
+  ): Promise<Refused> {
+    const { database, bodies, queue } = this.#options;
+    const { body } = mail.message;
+    const source = { open: () => bodies.read(body), size: body.size, from: mail.envelope.from };
+    const left = await server.deliver(source, targets);
+    const refused = isLmtp(mail.envelope) ? left : [];
+    const retried = isLmtp(mail.envelope) ? [] : left;
+    if (retried.length > 0 && retried.length === targets.length && queued.length === 0) {
+      throw refusalOfAll(retried);
+    }
+    if (retried.length + queued.length === 0) {
+      await bodies.discard(body);
+    } else {
+      const origin = await originOf(this.#options, mail);
+      const rows = await database.write(async (tx) => {
+        const bodyId = await bodies.commit(tx, body);
+        for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+        return server.enqueue(tx, retried, { bodyId, origin });
+      });
+      queue.wake([...queued, ...rows]);
+    }
+    return new Map(refused.map((one) => [one.target.user.accountId, refusalOf(one)]));
   }
 }
 
@@ -212,6 +282,10 @@ function refuseWhole(refusal: Refusal, recipients: number): Refusal {
   });
 }
 
+function goneRefusal(): Refusal {
+  return new Refusal('account_not_found', 'there is no such account any more');
+}
+
 function outcomeOf({ forwardPath, found }: Resolved): RecipientOutcome {
   if (!(found instanceof Refusal)) return { recipient: forwardPath, result: 'delivered' };
   const result = answerOf(found.code).smtp.code < 500 ? 'temporary' : 'permanent';
@@ -219,7 +293,7 @@ function outcomeOf({ forwardPath, found }: Resolved): RecipientOutcome {
 }
 
 /** What the mail server says of one recipient stands for the other addresses of the account, too. */
-function withRefusal(resolved: Resolved, refused: ReadonlyMap<number, Refusal>): Resolved {
+function withRefusal(resolved: Resolved, refused: Refused): Resolved {
   const { found } = resolved;
   if (found instanceof Refusal || found.kind !== 'mailbox') return resolved;
   return { ...resolved, found: refused.get(found.user.accountId) ?? found };

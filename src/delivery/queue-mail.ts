@@ -1,23 +1,23 @@
 /** From a plan to the rows of the queue, ready before the transaction that accepts the message. */
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { Queries } from '../database/database.ts';
-import type { MailOrigin, StagedMessage } from '../mailstore/mailstore.ts';
+import type { StagedMessage } from '../mailstore/mailstore.ts';
 import { parseAddress } from '../message/message.ts';
-import { type Header, mayBounce, readHeader, type SenderRewriting } from '../outbound/outbound.ts';
-import type { NewDelivery, Queue } from '../queue/queue.ts';
+import { mayBounce, readHeader, type SenderRewriting } from '../outbound/outbound.ts';
+import type { NewDelivery } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
-import { STORE_AFTER_MS } from './carry-out.ts';
 import type { InboundEnvelope } from './envelope.ts';
 import {
   BOUNCE,
   bouncePayloads,
   FORWARD,
   forwardPayloads,
+  type MailOrigin,
   mailDestination,
+  STORE_AFTER_MS,
   WEBHOOK,
   webhookPayloads,
-} from './payloads.ts';
+} from './kinds.ts';
 import type { DeliveryPlan, PlannedForward, PlannedWebhook } from './plan-delivery.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
 
@@ -40,18 +40,6 @@ export interface AcceptedMail {
 
 export type QueuedMail = Omit<NewDelivery, 'bodyId'>;
 
-/** Queues what was written, in the transaction that accepts the message. */
-export async function enqueueMail(
-  queue: Pick<Queue, 'enqueue'>,
-  tx: Queries,
-  queued: readonly QueuedMail[],
-  keepBody: () => Promise<number>,
-): Promise<void> {
-  if (queued.length === 0) return;
-  const bodyId = await keepBody();
-  for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
-}
-
 /** Writes what has to be queued for a message; nothing for one that only goes to mailboxes. */
 export async function queueMail(
   options: QueueMailOptions,
@@ -60,14 +48,13 @@ export async function queueMail(
 ): Promise<QueuedMail[]> {
   const { webhooks, forwards, returns } = plan;
   if (webhooks.size + forwards.size + returns.size === 0) return [];
-  const header = await readHeader(options.bodies.read(mail.message.body));
-  const bounce = bounceOf(options.senders, mail, header);
+  const origin = await originOf(options, mail);
   const queued: QueuedMail[] = [];
   for (const webhook of webhooks.values()) {
-    queued.push(await queueWebhook(options, webhook, mail, bounce));
+    queued.push(await queueWebhook(options, webhook, mail, origin));
   }
   for (const forward of forwards.values()) {
-    queued.push(queueForward(options, forward, mail, bounce));
+    queued.push(queueForward(options, forward, mail, origin));
   }
   for (const [to, domain] of returns) {
     queued.push({
@@ -80,32 +67,18 @@ export async function queueMail(
   return queued;
 }
 
-type Bounce = Pick<MailOrigin, 'bounceTo' | 'receivedAt'>;
-
-/** Where a message came from, for a mail store that passes it on. */
+/** Where a message came from, and who is told where it cannot be delivered. */
 export async function originOf(
   { bodies, senders }: Pick<QueueMailOptions, 'bodies' | 'senders'>,
-  mail: AcceptedMail,
+  { envelope, message, verdicts, receivedAt }: AcceptedMail,
 ): Promise<MailOrigin> {
-  const header = await readHeader(bodies.read(mail.message.body));
-  return withOrigin(mail, bounceOf(senders, mail, header));
-}
-
-function withOrigin({ envelope }: AcceptedMail, bounce: Bounce): MailOrigin {
-  return { ...bounce, from: envelope.from, id: envelope.id };
-}
-
-function bounceOf(
-  senders: SenderRewriting,
-  { envelope, verdicts, receivedAt }: AcceptedMail,
-  header: Header,
-): Bounce {
-  const sender = envelope.from;
+  const header = await readHeader(bodies.read(message.body));
+  const { from, id } = envelope;
   // What one of our domains forwards to another comes from here, which the SPF record of the first
   // need not allow. Its sender we wrote ourselves, and it takes bounces from anybody.
-  const spf = isOurs(senders, sender) ? 'none' : (verdicts?.spf.result ?? 'none');
-  const allowed = mayBounce({ sender, spf, header });
-  return { receivedAt, ...(allowed && { bounceTo: sender }) };
+  const spf = isOurs(senders, from) ? 'none' : (verdicts?.spf.result ?? 'none');
+  const allowed = mayBounce({ sender: from, spf, header });
+  return { from, id, receivedAt, ...(allowed && { bounceTo: from }) };
 }
 
 /** Whether a sender is one that we have rewritten, by its tag. */
@@ -118,10 +91,9 @@ function isOurs(senders: SenderRewriting, sender: string): boolean {
 async function queueWebhook(
   { bodies, linkSecret, publicUrl }: QueueMailOptions,
   { domain, recipients, users, strangers }: PlannedWebhook,
-  mail: AcceptedMail,
-  bounce: Bounce,
+  { message, envelope, verdicts, receivedAt }: AcceptedMail,
+  origin: MailOrigin,
 ): Promise<QueuedMail> {
-  const { message, envelope, verdicts, receivedAt } = mail;
   const { webhookUrl: url, webhookSecret: secret, forwardMode } = domain.route;
   if (url === undefined) throw new Error('a webhook route has no URL');
   const publicId = randomUUID();
@@ -142,7 +114,7 @@ async function queueWebhook(
   );
   const mode = forwardMode === 'webhook' ? 'webhook' : 'webhook_then_store';
   const payload = webhookPayloads.write({
-    ...bounce,
+    origin,
     domain: domain.name,
     mode,
     url,
@@ -151,7 +123,6 @@ async function queueWebhook(
     users: [...users.values()],
     strangers,
     mailbox: verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX',
-    origin: withOrigin(mail, bounce),
   });
   return {
     kind: WEBHOOK,
@@ -173,13 +144,13 @@ function queueForward(
   { senders }: QueueMailOptions,
   { domain, recipients }: PlannedForward,
   mail: AcceptedMail,
-  bounce: Bounce,
+  origin: MailOrigin,
 ): QueuedMail {
   const { forwardToEmail: to } = domain.route;
   if (to === undefined) throw new Error('a forwarding route has no address');
   const { verdicts, envelope } = mail;
   const payload = forwardPayloads.write({
-    ...bounce,
+    origin,
     recipients,
     domain: domain.name,
     from: senders.forwardAddress(envelope.from, domain.name),

@@ -4,5 +4,8 @@
  * mailbox whose server cannot tell what changed).
  */
 export { ImapMailstore, type ImapOptions, type ImapServer, imapDefaults } from './imap/imap.ts';
-export { createInboundDelivery, type InboundOptions } from './lmtp/inbound.ts';
-export type { ImapAppend } from './lmtp/transport.ts';
+export {
+  type ImapAppend,
+  ServerDelivery,
+  type ServerDeliveryOptions,
+} from './server-delivery.ts';

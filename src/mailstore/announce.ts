@@ -19,13 +19,6 @@ export function announceChanges(
     sync: (user, request) => mailstore.sync(user, request),
     fetchMessage: (user, mailbox, uid) => mailstore.fetchMessage(user, mailbox, uid),
     fetchPart: (user, mailbox, uid, part) => mailstore.fetchPart(user, mailbox, uid, part),
-    // Within a transaction of the caller's nothing is committed yet: the caller announces.
-    appendWithin: (tx, message, targets) => mailstore.appendWithin(tx, message, targets),
-    async append(message, targets, alongside) {
-      const appended = await mailstore.append(message, targets, alongside);
-      for (const { change } of appended) publish(change);
-      return appended;
-    },
     createMailbox: async (user, name) => announced(await mailstore.createMailbox(user, name)),
     renameMailbox: async (user, name, to) =>
       announced(await mailstore.renameMailbox(user, name, to)),

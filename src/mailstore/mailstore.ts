@@ -10,23 +10,11 @@ export { announceChanges } from './announce.ts';
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
 export { createSearchSource } from './embedded/search-source.ts';
 export { changeFlags, flagsFromText, flagsToText, normalizeFlags } from './flags.ts';
-export {
-  enqueueForMailbox,
-  type InboundDelivery,
-  MAILBOX,
-  type MailboxFailure,
-  type MailboxPayload,
-  type MailboxResult,
-  mailboxDestination,
-  mailboxPayloads,
-  mailOrigin,
-  mailUser,
-} from './mailbox-delivery.ts';
+export type { MailboxFailure, MailboxResult, MailServer, ServerMail } from './mail-server.ts';
 export { canonicalMailboxName, defaultMailboxes, readNewName } from './mailbox-names.ts';
-export { prependHeader, stageMessage } from './stage-message.ts';
+export { describeMessage, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
-  type Alongside,
   type Appended,
   type AppendTarget,
   type ByteRange,
@@ -35,15 +23,14 @@ export {
   type FlagChange,
   type Flagged,
   hasTexts,
-  type KeptMessage,
   type MailboxState,
   type MailboxSummary,
-  type MailOrigin,
   type Mailstore,
   type MailUser,
   type Message,
   type MessageField,
   type MessageSet,
+  type MessageTexts,
   messageFields,
   type PartContent,
   type Relocated,
@@ -54,6 +41,5 @@ export {
   type StagedMessage,
   type SyncRequest,
   type SyncResult,
-  type Transit,
   type UpdatedMessage,
 } from './store.ts';

@@ -1,6 +1,6 @@
 import { type Bodies, prependBody } from '../bodies/bodies.ts';
-import { MessageParser, shiftParsed } from '../message/message.ts';
-import type { StagedMessage } from './store.ts';
+import { MessageParser, type ParsedMessage, shiftParsed } from '../message/message.ts';
+import type { MessageTexts, StagedMessage } from './store.ts';
 
 /**
  * Reads a message to its end in one pass: parses it and keeps its source, large ones on disk.
@@ -23,6 +23,10 @@ export async function stageMessage(
 /** Puts more header lines in front of a staged message, on top of those it has. */
 export function prependHeader(lines: Buffer, { parsed, body }: StagedMessage): StagedMessage {
   return { parsed: shiftParsed(parsed, lines.length), body: prependBody(lines, body) };
+}
+
+export function describeMessage({ size, envelope, structure }: ParsedMessage): MessageTexts {
+  return { size, envelope: JSON.stringify(envelope), structure: JSON.stringify(structure) };
 }
 
 /** Enough of a message to tell whether it begins with a header field; names are short. */

@@ -1,8 +1,6 @@
 /** What every mail store offers, the embedded one and an IMAP server alike. */
 import type { StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import type { Queries } from '../database/database.ts';
-import type { Refusal } from '../errors/errors.ts';
 import type { BodyStructure, Envelope, MessagePart, ParsedMessage } from '../message/message.ts';
 import type { QueryTexts } from '../search/search.ts';
 
@@ -125,42 +123,15 @@ export interface PartContent {
   open(range?: ByteRange): AsyncIterable<Uint8Array>;
 }
 
-/** Where a message came from, for a store that passes it on to a mail server. */
-export interface MailOrigin {
-  /** Reverse-path without angle brackets; `''` is the null sender. */
-  readonly from: string;
-  /** What its Received field has as id: no other message has it. */
-  readonly id: string;
-  /** Who is told where it cannot be delivered; absent where nobody may be. */
-  readonly bounceTo?: string;
-  /** When it was accepted, milliseconds since 1970. */
-  readonly receivedAt: number;
-}
-
-/** How a message is on its way, besides its origin. */
-export interface Transit {
-  /** Works out the origin; may be called again. */
-  origin(): Promise<MailOrigin>;
-  /**
-   * Where every recipient has a reply of its own (RFC 2033 section 4.2): told of the targets that did
-   * not get the message. Nothing is kept for them then.
-   */
-  readonly refuse?: (target: AppendTarget, refusal: Refusal) => void;
-}
-
 /** A message that has been read to its end, parsed, and (where large) put on disk. */
 export interface StagedMessage {
   readonly parsed: ParsedMessage;
   readonly body: StagedBody;
-  /** Of inbound mail. */
-  readonly transit?: Transit;
 }
 
 export interface AppendTarget {
   readonly user: MailUser;
   readonly mailbox: string;
-  /** The address that the sender wrote to; the user's when left out. */
-  readonly recipient?: string;
   readonly flags?: readonly string[];
   /** Milliseconds since 1970; now when left out. */
   readonly internalDate?: number;
@@ -173,18 +144,16 @@ export interface Appended {
 }
 
 /**
- * What else has to be committed together with a message.
- *
- * @param keepBody stores the body, if it is not stored yet, and answers its id
+ * What a mailbox keeps of a message besides its source. It is written before the transaction that stores
+ * it, by `describeMessage`: of hostile mail it has a megabyte.
  */
-export type Alongside = (tx: Queries, keepBody: () => Promise<number>) => Promise<void>;
-
-/** A message whose body is stored already. */
-export interface KeptMessage {
-  readonly parsed: ParsedMessage;
-  readonly bodyId: number;
-  /** Of inbound mail. */
-  readonly origin?: MailOrigin | undefined;
+export interface MessageTexts {
+  /** Octets of the source. */
+  readonly size: number;
+  /** JSON of the Envelope. */
+  readonly envelope: string;
+  /** JSON of the MessagePart that holds all others. */
+  readonly structure: string;
 }
 
 export interface FlagChange {
@@ -283,31 +252,6 @@ export interface Mailstore {
    * @throws Refusal `mailbox_not_found`, `message_not_found` or `part_not_found`
    */
   fetchPart(user: MailUser, mailbox: string, uid: number, part: string): Promise<PartContent>;
-  /**
-   * Adds one message to every target, to all or to none; durable when it resolves.
-   *
-   * A mail server has an answer of its own for each target. What it does not take from some of them
-   * is queued, to be tried again or bounced, so that all are taken care of; where it takes none, and
-   * nothing else is written for the message, the message is refused.
-   *
-   * @param alongside runs in the same transaction, also where there is no target
-   * @throws Refusal unavailable, mailbox_full, mailbox_refused, by the mail server
-   */
-  append(
-    message: StagedMessage,
-    targets: readonly AppendTarget[],
-    alongside?: Alongside,
-  ): Promise<Appended[]>;
-  /**
-   * Adds a message in a transaction of the caller's, who tells of the changes once it is committed.
-   * Targets whose account is gone are passed over. Where the mailboxes are a mail server's, it is
-   * queued for each target ({@link MAILBOX}), and the caller wakes the queue.
-   */
-  appendWithin(
-    tx: Queries,
-    message: KeptMessage,
-    targets: readonly AppendTarget[],
-  ): Promise<Appended[]>;
   /** Messages by their words and properties (RFC 3501 section 6.4.4). */
   search(user: MailUser, request: SearchRequest): Promise<SearchResult>;
   /**

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../database/database.ts';
 import { type Clock, systemClock } from './clock.ts';
 import type { Delivery, NewDelivery } from './delivery.ts';
+import { errorToJson } from './error-text.ts';
 import { clearLate } from './late.ts';
 import {
   findRow,
@@ -27,6 +28,13 @@ export interface QueueOptions {
   readonly random?: () => number;
 }
 
+/** What says when something is done with a delivery. */
+type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
+
+function dueAt({ notBefore, tried }: Times, now: number): number {
+  return tried ? now + tried.retryMs : (notBefore ?? now);
+}
+
 export class Queue {
   readonly #database: Database;
   readonly #clock: Clock;
@@ -48,6 +56,7 @@ export class Queue {
    */
   async enqueue(tx: Queries, delivery: NewDelivery): Promise<number> {
     const now = this.#clock.now();
+    const { tried } = delivery;
     const { id } = await tx
       .insertInto('deliveries')
       .values({
@@ -57,7 +66,8 @@ export class Queue {
         body_id: delivery.bodyId,
         public_id: delivery.publicId ?? randomUUID(),
         status: 'queued',
-        next_attempt_at: delivery.notBefore ?? now,
+        next_attempt_at: dueAt(delivery, now),
+        ...(tried && { attempts: 1, attempted_at: now, last_error: errorToJson(tried.error) }),
         late_at: delivery.lateAt ?? null,
         created_at: now,
         updated_at: now,
@@ -72,11 +82,11 @@ export class Queue {
   }
 
   /** Says that deliveries were queued and committed: those that are due are attempted at once. */
-  wake(
-    deliveries: Iterable<Pick<NewDelivery, 'kind' | 'destination' | 'notBefore' | 'lateAt'>>,
-  ): void {
-    for (const { kind, destination, notBefore, lateAt } of deliveries) {
-      this.#workers.get(kind)?.wake(destination, notBefore ?? this.#clock.now(), lateAt);
+  wake(deliveries: Iterable<Pick<NewDelivery, 'kind' | 'destination' | keyof Times>>): void {
+    const now = this.#clock.now();
+    for (const delivery of deliveries) {
+      const { kind, destination, lateAt } = delivery;
+      this.#workers.get(kind)?.wake(destination, dueAt(delivery, now), lateAt);
     }
   }
 

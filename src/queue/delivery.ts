@@ -16,6 +16,8 @@ export interface NewDelivery {
   readonly publicId?: string;
   /** Milliseconds since 1970 before which it is not attempted; at once when left out. */
   readonly notBefore?: number;
+  /** An attempt failed before it was queued: the next comes so many milliseconds later. */
+  readonly tried?: { readonly error: DeliveryError; readonly retryMs: number };
   /**
    * Milliseconds since 1970. Where no attempt has ended by then, {@link WorkOptions.onLate} is done,
    * and the delivery goes on.

@@ -15,7 +15,7 @@ const SECRET = 'a secret of thirty-two bytes, or more';
 
 onEachEngine('realtime', (engine) => {
   async function start() {
-    const { database, mailstore, makeUser, stage } = await openTestMailstore(engine);
+    const { database, mailstore, makeUser, stage, append } = await openTestMailstore(engine);
     const changes = new InProcessChanges();
     const domains = createDomains({
       database,
@@ -37,18 +37,18 @@ onEachEngine('realtime', (engine) => {
     });
     const user = await makeUser();
     const { token } = await tokens.issue({ id: user.accountId });
-    return { changes, accounts, mailstore, stage, port, user, token };
+    return { changes, accounts, mailstore, stage, append, port, user, token };
   }
 
   test('a message that comes in is told with the token of a sync', async () => {
-    const { changes, mailstore, stage, port, user, token } = await start();
+    const { changes, mailstore, stage, append, port, user, token } = await start();
     const client = new TestClient(port, token);
     const hello = (await client.next()) as { user: string; mailboxes: { mailbox: string }[] };
     assert.equal(hello.user, user.address);
     assert.equal(hello.mailboxes[0]?.mailbox, 'INBOX');
 
     const staged = await stage(sampleMessage('first'));
-    const [appended] = await mailstore.append(staged, [{ user, mailbox: 'INBOX' }]);
+    const [appended] = await append(staged, [{ user, mailbox: 'INBOX' }]);
     assert.ok(appended);
     changes.publish(appended.change);
     const told = (await client.next()) as { mailbox: string; uidvalidity: string; token: string };

@@ -48,9 +48,7 @@ async function add(
   source: string,
   internalDate = 0,
 ): Promise<number> {
-  await store.mailstore.append(await store.stage(source), [
-    { user, mailbox: 'INBOX', internalDate },
-  ]);
+  await store.append(await store.stage(source), [{ user, mailbox: 'INBOX', internalDate }]);
   const { id } = await store.database.read
     .selectFrom('bodies')
     .select((eb) => eb.fn.max('id').as('id'))

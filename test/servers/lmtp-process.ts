@@ -18,8 +18,8 @@ import {
 import { openSqlite } from '../../src/database/database.ts';
 import { carryOut } from '../../src/delivery/delivery.ts';
 import { createDomains } from '../../src/domains/domains.ts';
-import { createInboundDelivery } from '../../src/mail-server/mail-server.ts';
-import { EmbeddedMailstore, type Mailstore } from '../../src/mailstore/mailstore.ts';
+import { ServerDelivery } from '../../src/mail-server/mail-server.ts';
+import { EmbeddedMailstore } from '../../src/mailstore/mailstore.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { startSmtp } from '../../src/smtp/smtp.ts';
@@ -45,21 +45,17 @@ const domains = createDomains({ database, mailHostname, spfInclude });
 const accounts = createAccounts({ database, domains, changes });
 const queue = new Queue({ database, log: logger });
 const metrics = createMetrics({ connections: () => 0, queueDepths: () => queue.depths() });
-const inbound = createInboundDelivery({
-  database,
-  bodies,
-  queue,
+const mailServer = new ServerDelivery({
   lmtp: { server: deliverTo, hostname: mailHostname },
   log: logger,
-  ...imapSide({
-    host: '127.0.0.1',
-    imapPort: Number(IMAP_PORT),
-    loginAs: (address) => ({ user: `${address}*${MASTER_USER}`, pass: MASTER_PASSWORD }),
-  }),
-});
-const mailstore: Mailstore = Object.assign(new EmbeddedMailstore({ database, bodies }), {
-  append: inbound.append.bind(inbound),
-  appendWithin: inbound.appendWithin.bind(inbound),
+  imap: {
+    ...imapSide({
+      host: '127.0.0.1',
+      imapPort: Number(IMAP_PORT),
+      loginAs: (address) => ({ user: `${address}*${MASTER_USER}`, pass: MASTER_PASSWORD }),
+    }),
+    changeOf: () => Promise.reject(new Error('nobody is told')),
+  },
 });
 
 if (!(await domains.findActive('acme.test'))) {
@@ -87,8 +83,8 @@ const { delivery, courier } = buildMailFlow({
   domains,
   accounts,
   bodies,
-  mailstore,
-  mailServer: inbound,
+  mailstore: new EmbeddedMailstore({ database, bodies }),
+  mailServer,
   queue,
   metrics,
   publicUrl: () => 'http://localhost',

@@ -1,6 +1,6 @@
 /** What IMAP does for delivery, with a connection for each question: for suites on delivery alone. */
 import { ImapFlow } from 'imapflow';
-import type { InboundOptions } from '../../src/mail-server/mail-server.ts';
+import type { ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
 import type { MailServer } from './mail-server.ts';
 
 /** Where a mail server is, and how to log in as an account. */
@@ -41,9 +41,11 @@ export function readSources(
 }
 
 /** The IMAP side of delivery. */
-export function imapSide(server: Reachable): Pick<InboundOptions, 'isDelivered' | 'appendByImap'> {
+export function imapSide(
+  server: Reachable,
+): Pick<ServerDeliveryOptions['imap'], 'hasReceived' | 'appendByImap'> {
   return {
-    isDelivered: ({ address }, mailbox, id) =>
+    hasReceived: ({ address }, mailbox, id) =>
       inMailbox(server, address, mailbox, async (client) => {
         const found = await client.search({ header: { received: id } }, { uid: true });
         return Array.isArray(found) && found.length > 0;

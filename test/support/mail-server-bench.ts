@@ -6,8 +6,7 @@ import type { Engine } from '../../src/database/database.ts';
 import { carryOut, createDelivery, type Delivery } from '../../src/delivery/delivery.ts';
 import { blindChecks } from '../../src/delivery/sender-checks/testing/blind-checks.ts';
 import { createDomains, type Domains } from '../../src/domains/domains.ts';
-import { createInboundDelivery, type InboundOptions } from '../../src/mail-server/mail-server.ts';
-import type { InboundDelivery, Mailstore } from '../../src/mailstore/mailstore.ts';
+import { ServerDelivery, type ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
 import { createSenderRewriting, type MessageSender } from '../../src/outbound/outbound.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { FakeClock } from '../../src/queue/testing/fake-clock.ts';
@@ -17,7 +16,7 @@ import { openTestMailstore, type TestMailstore } from './mail.ts';
 
 /** What the tests change of the mail server's side. */
 export type MailServerOptions = Partial<
-  Pick<InboundOptions, 'appendByImap' | 'isDelivered' | 'announce' | 'lmtp'>
+  ServerDeliveryOptions['imap'] & Pick<ServerDeliveryOptions, 'lmtp'>
 >;
 
 export class MailServerBench {
@@ -27,7 +26,7 @@ export class MailServerBench {
   readonly domains: Domains;
   readonly accounts: Accounts;
   readonly queue: Queue;
-  readonly inbound: InboundDelivery;
+  readonly mailServer: ServerDelivery;
   readonly delivery: Delivery;
   /** Set by a test: how the webhook and the far end answer. */
   webhook: Awaited<ReturnType<WebhookSender['attempt']>> = { result: 'delivered' };
@@ -36,7 +35,7 @@ export class MailServerBench {
   constructor(store: TestMailstore, server: TestLmtpServer, options: MailServerOptions) {
     this.store = store;
     this.server = server;
-    const { database, bodies } = store;
+    const { database } = store;
     const now = () => this.clock.now();
     const log = { info: () => {}, warn: () => {}, error: () => {} };
     const hosted = { database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now };
@@ -48,28 +47,22 @@ export class MailServerBench {
       now,
     });
     this.queue = new Queue({ database, log, clock: this.clock, random: () => 0 });
-    this.inbound = createInboundDelivery({
-      database,
-      bodies,
-      queue: this.queue,
+    this.mailServer = new ServerDelivery({
       lmtp: { server: { host: '127.0.0.1', port: server.port }, hostname: 'mx.test' },
-      announce: ({ address }, mailbox) => {
-        this.announced.push(`${address} ${mailbox}`);
+      ...options,
+      imap: {
+        appendByImap: () => Promise.reject(new Error('no IMAP in this test')),
+        hasReceived: async () => false,
+        changeOf: async ({ accountId, address }, mailbox) => {
+          this.announced.push(`${address} ${mailbox}`);
+          const eventType = 'MailboxesChanged';
+          return { kind: 'mailbox', accountId, mailbox, uidvalidity: '1', token: '1', eventType };
+        },
+        ...options,
       },
       log,
-      now,
-      ...options,
     });
     this.delivery = this.#createDelivery();
-  }
-
-  get #mailstore(): Mailstore {
-    const { mailstore } = this.store;
-    // Reading is not what is tested here.
-    return Object.assign(Object.create(mailstore), {
-      append: this.inbound.append.bind(this.inbound),
-      appendWithin: this.inbound.appendWithin.bind(this.inbound),
-    });
   }
 
   #createDelivery(): Delivery {
@@ -77,7 +70,10 @@ export class MailServerBench {
     return createDelivery({
       domains,
       accounts,
-      mailstore: this.#mailstore,
+      database: store.database,
+      mailstore: store.mailstore,
+      mailServer: this.mailServer,
+      publish: () => {},
       bodies: store.bodies,
       queue,
       senders: createSenderRewriting({ key: 'k'.repeat(32) }),
@@ -85,7 +81,7 @@ export class MailServerBench {
       hostname: 'mx.test',
       linkSecret: 'l'.repeat(32),
       publicUrl: () => 'http://mx.test',
-      log: { info: () => {} },
+      log: { info: () => {}, warn: () => {} },
       now: () => this.clock.now(),
     });
   }
@@ -109,13 +105,14 @@ export class MailServerBench {
       bodies: this.store.bodies,
       domains: this.domains,
       accounts: this.accounts,
-      mailstore: hasMailServer ? this.#mailstore : this.store.mailstore,
-      mailServer: hasMailServer ? this.inbound : undefined,
+      database: this.store.database,
+      mailstore: this.store.mailstore,
+      mailServer: hasMailServer ? this.mailServer : undefined,
       publish: () => {},
       webhooks,
       sender,
       hostname: 'mx.test',
-      log: { error: () => {} },
+      log: { warn: () => {}, error: () => {} },
       now: () => this.clock.now(),
     });
   }

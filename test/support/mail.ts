@@ -3,6 +3,9 @@ import { join } from 'node:path';
 import { Bodies } from '../../src/bodies/bodies.ts';
 import type { Engine } from '../../src/database/database.ts';
 import {
+  type Appended,
+  type AppendTarget,
+  describeMessage,
   EmbeddedMailstore,
   type MailUser,
   type StagedMessage,
@@ -16,6 +19,8 @@ export interface TestMailstore extends TestDatabase {
   /** A new account with no mail. */
   makeUser(): Promise<MailUser>;
   stage(source: string | Uint8Array): Promise<StagedMessage>;
+  /** Adds a staged message, in a transaction of its own. */
+  append(message: StagedMessage, targets: readonly AppendTarget[]): Promise<Appended[]>;
 }
 
 export async function openTestMailstore(
@@ -72,6 +77,11 @@ export async function openTestMailstore(
       return { accountId, address: `ann@${name}` };
     },
     stage: (source) => stageMessage(bodies, chunksOf(Buffer.from(source))),
+    append: ({ parsed, body }, targets) =>
+      database.write(async (tx) => {
+        const bodyId = await bodies.commit(tx, body);
+        return mailstore.append(tx, { ...describeMessage(parsed), bodyId }, targets);
+      }),
   };
 }
 

@@ -140,9 +140,9 @@ void suite('a message added by IMAP', () => {
 
   void test('is looked for by the id of its Received field', async () => {
     const { server, store, user } = await open();
-    assert.equal(await store.isDelivered(user, 'INBOX', 'id-1'), false);
+    assert.equal(await store.hasReceived(user, 'INBOX', 'id-1'), false);
     server.add(source);
-    assert.equal(await store.isDelivered(user, 'INBOX', 'id-1'), true);
+    assert.equal(await store.hasReceived(user, 'INBOX', 'id-1'), true);
     assert.match(
       server.commands.at(-1)?.args ?? '',
       /^SINCE \d{1,2}-\w{3}-\d{4} HEADER "Received" "id-1"$/,
@@ -160,9 +160,9 @@ void suite('a message added by IMAP', () => {
     };
     await store.appendByImap(user, 'Junk', message);
     assert.match(server.commands.at(-1)?.args ?? '', /^"INBOX\.Junk" /);
-    assert.equal(await store.isDelivered(user, 'Junk', 'id-1'), true);
+    assert.equal(await store.hasReceived(user, 'Junk', 'id-1'), true);
     // What is still to be made has nothing: else the message would wait for it in vain.
-    assert.equal(await store.isDelivered(user, 'Lists', 'id-1'), false);
+    assert.equal(await store.hasReceived(user, 'Lists', 'id-1'), false);
   });
 
   void test('a shadow is not kept for an account that is gone', async () => {

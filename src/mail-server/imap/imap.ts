@@ -14,19 +14,16 @@
  * Tokens have one form in both cases (`token.ts`). Mailbox names are the server's own, with its own
  * hierarchy separator (`INBOX.Sent` on Courier), decoded from modified UTF-7. Where the server fails,
  * callers get the refusal `unavailable`, and one line of the log says by name what failed
- * (`failure.ts`). What arrives is not written by IMAP: `inbound` takes it to the server.
+ * (`failure.ts`). What arrives is brought to the server by `server-delivery.ts`.
  */
 import type { MailboxChange } from '../../changes/changes.ts';
-import type { Database, Queries } from '../../database/database.ts';
+import type { Database } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import type {
-  Alongside,
-  AppendTarget,
   ChangedMailbox,
   Expunged,
   FlagChange,
   Flagged,
-  KeptMessage,
   MailboxSummary,
   Mailstore,
   MailUser,
@@ -36,7 +33,6 @@ import type {
   Relocated,
   SearchRequest,
   SearchResult,
-  StagedMessage,
   SyncRequest,
   SyncResult,
 } from '../../mailstore/mailstore.ts';
@@ -68,8 +64,6 @@ export type { ImapServer };
 export interface ImapOptions {
   readonly server: ImapServer;
   readonly database: Database;
-  /** How mail gets to the server. */
-  readonly inbound: Pick<Mailstore, 'append' | 'appendWithin'>;
   /**
    * Whether the account is the one that its address means now. The server knows addresses alone: a
    * domain that went to another claim must not open its mailboxes to the accounts of the old one.
@@ -110,7 +104,6 @@ const APPENDS_AT_ONCE = 2;
 export class ImapMailstore implements Mailstore {
   readonly #server: ImapServer;
   readonly #database: Database;
-  readonly #inbound: ImapOptions['inbound'];
   readonly #isCurrent: ImapOptions['isCurrent'];
   readonly #log: Log;
   readonly #now: () => number;
@@ -126,7 +119,6 @@ export class ImapMailstore implements Mailstore {
     const settings = { ...imapDefaults, now: Date.now, ...options };
     this.#server = settings.server;
     this.#database = settings.database;
-    this.#inbound = settings.inbound;
     this.#isCurrent = options.isCurrent;
     this.#log = settings.log;
     this.#now = settings.now;
@@ -215,14 +207,6 @@ export class ImapMailstore implements Mailstore {
     return this.#reader.part(user, canonicalMailboxName(mailbox), uid, part);
   }
 
-  append(message: StagedMessage, targets: readonly AppendTarget[], alongside?: Alongside) {
-    return this.#inbound.append(message, targets, alongside);
-  }
-
-  appendWithin(tx: Queries, message: KeptMessage, targets: readonly AppendTarget[]) {
-    return this.#inbound.appendWithin(tx, message, targets);
-  }
-
   /**
    * Adds a message by APPEND, where it does not go by LMTP.
    *
@@ -241,7 +225,7 @@ export class ImapMailstore implements Mailstore {
   }
 
   /** Whether a mailbox has the message that has this id in a Received field. */
-  isDelivered(user: MailUser, mailbox: string, receivedId: string): Promise<boolean> {
+  hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean> {
     const name = canonicalMailboxName(mailbox);
     return this.#read(user, name, (connection) =>
       hasReceived(connection, name, receivedId, this.#now()),

@@ -1,5 +1,4 @@
 /** What a reply of the mail server means for a recipient, and what the sender is answered. */
-import { Refusal } from '../../errors/errors.ts';
 import type { MailboxResult } from '../../mailstore/mailstore.ts';
 import { oneLine } from '../../message/message.ts';
 import { type Reply, textOf } from './reply.ts';
@@ -32,30 +31,4 @@ export function resultOf(reply: Reply): MailboxResult {
       text: textOf(reply),
     },
   };
-}
-
-/** What the sender is answered for a recipient who did not get the message. */
-export function refusalOf({ result, error }: FailedResult, address: string): Refusal {
-  const { status, enhancedStatus, text } = error;
-  // Our own words are about our own network, which is nobody's business.
-  const reason =
-    status === undefined ? 'is not available' : `says ${status} ${enhancedStatus} ${text}`;
-  const detail = `the mail server of ${address} ${reason}`;
-  if (result === 'temporary') return new Refusal('unavailable', detail);
-  // RFC 3463 section 3.3: 2 is a full mailbox, 3 a message that is too large for it.
-  if (enhancedStatus === '5.2.2') return new Refusal('mailbox_full', detail);
-  if (enhancedStatus === '5.2.3' || enhancedStatus === '5.3.4') {
-    return new Refusal('message_too_large', `the message is too large for ${address}`);
-  }
-  return new Refusal('mailbox_refused', detail);
-}
-
-/** What the sender is answered where nobody got it: once more, as long as that may help somebody. */
-export function refusalOfAll(
-  failures: readonly { readonly failure: FailedResult; readonly address: string }[],
-): Refusal {
-  const isTemporary = ({ failure }: (typeof failures)[number]) => failure.result === 'temporary';
-  const telling = failures.find(isTemporary) ?? failures[0];
-  if (!telling) throw new Error('nothing failed');
-  return refusalOf(telling.failure, telling.address);
 }

@@ -1,5 +1,4 @@
-/** Appending: one transaction with one MODSEQ a mailbox. */
-import type { Bodies } from '../../bodies/bodies.ts';
+/** Appending, within a transaction of the caller's: one MODSEQ a mailbox. */
 import {
   type Database,
   type NewRow,
@@ -8,8 +7,13 @@ import {
 } from '../../database/database.ts';
 import { enqueueSearch } from '../../search/search.ts';
 import { flagsToText, normalizeFlags } from '../flags.ts';
-import type { Alongside, Appended, AppendTarget, KeptMessage, StagedMessage } from '../store.ts';
+import type { Appended, AppendTarget, MessageTexts } from '../store.ts';
 import { MailboxAdvance, type Mailboxes, type MailboxRow, mailboxChange } from './mailboxes.ts';
+
+/** A message to be appended; its body is stored already. */
+export interface AppendedMessage extends MessageTexts {
+  readonly bodyId: number;
+}
 
 interface Found {
   readonly target: AppendTarget;
@@ -18,7 +22,6 @@ interface Found {
 
 export interface MessageWriterOptions {
   readonly database: Database;
-  readonly bodies: Bodies;
   readonly mailboxes: Mailboxes;
   readonly now: () => number;
 }
@@ -42,42 +45,22 @@ function prepareInsert(queries: Queries) {
 }
 
 export class MessageWriter {
-  readonly #database: Database;
-  readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
   readonly #insertMessage: ReturnType<typeof prepareInsert>;
 
-  constructor({ database, bodies, mailboxes, now }: MessageWriterOptions) {
+  constructor({ database, mailboxes, now }: MessageWriterOptions) {
     this.#advance = new MailboxAdvance(database.read);
     this.#insertMessage = prepareInsert(database.read);
-    this.#database = database;
-    this.#bodies = bodies;
     this.#mailboxes = mailboxes;
     this.#now = now;
   }
 
+  /** See {@link EmbeddedMailstore.append}. */
   async append(
-    { parsed, body }: StagedMessage,
-    targets: readonly AppendTarget[],
-    alongside?: Alongside,
-  ): Promise<Appended[]> {
-    const found: Found[] = [];
-    for (const target of targets) {
-      found.push({ target, mailbox: await this.#mailboxes.find(target.user, target.mailbox) });
-    }
-    return this.#database.write(async (tx) => {
-      const bodyId = await this.#bodies.commit(tx, body);
-      const appended = await this.#insertAll(tx, { parsed, bodyId }, found);
-      await alongside?.(tx, async () => bodyId);
-      return appended;
-    });
-  }
-
-  async appendWithin(
     tx: Queries,
-    message: KeptMessage,
+    { bodyId, size, envelope, structure }: AppendedMessage,
     targets: readonly AppendTarget[],
   ): Promise<Appended[]> {
     const found: Found[] = [];
@@ -85,19 +68,7 @@ export class MessageWriter {
       const mailbox = await this.#mailboxes.findOrMake(tx, target.user, target.mailbox);
       if (mailbox) found.push({ target, mailbox });
     }
-    return this.#insertAll(tx, message, found);
-  }
-
-  async #insertAll(tx: Queries, message: KeptMessage, found: Found[]): Promise<Appended[]> {
     const appended: Appended[] = [];
-    const { parsed, bodyId } = message;
-    // Once for all recipients: hostile mail has an envelope and a structure of half a megabyte.
-    const shared = {
-      size: parsed.size,
-      body_id: bodyId,
-      envelope: JSON.stringify(parsed.envelope),
-      structure: JSON.stringify(parsed.structure),
-    };
     // One order for everybody: two messages to the same two mailboxes never wait for each other.
     for (const { target, mailbox } of found.toSorted((a, b) => a.mailbox.id - b.mailbox.id)) {
       const flags = normalizeFlags(target.flags ?? []);
@@ -106,10 +77,13 @@ export class MessageWriter {
         uids: 1,
         messages: 1,
         unseen: flags.includes('\\Seen') ? 0 : 1,
-        octets: parsed.size,
+        octets: size,
       });
       await this.#insertMessage.all(tx, {
-        ...shared,
+        size,
+        envelope,
+        structure,
+        body_id: bodyId,
         mailbox_id: mailbox.id,
         uid,
         created_modseq: modseq,

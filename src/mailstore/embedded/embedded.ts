@@ -4,14 +4,11 @@ import type { Database, Queries } from '../../database/database.ts';
 import { invalidField } from '../../errors/errors.ts';
 import type { Search } from '../../search/search.ts';
 import type {
-  Alongside,
-  Appended,
   AppendTarget,
   ChangedMailbox,
   Expunged,
   FlagChange,
   Flagged,
-  KeptMessage,
   MailboxSummary,
   Mailstore,
   MailUser,
@@ -21,13 +18,12 @@ import type {
   Relocated,
   SearchRequest,
   SearchResult,
-  StagedMessage,
   SyncRequest,
   SyncResult,
 } from '../store.ts';
 import { formatCursor, parseSyncToken, type SyncToken } from '../sync-token.ts';
 import { MailboxWriter } from './change-mailboxes.ts';
-import { MessageWriter } from './change-messages.ts';
+import { type AppendedMessage, MessageWriter } from './change-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { Mailboxes, type MailboxRow, mailboxNotFound } from './mailboxes.ts';
 import { pruneTombstones } from './prune-tombstones.ts';
@@ -79,7 +75,7 @@ export class EmbeddedMailstore implements Mailstore {
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
     this.#changes = new ChangeReader(database.read, pageBytes);
     const mailboxes = this.#mailboxes;
-    this.#writer = new MessageWriter({ database, bodies, mailboxes, now });
+    this.#writer = new MessageWriter({ database, mailboxes, now });
     this.#editor = new MessageEditor({ database, bodies, mailboxes, now });
     this.#search = new MessageSearch({ database, bodies, mailboxes, search });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
@@ -135,16 +131,14 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#reader.part(user, mailbox, uid, part);
   }
 
-  append(
-    message: StagedMessage,
-    targets: readonly AppendTarget[],
-    alongside?: Alongside,
-  ): Promise<Appended[]> {
-    return this.#writer.append(message, targets, alongside);
-  }
-
-  appendWithin(tx: Queries, message: KeptMessage, targets: readonly AppendTarget[]) {
-    return this.#writer.appendWithin(tx, message, targets);
+  /**
+   * Adds one message to every target, in the transaction of the caller, who publishes the changes once
+   * it is committed. Targets whose account is gone are passed over.
+   *
+   * @param message its texts, and the body that the transaction has stored
+   */
+  append(tx: Queries, message: AppendedMessage, targets: readonly AppendTarget[]) {
+    return this.#writer.append(tx, message, targets);
   }
 
   search(user: MailUser, request: SearchRequest): Promise<SearchResult> {

@@ -24,7 +24,7 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     for (const length of lengths) {
       const envelope = { ...parsed.envelope, subject: 'x'.repeat(length) };
       const message = { parsed: { ...parsed, envelope }, body };
-      await store.mailstore.append(message, [{ user, mailbox: 'INBOX' }]);
+      await store.append(message, [{ user, mailbox: 'INBOX' }]);
     }
   }
 

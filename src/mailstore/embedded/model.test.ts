@@ -30,7 +30,7 @@ onEachEngine('a client that applies every delta', (engine) => {
         for (let left = count; left > 0; left--) {
           // Long and short ones in turn, so that pages end at other UIDs each time.
           const subject = 'm'.repeat((appended++ * 271) % 800);
-          await mailstore.append(await store.stage(sampleMessage(subject)), [{ user, mailbox }]);
+          await store.append(await store.stage(sampleMessage(subject)), [{ user, mailbox }]);
         }
       },
       async setFlag(uid, flag, on) {

@@ -51,10 +51,6 @@ export async function openImapStore(
       ...server,
     },
     database,
-    inbound: {
-      append: () => Promise.reject(new Error('no test appends')),
-      appendWithin: () => Promise.reject(new Error('no test appends')),
-    },
     log: {
       warn: (what: object & { failure?: string }, text) =>
         logged.push({

@@ -1,16 +1,20 @@
-/** One message to the mailboxes of a mail server, by whichever protocol reaches each of them. */
+/**
+ * Brings one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND
+ * into other mailboxes, and everywhere where there is no LMTP, which passes the server's filters by.
+ */
 import { isAscii } from 'node:buffer';
-import { Refusal } from '../../errors/errors.ts';
+import { Refusal } from '../errors/errors.ts';
 import type {
   AppendTarget,
   MailboxResult,
-  MailOrigin,
+  MailServer,
   MailUser,
-} from '../../mailstore/mailstore.ts';
-import { LineEnds } from '../../message/message.ts';
-import { LmtpClient, type LmtpClientOptions, type LmtpServer } from './lmtp-client.ts';
-import { toWire, withoutReturnPath } from './message-content.ts';
-import { failed } from './outcome.ts';
+  ServerMail,
+} from '../mailstore/mailstore.ts';
+import { LineEnds } from '../message/message.ts';
+import { LmtpClient, type LmtpClientOptions, type LmtpServer } from './lmtp/lmtp-client.ts';
+import { toWire, withoutReturnPath } from './lmtp/message-content.ts';
+import { failed } from './lmtp/outcome.ts';
 
 /** What IMAP APPEND needs (RFC 3501 section 6.3.11). */
 export interface ImapAppend {
@@ -25,37 +29,19 @@ export interface ImapAppend {
   readonly signal: AbortSignal;
 }
 
-export interface TransportOptions {
+export interface ServerDeliveryOptions {
   /** The LMTP server; without one all goes by IMAP. */
   readonly lmtp?: LmtpClientOptions | undefined;
-  /**
-   * Adds a message to a mailbox by IMAP, and makes the mailbox where it is missing. Without it all
-   * goes by LMTP, with a field that says the mailbox (`X-Postroom-Mailbox`) for the server's filter.
-   *
-   * @throws Refusal mailbox_refused, mailbox_full where that is for good; anything else: not now
-   */
-  readonly appendByImap?: (user: MailUser, mailbox: string, message: ImapAppend) => Promise<void>;
-  readonly log: DeliveryLog;
-}
-
-/** What delivery tells the log; a pino Logger fits. */
-export interface DeliveryLog {
-  warn(fields: object, message: string): void;
-}
-
-/** A message with its trace fields. */
-export interface Source {
-  readonly open: () => AsyncIterable<Uint8Array>;
-  readonly size: number;
-  /** Absent: not known, it goes from the null sender. */
-  readonly origin: MailOrigin | undefined;
-}
-
-export type Addressed = Pick<AppendTarget, 'user' | 'mailbox'>;
-
-export interface TargetResult {
-  readonly target: AppendTarget;
-  readonly result: MailboxResult;
+  readonly imap: {
+    /**
+     * Adds a message to a mailbox, and makes the mailbox where it is missing.
+     *
+     * @throws Refusal mailbox_refused, mailbox_full where that is for good; anything else: not now
+     */
+    appendByImap(user: MailUser, mailbox: string, message: ImapAppend): Promise<void>;
+  } & Pick<MailServer, 'hasReceived' | 'changeOf'>;
+  /** A pino Logger fits. */
+  readonly log: { warn(fields: object, message: string): void };
 }
 
 /** As long as a message by LMTP may take. */
@@ -64,40 +50,40 @@ const APPEND_TIMEOUT_MS = 240_000;
 /** Where LMTP delivers to. */
 const INBOX = 'INBOX';
 
-export class Transport {
-  readonly #options: TransportOptions;
+type Results = readonly (readonly [AppendTarget, MailboxResult])[];
+
+const noResult = failed('temporary', '4.5.0', 'no result');
+
+export class ServerDelivery implements MailServer {
+  readonly #options: ServerDeliveryOptions;
   readonly #lmtp: LmtpClient | undefined;
 
-  constructor(options: TransportOptions) {
+  constructor(options: ServerDeliveryOptions) {
     this.#options = options;
     this.#lmtp = options.lmtp && new LmtpClient(options.lmtp);
-    if (!this.#lmtp && !options.appendByImap) throw new Error('no way to the mail server');
   }
 
-  /**
-   * Makes one attempt for each target.
-   *
-   * @param signal ends it
-   * @throws what the source throws; nothing else
-   */
   async deliver(
-    source: Source,
+    mail: ServerMail,
     targets: readonly AppendTarget[],
     signal?: AbortSignal,
-  ): Promise<TargetResult[]> {
-    const { appendByImap } = this.#options;
-    const byImap: AppendTarget[] = [];
-    const byLmtp = new Map<string, AppendTarget[]>();
-    for (const target of targets) {
-      const { mailbox } = target;
-      if (appendByImap && (mailbox !== INBOX || !this.#lmtp)) byImap.push(target);
-      else byLmtp.set(mailbox, [...(byLmtp.get(mailbox) ?? []), target]);
-    }
-    const sessions = [...byLmtp].map(([mailbox, some]) =>
-      this.#sendByLmtp(source, mailbox, some, signal),
-    );
-    const appends = byImap.length > 0 ? [this.#appendAll(source, byImap, signal)] : [];
-    return (await Promise.all([...sessions, ...appends])).flat();
+  ): Promise<readonly MailboxResult[]> {
+    const byLmtp = targets.filter(({ mailbox }) => mailbox === INBOX && this.#lmtp);
+    const byImap = targets.filter((target) => !byLmtp.includes(target));
+    const [sent, appended] = await Promise.all([
+      this.#sendByLmtp(mail, byLmtp, signal),
+      this.#appendAll(mail, byImap, signal),
+    ]);
+    const results = new Map([...sent, ...appended]);
+    return targets.map((target) => results.get(target) ?? noResult);
+  }
+
+  hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean> {
+    return this.#options.imap.hasReceived(user, mailbox, receivedId);
+  }
+
+  changeOf(user: MailUser, mailbox: string): ReturnType<MailServer['changeOf']> {
+    return this.#options.imap.changeOf(user, mailbox);
   }
 
   close(): void {
@@ -105,47 +91,42 @@ export class Transport {
   }
 
   async #sendByLmtp(
-    { open, size, origin }: Source,
-    mailbox: string,
+    { open, size, from: path }: ServerMail,
     targets: readonly AppendTarget[],
     signal: AbortSignal | undefined,
-  ): Promise<TargetResult[]> {
-    if (!this.#lmtp) throw new Error('LMTP was not asked for');
-    const from = writable(origin?.from ?? '');
+  ): Promise<Results> {
+    if (!this.#lmtp || targets.length === 0) return [];
+    const from = writable(path);
     // A server without SMTPUTF8 (RFC 6531 section 3.2) gets the message from the null sender; then
     // our own Return-Path is the one place where the sender stands.
     const isKnown = (server: LmtpServer) => isAscii(Buffer.from(from)) || server.takesUtf8;
-    const read = (server: LmtpServer) =>
-      origin && isKnown(server) ? withoutReturnPath(open()) : open();
     const message = {
       envelope: (server: LmtpServer) => ({
         from: isKnown(server) ? from : '',
         to: targets.map(({ user }) => user.address),
         size,
       }),
-      content: (server: LmtpServer) => toWire(marked(mailbox, read(server))),
+      content: (server: LmtpServer) => toWire(isKnown(server) ? withoutReturnPath(open()) : open()),
     };
     const results = await this.#lmtp.deliver(message, targets.length, signal);
-    return targets.map((target, index) => ({
-      target,
-      result: results[index] ?? failed('temporary', '4.5.0', 'no result'),
-    }));
+    return targets.map((target, index) => [target, results[index] ?? noResult]);
   }
 
   /** One after the other: they are many only where one message is for many. */
   async #appendAll(
-    { open }: Source,
+    { open }: ServerMail,
     targets: readonly AppendTarget[],
     signal: AbortSignal | undefined,
-  ): Promise<TargetResult[]> {
+  ): Promise<Results> {
+    if (targets.length === 0) return [];
     const lines = () => withLineEnds(open());
     let size = 0;
     for await (const chunk of lines()) size += chunk.length;
-    const results: TargetResult[] = [];
     const deadline = AbortSignal.timeout(APPEND_TIMEOUT_MS);
     const ending = signal ? AbortSignal.any([signal, deadline]) : deadline;
+    const results: [AppendTarget, MailboxResult][] = [];
     for (const target of targets) {
-      results.push({ target, result: await this.#append(target, lines, size, ending) });
+      results.push([target, await this.#append(target, lines, size, ending)]);
     }
     return results;
   }
@@ -156,7 +137,7 @@ export class Transport {
     size: number,
     signal: AbortSignal,
   ): Promise<MailboxResult> {
-    const { appendByImap, log } = this.#options;
+    const { imap, log } = this.#options;
     if (signal.aborted) return failed('temporary', '4.4.2', 'there was no time left for it');
     const stopped = Promise.withResolvers<never>();
     stopped.promise.catch(() => {});
@@ -164,7 +145,7 @@ export class Transport {
     signal.addEventListener('abort', stop, { once: true });
     try {
       const message = { open, size, flags, internalDate, signal };
-      await Promise.race([appendByImap?.(user, mailbox, message), stopped.promise]);
+      await Promise.race([imap.appendByImap(user, mailbox, message), stopped.promise]);
       return { result: 'delivered' };
     } catch (error) {
       if (error instanceof Refusal && error.code === 'mailbox_full') {
@@ -184,17 +165,6 @@ export class Transport {
 /** A reverse-path that cannot end its command; what can, no sender of ours has. */
 function writable(path: string): string {
   return /[\p{Cc}<>]/u.test(path) ? '' : path;
-}
-
-/** Says in front which mailbox it is for, unless that is where it goes anyhow. */
-async function* marked(
-  mailbox: string,
-  source: AsyncIterable<Uint8Array>,
-): AsyncGenerator<Uint8Array> {
-  if (mailbox !== INBOX && /^[ -~]{1,200}$/.test(mailbox)) {
-    yield Buffer.from(`X-Postroom-Mailbox: ${mailbox}\r\n`);
-  }
-  yield* source;
 }
 
 async function* withLineEnds(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {

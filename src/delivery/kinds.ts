@@ -1,0 +1,126 @@
+/**
+ * The kinds of delivery that are queued of a message: their payloads, and when they are attempted. A
+ * payload is written when the message is accepted, so that a route that changes later changes nothing
+ * of it. The message itself is the body that the delivery names.
+ */
+import { type Static, Type } from 'typebox';
+import { payloadFormat } from '../queue/queue.ts';
+
+/** Where a message came from. */
+const origin = Type.Object({
+  /** Reverse-path without angle brackets; `''` is the null sender. */
+  from: Type.String(),
+  /** What its Received field has as id: no other message has it. */
+  id: Type.String(),
+  /** Who is told where it cannot be delivered; absent where nobody may be. */
+  bounceTo: Type.Optional(Type.String()),
+  /** When it was accepted, milliseconds since 1970. */
+  receivedAt: Type.Integer(),
+});
+
+const user = Type.Object({ accountId: Type.Integer(), address: Type.String() });
+
+const webhook = Type.Object({
+  origin,
+  /** Name of the domain. */
+  domain: Type.String(),
+  mode: Type.Enum(['webhook', 'webhook_then_store']),
+  url: Type.String(),
+  secret: Type.Optional(Type.String()),
+  /** What is posted, byte for byte. */
+  body: Type.String(),
+  /**
+   * Accounts among the recipients, and the addresses that the sender wrote to: `webhook_then_store`
+   * stores for them, `webhook` at last.
+   */
+  users: Type.Array(Type.Object({ ...user.properties, recipient: Type.String() })),
+  /** Forward-paths that are nobody's mailbox. */
+  strangers: Type.Array(Type.String()),
+  /** Where the accounts get it. */
+  mailbox: Type.Enum(['INBOX', 'Junk']),
+});
+
+const forward = Type.Object({
+  origin,
+  /** Forward-paths that the message came to; it is marked with the first. */
+  recipients: Type.Array(Type.String()),
+  /** The forwarding domain. */
+  domain: Type.String(),
+  /** Envelope sender, rewritten. */
+  from: Type.String(),
+  to: Type.String(),
+  verdict: Type.Object({
+    policy: Type.Enum(['none', 'quarantine', 'reject']),
+    dkimAligned: Type.Boolean(),
+    aligned: Type.Optional(Type.Boolean()),
+  }),
+  /** Whether it came by SMTPUTF8 (RFC 6531). */
+  smtpUtf8: Type.Boolean(),
+});
+
+const bounce = Type.Object({
+  to: Type.String(),
+  domain: Type.String(),
+  smtpUtf8: Type.Boolean(),
+});
+
+const mailbox = Type.Object({
+  origin,
+  user,
+  mailbox: Type.String(),
+  /** The address that the sender wrote to. */
+  recipient: Type.String(),
+  /** A MailboxFailure: the mail server has refused it for good already; the sender is to be told. */
+  refused: Type.Optional(
+    Type.Object({
+      status: Type.Optional(Type.Integer()),
+      enhancedStatus: Type.String(),
+      text: Type.String(),
+    }),
+  ),
+});
+
+export type MailOrigin = Static<typeof origin>;
+/** Kind `webhook`. */
+export type WebhookPayload = Static<typeof webhook>;
+/** Kind `forward`. */
+export type ForwardPayload = Static<typeof forward>;
+/** Kind `bounce`: a message from the null sender; where it cannot be delivered, that is the end. */
+export type BouncePayload = Static<typeof bounce>;
+/** Kind `mailbox`: for one mailbox of a mail server. */
+export type MailboxPayload = Static<typeof mailbox>;
+
+export const webhookPayloads = payloadFormat(1, webhook);
+export const forwardPayloads = payloadFormat(1, forward);
+export const bouncePayloads = payloadFormat(1, bounce);
+export const mailboxPayloads = payloadFormat(1, mailbox);
+
+export const WEBHOOK = 'webhook';
+export const FORWARD = 'forward';
+export const BOUNCE = 'bounce';
+export const MAILBOX = 'mailbox';
+
+/** Seconds between attempts of mail: five days in all (RFC 5321 section 4.5.4.1). */
+export const MAIL_DELAYS = [
+  60,
+  5 * 60,
+  15 * 60,
+  30 * 60,
+  3600,
+  2 * 3600,
+  ...Array.from({ length: 29 }, () => 4 * 3600),
+];
+
+/** What failed when the message came in is tried again as after the first attempt of a delivery. */
+export const FIRST_RETRY_MS = (MAIL_DELAYS[0] ?? 0) * 1_000;
+
+/**
+ * How long a mailbox of `webhook_then_store` waits for the first attempt, which takes at most 15 s:
+ * behind a long queue for a dead receiver even the first attempt is late.
+ */
+export const STORE_AFTER_MS = 16_000;
+
+/** The domain that mail to an address goes to: what the queue treats as one receiver. */
+export function mailDestination(address: string): string {
+  return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
+}
