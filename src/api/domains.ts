@@ -69,7 +69,9 @@ const RouteBody = Type.Object(
       examples: ['store'],
     }),
     webhook_url: Type.Optional(Type.String({ description: 'Of the webhook modes.' })),
-    webhook_secret: Type.Optional(Type.String({ description: 'Of the webhook modes, if set.' })),
+    webhook_secret: Type.Optional(
+      Type.String({ description: 'Of the webhook modes, if set: it comes back as it was set.' }),
+    ),
     forward_to_email: Type.Optional(Type.String({ description: 'Of `forward_email`.' })),
   },
   {

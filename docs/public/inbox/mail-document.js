@@ -50,10 +50,9 @@ const STYLES = `
  *   own, so that it may be shown in those of the page
  */
 export function writeMailDocument(html, images) {
-  // A parsed document without a window: nothing in it loads or runs.
-  const parsed = new DOMParser().parseFromString(html, 'text/html');
+  const { parsed, frames } = parseMail(html);
   for (const element of parsed.querySelectorAll(UNWANTED)) element.remove();
-  const blocked = cleanElements(parsed, images) + cleanStyles(parsed);
+  const blocked = frames + cleanElements(parsed, images) + cleanStyles(parsed);
   const isBare = !parsed.querySelector(
     'style, [style*="color"], [style*="background"], [bgcolor], [color], [text]',
   );
@@ -71,6 +70,25 @@ export function writeMailDocument(html, images) {
     source: `<!doctype html><html lang="${languageOf(parsed)}"${isBare ? ' class="bare"' : ''}><head>${head}</head>${body.outerHTML}</html>`,
     blocked,
     isBare,
+  };
+}
+
+/**
+ * Parses a mail into a document without a window: nothing in it loads or runs. A mail whose body is a
+ * frameset shows other pages, which are never loaded: what it says to those without frames is taken.
+ *
+ * @param {string} html
+ * @returns {{ parsed: Document, frames: number }} a document with a body; how many frames it is without
+ */
+function parseMail(html) {
+  const parse = (/** @type {string} */ text) => new DOMParser().parseFromString(text, 'text/html');
+  const parsed = parse(html);
+  if (parsed.body.localName === 'body') return { parsed, frames: 0 };
+  const told = [...parsed.querySelectorAll('noframes')].map(({ textContent }) => textContent ?? '');
+  // After this tag no frameset counts any more (HTML, "in body" insertion mode).
+  return {
+    parsed: parse(`<body>${told.join('') || 'This mail is made of frames alone.'}`),
+    frames: parsed.querySelectorAll('frame').length,
   };
 }
 

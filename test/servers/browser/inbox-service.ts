@@ -1,8 +1,10 @@
-/** A service that shows the live inbox, can be stopped and started again, and has a mailbox. */
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+/**
+ * A service that shows the live inbox as `npm run docs:build` made it, can be stopped and started
+ * again, and has a mailbox.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { pino } from 'pino';
 import { type Service, startService } from '../../../src/compose/service.ts';
@@ -11,8 +13,6 @@ import { freePort } from '../../support/free-port.ts';
 
 const API_KEY = 'key-of-the-inbox-test';
 export const PASSWORD = 'a good password';
-
-const publicFiles = fileURLToPath(new URL('../../../docs/public', import.meta.url));
 
 export class InboxService {
   readonly directory: string;
@@ -96,7 +96,6 @@ export async function startInboxService(
   environment: Readonly<Record<string, string>> = {},
 ): Promise<{ service: InboxService; end: () => Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), 'postroom-inbox-'));
-  await layOutSite(directory);
   const service = new InboxService(directory, {
     DATA_DIR: directory,
     PORT: String(await freePort()),
@@ -113,15 +112,4 @@ export async function startInboxService(
     await rm(directory, { recursive: true, force: true });
   };
   return { service, end };
-}
-
-/** A build of the site without the generator: what lies in docs/public is copied as it is anyway. */
-async function layOutSite(directory: string): Promise<void> {
-  const site = join(directory, 'site', '0'.repeat(32));
-  await mkdir(site, { recursive: true });
-  await cp(publicFiles, site, { recursive: true });
-  for (const name of ['index.html', '404.html']) {
-    await writeFile(join(site, name), '<!doctype html><html lang="en"><title>Docs</title></html>');
-  }
-  await writeFile(join(site, '.build.json'), JSON.stringify({ scripts: [] }));
 }

@@ -338,6 +338,38 @@ test('what is cut out of a style sheet leaves no markup behind', async (t) => {
   await watched.context.close();
 });
 
+test('a mail whose body is a frameset opens, with what it says to those without frames', async (t) => {
+  const asked = new Set<string>();
+  const trap = createServer((request, response) => {
+    asked.add(request.url ?? '');
+    response.end();
+  }).listen(0, '127.0.0.1');
+  t.after(() => trap.close());
+  await once(trap, 'listening');
+  const bound = trap.address();
+  const evil = `http://127.0.0.1:${typeof bound === 'object' ? bound?.port : 0}`;
+  const { address } = await newAccount();
+  const frames = `<frame src="${evil}/a"><frame src="javascript:parent.pwned=1">`;
+  const told = `<body onload="parent.pwned=2"><frameset><frame src="${evil}/b"></frameset><p id="told">Read it here</p><img src="${evil}/c">`;
+  await send(address, 'In frames', {
+    html: `<html><frameset cols="50%,50%" onload="parent.pwned=3">${frames}<noframes>${told}</noframes></frameset></html>`,
+  });
+  await send(address, 'Frames alone', { html: `<frameset>${frames}</frameset>` });
+  const watched = await open(address);
+  const { page } = watched;
+  const frame = page.frameLocator('iframe.mail');
+  await row(page, 'In frames').click();
+  await frame.locator('#told').waitFor();
+  await page.getByText('Remote content is blocked: 3 items were not loaded.').waitFor();
+  await row(page, 'Frames alone').click();
+  await frame.getByText('This mail is made of frames alone.').waitFor();
+  await page.getByText('Remote content is blocked: 2 items were not loaded.').waitFor();
+  await roundTrip(page);
+  assert.equal(await inPage(page, `'pwned' in window`), false);
+  assert.deepEqual([...asked], []);
+  await watched.context.close();
+});
+
 test('of a very long mail the beginning is shown, in its own charset', async () => {
   const { address } = await newAccount();
   // Three bytes each: the limit lies within one of them.
