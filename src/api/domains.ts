@@ -168,7 +168,7 @@ function addCreate(app: Api, domains: Domains): void {
   app.post(
     '/v2/domain',
     {
-      config: { refusals: ['domain_exists', 'domain_taken'] },
+      config: { refusals: ['domain_exists'] },
       schema: {
         ...common,
         summary: 'Claim a domain',

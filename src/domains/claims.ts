@@ -3,7 +3,10 @@ import type { Database, Queries, Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { normalizeDomainName } from './domain-names.ts';
 import { checkUserId } from './input-text.ts';
-import { changesOf, type DomainStatus, type StatusChange } from './status-changes.ts';
+import { changesOf, contestedOf, type DomainStatus, type StatusChange } from './status-changes.ts';
+
+/** How often an active claim is checked while another one has its DKIM key published. */
+export const CONTESTED_INTERVAL = 60 * 60 * 1000;
 
 /** One user's claim on a name. */
 export interface Domain {
@@ -118,16 +121,20 @@ export async function lockClaim(
   return claim;
 }
 
+/** What came of the evaluation of a name. */
+export interface Evaluation {
+  /** To be told after the commit. */
+  readonly changes: readonly StatusChange[];
+  /** The claim that is active while another one has its DKIM key published. */
+  readonly contestedId?: number | undefined;
+}
+
 /**
- * Evaluates every claim on a name, oldest first: one may fall back, one may become active. The
- * caller has locked the name and made its own change before, and tells of the changes after the
- * commit.
+ * Evaluates every claim on a name, oldest first: one may fall back, one may become active. One that
+ * is active and contested is checked within the hour. The caller has locked the name and made its own
+ * change before.
  */
-export async function evaluateName(
-  tx: Queries,
-  name: string,
-  now: number,
-): Promise<StatusChange[]> {
+export async function evaluateName(tx: Queries, name: string, now: number): Promise<Evaluation> {
   const rows = await tx
     .selectFrom('domains')
     .innerJoin('dns_records', 'dns_records.domain_id', 'domains.id')
@@ -163,5 +170,26 @@ export async function evaluateName(
       .where('id', '=', id)
       .execute();
   }
-  return changes;
+  const contested = changes.length === 0 ? contestedOf(standings) : undefined;
+  if (contested) {
+    await tx
+      .updateTable('domains')
+      .set({ next_check_at: now })
+      .where('id', '=', contested.id)
+      .where('next_check_at', '>', now + CONTESTED_INTERVAL)
+      .execute();
+  }
+  return { changes, contestedId: contested?.id };
+}
+
+/** Whether another user's claim on the name of this one is active. */
+export async function hasActiveRival(queries: Queries, { id, name }: Domain): Promise<boolean> {
+  const rival = await queries
+    .selectFrom('domains')
+    .select('id')
+    .where('name', '=', name)
+    .where('status', '=', 'active')
+    .where('id', '!=', id)
+    .executeTakeFirst();
+  return rival !== undefined;
 }

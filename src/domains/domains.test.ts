@@ -29,7 +29,7 @@ onEachEngine('domains', (engine) => {
 
   async function markAll(userId: string, name: string, status: DnsRecordStatus) {
     let details: DomainDetails | undefined;
-    for (const { id } of await domains.listDnsRecords(userId, name)) {
+    for (const { id } of (await domains.get(userId, name)).dns) {
       details = await domains.markDnsRecord(userId, name, { id, status });
     }
     assert.ok(details);
@@ -86,7 +86,7 @@ onEachEngine('domains', (engine) => {
     ]);
     assert.deepEqual(await domains.get('u1', 'new.test'), details);
     assert.deepEqual(await domains.get('u1', 'NEW.test.'), details);
-    assert.deepEqual(await domains.listDnsRecords('u1', 'new.test'), details.dns);
+    assert.deepEqual((await domains.get('u1', 'new.test')).dns, details.dns);
   });
 
   test('the published key belongs to the one that signs, which is RSA of 2048 bits', async () => {
@@ -110,15 +110,27 @@ onEachEngine('domains', (engine) => {
     assert.notEqual(a.dns[3]?.expectedValue, b.dns[3]?.expectedValue);
   });
 
-  test('the same user twice is domain_exists, an active rival is domain_taken', async () => {
+  test('the same user twice is domain_exists; beside an active claim others wait and say so', async () => {
     await activate('u1', 'taken.test');
     await assert.rejects(domains.create({ userId: 'u1', domain: 'TAKEN.test' }), {
       code: 'domain_exists',
     });
-    await assert.rejects(domains.create({ userId: 'u2', domain: 'taken.test' }), {
-      code: 'domain_taken',
+    const { domain, dns } = await domains.create({ userId: 'u2', domain: 'taken.test' });
+    assert.equal(domain.status, 'pending');
+    const waits = /^Another claim on this domain is active: this one takes over once its DKIM/;
+    for (const { detail } of dns) assert.match(detail ?? '', waits);
+    assert.deepEqual((await domains.get('u2', 'taken.test')).dns, dns);
+    const [mx] = dns;
+    const marked = await domains.markDnsRecord('u2', 'taken.test', {
+      id: mx?.id ?? 0,
+      status: 'verified',
     });
+    assert.match(marked.dns[0]?.detail ?? '', /^Set by hand: .* Another claim on this domain/);
+    const { dns: ofActive } = await domains.get('u1', 'taken.test');
+    assert.doesNotMatch(JSON.stringify(ofActive), /Another claim/);
     assert.equal(await statusOf('u1', 'taken.test'), 'active');
+    await remove('u1', 'taken.test');
+    assert.doesNotMatch(JSON.stringify(await domains.get('u2', 'taken.test')), /Another claim/);
   });
 
   test('twenty creates of one name at once leave one', async () => {
@@ -189,7 +201,7 @@ onEachEngine('domains', (engine) => {
       assert.deepEqual(await mark('verified'), ['verified', 'v=spf1 -all', true]);
       assert.deepEqual(await mark('disabled', ''), ['disabled', '', true]);
       assert.deepEqual(await mark('pending'), ['pending', '', false]);
-      const others = (await domains.listDnsRecords('u1', 'marked.test')).filter(
+      const others = (await domains.get('u1', 'marked.test')).dns.filter(
         (record) => record.id !== id,
       );
       assert.ok(others.every(({ status, marked }) => status === 'pending' && !marked));
@@ -236,7 +248,7 @@ onEachEngine('domains', (engine) => {
       );
       const statuses = await Promise.all(users.map((userId) => statusOf(userId, 'rivals.test')));
       assert.equal(statuses.filter((status) => status === 'active').length, 1);
-      const records = await domains.listDnsRecords(users[0] ?? '', 'rivals.test');
+      const records = (await domains.get(users[0] ?? '', 'rivals.test')).dns;
       assert.ok(records.every(({ status }) => status === 'verified'));
     });
 
@@ -251,8 +263,8 @@ onEachEngine('domains', (engine) => {
           { code: 'dns_record_not_found' },
         );
       }
-      assert.deepEqual(await domains.listDnsRecords('u2', 'mine.test'), theirs);
-      assert.deepEqual(await domains.listDnsRecords('u1', 'mine.test'), dns);
+      assert.deepEqual((await domains.get('u2', 'mine.test')).dns, theirs);
+      assert.deepEqual((await domains.get('u1', 'mine.test')).dns, dns);
     });
 
     test('a mark with a bad status or observed value is refused', async () => {
@@ -268,7 +280,7 @@ onEachEngine('domains', (engine) => {
           code: 'invalid_request',
         });
       }
-      assert.deepEqual(await domains.listDnsRecords('u1', 'badmark.test'), dns);
+      assert.deepEqual((await domains.get('u1', 'badmark.test')).dns, dns);
     });
   });
 
@@ -373,7 +385,7 @@ onEachEngine('domains', (engine) => {
       assert.equal(await domains.stateOf('lapsed.test'), 'lapsed');
       now += 1;
       assert.equal(await domains.stateOf('lapsed.test'), 'expired');
-      const [record] = await domains.listDnsRecords('u1', 'lapsed.test');
+      const [record] = (await domains.get('u1', 'lapsed.test')).dns;
       const details = await domains.markDnsRecord('u1', 'lapsed.test', {
         id: record?.id ?? 0,
         status: 'verified',
@@ -417,7 +429,6 @@ onEachEngine('domains', (engine) => {
     const attempts = (userId: string, name: string) => [
       domains.get(userId, name),
       domains.find(userId, name),
-      domains.listDnsRecords(userId, name),
       domains.setRoute(userId, name, { forwardMode: 'forward_email', forwardToEmail: 'x@y.test' }),
       domains.markDnsRecord(userId, name, { id, status: 'failed' }),
       database.write((tx) => domains.lock(tx, userId, name)),

@@ -14,7 +14,15 @@ import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import { type Domain, evaluateName, findClaim, lockClaim, readClaim, toDomain } from './claims.ts';
+import {
+  type Domain,
+  evaluateName,
+  findClaim,
+  hasActiveRival,
+  lockClaim,
+  readClaim,
+  toDomain,
+} from './claims.ts';
 import { type DkimKey, generateDkimKey, type NewDkimKey } from './dkim-keys.ts';
 import {
   checkMark,
@@ -94,18 +102,16 @@ const ORGANIZATION_ID_MAX = 255;
 /** Every function with a `userId` sees that user's claims alone; `name` is as the user wrote it. */
 export interface Domains {
   /**
-   * Claims a name.
+   * Claims a name. While another user's claim is active, it waits as pending.
    *
    * @throws Refusal invalid_request (`domain`, `user_id`, `organization_id`), domain_exists where the
-   *   user has it already, domain_taken where another user's claim is active
+   *   user has it already
    */
   create(input: NewDomain): Promise<DomainDetails>;
   /** @throws Refusal domain_not_found */
   get(userId: string, name: string): Promise<DomainDetails>;
   /** The claim alone. @throws Refusal domain_not_found */
   find(userId: string, name: string): Promise<Domain>;
-  /** @throws Refusal domain_not_found */
-  listDnsRecords(userId: string, name: string): Promise<readonly DnsRecord[]>;
   /**
    * Replaces the route as a whole.
    *
@@ -183,7 +189,6 @@ class StoredDomains implements Domains {
     }
     // Before the key pair, which costs a tenth of a second.
     if (await findClaim(this.#database.read, userId, name)) throw domainExists(name);
-    await refuseTaken(this.#database.read, userId, name);
     const key = await generateDkimKey();
     return this.#database.write(async (tx) => {
       const domain = await this.#insertClaim(tx, { ...input, domain: name }, key);
@@ -215,11 +220,6 @@ class StoredDomains implements Domains {
     return readClaim(this.#database.read, userId, name);
   }
 
-  async listDnsRecords(userId: string, name: string): Promise<readonly DnsRecord[]> {
-    const { id } = await this.find(userId, name);
-    return readRecords(this.#database.read, id);
-  }
-
   setRoute(userId: string, name: string, settings: RouteSettings): Promise<DomainDetails> {
     return this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
@@ -238,9 +238,8 @@ class StoredDomains implements Domains {
       const domain = await this.lock(tx, userId, name);
       const now = this.#now();
       await writeMark(tx, domain.id, mark, now);
-      const evaluated = await evaluateName(tx, domain.name, now);
-      const after = await this.#details(tx, await readClaim(tx, userId, name));
-      return { details: after, changes: evaluated };
+      const { changes } = await evaluateName(tx, domain.name, now);
+      return { details: await this.#details(tx, await readClaim(tx, userId, name)), changes };
     });
     this.announce(changes);
     return details;
@@ -301,7 +300,8 @@ class StoredDomains implements Domains {
   async remove(tx: Queries, userId: string, name: string): Promise<RemovedDomain> {
     const domain = await this.lock(tx, userId, name);
     await tx.deleteFrom('domains').where('id', '=', domain.id).execute();
-    return { ...domain, statusChanges: await evaluateName(tx, domain.name, this.#now()) };
+    const { changes } = await evaluateName(tx, domain.name, this.#now());
+    return { ...domain, statusChanges: changes };
   }
 
   announce(changes: readonly StatusChange[]): void {
@@ -326,20 +326,32 @@ class StoredDomains implements Domains {
       .returningAll()
       .executeTakeFirst();
     if (!row) throw domainExists(input.domain);
-    // A rival that becomes active after this look leaves a pending claim, as if it had come first.
-    await refuseTaken(tx, input.userId, input.domain);
     return toDomain(row);
+  }
+
+  async #records(queries: Queries, domain: Domain): Promise<readonly DnsRecord[]> {
+    const records = await readRecords(queries, domain.id);
+    const waits = domain.status === 'pending' && (await hasActiveRival(queries, domain));
+    if (!waits) return records;
+    return records.map(({ detail, ...record }) => ({
+      ...record,
+      detail: detail === undefined ? WAITING : `${detail} ${WAITING}`,
+    }));
   }
 
   async #details(queries: Queries, domain: Domain): Promise<DomainDetails> {
     return {
       domain,
-      dns: await readRecords(queries, domain.id),
+      dns: await this.#records(queries, domain),
       route: await readRoute(queries, domain.name, domain.id),
       mx: { host: this.#mailHostname, priority: MX_PRIORITY },
     };
   }
 }
+
+/** What the records of a claim say that waits for another one to give way. */
+const WAITING =
+  'Another claim on this domain is active: this one takes over once its DKIM record is verified and the DKIM record of the other has failed.';
 
 /**
  * The active claim on a name. Compiled once: it is asked for every recipient and every token, and
@@ -359,17 +371,6 @@ function prepareActiveClaim(queries: Queries) {
 
 function domainExists(name: string): Refusal {
   return new Refusal('domain_exists', `the user has ${name} already`);
-}
-
-async function refuseTaken(queries: Queries, userId: string, name: string): Promise<void> {
-  const rival = await queries
-    .selectFrom('domains')
-    .select('id')
-    .where('name', '=', name)
-    .where('status', '=', 'active')
-    .where('user_id', '!=', userId)
-    .executeTakeFirst();
-  if (rival) throw new Refusal('domain_taken', `${name} is active for another user`);
 }
 
 /** Whether anybody claims a domain: where nobody does, nothing has been set up yet. */

@@ -62,8 +62,6 @@ export function reasonToFallBack(
   rivals: readonly ClaimStanding[],
   now: number,
 ): string | undefined {
-  const has = ({ records }: ClaimStanding, purpose: string, status: DnsRecordStatus) =>
-    records.some((record) => record.purpose === purpose && record.status === status);
   const longFailed = (purpose: string) =>
     claim.records.some(
       (record) =>
@@ -71,11 +69,25 @@ export function reasonToFallBack(
         record.status === 'failed' &&
         now - (record.failingSince ?? now) >= FALL_BACK_AFTER_MS,
     );
-  if (has(claim, 'dkim', 'failed') && rivals.some((rival) => has(rival, 'dkim', 'verified'))) {
+  if (hasDkim(claim, 'failed') && rivals.some((rival) => hasDkim(rival, 'verified'))) {
     return 'its DKIM key is gone and that of another claim is published';
   }
   if (longFailed('dkim') && longFailed('mx')) return 'DKIM and MX have failed for 14 days';
   return undefined;
+}
+
+/**
+ * The active claim, where another claim has its DKIM key published: whoever controls the zone may
+ * have changed, so that the active one is checked soon and often.
+ */
+export function contestedOf(claims: readonly ClaimStanding[]): ClaimStanding | undefined {
+  const active = claims.find(({ status }) => status === 'active');
+  const isContested = claims.some((claim) => claim !== active && hasDkim(claim, 'verified'));
+  return isContested ? active : undefined;
+}
+
+function hasDkim({ records }: ClaimStanding, status: DnsRecordStatus): boolean {
+  return records.some((record) => record.purpose === 'dkim' && record.status === status);
 }
 
 /**

@@ -37,7 +37,6 @@ export const answers = {
   method_not_allowed: { http: 405, title: 'The path does not take this method' },
   not_acceptable: { http: 406, title: 'None of the accepted types can be sent' },
   domain_exists: { http: 409, title: 'The domain is already there' },
-  domain_taken: { http: 409, title: 'The domain is active for somebody else' },
   mailbox_exists: { http: 409, title: 'The mailbox is already there' },
   mailbox_protected: { http: 409, title: 'The mailbox cannot be renamed or deleted' },
   uidvalidity_changed: { http: 409, title: 'The mailbox was made anew' },

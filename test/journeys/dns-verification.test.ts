@@ -3,10 +3,15 @@
  * they see what and why. DNS is a real server on loopback; time is the test's.
  */
 import assert from 'node:assert/strict';
+import { tmpdir } from 'node:os';
+import { Readable } from 'node:stream';
 import { before, beforeEach, suite, test } from 'node:test';
 import { type RunningApi, startApi } from '../../src/api/testing/start-api.ts';
+import { Bodies } from '../../src/bodies/bodies.ts';
+import { describeMessage, stageMessage } from '../../src/mailstore/mailstore.ts';
 import { onEachEngine } from '../support/databases.ts';
 import { type DnsServer, startDnsServer, type ZoneRecord } from '../support/dns-server.ts';
+import { sampleMessage } from '../support/mail.ts';
 
 interface ListedRecord {
   readonly id: number;
@@ -223,6 +228,91 @@ onEachEngine('DNS verification', (engine) => {
       );
       assert.equal(stranger.status, 401);
     });
+  });
+
+  test('a domain changes hands, and its new owner sees nothing of the former one', async () => {
+    const domain = 'sold.test';
+    const check = async (minutes: number) => {
+      now += minutes * 60_000;
+      await api.verification.runDue();
+    };
+    const addAnn = async (userId: string) => {
+      const made = await api.call('POST', '/v2/email-accounts/create', {
+        domain,
+        local_part: 'ann',
+        user_id: userId,
+        password: `password of ${userId}`,
+      });
+      assert.equal(made.status, 201);
+      const { id, address } = made.body.account;
+      const login = await api.call('POST', '/mail/token', {
+        address,
+        password: `password of ${userId}`,
+      });
+      return { id, address, token: login.body.token };
+    };
+    const sync = async (token: string) => {
+      const authorization = `Bearer ${token}`;
+      const { status, body } = await api.call('POST', '/mail/sync', {}, { authorization });
+      return status === 200 ? body.changes.added.length : status;
+    };
+
+    server.publish(pasted(domain, await create(domain, 'seller')));
+    await check(0);
+    const former = await addAnn('seller');
+    await api.call('PUT', `/v2/domains/${domain}/route`, {
+      user_id: 'seller',
+      forward_mode: 'webhook_then_store',
+      webhook_url: 'https://seller.test/hook',
+      webhook_secret: 'of the seller',
+    });
+    const bodies = new Bodies({ database: api.database, directory: tmpdir() });
+    const source = Readable.from([Buffer.from(sampleMessage('old'))]);
+    const { parsed, body } = await stageMessage(bodies, source);
+    const user = { accountId: former.id, address: former.address };
+    await api.database.write(async (tx) => {
+      const message = { ...describeMessage(parsed), bodyId: await bodies.commit(tx, body) };
+      await api.mailstore.append(tx, message, [{ user, mailbox: 'INBOX' }]);
+    });
+    assert.equal(await sync(former.token), 1);
+
+    // The buyer sets up the zone as the service asks for it, while the seller's claim is active.
+    const dns = await create(domain, 'buyer');
+    assert.match(by(dns, 'dkim').detail ?? '', /^Another claim on this domain is active/);
+    server.publish(pasted(domain, dns));
+    for (let hours = 0; hours < 4; hours++) await check(60);
+    assert.equal((await info(domain, 'buyer')).domain.status, 'active');
+    assert.equal((await info(domain, 'seller')).domain.status, 'pending');
+
+    // Passwords and mail of the address are the buyer's from now on.
+    const login = { address: former.address, password: 'password of seller' };
+    assert.equal((await api.call('POST', '/mail/token', login)).status, 401);
+    const current = await addAnn('buyer');
+    assert.notEqual(current.id, former.id);
+    assert.equal(await sync(current.token), 0);
+    assert.equal((await api.accounts.findForMail(former.address))?.id, current.id);
+    const active = await api.domains.findActive(domain);
+    assert.deepEqual(active?.route, { domain, forwardMode: 'store' });
+    assert.equal((await api.accounts.oldestOfDomain(active.id))?.id, current.id);
+
+    // Each side sees its own alone, and the seller keeps what came in before.
+    assert.equal(await sync(former.token), 1);
+    for (const [userId, id, other] of [
+      ['buyer', current.id, former.id],
+      ['seller', former.id, current.id],
+    ] as const) {
+      const own = await api.call('GET', `/v2/domains/${domain}/email-accounts?user_id=${userId}`);
+      assert.deepEqual(
+        own.body.items.map((account: { id: number }) => account.id),
+        [id],
+      );
+      const stranger = await api.call('GET', `/v2/email-accounts/${other}?user_id=${userId}`);
+      assert.equal(stranger.status, 404);
+    }
+    assert.doesNotMatch(JSON.stringify(await info(domain, 'buyer')), /seller/);
+    const more = { domain, local_part: 'bob', user_id: 'seller' };
+    const refused = await api.call('POST', '/v2/email-accounts/create', more);
+    assert.deepEqual([refused.status, refused.body.code], [409, 'domain_not_active']);
   });
 
   test('a DNS server that dies changes no status', async () => {

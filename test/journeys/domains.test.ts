@@ -174,10 +174,11 @@ onEachEngine('domains', (engine) => {
     assert.equal(twice.status, 409);
     assert.equal(twice.body.code, 'domain_exists');
 
-    await api.activateDomain('owner', 'taken.test');
-    const taken = await claim('taken.test');
-    assert.equal(taken.status, 409);
-    assert.equal(taken.body.code, 'domain_taken');
+    await api.activateDomain('owner', 'held.test');
+    const waiting = await claim('held.test');
+    assert.equal(waiting.status, 201);
+    assert.equal(waiting.body.domain.domain.status, 'pending');
+    assert.match(waiting.body.domain.dns[3].detail, /^Another claim on this domain is active/);
   });
 
   test('the domain of another user is not there', async () => {

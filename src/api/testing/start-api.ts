@@ -23,7 +23,7 @@ import {
   type Verification,
 } from '../../domains/domains.ts';
 import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
-import { EmbeddedMailstore, type Mailstore } from '../../mailstore/mailstore.ts';
+import { EmbeddedMailstore } from '../../mailstore/mailstore.ts';
 import { limitInMemory } from '../../net/net.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
@@ -61,7 +61,7 @@ export interface RunningApi {
   readonly verification: Verification;
   readonly accounts: Accounts;
   readonly tokens: Tokens;
-  readonly mailstore: Mailstore;
+  readonly mailstore: EmbeddedMailstore;
   /** Everything that was logged, one parsed line each. */
   readonly logLines: Record<string, unknown>[];
   readonly call: Call;

@@ -85,7 +85,7 @@ onEachEngine('verification', (engine) => {
 
   /** Publishes all that a claim asks for. */
   async function publish(userId: string, name: string): Promise<void> {
-    server.add(...zoneOf(name, await domains.listDnsRecords(userId, name)));
+    server.add(...zoneOf(name, (await domains.get(userId, name)).dns));
   }
 
   async function activate(userId: string, name: string): Promise<readonly DnsRecord[]> {
@@ -100,14 +100,14 @@ onEachEngine('verification', (engine) => {
     (await domains.find(userId, name)).status;
 
   async function recordOf(userId: string, name: string, purpose: string): Promise<DnsRecord> {
-    const records = await domains.listDnsRecords(userId, name);
+    const records = (await domains.get(userId, name)).dns;
     const record = records.find((one) => one.purpose === purpose);
     assert.ok(record);
     return record;
   }
 
   const statusesOf = async (userId: string, name: string) =>
-    (await domains.listDnsRecords(userId, name)).map(({ status }) => status).join(' ');
+    (await domains.get(userId, name)).dns.map(({ status }) => status).join(' ');
 
   /** Lets the clock go on, with every check in between at its time. */
   async function pass(time: number): Promise<void> {
@@ -205,8 +205,8 @@ onEachEngine('verification', (engine) => {
         await verification.runDue();
         const seen = async () =>
           [
-            ...(await domains.listDnsRecords('u1', 'active.test')),
-            ...(await domains.listDnsRecords('u1', 'pending.test')),
+            ...(await domains.get('u1', 'active.test')).dns,
+            ...(await domains.get('u1', 'pending.test')).dns,
           ].map(({ detail, lastCheckedAt, ...kept }) => kept);
         const before = await seen();
         server.faults = () => fault;
@@ -331,10 +331,11 @@ onEachEngine('verification', (engine) => {
       // The zone changes hands: everything is now as the rival was told.
       server.publish([]);
       await publish('new', 'acme.test');
-      await pass(2 * DAY);
-      assert.equal(await statusOf('old', 'acme.test'), 'active', 'two answers are not enough');
+      await pass(30 * MINUTE);
       assert.equal((await recordOf('new', 'acme.test', 'dkim')).status, 'verified');
-      await pass(DAY);
+      await pass(90 * MINUTE);
+      assert.equal(await statusOf('old', 'acme.test'), 'active', 'two answers are not enough');
+      await pass(HOUR);
       assert.deepEqual(
         [await statusOf('old', 'acme.test'), await statusOf('new', 'acme.test')],
         ['pending', 'active'],
@@ -344,6 +345,77 @@ onEachEngine('verification', (engine) => {
         ['old active', 'old pending', 'new active'],
       );
       assert.equal((await domains.findActive('acme.test'))?.userId, 'new');
+    });
+  });
+
+  suite('a domain that changes hands', () => {
+    const dkimOf = async (userId: string) => (await recordOf(userId, 'acme.test', 'dkim')).status;
+    const statuses = () =>
+      Promise.all(['old', 'new'].map((userId) => statusOf(userId, 'acme.test')));
+
+    test('goes to a claim that was made while the old one was active', async () => {
+      await activate('old', 'acme.test');
+      await pass(40 * DAY);
+      await claim('new', 'acme.test');
+      await pass(10 * DAY);
+      assert.deepEqual(await statuses(), ['active', 'pending'], 'without a key of its own');
+      // MX, SPF and DMARC stay as they are: both claims want the same.
+      server.publish([]);
+      await publish('new', 'acme.test');
+      // It has been pending for long, and is checked every 6 hours.
+      await pass(6 * HOUR);
+      assert.equal(await dkimOf('new'), 'verified');
+      await pass(2 * HOUR);
+      assert.deepEqual(await statuses(), ['pending', 'active']);
+      assert.deepEqual(
+        statusChanges().at(-2)?.reason,
+        'its DKIM key is gone and that of another claim is published',
+      );
+      // And back, if that is what the zone says.
+      server.publish([]);
+      await publish('old', 'acme.test');
+      await pass(9 * HOUR);
+      assert.deepEqual(await statuses(), ['active', 'pending']);
+    });
+
+    test('stays where it is while both keys are published, and is checked every hour', async () => {
+      await activate('old', 'acme.test');
+      await claim('new', 'acme.test');
+      const [, , , dkim] = (await domains.get('new', 'acme.test')).dns;
+      assert.ok(dkim);
+      server.add(...zoneOf('acme.test', [dkim]));
+      await pass(DAY);
+      assert.deepEqual([await dkimOf('old'), await dkimOf('new')], ['verified', 'verified']);
+      assert.deepEqual(await statuses(), ['active', 'pending']);
+      const asked = () => server.asked.filter(({ name }) => name.startsWith('acme.test')).length;
+      const before = asked();
+      await pass(DAY);
+      assert.ok(asked() - before > 24, `${asked() - before} questions`);
+    });
+
+    test('takes no mail while the new claim has no more than its key', async () => {
+      await activate('old', 'acme.test');
+      await claim('new', 'acme.test');
+      const [, , , dkim] = (await domains.get('new', 'acme.test')).dns;
+      assert.ok(dkim);
+      server.publish(zoneOf('acme.test', [dkim]));
+      await pass(4 * HOUR);
+      assert.deepEqual(await statuses(), ['pending', 'pending']);
+      assert.equal(await domains.stateOf('acme.test'), 'lapsed');
+      await pass(5 * DAY);
+      assert.equal(await domains.stateOf('acme.test'), 'expired');
+      server.publish([]);
+      await publish('new', 'acme.test');
+      await pass(6 * HOUR);
+      assert.deepEqual(await statuses(), ['pending', 'active']);
+    });
+
+    test('stays where it is when its DNS breaks and the rival has no key either', async () => {
+      await activate('old', 'acme.test');
+      await claim('new', 'acme.test');
+      server.publish([]);
+      await pass(10 * DAY);
+      assert.deepEqual(await statuses(), ['active', 'pending']);
     });
   });
 

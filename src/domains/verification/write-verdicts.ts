@@ -1,6 +1,6 @@
 /** Writes what a check came to, and what follows from it, in one transaction. */
 import type { Database, Queries } from '../../database/database.ts';
-import { evaluateName, lockName } from '../claims.ts';
+import { CONTESTED_INTERVAL, evaluateName, lockName } from '../claims.ts';
 import type { StatusChange } from '../status-changes.ts';
 import { finishClaim, type LeasedClaim } from './leases.ts';
 import { nextCheckAt } from './schedule.ts';
@@ -22,21 +22,22 @@ export function writeVerdicts(
   verdicts: ReadonlyMap<number, Verdict>,
   now: number,
   random: number,
-): Promise<StatusChange[]> {
+): Promise<readonly StatusChange[]> {
   return database.write(async (tx) => {
     const claims = await lockName(tx, database.engine, leased.name);
     const claim = claims.find(({ id }) => id === leased.id);
     if (!claim || !(await isHeld(tx, leased))) return [];
     const pendingSince = claim.lapsedAt ?? claim.createdAt;
     await settleRecords(tx, { status: claim.status, pendingSince }, leased.id, verdicts, now);
-    const changes = await evaluateName(tx, leased.name, now);
+    const { changes, contestedId } = await evaluateName(tx, leased.name, now);
     const change = changes.find(({ id }) => id === leased.id);
     const after = {
       status: change?.new ?? claim.status,
       pendingSince: change?.new === 'pending' ? now : pendingSince,
     };
     const answered = [...verdicts.values()].every(({ outcome }) => outcome !== 'unknown');
-    await finishClaim(tx, leased, nextCheckAt(after, now, answered, random));
+    const next = contestedId === leased.id ? now + CONTESTED_INTERVAL : undefined;
+    await finishClaim(tx, leased, next ?? nextCheckAt(after, now, answered, random));
     return changes;
   });
 }
