@@ -1,7 +1,8 @@
 /**
  * `npm run test:servers`: what needs real servers, which are started on free loopback ports. First
  * the suites of `npm test` that use the database, on a real PostgreSQL; then the suites of this
- * folder. A missing Debian package is named and fails the run: nothing is skipped.
+ * folder. A missing Debian package is named and fails the run: nothing is skipped. With `--packages` it
+ * names all that are needed, and runs nothing.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
@@ -53,6 +54,11 @@ function run(args: string[], env: NodeJS.ProcessEnv): Promise<number> {
     child.once('error', reject);
     child.once('exit', (code) => resolve(code ?? 1));
   });
+}
+
+if (process.argv.includes('--packages')) {
+  process.stdout.write(`${needed.map((item) => item.package).join(' ')}\n`);
+  process.exit(0);
 }
 
 const missing = needed.filter(({ found }) => !found());

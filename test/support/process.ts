@@ -47,10 +47,14 @@ function run(
   environment: Record<string, string>,
   log: 'pipe' | number,
 ): Process {
-  const { PATH } = process.env;
+  const { PATH, NODE_COMPILE_CACHE } = process.env;
   const child = spawn(program, given, {
     cwd: ROOT,
-    env: { ...(PATH !== undefined && { PATH }), ...environment },
+    env: {
+      ...(PATH && { PATH }),
+      ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
+      ...environment,
+    },
     stdio: ['ignore', log, log],
   });
   children.add(child);
