@@ -41,6 +41,8 @@ export interface DovecotOptions {
     | { readonly from: 'postgresql'; readonly connect: string };
   /** Appended to `local.conf`. */
   readonly settings?: string;
+  /** How the master's password is hashed; as it is without a scheme. */
+  readonly masterScheme?: 'SSHA512' | 'ARGON2ID';
 }
 
 export interface DovecotServer extends MailServer {
@@ -170,7 +172,11 @@ export async function startDovecot(options: DovecotOptions = {}): Promise<Doveco
   await placeDeployFiles(directory, options.users);
   await writeFile(join(directory, 'users-file.conf'), usersFile(accounts));
   await writeFile(accounts, '');
-  await writeFile(join(directory, 'master-users'), `${MASTER}:{PLAIN}${password}\n`);
+  const scheme = options.masterScheme;
+  const hash = scheme
+    ? await runCommand('/usr/bin/doveadm', ['pw', '-s', scheme, '-p', password])
+    : `{PLAIN}${password}\n`;
+  await writeFile(join(directory, 'master-users'), `${MASTER}:${hash}`);
   await writeFile(join(directory, 'local.conf'), localSettings(directory, ports, options));
   const certificate = options.tls
     ? await placeCertificate(directory, options.tlsNames ?? ['localhost'])

@@ -43,7 +43,7 @@ import { MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
 import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
-import { Pool } from './pool.ts';
+import { Pool, type UseOptions } from './pool.ts';
 import { probeGreeting } from './probe.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
@@ -132,10 +132,10 @@ export class ImapMailstore implements Mailstore {
       ...(options.onAccessEnd && { onAccessEnd: options.onAccessEnd }),
     });
     this.#shadows = new Shadows({ database: settings.database, now: settings.now });
-    this.#reader = new MessageReader((user, mailbox, work) => this.#read(user, mailbox, work));
+    this.#reader = new MessageReader((...work) => this.#read(...work));
     this.#editor = new MailboxEditor({
       repeat: (user, mailbox, work) => this.#read(user, mailbox, work),
-      once: (user, mailbox, work) => this.#guard(user, () => this.#pool.use(user, mailbox, work)),
+      once: (user, _mailbox, work) => this.#guard(user, () => this.#pool.use(user, work)),
       changeOf: (connection, user, mailbox) => this.#changeOf(connection, user, mailbox),
     });
   }
@@ -218,7 +218,7 @@ export class ImapMailstore implements Mailstore {
     return this.#guard(user, () =>
       this.#appends.run(
         user.accountId,
-        () => this.#pool.use(user, name, (connection) => appendMessage(connection, name, message)),
+        () => this.#pool.use(user, (connection) => appendMessage(connection, name, message)),
         message.signal,
       ),
     );
@@ -330,17 +330,18 @@ export class ImapMailstore implements Mailstore {
   async #read<T>(
     user: MailUser,
     mailbox: string | undefined,
-    work: (connection: Connection) => Promise<T>,
+    work: (connection: Connection, isKept: boolean) => Promise<T>,
+    options: UseOptions = {},
   ): Promise<T> {
     return this.#guard(
       user,
       async () => {
         try {
-          return await this.#pool.use(user, mailbox, work);
+          return await this.#pool.use(user, work, options);
         } catch (error) {
           if (!(error instanceof ImapFailure) || !error.isOfConnection) throw error;
           this.#report(user, error, 'trying once more');
-          return this.#pool.use(user, mailbox, work, true);
+          return this.#pool.use(user, work, { ...options, fresh: true });
         }
       },
       mailbox,

@@ -1,6 +1,7 @@
 /** Connections are reused, bounded, and shared fairly; nobody waits for another's stalled ones. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { InProcessChanges } from '../../changes/changes.ts';
 import { Refusal } from '../../errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
@@ -97,6 +98,50 @@ void suite('the pool of connections', () => {
     await Promise.all([2, 3, 4, 5].map((id) => store.sync(user(id), inbox)));
     store.close();
     for (const end of await ends) assert.equal(end.status, 'rejected');
+  });
+
+  void test('eighty requests of one account wait for its connections', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
+    await Promise.all(Array.from({ length: 80 }, () => store.sync(user(1), inbox)));
+    assert.equal(logins(server), 3);
+  });
+
+  void test('a hundred accounts log in ten at a time', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
+    // Connections that are not logged in yet are those under way.
+    let most = 0;
+    server.fault = ({ name }) => {
+      if (name === 'AUTHENTICATE') most = Math.max(most, server.open - logins(server));
+      return undefined;
+    };
+    await Promise.all(Array.from({ length: 100 }, (_, id) => store.sync(user(id + 1), inbox)));
+    assert.ok(most > 1 && most <= 10, `${most} logins at a time`);
+  });
+
+  void test('a server that is back lets everybody in, not only who asked first', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
+    await server.stop();
+    await assert.rejects(store.sync(user(1), inbox), { code: 'unavailable' });
+    await server.restart();
+    // The longest that a server is left alone after its first failure.
+    await sleep(320);
+    await Promise.all(Array.from({ length: 50 }, (_, id) => store.sync(user(id + 1), inbox)));
+  });
+
+  void test('those who are refused are told to come back at different times', async () => {
+    const server = await startFakeServer();
+    const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
+    await server.stop();
+    const times = new Set<number | undefined>();
+    for (let id = 1; id <= 20; id++) {
+      await store.sync(user(id), inbox).catch((error: unknown) => {
+        if (error instanceof Refusal) times.add(error.retryAfter);
+      });
+    }
+    assert.ok(times.size > 15, `${times.size} different times`);
   });
 
   void test('waiting ends in a refusal that says when to come back', async () => {

@@ -16,6 +16,8 @@ export interface PoolOptions {
   readonly open: (user: MailUser) => Promise<Connection>;
   readonly perAccount: number;
   readonly total: number;
+  /** Logins under way at a time: a server checks passwords one after the other. */
+  readonly loginsAtOnce?: number;
   /** Milliseconds after which a connection that nobody used is closed. */
   readonly idleMs: number;
   /** Longest wait for a connection, in milliseconds. */
@@ -42,7 +44,6 @@ interface Pooled {
 
 interface Waiter {
   readonly user: MailUser;
-  readonly mailbox: string | undefined;
   readonly fresh: boolean;
   /** Ends the wait: from here on `give` or `refuse` follows, within the time that opening takes. */
   readonly begin: () => void;
@@ -53,10 +54,66 @@ interface Waiter {
 /** More waiting requests than this are refused at once. */
 const WAITING_MAX = 1_000;
 /** So are more of one account, so that those of a stalled one leave room for the others'. */
-const WAITING_PER_ACCOUNT = 50;
+const WAITING_PER_ACCOUNT = 250;
+const LOGINS_AT_ONCE = 10;
+/** A reader that stops for longer than this gives its connection back, and so does */
+const PAUSE_MS = 200;
+/** one that has had it for so long: others of the account wait for it. */
+const KEPT_MS = 1_000;
 /** After a refused login the same account is not tried again for this long. */
 const REFUSED_REST_MS = 3_000;
 const REFUSED_MAX = 10_000;
+
+export interface UseOptions {
+  /** Never a connection that was used before. */
+  readonly fresh?: boolean;
+  /** Keeps the connection for the same reader's next use. */
+  readonly keep?: Keep;
+}
+
+/**
+ * Keeps the connection of one reader between its commands, as long as it reads on without a pause:
+ * a server reads a message from its start again for whoever comes in between.
+ */
+export class Keep {
+  #pooled: Pooled | undefined;
+  #release: () => void = () => undefined;
+  #pause: NodeJS.Timeout | undefined;
+  #until = 0;
+
+  /** Gives back what is kept. */
+  end(): void {
+    if (this.#take()) this.#release();
+  }
+
+  /** @returns the kept connection, for its next use */
+  take(): Pooled | undefined {
+    const pooled = this.#take();
+    if (pooled?.connection.isOpen) return pooled;
+    if (pooled) this.#release();
+    return undefined;
+  }
+
+  #take(): Pooled | undefined {
+    const pooled = this.#pooled;
+    this.#pooled = undefined;
+    clearTimeout(this.#pause);
+    return pooled;
+  }
+
+  /** Keeps a connection after a use. @param isFirst whether it was not kept before */
+  put(pooled: Pooled, isFirst: boolean, release: () => void): void {
+    const now = performance.now();
+    if (isFirst) this.#until = now + KEPT_MS;
+    if (!pooled.connection.isOpen || now > this.#until) {
+      release();
+      return;
+    }
+    this.#pooled = pooled;
+    this.#release = release;
+    this.#pause = setTimeout(() => this.end(), PAUSE_MS).unref();
+  }
+}
 
 export class Pool {
   readonly #options: PoolOptions;
@@ -69,6 +126,7 @@ export class Pool {
   });
   #waiting: Waiter[] = [];
   #total = 0;
+  #opening = 0;
   #closed = false;
   readonly health: ServerHealth;
 
@@ -84,25 +142,27 @@ export class Pool {
   }
 
   /**
-   * Runs `work` with a connection of the account to itself.
+   * Runs `work` with a connection of the account to itself. It is told whether the connection was kept
+   * for it, so that the mailbox is open as it left it.
    *
-   * @param mailbox preferred is a connection that has it selected
-   * @param fresh never one that was used before
    * @throws ImapFailure `busy` when none came free in time, and what opening one throws
    */
   async use<T>(
     user: MailUser,
-    mailbox: string | undefined,
-    work: (connection: Connection) => Promise<T>,
-    fresh = false,
+    work: (connection: Connection, isKept: boolean) => Promise<T>,
+    { fresh = false, keep }: UseOptions = {},
   ): Promise<T> {
-    const pooled = await this.#take(user, mailbox, fresh);
+    const kept = keep?.take();
+    if (kept && fresh) this.#release(kept);
+    const isKept = kept !== undefined && !fresh;
+    const pooled = isKept ? kept : await this.#take(user, fresh);
     try {
-      const done = await work(pooled.connection);
+      const done = await work(pooled.connection, isKept);
       this.health.succeeded();
       return done;
     } finally {
-      this.#release(pooled);
+      if (keep) keep.put(pooled, !isKept, () => this.#release(pooled));
+      else this.#release(pooled);
     }
   }
 
@@ -116,10 +176,10 @@ export class Pool {
     for (const account of [...this.#accounts.values()]) this.#endAccount(account);
   }
 
-  #take(user: MailUser, mailbox: string | undefined, fresh: boolean): Promise<Pooled> {
+  #take(user: MailUser, fresh: boolean): Promise<Pooled> {
     if (this.#closed) return Promise.reject(new ImapFailure('dropped'));
     const account = this.#accounts.get(user.accountId);
-    const idle = account && !fresh ? this.#takeIdle(account, mailbox) : undefined;
+    const idle = account && !fresh ? this.#takeIdle(account) : undefined;
     // An idle connection of the account's own is nobody else's to wait for.
     if (idle) return Promise.resolve(idle);
     if (this.#isCrowded(user)) return Promise.reject(this.#busy());
@@ -130,7 +190,6 @@ export class Pool {
       }, this.#options.waitMs);
       const waiter: Waiter = {
         user,
-        mailbox,
         fresh,
         begin: () => clearTimeout(timer),
         give: resolve,
@@ -147,8 +206,10 @@ export class Pool {
     return this.#waiting.length >= WAITING_MAX || own.length >= WAITING_PER_ACCOUNT;
   }
 
+  /** Those who were refused together do not come back together. */
   #busy(): ImapFailure {
-    return new ImapFailure('busy', { retryAfter: Math.ceil(this.#options.waitMs / 1000) });
+    const seconds = this.#options.waitMs / 1000;
+    return new ImapFailure('busy', { retryAfter: Math.max(1, seconds * (0.25 + Math.random())) });
   }
 
   /** Gives connections to whoever can have one now, the longest waiting first. */
@@ -163,12 +224,13 @@ export class Pool {
   /** @returns false where it has to wait on */
   #serveOne(waiter: Waiter): boolean {
     const account = this.#accounts.get(waiter.user.accountId);
-    const idle = account && !waiter.fresh ? this.#takeIdle(account, waiter.mailbox) : undefined;
+    const idle = account && !waiter.fresh ? this.#takeIdle(account) : undefined;
     if (idle) {
       waiter.begin();
       waiter.give(idle);
       return true;
     }
+    if (this.#opening >= (this.#options.loginsAtOnce ?? LOGINS_AT_ONCE)) return false;
     const held = account ? account.idle.length + account.busy.size + account.opening : 0;
     if (held >= this.#options.perAccount) {
       // Only a fresh one will do: one of its own idle ones makes room.
@@ -185,11 +247,9 @@ export class Pool {
     return true;
   }
 
-  #takeIdle(account: Account, mailbox: string | undefined): Pooled | undefined {
-    const at = account.idle.findLastIndex(
-      ({ connection }) => connection.selected?.mailbox === mailbox,
-    );
-    const [pooled] = account.idle.splice(at, 1);
+  /** The one that was used last, so that what is not needed ends idle. */
+  #takeIdle(account: Account): Pooled | undefined {
+    const pooled = account.idle.pop();
     if (!pooled) return undefined;
     this.#idle.delete(pooled);
     clearTimeout(pooled.idleTimer);
@@ -201,10 +261,15 @@ export class Pool {
     const { user } = waiter;
     const account = this.#account(user.accountId);
     account.opening++;
+    this.#opening++;
     this.#total++;
+    const opened = () => {
+      account.opening--;
+      this.#opening--;
+    };
     this.#open(user).then(
       (connection) => {
-        account.opening--;
+        opened();
         const pooled: Pooled = { connection, account, idleTimer: undefined };
         account.busy.add(pooled);
         connection.onClose(() => this.#forget(pooled));
@@ -214,9 +279,10 @@ export class Pool {
           return;
         }
         waiter.give(pooled);
+        this.#serve();
       },
       (error: unknown) => {
-        account.opening--;
+        opened();
         this.#total--;
         waiter.refuse(error);
         this.#tidy(account);

@@ -22,8 +22,9 @@ import type { Connection } from './connection.ts';
 import { fetchRows } from './fetch.ts';
 import { readInternalDate } from './message-fields.ts';
 import { PartSizes } from './part-sizes.ts';
+import { Keep, type UseOptions } from './pool.ts';
 import { readFlags } from './server-flags.ts';
-import { fetchPiece, PIECE, readPieces, type Section } from './source.ts';
+import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
 import { UidSet } from './uid-set.ts';
 import { atom, listOf, textOf } from './wire.ts';
 
@@ -31,7 +32,8 @@ import { atom, listOf, textOf } from './wire.ts';
 export type Read = <T>(
   user: MailUser,
   mailbox: string,
-  work: (connection: Connection) => Promise<T>,
+  work: (connection: Connection, isKept: boolean) => Promise<T>,
+  options?: UseOptions,
 ) => Promise<T>;
 
 /** Identity encodings leave a part's octets as they are (RFC 2045 section 6.2). */
@@ -145,26 +147,43 @@ export class MessageReader {
     };
   }
 
-  /** The octets of a section; the first piece is at hand. */
-  #open(
+  /**
+   * The octets of a section; the first piece is at hand. The connection is kept from piece to piece.
+   * What was read between two EXAMINEs is of one mailbox where both find the same, so the last piece
+   * is followed by one.
+   */
+  async *#open(
     { user, mailbox, uidvalidity, uid }: Place,
     section: Section,
     first: Buffer,
     { start, end }: ByteRange = { start: 0, end: Number.POSITIVE_INFINITY },
-  ): AsyncIterable<Uint8Array> {
-    const next = async (at: number) => {
+  ): AsyncGenerator<Uint8Array> {
+    const requireSame = async (connection: Connection) => {
+      const selected = await connection.select(mailbox, 'EXAMINE');
+      if (selected.uidvalidity !== uidvalidity) throw messageNotFound(mailbox, uid);
+    };
+    const keep = new Keep();
+    const next = async (at: number): Promise<Piece> => {
       // The first piece is there, from whatever place in it.
       const isWhole = first.length < PIECE;
       if (at < first.length || isWhole) return { bytes: first.subarray(at), isLast: isWhole };
-      return this.#read(user, mailbox, async (connection) => {
-        const selected = await connection.select(mailbox, 'EXAMINE');
-        if (selected.uidvalidity !== uidvalidity) throw messageNotFound(mailbox, uid);
-        const piece = await fetchPiece(connection, uid, section, at);
+      const length = Math.min(PIECE, end - at);
+      const read = async (connection: Connection, isKept: boolean) => {
+        if (!isKept) await requireSame(connection);
+        const piece = await fetchPiece(connection, uid, section, at, [], length);
         if (!piece) throw messageNotFound(mailbox, uid);
-        return { bytes: piece.bytes, isLast: piece.bytes.length < PIECE };
-      });
+        const { bytes } = piece;
+        const isLast = bytes.length < length || at + length >= end;
+        if (isLast) await requireSame(connection);
+        return { bytes, isLast };
+      };
+      return this.#read(user, mailbox, read, { keep });
     };
-    return readPieces(next, start, end);
+    try {
+      yield* readPieces(next, start, end);
+    } finally {
+      keep.end();
+    }
   }
 }
 

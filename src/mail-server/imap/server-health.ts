@@ -2,16 +2,19 @@
  * Whether the server is worth another connection: after failures it is left alone for longer and
  * longer, so that requests fail at once instead of each waiting for a server that is down.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ImapFailure } from './failure.ts';
 
 const FIRST_REST_MS = 250;
-const LONGEST_REST_MS = 15_000;
+const LONGEST_REST_MS = 5_000;
+/** For so long others wait for what the one attempt at a time comes to. */
+const PATIENCE_MS = 2_000;
 
 export class ServerHealth {
   readonly #now: () => number;
   #failures = 0;
   #restUntil = 0;
-  #probing = false;
+  #probe: Promise<void> | undefined;
   #lastSuccess = 0;
 
   /** @param now milliseconds that only grow */
@@ -25,28 +28,46 @@ export class ServerHealth {
   }
 
   /**
-   * Runs one attempt to connect. After a failure only one attempt at a time is made, and none while
-   * the server rests.
+   * Runs one attempt to connect. After a failure only one attempt at a time is made, which others wait
+   * for a moment, and none while the server rests.
    *
    * @throws ImapFailure `resting` where no attempt is made
    */
   async attempt<T>(connect: () => Promise<T>): Promise<T> {
-    const rest = this.#restUntil - this.#now();
-    if (this.#failures > 0 && (rest > 0 || this.#probing)) {
-      throw new ImapFailure('resting', { retryAfter: Math.max(1, rest / 1000) });
+    if (this.#failures === 0) return this.#connect(connect);
+    if (this.#now() < this.#restUntil) throw this.#resting();
+    if (this.#probe) {
+      await Promise.race([this.#probe, sleep(PATIENCE_MS, undefined, { ref: false })]);
+      if (this.#failures > 0) throw this.#resting();
+      return this.#connect(connect);
     }
-    const isProbe = this.#failures > 0;
-    if (isProbe) this.#probing = true;
+    const attempt = this.#connect(connect);
+    const probe = attempt.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#probe = probe.finally(() => {
+      this.#probe = undefined;
+    });
+    return attempt;
+  }
+
+  /** Those who were refused together do not come back together. */
+  #resting(): ImapFailure {
+    const rest = Math.max(0, this.#restUntil - this.#now()) / 1000;
+    return new ImapFailure('resting', { retryAfter: rest + 1 + 4 * Math.random() });
+  }
+
+  async #connect<T>(connect: () => Promise<T>): Promise<T> {
     try {
       const connected = await connect();
       this.succeeded();
       return connected;
     } catch (error) {
       if (error instanceof ImapFailure && error.concernsServer) this.#failed(error);
-      else if (isProbe) this.succeeded();
+      // A server that refuses a login is there.
+      else this.succeeded();
       throw error;
-    } finally {
-      if (isProbe) this.#probing = false;
     }
   }
 

@@ -1,0 +1,78 @@
+/** Readers of long messages: each keeps its connection while it reads on, and gives it back. */
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { startFakeServer } from './testing/fake-server.ts';
+import { openImapStore } from './testing/open-store.ts';
+
+/** A piece has 512 KiB. */
+const PIECES = 6;
+
+async function open(messages: number) {
+  const server = await startFakeServer();
+  for (let count = 0; count < messages; count++) {
+    server.add(`Subject: long\r\n\r\n${'x'.repeat(PIECES * 512 * 1024)}`);
+  }
+  const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
+  const sources = await Promise.all(
+    server.messages.map(({ uid }) => store.fetchMessage(user, 'INBOX', uid)),
+  );
+  server.commands.splice(0);
+  return { server, store, user, sources };
+}
+
+async function drain(source: AsyncIterable<Uint8Array>): Promise<number> {
+  let size = 0;
+  for await (const chunk of source) size += chunk.length;
+  return size;
+}
+
+void suite('reading long messages', () => {
+  void test('five at a time seldom change places on a connection', async () => {
+    const { server, sources } = await open(5);
+    const sizes = await Promise.all(sources.map((message) => drain(message.open())));
+    assert.deepEqual(
+      sizes,
+      server.messages.map(({ source }) => source.length),
+    );
+    const fetches = server.commands.filter(({ name }) => name === 'UID FETCH');
+    assert.equal(fetches.length, 5 * PIECES);
+    const last = new Map<number, string>();
+    let changes = 0;
+    for (const { connection, args } of fetches) {
+      const [uid = ''] = args.split(' ');
+      if (last.get(connection) !== uid) changes++;
+      last.set(connection, uid);
+    }
+    // Five beginnings; a reader that takes too long makes room for another in between.
+    assert.ok(changes < fetches.length / 2, `${changes} changes in ${fetches.length} pieces`);
+  });
+
+  void test('a reader that pauses makes nobody wait', async () => {
+    const { store, user, sources } = await open(4);
+    const readers = sources.map((message) => message.open()[Symbol.asyncIterator]());
+    // As many as the account may have connections, and one more.
+    for (const reader of readers) {
+      await reader.next();
+      await reader.next();
+    }
+    await store.sync(user, { mailbox: 'INBOX' });
+    for (const reader of readers) assert.equal((await reader.next()).done, false);
+    for (const reader of readers) await reader.return?.();
+  });
+
+  void test('a mailbox made anew under a reader ends its message', async () => {
+    const { server, sources } = await open(1);
+    const [message] = sources;
+    const reader = message?.open()[Symbol.asyncIterator]() ?? assert.fail();
+    await reader.next();
+    await reader.next();
+    // The session goes on with the old mailbox, as sessions do.
+    server.makeAnew();
+    await assert.rejects(
+      async () => {
+        while (!(await reader.next()).done);
+      },
+      { code: 'message_not_found' },
+    );
+  });
+});
