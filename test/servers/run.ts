@@ -32,6 +32,8 @@ const needed = [
   { package: 'nginx-light', found: () => existsSync('/usr/sbin/nginx') },
   { package: 'caddy', found: () => onPath('caddy') },
   { package: 'bsdutils', found: () => onPath('script') },
+  { package: 'gcc', found: () => onPath('gcc') },
+  { package: 'libc6-dev', found: () => existsSync('/usr/include/stdio.h') },
   { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 
