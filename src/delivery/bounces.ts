@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
-import { buildDsn, type Header, readHeader } from '../outbound/outbound.ts';
+import { type Header, readHeader } from '../message/message.ts';
+import { buildDsn } from '../outbound/outbound.ts';
 import type { DeliveryError, Job, NewDelivery, Queue } from '../queue/queue.ts';
 import {
   BOUNCE,
@@ -92,7 +93,7 @@ export class Bounces {
     } catch (error) {
       if (!job.isLast) throw error;
       log.error({ err: error, id: job.id }, 'a DSN goes without the header');
-      return { fields: [], bodyStart: 0 };
+      return { fields: [], size: 0, isWhole: true };
     }
   }
 

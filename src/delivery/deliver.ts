@@ -19,7 +19,8 @@ import {
   type MailServer,
   type StagedMessage,
 } from '../mailstore/mailstore.ts';
-import { isLooping, readHeader } from '../outbound/outbound.ts';
+import { readHeader } from '../message/message.ts';
+import { isLooping } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Delivery, InboundEnvelope, RecipientOutcome } from './envelope.ts';
 import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
@@ -181,6 +182,9 @@ class RoutedDelivery implements Delivery {
     const forwarded = recipients.filter(({ destination }) => destination.kind === 'forward');
     if (forwarded.length === 0) return;
     const header = await readHeader(this.#options.bodies.read(message.body));
+    if (!header.isWhole) {
+      throw new Refusal('message_too_large', 'the header is too long to be passed on');
+    }
     if (forwarded.some(({ forwardPath }) => isLooping(header, forwardPath))) {
       throw new Refusal('message_looping', 'this message was forwarded from here before');
     }

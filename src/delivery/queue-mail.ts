@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { StagedMessage } from '../mailstore/mailstore.ts';
-import { parseAddress } from '../message/message.ts';
-import { mayBounce, readHeader, type SenderRewriting } from '../outbound/outbound.ts';
+import { parseAddress, readHeader } from '../message/message.ts';
+import { mayBounce, type SenderRewriting } from '../outbound/outbound.ts';
 import type { NewDelivery } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
 import type { InboundEnvelope } from './envelope.ts';

@@ -1,5 +1,12 @@
 import { type Bodies, prependBody } from '../bodies/bodies.ts';
-import { MessageParser, type ParsedMessage, shiftParsed } from '../message/message.ts';
+import {
+  asBuffer,
+  HEADER_START,
+  MessageParser,
+  type ParsedMessage,
+  shiftParsed,
+  startsHeader,
+} from '../message/message.ts';
 import type { MessageTexts, StagedMessage } from './store.ts';
 
 /**
@@ -29,14 +36,8 @@ export function describeMessage({ size, envelope, structure }: ParsedMessage): M
   return { size, envelope: JSON.stringify(envelope), structure: JSON.stringify(structure) };
 }
 
-/** Enough of a message to tell whether it begins with a header field; names are short. */
-const PEEKED = 256;
-
 const LF = 0x0a;
 const EMPTY_LINE = Buffer.from('\r\n');
-
-/** The name of a header field and its colon (RFC 5322 section 2.2), or an mbox line before it. */
-const HEADER_START = /^(?:[!-9;-~]+[ \t]*:|>?From )/;
 
 /**
  * Puts header lines in front. Text that has no header gets the empty line that begins a body:
@@ -54,7 +55,7 @@ async function* putInFront(
       continue;
     }
     start = start.length > 0 ? Buffer.concat([start, chunk]) : chunk;
-    if (start.length < PEEKED && !start.includes(LF)) continue;
+    if (start.length < HEADER_START && !start.includes(LF)) continue;
     yield hasHeader(start) ? head : Buffer.concat([head, EMPTY_LINE]);
     yield start;
     start = undefined;
@@ -64,7 +65,8 @@ async function* putInFront(
   yield start;
 }
 
+/** Whether a text needs no empty line between header fields and itself. */
 function hasHeader(start: Uint8Array): boolean {
-  const first = Buffer.from(start.subarray(0, PEEKED)).toString('latin1');
-  return first === '' || /^\r?\n/.test(first) || HEADER_START.test(first);
+  const text = asBuffer(start);
+  return text.length === 0 || text[0] === LF || text.indexOf('\r\n') === 0 || startsHeader(text);
 }

@@ -24,7 +24,7 @@ export interface AddressList {
 }
 
 /** Mailboxes that are read of one field; a field with more is not exact. */
-const MAX_MAILBOXES = 1_000;
+export const MAX_MAILBOXES = 1_000;
 
 interface Token {
   readonly kind: 'word' | 'quoted' | 'literal' | 'special' | 'stray' | 'comment';
@@ -36,11 +36,11 @@ interface Token {
 /** All but comments, which nest. What is stray has no place outside of quotes. */
 const TOKEN = new RegExp(
   [
-    '(?<gap>[ \\t\\r\\n]+)',
-    '(?<control>[\\x00-\\x1f\\x7f-\\x9f]+)',
+    '(?<gap>[ \\t]+)',
+    '(?<control>[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f]+)',
     '(?<word>[^ ()<>@,;:\\\\".[\\]\\x00-\\x1f\\x7f-\\x9f]+)',
     '(?<special>[<>@,;:.])',
-    '(?<quoted>"(?:[^"\\\\\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]|\\\\[^\\x00-\\x1f\\x7f])*")',
+    '(?<quoted>"(?:[^"\\\\\\x00-\\x08\\x0a-\\x1f\\x7f]|\\\\[^\\x00-\\x1f\\x7f])*")',
     '(?<literal>\\[[^[\\]\\\\\\x00-\\x1f\\x7f]*\\])',
     '(?<stray>\\\\?.)',
   ].join('|'),
@@ -253,8 +253,10 @@ class ListReader {
  */
 export function readAddressList(raw: string): AddressList {
   const reader = new ListReader(isUtf8(Buffer.from(raw, 'latin1')));
+  // Line ends that are left are no folds (RFC 5322 section 2.2.3).
+  const unfolded = raw.replace(/\r?\n(?=[ \t]|$)/g, '');
   tokenize(
-    decodeRawHeader(raw),
+    decodeRawHeader(unfolded),
     (token) => reader.take(token),
     () => {
       reader.isExact = false;

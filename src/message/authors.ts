@@ -5,7 +5,7 @@ import { Buffer } from 'node:buffer';
 import { isIP } from 'node:net';
 import { readAddressList } from './address-list.ts';
 import { decodeWords } from './encoded-words.ts';
-import { toBrowserName } from './host-name.ts';
+import { toDnsName } from './host-name.ts';
 import { decodeRawHeader } from './text.ts';
 
 export interface Authors {
@@ -18,28 +18,12 @@ export interface Authors {
 /** Author domains that are told apart; mail by several authors has two or three. */
 export const MAX_AUTHOR_DOMAINS = 10;
 
-/** RFC 1035 section 2.3.4 allows 253 characters; encoded by IDNA they were fewer. */
-const MAX_NAME = 253;
-
-/**
- * The name to ask DNS for.
- *
- * @returns undefined where the text is no name: an address, or characters that none can have
- */
-function toDomain(text: string): string | undefined {
-  if (text.length > MAX_NAME) return undefined;
-  const name = text.replace(/\.+$/, '');
-  // A name that IDNA does not allow can be asked for all the same, where it is ASCII.
-  const domain = toBrowserName(name) || name.toLowerCase();
-  return /^[a-z\d._-]+$/.test(domain) && isIP(domain) === 0 ? domain : undefined;
-}
-
 /** The domain of an address; a literal counts where it could be read as a name. */
 function domainsOf(address: string): string[] {
   const at = address.lastIndexOf('@');
   const text = address.slice(at + 1);
   const literal = /^\[(.*)\]$/.exec(text)?.[1];
-  if (literal === undefined) return at < 0 ? [] : [toDomain(text) ?? []].flat();
+  if (literal === undefined) return at < 0 ? [] : [toDnsName(text) ?? []].flat();
   return /^IPv6:/i.test(literal) || isIP(literal) !== 0 ? [] : namesBehindAts(`@${literal}`);
 }
 
@@ -51,7 +35,7 @@ function namesBehindAts(text: string): string[] {
   return Array.from(text.matchAll(NAME_BEHIND_AT), ([, name = '']) => {
     const found = name.replace(/\s/g, '');
     // Of what IDNA does not take, the start may be shown.
-    return [toDomain(found) ?? toDomain(/^[\w.-]*/.exec(found)?.[0] ?? '') ?? []].flat();
+    return [toDnsName(found) ?? toDnsName(/^[\w.-]*/.exec(found)?.[0] ?? '') ?? []].flat();
   }).flat();
 }
 

@@ -5,13 +5,13 @@ import fc from 'fast-check';
 import libmime from 'libmime';
 import { readAddressList } from './address-list.ts';
 import { decodeWords } from './encoded-words.ts';
-import { readEnvelope } from './envelope.ts';
-import { parseFields } from './header-fields.ts';
 import { parseDate } from './parse-date.ts';
+import { MessageParser } from './parse-message.ts';
 
 function envelope(...header: string[]) {
-  const block = Buffer.from(header.map((line) => `${line}\r\n`).join('')).toString('latin1');
-  return readEnvelope(parseFields(block, true));
+  const parser = new MessageParser();
+  parser.write(Buffer.from(header.map((line) => `${line}\r\n`).join('')));
+  return parser.end().envelope;
 }
 
 test('dates: RFC 5322, its obsolete forms, and what else senders write', () => {

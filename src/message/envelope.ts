@@ -2,8 +2,9 @@
  * The envelope of a message as its header gives it (the ENVELOPE of RFC 3501 section 7.4.2), which
  * is not the SMTP envelope.
  */
-import { type Mailbox, readAddressList } from './address-list.ts';
+import { MAX_MAILBOXES, type Mailbox, readAddressList } from './address-list.ts';
 import { decodeWords } from './encoded-words.ts';
+import { firstValue, type HeaderField, rawValue } from './header.ts';
 import { parseDate } from './parse-date.ts';
 import { cleanText, decodeRawHeader } from './text.ts';
 
@@ -39,22 +40,31 @@ const idFields = [
   ['messageId', 'message-id'],
 ] as const;
 
-/** @param fields raw values by lower-case name */
-export function readEnvelope(fields: ReadonlyMap<string, string>): Envelope {
+/**
+ * Reads the fields of a header. Of a field given twice the first counts; the mailboxes of address fields
+ * are told together (RFC 5322 section 3.6.3 allows each field once).
+ */
+export function readEnvelope(fields: readonly HeaderField[]): Envelope {
+  const fieldOf = (name: string) => firstValue(fields, name) ?? '';
   const envelope: { -readonly [Field in keyof Envelope]: Envelope[Field] } = {
-    subject: cleanText(decodeWords(decodeRawHeader(fields.get('subject') ?? ''))),
+    subject: cleanText(decodeWords(decodeRawHeader(fieldOf('subject')))),
   };
-  const date = parseDate(fields.get('date') ?? '');
+  const date = parseDate(fieldOf('date'));
   if (date !== undefined) envelope.date = date;
-  for (const [name, field] of addressFields) {
-    const list = fields.get(field);
-    if (list === undefined) continue;
-    const { mailboxes } = readAddressList(list);
-    if (mailboxes.length > 0) envelope[name] = mailboxes;
+  for (const [key, name] of addressFields) {
+    const mailboxes = mailboxesOf(fields, name);
+    if (mailboxes.length > 0) envelope[key] = mailboxes;
   }
-  for (const [name, field] of idFields) {
-    const id = cleanText(decodeRawHeader(fields.get(field) ?? ''));
-    if (id !== '') envelope[name] = id;
+  for (const [key, name] of idFields) {
+    const id = cleanText(decodeRawHeader(fieldOf(name)));
+    if (id !== '') envelope[key] = id;
   }
   return envelope;
+}
+
+function mailboxesOf(fields: readonly HeaderField[], name: string): Mailbox[] {
+  const lists = fields.filter((field) => field.name === name);
+  return lists
+    .flatMap((field) => readAddressList(rawValue(field)).mailboxes)
+    .slice(0, MAX_MAILBOXES);
 }

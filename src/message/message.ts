@@ -10,6 +10,7 @@
  */
 export type { Mailbox } from './address-list.ts';
 export { type Authors, findAuthors, MAX_AUTHOR_DOMAINS } from './authors.ts';
+export { BodyHash, type Canonicalization, canonicalField, signedText } from './canonicalize.ts';
 export {
   type Attachment,
   hasAttachments,
@@ -18,8 +19,19 @@ export {
   type OpenSource,
   readInlineText,
 } from './content-parts.ts';
-export type { Envelope } from './envelope.ts';
-export { isPlainName, toBrowserName } from './host-name.ts';
+export { type Envelope, readEnvelope } from './envelope.ts';
+export {
+  fieldValue,
+  firstValue,
+  HEADER_START,
+  type Header,
+  type HeaderField,
+  HeaderReader,
+  rawValue,
+  readHeader,
+  startsHeader,
+} from './header.ts';
+export { toBrowserName, toDnsName } from './host-name.ts';
 export { htmlToText } from './html-text.ts';
 export { asBuffer, LineEnds } from './line-ends.ts';
 export {
@@ -42,7 +54,8 @@ export {
   partFilename,
   toBodyStructure,
 } from './structure.ts';
-export { decodeText } from './text.ts';
+export { parseTagList, type TagList, trimSpace } from './tag-list.ts';
+export { decodeRawHeader, decodeText } from './text.ts';
 export {
   createDecoder,
   type DecodedRange,

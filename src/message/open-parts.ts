@@ -136,13 +136,12 @@ export class OpenParts {
    * The whole line counts, white space at its end aside, so that a boundary which starts like
    * another one is not taken for it.
    *
-   * @param start offset of the `--` that starts the line
-   * @param end offset behind the line and its line end
+   * @param line begins with `--`, its line end included
    */
-  findDelimiter(bytes: Buffer, start: number, end: number): Delimiter | undefined {
-    let stop = end;
-    while (stop > start && isSpace(bytes[stop - 1])) stop--;
-    return this.#delimiters.get(bytes.toString('latin1', start + 2, Math.max(stop, start + 2)));
+  findDelimiter(line: Buffer): Delimiter | undefined {
+    let end = line.length;
+    while (end > 2 && isSpace(line[end - 1])) end--;
+    return this.#delimiters.get(line.toString('latin1', 2, end));
   }
 
   /**

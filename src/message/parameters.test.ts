@@ -103,7 +103,7 @@ function content(type: string | undefined, encoding?: string, defaultType = 'tex
   const fields = new Map<string, string>();
   if (type !== undefined) fields.set('content-type', type);
   if (encoding !== undefined) fields.set('content-transfer-encoding', encoding);
-  return readContent(fields, defaultType);
+  return readContent((name) => fields.get(name), defaultType);
 }
 
 test('content: the defaults of MIME', () => {

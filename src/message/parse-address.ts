@@ -2,7 +2,7 @@
  * Single e-mail addresses, as SMTP and the API take them (RFC 5321 section 4.1.2).
  */
 import { Buffer } from 'node:buffer';
-import { isPlainName, toBrowserName } from './host-name.ts';
+import { toBrowserName } from './host-name.ts';
 
 export interface Address {
   /** Local part by its meaning: `"john smith"@...` gives `john smith`. Case as given. */
@@ -17,7 +17,6 @@ const MAX_LOCAL = 64;
 const MAX_ADDRESS = 254;
 /** RFC 1035 section 2.3.4, in presentation form. */
 const MAX_DOMAIN = 253;
-const MAX_LABEL = 63;
 
 /** Dot-string: atext joined by dots; RFC 6531 section 3.3 adds all that is not ASCII. */
 const DOT_STRING =
@@ -36,9 +35,6 @@ function readLocal(text: string): string | undefined {
 }
 
 function readDomain(text: string): string | undefined {
-  if (isPlainName(text)) {
-    return text.split('.').every(({ length }) => length <= MAX_LABEL) ? text : undefined;
-  }
   // It is read as the host of a URL, so percent-encoding, a port or a path would mean something: ASCII
   // is checked before.
   if (!/^[a-z\d.\u0080-\u{10ffff}-]+$/iu.test(text)) return undefined;

@@ -7,11 +7,11 @@
  */
 import { Buffer } from 'node:buffer';
 import { type Envelope, readEnvelope } from './envelope.ts';
-import { HeaderBlock, isBlank, parseFields, startsField } from './header-fields.ts';
+import { firstValue, HeaderReader } from './header.ts';
+import { asBuffer } from './line-ends.ts';
 import { type Delimiter, type Next, OpenParts } from './open-parts.ts';
 import { readContent } from './part-content.ts';
 import type { MessagePart } from './structure.ts';
-import { asBuffer } from './transfer-encoding.ts';
 
 /** What is known of a message once it has been read. All of it can be stored as JSON. */
 export interface ParsedMessage {
@@ -36,20 +36,20 @@ function startsWithDashes(bytes: Buffer, at: number): boolean {
   return bytes[at] === DASH && bytes[at + 1] === DASH;
 }
 
-/** Offset of the line end whose LF is at `lf`; not in front of `floor`. */
-function lineEndStart(bytes: Buffer, lf: number, floor: number): number {
-  return lf > floor && bytes[lf - 1] === CR ? lf - 1 : lf;
+/** Offset of the line end whose LF is at `lf`. */
+function lineEndStart(bytes: Buffer, lf: number): number {
+  return bytes[lf - 1] === CR ? lf - 1 : lf;
 }
 
 /**
  * Where the end of the bytes may be the start of a delimiter: CR, LF, CRLF, or one of the last two
- * and a dash. Not in front of `floor`.
+ * and a dash.
  */
-function possibleDelimiter(bytes: Buffer, floor: number): number {
+function possibleDelimiter(bytes: Buffer): number {
   let at = bytes.length;
-  if (at - 2 >= floor && bytes[at - 1] === DASH && bytes[at - 2] === LF) at--;
-  if (at > floor && bytes[at - 1] === LF) at--;
-  if (at > floor && bytes[at - 1] === CR) at--;
+  if (bytes[at - 1] === DASH && bytes[at - 2] === LF) at--;
+  if (bytes[at - 1] === LF) at--;
+  if (bytes[at - 1] === CR) at--;
   return at;
 }
 
@@ -61,16 +61,12 @@ function possibleDelimiter(bytes: Buffer, floor: number): number {
  */
 export class MessageParser {
   readonly #parts = new OpenParts();
-  readonly #block = new HeaderBlock();
-  /** Bytes that could not be judged yet, and the offset in the source of the first of them. */
+  /** The header under way; undefined in a body. */
+  #header: HeaderReader | undefined = new HeaderReader();
+  /** Bytes of a body that could not be judged yet. */
   #rest = EMPTY;
+  /** Offset in the source of what is read next. */
   #offset = 0;
-  #mode: Next = 'header';
-  /** In a header: the line under way is too long to be anything but part of a field. */
-  #inLongLine = false;
-  #longLineEndsInCr = false;
-  /** In a header: length of the line end before the line at hand; 0 in its first line. */
-  #lineEnd = 0;
   /** In a body: the next byte starts a line whose line end is not part of the body. */
   #atLineStart = false;
   #envelope: Envelope | undefined;
@@ -98,7 +94,6 @@ export class MessageParser {
     if (this.#ended) throw new Error('The message has ended');
     this.#ended = true;
     this.#read(this.#rest, true);
-    if (this.#mode === 'header') this.#headerRead(this.#offset, false);
     const size = this.#offset;
     const structure = this.#parts.end(size);
     const envelope = this.#envelope ?? { subject: '' };
@@ -106,104 +101,43 @@ export class MessageParser {
   }
 
   #read(bytes: Buffer, isLast: boolean): void {
-    let at = 0;
-    while (at < bytes.length) {
-      const next =
-        this.#mode === 'header'
-          ? this.#readHeader(bytes, at, isLast)
-          : this.#readBody(bytes, at, isLast);
-      if (next === undefined) break;
-      at = next;
+    let rest = bytes;
+    while (rest.length > 0 || (isLast && this.#header)) {
+      const behind = this.#header
+        ? this.#readHeader(this.#header, rest, isLast)
+        : this.#readBody(rest, isLast);
+      if (!behind) break;
+      rest = behind;
     }
-    this.#offset += at;
-    this.#rest = at < bytes.length ? Buffer.from(bytes.subarray(at)) : EMPTY;
+    this.#rest = rest.length > 0 ? Buffer.from(rest) : EMPTY;
   }
 
-  /** Reads header lines: the index to go on from, or undefined where more bytes are needed. */
-  #readHeader(bytes: Buffer, start: number, isLast: boolean): number | undefined {
-    let at = start;
-    while (at < bytes.length) {
-      const lf = bytes.indexOf(LF, at);
-      const end = lf < 0 ? bytes.length : lf + 1;
-      const isShort = end - at < MAX_LINE || (lf >= 0 && end - at === MAX_LINE);
-      if (!this.#inLongLine) {
-        if (lf < 0 && isShort && !isLast) {
-          this.#block.append(bytes, start, at);
-          return at > start ? at : undefined;
-        }
-        const delimiter = isShort ? this.#delimiterAt(bytes, at, end) : undefined;
-        if (delimiter) {
-          this.#block.append(bytes, start, at);
-          return this.#cutHeader(bytes, at, end, delimiter);
-        }
-        if (isBlank(bytes, at, end)) {
-          this.#block.append(bytes, start, at);
-          this.#headerRead(this.#offset + end, true);
-          return end;
-        }
-        const isFirst = this.#lineEnd === 0;
-        if (isFirst && !startsField(bytes, at, Math.min(end, at + MAX_LINE))) {
-          // No field where the first should be: there is no header, and this is the body.
-          this.#headerRead(this.#offset + at, true);
-          return at;
-        }
-      }
-      this.#noteLineEnd(bytes, at, lf);
-      at = end;
-    }
-    this.#block.append(bytes, start, at);
-    return at;
-  }
-
-  #delimiterAt(bytes: Buffer, start: number, end: number): Delimiter | undefined {
-    return this.#parts.hasDelimiters && startsWithDashes(bytes, start)
-      ? this.#parts.findDelimiter(bytes, start, end)
-      : undefined;
-  }
-
-  /** Notes how the line of a header that goes from `start` to its LF (or -1) ends. */
-  #noteLineEnd(bytes: Buffer, start: number, lf: number): void {
-    if (lf < 0) {
-      this.#inLongLine = true;
-      this.#longLineEndsInCr = bytes[bytes.length - 1] === CR;
-      return;
-    }
-    const hasCr = lf > start ? bytes[lf - 1] === CR : this.#inLongLine && this.#longLineEndsInCr;
-    this.#lineEnd = hasCr ? 2 : 1;
-    this.#inLongLine = false;
-  }
-
-  /** A delimiter at `start` ends the header without a blank line: the part has no body. */
-  #cutHeader(bytes: Buffer, start: number, end: number, delimiter: Delimiter): number {
-    // The line end in front of the delimiter belongs to it, even here.
-    const headerEnd = this.#offset + start - this.#lineEnd;
-    this.#headerRead(headerEnd, false);
-    return this.#delimit(bytes, delimiter, headerEnd, end);
-  }
-
-  /** Takes the header as complete; `bodyStart` is an offset in the source. */
-  #headerRead(bodyStart: number, hasBody: boolean): void {
-    const isMessage = this.#parts.isRoot;
-    const fields = parseFields(this.#block.take(), isMessage);
-    const content = readContent(fields, this.#parts.defaultType);
-    if (isMessage) {
+  /** @returns what lies behind the bytes that were read; here all of them always are */
+  #readHeader(header: HeaderReader, bytes: Buffer, isLast: boolean): Buffer {
+    const isDelimiter = (line: Buffer) => this.#parts.findDelimiter(line) !== undefined;
+    const behind =
+      header.write(bytes, isDelimiter) ?? (isLast ? header.end(isDelimiter) : undefined);
+    this.#offset += bytes.length - (behind?.length ?? 0);
+    if (!behind) return EMPTY;
+    const { fields } = header.header;
+    const content = readContent((name) => firstValue(fields, name), this.#parts.defaultType);
+    if (this.#parts.isRoot) {
       this.#envelope = readEnvelope(fields);
-      this.#headerEnd = bodyStart;
+      this.#headerEnd = this.#offset;
     }
-    this.#begin(this.#parts.headerRead(content, bodyStart, hasBody), true);
+    this.#begin(this.#parts.headerRead(content, this.#offset, header.hasBody), true);
+    return behind;
   }
 
   #begin(next: Next, atLineStart: boolean): void {
-    this.#mode = next;
+    this.#header = next === 'header' ? new HeaderReader() : undefined;
     this.#atLineStart = atLineStart;
-    this.#lineEnd = 0;
-    this.#inLongLine = false;
   }
 
-  /** Reads body: the index to go on from, or undefined where more bytes are needed. */
-  #readBody(bytes: Buffer, start: number, isLast: boolean): number | undefined {
-    if (!this.#parts.hasDelimiters) return this.#keepTo(bytes, start, bytes.length);
-    let search = start;
+  /** @returns what lies behind the bytes that were read; undefined where it takes more of them */
+  #readBody(bytes: Buffer, isLast: boolean): Buffer | undefined {
+    if (!this.#parts.hasDelimiters) return this.#keepTo(bytes, bytes.length);
+    let search = 0;
     while (search < bytes.length) {
       let line = search;
       let bodyEnd = search;
@@ -216,27 +150,25 @@ export class MessageParser {
         const lf = bytes.indexOf(LINE_WITH_DASHES, search);
         if (lf < 0) break;
         line = lf + 1;
-        bodyEnd = lineEndStart(bytes, lf, start);
+        bodyEnd = lineEndStart(bytes, lf);
       }
       const lf = bytes.indexOf(LF, line);
       const end = lf < 0 ? bytes.length : lf + 1;
       const isShort = end - line < MAX_LINE || (lf >= 0 && end - line === MAX_LINE);
-      if (lf < 0 && isShort && !isLast) return this.#keepTo(bytes, start, bodyEnd);
-      const delimiter = isShort ? this.#parts.findDelimiter(bytes, line, end) : undefined;
-      if (delimiter) {
-        this.#parts.measure(bytes, start, bodyEnd);
-        return this.#delimit(bytes, delimiter, this.#offset + bodyEnd, end);
-      }
+      if (lf < 0 && isShort && !isLast) return this.#keepTo(bytes, bodyEnd);
+      const delimiter = isShort ? this.#parts.findDelimiter(bytes.subarray(line, end)) : undefined;
+      if (delimiter) return this.#delimit(bytes, delimiter, bodyEnd, end);
       this.#atLineStart = false;
       search = lf < 0 ? end : lf;
     }
-    return this.#keepTo(bytes, start, isLast ? bytes.length : possibleDelimiter(bytes, start));
+    return this.#keepTo(bytes, isLast ? bytes.length : possibleDelimiter(bytes));
   }
 
   /** Counts bytes as body, if there are any. */
-  #keepTo(bytes: Buffer, start: number, end: number): number | undefined {
-    this.#parts.measure(bytes, start, end);
-    return end > start ? end : undefined;
+  #keepTo(bytes: Buffer, end: number): Buffer | undefined {
+    this.#parts.measure(bytes, 0, end);
+    this.#offset += end;
+    return end > 0 ? bytes.subarray(end) : undefined;
   }
 
   /**
@@ -245,10 +177,13 @@ export class MessageParser {
    * The line end of a closing delimiter is left to be read: it belongs to the delimiter of the
    * multipart around it, where that follows.
    */
-  #delimit(bytes: Buffer, delimiter: Delimiter, bodyEnd: number, end: number): number {
-    const next = this.#parts.delimit(delimiter, bodyEnd, this.#offset + end);
+  #delimit(bytes: Buffer, delimiter: Delimiter, bodyEnd: number, end: number): Buffer {
+    this.#parts.measure(bytes, 0, bodyEnd);
+    const next = this.#parts.delimit(delimiter, this.#offset + bodyEnd, this.#offset + end);
     this.#begin(next, false);
-    if (next === 'header' || bytes[end - 1] !== LF) return end;
-    return lineEndStart(bytes, end - 1, 0);
+    const isLeft = next === 'body' && bytes[end - 1] === LF;
+    const read = isLeft ? lineEndStart(bytes, end - 1) : end;
+    this.#offset += read;
+    return bytes.subarray(read);
   }
 }

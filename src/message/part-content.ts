@@ -63,18 +63,21 @@ function readBoundary(type: string, boundary: string | undefined): string | unde
 /**
  * Reads the content fields of a part.
  *
- * @param fields raw values by lower-case name
+ * @param fieldOf gives the raw value of a field by its lower-case name
  * @param defaultType what a part without Content-Type is: `text/plain`, or `message/rfc822` in a
  *   multipart/digest (RFC 2046 section 5.1.5)
  */
-export function readContent(fields: ReadonlyMap<string, string>, defaultType: string): PartContent {
-  const { type, parameters, boundary } = readType(fields.get('content-type'), defaultType);
-  const disposition = parseParameterized(fields.get('content-disposition') ?? '');
-  const id = cleanText(decodeRawHeader(fields.get('content-id') ?? '').slice(0, MAX_ID));
+export function readContent(
+  fieldOf: (name: string) => string | undefined,
+  defaultType: string,
+): PartContent {
+  const { type, parameters, boundary } = readType(fieldOf('content-type'), defaultType);
+  const disposition = parseParameterized(fieldOf('content-disposition') ?? '');
+  const id = cleanText(decodeRawHeader(fieldOf('content-id') ?? '').slice(0, MAX_ID));
   return {
     type,
     parameters,
-    encoding: readEncoding(fields.get('content-transfer-encoding'), type),
+    encoding: readEncoding(fieldOf('content-transfer-encoding'), type),
     id: id === '' ? undefined : id,
     disposition: TOKEN.exec(disposition.value)?.[1]?.toLowerCase(),
     dispositionParameters: disposition.parameters,

@@ -3,6 +3,7 @@
  */
 import { Buffer } from 'node:buffer';
 import { Base64Decoder, Base64Meter } from './base64.ts';
+import { asBuffer } from './line-ends.ts';
 import { MAX_HELD, QuotedPrintableDecoder } from './quoted-printable.ts';
 
 /** Removes one transfer encoding; takes chunks of any size and keeps next to nothing of them. */
@@ -106,11 +107,4 @@ export async function* decodePart(
   }
   const rest = clip(decoder.end());
   if (rest.length > 0) yield rest;
-}
-
-/** The same memory as a Buffer. */
-export function asBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.isBuffer(bytes)
-    ? bytes
-    : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

@@ -3,11 +3,10 @@
  * programs, the header of the message for both.
  */
 import type { DkimKey } from '../domains/domains.ts';
-import { oneLine } from '../message/message.ts';
+import { fieldValue, type Header, oneLine, readEnvelope } from '../message/message.ts';
 import { canonicalAddress } from './format-address.ts';
 import type { SendError } from './outcome.ts';
-import { type PreparedMessage, prepareOwn } from './prepare-forward.ts';
-import { fieldValue, type Header, parseEnvelope } from './read-header.ts';
+import { type PreparedMessage, prepareOwn, toWire } from './prepare-forward.ts';
 
 /** What became of one recipient. */
 export interface RecipientStatus {
@@ -111,7 +110,7 @@ function formatDsn(options: DsnOptions): string {
 }
 
 function explain({ hostname, recipients, header }: DsnOptions): string[] {
-  const { subject } = parseEnvelope(header.fields);
+  const { subject } = readEnvelope(header.fields);
   const about = subject === '' ? [] : [bytesOf(`Subject: ${oneLine(subject)}`), ''];
   return [
     `This is the mail server ${hostname}. Your message could not be delivered to the`,
@@ -186,7 +185,9 @@ function returnedHeader({ fields }: Header): string {
   const kept: string[] = [];
   let length = 0;
   for (const { text } of fields) {
-    const lines = text.split('\r\n').map((line) => cut(line, LINE_MAX));
+    const lines = toWire(text)
+      .split('\r\n')
+      .map((line) => cut(line, LINE_MAX));
     length += lines.reduce((sum, line) => sum + line.length + 2, 0);
     if (length > HEADER_SHOWN) break;
     kept.push(...lines);

@@ -5,12 +5,11 @@ import { suite, test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
-import { parseAddress } from '../message/message.ts';
+import { parseAddress, readHeader } from '../message/message.ts';
 import {
   createSenderRewriting,
   isLooping,
   prepareForward,
-  readHeader,
   type SenderVerdict,
 } from './outbound.ts';
 import { makeKey, resolverOf, verify } from './testing/dkim.ts';

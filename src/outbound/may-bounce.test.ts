@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { mayBounce, readHeader } from './outbound.ts';
+import { readHeader } from '../message/message.ts';
+import { mayBounce } from './outbound.ts';
 import { sourceOf } from './testing/far-end.ts';
 
 const cases: [what: string, sender: string, spf: string, header: string, may: boolean][] = [

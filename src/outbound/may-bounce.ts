@@ -1,6 +1,5 @@
 /** Whether anybody is told that a message could not be delivered. */
-import { parseAddress } from '../message/message.ts';
-import { fieldValue, type Header, type HeaderField } from './read-header.ts';
+import { fieldValue, type Header, type HeaderField, parseAddress } from '../message/message.ts';
 
 export interface BounceQuestion {
   /** Envelope sender without angle brackets, `''` for the null sender. */

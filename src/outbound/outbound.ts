@@ -12,11 +12,11 @@ export { type BounceQuestion, mayBounce } from './may-bounce.ts';
 export type { SendError, SendOutcome } from './outcome.ts';
 export {
   type ForwardOptions,
+  isLooping,
   type PreparedForward,
   type PreparedMessage,
   prepareForward,
 } from './prepare-forward.ts';
-export { type Header, isLooping, readHeader } from './read-header.ts';
 export type { SenderVerdict } from './rewrite-from.ts';
 export {
   createSenderRewriting,

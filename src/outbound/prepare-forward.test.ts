@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { MessageParser } from '../message/message.ts';
+import { MessageParser, readHeader } from '../message/message.ts';
 import { mutatedMessages, readCorpus } from '../message/sample-messages.ts';
-import { isLooping, prepareForward, readHeader, type SenderVerdict } from './outbound.ts';
+import { isLooping, prepareForward, type SenderVerdict } from './outbound.ts';
 import { makeKey, verify } from './testing/dkim.ts';
 import { collect, sourceOf } from './testing/far-end.ts';
 
@@ -280,5 +280,48 @@ test('bodies of one line, or of nothing but line ends, take no longer than other
       now: NOW,
     });
     assert.ok(prepared.size >= 16 * 2 ** 20);
+  }
+});
+
+suite('loops', () => {
+  const received = 'Received: from a\r\n by b; Mon\r\n';
+  const looping: [what: string, header: string, address: string, loops: boolean][] = [
+    ['no mark', 'From: a@b.test\r\n', 'info@acme.test', false],
+    ['the mark', 'Delivered-To: info@acme.test\r\n', 'info@acme.test', true],
+    ['the mark in other case', 'delivered-to: INFO@acme.TEST\r\n', 'Info@ACME.test', true],
+    ['the mark in brackets', 'Delivered-To: <info@acme.test>\r\n', 'info@acme.test', true],
+    ['the mark of another', 'Delivered-To: sales@acme.test\r\n', 'info@acme.test', false],
+    [
+      'the mark among others',
+      'Delivered-To: a@b\r\nDelivered-To: info@acme.test\r\n',
+      'info@acme.test',
+      true,
+    ],
+    [
+      'the mark in a domain of U-labels',
+      'Delivered-To: a@xn--bcher-kva.test\r\n',
+      'a@bücher.test',
+      true,
+    ],
+    [
+      'the mark outside ASCII',
+      Buffer.from('Delivered-To: юзер@acme.test\r\n').toString('latin1'),
+      'юзер@acme.test',
+      true,
+    ],
+    [
+      'the mark in the body',
+      'A: 1\r\n\r\nDelivered-To: info@acme.test\r\n',
+      'info@acme.test',
+      false,
+    ],
+    ['100 hops', received.repeat(100), 'info@acme.test', false],
+    ['101 hops', received.repeat(101), 'info@acme.test', true],
+  ];
+  for (const [what, header, address, loops] of looping) {
+    test(`${what}: ${loops ? 'a loop' : 'no loop'}`, async () => {
+      const source = Buffer.from(`${header}\r\n`, 'latin1');
+      assert.equal(isLooping(await readHeader(sourceOf(source)()), address), loops);
+    });
   }
 });

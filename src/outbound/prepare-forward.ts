@@ -5,16 +5,20 @@
  */
 import { isAscii } from 'node:buffer';
 import type { DkimKey } from '../domains/domains.ts';
-import { asBuffer, findAuthors, LineEnds } from '../message/message.ts';
-import { BodyHash } from './body-hash.ts';
-import { canonicalAddress } from './format-address.ts';
+import { Refusal } from '../errors/errors.ts';
 import {
+  asBuffer,
+  BodyHash,
+  fieldValue,
+  findAuthors,
   type Header,
   type HeaderField,
-  parseEnvelope,
+  LineEnds,
   rawValue,
+  readEnvelope,
   readHeader,
-} from './read-header.ts';
+} from '../message/message.ts';
+import { canonicalAddress } from './format-address.ts';
 import { needsRewriting, rewriteFrom, type SenderVerdict } from './rewrite-from.ts';
 import { signDkim } from './sign-dkim.ts';
 
@@ -63,16 +67,21 @@ interface MeasuredBody {
  * when it comes back. `Return-Path` is taken out (RFC 5321 section 4.4). `Received` was added when
  * the message came in.
  *
- * @throws Refusal message_too_large for a header section of more than 1 MiB; whatever the source throws
+ * @throws Refusal message_too_large for a header that is longer than what is read of one; whatever the
+ *   source throws
  */
 export async function prepareForward(options: ForwardOptions): Promise<PreparedForward> {
   const { open, domain } = options;
   const address = canonicalAddress(options.address);
   const header = await readHeader(open());
-  const kept = header.fields.filter(({ name }) => name !== 'return-path');
+  if (!header.isWhole)
+    throw new Refusal('message_too_large', 'the header is too long to be passed on');
+  const kept = header.fields
+    .filter(({ name }) => name !== '' && name !== 'return-path')
+    .map(({ name, text }) => ({ name, text: toWire(text) }));
   const from = kept.filter(({ name }) => name === 'from').map(rawValue);
   const fromRewritten = needsRewriting(findAuthors(from), domain, options.verdict);
-  const shown = parseEnvelope(header.fields).from ?? [];
+  const shown = readEnvelope(header.fields).from ?? [];
   const fields = fromRewritten ? rewriteFrom(kept, shown, address, domain) : kept;
   const mark = { name: 'delivered-to', text: `Delivered-To: ${bytesOf(address)}` };
   const prepared = await prepare([mark, ...fields], header, options);
@@ -82,7 +91,7 @@ export async function prepareForward(options: ForwardOptions): Promise<PreparedF
 /** Signs and measures a message of these fields and the body of the source. */
 async function prepare(
   fields: readonly HeaderField[],
-  { bodyStart }: Header,
+  { size: bodyStart }: Header,
   { open, domain, dkimKey: key, now }: Pick<ForwardOptions, 'open' | 'domain' | 'dkimKey' | 'now'>,
 ): Promise<PreparedMessage> {
   const body = await measure(readBody(open(), bodyStart));
@@ -115,6 +124,11 @@ export function prepareOwn(
   return readHeader(open()).then((header) => prepare(header.fields, header, { open, ...signing }));
 }
 
+/** A field with line ends as SMTP has them: a bare CR becomes a space, for it would begin a line. */
+export function toWire(text: string): string {
+  return text.replace(/\r(?!\n)/g, ' ').replace(/\r?\n/g, '\r\n');
+}
+
 function formatHeader(fields: readonly HeaderField[]): Buffer {
   return Buffer.from(`${fields.map(({ text }) => `${text}\r\n`).join('')}\r\n`, 'latin1');
 }
@@ -125,15 +139,15 @@ function bytesOf(text: string): string {
 }
 
 async function measure(body: AsyncIterable<Buffer>): Promise<MeasuredBody> {
-  const hash = new BodyHash();
+  const hash = new BodyHash('relaxed');
   let size = 0;
   let eightBit = false;
   for await (const chunk of body) {
-    hash.update(chunk);
+    hash.write(chunk);
     size += chunk.length;
     eightBit ||= !isAscii(chunk);
   }
-  return { size, hash: hash.digest(), eightBit };
+  return { size, hash: hash.end().hash, eightBit };
 }
 
 /** The body from an offset in the source on, its line ends CRLF, the last one included. */
@@ -147,4 +161,26 @@ async function* readBody(source: AsyncIterable<Uint8Array>, start: number): Asyn
   }
   const last = lineEnds.end();
   if (last.length > 0) yield last;
+}
+
+/** RFC 5321 section 6.3: a simple count of Received fields finds loops; at least 100 are allowed. */
+const HOPS_MAX = 100;
+
+/**
+ * Whether a message that came to an address goes round in a loop: the address has forwarded it
+ * before, or too many hosts have.
+ *
+ * @param address the address at the forwarding domain
+ */
+export function isLooping({ fields }: Header, address: string): boolean {
+  const mark = canonicalAddress(address).toLowerCase();
+  let hops = 0;
+  for (const field of fields) {
+    if (field.name === 'received' && ++hops > HOPS_MAX) return true;
+    if (field.name !== 'delivered-to') continue;
+    // UTF-8 in addresses (RFC 6532 section 3.2) was read one character per byte.
+    const value = Buffer.from(fieldValue(field), 'latin1').toString().toLowerCase();
+    if (value === mark || value === `<${mark}>`) return true;
+  }
+  return false;
 }

@@ -4,8 +4,7 @@
  * (RFC 7960 section 4.1.3.1 describes it for mailing lists).
  */
 import { getDomain } from 'tldts';
-import type { Authors, Mailbox } from '../message/message.ts';
-import { fieldValue, type HeaderField } from './read-header.ts';
+import { type Authors, type HeaderField, type Mailbox, rawValue } from '../message/message.ts';
 
 /** What the sender checks found when the message came in. */
 export interface SenderVerdict {
@@ -85,9 +84,10 @@ export function rewriteFrom(
 
 /** The value as it stands, folds and all. */
 function authorsText(field: HeaderField): string {
-  const value = field.text.slice(field.text.indexOf(':') + 1).trim();
   // Lines of white space alone are obsolete (RFC 5322 section 4.2), and a fold may leave one here.
-  return value.includes('\r\n') ? value.replace(/\r\n[ \t]*(?=\r\n|$)/g, '') : fieldValue(field);
+  return rawValue(field)
+    .trim()
+    .replace(/\r\n[ \t]*(?=\r\n|$)/g, '');
 }
 
 /** A phrase (RFC 5322 section 3.2.5): a quoted string, or encoded words where it is not ASCII. */

@@ -1,13 +1,10 @@
 /**
  * DKIM signatures (RFC 6376), relaxed/relaxed, RSA-SHA256 (RFC 8301 section 3.1).
- *
- * Not mailauth's signer: it lists a field as often as the message has it, so that a second From
- * added on the way would pass, and it takes quadratic time for a header of many lines.
  */
 import { sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { DkimKey } from '../domains/domains.ts';
-import type { HeaderField } from './read-header.ts';
+import { type HeaderField, signedText } from '../message/message.ts';
 
 const signAsync = promisify(sign);
 
@@ -31,21 +28,6 @@ export interface Signing {
   readonly now: number;
 }
 
-/** One space for white space, none around the colon and at the ends (RFC 6376 section 3.4.2). */
-function relax({ name, text }: HeaderField): string {
-  const value = text
-    .slice(text.indexOf(':') + 1)
-    .replaceAll('\r\n', '')
-    .replace(/[ \t]+/g, ' ');
-  return `${name}:${value.replace(/^ | $/g, '')}`;
-}
-
-/** The last of each signed field, From first: a verifier takes them from the bottom. */
-function fieldsToSign(fields: readonly HeaderField[]): HeaderField[] {
-  const last = new Map(fields.map((field) => [field.name, field]));
-  return ['from', ...SIGNED].flatMap((name) => last.get(name) ?? []);
-}
-
 /**
  * Signs a message, From twice over: a signature that names a field once more than the message has
  * it fails when somebody adds one (RFC 6376 section 8.15).
@@ -58,16 +40,14 @@ export async function signDkim(
   { key, domain, bodyHash, now }: Signing,
 ): Promise<HeaderField | undefined> {
   if (fields.filter(({ name }) => name === 'from').length !== 1) return undefined;
-  const signed = fieldsToSign(fields);
-  const names = ['from', ...signed.map(({ name }) => name)];
+  const present = new Set(fields.map((field) => field.name));
+  const names = ['from', 'from', ...SIGNED.filter((name) => present.has(name))];
   const unsigned =
     `DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=${domain}; s=${key.selector};\r\n` +
     ` t=${Math.floor(now / 1000)}; h=${names.join(':\r\n  ')};\r\n bh=${bodyHash};\r\n b=`;
-  const name = 'dkim-signature';
-  // The field that is missing adds nothing (RFC 6376 section 3.7, 5.4.2).
-  const covered = [...signed, { name, text: unsigned }].map(relax).join('\r\n');
+  const covered = signedText(fields, names, unsigned, 'relaxed');
   const signature = await signAsync('sha256', Buffer.from(covered, 'latin1'), key.privateKey);
-  return { name, text: unsigned + fold(signature.toString('base64')) };
+  return { name: 'dkim-signature', text: unsigned + fold(signature.toString('base64')) };
 }
 
 function fold(base64: string): string {

@@ -255,7 +255,7 @@ const table: [what: string, message: string, client: SendingClient, short: strin
   ],
   [
     'a From field behind white space and in capitals',
-    'FROM  \r\n : ann@bank.test\r\n\r\n',
+    'X: y\r\nFROM  \r\n : ann@bank.test\r\n\r\n',
     stranger,
     'pass |  | fail reject bank.test | reject',
   ],

@@ -4,21 +4,26 @@
  * Owns nothing in storage. Lookups start when the header is there and go on while the body comes in;
  * a machine without DNS takes mail at full speed, unchecked.
  */
-import { Buffer } from 'node:buffer';
-import { type Authors, findAuthors } from '../../message/message.ts';
-import { asBuffer, type CutHeader, FieldCutter } from './cut-fields.ts';
+import type { Buffer } from 'node:buffer';
+import { Refusal } from '../../errors/errors.ts';
+import {
+  type Authors,
+  asBuffer,
+  findAuthors,
+  type Header,
+  HeaderReader,
+  rawValue,
+} from '../../message/message.ts';
 import { discoverPolicy, type PolicyDiscovery } from './dmarc-record.ts';
 import { isAligned } from './evaluate-dmarc.ts';
 import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
-import { type Header, HeaderCollector } from './header.ts';
 import { judgeSender } from './judge-sender.ts';
 import type { Lookup } from './lookup.ts';
 import { MessageLookups } from './message-lookups.ts';
-import { ResultsRemoval, serviceName } from './remove-claimed-results.ts';
+import { isClaimedResult, serviceName } from './remove-claimed-results.ts';
 import { ResolverGuard } from './resolver-guard.ts';
-import { KnownKeys } from './signing-keys.ts';
 import type { Judgement, SpfVerdict } from './verdicts.ts';
-import { noSignatures, SignatureCheck, type SignatureFindings } from './verify-signatures.ts';
+import { SignatureCheck } from './verify-signatures.ts';
 
 export type { SendingClient } from './evaluate-spf.ts';
 export type { Lookup, LookupAnswer, LookupType } from './lookup.ts';
@@ -53,33 +58,26 @@ export interface SenderChecks {
   begin(client: SendingClient): SenderCheck;
 }
 
-/** The check of one message: first all of it, in whichever form, then {@link verdicts}. */
+/** The check of one message: first all of it, then {@link verdicts}. */
 export interface SenderCheck {
   /**
-   * Takes the next bytes. What it answers is the message so far, unchanged but for
-   * Authentication-Results that claim to be ours; in parts where they lie.
-   */
-  take(chunk: Uint8Array): readonly Uint8Array[];
-  /** Ends the message; answers its last bytes. */
-  end(): readonly Uint8Array[];
-  /**
-   * Does both for a stream.
+   * Reads the message to its end. What it yields is the message, unchanged but for
+   * Authentication-Results that claim to be ours.
    *
-   * @throws whatever the source throws
+   * @throws whatever the source throws; Refusal where the header is longer than what is read of it, and
+   *   goes on with fields that would be judged or removed
    */
   through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
   /** What was found. Waits for DNS, at most `totalMs` after the end of the header. */
   verdicts(): Promise<Judgement>;
 }
 
-const LF = 0x0a;
 const TIMES = { lookupMs: 2_000, totalMs: 5_000, restMs: 30_000 };
 
 /** What the checks of all messages share. */
 interface Shared {
   readonly options: SenderChecksOptions;
   readonly guard: ResolverGuard;
-  readonly knownKeys: KnownKeys;
   readonly now: () => number;
   /** Our name, to tell Authentication-Results that claim to be ours. */
   readonly ownService: string;
@@ -92,24 +90,27 @@ interface Inquiry {
   readonly lookups: MessageLookups;
   readonly policies: Promise<PolicyDiscovery[]>;
   readonly spf: Promise<SpfVerdict>;
-  /** Under way, or what there is to say without. */
-  readonly signatures: SignatureCheck | SignatureFindings;
+  readonly signatures: SignatureCheck;
 }
 
 function startInquiry(
-  { options, guard, knownKeys, now }: Shared,
+  { options, guard, now }: Shared,
   client: SendingClient,
   header: Header,
 ): Inquiry {
-  const found = findAuthors(header.from.map((value) => value.toString('latin1')));
-  const authors = { ...found, isWhole: found.isWhole && header.isFromWhole };
+  const from = header.fields.filter(({ name }) => name === 'from');
+  const authors = findAuthors(from.map(rawValue));
   const lookups = new MessageLookups(guard, options.times ?? TIMES, now);
   const isBlind = guard.isResting();
   const ask = (name: string) => lookups.ask(name, 'TXT', 'deciding');
   const policies = Promise.all(authors.domains.map((domain) => discoverPolicy(domain, ask)));
-  const signatures =
-    noSignatures(header) ??
-    new SignatureCheck({ header, authors: authors.domains, lookups, knownKeys, isBlind });
+  const signatures = new SignatureCheck({
+    header,
+    authors: authors.domains,
+    lookups,
+    isBlind,
+    now: Date.now(),
+  });
   const sender = spfDomain(client);
   const isDeciding = authors.domains.some((author) => isAligned(sender, author, false));
   const weight = isDeciding ? 'deciding' : 'other';
@@ -119,47 +120,50 @@ function startInquiry(
   return { header, authors, lookups, policies, spf, signatures };
 }
 
+/** Fields that are judged or removed, at the start of a line, and the octets of the longest of them. */
+const TELLING = /^(?:from|authentication-results)[ \t\r\n:]/im;
+const TELLING_MAX = 32;
+
 class MessageCheck implements SenderCheck {
   readonly #shared: Shared;
   readonly #client: SendingClient;
-  readonly #cutter = new FieldCutter();
-  readonly #collector = new HeaderCollector();
-  readonly #removal: ResultsRemoval;
-  #inquiry: Inquiry | undefined;
+  readonly #reader = new HeaderReader();
+  /** The last octets of what lies behind the cap of the header. */
+  #tail = '';
+  #removedResults = false;
   #verdicts: Promise<Judgement> | undefined;
 
   constructor(shared: Shared, client: SendingClient) {
     this.#shared = shared;
     this.#client = client;
-    this.#removal = new ResultsRemoval(shared.ownService);
-  }
-
-  take(chunk: Uint8Array): readonly Uint8Array[] {
-    const bytes = asBuffer(chunk);
-    if (this.#inquiry) {
-      this.#takeBody(this.#inquiry, bytes);
-      return [bytes];
-    }
-    const cut = this.#cutter.take(bytes);
-    const left = this.#takeHeader(cut);
-    if (cut.rest) {
-      this.#inquiry = this.#startInquiry();
-      this.#takeBody(this.#inquiry, cut.rest.subarray(cut.rest.indexOf(LF) + 1));
-    }
-    return left;
-  }
-
-  end(): readonly Uint8Array[] {
-    const left = this.#inquiry ? [] : this.#takeHeader(this.#cutter.end());
-    this.#inquiry ??= this.#startInquiry();
-    this.#verdicts = this.#judge(this.#inquiry);
-    this.#verdicts.catch(() => {});
-    return left;
   }
 
   async *through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    for await (const chunk of source) yield* this.take(chunk);
-    yield* this.end();
+    let inquiry: Inquiry | undefined;
+    let isInHeader = true;
+    for await (const chunk of source) {
+      let body: Buffer | undefined = asBuffer(chunk);
+      if (isInHeader) {
+        body = this.#reader.write(body);
+        isInHeader = body === undefined;
+        if (isInHeader && !this.#reader.isFull) continue;
+        if (!inquiry) yield* this.#takeHeader();
+        inquiry ??= startInquiry(this.#shared, this.#client, this.#reader.header);
+        yield* this.#takeOverflow();
+      }
+      if (!body || body.length === 0) continue;
+      inquiry?.signatures.writeBody(body);
+      yield body;
+    }
+    if (!inquiry) {
+      const body = this.#reader.end();
+      yield* this.#takeHeader();
+      inquiry = startInquiry(this.#shared, this.#client, this.#reader.header);
+      inquiry.signatures.writeBody(body);
+      if (body.length > 0) yield body;
+    }
+    this.#verdicts = this.#judge(inquiry);
+    this.#verdicts.catch(() => {});
   }
 
   async verdicts(): Promise<Judgement> {
@@ -167,25 +171,37 @@ class MessageCheck implements SenderCheck {
     return this.#verdicts;
   }
 
-  /** Looks at what was cut; answers what is left of it, in one part where nothing is removed. */
-  #takeHeader({ pieces, bytes, rest }: CutHeader): Buffer[] {
-    const kept: Buffer[] = [];
-    for (const piece of pieces) {
-      // Signatures are those of the message as it came, what is removed from it included.
-      this.#collector.add(piece);
-      if (this.#removal.keeps(piece)) kept.push(piece.bytes);
+  /** The header as it is stored. */
+  *#takeHeader(): Generator<Buffer> {
+    const { bytes, header } = this.#reader;
+    const { ownService } = this.#shared;
+    const claimed = header.fields.filter((field) => isClaimedResult(field, ownService));
+    this.#removedResults = claimed.length > 0;
+    let start = 0;
+    for (const field of claimed) {
+      if (field.start > start) yield bytes.subarray(start, field.start);
+      start = field.end;
     }
-    const left =
-      kept.length === pieces.length ? [bytes] : [Buffer.concat(kept), ...(rest ? [rest] : [])];
-    return left.filter(({ length }) => length > 0);
+    if (bytes.length > start) yield bytes.subarray(start);
+    const last = header.fields.at(-1);
+    if (!header.isWhole && last)
+      this.#tail = `${last.name}:${bytes.toString('latin1').slice(-TELLING_MAX)}`;
   }
 
-  #takeBody({ signatures }: Inquiry, chunk: Buffer): void {
-    if (signatures instanceof SignatureCheck) signatures.writeBody(chunk);
-  }
-
-  #startInquiry(): Inquiry {
-    return startInquiry(this.#shared, this.#client, this.#collector.end());
+  /**
+   * Behind the cap no field is read, so that none may come there that tells who the message is from:
+   * mail readers would show an author whom nobody judged, or believe results that we never found.
+   */
+  *#takeOverflow(): Generator<Buffer> {
+    const { skipped } = this.#reader;
+    if (skipped.length === 0) return;
+    const text = this.#tail + skipped.toString('latin1');
+    if (TELLING.test(text)) {
+      throw new Refusal('sender_rejected', 'its header is too long to tell who it is from');
+    }
+    // What it begins with is not the start of a line.
+    this.#tail = `-${text.slice(-TELLING_MAX)}`;
+    yield skipped;
   }
 
   async #judge({ lookups, ...inquiry }: Inquiry): Promise<Judgement> {
@@ -194,10 +210,10 @@ class MessageCheck implements SenderCheck {
     const [policies, spf, found] = await Promise.all([
       inquiry.policies,
       inquiry.spf,
-      signatures instanceof SignatureCheck ? signatures.end() : signatures,
+      signatures.end(),
     ]);
     lookups.throwBugs();
-    const removedResults = this.#removal.removed;
+    const removedResults = this.#removedResults;
     const client = this.#client;
     const evidence = { client, header, authors, policies, spf, found, removedResults };
     return judgeSender(evidence, { hostname, enforce, draw: random() });
@@ -209,7 +225,6 @@ export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
   const { restMs, lookupMs } = options.times ?? TIMES;
   const now = options.now ?? (() => performance.now());
   const guard = new ResolverGuard({ lookup: options.lookup, restMs, probeMs: lookupMs, now });
-  const ownService = serviceName(options.hostname);
-  const shared: Shared = { options, guard, knownKeys: new KnownKeys(), now, ownService };
+  const shared = { options, guard, now, ownService: serviceName(options.hostname) };
   return { begin: (client) => new MessageCheck(shared, client) };
 }

@@ -1,5 +1,6 @@
 /** The policy that a domain publishes for mail in its name (RFC 7489 section 6.3 and 6.6.3). */
 import { getDomain } from 'tldts';
+import { parseTagList } from '../../message/message.ts';
 import { type LookupAnswer, textRecords } from './lookup.ts';
 import type { DmarcPolicy } from './verdicts.ts';
 
@@ -34,17 +35,11 @@ function isPolicy(text: string | undefined): text is DmarcPolicy {
   return text === 'none' || text === 'quarantine' || text === 'reject';
 }
 
-/** Tags by name; undefined where one stands twice, which voids the list (RFC 6376 section 3.2). */
+/** Tags by name in lower case; undefined where one stands twice (RFC 6376 section 3.2). */
 function readTags(record: string): Map<string, string> | undefined {
-  const tags = new Map<string, string>();
-  for (const part of record.split(';')) {
-    const equals = part.indexOf('=');
-    if (equals < 0) continue;
-    const name = part.slice(0, equals).trim().toLowerCase();
-    if (tags.has(name)) return undefined;
-    tags.set(name, part.slice(equals + 1).trim());
-  }
-  return tags;
+  const { tags, repeated } = parseTagList(record);
+  const lower = new Map(Array.from(tags, ([name, value]) => [name.toLowerCase(), value]));
+  return repeated === undefined && lower.size === tags.size ? lower : undefined;
 }
 
 function readPolicies(

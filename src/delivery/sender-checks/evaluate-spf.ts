@@ -1,6 +1,6 @@
 /** Whether the client may send for the domain it names as the sender's (RFC 7208). */
 import { spf } from 'mailauth/lib/spf/index.js';
-import { toALabel } from 'mailauth/lib/tools.js';
+import { toDnsName } from '../../message/message.ts';
 import { type LookupType, textRecords } from './lookup.ts';
 import { LookupError, type MessageLookups } from './message-lookups.ts';
 import type { Weight } from './resolver-guard.ts';
@@ -37,12 +37,11 @@ function isResult(text: string): text is SpfResult {
 
 /**
  * The domain that is asked: of MAIL FROM, or of HELO for the null sender, whose identity is
- * `postmaster@` it (RFC 7208 section 2.4).
+ * `postmaster@` it (RFC 7208 section 2.4). `''` where it is none: an address literal, say.
  */
 export function spfDomain({ from, heloName }: SendingClient): string {
   const domain = from === '' ? heloName : from.slice(from.lastIndexOf('@') + 1);
-  // IDNA as mailauth has it, so that the domain asked is the domain that is compared.
-  return toALabel(domain.trim()).toLowerCase().replace(/\.$/, '');
+  return toDnsName(domain.trim()) ?? '';
 }
 
 /** Records of one lookup in the form that mailauth takes; it looks at the strings piece by piece. */
@@ -51,15 +50,17 @@ async function resolve(
   name: string,
   type: LookupType,
   weight: Weight,
-): Promise<unknown[]> {
+): Promise<string[] | string[][]> {
   const answer = await lookups.ask(name, type, weight);
   if (answer.kind !== 'records') throw new LookupError(answer);
   if (type === 'TXT') return textRecords(answer).map((text) => [boundTerms(text)]);
-  return answer.records.map((record) =>
+  const records = answer.records.map((record) =>
     typeof record === 'string'
       ? record
       : { priority: record.preference, exchange: record.exchange },
   );
+  // The types of mailauth leave out what it takes for MX: the objects of Node's own resolver.
+  return records as string[];
 }
 
 /** Each term takes time, the check of its syntax one that grows with the square of its length. */
@@ -94,16 +95,18 @@ export interface SpfInquiry {
 export async function evaluateSpf(inquiry: SpfInquiry): Promise<SpfVerdict> {
   const { client, lookups, hostname, weight, isBlind } = inquiry;
   const domain = spfDomain(client);
-  // Address literals, and greetings that are no domain (RFC 7208 section 4.3).
-  if (!domain.includes('.') || domain.startsWith('[')) return { result: 'none', domain };
+  // RFC 7208 section 4.3.
+  if (!domain.includes('.')) return { result: 'none', domain };
   if (isBlind) return { result: 'temperror', domain };
   const resolver = (name: string, type: string) => {
     if (!isLookupType(type)) throw new Error(`SPF asks for a record of type ${type}`);
     return resolve(lookups, name, type, weight);
   };
+  const at = client.from.lastIndexOf('@');
   const { status } = await spf({
-    sender: client.from,
-    helo: client.heloName,
+    // The domain that is asked is the one that is compared with the author's.
+    sender: client.from === '' ? '' : `${client.from.slice(0, at)}@${domain}`,
+    helo: client.from === '' ? domain : client.heloName,
     ip: client.remoteAddress,
     mta: hostname,
     resolver,

@@ -281,7 +281,7 @@ suite('a From that would be refused in plain writing is refused', () => {
   const headers = [
     'From : ceo@bank.test\r\n',
     'From\t: ceo@bank.test\r\n',
-    'From\r\n : ceo@bank.test\r\n',
+    'X: y\r\nFrom\r\n : ceo@bank.test\r\n',
     'fROM:ceo@bank.test\r\n',
     'From:ceo@bank.test\n',
     'X: y\nFrom: ceo@bank.test\n',
@@ -290,7 +290,10 @@ suite('a From that would be refused in plain writing is refused', () => {
     'From:\r\nFrom: ceo@bank.test\r\n',
     'From: ceo@(\r\nFrom: )bank.test\r\n',
     'From: "\r\nFrom: " <ceo@bank.test>\r\n',
-    'no field at all\r\nFrom: ceo@bank.test\r\n',
+    'From \r\nFrom: ceo@bank.test\r\n',
+    'From: ceo@bank.test\r\nno field at all\r\n',
+    'From: ceo@bank\r\n.test\r\n',
+    'From: eve@watch.test\r\nceo@bank.test\r\n',
     'X: y\r\nno field at all\r\nFrom: ceo@bank.test\r\n',
     'From: eve@watch.test\r\nX: y\r\n\tz\r\nFROM: ceo@bank.test\r\n',
     `From: eve@watch.test${' '.repeat(9_000)}\r\n`,
@@ -308,6 +311,13 @@ suite('a From that claims nothing of others is taken', () => {
       const verdicts = await checkAlike(`From: ${from}\r\n`);
       assert.equal(verdicts.action, 'accept', JSON.stringify(verdicts.dmarc));
     });
+  }
+});
+
+test('a text whose first line is no field has no header, and so no From', async () => {
+  for (const line of ['no field at all', ' From: x', 'From', '\ufeffFrom: ceo@bank.test']) {
+    const { verdicts, shown } = await inspect(`${line}\r\nFrom: ceo@bank.test\r\n`, 'utf8');
+    assert.deepEqual([verdicts.action, shown], ['accept', []], line);
   }
 });
 

@@ -25,12 +25,15 @@ suite('a header made to be expensive', () => {
     ['100,000 fields', 'X: y\r\n'.repeat(100_000)],
     ['a field of a megabyte', `X: ${'y'.repeat(1_000_000)}\r\n`],
     ['a field of 300,000 folds', `X: y\r\n${' z\r\n'.repeat(300_000)}`],
-    ['100,000 lines that are no field', 'x\n'.repeat(100_000)],
+    ['200,000 lines that are no field', 'x\n'.repeat(200_000)],
     ['100,000 signatures', 'DKIM-Signature: v=1\r\n'.repeat(100_000)],
   ];
   for (const [what, header] of headers) {
     test(`${what}: no signature is looked at, the author is found`, async () => {
-      const message = `${header}${await signed('ann@bank.test', { domain: 'bank.test' })}`;
+      const [head, body] = (await signed('ann@bank.test', { domain: 'bank.test' })).split(
+        '\r\n\r\n',
+      );
+      const message = `${head}\r\n${header}\r\n${body}`;
       const { verdicts, left } = await check({ message });
       assert.equal(inShort(verdicts), `pass | policy | ${refused}`);
       assert.ok(left === message);
@@ -38,18 +41,18 @@ suite('a header made to be expensive', () => {
   }
 
   const signatures: [what: string, signature: string, result: string][] = [
-    ['white space in a row', `v=1;${' '.repeat(15_000)}a=rsa-sha256`, 'policy'],
+    ['white space in a row', `v=1;${' '.repeat(15_000)}a=rsa-sha256`, 'neutral'],
     ['empty tags', ';'.repeat(15_000), 'neutral'],
     [
       'a domain that DNS could not hold',
       `v=1; a=rsa-sha256; d=${'\u4e00\u4e8c'.repeat(2_500)}; s=key1; h=from; bh=x; b=x`,
-      'fail',
+      'neutral',
     ],
     ['100,000 octets', `v=1; z=${'x'.repeat(60_000)}`, 'policy'],
     [
       'thousands of signed fields',
       `v=1; a=rsa-sha256; d=bank.test; s=key1; bh=x; b=x; h=from${':x'.repeat(7_000)}`,
-      'policy*',
+      'fail*',
     ],
     [
       'another body length than there is',

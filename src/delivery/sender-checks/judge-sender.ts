@@ -1,5 +1,5 @@
 /** From all that was found out about a message to what is to be done with it. */
-import type { Authors } from '../../message/message.ts';
+import type { Authors, Header } from '../../message/message.ts';
 import { formatAuthenticationResults } from './authentication-results.ts';
 import type { PolicyDiscovery } from './dmarc-record.ts';
 import {
@@ -9,7 +9,6 @@ import {
   isAligned,
 } from './evaluate-dmarc.ts';
 import type { SendingClient } from './evaluate-spf.ts';
-import type { Header } from './header.ts';
 import { survivesForwarding } from './survive-forwarding.ts';
 import type { DmarcVerdict, Judgement, SenderAction, SpfVerdict } from './verdicts.ts';
 import type { SignatureFinding, SignatureFindings } from './verify-signatures.ts';
@@ -51,8 +50,9 @@ function authorsOf({ authors, policies }: Evidence): Author[] {
  * Whether a signature covers every From field. Each mention of a name in h= covers one field, from
  * the bottom up (RFC 6376 section 5.4.2), and mail readers show the one they like.
  */
-function coversAuthors({ signedFields }: SignatureFinding, { from }: Header): boolean {
-  return signedFields.filter((name) => name === 'from').length >= from.length;
+function coversAuthors({ signedFields }: SignatureFinding, { fields }: Header): boolean {
+  const count = fields.filter(({ name }) => name === 'from').length;
+  return signedFields.filter((name) => name === 'from').length >= count;
 }
 
 function judgeAuthors(evidence: Evidence, draw: number): AuthorVerdict[] {

@@ -1,5 +1,4 @@
 /** The lookups for one message: each question once, all in the time that they have together. */
-import { NAME_MAX } from './host-names.ts';
 import { type LookupAnswer, type LookupType, unanswered } from './lookup.ts';
 import type { ResolverGuard, Weight } from './resolver-guard.ts';
 
@@ -10,6 +9,8 @@ export interface LookupTimes {
   readonly totalMs: number;
 }
 
+/** RFC 1035 section 2.3.4, in presentation form. */
+const NAME_MAX = 253;
 const LABEL = /^[!-~]{1,63}$/;
 
 /**

@@ -1,81 +1,128 @@
-/** One signature of a header: a DKIM-Signature, or the ARC-Message-Signature that is like it. */
-import parseTagList, { type TagList } from 'mailauth/lib/parse-dkim-headers.js';
-import { bodyHashKey, type WantedHash } from './body-hashes.ts';
-import type { HeaderField } from './header.ts';
-import { toAsciiName } from './host-names.ts';
-import type { MessageVerifier } from './message-verifier.ts';
+/** The tags of a signature (RFC 6376 section 3.5), and what can be judged of it without its key. */
+import {
+  type Canonicalization,
+  type HeaderField,
+  parseTagList,
+  rawValue,
+  toDnsName,
+} from '../../message/message.ts';
 import type { DkimResult } from './verdicts.ts';
 
-/** Octets of a field that holds a signature. */
-const MAX_FIELD = 16 * 1024;
-/** White space in a row within it: mailauth's time for that grows with the square. */
-const LONG_SPACE = /[ \t\r\n]{101}/;
-/** Names in the tag h=, each of which is searched among all fields. */
-const MAX_SIGNED_FIELDS = 500;
+/** A result, and why. */
+export interface Outcome {
+  readonly result: DkimResult;
+  readonly comment: string;
+}
 
-/** A signature that was read. */
 export interface Signature {
-  /** Lower case, IDNA-encoded. */
+  readonly field: HeaderField;
+  /** Lower case, IDNA-encoded; `''` where it could not be read. */
   readonly domain: string;
   readonly selector: string;
   /** Where its key is. */
   readonly keyName: string;
+  readonly type: 'rsa' | 'ed25519';
+  readonly headerCanon: Canonicalization;
+  readonly bodyCanon: Canonicalization;
   /** Names of the signed fields in lower case, as often as each is signed. */
   readonly signedFields: readonly string[];
-  readonly wantedHash: WantedHash;
-  /** As mailauth verifies it. */
-  readonly list: TagList;
+  /** Base64. */
+  readonly bodyHash: string;
+  readonly signature: string;
+  /** Octets of the canonical body that are signed (l=). */
+  readonly bodyLength: number | undefined;
+  /** Whether it is made for a domain below `domain` (i=). */
+  readonly isForSubdomain: boolean;
   /** Why it is not verified. */
-  readonly refusal: { readonly result: DkimResult; readonly comment: string } | undefined;
+  readonly refusal: Outcome | undefined;
 }
 
-/** Whether a field is one that mailauth reads in reasonable time. */
-export function isReadable({ line }: HeaderField): boolean {
-  return line.length <= MAX_FIELD && !LONG_SPACE.test(line.toString('latin1'));
+/** Octets of a signature that is read. */
+const MAX_FIELD = 16 * 1024;
+
+const ALGORITHMS = new Map<string, Signature['type']>([
+  ['rsa-sha256', 'rsa'],
+  ['ed25519-sha256', 'ed25519'],
+]);
+
+function isCanonicalization(text: string): text is Canonicalization {
+  return text === 'simple' || text === 'relaxed';
 }
 
-/** The text of one tag; `''` where it is missing. */
-export function tagOf(list: TagList, name: string): string {
-  return String(list.parsed[name]?.value ?? '');
+/** RFC 6376 section 3.5: 76 digits are allowed; no body is so long. */
+function readNumber(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d{1,76}$/.test(text) ? Number(text) : undefined;
 }
 
-function refusalOf(list: TagList, signed: readonly string[]): Signature['refusal'] {
-  const comment = list.skip ?? list.invalid;
-  if (comment !== undefined) return { result: 'neutral', comment };
-  // mailauth would take its own list for a missing h=, which RFC 6376 section 3.5 requires.
-  if (signed.length === 0) return { result: 'neutral', comment: 'no signed fields' };
-  // RFC 8301 section 3.1.
-  if (list.hashAlgo === 'sha1') return { result: 'policy', comment: 'rsa-sha1' };
-  if (signed.length <= MAX_SIGNED_FIELDS) return undefined;
-  return { result: 'policy', comment: 'too many signed fields' };
+/** A name that the message gives (RFC 8616 section 3 allows UTF-8 there); `''` where it is none. */
+function toName(text: string): string {
+  return toDnsName(Buffer.from(text, 'latin1').toString()) ?? '';
 }
 
-/** Reads the tags of a signature and checks what can be checked without its key. */
-export function readSignature(verifier: MessageVerifier, list: TagList): Signature {
-  verifier.prepareSignature(list);
-  const { selector = '', signingDomain = '', bodyCanon, maxBodyLength } = list;
-  const wantedHash: WantedHash = {
-    canon: bodyCanon === 'relaxed' ? 'relaxed' : 'simple',
-    length: typeof maxBodyLength === 'number' ? maxBodyLength : undefined,
-  };
-  list.bodyHashKey = bodyHashKey(wantedHash);
-  const signedFields = tagOf(list, 'h').toLowerCase().split(':').filter(Boolean);
-  return {
-    // A signing domain may be written with U-labels (RFC 8616 section 3). IDNA is mailauth's here,
-    // so that the domain whose key is asked for is the one that is compared with the author's.
-    domain: toAsciiName(signingDomain).toLowerCase().replace(/\.$/, ''),
-    selector,
-    keyName: toAsciiName(`${selector}._domainkey.${signingDomain}`),
-    signedFields,
-    wantedHash,
-    list,
-    refusal: refusalOf(list, signedFields),
-  };
+/** Tags that a signature must have, and those that are numbers (RFC 6376 section 3.5). */
+const REQUIRED = ['a', 'b', 'bh', 'd', 'h', 's'];
+const NUMBERS = ['l', 't', 'x'];
+
+/**
+ * Reads a DKIM-Signature, or the ARC-Message-Signature that is like it but for `v` and `i` (RFC 8617
+ * section 4.1.2).
+ *
+ * @param now milliseconds since 1970
+ */
+export function readSignature(field: HeaderField, kind: 'dkim' | 'arc', now: number): Signature {
+  const isReadable = field.text.length <= MAX_FIELD;
+  const list = parseTagList(isReadable ? rawValue(field) : '');
+  const tag = (name: string) => list.tags.get(name)?.replace(/[ \t\r\n]/g, '') ?? '';
+  const domain = toName(tag('d'));
+  const identity = kind === 'dkim' ? toName(tag('i').replace(/^.*@/, '')) || domain : domain;
+  const [headerCanon = '', bodyCanon = 'simple'] = (tag('c') || 'simple').toLowerCase().split('/');
+  const signature = {
+    field,
+    domain,
+    selector: tag('s'),
+    keyName: `${toName(tag('s'))}._domainkey.${domain}`,
+    type: ALGORITHMS.get(tag('a').toLowerCase()) ?? 'rsa',
+    headerCanon: isCanonicalization(headerCanon) ? headerCanon : 'simple',
+    bodyCanon: isCanonicalization(bodyCanon) ? bodyCanon : 'simple',
+    signedFields: tag('h').toLowerCase().split(':').filter(Boolean),
+    bodyHash: tag('bh'),
+    signature: tag('b'),
+    bodyLength: readNumber(tag('l')),
+    isForSubdomain: identity !== domain,
+  } as const;
+  const expires = readNumber(tag('x')) ?? Number.POSITIVE_INFINITY;
+  const rules: [isBroken: boolean, comment: string, result?: DkimResult][] = [
+    [!isReadable, 'signature too long', 'policy'],
+    [list.broken !== undefined || list.repeated !== undefined, 'syntax error'],
+    [REQUIRED.some((name) => tag(name) === ''), 'missing tag'],
+    [domain === '' || toName(tag('s')) === '', 'invalid domain or selector'],
+    [kind === 'dkim' && tag('v') !== '1', 'unknown version'],
+    // RFC 8301 section 3.1.
+    [tag('a').toLowerCase() === 'rsa-sha1', 'rsa-sha1', 'policy'],
+    [!ALGORITHMS.has(tag('a').toLowerCase()), 'unknown algorithm'],
+    [
+      !isCanonicalization(headerCanon) || !isCanonicalization(bodyCanon),
+      'unknown canonicalization',
+    ],
+    [!signature.signedFields.includes('from'), 'From not signed'],
+    [tag('q') !== '' && !/(?:^|:)dns\/txt(?::|$)/i.test(tag('q')), 'unknown query method'],
+    [
+      NUMBERS.some((name) => tag(name) !== '' && readNumber(tag(name)) === undefined),
+      'syntax error',
+    ],
+    [identity !== domain && !identity.endsWith(`.${domain}`), 'domain mismatch'],
+    [expires < (readNumber(tag('t')) ?? 0), 'invalid expiration'],
+    [expires * 1_000 < now, 'expired'],
+  ];
+  const broken = rules.find(([isBroken]) => isBroken);
+  const refusal = broken && { comment: broken[1], result: broken[2] ?? 'neutral' };
+  return { ...signature, refusal };
 }
 
-/** Reads a DKIM-Signature field. */
-export function readDkimSignature(verifier: MessageVerifier, field: HeaderField): Signature {
-  const list = parseTagList(field.line);
-  list.type = 'DKIM';
-  return readSignature(verifier, list);
+/** The field without the value of its tag `b`, white space around it included (RFC 6376 section 3.7). */
+export function withoutSignature(text: string): string {
+  const colon = text.indexOf(':') + 1;
+  const parts = text.slice(colon).split(';');
+  const emptied = parts.map((part) => /^[ \t\r\n]*b[ \t\r\n]*=/.exec(part)?.[0] ?? part);
+  return text.slice(0, colon) + emptied.join(';');
 }

@@ -1,5 +1,5 @@
 /** Whether a message passes DMARC for the next one, when we forward it unchanged. */
-import type { Header } from './header.ts';
+import type { Header } from '../../message/message.ts';
 import type { SignatureFinding } from './verify-signatures.ts';
 
 /** Fields that are put on top of a message on its way through us. */
@@ -30,6 +30,6 @@ export function survivesForwarding(
   if (result !== 'pass' || (removedResults && signedFields.includes(RESULTS))) return false;
   return ADDED.every((name) => {
     const signed = signedFields.filter((field) => field === name).length;
-    return signed === 0 || signed <= fields.filter(({ key }) => key === name).length;
+    return signed === 0 || signed <= fields.filter((field) => field.name === name).length;
   });
 }

@@ -1,20 +1,13 @@
-/**
- * The DKIM signatures (RFC 6376) of one message, and its ARC chain.
- *
- * mailauth checks and verifies each signature. The message is read here, since mailauth's own reader
- * keeps whole lines, takes quadratic time for long ones and for folds, and asks for one key after the
- * other. Keys are asked for as soon as the header is there, while the body still comes in.
- */
-import type { SignatureResult } from 'mailauth/lib/dkim/dkim-verifier.js';
-import { BodyHashes } from './body-hashes.ts';
+/** The DKIM signatures (RFC 6376) of one message, and its ARC chain. */
+import { BodyHash, type Canonicalization, type Header, signedText } from '../../message/message.ts';
+import { ArcChain } from './arc-chain.ts';
 import { isAligned } from './evaluate-dmarc.ts';
-import type { Header } from './header.ts';
+import { textRecords } from './lookup.ts';
 import type { MessageLookups } from './message-lookups.ts';
-import { createVerifier, type MessageVerifier } from './message-verifier.ts';
-import { isReadable, readDkimSignature, type Signature, tagOf } from './read-signature.ts';
-import { type KnownKeys, MessageKeys } from './signing-keys.ts';
+import { type Outcome, readSignature, type Signature, withoutSignature } from './read-signature.ts';
+import type { Weight } from './resolver-guard.ts';
+import { type FoundKey, isGoodSignature, readSigningKey } from './signing-key.ts';
 import type { ArcVerdict, DkimResult } from './verdicts.ts';
-import { ChainCheck } from './verify-chain.ts';
 
 /** Signatures that are verified; RFC 6376 section 6.1 leaves the limit to the verifier. */
 export const MAX_SIGNATURES = 10;
@@ -36,110 +29,128 @@ export interface SignatureFindings {
   readonly arc: ArcVerdict;
 }
 
-/** What is not looked at for its length. */
-function tooLong(what: 'header' | 'signature'): SignatureFinding {
-  const comment = `${what} too long`;
-  return { result: 'policy', domain: '', selector: '', start: '', comment, signedFields: [] };
-}
-
-/** What there is to say of a header without a look at the body; undefined where it takes one. */
-export function noSignatures({ fields, isWhole }: Header): SignatureFindings | undefined {
-  const arc: ArcVerdict = { result: 'none', instance: 0, domain: '' };
-  if (!isWhole) return { signatures: [tooLong('header')], arc };
-  const hasAny = fields.some(({ key }) => key === 'dkim-signature' || key.startsWith('arc-'));
-  return hasAny ? undefined : { signatures: [], arc };
-}
-
 export interface SignatureInquiry {
   readonly header: Header;
   readonly authors: readonly string[];
   readonly lookups: MessageLookups;
-  readonly knownKeys: KnownKeys;
   /** Nobody can be asked for keys: the work on the body is spared. */
   readonly isBlind: boolean;
+  /** Milliseconds since 1970: what has expired is judged by it. */
+  readonly now: number;
 }
 
-export class SignatureCheck {
-  readonly #verifier: MessageVerifier;
-  readonly #signatures: readonly Signature[];
-  readonly #unreadable: number;
-  readonly #chain: ChainCheck;
-  readonly #hashes: BodyHashes;
-  readonly #isBlind: boolean;
+/** What is not looked at, since the header is longer than what is read of it. */
+const tooLong: SignatureFinding = {
+  result: 'policy',
+  domain: '',
+  selector: '',
+  start: '',
+  comment: 'header too long',
+  signedFields: [],
+};
 
-  /** Chooses what to verify, and asks for the keys. */
-  constructor({ header, authors, lookups, knownKeys, isBlind }: SignatureInquiry) {
-    const deciding = new Set<string>();
-    const keys = new MessageKeys(knownKeys, lookups, deciding);
-    const verifier = createVerifier(header.fields, keys);
-    this.#verifier = verifier;
-    this.#isBlind = isBlind;
-    const candidates = header.fields.filter(({ key }) => key === 'dkim-signature');
-    const readable = candidates.filter(isReadable);
-    this.#unreadable = Math.min(candidates.length - readable.length, MAX_SIGNATURES);
-    const { aligned = [], others = [] } = Object.groupBy(
-      readable.map((field) => readDkimSignature(verifier, field)),
-      ({ domain }) =>
-        authors.some((author) => isAligned(domain, author, false)) ? 'aligned' : 'others',
-    );
+/** Verifies the signatures of a message while its body comes in. */
+export class SignatureCheck {
+  readonly #inquiry: SignatureInquiry;
+  readonly #signatures: readonly Signature[];
+  readonly #chain: ArcChain;
+  readonly #hashes: ReadonlyMap<Canonicalization, BodyHash>;
+
+  /** Chooses what to verify, and asks for the keys, so that they come while the body does. */
+  constructor(inquiry: SignatureInquiry) {
+    const { header, authors, now, isBlind } = inquiry;
+    this.#inquiry = inquiry;
+    const fields = header.isWhole ? header.fields : [];
+    const isAuthors = ({ domain }: Signature) =>
+      authors.some((author) => isAligned(domain, author, false));
+    const all = fields
+      .filter(({ name }) => name === 'dkim-signature')
+      .map((field) => readSignature(field, 'dkim', now));
     // Those that DMARC can pass by come first, then those on top, which the last hops made.
-    this.#signatures = [...aligned, ...others].slice(0, MAX_SIGNATURES);
-    for (const { keyName } of aligned) deciding.add(keyName);
-    this.#chain = new ChainCheck(verifier, header);
-    const verified = isBlind ? [] : this.#verified();
-    this.#hashes = new BodyHashes(verified.map(({ wantedHash }) => wantedHash));
-    for (const { keyName } of verified) keys.prefetch(keyName);
-    if (!isBlind) for (const keyName of this.#chain.sealKeys) keys.prefetch(keyName);
+    const sorted = [...all.filter(isAuthors), ...all.filter((one) => !isAuthors(one))];
+    this.#signatures = sorted.slice(0, MAX_SIGNATURES);
+    this.#chain = new ArcChain(fields, now);
+    const { newest } = this.#chain;
+    const verified = [...this.#signatures, ...(newest ? [newest] : [])].filter(
+      ({ refusal }) => !refusal && !isBlind,
+    );
+    this.#hashes = new Map(verified.map(({ bodyCanon }) => [bodyCanon, new BodyHash(bodyCanon)]));
+    const sealKeys = isBlind ? [] : this.#chain.sealKeys;
+    for (const name of [...verified.map(({ keyName }) => keyName), ...sealKeys])
+      void this.#keyAt(name);
   }
 
   /** Takes the next bytes of the body. */
   writeBody(chunk: Buffer): void {
-    this.#hashes.write(chunk);
+    for (const hash of this.#hashes.values()) hash.write(chunk);
   }
 
   /** Ends the message. */
   async end(): Promise<SignatureFindings> {
-    for (const [key, hash] of this.#hashes.end()) this.#verifier.bodyHashes.set(key, hash);
+    const { isWhole } = this.#inquiry.header;
+    const hashes = new Map(Array.from(this.#hashes, ([canon, hash]) => [canon, hash.end()]));
+    const verifyOne = (signature: Signature) =>
+      this.#verify(signature, hashes.get(signature.bodyCanon));
     const [signatures, arc] = await Promise.all([
-      Promise.all(this.#signatures.map((signature) => this.#verify(signature))),
-      this.#chain.end(),
+      Promise.all(
+        this.#signatures.map(async (signature) => ({
+          ...(await verifyOne(signature)),
+          domain: signature.domain,
+          selector: signature.selector,
+          start: signature.signature.slice(0, 8),
+          signedFields: signature.signedFields,
+        })),
+      ),
+      this.#chain.verify(verifyOne, (name) => this.#keyAt(name)),
     ]);
-    const unreadable = Array.from({ length: this.#unreadable }, () => tooLong('signature'));
-    return { signatures: [...signatures, ...unreadable], arc };
+    return { signatures: isWhole ? signatures : [tooLong], arc };
   }
 
-  #verified(): Signature[] {
-    const { newest } = this.#chain;
-    const all = newest ? [...this.#signatures, newest] : this.#signatures;
-    return all.filter(({ refusal }) => !refusal);
-  }
-
-  async #verify(signature: Signature): Promise<SignatureFinding> {
-    const { domain, selector, signedFields, list } = signature;
-    const start = tagOf(list, 'b').slice(0, 8);
-    const about = { domain, selector, start, signedFields };
-    if (signature.refusal) return { ...about, ...signature.refusal };
-    if (this.#isBlind) return { ...about, result: 'temperror', comment: 'no DNS' };
-    return { ...about, ...resultOf(await this.#verifier.verifySignature(list)) };
-  }
-}
-
-const results = new Set<string>(['pass', 'fail', 'policy', 'neutral', 'temperror', 'permerror']);
-
-function isResult(text: string): text is DkimResult {
-  return results.has(text);
-}
-
-function resultOf({ status, bodyHash, bodyHashExpecting }: SignatureResult): {
-  result: DkimResult;
-  comment: string;
-} {
-  const comment = status.comment || '';
-  // RFC 6376 section 6.1.3 step 3 and RFC 8601 section 2.7.1; mailauth says neutral.
-  if (bodyHash !== bodyHashExpecting) return { result: 'fail', comment };
-  if (status.result === 'pass' && status.underSized) {
+  async #verify(
+    signature: Signature,
+    body: { hash: string; length: number } | undefined,
+  ): Promise<Outcome> {
+    if (signature.refusal) return signature.refusal;
+    if (!body) return { result: 'temperror', comment: 'no DNS' };
+    const { bodyLength = body.length } = signature;
     // RFC 6376 section 8.2: whatever was added behind it would count as the signer's own words.
-    return { result: 'policy', comment: 'text behind the signed part' };
+    if (bodyLength < body.length)
+      return { result: 'policy', comment: 'text behind the signed part' };
+    // RFC 6376 section 6.1.3 step 3 and RFC 8601 section 2.7.1.
+    if (bodyLength > body.length || signature.bodyHash !== body.hash) {
+      return { result: 'fail', comment: 'body hash did not verify' };
+    }
+    const key = await this.#keyAt(signature.keyName);
+    if ('problem' in key) {
+      const result = key.isTemporary ? 'temperror' : key.isWeak ? 'policy' : 'neutral';
+      return { result, comment: key.problem };
+    }
+    if (key.type !== signature.type) return { result: 'neutral', comment: 'key of another type' };
+    if (key.isStrict && signature.isForSubdomain) {
+      return { result: 'neutral', comment: 'key not for subdomains' };
+    }
+    const { field, signedFields, headerCanon } = signature;
+    const { fields } = this.#inquiry.header;
+    const text = signedText(fields, signedFields, withoutSignature(field.text), headerCanon);
+    const isGood = await isGoodSignature(key, text, signature.signature);
+    return isGood ? { result: 'pass', comment: '' } : { result: 'fail', comment: 'bad signature' };
   }
-  return { result: isResult(status.result) ? status.result : 'neutral', comment };
+
+  async #keyAt(name: string): Promise<FoundKey> {
+    const answer = await this.#inquiry.lookups.ask(name, 'TXT', this.#weightOf(name));
+    if (answer.kind === 'unanswered')
+      return { problem: 'no answer for the key', isTemporary: true };
+    const [record] = textRecords(answer);
+    return record === undefined ? { problem: 'no key' } : readSigningKey(record);
+  }
+
+  /** DMARC depends on the keys of the authors' domains. */
+  #weightOf(name: string): Weight {
+    const { authors } = this.#inquiry;
+    const isDeciding = this.#signatures.some(
+      ({ keyName, domain }) =>
+        keyName === name && authors.some((author) => isAligned(domain, author, false)),
+    );
+    return isDeciding ? 'deciding' : 'other';
+  }
 }

@@ -1,7 +1,7 @@
 /** Whether the key that signs a domain's mail is published at its selector. */
 import type { DnsAnswer } from '../../dns/dns.ts';
+import { parseTagList, type TagList } from '../../message/message.ts';
 import { listTexts, showText } from './show-text.ts';
-import { parseTagList, type TagList } from './tag-list.ts';
 import { NO_RECORD, unanswered, type Verdict } from './verdict.ts';
 
 /** What a selector's name turned out to have. */

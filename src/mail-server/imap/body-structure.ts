@@ -111,7 +111,7 @@ function describe({ type, parameters, disposition, id, encoding }: Fields) {
     const text = `${kindText}${writeParameters(dispositionParameters)}`;
     fields.set('content-disposition', text);
   }
-  const content = readContent(fields, 'text/plain');
+  const content = readContent((name) => fields.get(name), 'text/plain');
   const isBare = (record: object) => Object.keys(record).length === 0;
   return {
     type: content.type,

@@ -23,7 +23,7 @@ export interface Signing {
   readonly key?: typeof rsaKey;
   readonly canonicalization?: string;
   readonly algorithm?: string;
-  readonly headerList?: string[];
+  readonly headerList?: readonly string[];
   /** Octets of the body to sign (l=). */
   readonly maxBodyLength?: number;
   readonly expires?: Date;
@@ -31,8 +31,14 @@ export interface Signing {
 
 /** The message with a signature on top. */
 export async function sign(message: string, signing: Signing): Promise<string> {
-  const { domain, selector = 'key1', key = rsaKey, ...options } = signing;
-  const own = { ...options, signingDomain: domain, selector, privateKey: key.privateKey };
+  const { domain, selector = 'key1', key = rsaKey, headerList, ...options } = signing;
+  const own = {
+    ...options,
+    ...(headerList && { headerList: [...headerList] }),
+    signingDomain: domain,
+    selector,
+    privateKey: key.privateKey,
+  };
   const { signatures, errors } = await dkimSign(message, { ...own, signatureData: [own] });
   for (const { err } of errors) throw err;
   return signatures + message;

@@ -1,0 +1,205 @@
+import assert from 'node:assert/strict';
+import { createPublicKey, generateKeyPairSync } from 'node:crypto';
+import { suite, test } from 'node:test';
+import fc from 'fast-check';
+import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
+import { readSignature } from './read-signature.ts';
+import { readSigningKey } from './signing-key.ts';
+import { check, records, stranger } from './testing/checking.ts';
+import { ed25519Key, rsaKey, sign } from './testing/signed-mail.ts';
+
+/** Whether mailauth finds a good signature that covers the whole body. */
+async function passesElsewhere(message: Buffer): Promise<boolean> {
+  const { results } = await dkimVerify(message, {
+    strict: true,
+    resolver: async (name) => {
+      const found = records[`TXT ${name}`];
+      if (!found) throw Object.assign(new Error('no record'), { code: 'ENOTFOUND' });
+      return found.map((record) => [String(record)]);
+    },
+  });
+  return results.some(({ status }) => status.result === 'pass' && !status.underSized);
+}
+
+suite('signatures that another implementation makes', () => {
+  const value = fc
+    .array(
+      fc.constantFrom(
+        'a',
+        'B',
+        ' ',
+        '\t',
+        '\r\n ',
+        '\r\n\t',
+        ':',
+        ';',
+        'b=',
+        '"',
+        'ü',
+        '  ',
+        '=',
+        ',',
+      ),
+      { minLength: 1, maxLength: 12 },
+    )
+    // A fold that ends the value would make a line of white space, which the signer drops.
+    .map((parts) => `x${parts.join('')}x`);
+  const name = fc.constantFrom(
+    'Subject',
+    'To',
+    'X-One',
+    'x-two',
+    'Date ',
+    'MIME-Version',
+    'Subject',
+  );
+  const fields = fc.array(
+    fc.tuple(name, value).map(([key, text]) => `${key}: ${text}\r\n`),
+    {
+      maxLength: 6,
+    },
+  );
+  const body = fc
+    .array(fc.constantFrom('a', ' ', '\t', '\r\n', 'b c', '\r\n\r\n', '.', 'ä'), { maxLength: 20 })
+    .map((parts) => parts.join(''));
+  const signing = fc.record({
+    canonicalization: fc.constantFrom(
+      'simple/simple',
+      'relaxed/relaxed',
+      'relaxed/simple',
+      'simple/relaxed',
+    ),
+    keys: fc.constantFrom({ selector: 'key1', key: rsaKey }, { selector: 'key2', key: ed25519Key }),
+    headerList: fc.constantFrom(
+      undefined,
+      ['from'],
+      ['from', 'from', 'subject', 'subject', 'subject'],
+      ['from', 'x-one', 'date', 'to'],
+    ),
+    maxBodyLength: fc.constantFrom(undefined, undefined, 5),
+  });
+  /** Changes somebody may make on the way; most break the signature, some do not. */
+  const change = fc.constantFrom<(text: string) => string>(
+    (text) => text,
+    (text) => text,
+    (text) => text.replace('Subject: x', 'Subject: y'),
+    (text) => text.replace('Subject: x', 'SUBJECT:   x'),
+    (text) => `${text}more\r\n`,
+    (text) => `${text}\r\n\r\n`,
+    (text) => `X-One: new\r\n${text}`,
+    (text) => `Subject: new\r\n${text}`,
+    (text) => `From: eve@evil.test\r\n${text}`,
+    (text) => text.replace('a', 'c'),
+    (text) => text.replaceAll('\r\n', '\n'),
+    (text) => text.replace(' \r\n', '\r\n'),
+    (text) => text.replace('h=', 'x-h=1; h='),
+    (text) => text.replace('d=bank.test', 'd=BANK.test'),
+    (text) => text.replace('v=1;', 'v=1; v=1;'),
+    (text) => text.replace('; b=', ';\r\n nonsense; b='),
+    (text) => text.replace('s=key', 's=kex'),
+    (text) => text.replace('q=dns/txt', 'q=dns/other'),
+    (text) => text.replace('c=', 'c=odd'),
+  );
+
+  test('pass here where they pass there, whatever was changed', async () => {
+    await fc.assert(
+      fc.asyncProperty(fields, body, signing, change, async (list, text, options, changed) => {
+        const { canonicalization, headerList, maxBodyLength, keys } = options;
+        const source = `From: ann@bank.test\r\n${list.join('')}\r\n${text}`;
+        const signed = await sign(source, {
+          domain: 'bank.test',
+          canonicalization,
+          ...keys,
+          ...(headerList && { headerList }),
+          ...(maxBodyLength !== undefined && { maxBodyLength }),
+        });
+        const message = Buffer.from(changed(signed));
+        const { verdicts } = await check({ message, client: stranger });
+        const passes = verdicts.dkim.some(({ result }) => result === 'pass');
+        assert.equal(passes, await passesElsewhere(message), JSON.stringify(verdicts.dkim));
+      }),
+      { numRuns: 600 },
+    );
+  });
+});
+
+suite('a signature is refused without a look at its key', () => {
+  const good = 'v=1; a=rsa-sha256; d=bank.test; s=key1; h=from; bh=x; b=x';
+  const now = Date.UTC(2026, 0, 1);
+  const seconds = now / 1_000;
+  const refused: [what: string, text: string, comment: string | undefined][] = [
+    ['a good one', good, undefined],
+    ['an identity below the domain', `${good}; i=ann@mail.bank.test`, undefined],
+    ['a time to come', `${good}; t=1; x=${seconds + 1}`, undefined],
+    ['one query method among others', `${good}; q=x:dns/txt`, undefined],
+    ['no version', good.replace('v=1; ', ''), 'unknown version'],
+    ['another version', good.replace('v=1', 'v=2'), 'unknown version'],
+    ['no body hash', good.replace('bh=x; ', ''), 'missing tag'],
+    ['an empty tag', good.replace('s=key1', 's='), 'missing tag'],
+    ['a domain that is none', good.replace('bank.test', 'a b/c'), 'invalid domain or selector'],
+    ['another algorithm', good.replace('sha256', 'sha512'), 'unknown algorithm'],
+    ['SHA-1', good.replace('sha256', 'sha1'), 'rsa-sha1'],
+    ['another canonicalization', `${good}; c=odd`, 'unknown canonicalization'],
+    ['a From that is not signed', good.replace('h=from', 'h=to'), 'From not signed'],
+    ['another query method', `${good}; q=x`, 'unknown query method'],
+    ['a tag twice', `${good}; s=key2`, 'syntax error'],
+    ['a tag without a value', `${good}; x`, 'syntax error'],
+    ['a length that is no number', `${good}; l=-1`, 'syntax error'],
+    ['an identity elsewhere', `${good}; i=@evil.test`, 'domain mismatch'],
+    ['an identity that only ends alike', `${good}; i=@evilbank.test`, 'domain mismatch'],
+    ['a time that is over', `${good}; x=${seconds - 1}`, 'expired'],
+    [
+      'an end before its start',
+      `${good}; t=${seconds + 9}; x=${seconds + 1}`,
+      'invalid expiration',
+    ],
+  ];
+  for (const [what, text, comment] of refused) {
+    test(what, () => {
+      const field = { name: 'dkim-signature', text: `DKIM-Signature: ${text}` };
+      assert.equal(readSignature(field, 'dkim', now).refusal?.comment, comment);
+    });
+  }
+});
+
+suite('a key record', () => {
+  const p = rsaKey.record.split('p=')[1] ?? '';
+  const spki = (bits: number, e = 'AQAB') => {
+    const n = Buffer.alloc(bits / 8, 0xff).toString('base64url');
+    const key = createPublicKey({ key: { kty: 'RSA', n, e }, format: 'jwk' });
+    return key.export({ type: 'spki', format: 'der' }).toString('base64');
+  };
+  const bare = generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey.export({
+    type: 'pkcs1',
+    format: 'der',
+  });
+  const cases: [record: string, problem: string | undefined][] = [
+    [rsaKey.record, undefined],
+    [ed25519Key.record, undefined],
+    [`p=${p}`, undefined],
+    [`v=DKIM1; h=sha1:sha256; s=email; t=y; n=a note; p=${p};`, undefined],
+    [`k=rsa; p=${bare.toString('base64')}`, undefined],
+    [`p= ${p.slice(0, 20)} ${p.slice(20)}`, undefined],
+    ['', 'invalid key record'],
+    ['v=DKIM1', 'invalid key record'],
+    [`p=${p}; p=${p}`, 'invalid key record'],
+    [`v=DKIM2; p=${p}`, 'unknown key version'],
+    [`p=${p}; v=DKIM1`, 'unknown key version'],
+    ['v=DKIM1; p=', 'key revoked'],
+    [`h=sha1; p=${p}`, 'key not for sha256'],
+    [`s=tlsrpt; p=${p}`, 'key not for email'],
+    [`k=dsa; p=${p}`, 'unknown key type'],
+    [`k=ed25519; p=${p}`, 'invalid public key'],
+    ['p=AAAA', 'invalid public key'],
+    [`p=${spki(512)}`, 'weak key'],
+    [`p=${spki(4_096)}`, undefined],
+    [`p=${spki(8_200)}`, 'key too long'],
+    [`p=${spki(2_048, 'AQAAAAAB')}`, 'key too long'],
+  ];
+  for (const [record, problem] of cases) {
+    test(`${record.slice(0, 40)}: ${problem ?? 'a key'}`, () => {
+      const found = readSigningKey(record);
+      assert.equal('problem' in found ? found.problem : undefined, problem);
+    });
+  }
+});
