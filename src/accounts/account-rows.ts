@@ -1,5 +1,6 @@
 /** Accounts as they lie in storage. */
 import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
+import { domainIsThere } from './delete-accounts.ts';
 
 export type AccountStatus = Row<'accounts'>['status'];
 
@@ -31,15 +32,17 @@ export interface Credentials {
   readonly tokensFrom: number;
 }
 
-/** Accounts, each with the id of its user's oldest. */
+/** Accounts that are there, each with the id of its user's oldest. */
 export function selectAccounts(queries: Queries) {
   return queries
     .selectFrom('accounts')
     .select(['id', 'user_id', 'domain_name', 'local_part', 'display_name', 'status', 'created_at'])
+    .where(domainIsThere('accounts'))
     .select(({ selectFrom }) =>
       selectFrom('accounts as own')
         .select('own.id')
         .whereRef('own.user_id', '=', 'accounts.user_id')
+        .where(domainIsThere('own'))
         .orderBy('own.id')
         .limit(1)
         .as('default_id'),
@@ -76,7 +79,8 @@ function selectCredentials(queries: Queries) {
       'credential_version as credentialVersion',
       'created_at as createdAt',
       'tokens_from as tokensFrom',
-    ]);
+    ])
+    .where(domainIsThere('accounts'));
 }
 
 type CredentialsRow = Awaited<

@@ -5,7 +5,8 @@ import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts'
 import type { Change } from '../changes/changes.ts';
 import type { Database } from '../database/database.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
-import { type Accounts, createAccounts } from './accounts.ts';
+import { CredentialsReader } from './account-rows.ts';
+import { type Accounts, createAccounts, findAccountStates } from './accounts.ts';
 
 onEachEngine('accounts', (engine) => {
   let database: Database;
@@ -288,7 +289,10 @@ onEachEngine('accounts', (engine) => {
     await claim(userId, `kept-${domain}`);
     const kept = await accounts.create({ userId, domain: `kept-${domain}`, localPart: 'ann' });
     const ids = [(await create('ann')).id, (await create('bob')).id];
-    assert.equal((await accounts.removeDomain(userId, domain.toUpperCase())).id, domainId);
+    const removed = await accounts.removeDomain(userId, domain.toUpperCase());
+    assert.equal(removed.id, domainId);
+    assert.ok(await accounts.removeSomeOf(domainId));
+    assert.ok(!(await accounts.removeSomeOf(domainId)));
     assert.deepEqual(
       published.map((change) => [change.kind, change.accountId]),
       ids.map((id) => ['access', id]),
@@ -319,8 +323,40 @@ onEachEngine('accounts', (engine) => {
       }
     });
     assert.equal((await accounts.removeDomain(userId, domain)).id, domainId);
-    assert.equal(published.length, 2501);
     assert.deepEqual(await accounts.list({ userId, limit: 50, offset: 0 }), []);
+    let steps = 0;
+    while (await accounts.removeSomeOf(domainId)) steps++;
+    assert.equal(steps, 26);
+    assert.equal(published.length, 2501);
+  });
+
+  test('accounts of a removed domain are gone at once for everybody', async () => {
+    const { userId, domain, domainId, create } = await newUser();
+    const ann = await create('ann');
+    await accounts.removeDomain(userId, domain);
+    const notFound = { code: 'account_not_found' };
+    await assert.rejects(accounts.get(userId, ann.id), notFound);
+    await assert.rejects(accounts.update(userId, ann.id, { displayName: 'x' }), notFound);
+    await assert.rejects(accounts.remove(userId, ann.id), notFound);
+    await assert.rejects(accounts.resetPassword(userId, ann.id), notFound);
+    assert.equal(await accounts.findForMail(ann.address), undefined);
+    assert.equal(await accounts.findRecipient('ann', domainId), undefined);
+    assert.equal(await accounts.oldestOfDomain(domainId), undefined);
+    assert.equal((await accounts.stillThere([ann.id])).size, 0);
+    assert.equal((await findAccountStates(database.read, [ann.id])).size, 0);
+    const credentials = new CredentialsReader(database);
+    assert.equal(await credentials.ofAccount(ann.id), undefined);
+    assert.equal(await credentials.ofAddress(domainId, 'ann'), undefined);
+    // Its rows are still there.
+    assert.equal((await hashOf(ann.id)).credential_version, 1);
+    // The address is free, is the default of its user, and takes no token of its predecessor.
+    await claim(userId, domain);
+    const next = await create('ann');
+    assert.equal(next.isDefault, true);
+    const { tokensFrom } = (await credentials.ofAccount(next.id)) ?? {};
+    assert.ok((tokensFrom ?? 0) > next.createdAt);
+    await accounts.removeSomeOf(domainId);
+    assert.deepEqual(await accounts.get(userId, next.id), next);
   });
 
   suite('for delivery', () => {

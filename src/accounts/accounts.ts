@@ -21,11 +21,13 @@ import {
   selectAccounts,
   toAccount,
 } from './account-rows.ts';
+import { deleteAccounts, deleteSomeOfDomain, domainIsThere } from './delete-accounts.ts';
 import { checkLocalPart, mailLocalPart, readAddress } from './local-parts.ts';
 import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
-import { retireAddresses, tokensFrom } from './retired-addresses.ts';
+import { tokensFrom } from './retired-addresses.ts';
 
 export type { Account, AccountStatus } from './account-rows.ts';
+export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
 export { type AccountState, findAccountStates, findAccounts } from './find-accounts.ts';
 export {
   createTokens,
@@ -40,6 +42,8 @@ export interface AccountsOptions {
   readonly domains: Domains;
   /** Told, after the commit, of accounts whose tokens stopped being good. */
   readonly changes: Pick<Changes, 'publish'>;
+  /** Told, after the commit, that what a deleted account or domain had is to be removed. */
+  readonly onDeleted?: () => void;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -95,7 +99,11 @@ export interface Accounts {
    * @throws Refusal account_not_found, invalid_request (`display_name`, `status`)
    */
   update(userId: string, id: number, changed: AccountUpdate): Promise<Account>;
-  /** Deletes an account with its mail. @throws Refusal account_not_found */
+  /**
+   * Deletes an account: it is gone for everybody when this resolves, its mail is removed afterwards.
+   *
+   * @throws Refusal account_not_found
+   */
   remove(userId: string, id: number): Promise<{ readonly id: number; readonly address: string }>;
   /**
    * Sets the password, a generated one where none is given; tokens issued before stop at once.
@@ -103,8 +111,15 @@ export interface Accounts {
    * @throws Refusal account_not_found, invalid_request (`password`), unavailable
    */
   resetPassword(userId: string, id: number, password?: string): Promise<AccountWithPassword>;
-  /** Deletes a domain with its accounts and their mail. @throws Refusal domain_not_found */
+  /**
+   * Deletes a domain: it and its accounts are gone for everybody when this resolves, accounts, mail
+   * and deliveries are removed afterwards.
+   *
+   * @throws Refusal domain_not_found
+   */
   removeDomain(userId: string, name: string): Promise<Domain>;
+  /** Removes some accounts of a deleted domain. @returns false where it has none any more */
+  removeSomeOf(deletedDomainId: number): Promise<boolean>;
   /**
    * The account that takes mail for a local part as the sender wrote it: case and what follows a
    * `+` do not count. Suspended accounts are found too.
@@ -122,10 +137,11 @@ class StoredAccounts implements Accounts {
   readonly #database: Database;
   readonly #domains: Domains;
   readonly #changes: Pick<Changes, 'publish'>;
+  readonly #onDeleted: () => void;
   readonly #now: () => number;
   readonly #onDomain: PreparedQuery<{ domainId: number; localPart: string }, AccountRow>;
 
-  constructor({ database, domains, changes, now }: AccountsOptions) {
+  constructor({ database, domains, changes, onDeleted, now }: AccountsOptions) {
     this.#database = database;
     this.#onDomain = new PreparedQuery((value) =>
       selectAccounts(database.read)
@@ -134,6 +150,7 @@ class StoredAccounts implements Accounts {
     );
     this.#domains = domains;
     this.#changes = changes;
+    this.#onDeleted = onDeleted ?? (() => {});
     this.#now = now ?? Date.now;
   }
 
@@ -228,14 +245,12 @@ class StoredAccounts implements Accounts {
 
   async remove(userId: string, id: number): Promise<{ id: number; address: string }> {
     const { address } = await this.#database.write(async (tx) => {
+      await lockAccount(tx, this.#database.engine, id);
       const account = await this.#read(tx, userId, id);
-      const deleted = await tx.deleteFrom('accounts').where('id', '=', id).executeTakeFirst();
-      // PostgreSQL lets two deletions read the row, and one of them delete it.
-      if (deleted.numDeletedRows === 0n) throw accountNotFound(id);
-      await retireAddresses(tx, [account.address], this.#now());
+      await deleteAccounts(tx, [account], this.#now());
       return account;
     });
-    this.#changes.publish({ kind: 'access', accountId: id, reason: 'deleted' });
+    this.#tellDeleted([id]);
     return { id, address };
   }
 
@@ -261,23 +276,26 @@ class StoredAccounts implements Accounts {
   }
 
   async removeDomain(userId: string, name: string): Promise<Domain> {
-    const { domain, accounts, statusChanges } = await this.#database.write(async (tx) => {
-      const held = await this.#domains.lock(tx, userId, name);
-      const rows = await tx
-        .selectFrom('accounts')
-        .select(['id', 'local_part'])
-        .where('domain_id', '=', held.id)
-        .execute();
-      const removed = await this.#domains.remove(tx, userId, name);
-      const addresses = rows.map(({ local_part }) => `${local_part}@${held.name}`);
-      await retireAddresses(tx, addresses, this.#now());
-      return { domain: held, accounts: rows, statusChanges: removed.statusChanges };
-    });
+    const { statusChanges, ...domain } = await this.#database.write((tx) =>
+      this.#domains.remove(tx, userId, name),
+    );
     this.#domains.announce(statusChanges);
-    for (const { id } of accounts) {
+    this.#onDeleted();
+    return domain;
+  }
+
+  async removeSomeOf(deletedDomainId: number): Promise<boolean> {
+    const ids = await deleteSomeOfDomain(this.#database, deletedDomainId, this.#now());
+    this.#tellDeleted(ids);
+    return ids.length > 0;
+  }
+
+  /** Tells sockets and other nodes of accounts that are gone, and whoever removes what they had. */
+  #tellDeleted(ids: readonly number[]): void {
+    for (const id of ids) {
       this.#changes.publish({ kind: 'access', accountId: id, reason: 'deleted' });
     }
-    return domain;
+    this.#onDeleted();
   }
 
   findRecipient(localPart: string, domainId: number): Promise<Account | undefined> {
@@ -305,6 +323,7 @@ class StoredAccounts implements Accounts {
       .selectFrom('accounts')
       .select('id')
       .where('id', 'in', ids)
+      .where(domainIsThere('accounts'))
       .execute();
     return new Set(rows.map(({ id }) => id));
   }
@@ -340,6 +359,12 @@ function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void
   if (status !== 'active') {
     throw new Refusal('domain_not_active', `${name} is not active: its DNS is not verified`);
   }
+}
+
+/** PostgreSQL lets two deletions read a row, and both believe that they delete it. */
+async function lockAccount(tx: Queries, engine: Database['engine'], id: number): Promise<void> {
+  if (engine !== 'postgres' || !Number.isSafeInteger(id)) return;
+  await tx.selectFrom('accounts').select('id').where('id', '=', id).forUpdate().execute();
 }
 
 function accountNotFound(id: number): Refusal {

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import type { AccountStatus } from './account-rows.ts';
+import { domainIsThere } from './delete-accounts.ts';
 import { readAddress } from './local-parts.ts';
 
 /** Addresses that are told apart by case alone, and so need no closer reading: nearly all. */
@@ -70,6 +71,7 @@ export async function findAccountStates(
     .selectFrom('accounts')
     .select(['id', 'domain_id as domainId', 'status'])
     .where('id', 'in', ids)
+    .where(domainIsThere('accounts'))
     .execute();
   return new Map(rows.map(({ id, domainId, status }) => [id, { domainId, status }]));
 }

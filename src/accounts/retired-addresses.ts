@@ -45,7 +45,20 @@ export async function tokensFrom(
     .where('address', '=', `${localPart}@${domain}`)
     .executeTakeFirst();
   if (retired && retired.retired_at >= second) return second + SECOND_MS;
+  if (await isBeingRetired(tx, localPart, domain)) return second + SECOND_MS;
   return retired || (await bindRivals(tx, localPart, domain, second)) ? second : 0;
+}
+
+/** Whether an account of a deleted domain has the address, and is about to be deleted with it. */
+async function isBeingRetired(tx: Queries, localPart: string, domain: string): Promise<boolean> {
+  const row = await tx
+    .selectFrom('accounts')
+    .innerJoin('deleted_domains', 'deleted_domains.id', 'accounts.domain_id')
+    .select('accounts.id')
+    .where('accounts.domain_name', '=', domain)
+    .where('accounts.local_part', '=', localPart)
+    .executeTakeFirst();
+  return row !== undefined;
 }
 
 /**

@@ -6,10 +6,9 @@
  * that names it is committed (`bodies.file`), but for the first lines of its header, which may be in
  * the row. A crash in between leaves a file that no row names; {@link Bodies.sweepFiles} moves it to
  * quarantine. Database and folder have the same store id (`store-id.ts`): where they differ, nothing
- * is taken and nothing removed. Rows that no message and no delivery names any more are removed by
- * {@link Bodies.sweepRows}.
+ * is taken and nothing removed. Whoever removes messages or deliveries releases their bodies in the same
+ * transaction ({@link Bodies.release}), so that no row is left that nobody names.
  */
-import { setImmediate as turn } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -23,7 +22,6 @@ import { type Swept, sweepFiles } from './sweep-files.ts';
  * fsync stores it, and one query reads it.
  */
 export const INLINE_MAX = 64 * 1024;
-const SWEEP_CHUNK = 500;
 /** Milliseconds for which the free space of a disk is taken for what it was. */
 const FREE_BYTES_MS = 1_000;
 
@@ -214,6 +212,12 @@ export class Bodies {
    */
   async release(tx: Queries, ids: readonly number[]): Promise<string[]> {
     if (ids.length === 0) return [];
+    if (this.#database.engine === 'postgres') {
+      // Two transactions that each take away one of the last two references wait for each other here,
+      // in the order of the ids; the second one sees what the first has done.
+      const held = tx.selectFrom('bodies').select('id').where('id', 'in', ids).orderBy('id');
+      await held.forUpdate().execute();
+    }
     const gone = await tx
       .deleteFrom('bodies')
       .where('id', 'in', ids)
@@ -243,27 +247,6 @@ export class Bodies {
     for (const file of files) await this.#folder.remove(file);
   }
 
-  /** Removes bodies that nothing refers to; answers how many. Run now and then. */
-  async sweepRows(): Promise<number> {
-    let removed = 0;
-    let after = 0;
-    for (;;) {
-      const rows = await this.#database.read
-        .selectFrom('bodies')
-        .select('id')
-        .where('id', '>', after)
-        .orderBy('id')
-        .limit(SWEEP_CHUNK)
-        .execute();
-      const last = rows.at(-1);
-      if (!last) return removed;
-      after = last.id;
-      removed += await this.#sweepIds(rows.map(({ id }) => id));
-      // On SQLite a query is over in the turn it was asked in: without this all of them would be one.
-      await turn();
-    }
-  }
-
   /**
    * Moves files that no row names to quarantine, and removes what was there for its time. Nothing is
    * moved where the folder is not the database's.
@@ -285,26 +268,5 @@ export class Bodies {
       this.#log?.info(files, 'body files removed after 7 days in quarantine');
     }
     return swept;
-  }
-
-  async #sweepIds(ids: number[]): Promise<number> {
-    const orphans = await this.#database.read
-      .selectFrom('bodies')
-      .leftJoin('messages', 'messages.body_id', 'bodies.id')
-      .leftJoin('deliveries', 'deliveries.body_id', 'bodies.id')
-      .select('bodies.id')
-      .where('bodies.id', 'in', ids)
-      .where('messages.body_id', 'is', null)
-      .where('deliveries.body_id', 'is', null)
-      .execute();
-    if (orphans.length === 0) return 0;
-    const files = await this.#database.write((tx) =>
-      this.release(
-        tx,
-        orphans.map(({ id }) => id),
-      ),
-    );
-    await this.removeFiles(files);
-    return orphans.length;
   }
 }

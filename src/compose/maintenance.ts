@@ -1,88 +1,103 @@
-/** What has to be done now and then, whatever the load. */
+/** What is done now and then, whatever the load, and what a deletion leaves to be removed. */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Bodies } from '../bodies/bodies.ts';
-import type { Queue } from '../queue/queue.ts';
+import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
-export interface MaintenanceOptions {
-  readonly bodies: Bodies;
+export interface MaintenanceOptions extends PurgeOptions {
   /** Forgets removals that were kept for longer than that; says how many. */
-  readonly pruneTombstones: (keptMs: number) => Promise<number>;
-  readonly queue: Queue;
-  readonly logger: Logger;
+  readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
+  readonly logger: Pick<Logger, 'info' | 'error'>;
 }
 
-const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
-/** Several deletions in a row are swept up after at once. */
-const SOON_MS = 1_000;
 /** A client that was away for longer starts anew. */
 const TOMBSTONES_KEPT_MS = 30 * DAY_MS;
-
 /** Operators see what became of a delivery for as long; links to its source end after 7 days. */
 const DELIVERIES_KEPT_MS = 30 * DAY_MS;
+/** Between two transactions, so that mail that comes in has its turns, in milliseconds. */
+const PAUSE_MS = 10;
 
 /**
- * Runs the sweeps at the start, every hour, and soon after a deletion, and looks through the files of
- * bodies at the start and every day; one run at a time. A run that fails is tried again at its next
- * time.
+ * Runs each task at the start and then again and again; what fails is tried again at its next time. Each
+ * works in short transactions and ends after the one under way when it is told to stop.
  */
 export class Maintenance {
   readonly #options: MaintenanceOptions;
   readonly #stopping = new AbortController();
-  #hourly: NodeJS.Timeout | undefined;
-  #daily: NodeJS.Timeout | undefined;
-  #soon: NodeJS.Timeout | undefined;
-  #running: Promise<void> = Promise.resolve();
+  /** Ends the rest of the purge. */
+  #deletion = new AbortController();
+  #running: Promise<unknown> = Promise.resolve();
 
   constructor(options: MaintenanceOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#hourly = setInterval(() => this.#enqueue(() => this.#sweep()), HOUR_MS).unref();
-    this.#daily = setInterval(() => this.#enqueue(() => this.#sweepFiles()), DAY_MS).unref();
-    this.sweepSoon();
-    this.#enqueue(() => this.#sweepFiles());
+    const { bodies } = this.#options;
+    const { signal } = this.#stopping;
+    this.#running = Promise.all([
+      this.#repeat(HOUR_MS, () => this.#forgetOld()),
+      this.#repeat(DAY_MS, () => bodies.sweepFiles(signal)),
+      // What another node was told of is found within a minute.
+      this.#repeat(
+        MINUTE_MS,
+        () => this.#purge(),
+        () => this.#deletion.signal,
+      ),
+    ]);
   }
 
-  /** An account is gone with its mail: what lay in its bodies is to go, too. */
-  sweepSoon(): void {
-    this.#soon ??= setTimeout(() => {
-      this.#soon = undefined;
-      this.#enqueue(() => this.#sweep());
-    }, SOON_MS).unref();
+  /** To be called after the commit of a deletion: what it left is removed at once. */
+  purgeSoon(): void {
+    this.#deletion.abort();
   }
 
   async stop(): Promise<void> {
     this.#stopping.abort();
-    clearInterval(this.#hourly);
-    clearInterval(this.#daily);
-    clearTimeout(this.#soon);
     await this.#running;
   }
 
-  #enqueue(run: () => Promise<void>): void {
-    this.#running = this.#running.then(async () => {
-      if (this.#stopping.signal.aborted) return;
-      try {
-        await run();
-      } catch (error) {
-        this.#options.logger.error({ err: error }, 'maintenance failed; it is tried again later');
-      }
-    });
-  }
-
-  async #sweep(): Promise<void> {
-    const { bodies, pruneTombstones, queue, logger } = this.#options;
-    const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS);
-    const deliveries = await queue.prune(Date.now() - DELIVERIES_KEPT_MS);
-    const orphans = await bodies.sweepRows();
-    if (tombstones + deliveries + orphans > 0) {
-      logger.info({ tombstones, deliveries, orphans }, 'maintenance done');
+  /** @param sooner ends a rest before its time */
+  async #repeat(
+    everyMs: number,
+    task: () => Promise<unknown>,
+    sooner = () => this.#stopping.signal,
+  ): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      await task().catch((err: unknown) => {
+        this.#options.logger.error({ err }, 'maintenance failed; it is tried again later');
+      });
+      const isOver = AbortSignal.any([signal, sooner()]);
+      await pause(everyMs, undefined, { signal: isOver, ref: false }).catch(() => {});
     }
   }
 
-  async #sweepFiles(): Promise<void> {
-    await this.#options.bodies.sweepFiles(this.#stopping.signal);
+  async #purge(): Promise<void> {
+    this.#deletion = new AbortController();
+    const { signal } = this.#stopping;
+    while (!signal.aborted && (await purgeStep(this.#options))) await pause(PAUSE_MS);
+  }
+
+  async #forgetOld(): Promise<void> {
+    const { pruneTombstones, queue, logger } = this.#options;
+    const { signal } = this.#stopping;
+    const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
+    const before = Date.now() - DELIVERIES_KEPT_MS;
+    let deliveries = 0;
+    while (!signal.aborted) {
+      const removed = await removeDeliveries(this.#options, (tx) => queue.prune(tx, before));
+      if (removed === 0) break;
+      deliveries += removed;
+      await pause(PAUSE_MS);
+    }
+    if (tombstones + deliveries > 0) {
+      logger.info(
+        { tombstones, deliveries },
+        'removals and deliveries older than 30 days forgotten',
+      );
+    }
   }
 }

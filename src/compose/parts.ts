@@ -19,7 +19,7 @@ import {
   rawMessageRoute,
 } from '../api/api.ts';
 import { Bodies } from '../bodies/bodies.ts';
-import { type Change, type Changes, InProcessChanges } from '../changes/changes.ts';
+import { type Changes, InProcessChanges } from '../changes/changes.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
 import type { CarryOutOptions, Delivery } from '../delivery/delivery.ts';
@@ -30,7 +30,7 @@ import {
   type Domains,
   type Verification,
 } from '../domains/domains.ts';
-import type { ImapMailstore } from '../mail-server/mail-server.ts';
+import { buryShadowsOf, type ImapMailstore, purgeShadows } from '../mail-server/mail-server.ts';
 import { MailserverEvents } from '../mailserver-events/mailserver-events.ts';
 import {
   announceChanges,
@@ -87,7 +87,6 @@ interface Ground {
   readonly secrets: Secrets;
   readonly database: Database;
   readonly changes: Changes;
-  readonly maintenance: Maintenance;
   /** Where requests and logins are counted. */
   readonly openLimit: OpenLimit;
   readonly logger: Logger;
@@ -144,11 +143,19 @@ export function buildParts(
     (await owners.accounts.findForMail(address))?.id === accountId;
   const { imap, mailServer } =
     buildMailServer({ config, database, changes, isCurrent, logger }) ?? {};
-  const pruneTombstones = (keptMs: number) => (imap ?? embedded).pruneTombstones(keptMs);
-  const maintenance = new Maintenance({ bodies, pruneTombstones, queue, logger });
   const openLimit = limitInMemory;
-  const ground: Ground = { config, secrets, database, changes, maintenance, openLimit, logger };
-  const owners = buildOwners(ground);
+  const ground: Ground = { config, secrets, database, changes, openLimit, logger };
+  const owners = buildOwners(ground, () => maintenance.purgeSoon());
+  const maintenance = new Maintenance({
+    database,
+    ...owners,
+    queue,
+    bodies,
+    // Both, since an operator may have changed from one to the other.
+    stores: [embedded, { bury: buryShadowsOf, purge: () => purgeShadows(database) }],
+    pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
+    logger,
+  });
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
   const progress: Progress = { listening: false, httpPort: config.http.port };
   const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, progress });
@@ -204,17 +211,14 @@ function buildChanges(search: Search): Changes {
   };
 }
 
-function buildOwners(ground: Ground): Owners {
-  const { config, secrets, database, changes, maintenance, openLimit, logger } = ground;
+/** @param onDeleted told that an account or domain is deleted, and that its mail is to be removed */
+function buildOwners(ground: Ground, onDeleted: () => void): Owners {
+  const { config, secrets, database, changes, openLimit, logger } = ground;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = createDomains({ database, mailHostname, spfInclude, log: logger });
   const dns = createDnsResolver({ servers: config.dns.servers });
   const verification = createVerification({ database, dns, mailHostname, log: logger });
-  const publish = (change: Change) => {
-    changes.publish(change);
-    if (change.kind === 'access' && change.reason === 'deleted') maintenance.sweepSoon();
-  };
-  const accounts = createAccounts({ database, domains, changes: { publish } });
+  const accounts = createAccounts({ database, domains, changes, onDeleted });
   const tokens = createTokens({
     database,
     domains,

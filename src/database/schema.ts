@@ -64,9 +64,22 @@ interface RouteTable {
   forward_to_email: string | null;
 }
 
+/** `domains/`: a claim that was deleted, whose accounts and deliveries are being removed. */
+interface DeletedDomainTable {
+  id: number;
+  deleted_at: number;
+}
+
+/** `accounts/`: an account that was deleted, whose mailboxes are still to be taken away. */
+interface DeletedAccountTable {
+  id: number;
+  deleted_at: number;
+}
+
 /** `accounts/` */
 interface AccountTable {
   id: Generated<number>;
+  /** Of `domains`, or of `deleted_domains`: then the account is as good as gone. */
   domain_id: number;
   /** The owner, the same as the domain's: lets every query be scoped without a join. */
   user_id: string;
@@ -104,6 +117,7 @@ interface RetiredAddressTable {
 /** `mailstore/embedded` */
 interface MailboxTable {
   id: Generated<number>;
+  /** Negative where the mailbox was deleted and its messages are being removed. */
   account_id: number;
   name: string;
   /** RFC 6154 attribute such as `\Sent`. */
@@ -215,6 +229,7 @@ interface DeliveryPayloadTable {
 /** `mailstore/imap`: what was last seen of a mailbox whose server tells no changes by itself. */
 interface ShadowMailboxTable {
   id: Generated<number>;
+  /** Negative where the shadow was dropped and its messages are being removed. */
   account_id: number;
   name: string;
   uidvalidity: string;
@@ -272,8 +287,10 @@ export interface Schema {
   domains: DomainTable;
   dns_records: DnsRecordTable;
   routes: RouteTable;
+  deleted_domains: DeletedDomainTable;
   accounts: AccountTable;
   sign_ins: SignInTable;
+  deleted_accounts: DeletedAccountTable;
   retired_addresses: RetiredAddressTable;
   mailboxes: MailboxTable;
   messages: MessageTable;

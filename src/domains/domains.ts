@@ -4,8 +4,8 @@
  * `domains` has a row for each user's claim on a name; several users may hold pending claims on the
  * same name, at most one claim is active (a partial unique index sees to it). Each claim has its own
  * DKIM key and selector in its row, four rows of `dns_records` and one of `routes`. Names lie there
- * in lower case, IDNA-encoded. Deleting a claim cascades to all that hangs on it, accounts and their
- * mail included.
+ * in lower case, IDNA-encoded. A claim that is deleted goes at once with its records and route;
+ * `deleted_domains` has its id until its accounts and deliveries are removed, too, in steps.
  *
  * Whoever changes a claim's records locks the name first and evaluates it afterwards, in the same
  * transaction (`claims.ts`). DNS is asked in `verification/`; when, is in each claim's row.
@@ -98,6 +98,8 @@ export type DomainState = 'active' | 'lapsed' | 'expired' | 'pending' | 'unknown
 /** How long mail for a claim that fell back is put off before it is refused for good. */
 const LAPSE_GRACE_MS = 5 * 24 * 60 * 60 * 1000;
 const ORGANIZATION_ID_MAX = 255;
+/** Ids of deleted claims that are read at a time. */
+const DELETED_AT_A_TIME = 20;
 
 /** Every function with a `userId` sees that user's claims alone; `name` is as the user wrote it. */
 export interface Domains {
@@ -148,13 +150,17 @@ export interface Domains {
    */
   lock(tx: Queries, userId: string, name: string): Promise<Domain>;
   /**
-   * Deletes a claim with all that hangs on it; a rival claim may become active, which the caller
-   * tells of after the commit (`announce`). Whoever has to tell of deleted accounts does this through
-   * `accounts/`.
+   * Deletes a claim with its records and route; a rival claim may become active, which the caller
+   * tells of after the commit (`announce`). What else the claim had is removed in steps, by whoever
+   * owns it, for each of {@link Domains.listDeleted}.
    *
    * @throws Refusal domain_not_found
    */
   remove(tx: Queries, userId: string, name: string): Promise<RemovedDomain>;
+  /** Ids of deleted claims that may still have accounts or deliveries, a handful at a time. */
+  listDeleted(): Promise<number[]>;
+  /** Ends the deletion of a claim that has nothing left. */
+  endDeletion(id: number): Promise<void>;
   /** Tells of changes that are committed. */
   announce(changes: readonly StatusChange[]): void;
 }
@@ -299,9 +305,23 @@ class StoredDomains implements Domains {
 
   async remove(tx: Queries, userId: string, name: string): Promise<RemovedDomain> {
     const domain = await this.lock(tx, userId, name);
+    const now = this.#now();
     await tx.deleteFrom('domains').where('id', '=', domain.id).execute();
-    const { changes } = await evaluateName(tx, domain.name, this.#now());
+    await tx.insertInto('deleted_domains').values({ id: domain.id, deleted_at: now }).execute();
+    const { changes } = await evaluateName(tx, domain.name, now);
     return { ...domain, statusChanges: changes };
+  }
+
+  async listDeleted(): Promise<number[]> {
+    const { read } = this.#database;
+    const query = read.selectFrom('deleted_domains').select('id').orderBy('id');
+    return (await query.limit(DELETED_AT_A_TIME).execute()).map(({ id }) => id);
+  }
+
+  async endDeletion(id: number): Promise<void> {
+    await this.#database.write((tx) =>
+      tx.deleteFrom('deleted_domains').where('id', '=', id).execute(),
+    );
   }
 
   announce(changes: readonly StatusChange[]): void {

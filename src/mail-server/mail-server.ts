@@ -4,6 +4,7 @@
  * mailbox whose server cannot tell what changed).
  */
 export { ImapMailstore, type ImapOptions, type ImapServer, imapDefaults } from './imap/imap.ts';
+export { buryShadowsOf, purgeShadows } from './imap/purge-shadows.ts';
 export {
   type ImapAppend,
   ServerDelivery,

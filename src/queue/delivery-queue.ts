@@ -11,6 +11,7 @@ import {
   pruneRows,
   type QueueDepth,
   readDepths,
+  removeRowsOf,
   requeueRow,
 } from './operator-rows.ts';
 import type { AttemptReport, QueueLog, WorkOptions } from './work-options.ts';
@@ -171,13 +172,19 @@ export class Queue {
   }
 
   /**
-   * Removes deliveries that ended before an instant, their bodies with the next sweep of those.
+   * Removes some deliveries that ended before an instant, in the caller's transaction, which releases
+   * their bodies.
    *
    * @param before milliseconds since 1970
-   * @returns how many
+   * @returns the bodies they named; none where no such delivery is left
    */
-  prune(before: number): Promise<number> {
-    return pruneRows(this.#database, before);
+  prune(tx: Queries, before: number): Promise<number[]> {
+    return pruneRows(tx, before);
+  }
+
+  /** The same with the deliveries of a domain that is deleted, whatever became of them. */
+  removeSomeOf(tx: Queries, domainId: number): Promise<number[]> {
+    return removeRowsOf(tx, domainId);
   }
 
   /** Resolves when no attempt is under way and none is due. */

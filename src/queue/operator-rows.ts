@@ -1,10 +1,11 @@
 /** The queries of operators on `deliveries`: what there is, once more, and away with the old. */
 import { sql } from 'kysely';
-import type { Database, Queries, Row } from '../database/database.ts';
+import type { Queries, Row } from '../database/database.ts';
 import type { Delivery, DeliveryStatus } from './delivery.ts';
 import { errorFromJson } from './error-text.ts';
 
-const PRUNED_AT_A_TIME = 500;
+/** Rows that go in one transaction. */
+const REMOVED_AT_A_TIME = 200;
 
 export interface ListRequest {
   readonly domainId: number;
@@ -81,29 +82,49 @@ export async function requeueRow(
   return leased && { delivery: leased, isDue: false };
 }
 
-/** Removes rows that ended before an instant; answers how many. */
-export async function pruneRows(database: Database, before: number): Promise<number> {
-  let pruned = 0;
-  for (;;) {
-    const gone = await database.write((tx) =>
-      tx
-        .deleteFrom('deliveries')
-        .where('id', 'in', (eb) =>
-          eb
-            .selectFrom('deliveries')
-            .select('id')
-            .where('finished_at', '<', before)
-            .orderBy('finished_at')
-            .limit(PRUNED_AT_A_TIME),
-        )
-        // Replayed while this was on its way.
-        .where('status', '!=', 'queued')
-        .returning('id')
-        .execute(),
-    );
-    pruned += gone.length;
-    if (gone.length < PRUNED_AT_A_TIME) return pruned;
-  }
+/**
+ * Removes some rows that ended before an instant.
+ *
+ * @returns the bodies they named; none where no such row is left
+ */
+export async function pruneRows(tx: Queries, before: number): Promise<number[]> {
+  const rows = await tx
+    .deleteFrom('deliveries')
+    .where('id', 'in', (eb) =>
+      eb
+        .selectFrom('deliveries')
+        .select('id')
+        .where('finished_at', '<', before)
+        .orderBy('finished_at')
+        .limit(REMOVED_AT_A_TIME),
+    )
+    // Not one that is replayed at this moment.
+    .where('finished_at', '<', before)
+    .returning('body_id')
+    .execute();
+  return rows.map(({ body_id }) => body_id);
+}
+
+/**
+ * Removes some rows of a domain, those first that still wait (the states are in the order of their
+ * names).
+ *
+ * @returns the bodies they named; none where no row is left
+ */
+export async function removeRowsOf(tx: Queries, domainId: number): Promise<number[]> {
+  const rows = await tx
+    .deleteFrom('deliveries')
+    .where('id', 'in', (eb) =>
+      eb
+        .selectFrom('deliveries')
+        .select('id')
+        .where('domain_id', '=', domainId)
+        .orderBy('status', 'desc')
+        .limit(REMOVED_AT_A_TIME),
+    )
+    .returning('body_id')
+    .execute();
+  return rows.map(({ body_id }) => body_id);
 }
 
 export interface QueueDepth {

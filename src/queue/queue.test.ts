@@ -590,7 +590,8 @@ onEachEngine('deliveries that cannot be read', (engine) => {
     await bench.clock.advance(40 * 86_400 * SECOND);
     const next = bench.start({ payloads: { read: (json) => texts.read(json).text } });
     await bench.clock.advance(600 * SECOND);
-    assert.equal(await next.queue.prune(bench.clock.now()), 1, 'the good one');
+    const pruned = await bench.remove((tx) => next.queue.prune(tx, bench.clock.now()));
+    assert.equal(pruned, 1, 'the good one');
     const held = await next.queue.list({
       domainId: bench.domainId,
       status: 'held',
@@ -819,25 +820,25 @@ onEachEngine('queue for operators', (engine) => {
     const publicId = receiver.attempts[0]?.job.publicId ?? '';
     assert.equal(await queue.findBody(publicId), bench.bodyId);
     const end = bench.clock.now();
-    assert.equal(await queue.prune(end), 0);
-    assert.equal(await bench.bodies.sweepRows(), 0);
-    assert.equal(await queue.prune(end + 1), 1);
+    const prune = (before: number) => bench.remove((tx) => queue.prune(tx, before));
+    assert.equal(await prune(end), 0);
+    assert.equal(await prune(end + 1), 1);
     const left = await queue.list({ domainId: bench.domainId, limit: 10, offset: 0 });
     assert.deepEqual(
       left.map(({ id }) => id),
       [queued],
     );
-    assert.equal(await bench.bodies.sweepRows(), 0, 'the other still needs it');
+    assert.ok(await bench.bodies.find(bench.bodyId), 'the other still needs it');
     await bench.clock.advance(5 * SECOND);
     await until(() => receiver.attempts.length === 3);
     await queue.idle();
     await bench.database.write((tx) => queue.withdraw(tx, queued));
+    await bench.database.write((tx) => bench.bodies.release(tx, [bench.bodyId]));
     const payloads = await bench.database.read
       .selectFrom('delivery_payloads')
       .selectAll()
       .execute();
     assert.deepEqual(payloads, []);
-    assert.equal(await bench.bodies.sweepRows(), 1);
     assert.equal(await bench.bodies.find(bench.bodyId), undefined);
   });
 
@@ -853,11 +854,38 @@ onEachEngine('queue for operators', (engine) => {
     await bench.enqueue(queue, bench.delivery('a'), bench.delivery('b'));
     const { answer } = await receiver.nth(0);
     await receiver.nth(1);
-    await bench.database.write((tx) => tx.deleteFrom('domains').execute());
+    assert.equal(await bench.remove((tx) => queue.removeSomeOf(tx, bench.domainId)), 2);
     assert.deepEqual(await bench.database.read.selectFrom('deliveries').selectAll().execute(), []);
+    assert.equal(await bench.bodies.find(bench.bodyId), undefined);
     answer(delivered);
     await until(() => bench.logged.length === 1);
     assert.equal(outcomes, 0);
+  });
+
+  test('deliveries of a domain go some at a time, those first that still wait', async () => {
+    const bench = await openQueueBench(engine);
+    const queue = bench.queue();
+    const other = await insertDomain(bench.database, 'other.test');
+    await bench.enqueue(queue, bench.delivery('kept', { domainId: other }));
+    await bench.fill('ended', 150);
+    await bench.database.write((tx) =>
+      tx.updateTable('deliveries').set({ status: 'delivered', finished_at: 1 }).execute(),
+    );
+    await bench.fill('waiting', 200);
+    const counted = () =>
+      bench.database.read
+        .selectFrom('deliveries')
+        .select((eb) => ['destination', eb.fn.countAll<number>().as('count')])
+        .groupBy('destination')
+        .orderBy('destination')
+        .execute();
+    const removeSome = () => bench.database.write((tx) => queue.removeSomeOf(tx, bench.domainId));
+    assert.equal((await removeSome()).length, 200);
+    const kept = { destination: 'kept', count: 1 };
+    assert.deepEqual(await counted(), [{ destination: 'ended', count: 150 }, kept]);
+    assert.equal((await removeSome()).length, 150);
+    assert.equal((await removeSome()).length, 0);
+    assert.deepEqual(await counted(), [kept]);
   });
 
   test('the depth of each kind, and how old it is', async () => {

@@ -162,7 +162,6 @@ export class MailServerBench {
   }
 
   async countBodies(): Promise<number> {
-    await this.store.bodies.sweepRows();
     const rows = await this.store.database.read.selectFrom('bodies').select('id').execute();
     return rows.length;
   }

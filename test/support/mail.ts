@@ -31,6 +31,7 @@ export async function openTestMailstore(
   const opened = await openTestDatabase(engine);
   const { database, directory } = opened;
   const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
+  await bodies.checkStore(true);
   const mailstore = new EmbeddedMailstore({ database, bodies, now, ...options });
   let users = 0;
   return {

@@ -62,9 +62,10 @@ const domainTables: Record<string, Columns> = {
     webhook_secret: 'text',
     forward_to_email: 'text',
   },
+  deleted_domains: { id: 'INT primary key', deleted_at: 'INT not null' },
   accounts: {
     id: 'ID',
-    domain_id: 'INT not null references domains (id) on delete cascade',
+    domain_id: 'INT not null',
     user_id: 'text not null',
     domain_name: 'text not null',
     local_part: 'text not null',
@@ -80,6 +81,7 @@ const domainTables: Record<string, Columns> = {
     client: 'text not null',
     signed_in_at: 'INT not null',
   },
+  deleted_accounts: { id: 'INT primary key', deleted_at: 'INT not null' },
   retired_addresses: { address: 'text primary key', retired_at: 'INT not null' },
 };
 
@@ -87,7 +89,7 @@ const mailTables: Record<string, Columns> = {
   bodies: { id: 'ID', size: 'INT not null', content: 'BYTES', file: 'text' },
   mailboxes: {
     id: 'ID',
-    account_id: 'INT not null references accounts (id) on delete cascade',
+    account_id: 'INT not null',
     name: 'text not null',
     special_use: 'text',
     uidvalidity: 'INT not null',
@@ -99,7 +101,7 @@ const mailTables: Record<string, Columns> = {
     octets: 'INT not null default 0',
   },
   messages: {
-    mailbox_id: 'INT not null references mailboxes (id) on delete cascade',
+    mailbox_id: 'INT not null references mailboxes (id)',
     uid: 'INT not null',
     created_modseq: 'INT not null',
     modseq: 'INT not null',
@@ -111,7 +113,7 @@ const mailTables: Record<string, Columns> = {
     structure: 'text not null',
   },
   tombstones: {
-    mailbox_id: 'INT not null references mailboxes (id) on delete cascade',
+    mailbox_id: 'INT not null references mailboxes (id)',
     uid: 'INT not null',
     created_modseq: 'INT not null',
     modseq: 'INT not null',
@@ -126,7 +128,7 @@ const queueTables: Record<string, Columns> = {
   deliveries: {
     id: 'ID',
     kind: 'text not null',
-    domain_id: 'INT not null references domains (id) on delete cascade',
+    domain_id: 'INT not null',
     destination: 'text not null',
     body_id: 'INT not null references bodies (id)',
     public_id: 'text not null',
@@ -151,7 +153,7 @@ const queueTables: Record<string, Columns> = {
 const shadowTables: Record<string, Columns> = {
   shadow_mailboxes: {
     id: 'ID',
-    account_id: 'INT not null references accounts (id) on delete cascade',
+    account_id: 'INT not null',
     name: 'text not null',
     uidvalidity: 'text not null',
     uidnext: 'INT not null',
@@ -162,14 +164,14 @@ const shadowTables: Record<string, Columns> = {
     server_modseq: 'text',
   },
   shadow_messages: {
-    shadow_id: 'INT not null references shadow_mailboxes (id) on delete cascade',
+    shadow_id: 'INT not null references shadow_mailboxes (id)',
     uid: 'INT not null',
     created_modseq: 'INT not null',
     modseq: 'INT not null',
     flags: 'text not null',
   },
   shadow_tombstones: {
-    shadow_id: 'INT not null references shadow_mailboxes (id) on delete cascade',
+    shadow_id: 'INT not null references shadow_mailboxes (id)',
     uid: 'INT not null',
     created_modseq: 'INT not null',
     modseq: 'INT not null',

@@ -281,9 +281,10 @@ export class ImapMailstore implements Mailstore {
    * Forgets removals older than the time they are kept; older tokens start anew from then on.
    *
    * @param keptMs how long tombstones are kept
+   * @param signal ends it early
    */
-  pruneTombstones(keptMs: number): Promise<number> {
-    return pruneShadowTombstones(this.#database, this.#now() - keptMs);
+  pruneTombstones(keptMs: number, signal?: AbortSignal): Promise<number> {
+    return pruneShadowTombstones(this.#database, this.#now() - keptMs, signal);
   }
 
   /** Ends every connection. */

@@ -8,6 +8,7 @@ import type { Database, Queries, Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { flagsFromText } from '../../mailstore/mailstore.ts';
+import { buryShadow } from './purge-shadows.ts';
 import type { SyncState } from './token.ts';
 
 export type ShadowRow = Row<'shadow_mailboxes'>;
@@ -56,14 +57,8 @@ export async function dropShadow(
   user: MailUser,
   mailbox: string,
 ): Promise<void> {
-  if (!(await findShadow(database.read, user, mailbox))) return;
-  await database.write((tx) =>
-    tx
-      .deleteFrom('shadow_mailboxes')
-      .where('account_id', '=', user.accountId)
-      .where('name', '=', mailbox)
-      .execute(),
-  );
+  const shadow = await findShadow(database.read, user, mailbox);
+  if (shadow) await database.write((tx) => buryShadow(tx, shadow.id));
 }
 
 /** A shadow with its messages by UID. */
@@ -166,10 +161,12 @@ export async function writeShadow(
   { user, mailbox, before, seen, differences, now }: WriteShadow,
 ): Promise<ShadowRow | undefined> {
   if (!before) {
+    // Written, so that a deletion of the account waits, and then finds the shadow.
     const account = await tx
-      .selectFrom('accounts')
-      .select('id')
+      .updateTable('accounts')
+      .set((eb) => ({ status: eb.ref('status') }))
       .where('id', '=', user.accountId)
+      .returning('id')
       .executeTakeFirst();
     if (!account) throw new Refusal('account_not_found', `there is no account ${user.address}`);
     const made = await tx
@@ -296,8 +293,17 @@ async function removeMessages(
   }
 }
 
-/** Forgets removals seen before `before` (milliseconds since 1970). @returns how many */
-export async function pruneShadowTombstones(database: Database, before: number): Promise<number> {
+/**
+ * Forgets removals seen before `before` (milliseconds since 1970).
+ *
+ * @param signal ends it early
+ * @returns how many
+ */
+export async function pruneShadowTombstones(
+  database: Database,
+  before: number,
+  signal?: AbortSignal,
+): Promise<number> {
   let pruned = 0;
   for (;;) {
     const old = await database.read
@@ -307,7 +313,7 @@ export async function pruneShadowTombstones(database: Database, before: number):
       .orderBy('expunged_at')
       .limit(PRUNED_AT_A_TIME)
       .execute();
-    if (old.length === 0) return pruned;
+    if (old.length === 0 || signal?.aborted) return pruned;
     const last = new Map<number, number>();
     for (const { shadow_id, modseq } of old) {
       last.set(shadow_id, Math.max(modseq, last.get(shadow_id) ?? modseq));

@@ -2,7 +2,6 @@
 import type { Bodies } from '../../bodies/bodies.ts';
 import type { Database, Queries } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
-import { enqueueSearch } from '../../search/search.ts';
 import { changeFlags, flagsFromText, flagsToText, normalizeFlags } from '../flags.ts';
 import { canonicalMailboxName } from '../mailbox-names.ts';
 import type { Expunged, FlagChange, Flagged, MailUser, MessageSet, Relocated } from '../store.ts';
@@ -13,6 +12,7 @@ import {
   mailboxChange,
   stateOf,
 } from './mailboxes.ts';
+import { forgetInSearch } from './search-source.ts';
 
 /** UIDs in one statement: both engines bound the number of parameters. */
 const UIDS_AT_A_TIME = 500;
@@ -139,7 +139,7 @@ export class MessageEditor {
         return { state: stateOf(mailbox), removed, changes: [], files: [] };
       const modseq = await this.#bury(tx, mailbox.id, messages);
       const ids = new Set(messages.map(({ body_id }) => body_id));
-      await forgetInSearch(tx, user.accountId, ids);
+      await forgetInSearch(tx, user.accountId, [...ids]);
       const files: string[] = [];
       for (const some of chunks([...ids], UIDS_AT_A_TIME)) {
         files.push(...(await this.#bodies.release(tx, some)));
@@ -274,29 +274,6 @@ async function writeFlags(
       .where('mailbox_id', '=', mailboxId)
       .where('uid', 'in', some)
       .execute();
-  }
-}
-
-/** Tells the search index of bodies that no mailbox of the account has any more. */
-async function forgetInSearch(
-  tx: Queries,
-  accountId: number,
-  bodyIds: ReadonlySet<number>,
-): Promise<void> {
-  for (const some of chunks([...bodyIds], UIDS_AT_A_TIME)) {
-    const rows = await tx
-      .selectFrom('messages')
-      .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
-      .select('messages.body_id')
-      .where('messages.body_id', 'in', some)
-      .where('mailboxes.account_id', '=', accountId)
-      .execute();
-    const kept = new Set(rows.map(({ body_id }) => body_id));
-    const gone = some.filter((id) => !kept.has(id));
-    await enqueueSearch(
-      tx,
-      gone.map((bodyId) => ({ accountId, bodyId, gone: true })),
-    );
   }
 }
 

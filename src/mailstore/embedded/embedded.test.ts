@@ -367,35 +367,6 @@ onEachEngine('embedded mail store', (engine) => {
       assert.ok(stored.startsWith('Received: here\r\n') && stored.endsWith(source));
     }
   });
-
-  test('the sweep of rows removes bodies that nothing refers to', async () => {
-    const user = await store.makeUser();
-    const kept = await store.stage(`Subject: kept\r\n\r\n${'k'.repeat(100_000)}`);
-    await store.append(kept, [{ user, mailbox: 'INBOX' }]);
-    const message = await store.mailstore.fetchMessage(user, 'INBOX', 1);
-    assert.equal((await collect(message.open())).length, kept.body.size);
-    await store.database.write((tx) =>
-      tx.deleteFrom('accounts').where('id', '=', user.accountId).execute(),
-    );
-    assert.ok((await store.bodies.sweepRows()) >= 1);
-  });
-});
-
-test('a sweep of many bodies leaves turns of the event loop to others', async () => {
-  // Only here does a query hold the thread.
-  const store = await openTestMailstore('sqlite');
-  const user = await store.makeUser();
-  const message = await store.stage('Subject: kept\r\n\r\n');
-  const append = () => store.append(message, [{ user, mailbox: 'INBOX' }]);
-  await Promise.all(Array.from({ length: 1_200 }, append));
-  let turns = 0;
-  let others = setImmediate(function count() {
-    turns++;
-    others = setImmediate(count);
-  });
-  assert.equal(await store.bodies.sweepRows(), 0);
-  clearImmediate(others);
-  assert.ok(turns >= 2, `${turns} turns`);
 });
 
 /** How SQLite would go about a query. */

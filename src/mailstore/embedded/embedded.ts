@@ -27,6 +27,7 @@ import { type AppendedMessage, MessageWriter } from './change-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { Mailboxes, type MailboxRow, mailboxNotFound } from './mailboxes.ts';
 import { pruneTombstones } from './prune-tombstones.ts';
+import { buryMailboxesOf, purgeMailboxes } from './purge-mailboxes.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
 import { MessageSearch } from './search-messages.ts';
@@ -53,6 +54,7 @@ const PAGE_BYTES = 4 * 1024 * 1024;
 
 export class EmbeddedMailstore implements Mailstore {
   readonly #database: Database;
+  readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
   readonly #reader: MessageReader;
   readonly #changes: ChangeReader;
@@ -70,6 +72,7 @@ export class EmbeddedMailstore implements Mailstore {
     pageBytes = PAGE_BYTES,
   }: EmbeddedOptions) {
     this.#database = database;
+    this.#bodies = bodies;
     this.#now = now;
     this.#mailboxes = new Mailboxes(database, now);
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
@@ -169,13 +172,24 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#editor.expunge(user, set);
   }
 
+  /** Deletes the mailboxes of accounts that are deleted, in the caller's transaction. */
+  bury(tx: Queries, accountIds: readonly number[]): Promise<void> {
+    return buryMailboxesOf(tx, accountIds);
+  }
+
+  /** Removes some of what deleted mailboxes have. @returns false where nothing is left */
+  purge(): Promise<boolean> {
+    return purgeMailboxes(this.#database, this.#bodies);
+  }
+
   /**
    * Forgets removals older than the time they are kept; older tokens start anew from then on.
    *
    * @param keptMs how long tombstones are kept
+   * @param signal ends it early
    */
-  pruneTombstones(keptMs: number): Promise<number> {
-    return pruneTombstones(this.#database, this.#now() - keptMs);
+  pruneTombstones(keptMs: number, signal?: AbortSignal): Promise<number> {
+    return pruneTombstones(this.#database, this.#now() - keptMs, signal);
   }
 }
 

@@ -138,6 +138,8 @@ export class Mailboxes {
       .selectFrom('accounts')
       .select('id')
       .where('id', '=', user.accountId)
+      // A deletion of the account waits, and then finds the mailboxes.
+      .$if(this.#database.engine === 'postgres', (query) => query.forKeyShare())
       .executeTakeFirst();
     if (!account) return false;
     const first = await this.#reserveUidvalidity(tx, defaultMailboxes.length);
@@ -208,6 +210,8 @@ function prepareAdvance(queries: Queries) {
         octets: eb('octets', '+', octets),
       }))
       .where('id', '=', mailboxId)
+      // One that is deleted takes nothing more.
+      .where('account_id', '>', 0)
       .returning(['uidnext', 'highestmodseq']),
   );
 }
@@ -223,10 +227,10 @@ export class MailboxAdvance {
     this.#query = prepareAdvance(queries);
   }
 
-  /** @throws Error where the mailbox is gone: whoever changes it has locked it before */
+  /** @throws Refusal mailbox_not_found where the mailbox was deleted in this very moment */
   async next(tx: Queries, advance: Advance): Promise<{ firstUid: number; modseq: number }> {
     const row = await this.#query.first(tx, advance);
-    if (!row) throw new Error(`there is no mailbox ${advance.mailboxId}`);
+    if (!row) throw new Refusal('mailbox_not_found', 'the mailbox was deleted');
     return { firstUid: row.uidnext - advance.uids, modseq: row.highestmodseq };
   }
 }

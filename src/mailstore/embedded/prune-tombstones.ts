@@ -7,13 +7,18 @@ const ROWS_AT_A_TIME = 200;
  * Removes tombstones of messages that were expunged before `before` (milliseconds since 1970) and
  * notes in each mailbox up to which MODSEQ removals are no longer known.
  *
+ * @param signal ends it early
  * @returns how many were removed
  */
-export async function pruneTombstones(database: Database, before: number): Promise<number> {
+export async function pruneTombstones(
+  database: Database,
+  before: number,
+  signal?: AbortSignal,
+): Promise<number> {
   let pruned = 0;
   for (;;) {
     const old = await oldTombstones(database.read, before).execute();
-    if (old.length === 0) return pruned;
+    if (old.length === 0 || signal?.aborted) return pruned;
     // The last of each mailbox; what is below was expunged before it.
     const last = new Map<number, number>();
     for (const { mailbox_id, modseq } of old) {

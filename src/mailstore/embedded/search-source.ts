@@ -45,6 +45,7 @@ async function enqueueAll(database: Database): Promise<void> {
   const mailboxes = await database.read
     .selectFrom('mailboxes')
     .select(['id', 'account_id'])
+    .where('account_id', '>', 0)
     .orderBy('id')
     .execute();
   for (const { id, account_id: accountId } of mailboxes) {
@@ -65,5 +66,32 @@ async function enqueueAll(database: Database): Promise<void> {
         return rows.length < ENQUEUE_AT_A_TIME ? undefined : rows.at(-1)?.uid;
       });
     }
+  }
+}
+
+/**
+ * Tells the search index of bodies that no mailbox of the account has any more, in the transaction that
+ * took them away.
+ */
+export async function forgetInSearch(
+  tx: Queries,
+  accountId: number,
+  bodyIds: readonly number[],
+): Promise<void> {
+  for (let at = 0; at < bodyIds.length; at += ENQUEUE_AT_A_TIME) {
+    const some = bodyIds.slice(at, at + ENQUEUE_AT_A_TIME);
+    const rows = await tx
+      .selectFrom('messages')
+      .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
+      .select('messages.body_id')
+      .where('messages.body_id', 'in', some)
+      .where('mailboxes.account_id', '=', accountId)
+      .execute();
+    const kept = new Set(rows.map(({ body_id }) => body_id));
+    const gone = some.filter((id) => !kept.has(id));
+    await enqueueSearch(
+      tx,
+      gone.map((bodyId) => ({ accountId, bodyId, gone: true })),
+    );
   }
 }

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { openTestDatabase } from '../../../test/support/databases.ts';
 import { Bodies } from '../../bodies/bodies.ts';
-import type { Database, Engine } from '../../database/database.ts';
+import type { Database, Engine, Queries } from '../../database/database.ts';
 import { type Job, type NewDelivery, type Outcome, Queue, type WorkOptions } from '../queue.ts';
 import { FakeClock, until } from './fake-clock.ts';
 
@@ -129,6 +129,15 @@ export class QueueBench {
     });
     queue.wake(deliveries);
     return ids;
+  }
+
+  /** Removes deliveries as the maintenance does, with their bodies; answers how many. */
+  async remove(work: (tx: Queries) => Promise<number[]>): Promise<number> {
+    return this.database.write(async (tx) => {
+      const bodyIds = await work(tx);
+      await this.bodies.release(tx, bodyIds);
+      return bodyIds.length;
+    });
   }
 
   /** Puts many rows into the table, faster than `enqueue` does. */

@@ -1,0 +1,65 @@
+/**
+ * Removing shadows of mailboxes in short transactions. A shadow that was dropped keeps its row, with the
+ * account's id negated and a name of its own, until its messages are removed; so nobody finds it.
+ */
+import { sql } from 'kysely';
+import type { Database, Queries } from '../../database/database.ts';
+
+/** Rows that go in one transaction. */
+const ROWS_AT_A_TIME = 500;
+
+const dropped = {
+  account_id: sql<number>`-account_id`,
+  name: sql<string>`'#' || id`,
+};
+
+/** Drops one shadow, in the caller's transaction. */
+export async function buryShadow(tx: Queries, id: number): Promise<void> {
+  await tx.updateTable('shadow_mailboxes').set(dropped).where('id', '=', id).execute();
+}
+
+/** Drops the shadows of accounts that are deleted. */
+export async function buryShadowsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
+  await tx
+    .updateTable('shadow_mailboxes')
+    .set(dropped)
+    .where('account_id', 'in', accountIds)
+    .execute();
+}
+
+/**
+ * Removes some of what dropped shadows have, in one transaction.
+ *
+ * @returns false where nothing is left
+ */
+export function purgeShadows(database: Database): Promise<boolean> {
+  return database.write(async (tx) => {
+    const shadow = await tx
+      .selectFrom('shadow_mailboxes')
+      .select('id')
+      .where('account_id', '<', 0)
+      .limit(1)
+      // Who still writes to it waits, and then finds it gone.
+      .$if(database.engine === 'postgres', (query) => query.forUpdate())
+      .executeTakeFirst();
+    if (!shadow) return false;
+    for (const table of ['shadow_messages', 'shadow_tombstones'] as const) {
+      const rows = await tx
+        .selectFrom(table)
+        .select('uid')
+        .where('shadow_id', '=', shadow.id)
+        .limit(ROWS_AT_A_TIME)
+        .execute();
+      if (rows.length === 0) continue;
+      const uids = rows.map(({ uid }) => uid);
+      await tx
+        .deleteFrom(table)
+        .where('shadow_id', '=', shadow.id)
+        .where('uid', 'in', uids)
+        .execute();
+      return true;
+    }
+    await tx.deleteFrom('shadow_mailboxes').where('id', '=', shadow.id).execute();
+    return true;
+  });
+}

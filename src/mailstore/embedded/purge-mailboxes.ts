@@ -1,0 +1,127 @@
+/**
+ * Removing deleted mailboxes with what is in them, in short transactions.
+ *
+ * A deleted mailbox keeps its row, with the account's id negated and a name of its own: so nobody finds
+ * it any more, its name is free, and it is known whose mail is still to be removed. The row goes last.
+ * After a crash the next step goes on where the last commit was.
+ */
+import { sql } from 'kysely';
+import type { Bodies } from '../../bodies/bodies.ts';
+import type { Database, Queries } from '../../database/database.ts';
+import { enqueueSearch } from '../../search/search.ts';
+import { forgetInSearch } from './search-source.ts';
+
+/** Messages or tombstones that go in one transaction. */
+const ROWS_AT_A_TIME = 200;
+/** Octets of their sources: those that lie in rows are read page by page to be freed. */
+const OCTETS_AT_A_TIME = 4 * 1024 * 1024;
+
+const buried = {
+  account_id: sql<number>`-account_id`,
+  name: sql<string>`'#' || id`,
+};
+
+/** Deletes one mailbox, in the caller's transaction. */
+export async function buryMailbox(tx: Queries, id: number): Promise<void> {
+  await tx.updateTable('mailboxes').set(buried).where('id', '=', id).execute();
+}
+
+/** Deletes the mailboxes of accounts that are deleted, and has the search index forget them. */
+export async function buryMailboxesOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
+  const rows = await tx
+    .updateTable('mailboxes')
+    .set(buried)
+    .where('account_id', 'in', accountIds)
+    .returning('account_id')
+    .execute();
+  const withMail = new Set(rows.map(({ account_id }) => -account_id));
+  await enqueueSearch(
+    tx,
+    [...withMail].map((accountId) => ({ accountId, bodyId: 0, gone: true })),
+  );
+}
+
+/**
+ * Removes some of what deleted mailboxes have, in one transaction.
+ *
+ * @returns false where nothing is left
+ */
+export async function purgeMailboxes(database: Database, bodies: Bodies): Promise<boolean> {
+  const files = await database.write(async (tx) => {
+    const mailbox = await tx
+      .selectFrom('mailboxes')
+      .select(['id', 'account_id'])
+      .where('account_id', '<', 0)
+      .limit(1)
+      // Who still appends to it waits, and then finds it gone.
+      .$if(database.engine === 'postgres', (query) => query.forUpdate())
+      .executeTakeFirst();
+    if (!mailbox) return undefined;
+    const released = await removeMessages(tx, bodies, mailbox.id, -mailbox.account_id);
+    if (released) return released;
+    if (!(await removeTombstones(tx, mailbox.id))) {
+      await tx.deleteFrom('mailboxes').where('id', '=', mailbox.id).execute();
+    }
+    return [];
+  });
+  // After the commit: a crash before it must find the file; one after it leaves it to the sweep.
+  if (files) await bodies.removeFiles(files);
+  return files !== undefined;
+}
+
+/** @returns files of the bodies that went with the messages; undefined where there is no message */
+async function removeMessages(
+  tx: Queries,
+  bodies: Bodies,
+  mailboxId: number,
+  accountId: number,
+): Promise<string[] | undefined> {
+  const first = await tx
+    .selectFrom('messages')
+    .select(['uid', 'body_id', 'size'])
+    .where('mailbox_id', '=', mailboxId)
+    .orderBy('uid')
+    .limit(ROWS_AT_A_TIME)
+    .execute();
+  let octets = 0;
+  const messages = first.filter(({ size }, index) => {
+    octets += size;
+    return index === 0 || octets <= OCTETS_AT_A_TIME;
+  });
+  const last = messages.at(-1);
+  if (!last) return undefined;
+  await tx
+    .deleteFrom('messages')
+    .where('mailbox_id', '=', mailboxId)
+    .where('uid', '<=', last.uid)
+    .execute();
+  const bodyIds = [...new Set(messages.map(({ body_id }) => body_id))];
+  // An account that is gone is forgotten as a whole.
+  if (await isThere(tx, accountId)) await forgetInSearch(tx, accountId, bodyIds);
+  return bodies.release(tx, bodyIds);
+}
+
+async function isThere(tx: Queries, accountId: number): Promise<boolean> {
+  const account = tx.selectFrom('accounts').select('id').where('id', '=', accountId);
+  return (await account.executeTakeFirst()) !== undefined;
+}
+
+/** @returns whether there were any */
+async function removeTombstones(tx: Queries, mailboxId: number): Promise<boolean> {
+  const rows = await tx
+    .selectFrom('tombstones')
+    .select(['modseq', 'uid'])
+    .where('mailbox_id', '=', mailboxId)
+    .orderBy('modseq')
+    .orderBy('uid')
+    .limit(ROWS_AT_A_TIME)
+    .execute();
+  const last = rows.at(-1);
+  if (!last) return false;
+  await tx
+    .deleteFrom('tombstones')
+    .where('mailbox_id', '=', mailboxId)
+    .where(sql<boolean>`(modseq, uid) <= (${last.modseq}, ${last.uid})`)
+    .execute();
+  return true;
+}
