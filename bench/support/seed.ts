@@ -159,6 +159,7 @@ answerTasks(async ({ dataDir, accounts }: Seed): Promise<SeededAccount[]> => {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const database = await openSqlite({ path: join(dataDir, 'postroom.sqlite') });
   const bodies = new Bodies({ database, directory: join(dataDir, 'bodies') });
+  await bodies.checkStore(true);
   const seeder = new Seeder(database, bodies, new EmbeddedMailstore({ database, bodies }));
   const ids = await insertAccounts(database, accounts.length);
   const users = ids.map((accountId, index) => ({ accountId, address: `a${index}@bench.test` }));
