@@ -47,6 +47,7 @@ import { createSearch, type Search } from '../search/search.ts';
 import { buildMailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Maintenance } from './maintenance.ts';
+import type { PurgedStore } from './purge.ts';
 
 export interface Parts {
   readonly database: Database;
@@ -122,11 +123,8 @@ export function buildParts(
   database: Database,
   logger: Logger,
 ): Parts {
-  const bodies = new Bodies({
-    database,
-    directory: join(config.dataDir, 'bodies'),
-    log: logger,
-  });
+  const directory = join(config.dataDir, 'bodies');
+  const bodies = new Bodies({ database, directory, log: logger });
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search);
   const embedded = new EmbeddedMailstore({ database, bodies, search });
@@ -146,15 +144,14 @@ export function buildParts(
   const openLimit = limitInMemory;
   const ground: Ground = { config, secrets, database, changes, openLimit, logger };
   const owners = buildOwners(ground, () => maintenance.purgeSoon());
-  const maintenance = new Maintenance({
-    database,
+  const maintenance: Maintenance = new Maintenance({
+    ...ground,
     ...owners,
     queue,
     bodies,
     // Both, since an operator may have changed from one to the other.
-    stores: [embedded, { bury: buryShadowsOf, purge: () => purgeShadows(database) }],
+    stores: [embedded, shadowsOf(database)],
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
-    logger,
   });
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
   const progress: Progress = { listening: false, httpPort: config.http.port };
@@ -192,6 +189,10 @@ export function buildParts(
     progress,
     maintenance,
   };
+}
+
+function shadowsOf(database: Database): PurgedStore {
+  return { bury: buryShadowsOf, purge: () => purgeShadows(database) };
 }
 
 function buildSearch(config: Config, database: Database, bodies: Bodies, log: Logger): Search {
