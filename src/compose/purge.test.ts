@@ -90,7 +90,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
 
   async function append(store: TestMailstore, source: string, ...users: MailUser[]): Promise<void> {
     const targets = users.map((user) => ({ user, mailbox: 'INBOX' }));
-    await store.mailstore.append(await store.stage(source), targets);
+    await store.append(await store.stage(source), targets);
   }
 
   /** A shadow as an IMAP server makes it. */
