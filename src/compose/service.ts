@@ -30,6 +30,7 @@ import { carryOut } from '../delivery/delivery.ts';
 import { hasDomains } from '../domains/domains.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { serveMetrics } from '../metrics/metrics.ts';
+import { testNetworks } from '../net/net.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
 import { buildParts, type Parts } from './parts.ts';
 
@@ -214,7 +215,9 @@ async function listen(
       protocol,
       tls: { cert, key },
       maxMessageBytes: config.limits.maxMessageBytes,
-      maxPerIp: config.limits.smtpMaxPerIp,
+      maxPerIp: config.smtp.maxPerIp,
+      maxConnections: config.smtp.maxConnections,
+      isTrusted: testNetworks(config.smtp.trustedNetworks),
       logger,
     }).catch(explainPort(setting, host, port));
     onStop(() => listener.close(DRAIN_MS));

@@ -41,15 +41,20 @@ export interface Config {
     /** Concurrent connections of all addresses. */
     readonly maxConnections: number;
   };
-  readonly smtp: Listener;
+  readonly smtp: Listener & {
+    /** Concurrent connections of one address; ten times as many of one in a trusted network. */
+    readonly maxPerIp: number;
+    /** Concurrent connections of all addresses. */
+    readonly maxConnections: number;
+    /** Networks (`address/bits`) of relays of our own. */
+    readonly trustedNetworks: readonly string[];
+  };
   readonly lmtp: Listener;
   /** On loopback; 0: off. */
   readonly metrics: { readonly port: number };
   readonly limits: {
     /** HTTP requests per minute and client address; 0: no limit. */
     readonly ratePerMinute: number;
-    /** Concurrent SMTP connections of one address. */
-    readonly smtpMaxPerIp: number;
     /** Bytes of one message; SIZE of SMTP (RFC 1870). */
     readonly maxMessageBytes: number;
   };
@@ -155,12 +160,17 @@ function groupByPart(values: Values, folder: string): Config {
       maxPerIp: values.HTTP_MAX_PER_IP,
       maxConnections: values.HTTP_MAX_CONNECTIONS,
     },
-    smtp: { host: values.SMTP_HOST, port: values.SMTP_PORT },
+    smtp: {
+      host: values.SMTP_HOST,
+      port: values.SMTP_PORT,
+      maxPerIp: values.SMTP_MAX_PER_IP,
+      maxConnections: values.SMTP_MAX_CONNECTIONS,
+      trustedNetworks: values.SMTP_TRUSTED_NETWORKS,
+    },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
     metrics: { port: values.METRICS_PORT },
     limits: {
       ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
-      smtpMaxPerIp: values.SMTP_MAX_PER_IP,
       maxMessageBytes: values.MAX_MESSAGE_BYTES,
     },
     database: { url: values.DATABASE_URL },

@@ -210,6 +210,12 @@ onEachEngine('delivery', (engine) => {
     goesWhileStored = undefined;
   });
 
+  test('a message that the disk has no room for is refused before it is sent', async () => {
+    assert.equal(await delivery.checkRoom(0), undefined);
+    const free = await store.bodies.freeBytes();
+    assert.equal((await delivery.checkRoom(free))?.code, 'storage_full');
+  });
+
   test('what nobody takes leaves nothing on disk, nor does a source that breaks off', async () => {
     const large = `Subject: large\r\n\r\n${'x'.repeat(200_000)}`;
     await assert.rejects(receive(['gone@acme.test'], 'ESMTP', large));

@@ -316,6 +316,110 @@ test('there is an end to all connections together as well', async (context) => {
   first.destroy();
 });
 
+test('silent clients are sent away soon where there is little room left, and others come in', async (context) => {
+  const target = await startListener(context, { maxConnections: 8, crowdedIdleTimeout: 100 });
+  const silent = await Promise.all(Array.from({ length: 5 }, () => greet(target)));
+  // Longer than silence is allowed when it is crowded, which it is not yet.
+  await delay(300);
+  for (const client of silent) assert.match(await client.ask('NOOP'), /^250 /);
+  // One more, and it is: until one of them is gone.
+  silent.push(await greet(target));
+  assert.match(await Promise.race(silent.map((client) => client.reply())), /^421 4\.4\.2 Timeout/);
+  await until(() => target.listener.connections() < 6);
+  for (const client of [...silent, await greet(target)]) client.destroy();
+});
+
+test('no command but a message that is taken makes a connection of a stranger live longer', async (context) => {
+  const lifetime = 2_000;
+  const target = await startStrict(context, { lifetime, greetingDelay: 0, commandsMax: 1_000_000 });
+  const useful = await startMessage(target);
+  const useless = await greet(target);
+  const begun = performance.now();
+  await delay(1_200);
+  assert.match(await useful.ask('hello\r\n.'), /^250 /);
+  let said = '';
+  while (!said.startsWith('421')) {
+    said = await useless.ask(said === '' ? 'RSET' : 'NOOP');
+    await delay(10);
+  }
+  assert.equal(said, '421 4.4.2 Too long without a message');
+  assert.ok(performance.now() - begun >= lifetime - 100);
+  assert.match(await useful.ask('NOOP'), /^250 /);
+  assert.match(await useful.reply(), /^421 4\.4\.2 Too long/);
+});
+
+test('a message of a stranger that comes in fast buys its own time, one that trickles does not', async (context) => {
+  const target = await startStrict(context, { lifetime: 300, greetingDelay: 0 });
+  const fast = await startMessage(target);
+  for (let sent = 0; sent < 10; sent++) {
+    fast.send(`${'x'.repeat(998)}\r\n`.repeat(20));
+    await delay(60);
+  }
+  assert.match(await fast.ask('.'), /^250 /);
+  fast.destroy();
+  const slow = await startMessage(target);
+  const drip = setInterval(() => slow.send('x'), 10);
+  assert.match(await slow.reply(), /^421 4\.4\.2 Too long/);
+  clearInterval(drip);
+});
+
+test('a relay of our own may keep a connection for as long as it is not silent', async (context) => {
+  const target = await startListener(context, { lifetime: 50, idleTimeout: 60_000 });
+  const client = await greet(target);
+  await delay(400);
+  assert.match(await client.ask('NOOP'), /^250 /);
+  client.destroy();
+});
+
+test('a client has only so many octets under way, and gets them back however a message ends', async (context) => {
+  const target = await startStrict(context, { maxMessageBytes: 100_000, greetingDelay: 0 });
+  const most = 4;
+  const large = `${'x'.repeat(998)}\r\n`.repeat(90);
+  const endings: ((client: DialogueClient) => unknown)[] = [
+    async (client) => assert.match(await client.ask('.'), /^250 /),
+    async (client) => {
+      client.send(large);
+      assert.match(await client.ask('.'), /^552 /);
+    },
+    (client) => client.destroy(),
+    (client) => client.socket.end(),
+  ];
+  assert.equal(endings.length, most);
+  for (let round = 0; round < 2; round++) {
+    const under: DialogueClient[] = [];
+    for (const _ of endings) {
+      const client = await startMessage(target);
+      client.send(large);
+      under.push(client);
+    }
+    // What is under way is staged once delivery has read it.
+    await until(() => target.delivery.bytesRead >= (round + 1) * most * large.length);
+    const refused = await startMessage(target);
+    assert.match(await refused.ask(`${large}.`), /^452 4\.3\.1 /);
+    for (const [index, end] of endings.entries()) await end(under[index] as DialogueClient);
+    refused.destroy();
+    for (const { socket } of under) socket.destroy();
+    await until(() => target.listener.connections() === 0);
+    target.delivery.bytesRead = (round + 1) * most * large.length;
+  }
+});
+
+test('where there is no room for a message, it is refused before it is sent', async (context) => {
+  const target = await startListener(context);
+  const client = await greet(target);
+  target.delivery.room = 1_000;
+  assert.match(await client.ask('MAIL FROM:<bob@remote.test> SIZE=1000'), /^452 4\.3\.1 /);
+  assert.match(await client.ask('MAIL FROM:<bob@remote.test> SIZE=999'), /^250 /);
+  assert.match(await client.ask('RCPT TO:<alice@acme.test>'), /^250 /);
+  target.delivery.room = 0;
+  assert.match(await client.ask('DATA'), /^452 4\.3\.1 /);
+  // The transaction stays: there may be room later.
+  target.delivery.room = 1_000;
+  assert.match(await client.ask('DATA'), /^354 /);
+  assert.match(await client.ask('hello\r\n.'), /^250 /);
+  client.destroy();
+});
+
 test('a stranger who talks before the greeting is turned away', async (context) => {
   const target = await startStrict(context, { greetingDelay: 5_000 });
   // Half a line will do: it may be the start of a TLS handshake.

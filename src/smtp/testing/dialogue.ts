@@ -117,8 +117,10 @@ export class DialogueClient {
   #closed = false;
   #wake: () => void = () => {};
 
-  static async connect(port: number, host = '127.0.0.1'): Promise<DialogueClient> {
-    const socket = connect({ port, host, noDelay: true });
+  /** @param from the address of loopback to come from; any without one */
+  static async connect(port: number, from?: string): Promise<DialogueClient> {
+    const here = from === undefined ? {} : { localAddress: from };
+    const socket = connect({ port, host: '127.0.0.1', noDelay: true, ...here });
     const client = new DialogueClient(socket);
     await once(socket, 'connect');
     return client;

@@ -23,6 +23,8 @@ export class RecordingDelivery implements Delivery {
   #arrived: (() => void)[] = [];
   #recorded: (() => void)[] = [];
 
+  /** Octets of messages that were read. */
+  bytesRead = 0;
   /** Octets of messages that there is room for. */
   room = Number.POSITIVE_INFINITY;
 
@@ -50,7 +52,10 @@ export class RecordingDelivery implements Delivery {
     }
     const chunks: Uint8Array[] = [];
     try {
-      for await (const chunk of source) chunks.push(chunk);
+      for await (const chunk of source) {
+        chunks.push(chunk);
+        this.bytesRead += chunk.length;
+      }
     } catch (error) {
       this.failures.push(error);
       throw error;
