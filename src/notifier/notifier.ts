@@ -37,7 +37,8 @@ const EVERY_MS = 1_000;
 /** How often the spool is looked at while nothing happens. */
 const LOOK_MS = 100;
 const RETRY_MS = 500;
-const RETRY_MAX_MS = 30_000;
+/** A receiver that is back hears within this time what it missed. */
+const RETRY_MAX_MS = 5_000;
 /** Of lines that are logged because nobody takes them. */
 const LOGGED_LINES = 20;
 const LOGGED_CHARACTERS = 500;

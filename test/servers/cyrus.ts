@@ -51,6 +51,7 @@ sasl_mech_list: PLAIN
 allowplaintext: yes
 failedloginpause: 0
 lmtp_downcase_rcpt: yes
+munge8bit: no
 autocreate_quota: 0
 autocreate_post: yes
 autocreate_inbox_folders: Sent|Drafts|Junk|Trash|Archive

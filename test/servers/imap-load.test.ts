@@ -1,4 +1,4 @@
-/** Many accounts of a real Dovecot whose master password is hashed as the guide says. */
+/** Set-ups of a real Dovecot: many accounts, with the guide's hash of the master password; ACLs. */
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -33,4 +33,39 @@ void suite('many accounts of one Dovecot', () => {
     await server.resume();
     assert.equal((await syncAll()).length, ACCOUNTS);
   });
+});
+
+void suite('a Dovecot with ACLs', () => {
+  const settings = (acl: string) => `\
+mail_plugins = $mail_plugins acl
+plugin {
+  acl = vfile
+${acl}}`;
+
+  for (const [title, acl, isOpen] of [
+    ['that go by the master, as they come', '', false],
+    ['that go by the account, as the guide has it', '  acl_user = %u\n', true],
+  ] as const) {
+    void test(title, async () => {
+      const server = await startDovecot({ settings: settings(acl) });
+      try {
+        const user = { accountId: 1, address: 'ann@acme.test' };
+        await server.addAccount(user.address);
+        const { password } = new URL(server.mailstoreUrl);
+        const master = { user: 'postroom', password };
+        const { store, logged } = await openImapStore(server.imapPort, { master });
+        for (const mailbox of ['INBOX', 'Sent']) {
+          const synced = store.sync(user, { mailbox });
+          await (isOpen ? synced : assert.rejects(synced, { code: 'unavailable' }));
+        }
+        assert.deepEqual(
+          logged.map(({ failure }) => failure),
+          isOpen ? [] : ['no_access', 'no_access'],
+        );
+        store.close();
+      } finally {
+        await server.stop();
+      }
+    });
+  }
 });

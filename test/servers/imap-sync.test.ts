@@ -268,6 +268,19 @@ for (const [name, start] of Object.entries(servers)) {
       assert.deepEqual(after.changes.added[0].flags, ['\\Flagged']);
     });
 
+    void test('raw 8-bit characters of a header stay as they came', async () => {
+      const { account, client } = await open();
+      const raw = Buffer.from('Subject: caf\xe9 f\xfcr alle\r\n\r\nText\r\n', 'latin1');
+      const appended = await client.append('INBOX', raw);
+      assert.ok(appended);
+      const { open: read } = await service.mailstore.fetchMessage(
+        account,
+        'INBOX',
+        appended.uid ?? 0,
+      );
+      assert.deepEqual(Buffer.concat(await Array.fromAsync(read())), raw);
+    });
+
     void test('mailboxes with names of any script, renamed and deleted', async () => {
       const { account, client } = await open();
       const list = await client.list();

@@ -306,10 +306,7 @@ export class Connection {
         },
       });
     } catch (error) {
-      if (error instanceof ImapFailure && error.kind === 'said_no' && !error.isTemporary) {
-        throw mailboxNotFound(mailbox);
-      }
-      throw error;
+      throw await this.#explainRefusal(mailbox, error);
     }
     const { exists, uidvalidity, modseq, keywords } = seen;
     if (uidvalidity === '') throw new ImapFailure('garbled', { command: how });
@@ -327,6 +324,26 @@ export class Connection {
     const uidnext = seen.uidnext ?? (await this.#findUidnext(exists));
     this.#selected = { ...this.#selected, uidnext };
     return this.#selected;
+  }
+
+  /**
+   * What a NO to SELECT means. Every account has an INBOX (RFC 3501 section 5.1): a server that refuses
+   * it keeps the master out by its ACLs (RFC 4314), and says of other mailboxes that there are none. An
+   * app that was told so would drop its copy of them.
+   */
+  async #explainRefusal(mailbox: string, error: unknown): Promise<unknown> {
+    if (!(error instanceof ImapFailure) || error.kind !== 'said_no' || error.isTemporary)
+      return error;
+    const { said, command = 'SELECT' } = error.details;
+    const noAccess = new ImapFailure('no_access', { command, ...(said !== undefined && { said }) });
+    if (mailbox === 'INBOX' || /^NOPERM$/i.test(error.details.responseCode ?? '')) return noAccess;
+    try {
+      await this.command('STATUS', [quoted('INBOX'), [atom('UIDVALIDITY')]]);
+      return mailboxNotFound(mailbox);
+    } catch (refusal) {
+      const isNo = refusal instanceof ImapFailure && refusal.kind === 'said_no';
+      return isNo && !refusal.isTemporary ? noAccess : refusal;
+    }
   }
 
   /** Servers may leave UIDNEXT out (RFC 3501 section 6.3.1): then it is one more than the last. */

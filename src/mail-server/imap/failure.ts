@@ -11,6 +11,8 @@ export const failureTexts = {
   said_no: 'the IMAP server answered NO',
   said_bad: 'the IMAP server answered BAD',
   dropped: 'the IMAP server dropped the connection',
+  no_access:
+    'the IMAP server lets the master in but not into INBOX: look at its ACLs (Dovecot: acl_user)',
   lost: 'the IMAP server no longer reads the mailbox that is open',
   silent: 'the IMAP server did not answer in time',
   garbled: 'the IMAP server sent what is not IMAP',

@@ -187,12 +187,28 @@ void suite('a server that fails at a command', () => {
 
   void test('NO to EXAMINE is a missing mailbox, unless the server says that it is not', async () => {
     const { server, store, logged } = await open();
+    const other = { mailbox: 'Other' };
     server.fault = once('EXAMINE', { send: 'TAG NO no such mailbox\r\n' });
-    await assert.rejects(store.sync(ann, inbox), { code: 'mailbox_not_found' });
+    await assert.rejects(store.sync(ann, other), { code: 'mailbox_not_found' });
     assert.equal(logged.length, 0);
     server.fault = once('EXAMINE', { send: 'TAG NO [UNAVAILABLE] later\r\n' });
     await assert.rejects(store.sync(ann, inbox), isUnavailable);
     assert.equal(logged.at(-1)?.failure, 'said_no');
+    await store.sync(ann, inbox);
+  });
+
+  void test('keeps the master out of INBOX: no mailbox is said to be missing', async () => {
+    const { server, store, logged } = await open();
+    const no = { send: 'TAG NO [NONEXISTENT] no such mailbox\r\n' };
+    server.fault = ({ name }) => (['EXAMINE', 'STATUS'].includes(name) ? no : undefined);
+    for (const mailbox of ['INBOX', 'Other']) {
+      await assert.rejects(store.sync(ann, { mailbox }), isUnavailable, mailbox);
+      assert.equal(logged.at(-1)?.failure, 'no_access');
+      assert.match(logged.at(-1)?.text ?? '', /ACL/);
+    }
+    server.fault = once('EXAMINE', { send: 'TAG NO [NOPERM] not for you\r\n' });
+    await assert.rejects(store.sync(ann, { mailbox: 'Other' }), isUnavailable);
+    server.fault = () => undefined;
     await store.sync(ann, inbox);
   });
 
