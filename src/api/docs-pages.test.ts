@@ -207,10 +207,16 @@ test('folders are not listed', async () => {
 test('pages may run the scripts that stand in them, and nothing else inline', async () => {
   const policy = (await api.call('GET', '/docs')).headers.get('content-security-policy') ?? '';
   assert.ok(policy.includes(`script-src 'self' ${SCRIPT_HASH}`), policy);
-  const lost = await api.call('GET', '/docs/lost', undefined, { accept: 'text/html' });
-  assert.equal(lost.status, 404);
-  assert.match(lost.body, /<title>Nothing/);
-  assert.equal(lost.headers.get('content-security-policy'), policy);
+  const accept = 'text/html,application/xhtml+xml;q=0.9,*/*;q=0.8';
+  for (const path of ['/nowhere', '/docs/lost']) {
+    const lost = await api.call('GET', path, undefined, { accept });
+    assert.equal(lost.status, 404);
+    assert.equal(lost.headers.get('content-type'), 'text/html; charset=utf-8');
+    assert.match(lost.body, /<title>Nothing/);
+    assert.equal(lost.headers.get('content-security-policy'), policy);
+  }
+  const posted = await api.call('POST', '/nowhere', {}, { accept });
+  assert.equal(posted.body.code, 'route_not_found');
 });
 
 test('the live inbox may show mail that brings its styles, in frames', async () => {

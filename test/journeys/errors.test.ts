@@ -280,22 +280,6 @@ onEachEngine('errors', (engine) => {
     }
   });
 
-  test('a browser sees a page where there is nothing', async () => {
-    const accept = 'text/html,application/xhtml+xml;q=0.9,*/*;q=0.8';
-    for (const path of ['/nowhere', '/docs/nothing']) {
-      const page = await api.call('GET', path, undefined, { accept });
-      assert.equal(page.status, 404);
-      assert.equal(page.headers.get('content-type'), 'text/html; charset=utf-8');
-      assert.match(
-        page.headers.get('content-security-policy') ?? '',
-        /default-src '(?:self|none)'/,
-      );
-      assert.match(page.body, /<html/i);
-    }
-    const posted = await api.call('POST', '/nowhere', {}, { accept });
-    assert.equal(posted.body.code, 'route_not_found');
-  });
-
   test('URLs that cannot be decoded are refused', async () => {
     for (const path of ['/v2/%', '/v2/domains/%ff/info?user_id=u', '/docs/%zz']) {
       const answer = await api.call('GET', path);
