@@ -1,4 +1,4 @@
-/** The mailboxes of an account: listed, made, renamed. */
+/** The mailboxes of an account: listed, made, renamed, deleted. */
 import { Type } from 'typebox';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState } from './mail-schemas.ts';
@@ -22,6 +22,7 @@ export function mailMailboxRoutes(mailstore: Mailstore): RouteGroup {
     listRoute(app, tools, mailstore);
     createRoute(app, tools, mailstore);
     renameRoute(app, tools, mailstore);
+    deleteRoute(app, tools, mailstore);
   };
 }
 
@@ -98,6 +99,30 @@ const renameRoute: AddRoute = (app, tools, mailstore) => {
       const user = await tools.authenticateMail(request);
       const { mailbox, to } = request.body;
       return (await mailstore.renameMailbox(user, mailbox, to)).state;
+    },
+  );
+};
+
+const deleteRoute: AddRoute = (app, tools, mailstore) => {
+  app.post(
+    '/mail/mailboxes/delete',
+    {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Delete a mailbox with its messages',
+        operationId: 'deleteMailbox',
+        description: 'For good. Mailboxes below it stay, as do INBOX and special-use mailboxes.',
+        security: credentials.bearer,
+        body: Type.Object({ mailbox: mailboxName('Name of the mailbox.') }),
+        response: { 200: Type.Object({ ok: Type.Literal(true), deleted: Type.String() }) },
+      },
+      config: { refusals: ['mailbox_not_found', 'mailbox_protected', 'account_inactive'] },
+    },
+    async (request) => {
+      const user = await tools.authenticateMail(request);
+      const { state } = await mailstore.deleteMailbox(user, request.body.mailbox);
+      return { ok: true as const, deleted: state.mailbox };
     },
   );
 };

@@ -22,6 +22,7 @@ export function announceChanges(
     createMailbox: async (user, name) => announced(await mailstore.createMailbox(user, name)),
     renameMailbox: async (user, name, to) =>
       announced(await mailstore.renameMailbox(user, name, to)),
+    deleteMailbox: async (user, name) => announced(await mailstore.deleteMailbox(user, name)),
     setFlags: async (user, set, flags) => announced(await mailstore.setFlags(user, set, flags)),
     move: async (user, set, target) => announced(await mailstore.move(user, set, target)),
     copy: async (user, set, target) => announced(await mailstore.copy(user, set, target)),

@@ -266,6 +266,12 @@ export interface Mailstore {
    * @throws Refusal invalid_request, mailbox_not_found, mailbox_exists, mailbox_protected
    */
   renameMailbox(user: MailUser, name: string, to: string): Promise<ChangedMailbox>;
+  /**
+   * Removes a mailbox with its messages, for good; those below it stay.
+   *
+   * @throws Refusal mailbox_not_found, mailbox_protected
+   */
+  deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
   /** Changes flags; messages that already are as wanted keep their MODSEQ. No such UID is no error. */
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged>;
   /** Moves messages to another mailbox of the account (RFC 6851). */

@@ -113,6 +113,22 @@ onEachEngine('changing mail', (engine) => {
     socket.close();
   });
 
+  test('a mailbox is deleted with its messages, and its name is free for another', async () => {
+    const ann = await accountWithMail(['one', 'two']);
+    await call(ann, '/mail/mailboxes/create', { mailbox: 'Old' });
+    await call(ann, '/mail/move', { mailbox: 'INBOX', uids: [1], to: 'Old' });
+    const before = (await call(ann, '/mail/sync', { mailbox: 'Old' })).body;
+    const deleted = await call(ann, '/mail/mailboxes/delete', { mailbox: 'Old' });
+    assert.deepEqual(deleted.body, { ok: true, deleted: 'Old' });
+    assert.equal((await mailboxes(ann)).has('Old'), false);
+    const since = { mailbox: 'Old', uidvalidity: before.uidvalidity, token: before.token };
+    assert.equal((await call(ann, '/mail/sync', since)).body.code, 'mailbox_not_found');
+    await call(ann, '/mail/mailboxes/create', { mailbox: 'Old' });
+    const anew = (await call(ann, '/mail/sync', since)).body;
+    assert.equal(anew.reset, true);
+    assert.deepEqual(anew.changes.added, []);
+  });
+
   const refusals: [title: string, path: string, body: object, status: number, code: string][] = [
     ['no uids', '/mail/flags', { uids: [] }, 400, 'invalid_request'],
     ['uid 0', '/mail/flags', { uids: [0] }, 400, 'invalid_request'],

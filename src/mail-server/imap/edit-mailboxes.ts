@@ -114,11 +114,7 @@ export class MailboxEditor {
     const to = readNewName('to', wanted);
     const from = canonicalMailboxName(name);
     return this.#options.once(user, undefined, async (connection) => {
-      const listed = await listMailboxes(connection);
-      const found = listed.find(({ mailbox }) => mailbox === from);
-      if (from === 'INBOX' || found?.specialUse !== undefined) {
-        throw new Refusal('mailbox_protected', `"${from}" cannot be renamed`);
-      }
+      await refuseProtected(connection, from);
       // Says that there is no such mailbox in the words of every other call.
       const before = await this.#options.changeOf(connection, user, from);
       await refuseTaken(connection, to);
@@ -127,6 +123,17 @@ export class MailboxEditor {
       await connection.command('RENAME', names).catch(explainTaken);
       const change = await this.#options.changeOf(connection, user, to);
       return { state: stateOf(change), changes: [before, change] };
+    });
+  }
+
+  remove(user: MailUser, name: string): Promise<ChangedMailbox> {
+    const canonical = canonicalMailboxName(name);
+    return this.#options.once(user, undefined, async (connection) => {
+      await refuseProtected(connection, canonical);
+      const change = await this.#options.changeOf(connection, user, canonical);
+      await connection.unselect();
+      await connection.command('DELETE', [quoted(encodeMailboxName(canonical))]);
+      return { state: stateOf(change), changes: [change] };
     });
   }
 }
@@ -148,6 +155,14 @@ async function requireSame(
     'uidvalidity_changed',
     `"${name}" was made anew: its uidvalidity is ${selected.uidvalidity} now; sync it first`,
   );
+}
+
+/** Mail has to have somewhere to arrive, and clients look for the special ones (RFC 6154). */
+async function refuseProtected(connection: Connection, name: string): Promise<void> {
+  const listed = await listMailboxes(connection);
+  const found = listed.find(({ mailbox }) => mailbox === name);
+  if (name !== 'INBOX' && found?.specialUse === undefined) return;
+  throw new Refusal('mailbox_protected', `"${name}" cannot be renamed or deleted`);
 }
 
 /** Names that differ in case alone are one to people, and to some servers. */

@@ -266,6 +266,10 @@ export class ImapMailstore implements Mailstore {
     return this.#editor.rename(user, name, to);
   }
 
+  deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
+    return this.#editor.remove(user, name);
+  }
+
   /** Whether the server takes connections. */
   async answers(): Promise<boolean> {
     const { lastSuccess } = this.#pool.health;

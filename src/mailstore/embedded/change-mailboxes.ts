@@ -16,6 +16,7 @@ import {
   mailboxNotFound,
   stateOf,
 } from './mailboxes.ts';
+import { buryMailbox } from './purge-mailboxes.ts';
 
 /** Mailboxes of one account: each is in every hello of the account. */
 const MAILBOXES_MAX = 1_000;
@@ -67,6 +68,16 @@ export class MailboxWriter {
       for (const one of renamed) await this.#mailboxes.rename(tx, one.id, one.name);
       const changes = [...moving, ...renamed].map((one) => changeOf(user, one));
       return { state: stateOf({ ...found, name: to }), changes };
+    });
+  }
+
+  /** The name is free at once; the messages are removed afterwards (purge-mailboxes.ts). */
+  remove(user: MailUser, name: string): Promise<ChangedMailbox> {
+    refuseProtected(canonicalMailboxName(name));
+    return this.#database.write(async (tx) => {
+      const found = await this.#mailboxes.lock(tx, user, name);
+      await buryMailbox(tx, found.id);
+      return { state: stateOf(found), changes: [changeOf(user, found)] };
     });
   }
 }

@@ -156,6 +156,10 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#mailboxWriter.rename(user, name, to);
   }
 
+  deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox> {
+    return this.#mailboxWriter.remove(user, name);
+  }
+
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
     return this.#editor.setFlags(user, set, change);
   }
