@@ -53,6 +53,7 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
             'part_not_found',
             'range_not_satisfiable',
             'account_inactive',
+            'body_unavailable',
           ],
         },
       },

@@ -50,7 +50,14 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
           querystring: Type.Object(messageQuery),
           response: { 200: writtenHere(messageAnswer) },
         },
-        config: { refusals: ['mailbox_not_found', 'message_not_found', 'account_inactive'] },
+        config: {
+          refusals: [
+            'mailbox_not_found',
+            'message_not_found',
+            'account_inactive',
+            'body_unavailable',
+          ],
+        },
       },
       async (request, reply) => {
         const user = await tools.authenticateMail(request);

@@ -9,9 +9,11 @@
  * is taken and nothing removed. Whoever removes messages or deliveries releases their bodies in the same
  * transaction ({@link Bodies.release}), so that no row is left that nobody names.
  */
+import type { FileHandle } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
+import { isMissing } from '../files/files.ts';
 import { BodyFolder, type NewFile, readRange } from './body-folder.ts';
 import { Gathered } from './gathered.ts';
 import { findMismatch } from './store-id.ts';
@@ -196,11 +198,39 @@ export class Bodies {
     if (body.content && start < Math.min(end, inRow)) yield body.content.subarray(start, end);
     if (end <= inRow) return;
     if (!body.file) throw new Error('a body is shorter than its row says');
-    const handle = await this.#folder.open(body.file);
+    const handle = await this.#open(body.file);
     try {
       yield* readRange(handle, Math.max(start - inRow, 0), end - inRow, reuse);
     } finally {
       await handle.close();
+    }
+  }
+
+  /**
+   * Looks whether a body can be read, before an answer is begun with it.
+   *
+   * @param message whose source it is, for the log
+   * @throws Refusal body_unavailable, where its file is gone
+   */
+  async check(id: number, message: object): Promise<void> {
+    const { file } = (await this.find(id)) ?? {};
+    if (file) await (await this.#open(file, { ...message, bodyId: id })).close();
+  }
+
+  /** @throws Refusal body_unavailable, where the file is gone */
+  async #open(file: string, about: object = {}): Promise<FileHandle> {
+    try {
+      return await this.#folder.open(file);
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+      const folder = this.#folder.path;
+      this.#log?.error(
+        { ...about, folder, file },
+        'the file of a body is missing: its messages cannot be read; bring it back from a backup',
+      );
+      throw new Refusal('body_unavailable', 'the source of this message is missing on the disk', {
+        cause: error,
+      });
     }
   }
 

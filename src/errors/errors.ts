@@ -50,6 +50,11 @@ export const answers = {
   internal: { http: 500, title: 'Something failed on our side', smtp: [451, '4.3.0'] },
   unavailable: { http: 503, title: 'The service is not available right now', smtp: [451, '4.3.0'] },
 
+  body_unavailable: {
+    http: 503,
+    title: 'The source of the message cannot be read',
+    smtp: [451, '4.3.0'],
+  },
   not_set_up: { http: 503, title: 'Nothing is hosted here yet', smtp: [450, '4.3.5'] },
   domain_suspended: { http: 409, title: 'The domain is not active any more', smtp: [450, '4.1.2'] },
   relay_denied: { http: 403, title: 'The domain is not hosted here', smtp: [550, '5.7.1'] },

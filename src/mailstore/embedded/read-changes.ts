@@ -98,10 +98,13 @@ export class ChangeReader {
   async #readLive(tx: Queries, window: ChangeWindow, most: number): Promise<TextRows<LiveRow>> {
     // Not by MODSEQ: what a page that ends early has to have first are the lowest UIDs.
     if (hasTexts(window.fields)) return this.#readWithTexts(tx, window, most);
-    const everything = window.base > 0 && most === Number.POSITIVE_INFINITY;
-    const rows = everything
-      ? await this.#readByModseq(tx, window)
-      : await this.#readByUid(tx, window, most, window.fields);
+    // The index by MODSEQ has all that is asked for. By UID each row would be looked up where it lies,
+    // between those of other mailboxes.
+    const isInIndex = window.base > 0 || window.fields.every((field) => field === 'flags');
+    const rows =
+      isInIndex && most === Number.POSITIVE_INFINITY
+        ? await this.#readByModseq(tx, window)
+        : await this.#readByUid(tx, window, most, window.fields);
     return { rows, fullAt: undefined };
   }
 
@@ -156,7 +159,7 @@ export class ChangeReader {
     return rows;
   }
 
-  /** The same where all of them are wanted: as they lie in the index, and sorted afterwards. */
+  /** The same where all of them are wanted: as they lie in the index by MODSEQ, sorted afterwards. */
   async #readByModseq(tx: Queries, window: ChangeWindow): Promise<LiveRow[]> {
     const { mailboxId, base, snapshot, fields } = window;
     const query = this.#liveQuery('changed by MODSEQ', fields);
