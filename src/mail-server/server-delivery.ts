@@ -2,7 +2,6 @@
  * Brings one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND
  * into other mailboxes, and everywhere where there is no LMTP, which passes the server's filters by.
  */
-import { isAscii } from 'node:buffer';
 import { Refusal } from '../errors/errors.ts';
 import type {
   AppendTarget,
@@ -11,10 +10,9 @@ import type {
   MailUser,
   ServerMail,
 } from '../mailstore/mailstore.ts';
-import { LineEnds } from '../message/message.ts';
-import { LmtpClient, type LmtpClientOptions, type LmtpServer } from './lmtp/lmtp-client.ts';
-import { toWire, withoutReturnPath } from './lmtp/message-content.ts';
-import { failed } from './lmtp/outcome.ts';
+import { LmtpClient, type LmtpClientOptions } from './lmtp/lmtp-client.ts';
+import { failed } from './lmtp/send-mail.ts';
+import { withLineEnds } from './lmtp/source-lines.ts';
 
 /** What IMAP APPEND needs (RFC 3501 section 6.3.11). */
 export interface ImapAppend {
@@ -91,24 +89,13 @@ export class ServerDelivery implements MailServer {
   }
 
   async #sendByLmtp(
-    { open, size, from: path }: ServerMail,
+    mail: ServerMail,
     targets: readonly AppendTarget[],
     signal: AbortSignal | undefined,
   ): Promise<Results> {
     if (!this.#lmtp || targets.length === 0) return [];
-    const from = writable(path);
-    // A server without SMTPUTF8 (RFC 6531 section 3.2) gets the message from the null sender; then
-    // our own Return-Path is the one place where the sender stands.
-    const isKnown = (server: LmtpServer) => isAscii(Buffer.from(from)) || server.takesUtf8;
-    const message = {
-      envelope: (server: LmtpServer) => ({
-        from: isKnown(server) ? from : '',
-        to: targets.map(({ user }) => user.address),
-        size,
-      }),
-      content: (server: LmtpServer) => toWire(isKnown(server) ? withoutReturnPath(open()) : open()),
-    };
-    const results = await this.#lmtp.deliver(message, targets.length, signal);
+    const addresses = targets.map(({ user }) => user.address);
+    const results = await this.#lmtp.deliver(mail, addresses, signal);
     return targets.map((target, index) => [target, results[index] ?? noResult]);
   }
 
@@ -160,15 +147,4 @@ export class ServerDelivery implements MailServer {
       signal.removeEventListener('abort', stop);
     }
   }
-}
-
-/** A reverse-path that cannot end its command; what can, no sender of ours has. */
-function writable(path: string): string {
-  return /[\p{Cc}<>]/u.test(path) ? '' : path;
-}
-
-async function* withLineEnds(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
-  const lineEnds = new LineEnds();
-  for await (const chunk of source) yield lineEnds.write(chunk);
-  yield lineEnds.end();
 }

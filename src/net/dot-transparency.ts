@@ -96,3 +96,44 @@ function positionAfter(input: Buffer, start: number): Position {
   const crlf = last === LF && input.length - start >= 2 && input.at(-2) === CR;
   return crlf ? 'line start' : 'text';
 }
+
+/**
+ * The other way: what a client sends between `354` and the line that is a single dot, which is not part
+ * of it. A dot at the start of a line is doubled, and an end of line put where the message has none.
+ *
+ * @param message its lines end in CRLF
+ */
+export async function* stuffDots(message: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
+  /** The last two octets. */
+  let end = '\r\n';
+  for await (const piece of message) {
+    const chunk = Buffer.from(piece.buffer, piece.byteOffset, piece.length);
+    if (chunk.length === 0) continue;
+    yield stuff(chunk, end);
+    end = (end + chunk.toString('latin1', Math.max(chunk.length - 2, 0))).slice(-2);
+  }
+  if (end !== '\r\n') yield Buffer.from('\r\n');
+}
+
+/** Chunks without a dot at the start of a line are passed through, not copied. */
+function stuff(chunk: Buffer, before: string): Buffer {
+  const starts: number[] = [];
+  // The end of a line may lie in the chunk before, or in both.
+  const isLineStart = (at: number) =>
+    (before + chunk.toString('latin1', 0, at)).endsWith('\r\n') && chunk[at] === DOT;
+  for (const at of [0, 1]) if (isLineStart(at)) starts.push(at);
+  for (let at = chunk.indexOf(LINE_DOT); at >= 0; at = chunk.indexOf(LINE_DOT, at + 2)) {
+    starts.push(at + 2);
+  }
+  if (starts.length === 0) return chunk;
+  const stuffed = Buffer.allocUnsafe(chunk.length + starts.length);
+  let read = 0;
+  let written = 0;
+  for (const start of starts) {
+    written += chunk.copy(stuffed, written, read, start);
+    stuffed[written++] = DOT;
+    read = start;
+  }
+  chunk.copy(stuffed, written, read);
+  return stuffed;
+}

@@ -1,6 +1,12 @@
 /**
  * Sockets and addresses, in both directions.
  *
+ * SMTP and LMTP as a client: a pure protocol (`smtp-client.ts`) over a socket and its clocks
+ * (`smtp-connection.ts`); replies and dots for both sides (`smtp-reply.ts`, `dot-transparency.ts`).
+ *
+ * SMTP and LMTP as a client: a pure protocol (`smtp-client.ts`) over a socket and its clocks
+ * (`smtp-connection.ts`); replies and dots for both sides (`smtp-reply.ts`, `dot-transparency.ts`).
+ *
  * Clients that come to us: where a request comes from, and under which name a client is counted
  * (`client-address.ts`), what each client holds (`client-shares.ts`), how often it may do something (`limits.ts`), and how HTTP requests are refused
  * (`http.ts`).
@@ -19,7 +25,7 @@ export {
   testNetworks,
 } from './client-address.ts';
 export { ClientShares } from './client-shares.ts';
-export { DotTransparency } from './dot-transparency.ts';
+export { DotTransparency, stuffDots } from './dot-transparency.ts';
 export { guardLookup, type ResolveHost } from './guard-lookup.ts';
 export {
   answerOnSocket,
@@ -38,4 +44,17 @@ export {
 } from './judge-address.ts';
 export { type Limit, limitInMemory, type OpenLimit, type Usage } from './limits.ts';
 export { type AddressRecords, createHostResolver } from './resolve-host.ts';
-export { formatReply, type Reply } from './smtp-reply.ts';
+export {
+  type Envelope,
+  isWritablePath,
+  type Login,
+  type RecipientResult,
+  sizeLimit,
+} from './smtp-client.ts';
+export {
+  type ConnectionOptions,
+  type ConnectionTimeouts,
+  type Endpoint,
+  SmtpConnection,
+} from './smtp-connection.ts';
+export { enhancedOf, formatReply, isFinalRefusal, type Reply, SmtpFailure } from './smtp-reply.ts';

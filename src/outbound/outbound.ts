@@ -26,7 +26,6 @@ export {
 } from './rewrite-sender.ts';
 export {
   createMessageSender,
-  type Endpoint,
   type MessageSender,
   type MessageSenderOptions,
   type OwnListener,

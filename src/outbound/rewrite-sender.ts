@@ -113,7 +113,7 @@ class SignedSenders implements SenderRewriting {
   }
 
   #carry(local: string, senderDomain: string, domain: string): string | undefined {
-    // nodemailer takes no angle bracket in an address, not even in a quoted string.
+    // No command of ours has an angle bracket in an address, not even in a quoted string.
     if (/[<>]/.test(local)) return undefined;
     const [, hop, behind] = FOREIGN_SRS1.exec(local) ?? [];
     const firstHop = hop === undefined ? undefined : parseAddress(`a@${hop}`)?.domain;

@@ -119,7 +119,7 @@ suite('STARTTLS', () => {
           EHLO: '250-far.test\r\n250-8BITMIME\r\n250 STARTTLS',
           STARTTLS: answer,
         },
-        { timeouts: { greeting: 1_000 } },
+        { timeouts: { reply: 1_000 } },
       );
       assert.deepEqual([codes(outcome), connections], [['delivered'], 2]);
     });
@@ -161,7 +161,7 @@ suite('SMTP extensions', () => {
       replies(polite)(socket);
     });
     await senderTo(port).sendMessage({ ...outgoing(utf8, 'юзер@far.test'), smtpUtf8: true });
-    assert.match(seen.join(''), /^MAIL FROM:<bob@acme\.test> SMTPUTF8 SIZE=\d+\r$/m);
+    assert.match(seen.join(''), /^MAIL FROM:<bob@acme\.test> SIZE=\d+ SMTPUTF8\r$/m);
   });
 
   for (const [what, message, enhancedStatus] of [
@@ -240,7 +240,7 @@ suite('replies', () => {
 });
 
 suite('a far end that does not play along', () => {
-  const quick = { timeouts: { greeting: 500, idle: 500 } };
+  const quick = { timeouts: { reply: 500, message: 500 } };
 
   const endings: [what: string, answer: Parameters<typeof replies>[0][string]][] = [
     ['vanishes', (socket) => socket.destroy()],

@@ -2,27 +2,24 @@
  * Brings one message to the far end: to the hosts that take the recipient's mail, or to the
  * smarthost. Attempts and reports; trying again is the queue's.
  */
-import { connect, type Socket } from 'node:net';
 import pLimit, { type LimitFunction } from 'p-limit';
 import { parseAddress } from '../message/message.ts';
-import { runInTurn } from '../net/net.ts';
+import { type ConnectionTimeouts, type Endpoint, type Login, runInTurn } from '../net/net.ts';
 import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
 import { formatAddress } from './format-address.ts';
-import type { SessionResult } from './judge-failure.ts';
 import { failure, type SendOutcome } from './outcome.ts';
-import { type OutgoingMessage, runSession, type SessionOptions } from './smtp-session.ts';
-
-/** Where to connect to. */
-export interface Endpoint {
-  readonly host: string;
-  readonly port: number;
-}
+import {
+  type OutgoingMessage,
+  runSession,
+  type SessionOptions,
+  type SessionResult,
+} from './smtp-session.ts';
 
 /** The smarthost. */
 export interface Smarthost extends Endpoint {
   /** TLS from the first byte (RFC 8314); otherwise STARTTLS where offered, with a login always. */
   readonly implicitTls: boolean;
-  readonly login: { readonly user: string; readonly password: string } | undefined;
+  readonly login: Login | undefined;
 }
 
 /** Our own listener, for mail to domains that are hosted here. */
@@ -30,15 +27,9 @@ export interface OwnListener extends Endpoint {
   takes(domain: string): Promise<boolean>;
 }
 
-/** Milliseconds. */
-export interface SendTimeouts {
-  /** Until a TCP connection to an address stands; 30 s. */
-  readonly connect: number;
-  /** Until the greeting has come, and for a TLS handshake; 5 min (RFC 5321 section 4.5.3.2.1). */
-  readonly greeting: number;
-  /** Silence; 10 min, the longest that any reply may take (RFC 5321 section 4.5.3.2.6). */
-  readonly idle: number;
-  /** One message, all hosts together; 30 min. Bounds a far end that keeps sending a byte at a time. */
+/** Milliseconds (RFC 5321 section 4.5.3.2). */
+export interface SendTimeouts extends ConnectionTimeouts {
+  /** One message, all hosts together; bounds a far end that keeps sending a byte at a time. */
   readonly whole: number;
 }
 
@@ -74,8 +65,8 @@ export interface MessageSender {
 
 const TIMEOUTS: SendTimeouts = {
   connect: 30_000,
-  greeting: 300_000,
-  idle: 600_000,
+  reply: 300_000,
+  message: 600_000,
   whole: 1_800_000,
 };
 const MX_PORT = 25;
@@ -130,7 +121,7 @@ class SmtpSender implements MessageSender {
       return runInTurn(
         this.#ownPlaces,
         signal,
-        async () => (await this.#attempt(ownListener, message, options)).outcome,
+        async () => (await runSession(ownListener, message, options)).outcome,
       );
     }
     return smarthost
@@ -147,7 +138,7 @@ class SmtpSender implements MessageSender {
     // A password never goes over a connection that anybody can read or answer (RFC 4954 section 4).
     const startTls = login ? 'required' : 'offered';
     const options = { ...this.#session(host, implicitTls ? 'implicit' : startTls, signal), login };
-    const { outcome, about } = await this.#attempt(smarthost, message, options);
+    const { outcome, about } = await runSession(smarthost, message, options);
     // A smarthost that does not talk to us is the operator's to mend, until the queue gives up.
     return outcome.result === 'permanent' && about === 'connection'
       ? { ...outcome, result: 'temporary' }
@@ -205,28 +196,14 @@ class SmtpSender implements MessageSender {
     signal: AbortSignal,
   ): Promise<SessionResult> {
     const options = this.#session(host, 'opportunistic', signal);
-    const first = await this.#attempt(target, message, options);
+    const first = await runSession(target, message, options);
     // RFC 7435 section 3: encryption that cannot be had must not keep the mail from being sent.
     if (!first.tlsFailed || signal.aborted) return first;
-    return this.#attempt(target, message, { ...options, tls: 'none' });
+    return runSession(target, message, { ...options, tls: 'none' });
   }
 
   #session(host: string, tls: SessionOptions['tls'], signal: AbortSignal): SessionOptions {
-    const { greeting: greetingTimeout, idle: idleTimeout } = this.#timeouts;
-    return { host, hostname: this.#options.hostname, tls, greetingTimeout, idleTimeout, signal };
-  }
-
-  async #attempt(
-    target: Endpoint,
-    message: OutgoingMessage,
-    options: SessionOptions,
-  ): Promise<SessionResult> {
-    const { host, signal } = options;
-    const opened = await openConnection(target, this.#timeouts.connect, signal);
-    if (typeof opened !== 'string') return runSession(opened, message, options);
-    const text = `no connection to ${host} at ${target.host} port ${target.port}: ${opened}`;
-    const outcome = failure('temporary', signal.aborted ? '4.4.2' : '4.4.1', text, host);
-    return { outcome, about: 'connection', tryNext: true, tlsFailed: false };
+    return { host, hostname: this.#options.hostname, tls, timeouts: this.#timeouts, signal };
   }
 }
 
@@ -248,31 +225,6 @@ function summarize(failures: readonly Failed[], domain: string): SendOutcome {
   const telling = temporary.length > 0 ? temporary : failures;
   const chosen = telling.find(({ error }) => error.status !== undefined) ?? telling[0];
   return chosen ?? failure('temporary', '4.4.1', `no mail host of ${domain} could be tried`);
-}
-
-/** Opens a TCP connection; a text says why there is none. */
-function openConnection(
-  { host, port }: Endpoint,
-  timeout: number,
-  signal: AbortSignal,
-): Promise<Socket | string> {
-  return new Promise((resolve) => {
-    const socket = connect({ host, port, autoSelectFamily: true });
-    const settle = (result: Socket | string) => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', stop);
-      socket.removeListener('error', fail);
-      if (typeof result === 'string') socket.on('error', () => {}).destroy();
-      resolve(result);
-    };
-    const stop = () => settle('the attempt was ended');
-    const fail = (error: Error) => settle('code' in error ? String(error.code) : error.message);
-    const timer = setTimeout(() => settle('timeout'), timeout);
-    socket.once('error', fail);
-    socket.once('connect', () => settle(socket));
-    signal.addEventListener('abort', stop, { once: true });
-    if (signal.aborted) stop();
-  });
 }
 
 /** @throws the reason of `signal`, if that comes first */

@@ -3,9 +3,8 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { LineEnds } from '../../message/message.ts';
-import { DotTransparency } from '../../net/dot-transparency.ts';
-import { toWire, withoutReturnPath } from './message-content.ts';
-import { LmtpFailure, type Reply, ReplyParser } from './reply.ts';
+import { DotTransparency, stuffDots } from '../../net/dot-transparency.ts';
+import { withLineEnds, withoutReturnPath } from './source-lines.ts';
 
 const bytes = (...units: string[]) =>
   fc
@@ -43,7 +42,7 @@ void suite('hostile bytes', () => {
         bytes('.', '\r', '\n', '\r\n', '\r\n.', 'a'),
         cuts,
         async (source, sizes) => {
-          const wire = await collect(toWire(cutLater(source, sizes)));
+          const wire = await collect(stuffDots(withLineEnds(cutLater(source, sizes))));
           const taken = new DotTransparency().take(Buffer.from(`${wire}.\r\nQUIT`, 'latin1'));
           assert.equal(taken.rest?.toString(), 'QUIT');
           assert.equal(taken.content.toString('latin1'), normalized(source));
@@ -69,35 +68,5 @@ void suite('hostile bytes', () => {
         { numRuns: 50 },
       );
     }
-  });
-
-  /** What a parser makes of a conversation: its replies, and whether it broke off. */
-  function parse(source: Buffer, sizes: readonly number[]): { replies: Reply[]; broke: boolean } {
-    const parser = new ReplyParser();
-    const replies: Reply[] = [];
-    try {
-      for (const chunk of cut(source, sizes)) {
-        for (const reply of parser.push(chunk)) replies.push(reply);
-      }
-      return { replies, broke: false };
-    } catch (error) {
-      assert.ok(error instanceof LmtpFailure);
-      return { replies, broke: true };
-    }
-  }
-
-  test('replies are the same however they are cut, and nothing but a failure is thrown', () => {
-    const units = ['250', '550', '-', ' ', '5.1.1 ', 'x', '\r\n', '\n', '\r', '\0', '\xff'];
-    fc.assert(
-      fc.property(bytes(...units), cuts, (source, sizes) => {
-        assert.deepEqual(parse(source, sizes), parse(source, [source.length + 1]));
-      }),
-      { numRuns: 2_000 },
-    );
-  });
-
-  test('a reply without an end is not read for ever', () => {
-    assert.equal(parse(Buffer.from('250-x\r\n'.repeat(200)), [100]).broke, true);
-    assert.equal(parse(Buffer.from(`250 ${'x'.repeat(9_000)}`), [100]).broke, true);
   });
 });

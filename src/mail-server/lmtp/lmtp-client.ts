@@ -3,20 +3,18 @@
  * deadline for each attempt.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
-import type { MailboxResult } from '../../mailstore/mailstore.ts';
-import { runInTurn } from '../../net/net.ts';
+import type { MailboxResult, ServerMail } from '../../mailstore/mailstore.ts';
 import {
-  LmtpConnection,
-  type LmtpEnvelope,
-  type LmtpTimeouts,
-  type Transaction,
-} from './lmtp-connection.ts';
-import { failed } from './outcome.ts';
-import { LmtpFailure } from './reply.ts';
-import type { LmtpAddress } from './wire.ts';
+  type ConnectionTimeouts,
+  type Endpoint,
+  runInTurn,
+  SmtpConnection,
+  SmtpFailure,
+} from '../../net/net.ts';
+import { failed, type Sent, sendMail } from './send-mail.ts';
 
 export interface LmtpClientOptions {
-  readonly server: LmtpAddress;
+  readonly server: Endpoint;
   /** What LHLO says. */
   readonly hostname: string;
   /** Connections at a time; 20. The others wait in the order they came. */
@@ -25,7 +23,7 @@ export interface LmtpClientOptions {
 }
 
 /** Milliseconds. */
-export interface LmtpClientTimeouts extends LmtpTimeouts {
+export interface LmtpClientTimeouts extends ConnectionTimeouts {
   /**
    * One message, waiting for a connection included. The client whose message it is waits as well: 10
    * minutes at most by RFC 5321 section 4.5.3.2.6, some less.
@@ -33,18 +31,6 @@ export interface LmtpClientTimeouts extends LmtpTimeouts {
   readonly whole: number;
   /** How long a connection is kept for the next message. */
   readonly idle: number;
-}
-
-/** What an attempt needs to know of the server before it writes the envelope. */
-export interface LmtpServer {
-  readonly takesUtf8: boolean;
-}
-
-/** A message, ready to be sent. */
-export interface LmtpMessage {
-  envelope(server: LmtpServer): LmtpEnvelope;
-  /** The message as it goes over the line; may be called again for another connection. */
-  content(server: LmtpServer): AsyncIterable<Buffer>;
 }
 
 const TIMEOUTS: LmtpClientTimeouts = {
@@ -57,7 +43,7 @@ const TIMEOUTS: LmtpClientTimeouts = {
 const CONNECTIONS = 20;
 
 interface Idle {
-  readonly connection: LmtpConnection;
+  readonly connection: SmtpConnection;
   readonly timer: NodeJS.Timeout;
 }
 
@@ -78,26 +64,25 @@ export class LmtpClient {
   /**
    * Makes one attempt. Never hangs: it is over after `timeouts.whole`.
    *
-   * @param recipients how many the envelope has
+   * @param to forward-paths
    * @param stop ends the attempt, which is temporary then
-   * @returns what became of each recipient, in the order of the envelope
-   * @throws what the content throws; nothing else
+   * @returns what became of each recipient, in their order
+   * @throws what the message's source throws; nothing else
    */
   async deliver(
-    message: LmtpMessage,
-    recipients: number,
+    mail: ServerMail,
+    to: readonly string[],
     stop?: AbortSignal,
   ): Promise<readonly MailboxResult[]> {
     const deadline = AbortSignal.timeout(this.#timeouts.whole);
     const signal = stop ? AbortSignal.any([stop, deadline]) : deadline;
     try {
-      return await runInTurn(this.#places, signal, () => this.#attempt(message, signal));
+      return await runInTurn(this.#places, signal, () => this.#attempt(mail, to, signal));
     } catch (error) {
-      const isFailure = error instanceof LmtpFailure;
+      const isFailure = error instanceof SmtpFailure;
       if (!isFailure && !(signal.aborted && error === signal.reason)) throw error;
-      const reason = 'no connection to the mail server was free in time';
-      const result = failed('temporary', '4.4.1', isFailure ? error.message : reason);
-      return Array.from({ length: recipients }, () => result);
+      const text = isFailure ? explain(error) : 'no connection to the mail server was free in time';
+      return to.map(() => failed('temporary', '4.4.1', text));
     }
   }
 
@@ -110,32 +95,38 @@ export class LmtpClient {
     }
   }
 
-  async #attempt(message: LmtpMessage, signal: AbortSignal): Promise<readonly MailboxResult[]> {
-    const kept = this.#takeIdle();
+  async #attempt(
+    mail: ServerMail,
+    to: readonly string[],
+    signal: AbortSignal,
+  ): Promise<readonly MailboxResult[]> {
+    const kept = this.#nextIdle();
     if (kept) {
-      const { results, isUntouched } = await this.#send(kept, message, signal);
+      const { results, isUntouched } = await this.#send(kept, mail, to, signal);
       // The server had closed it meanwhile; nothing of the message has been sent.
       if (!isUntouched || signal.aborted) return results;
     }
     const { server, hostname } = this.#options;
-    const fresh = await LmtpConnection.open(server, hostname, this.#timeouts, signal);
-    return (await this.#send(fresh, message, signal)).results;
+    const options = { protocol: 'lmtp', hostname, tls: 'none', isKept: true } as const;
+    const timeouts = this.#timeouts;
+    const fresh = await SmtpConnection.open(server, { ...options, timeouts }, signal);
+    return (await this.#send(fresh, mail, to, signal)).results;
   }
 
   async #send(
-    connection: LmtpConnection,
-    message: LmtpMessage,
+    connection: SmtpConnection,
+    mail: ServerMail,
+    to: readonly string[],
     signal: AbortSignal,
-  ): Promise<Transaction> {
+  ): Promise<Sent> {
     try {
-      const envelope = message.envelope(connection);
-      return await connection.send(envelope, () => message.content(connection), signal);
+      return await sendMail(connection, mail, to, signal);
     } finally {
       this.#keep(connection);
     }
   }
 
-  #keep(connection: LmtpConnection): void {
+  #keep(connection: SmtpConnection): void {
     if (!connection.isUsable) {
       connection.destroy();
       return;
@@ -156,7 +147,7 @@ export class LmtpClient {
     });
   }
 
-  #takeIdle(): LmtpConnection | undefined {
+  #nextIdle(): SmtpConnection | undefined {
     const last = this.#idle.pop();
     if (!last) return undefined;
     clearTimeout(last.timer);
@@ -164,10 +155,14 @@ export class LmtpClient {
     return last.connection;
   }
 
-  #forget(connection: LmtpConnection): void {
+  #forget(connection: SmtpConnection): void {
     const found = this.#idle.find((idle) => idle.connection === connection);
     if (!found) return;
     clearTimeout(found.timer);
     this.#idle = this.#idle.filter((idle) => idle !== found);
   }
+}
+
+function explain({ during, message }: SmtpFailure): string {
+  return during === 'connect' ? `no connection to the mail server: ${message}` : message;
 }

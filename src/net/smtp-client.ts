@@ -1,0 +1,276 @@
+/**
+ * SMTP (RFC 5321) and LMTP (RFC 2033) as a client speaks them, without a socket and without clocks. A
+ * conversation is a generator: it yields what its connection is to do next, and is given the replies.
+ * Where the connection fails, its owner throws the {@link SmtpFailure} into it. `smtp-connection.ts` is
+ * the owner that has a socket.
+ */
+import { type Reply, SmtpFailure } from './smtp-reply.ts';
+
+/** What the connection is to do. */
+export type Step =
+  /** Send commands. */
+  | { readonly do: 'write'; readonly text: string }
+  /** Wait for a reply, to a command or to the end of the message, and hand it over. */
+  | { readonly do: 'read'; readonly after: 'command' | 'message' }
+  /** Begin TLS, as a client. */
+  | { readonly do: 'secure' }
+  /**
+   * Send the message, dots stuffed, and its end; a server that speaks before the end is handed over
+   * what it said, and the end is not sent.
+   */
+  | { readonly do: 'content' };
+
+export type Conversation<Result> = Generator<Step, Result, Reply | undefined>;
+
+export interface ClientOptions {
+  readonly protocol: 'smtp' | 'lmtp';
+  /** What EHLO or LHLO says. */
+  readonly hostname: string;
+  /**
+   * - `none`: never
+   * - `offered`: STARTTLS where it is offered
+   * - `required`: STARTTLS
+   * - `implicit`: TLS from the first byte (RFC 8314 section 3.3)
+   */
+  readonly tls: 'none' | 'offered' | 'required' | 'implicit';
+  readonly login?: Login | undefined;
+}
+
+export interface Login {
+  readonly user: string;
+  readonly password: string;
+}
+
+/** What a server said of itself. */
+export interface ServerFacts {
+  readonly greeting: Reply;
+  /** Keywords in upper case, and their parameters (RFC 5321 section 4.1.1.1). */
+  readonly extensions: ReadonlyMap<string, string>;
+}
+
+export interface Envelope {
+  /** Reverse-path without angle brackets; `''` is the null sender. */
+  readonly from: string;
+  /** Forward-paths, at least one. */
+  readonly to: readonly string[];
+  /** Octets of the message, for SIZE (RFC 1870). */
+  readonly size: number;
+  /**
+   * Whether it is announced as BODY=8BITMIME (RFC 6152). A server without that extension gets it as it
+   * is: recoding would break signatures.
+   */
+  readonly eightBit: boolean;
+  /** Whether SMTPUTF8 is asked for (RFC 6531 section 3.4); the server has to offer it. */
+  readonly smtpUtf8: boolean;
+}
+
+/** What is known of one recipient at the end of a transaction. */
+export type RecipientResult = (
+  | { readonly reply: Reply }
+  /** No reply says it: the connection failed, or the server made no sense. */
+  | { readonly failure: string }
+) & {
+  /**
+   * How far the transaction was: nothing of the message was sent; it was being sent; all of it was, so
+   * that the server may have it.
+   */
+  readonly stage: 'envelope' | 'content' | 'sent';
+};
+
+/** The largest message that a server takes, in octets; infinity where it does not say (RFC 1870). */
+export function sizeLimit({ extensions }: ServerFacts): number {
+  const limit = Number(extensions.get('SIZE') ?? 0);
+  return limit > 0 ? limit : Number.POSITIVE_INFINITY;
+}
+
+/** Whether a path can stand in a command. RFC 5321 has more that could, in quotes. */
+export function isWritablePath(path: string): boolean {
+  return !/[\p{Cc}<>]/u.test(path);
+}
+
+/**
+ * Opens a connection: greeting, EHLO or LHLO, encryption, login.
+ *
+ * @throws SmtpFailure
+ */
+export function* greet(options: ClientOptions): Conversation<ServerFacts> {
+  const { tls, login } = options;
+  if (tls === 'implicit') yield { do: 'secure' };
+  const greeting = expect(yield* read(), 220, 'the connection');
+  let extensions = yield* sayHello(options);
+  if (tls === 'required' || (tls === 'offered' && extensions.has('STARTTLS'))) {
+    yield* during('tls', startTls(extensions));
+    // What was said in plaintext anybody may have said (RFC 3207 section 4.2).
+    extensions = yield* sayHello(options);
+  }
+  if (login) yield* during('login', logIn(extensions, login));
+  return { greeting, extensions };
+}
+
+function* sayHello({ protocol, hostname }: ClientOptions): Conversation<Map<string, string>> {
+  const hello = protocol === 'lmtp' ? 'LHLO' : 'EHLO';
+  const reply = yield* ask(`${hello} ${hostname}`);
+  // RFC 5321 section 3.2: a server that does not know EHLO may know HELO.
+  if (protocol === 'smtp' && reply.code >= 500) {
+    expect(yield* ask(`HELO ${hostname}`), 250, 'HELO');
+    return new Map();
+  }
+  const [, ...lines] = expect(reply, 250, hello).text.split('\n');
+  return new Map(
+    lines.map((line) => {
+      const [keyword = ''] = /^\S*/.exec(line) ?? [];
+      return [keyword.toUpperCase(), line.slice(keyword.length).trim()];
+    }),
+  );
+}
+
+function* startTls(extensions: ReadonlyMap<string, string>): Conversation<void> {
+  if (!extensions.has('STARTTLS')) throw new SmtpFailure('the server offers no STARTTLS');
+  expect(yield* ask('STARTTLS'), 220, 'STARTTLS');
+  yield { do: 'secure' };
+}
+
+/** RFC 4954, by PLAIN (RFC 4616) or LOGIN. */
+function* logIn(
+  extensions: ReadonlyMap<string, string>,
+  { user, password }: Login,
+): Conversation<void> {
+  const mechanisms = (extensions.get('AUTH') ?? '').toUpperCase().split(/\s+/);
+  if (mechanisms.includes('PLAIN')) {
+    expect(yield* ask(`AUTH PLAIN ${base64(`\0${user}\0${password}`)}`), 235, 'the login');
+  } else if (mechanisms.includes('LOGIN')) {
+    expect(yield* ask('AUTH LOGIN'), 334, 'AUTH LOGIN');
+    expect(yield* ask(base64(user)), 334, 'the user of the login');
+    expect(yield* ask(base64(password)), 235, 'the login');
+  } else {
+    throw new SmtpFailure('the server offers neither AUTH PLAIN nor AUTH LOGIN');
+  }
+}
+
+/**
+ * One mail transaction (RFC 5321 section 3.3). The connection can have another one after it, if it still
+ * stands.
+ *
+ * @returns what is known of each recipient, in the order of the envelope
+ */
+export function* transact(
+  protocol: ClientOptions['protocol'],
+  server: ServerFacts,
+  envelope: Envelope,
+): Conversation<RecipientResult[]> {
+  const results: (RecipientResult | undefined)[] = envelope.to.map(() => undefined);
+  let stage: RecipientResult['stage'] = 'envelope';
+  const settle = (rest: RecipientResult) => results.map((result) => result ?? rest);
+  try {
+    const refused = yield* address(server, envelope, results);
+    if (refused || !results.includes(undefined)) return settle({ ...(refused ?? noReply), stage });
+    stage = 'content';
+    const early = yield { do: 'content' };
+    if (early) return settle({ ...earlyAnswer(early), stage });
+    stage = 'sent';
+    let reply: Reply | undefined;
+    for (const [index, result] of results.entries()) {
+      if (result) continue;
+      // By LMTP one reply for each recipient that RCPT took, in that order (RFC 2033 section 4.2).
+      if (!reply || protocol === 'lmtp') reply = yield* read('message');
+      results[index] = { reply, stage };
+    }
+    return settle({ ...noReply, stage });
+  } catch (error) {
+    if (!(error instanceof SmtpFailure)) throw error;
+    return settle({ failure: error.message, stage });
+  }
+}
+
+/** Ends a transaction that came to nothing. @throws SmtpFailure */
+export function* reset(): Conversation<void> {
+  expect(yield* ask('RSET'), 250, 'RSET');
+}
+
+const noReply = { failure: 'the server did not answer' };
+
+/**
+ * MAIL, RCPT and DATA. Recipients that are refused get their result.
+ *
+ * @returns what holds for all the others, where the message itself is refused
+ */
+function* address(
+  { extensions }: ServerFacts,
+  envelope: Envelope,
+  results: (RecipientResult | undefined)[],
+): Conversation<{ reply: Reply } | { failure: string } | undefined> {
+  const commands = [
+    mailCommand(extensions, envelope),
+    ...envelope.to.map((path) => `RCPT TO:<${path}>\r\n`),
+  ];
+  const isPipelined = extensions.has('PIPELINING');
+  if (isPipelined) yield { do: 'write', text: commands.join('') };
+  let refused: { reply: Reply } | undefined;
+  for (const [at, command] of commands.entries()) {
+    if (!isPipelined) yield { do: 'write', text: command };
+    const reply = yield* read();
+    if (at === 0 && reply.code >= 300) {
+      refused = { reply };
+      // The replies to RCPT are on their way all the same.
+      if (!isPipelined) break;
+    } else if (!refused && reply.code >= 300) {
+      results[at - 1] = { reply, stage: 'envelope' };
+    }
+  }
+  if (refused || !results.includes(undefined)) return refused;
+  const reply = yield* ask('DATA');
+  if (reply.code === 354) return undefined;
+  return reply.code < 400 ? { failure: `the server answered DATA with ${reply.code}` } : { reply };
+}
+
+function mailCommand(extensions: ReadonlyMap<string, string>, envelope: Envelope): string {
+  const { from, size, eightBit, smtpUtf8 } = envelope;
+  const parameters = [
+    ...(extensions.has('SIZE') ? [`SIZE=${size}`] : []),
+    ...(eightBit && extensions.has('8BITMIME') ? ['BODY=8BITMIME'] : []),
+    ...(smtpUtf8 ? ['SMTPUTF8'] : []),
+  ];
+  return `${[`MAIL FROM:<${from}>`, ...parameters].join(' ')}\r\n`;
+}
+
+/** A server that gave up has said why. One that says yes to half a message makes no sense. */
+function earlyAnswer(reply: Reply): { reply: Reply } | { failure: string } {
+  return reply.code >= 400
+    ? { reply }
+    : { failure: `the server answered ${reply.code} before the message's end` };
+}
+
+function* ask(command: string): Conversation<Reply> {
+  yield { do: 'write', text: `${command}\r\n` };
+  return yield* read();
+}
+
+function* read(after: 'command' | 'message' = 'command'): Conversation<Reply> {
+  const reply = yield { do: 'read', after };
+  if (!reply) throw new Error('a conversation was given no reply');
+  return reply;
+}
+
+function expect(reply: Reply, code: number, what: string): Reply {
+  if (reply.code === code) return reply;
+  const { code: said, enhanced = '', text } = reply;
+  throw new SmtpFailure(`the server answered ${what} with ${said} ${enhanced} ${text}`, { reply });
+}
+
+/** Says of a failure during what it came. */
+function* during<Result>(
+  what: 'tls' | 'login',
+  conversation: Conversation<Result>,
+): Conversation<Result> {
+  try {
+    return yield* conversation;
+  } catch (error) {
+    if (!(error instanceof SmtpFailure)) throw error;
+    const { message, reply } = error;
+    throw new SmtpFailure(message, { ...(reply && { reply }), during: what });
+  }
+}
+
+function base64(text: string): string {
+  return Buffer.from(text).toString('base64');
+}

@@ -1,0 +1,341 @@
+/** A connection to a server of SMTP or LMTP: the socket and the clocks under `smtp-client.ts`. */
+import { connect, isIP, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { stuffDots } from './dot-transparency.ts';
+import {
+  type ClientOptions,
+  type Conversation,
+  type Envelope,
+  greet,
+  type RecipientResult,
+  reset,
+  type ServerFacts,
+  transact,
+} from './smtp-client.ts';
+import { type Reply, ReplyReader, SmtpFailure } from './smtp-reply.ts';
+
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface ConnectionOptions extends ClientOptions {
+  /** The server's name, for SNI and the certificate; where it is connected to when left out. */
+  readonly name?: string;
+  /** Whether the certificate is verified. */
+  readonly verifiesCertificate?: boolean;
+  /** Whether other messages may follow the first. */
+  readonly isKept?: boolean;
+  readonly timeouts: ConnectionTimeouts;
+}
+
+/** Milliseconds (RFC 5321 section 4.5.3.2). */
+export interface ConnectionTimeouts {
+  /** Until the TCP connection stands. */
+  readonly connect: number;
+  /** For the greeting, a TLS handshake, and the reply to each command. */
+  readonly reply: number;
+  /** For the server to take more of the message, and for each reply after its end. */
+  readonly message: number;
+}
+
+/** Replies that nobody waits for; a server has no more to say than it was asked. */
+const UNREAD_MAX = 1_000;
+const QUIT_TIMEOUT_MS = 1_000;
+
+/** Once it has failed, all that is asked of it fails in the same way. */
+export class SmtpConnection {
+  readonly #options: ConnectionOptions;
+  #socket: Socket;
+  readonly #reader = new ReplyReader();
+  readonly #unread: Reply[] = [];
+  #waiting: PromiseWithResolvers<Reply> | undefined;
+  #drained: PromiseWithResolvers<void> | undefined;
+  #secured: PromiseWithResolvers<void> | undefined;
+  #failure: SmtpFailure | undefined;
+  #facts: ServerFacts | undefined;
+  #onEvent: () => void = () => {};
+  readonly #onData = (chunk: Buffer): void => this.#read(chunk);
+
+  private constructor(socket: Socket, options: ConnectionOptions) {
+    this.#socket = socket;
+    this.#options = options;
+    this.#listen(socket);
+  }
+
+  /**
+   * Connects, and says hello.
+   *
+   * @param signal ends it
+   * @throws SmtpFailure
+   */
+  static async open(
+    endpoint: Endpoint,
+    options: ConnectionOptions,
+    signal: AbortSignal,
+  ): Promise<SmtpConnection> {
+    const socket = await openSocket(endpoint, options.timeouts.connect, signal);
+    const connection = new SmtpConnection(socket, { name: endpoint.host, ...options });
+    try {
+      connection.#facts = await connection.#run(greet(options), signal);
+      return connection;
+    } catch (error) {
+      // Who was refused takes leave (RFC 5321 section 4.1.1.10).
+      if (error instanceof SmtpFailure && error.reply && error.during !== 'tls') connection.quit();
+      connection.destroy();
+      throw error;
+    }
+  }
+
+  /** What the server said of itself. */
+  get server(): ServerFacts {
+    if (!this.#facts) throw new Error('the connection is not open');
+    return this.#facts;
+  }
+
+  /** Whether another message can be sent; a server that said something unasked is done with us. */
+  get isUsable(): boolean {
+    return this.#failure === undefined && this.#unread.length === 0 && !this.#reader.isWithin;
+  }
+
+  /** Told when the connection ends, or the server talks while nothing is sent. */
+  watch(listener: () => void): void {
+    this.#onEvent = listener;
+  }
+
+  /**
+   * Sends one message.
+   *
+   * @param open reads the message, its lines ended by CRLF; not called where nobody takes it
+   * @param signal ends the attempt and the connection
+   * @returns what is known of each recipient, in the order of the envelope
+   * @throws what the message's source throws; the server never sees the message's end then
+   */
+  async send(
+    envelope: Envelope,
+    open: () => AsyncIterable<Uint8Array>,
+    signal: AbortSignal,
+  ): Promise<readonly RecipientResult[]> {
+    const { protocol, isKept = false } = this.#options;
+    const results = await this.#run(transact(protocol, this.server, envelope), signal, open);
+    const isEnded = results.some(({ stage }) => stage === 'sent');
+    if (isKept && !isEnded && this.isUsable) {
+      await this.#run(reset(), signal).catch((error: unknown) => {
+        if (!(error instanceof SmtpFailure)) throw error;
+        this.destroy();
+      });
+    }
+    return results;
+  }
+
+  /** Takes leave of the server; does not wait for an answer. */
+  quit(): void {
+    this.#onEvent = () => {};
+    if (this.#failure) return;
+    this.#failure = new SmtpFailure('the connection was closed');
+    const socket = this.#socket;
+    socket.end('QUIT\r\n');
+    const timer = setTimeout(() => socket.destroy(), QUIT_TIMEOUT_MS);
+    socket.once('close', () => clearTimeout(timer));
+  }
+
+  destroy(): void {
+    this.#fail(new SmtpFailure('the connection was closed'));
+  }
+
+  /** Does what a conversation asks for, step by step. */
+  async #run<Result>(
+    conversation: Conversation<Result>,
+    signal: AbortSignal,
+    open?: () => AsyncIterable<Uint8Array>,
+  ): Promise<Result> {
+    const stop = () => this.#fail(new SmtpFailure(explainStop(signal)));
+    signal.addEventListener('abort', stop, { once: true });
+    if (signal.aborted) stop();
+    try {
+      let turn = conversation.next();
+      while (!turn.done) {
+        const done = await this.#do(turn.value, open).then(
+          (reply) => () => conversation.next(reply),
+          (error: unknown) => () => conversation.throw(error),
+        );
+        turn = done();
+      }
+      return turn.value;
+    } finally {
+      signal.removeEventListener('abort', stop);
+    }
+  }
+
+  async #do(
+    step: Conversation<unknown> extends Generator<infer Step> ? Step : never,
+    open: (() => AsyncIterable<Uint8Array>) | undefined,
+  ): Promise<Reply | undefined> {
+    const { timeouts } = this.#options;
+    switch (step.do) {
+      case 'write':
+        this.#write(step.text);
+        return undefined;
+      case 'read':
+        return this.#reply(step.after === 'message' ? timeouts.message : timeouts.reply);
+      case 'secure':
+        await this.#secure();
+        return undefined;
+      case 'content':
+        if (!open) throw new Error('there is no message to send');
+        return this.#sendMessage(open());
+    }
+  }
+
+  /** @returns what the server said before the end of the message */
+  async #sendMessage(message: AsyncIterable<Uint8Array>): Promise<Reply | undefined> {
+    try {
+      for await (const chunk of stuffDots(message)) {
+        if (!this.isUsable) break;
+        if (!this.#write(chunk)) await this.#drain();
+      }
+    } catch (error) {
+      // Without its end the server drops what it has of the message.
+      this.destroy();
+      throw error;
+    }
+    if (this.isUsable) {
+      this.#write('.\r\n');
+      return undefined;
+    }
+    const early = await this.#reply(this.#options.timeouts.reply);
+    this.destroy();
+    return early;
+  }
+
+  /** The next reply. Those that came before the connection broke are still good. */
+  async #reply(timeout: number): Promise<Reply> {
+    const unread = this.#unread.shift();
+    if (unread) return unread;
+    if (this.#failure) throw this.#failure;
+    this.#waiting = Promise.withResolvers<Reply>();
+    return this.#inTime(this.#waiting.promise, timeout);
+  }
+
+  /** @returns false where it is to be waited until the server has taken it */
+  #write(chunk: Buffer | string): boolean {
+    if (this.#failure) throw this.#failure;
+    return this.#socket.write(chunk);
+  }
+
+  async #drain(): Promise<void> {
+    if (this.#failure) throw this.#failure;
+    this.#drained = Promise.withResolvers<void>();
+    await this.#inTime(this.#drained.promise, this.#options.timeouts.message);
+  }
+
+  /** Goes on by TLS. */
+  async #secure(): Promise<void> {
+    if (this.#failure) throw this.#failure;
+    // It came in plaintext, and would be taken for what the server says by TLS (RFC 3207 section 6).
+    if (!this.isUsable) throw new SmtpFailure('the server went on in plaintext after STARTTLS');
+    const { name = '', verifiesCertificate = true, timeouts } = this.#options;
+    this.#socket.removeListener('data', this.#onData);
+    const socket = connectTls({
+      socket: this.#socket,
+      rejectUnauthorized: verifiesCertificate,
+      ...(isIP(name) === 0 && { servername: name }),
+    });
+    const secured = Promise.withResolvers<void>();
+    socket.once('secureConnect', secured.resolve);
+    this.#secured = secured;
+    // The socket under it is listened to for its end, too: whichever ends first says why.
+    this.#listen(socket);
+    await this.#inTime(secured.promise, timeouts.reply);
+  }
+
+  #listen(socket: Socket): void {
+    this.#socket = socket;
+    socket.on('data', this.#onData);
+    socket.on('drain', () => this.#drained?.resolve());
+    socket.on('error', (error) => this.#fail(new SmtpFailure(explain(error))));
+    socket.on('end', () => this.#fail(new SmtpFailure('the server closed the connection')));
+    socket.on('close', () => this.#fail(new SmtpFailure('the connection was closed')));
+  }
+
+  #read(chunk: Buffer): void {
+    try {
+      for (const reply of this.#reader.read(chunk)) this.#take(reply);
+    } catch (error) {
+      this.#fail(error instanceof SmtpFailure ? error : new SmtpFailure(String(error)));
+      return;
+    }
+    this.#onEvent();
+  }
+
+  #take(reply: Reply): void {
+    if (this.#waiting) {
+      this.#waiting.resolve(reply);
+      this.#waiting = undefined;
+    } else if (this.#unread.push(reply) > UNREAD_MAX) {
+      throw new SmtpFailure('the server talks without being asked');
+    }
+    // A server that gave up does not read on: what waits for it would wait for ever.
+    this.#drained?.resolve();
+  }
+
+  /** Breaks the connection off; who waits for something gets the failure. */
+  #fail(failure: SmtpFailure): void {
+    if (this.#failure) return;
+    this.#failure = failure;
+    this.#waiting?.reject(failure);
+    this.#drained?.reject(failure);
+    this.#secured?.reject(failure);
+    this.#socket.destroy();
+    this.#onEvent();
+  }
+
+  async #inTime<Value>(work: Promise<Value>, timeout: number): Promise<Value> {
+    const silent = () => this.#fail(new SmtpFailure('the server did not answer in time'));
+    const timer = setTimeout(silent, timeout);
+    try {
+      return await work;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+/** Opens a TCP connection. */
+function openSocket(
+  { host, port }: Endpoint,
+  timeout: number,
+  signal: AbortSignal,
+): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host, port, autoSelectFamily: true, noDelay: true });
+    const settle = (failure?: string) => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', stop);
+      socket.removeListener('error', fail);
+      if (failure === undefined) {
+        resolve(socket);
+        return;
+      }
+      socket.on('error', () => {}).destroy();
+      reject(new SmtpFailure(failure, { during: 'connect' }));
+    };
+    const stop = () => settle(explainStop(signal));
+    const fail = (error: Error) => settle(explain(error));
+    const timer = setTimeout(() => settle('timeout'), timeout);
+    socket.once('error', fail);
+    socket.once('connect', () => settle());
+    signal.addEventListener('abort', stop, { once: true });
+    if (signal.aborted) stop();
+  });
+}
+
+function explainStop({ reason }: AbortSignal): string {
+  const isDeadline = reason instanceof Error && reason.name === 'TimeoutError';
+  return isDeadline ? 'the attempt took too long' : 'the attempt was stopped';
+}
+
+/** The code of an error of the network; the reason of one of TLS. */
+function explain(error: Error): string {
+  return 'syscall' in error && 'code' in error ? String(error.code) : error.message;
+}
