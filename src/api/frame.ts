@@ -17,7 +17,6 @@ import {
   testNetworks,
 } from '../net/net.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
-import { answerTogether } from './answer-together.ts';
 import { answerBrokenRequest, judgeUrl } from './broken-requests.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isPartOfPage } from './docs-files.ts';
@@ -70,7 +69,6 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   allowOrigins(app, options.corsOrigins);
   app.decorate('admitUpgrade', async (request) => limits?.admit(request) ?? { allowed: true });
   admitRequests(app, limits);
-  app.addHook('onSend', answerTogether(setCommonHeaders));
   acceptJsonBodies(app);
   convertIntegers(app);
   app.setErrorHandler(answerError);
@@ -82,6 +80,10 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
 
   async function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply) {
     const refusal = (await chargeLate(request, reply)) ?? toRefusal(error);
+    if (isUnwritable(error)) {
+      for (const name of Object.keys(reply.getHeaders())) reply.removeHeader(name);
+      setCommonHeaders(request, reply);
+    }
     const { notFoundPage } = options;
     const isPage = refusal.code === 'route_not_found' && wantsPage(request);
     if (isPage && notFoundPage) notFoundPage(reply);
@@ -203,6 +205,11 @@ function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.header('x-request-id', request.id);
   reply.header('x-content-type-options', 'nosniff');
   reply.header('cache-control', 'no-store');
+}
+
+/** Whether a route set a header field that cannot be written: the answer must not have it again. */
+function isUnwritable(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ERR_INVALID_CHAR';
 }
 
 function isFree(request: FastifyRequest): boolean {

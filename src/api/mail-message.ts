@@ -4,11 +4,8 @@ import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import type { Mailstore, Message } from '../mailstore/mailstore.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery, writtenHere } from './mail-schemas.ts';
-import { RenderedMessages } from './rendered-messages.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
-/** Memory for answers that may be asked for again. */
-const KEPT_BYTES = 32 * 1024 * 1024;
 /** A source up to here is answered in one piece; a longer one is read twice and streamed. */
 const WHOLE_MAX = 256 * 1024;
 
@@ -34,7 +31,6 @@ const messageAnswer = Type.Object({
 });
 
 export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
-  const rendered = new RenderedMessages(KEPT_BYTES);
   return (app, tools) => {
     app.get(
       '/mail/message',
@@ -64,7 +60,6 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
         const { mailbox, uid } = request.query;
         const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
         reply.header('vary', 'accept');
-        // Bytes and streams are sent as they are; what is left is text.
         reply.serializer((text: string) => text);
         if (wantsSource(request.headers.accept)) {
           reply.type(sourceType).header('content-length', message.size);
@@ -72,7 +67,7 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
         }
         reply.type('application/json; charset=utf-8');
         if (message.size <= WHOLE_MAX) {
-          return reply.send(await rendered.write(message, () => readWhole(message)));
+          return reply.send(JSON.stringify(await readWhole(message)));
         }
         return reply.send(Readable.from(writeInPieces(message), { objectMode: false }));
       },
@@ -88,7 +83,7 @@ function wantsSource(accept: string | undefined): boolean {
   return names(sourceType) && !names('application/json');
 }
 
-/** All of the answer that never changes. */
+/** The whole answer. */
 async function readWhole(message: Message): Promise<object> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of message.open()) chunks.push(chunk);
@@ -96,15 +91,7 @@ async function readWhole(message: Message): Promise<object> {
   const whole = only && chunks.length === 1 ? only : Buffer.concat(chunks);
   const source = Buffer.from(whole.buffer, whole.byteOffset, whole.length);
   const encoding = isUtf8(source) ? 'utf-8' : 'latin1';
-  const { envelope, bodyStructure, size, internalDate } = message;
-  return {
-    envelope,
-    bodyStructure,
-    size,
-    internalDate,
-    rfc822Encoding: encoding,
-    rfc822: source.toString(encoding),
-  };
+  return { ...describe(message), rfc822Encoding: encoding, rfc822: source.toString(encoding) };
 }
 
 /** The same JSON with flat memory: one reading finds the encoding, a second one writes. */

@@ -96,11 +96,6 @@ export interface ByteRange {
 
 export interface Message {
   readonly uid: number;
-  /**
-   * Names everything but the flags, which alone can change: whoever has read it under this name has
-   * it for good. Left out where a store cannot promise that.
-   */
-  readonly contentId?: string;
   readonly envelope: Envelope;
   readonly flags: readonly string[];
   readonly bodyStructure: BodyStructure;

@@ -47,7 +47,6 @@ function prepareSelect(queries: Queries) {
 /** A row as a message; what takes time to read is read when it is asked for. */
 class StoredMessage implements Message {
   readonly uid: number;
-  readonly contentId: string;
   readonly flags: readonly string[];
   readonly size: number;
   readonly internalDate: string;
@@ -56,8 +55,6 @@ class StoredMessage implements Message {
 
   constructor(row: MessageRow, open: (range?: ByteRange) => AsyncIterable<Uint8Array>) {
     this.uid = row.uid;
-    // Ids of mailboxes are never given again, and UIDs not within one.
-    this.contentId = `${row.mailbox_id}-${row.uid}`;
     this.flags = flagsFromText(row.flags);
     this.size = row.size;
     this.internalDate = new Date(row.internal_date).toISOString();
