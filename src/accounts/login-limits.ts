@@ -23,7 +23,7 @@ const REMEMBERED_MS = 180 * DAY_MS;
 const CLIENTS_OF_ACCOUNT = 20;
 
 /** Somebody who tries a password. */
-export interface LoginAttempt {
+interface LoginAttempt {
   /** What failures count for: the account's address in one form, whether it has an account or not. */
   readonly name: string;
   /** Undefined where there is no such account. */
@@ -33,7 +33,7 @@ export interface LoginAttempt {
 }
 
 /** An attempt that may go on to the check of its password. */
-export interface AdmittedLogin {
+interface AdmittedLogin {
   /** Counts it as a failure for now. @throws Refusal rate_limited */
   begin(): Promise<void>;
   /** The password was right: takes the count back, and remembers the client. */

@@ -5,6 +5,7 @@
  */
 import type { Accounts, Tokens } from '../accounts/accounts.ts';
 import type { Domains, Verification } from '../domains/domains.ts';
+import { Refusal } from '../errors/errors.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { authenticateMail, requireApiKey } from './authenticate.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
@@ -22,8 +23,7 @@ import { mailMessageRoutes } from './mail-message.ts';
 import { mailSearchRoutes } from './mail-search.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
-import type { Api, RouteGroup, RouteTools } from './server.ts';
-import { webSocketRoute } from './web-socket.ts';
+import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 export { deliveryRoutes } from './deliveries.ts';
 export type { ReadinessCheck } from './health.ts';
@@ -93,4 +93,34 @@ export function createApi(options: ApiOptions): Api {
 /** A group that asks for no key has no business below /v2. */
 function refuseUnguarded({ url }: { readonly url: string }): void {
   if (url.startsWith('/v2/')) throw new Error(`${url} would be open without an API key`);
+}
+
+/**
+ * `GET /ws` without an upgrade. One that asks for WebSocket never comes here: `realtime/` takes it
+ * from the server's `upgrade` event.
+ */
+function webSocketRoute(app: Api): void {
+  app.get(
+    '/ws',
+    {
+      config: { refusals: ['upgrade_required', 'account_inactive'] },
+      schema: {
+        tags: ['Mail'],
+        summary: 'Hear of mailbox changes at once',
+        description:
+          'A WebSocket (RFC 6455). Browsers, which cannot set Authorization, offer the subprotocols ' +
+          '`postroom` and `bearer.<JWT>`. The first message is `hello`, with where every mailbox ' +
+          'stands; then one `mailbox_changed` for each change. An event is a hint: sync with the ' +
+          'token of your own last sync.',
+        operationId: 'connect',
+        security: credentials.bearer,
+        response: { 101: { description: 'The connection speaks WebSocket.', type: 'null' } },
+      },
+    },
+    (_request, reply) => {
+      // RFC 9110 section 15.5.22: the answer says what to upgrade to.
+      reply.header('upgrade', 'websocket').header('sec-websocket-version', '13');
+      throw new Refusal('upgrade_required', 'this path speaks WebSocket only');
+    },
+  );
 }

@@ -14,7 +14,7 @@ import { Refusal } from '../errors/errors.ts';
 import { ClientShares } from '../net/net.ts';
 
 /** Bytes held at once, at most. */
-export interface HeldBytesLimits {
+interface HeldBytesLimits {
   readonly perBody: number;
   readonly perClient: number;
   /** Of all clients that are not known. */

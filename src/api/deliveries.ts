@@ -55,7 +55,7 @@ const DeliveryBody = Type.Object(
   { title: 'Delivery', description: 'Something that has to reach a receiver outside.' },
 );
 
-export function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
+function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
   const { lastError, nextAttemptAt, finishedAt } = delivery;
   return {
     id: delivery.id,

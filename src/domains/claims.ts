@@ -1,8 +1,7 @@
 /** Claims on a name: reading them, holding them still, and deciding which of them is active. */
 import type { Database, Queries, Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import { normalizeDomainName } from './domain-names.ts';
-import { checkUserId } from './input-text.ts';
+import { checkUserId, normalizeDomainName } from './domain-names.ts';
 import { changesOf, contestedOf, type DomainStatus, type StatusChange } from './status-changes.ts';
 
 /** How often an active claim is checked while another one has its DKIM key published. */
@@ -48,7 +47,7 @@ export function toDomain(row: Pick<Row<'domains'>, (typeof columns)[number]>): D
 }
 
 /** The refusal of a name that the user has no claim on, whatever others have. */
-export function domainNotFound(): Refusal {
+function domainNotFound(): Refusal {
   return new Refusal('domain_not_found', 'the user has no such domain');
 }
 
@@ -122,7 +121,7 @@ export async function lockClaim(
 }
 
 /** What came of the evaluation of a name. */
-export interface Evaluation {
+interface Evaluation {
   /** To be told after the commit. */
   readonly changes: readonly StatusChange[];
   /** The claim that is active while another one has its DKIM key published. */

@@ -34,16 +34,14 @@ import {
   seedRecords,
   writeMark,
 } from './dns-records.ts';
-import { checkClaimedName, normalizeDomainName } from './domain-names.ts';
-import { checkText, checkUserId } from './input-text.ts';
+import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
 import { checkRoute, type Route, type RouteSettings, readRoute, toRoute } from './routes.ts';
 import { logStatusChanges, type StatusChange } from './status-changes.ts';
 
 export type { Domain } from './claims.ts';
 export type { DkimKey } from './dkim-keys.ts';
-export type { DnsMark, DnsRecord, DnsRecordStatus } from './dns-records.ts';
-export { normalizeDomainName } from './domain-names.ts';
-export { checkText, checkUserId } from './input-text.ts';
+export { type DnsRecord, type DnsRecordStatus, writeZone } from './dns-records.ts';
+export { checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
 export type { ForwardMode, Route, RouteSettings } from './routes.ts';
 export type { DomainStatus, StatusChange } from './status-changes.ts';
 export {
@@ -51,7 +49,6 @@ export {
   type Verification,
   type VerificationOptions,
 } from './verification/verification.ts';
-export { writeZone } from './zone-snippet.ts';
 
 export interface DomainsOptions {
   readonly database: Database;

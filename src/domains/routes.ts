@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import type { Queries, Row } from '../database/database.ts';
 import { invalidField } from '../errors/errors.ts';
 import { parseAddress } from '../message/message.ts';
-import { checkText } from './input-text.ts';
+import { checkText } from './domain-names.ts';
 
 export type ForwardMode = Row<'routes'>['forward_mode'];
 

@@ -1,30 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { DnsRecordStatus } from './dns-records.ts';
-import { type ClaimStanding, changesOf, evaluateStatus } from './status-changes.ts';
-
-const statuses: DnsRecordStatus[] = ['pending', 'verified', 'failed', 'disabled'];
-
-test('a pending claim becomes active when every record is verified or waived, and no rival is', () => {
-  for (const a of statuses) {
-    for (const b of statuses) {
-      for (const c of statuses) {
-        for (const d of statuses) {
-          const records = [a, b, c, d];
-          const good = records.every((one) => one === 'verified' || one === 'disabled');
-          const told = records.join();
-          assert.equal(
-            evaluateStatus('pending', records, false),
-            good ? 'active' : 'pending',
-            told,
-          );
-          assert.equal(evaluateStatus('pending', records, true), 'pending', told);
-          assert.equal(evaluateStatus('active', records, false), 'active', told);
-        }
-      }
-    }
-  }
-});
+import { type ClaimStanding, changesOf } from './status-changes.ts';
 
 suite('claims on one name', () => {
   const DAY = 24 * 60 * 60 * 1_000;
@@ -56,6 +33,27 @@ suite('claims on one name', () => {
   const bad: DnsRecordStatus[] = ['failed', 'failed', 'failed', 'failed'];
   const told = (claims: readonly ClaimStanding[], now = 0) =>
     changesOf('acme.test', claims, now).map((one) => `${one.id}: ${one.old} -> ${one.new}`);
+
+  test('a pending one becomes active when every record is verified or waived', () => {
+    const statuses: DnsRecordStatus[] = ['pending', 'verified', 'failed', 'disabled'];
+    for (const a of statuses) {
+      for (const b of statuses) {
+        for (const c of statuses) {
+          for (const d of statuses) {
+            const records = [a, b, c, d];
+            const isComplete = records.every((one) => one === 'verified' || one === 'disabled');
+            const expected = isComplete ? ['1: pending -> active'] : [];
+            assert.deepEqual(told([claim(1, 'pending', records)]), expected, records.join());
+            assert.deepEqual(
+              told([claim(1, 'pending', records), claim(2, 'active', good)]),
+              [],
+              'a rival is active',
+            );
+          }
+        }
+      }
+    }
+  });
 
   test('the oldest that may be active becomes it, one alone', () => {
     assert.deepEqual(

@@ -9,7 +9,7 @@ export type DomainStatus = Row<'domains'>['status'];
 const FALL_BACK_AFTER_MS = 14 * 24 * 60 * 60 * 1000;
 
 /** What of a record counts for the status of its claim. */
-export interface RecordStanding {
+interface RecordStanding {
   readonly purpose: Row<'dns_records'>['purpose'];
   readonly status: DnsRecordStatus;
   /** When the first of the answers in a row came that missed. */
@@ -34,22 +34,9 @@ export interface StatusChange {
   readonly reason: string;
 }
 
-/**
- * The status that a claim has by its records.
- *
- * @param status what it is now: an active claim stays active when its DNS breaks, so that a flap
- *   does not cut mail off
- * @param records statuses of its records
- * @param rivalActive whether another user's claim on the name is active
- */
-export function evaluateStatus(
-  status: DomainStatus,
-  records: readonly DnsRecordStatus[],
-  rivalActive: boolean,
-): DomainStatus {
-  if (status === 'active') return 'active';
-  const open = records.some((record) => record === 'pending' || record === 'failed');
-  return open || rivalActive ? 'pending' : 'active';
+/** Whether a claim may be active: every record is verified, or waived by hand. */
+function isComplete({ records }: ClaimStanding): boolean {
+  return records.every(({ status }) => status === 'verified' || status === 'disabled');
 }
 
 /**
@@ -57,7 +44,7 @@ export function evaluateStatus(
  *
  * @param rivals the other claims on the name
  */
-export function reasonToFallBack(
+function reasonToFallBack(
   claim: ClaimStanding,
   rivals: readonly ClaimStanding[],
   now: number,
@@ -109,10 +96,7 @@ export function changesOf(
     changes.push({ id, userId, domain, old: 'active', new: 'pending', reason });
   }
   // Nobody is active now. Whoever fell back has a record that failed, and is passed over.
-  const next = claims.find(({ records }) => {
-    const statuses = records.map(({ status }) => status);
-    return evaluateStatus('pending', statuses, false) === 'active';
-  });
+  const next = claims.find(isComplete);
   if (next) {
     const { id, userId } = next;
     const reason = 'every record is verified or waived';

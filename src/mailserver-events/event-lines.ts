@@ -24,7 +24,7 @@ export interface RejectedLine {
 }
 
 /** What a share of the lines holds. */
-export interface LineSlice {
+interface LineSlice {
   readonly events: MailserverEvent[];
   readonly rejected: RejectedLine[];
 }

@@ -5,7 +5,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** Old rows removed for each new one, so that there are never many more than those of one day. */
 const REMOVED_FOR_EACH = 2;
 
-export interface AddedEvents {
+interface AddedEvents {
   /** Events that were not known before. */
   readonly fresh: ReadonlySet<string>;
   /**

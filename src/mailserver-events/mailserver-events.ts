@@ -19,7 +19,7 @@ import { Refusal } from '../errors/errors.ts';
 import { EventLines, type MailserverEvent, type RejectedLine } from './event-lines.ts';
 import { KnownEvents } from './known-events.ts';
 
-export interface MailserverEventsOptions {
+interface MailserverEventsOptions {
   /** Its UTF-8 bytes are the HMAC key. */
   readonly secret: string;
   readonly database: Database;
@@ -31,7 +31,7 @@ export interface MailserverEventsOptions {
 }
 
 /** The answer to a batch. */
-export interface BatchOutcome {
+interface BatchOutcome {
   readonly ok: true;
   /** Events that need no resending, known ones included. */
   readonly accepted: number;

@@ -5,7 +5,7 @@
 import { LRUCache } from 'lru-cache';
 import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible';
 
-export interface LimitOptions {
+interface LimitOptions {
   /** Tells limits apart that are counted in one place. */
   readonly name: string;
   /** How often, in one window; at least 1. */

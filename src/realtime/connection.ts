@@ -8,6 +8,8 @@ import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import type { MailAccess } from '../accounts/accounts.ts';
+import type { AccessChange, Change, Changes } from '../changes/changes.ts';
+import { encodeChange } from './messages.ts';
 
 /** Why a connection ends (RFC 6455 section 7.4; 4000 to 4999 are ours to give). */
 export const closings = {
@@ -131,5 +133,39 @@ export class Connection {
   /** On the way the buffer may fill up again: `tell` sees to it. */
   #tellAll(held: Map<string, Buffer> | undefined): void {
     for (const [mailbox, message] of held ?? []) this.tell(mailbox, message);
+  }
+}
+
+/** How connections end when an account loses its access. */
+const closingFor = {
+  suspended: closings.inactive,
+  deleted: closings.inactive,
+  password_reset: closings.unauthorized,
+} satisfies Record<AccessChange['reason'], unknown>;
+
+/**
+ * The connections of one account, on one subscription: a change is encoded once, however many
+ * connections it goes to.
+ */
+export class AccountFeed {
+  /** Open ones, and those whose closing handshake is under way. */
+  readonly connections = new Set<Connection>();
+  readonly #unsubscribe: () => void;
+
+  constructor(accountId: number, changes: Pick<Changes, 'subscribe'>) {
+    this.#unsubscribe = changes.subscribe(accountId, (change) => this.#pass(change));
+  }
+
+  stop(): void {
+    this.#unsubscribe();
+  }
+
+  #pass(change: Change): void {
+    if (change.kind === 'access') {
+      for (const connection of this.connections) connection.end(closingFor[change.reason]);
+      return;
+    }
+    const message = encodeChange(change);
+    for (const connection of this.connections) connection.tell(change.mailbox, message);
   }
 }

@@ -1,8 +1,7 @@
 /** Asks DNS for everything that a claim's records are about, and judges what it says. */
 import { getDomain } from 'tldts';
-import type { DnsLookup } from '../../dns/dns.ts';
+import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
 import type { DnsRecord } from '../dns-records.ts';
-import { askOnce } from './ask-once.ts';
 import { evaluateSpf, type OurServers } from './evaluate-spf.ts';
 import { judgeDkim } from './judge-dkim.ts';
 import { hasPolicy, judgeDmarc, type PolicyAnswer } from './judge-dmarc.ts';
@@ -10,7 +9,7 @@ import { judgeMx } from './judge-mx.ts';
 import { judgeSpf, spfRecordsOf } from './judge-spf.ts';
 import type { Verdict } from './verdict.ts';
 
-export type CheckedRecord = Pick<DnsRecord, 'id' | 'purpose' | 'host' | 'expectedValue'>;
+type CheckedRecord = Pick<DnsRecord, 'id' | 'purpose' | 'host' | 'expectedValue'>;
 
 /**
  * Checks records of one domain, all at the same time.
@@ -84,4 +83,40 @@ async function checkDkim(dns: DnsLookup, name: string, expected: string): Promis
   const cname = await dns.lookup(name, 'CNAME');
   const alias = cname.kind === 'records' ? cname.records[0] : undefined;
   return judgeDkim(expected, { name, txt, alias });
+}
+
+interface ConversationLimits {
+  /** Questions at most: a hostile SPF record can lead to hundreds. */
+  readonly questions: number;
+  /** Milliseconds after which nothing more is asked. */
+  readonly time: number;
+}
+
+const LIMITS: ConversationLimits = { questions: 200, time: 40_000 };
+
+/**
+ * Asks each question once and remembers the answer, so that all that is judged in one check is
+ * judged by the same answers. What goes beyond the limits is `unanswered`.
+ */
+function askOnce(dns: DnsLookup, limits = LIMITS): DnsLookup {
+  const answers = new Map<string, Promise<DnsAnswer<DnsType>>>();
+  const end = performance.now() + limits.time;
+  return {
+    lookup<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>> {
+      const key = `${type} ${name.toLowerCase()}`;
+      let answer = answers.get(key);
+      if (!answer) {
+        if (answers.size >= limits.questions) return tired('too many questions');
+        if (performance.now() > end) return tired('the check took too long');
+        answer = dns.lookup(name, type);
+        answers.set(key, answer);
+      }
+      // The key tells the type of the answer, which the compiler cannot follow.
+      return answer as Promise<DnsAnswer<Type>>;
+    },
+  };
+}
+
+async function tired(reason: string): Promise<{ kind: 'unanswered'; reason: string }> {
+  return { kind: 'unanswered', reason };
 }

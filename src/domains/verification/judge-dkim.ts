@@ -1,11 +1,10 @@
 /** Whether the key that signs a domain's mail is published at its selector. */
 import type { DnsAnswer } from '../../dns/dns.ts';
 import { parseTagList, type TagList } from '../../message/message.ts';
-import { listTexts, showText } from './show-text.ts';
-import { NO_RECORD, unanswered, type Verdict } from './verdict.ts';
+import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './verdict.ts';
 
 /** What a selector's name turned out to have. */
-export interface SelectorAnswers {
+interface SelectorAnswers {
   /** `<selector>._domainkey.<domain>` */
   readonly name: string;
   readonly txt: DnsAnswer<'TXT'>;

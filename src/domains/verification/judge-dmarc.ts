@@ -1,8 +1,7 @@
 /** Whether a DMARC policy covers a domain (RFC 7489 sections 6.3 and 6.6.3). */
 import type { DnsAnswer } from '../../dns/dns.ts';
 import { parseTagList, trimSpace } from '../../message/message.ts';
-import { listTexts, showText } from './show-text.ts';
-import { NO_RECORD, unanswered, type Verdict } from './verdict.ts';
+import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './verdict.ts';
 
 /** What one `_dmarc` name turned out to have. */
 export interface PolicyAnswer {

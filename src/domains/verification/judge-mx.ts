@@ -1,8 +1,7 @@
 /** Whether mail for a domain comes to us. */
 import { isIP } from 'node:net';
 import type { DnsAnswer, MxRecord } from '../../dns/dns.ts';
-import { listed } from './show-text.ts';
-import { NO_RECORD, unanswered, type Verdict } from './verdict.ts';
+import { listed, NO_RECORD, unanswered, type Verdict } from './verdict.ts';
 
 /**
  * Our host must be there, and no other host preferred over it (RFC 5321 section 5.1). Another host

@@ -1,7 +1,6 @@
 /** Whether a domain's SPF record lets our servers send (RFC 7208). */
 import type { DnsAnswer } from '../../dns/dns.ts';
-import { listTexts, showText } from './show-text.ts';
-import { NO_RECORD, unanswered, type Verdict } from './verdict.ts';
+import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './verdict.ts';
 
 /** RFC 7208 section 4.6.4. */
 export const LOOKUPS_MAX = 10;

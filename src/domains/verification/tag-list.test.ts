@@ -5,7 +5,7 @@ import { parseTagList, trimSpace } from '../../message/message.ts';
 import { judgeDkim } from './judge-dkim.ts';
 import { judgeDmarc } from './judge-dmarc.ts';
 import { judgeSpf, spfRecordsOf } from './judge-spf.ts';
-import { listTexts, showText } from './show-text.ts';
+import { listTexts, showText } from './verdict.ts';
 
 /** Any bytes, as a TXT record comes: one character each. */
 const bytes = fc

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { DnsRecord } from './dns-records.ts';
-import { writeZone } from './zone-snippet.ts';
+import { writeZone } from './dns-records.ts';
 
 const txt = (host: string, expectedValue: string): DnsRecord => ({
   id: 1,

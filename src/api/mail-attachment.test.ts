@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { matchesEtag, parseRange } from './byte-range.ts';
+import { matchesEtag, parseRange } from './mail-attachment.ts';
 
 test('ranges of content of ten octets', () => {
   for (const [field, expected] of [
