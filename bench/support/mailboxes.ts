@@ -31,9 +31,10 @@ async function fill(): Promise<Filled> {
     dataDir,
     accounts: [
       { messages: FEW },
-      { messages: MANY - 5, changes: true },
+      { messages: MANY - 5, interleaved: true, changes: true },
       { mail: '20 KB', messages: MESSAGES_OF_20_KB },
       { mail: '5 MB attachment', messages: 1 },
+      ...Array.from({ length: 4 }, () => ({})),
     ],
   });
   await seeder.stop();

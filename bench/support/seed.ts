@@ -19,6 +19,8 @@ import { answerTasks } from './worker.ts';
 export interface AccountSeed {
   readonly mail?: 'small' | '20 KB' | '5 MB attachment';
   readonly messages?: number;
+  /** Each message goes to the accounts without messages, too: so rows lie as real delivery leaves them. */
+  readonly interleaved?: true;
   /** Ends with 10 messages added, 20 updated and 5 removed after {@link SeededAccount.before}. */
   readonly changes?: true;
 }
@@ -98,8 +100,11 @@ class Seeder {
     this.#mailstore = mailstore;
   }
 
-  async fill(user: MailUser, { mail = 'small', messages = 0, changes }: AccountSeed) {
-    if (messages > 0) await this.#append(user, await this.#stage(mail), messages);
+  /** @param others who get each message of an interleaved mailbox, too */
+  async fill(user: MailUser, seed: AccountSeed, others: readonly MailUser[]) {
+    const { mail = 'small', messages = 0, interleaved, changes } = seed;
+    const users = interleaved ? [user, ...others] : [user];
+    if (messages > 0) await this.#append(users, await this.#stage(mail), messages);
     const { token: before } = await this.#inbox(user);
     if (changes) await this.#change(user);
     const { uidvalidity, token } = await this.#inbox(user);
@@ -108,7 +113,7 @@ class Seeder {
 
   /** 10 added, 20 updated, 5 removed, spread over the mailbox. */
   async #change(user: MailUser): Promise<void> {
-    await this.#append(user, await this.#stage('small'), 10);
+    await this.#append([user], await this.#stage('small'), 10);
     const spread = (count: number, from: number) =>
       Array.from({ length: count }, (_, index) => from + index * 1_000);
     await this.#mailstore.setFlags(
@@ -119,7 +124,8 @@ class Seeder {
     await this.#mailstore.expunge(user, { mailbox: INBOX, uids: spread(5, 500) });
   }
 
-  async #append(user: MailUser, staged: StagedMessage[], count: number): Promise<void> {
+  async #append(users: MailUser[], staged: StagedMessage[], count: number): Promise<void> {
+    const targets = users.map((user) => ({ user, mailbox: INBOX }));
     for (let at = 0; at < count; at += AT_ONCE) {
       const group = Array.from({ length: Math.min(AT_ONCE, count - at) }, (_, index) => {
         const message = staged[(at + index) % staged.length];
@@ -127,7 +133,7 @@ class Seeder {
         return this.#database.write(async (tx) => {
           const bodyId = await this.#bodies.commit(tx, message.body);
           const texts = describeMessage(message.parsed);
-          return this.#mailstore.append(tx, { ...texts, bodyId }, [{ user, mailbox: INBOX }]);
+          return this.#mailstore.append(tx, { ...texts, bodyId }, targets);
         });
       });
       await Promise.all(group);
@@ -163,10 +169,13 @@ answerTasks(async ({ dataDir, accounts }: Seed): Promise<SeededAccount[]> => {
   const seeder = new Seeder(database, bodies, new EmbeddedMailstore({ database, bodies }));
   const ids = await insertAccounts(database, accounts.length);
   const users = ids.map((accountId, index) => ({ accountId, address: `a${index}@bench.test` }));
+  const others = users.filter((_, index) => (accounts[index]?.messages ?? 0) === 0);
   const seeded: SeededAccount[] = [];
   for (let at = 0; at < users.length; at += AT_ONCE) {
     const group = users.slice(at, at + AT_ONCE);
-    const filled = group.map((user, index) => seeder.fill(user, accounts[at + index] ?? {}));
+    const filled = group.map((user, index) =>
+      seeder.fill(user, accounts[at + index] ?? {}, others),
+    );
     seeded.push(...(await Promise.all(filled)));
   }
   await database.close();
