@@ -49,3 +49,15 @@ for (const [text, staged] of cases) {
     }
   });
 }
+
+test('others have their turn while a long message is staged', async () => {
+  let turns = 0;
+  const chunk = Buffer.from('x'.repeat(64 * 1024));
+  const count = () => new Promise<void>((resolve) => setImmediate(() => resolve(void turns++)));
+  const counting = (async () => {
+    for (let n = 0; n < 8; n++) await count();
+  })();
+  await stage(Array.from({ length: 64 }, () => chunk));
+  assert.ok(turns >= 8, `${turns} turns`);
+  await counting;
+});

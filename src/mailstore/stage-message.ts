@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Bodies, prependBody } from '../bodies/bodies.ts';
 import {
   asBuffer,
@@ -21,10 +22,26 @@ export async function stageMessage(
   head?: Uint8Array,
 ): Promise<StagedMessage> {
   const parser = new MessageParser();
-  const body = await bodies.stage(head ? putInFront(head, source) : source, (chunk) =>
+  const turns = takeTurns(source);
+  const body = await bodies.stage(head ? putInFront(head, turns) : turns, (chunk) =>
     parser.write(chunk),
   );
   return { parsed: parser.end(), body };
+}
+
+/** Octets after which others have their turn. */
+const TURN = 256 * 1024;
+
+/** Lets the event loop go on now and then: a source that is there already would hold it to its end. */
+async function* takeTurns(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let taken = 0;
+  for await (const chunk of source) {
+    yield chunk;
+    taken += chunk.length;
+    if (taken < TURN) continue;
+    taken = 0;
+    await nextTurn();
+  }
 }
 
 /** Puts more header lines in front of a staged message, on top of those it has. */

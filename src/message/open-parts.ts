@@ -2,7 +2,7 @@
  * The parts of a message while it is being read: the tree so far, and which multiparts and nested
  * messages are open at this point of the stream.
  */
-import type { Buffer } from 'node:buffer';
+import { Buffer } from 'node:buffer';
 import { isIdentity, type PartContent } from './part-content.ts';
 import type { MessagePart } from './structure.ts';
 import { createMeter, type TransferMeter } from './transfer-encoding.ts';
@@ -46,6 +46,11 @@ export interface Delimiter {
   readonly depth: number;
   /** Whether it ends the multipart (`--boundary--`). */
   readonly closes: boolean;
+}
+
+interface OpenDelimiter extends Delimiter {
+  /** The line without the leading `--`. */
+  readonly text: Buffer;
 }
 
 /** What follows a header block. */
@@ -111,12 +116,13 @@ export class OpenParts {
   #current: Draft | undefined = this.#root;
   #count = 1;
   #lineIsOpen = false;
-  /** Delimiter lines of the open multiparts, without the leading `--`. */
-  #delimiters = new Map<string, Delimiter>();
+  /** Delimiter lines of the open multiparts, the innermost first. */
+  #delimiters: readonly OpenDelimiter[] = [];
+  #firstBytes: ReadonlySet<number | undefined> = new Set();
 
   /** Whether any line of the body can be a delimiter. */
   get hasDelimiters(): boolean {
-    return this.#delimiters.size > 0;
+    return this.#delimiters.length > 0;
   }
 
   /** Whether the header that is being read is that of the whole message. */
@@ -131,6 +137,20 @@ export class OpenParts {
   }
 
   /**
+   * Whether what stands at an offset can be a delimiter: a cheap question, since a hostile body asks it
+   * for every few bytes.
+   *
+   * @param start offset of the `--` that starts the line; the line may go on behind the bytes
+   */
+  mayDelimit(bytes: Buffer, start: number): boolean {
+    const first = bytes[start + 2];
+    if (first !== undefined && !this.#firstBytes.has(first)) return false;
+    return this.#delimiters.some(
+      ({ closes, text }) => !closes && startsAlike(bytes, start + 2, text),
+    );
+  }
+
+  /**
    * Tells whether a line is a delimiter of an open multipart, the innermost first.
    *
    * The whole line counts, white space at its end aside, so that a boundary which starts like
@@ -141,7 +161,8 @@ export class OpenParts {
   findDelimiter(line: Buffer): Delimiter | undefined {
     let end = line.length;
     while (end > 2 && isSpace(line[end - 1])) end--;
-    return this.#delimiters.get(line.toString('latin1', 2, end));
+    const content = line.subarray(2, end);
+    return this.#delimiters.find(({ text }) => text.equals(content));
   }
 
   /**
@@ -195,7 +216,11 @@ export class OpenParts {
       container.boundary = undefined;
       this.#listDelimiters();
     }
-    if (delimiter.closes || this.#count >= MAX_PARTS) return 'body';
+    if (this.#count >= MAX_PARTS) {
+      this.#listDelimiters();
+      return 'body';
+    }
+    if (delimiter.closes) return 'body';
     this.#begin(headerStart);
     return 'header';
   }
@@ -233,15 +258,26 @@ export class OpenParts {
     if (closed.length > 0) this.#listDelimiters();
   }
 
-  /** Inner multiparts come last, so they win where boundaries are the same. */
+  /** Behind the last part that is told apart no delimiter means anything. */
   #listDelimiters(): void {
-    this.#delimiters = new Map();
-    for (const [depth, { boundary }] of this.#containers.entries()) {
-      if (boundary === undefined) continue;
-      this.#delimiters.set(boundary, { depth, closes: false });
-      this.#delimiters.set(`${boundary}--`, { depth, closes: true });
-    }
+    const isFull = this.#count >= MAX_PARTS;
+    const open = isFull ? [] : this.#containers.map(({ boundary }, depth) => ({ boundary, depth }));
+    this.#delimiters = open.toReversed().flatMap(({ boundary, depth }) => {
+      if (boundary === undefined) return [];
+      return [
+        { depth, closes: false, text: Buffer.from(boundary, 'latin1') },
+        { depth, closes: true, text: Buffer.from(`${boundary}--`, 'latin1') },
+      ];
+    });
+    this.#firstBytes = new Set(this.#delimiters.map(({ text }) => text[0]));
   }
+}
+
+/** @param text compared as far as there are bytes */
+function startsAlike(bytes: Buffer, start: number, text: Buffer): boolean {
+  const length = Math.min(text.length, bytes.length - start);
+  for (let at = 0; at < length; at++) if (bytes[start + at] !== text[at]) return false;
+  return true;
 }
 
 function isSpace(byte: number | undefined): boolean {

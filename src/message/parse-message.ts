@@ -29,8 +29,21 @@ const MAX_LINE = 1_000;
 const LF = 0x0a;
 const CR = 0x0d;
 const DASH = 0x2d;
-const LINE_WITH_DASHES = Buffer.from('\n--');
 const EMPTY = Buffer.alloc(0);
+
+/**
+ * Offset of the next LF with two dashes behind it, or -1. Not a search by Node: each call of one takes as
+ * long as 50 bytes here, and a hostile body has dashes in every line.
+ */
+function findDashes(bytes: Buffer, start: number): number {
+  for (let at = start; at + 2 < bytes.length; ) {
+    const third = bytes[at + 2];
+    if (third === DASH && bytes[at + 1] === DASH && bytes[at] === LF) return at;
+    // The pattern can begin at the third byte only if that is its first, before that only if it is a dash.
+    at += third === DASH ? 1 : third === LF ? 2 : 3;
+  }
+  return -1;
+}
 
 function startsWithDashes(bytes: Buffer, at: number): boolean {
   return bytes[at] === DASH && bytes[at + 1] === DASH;
@@ -147,10 +160,15 @@ export class MessageParser {
         this.#atLineStart = startsWithDashes(bytes, line);
         if (!this.#atLineStart) continue;
       } else {
-        const lf = bytes.indexOf(LINE_WITH_DASHES, search);
+        const lf = findDashes(bytes, search);
         if (lf < 0) break;
         line = lf + 1;
         bodyEnd = lineEndStart(bytes, lf);
+      }
+      if (!this.#parts.mayDelimit(bytes, line)) {
+        this.#atLineStart = false;
+        search = line;
+        continue;
       }
       const lf = bytes.indexOf(LF, line);
       const end = lf < 0 ? bytes.length : lf + 1;

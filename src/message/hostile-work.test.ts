@@ -1,0 +1,52 @@
+/** What a hostile message costs is counted in calls, which do not depend on how busy the machine is. */
+import assert from 'node:assert/strict';
+import { Buffer } from 'node:buffer';
+import { mock, suite, test } from 'node:test';
+import { HeaderReader, MAX_FIELDS } from './header.ts';
+import { MessageParser } from './parse-message.ts';
+
+const SIZE = 2 * 1024 * 1024;
+const CHUNK = 64 * 1024;
+const MULTIPART = 'From: a@b.test\r\nContent-Type: multipart/mixed; boundary=bbb\r\n\r\n--bbb\r\n';
+
+/** Calls of the methods of Buffer that take long beside one byte, while a message is parsed. */
+function countCalls(start: string, line: string): number {
+  const source = Buffer.from(start + line.repeat(SIZE / line.length));
+  const methods = (['indexOf', 'toString', 'subarray', 'copy', 'equals'] as const).map((name) =>
+    mock.method(Buffer.prototype, name),
+  );
+  const parser = new MessageParser();
+  for (let at = 0; at < source.length; at += CHUNK) {
+    parser.write(Uint8Array.prototype.subarray.call(source, at, at + CHUNK));
+  }
+  parser.end();
+  const calls = methods.reduce((sum, method) => sum + method.mock.callCount(), 0);
+  mock.restoreAll();
+  return calls;
+}
+
+suite('two megabytes of', () => {
+  const hostile: [what: string, start: string, line: string][] = [
+    ['dashes in a part', `${MULTIPART}\r\n`, '--\r\n'],
+    ['lines that begin like a boundary', `${MULTIPART}\r\n`, '--b\r\n'],
+    ['dashes in the header of a part', MULTIPART, '--\r\n'],
+    ['header fields of a part', MULTIPART, 'A: b\r\n'],
+    ['header fields', '', 'A: b\r\n'],
+    ['folds', 'A: b\r\n', ' b\r\n'],
+    ['parts', MULTIPART, '\r\n--bbb\r\n\r\n'],
+  ];
+  for (const [what, start, line] of hostile) {
+    test(`${what} takes no work for each line`, () => {
+      const lines = SIZE / line.length;
+      const calls = countCalls(start, line);
+      assert.ok(calls < lines / 2, `${calls} calls for ${lines} lines`);
+    });
+  }
+
+  test('header fields: no more are kept than are read', () => {
+    const reader = new HeaderReader();
+    reader.write(Buffer.from('A: b\r\n'.repeat(SIZE / 6)));
+    assert.equal(reader.header.fields.length, MAX_FIELDS);
+    assert.ok(reader.bytes.length < 2 * MAX_FIELDS * 6);
+  });
+});
