@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { closeToOthers, ensureFolder } from '../files/files.ts';
+import { closeToOthers, ensureFolder, fileErrorCode } from '../files/files.ts';
 import { ConfigError, explainFileError, problemLine, quote } from './config-error.ts';
 
 /** What only the owner may open; everything else in the folder is made with mode 0600 or 0700. */
@@ -34,8 +34,9 @@ export async function ensureDataDir(path: string): Promise<string[]> {
     await ensureFolder(path);
     // Permission bits do not tell: root passes them, read-only mounts and quotas ignore them.
     const probe = join(path, `.writable.${randomBytes(8).toString('hex')}.tmp`);
-    await writeFile(probe, 'x', { flag: 'wx', mode: 0o600 });
-    await unlink(probe);
+    await writeFile(probe, 'x', { flag: 'wx', mode: 0o600 })
+      .catch(passFullDisk)
+      .finally(() => unlink(probe).catch(() => {}));
   } catch (error) {
     throw dataDirError(path, error);
   }
@@ -89,6 +90,11 @@ async function identityOf(path: string): Promise<string | undefined> {
   } catch {
     return undefined;
   }
+}
+
+/** A disk without free space still serves what is on it: mail is put off, all else can be read. */
+function passFullDisk(error: unknown): void {
+  if (!['ENOSPC', 'EDQUOT'].includes(fileErrorCode(error) ?? '')) throw error;
 }
 
 /** What a start says when DATA_DIR, or a file of ours in it, cannot be written. */

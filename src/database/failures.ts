@@ -1,7 +1,7 @@
 /** What errors of the database mean to those who called it. */
 
-/** SQLITE_FULL (https://sqlite.org/rescode.html). */
-const SQLITE_FULL = 13;
+/** SQLITE_FULL, and SQLITE_IOERR_SHMSIZE: no room for the index of the log (https://sqlite.org/rescode.html). */
+const SQLITE_FULL = new Set<unknown>([13, 4874]);
 /** `disk_full` of PostgreSQL. */
 const POSTGRES_DISK_FULL = '53100';
 
@@ -41,5 +41,5 @@ export function isStorageFull(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = 'code' in error ? error.code : undefined;
   if (code === 'ENOSPC' || code === 'EDQUOT' || code === POSTGRES_DISK_FULL) return true;
-  return 'errcode' in error && error.errcode === SQLITE_FULL;
+  return 'errcode' in error && SQLITE_FULL.has(error.errcode);
 }

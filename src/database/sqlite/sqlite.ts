@@ -1,4 +1,5 @@
 /** The embedded engine: one SQLite file. */
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import pLimit from 'p-limit';
@@ -117,12 +118,53 @@ async function settle(writer: DatabaseSync, log: CommitLog): Promise<void> {
   await log.sync(true);
 }
 
+/** Octets kept for a start on a full disk: SQLite makes two files before anything can be read. */
+const RESERVE_BYTES = 256 * 1024;
+
+/** Keeps space for the next start; on a full disk as much as there is. */
+function keepReserve(path: string): void {
+  const file = `${path}-reserve`;
+  if (statSync(file, { throwIfNoEntry: false })?.size === RESERVE_BYTES) return;
+  try {
+    writeFileSync(file, Buffer.alloc(RESERVE_BYTES), { mode: 0o600 });
+  } catch (error) {
+    if (!isStorageFull(error)) throw error;
+  }
+}
+
+/** @returns whether there was any */
+function freeReserve(path: string): boolean {
+  const isThere = existsSync(`${path}-reserve`);
+  rmSync(`${path}-reserve`, { force: true });
+  return isThere;
+}
+
 /**
- * Opens the SQLite database at `path` and brings its schema up to date.
+ * Opens the SQLite database at `path` and brings its schema up to date. A full disk does not keep it from
+ * being read.
  *
  * @throws UnfitDatabase
  */
 export async function openSqlite(options: SqliteOptions): Promise<Database> {
+  const { path } = options;
+  let database: Database;
+  try {
+    database = await open(options);
+    keepReserve(path);
+  } catch (error) {
+    if (!isStorageFull(error) || !freeReserve(path)) throw error;
+    database = await open(options);
+  }
+  return {
+    ...database,
+    async close() {
+      await database.close();
+      keepReserve(path);
+    },
+  };
+}
+
+async function open(options: SqliteOptions): Promise<Database> {
   const { path, onLost } = options;
   const writer = connect(path, false);
   try {
@@ -169,7 +211,8 @@ export async function openSqlite(options: SqliteOptions): Promise<Database> {
 export function lockDirectory(directory: string): (() => void) | undefined {
   const lock = new DatabaseSync(join(directory, 'lock.sqlite'), { timeout: 0 });
   try {
-    lock.exec('begin exclusive');
+    // Else a journal is written, for which a full disk has no room.
+    lock.exec('pragma journal_mode = memory; begin exclusive');
     return () => lock.close();
   } catch (error) {
     lock.close();

@@ -1,0 +1,86 @@
+/** A disk without a free byte: the service starts on it, after a stop and after kill -9, and serves reads. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmdirSync, statfsSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { freePort } from '../support/free-port.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const disk = mkdtempSync(join(tmpdir(), 'postroom-full-'));
+const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', disk]);
+
+after(() => {
+  if (mounted.status === 0) execFileSync('umount', ['--lazy', disk]);
+  rmdirSync(disk);
+});
+
+/** Starts the service, lets it be used, and ends it. */
+async function run(signal: NodeJS.Signals, use: (url: string) => Promise<void>): Promise<void> {
+  const port = await freePort();
+  const env = { ...process.env, DATA_DIR: join(disk, 'data'), PORT: String(port), SMTP_PORT: '0' };
+  const child = spawn(process.execPath, [MAIN], {
+    cwd: disk,
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+    });
+  }
+  const ended = once(child, 'exit');
+  try {
+    while (!output.includes('Postroom listens')) {
+      assert.equal(child.exitCode, null, output);
+      await Promise.race([once(child.stdout, 'data'), ended]);
+    }
+    await use(`http://127.0.0.1:${port}`);
+  } finally {
+    child.kill(signal);
+    await ended;
+  }
+}
+
+async function ask(url: string, path: string, body?: object): Promise<Response> {
+  const { apiKey } = JSON.parse(readFileSync(join(disk, 'data', 'secrets.json'), 'utf8'));
+  return fetch(url + path, {
+    headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
+    ...(body && { method: 'POST', body: JSON.stringify(body) }),
+  });
+}
+
+function fill(): void {
+  for (let file = 0; ; file++) {
+    try {
+      writeFileSync(join(disk, `fill-${file}`), Buffer.alloc(1_024));
+    } catch (error) {
+      assert.match(String(error), /ENOSPC/);
+      return;
+    }
+  }
+}
+
+const skip =
+  mounted.status === 0 ? false : `NOT TESTED, no tmpfs can be mounted: ${mounted.stderr}`;
+
+test('a disk without a free byte still starts and serves reads', { skip }, async () => {
+  const domain = { user_id: 'demo', domain: 'acme.test' };
+  await run('SIGTERM', async (url) => {
+    assert.equal((await ask(url, '/v2/domain', domain)).status, 201);
+  });
+  fill();
+  for (const signal of ['SIGTERM', 'SIGTERM', 'SIGKILL', 'SIGTERM'] as const) {
+    await run(signal, async (url) => {
+      assert.equal((await fetch(`${url}/readyz`)).status, 200);
+      assert.equal((await ask(url, '/v2/domains/acme.test/info?user_id=demo')).status, 200);
+      fill();
+      assert.equal(statfsSync(disk).bavail, 0);
+      assert.equal((await ask(url, '/v2/domains/acme.test/dns?user_id=demo')).status, 200);
+    });
+  }
+});
