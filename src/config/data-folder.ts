@@ -34,9 +34,8 @@ export async function ensureDataDir(path: string): Promise<string[]> {
     await ensureFolder(path);
     // Permission bits do not tell: root passes them, read-only mounts and quotas ignore them.
     const probe = join(path, `.writable.${randomBytes(8).toString('hex')}.tmp`);
-    await writeFile(probe, 'x', { flag: 'wx', mode: 0o600 })
-      .catch(passFullDisk)
-      .finally(() => unlink(probe).catch(() => {}));
+    await writeFile(probe, 'x', { flag: 'wx', mode: 0o600 }).catch(passFullDisk);
+    await unlink(probe).catch(passMissing);
   } catch (error) {
     throw dataDirError(path, error);
   }
@@ -95,6 +94,10 @@ async function identityOf(path: string): Promise<string | undefined> {
 /** A disk without free space still serves what is on it: mail is put off, all else can be read. */
 function passFullDisk(error: unknown): void {
   if (!['ENOSPC', 'EDQUOT'].includes(fileErrorCode(error) ?? '')) throw error;
+}
+
+function passMissing(error: unknown): void {
+  if (fileErrorCode(error) !== 'ENOENT') throw error;
 }
 
 /** What a start says when DATA_DIR, or a file of ours in it, cannot be written. */
