@@ -83,7 +83,14 @@ export function mailContentRoutes(mailstore: Mailstore): RouteGroup {
           querystring: Type.Object(messageQuery),
           response: { 200: contentSchema },
         },
-        config: { refusals: ['mailbox_not_found', 'message_not_found', 'account_inactive'] },
+        config: {
+          refusals: [
+            'mailbox_not_found',
+            'message_not_found',
+            'account_inactive',
+            'body_unavailable',
+          ],
+        },
       },
       async (request) => {
         const user = await tools.authenticateMail(request);
@@ -101,8 +108,9 @@ export function mailContentRoutes(mailstore: Mailstore): RouteGroup {
           summary: 'Read several messages',
           operationId: 'readMessages',
           description:
-            'As /mail/content, for up to 100 messages. One that is not there is left out. An answer ' +
-            'that grows too long is cut after a message, and says `hasMore`.',
+            'As /mail/content, for up to 100 messages. One that is not there, or whose source cannot ' +
+            'be read, is left out. An answer that grows too long is cut after a message, and says ' +
+            '`hasMore`.',
           security: credentials.bearer,
           body: Type.Object({
             mailbox: mailboxName('The mailbox that has the messages.'),
@@ -149,7 +157,8 @@ async function readMessages(
 }
 
 function passOverMissing(error: unknown): undefined {
-  if (error instanceof Refusal && error.code === 'message_not_found') return undefined;
+  const passedOver = ['message_not_found', 'body_unavailable'];
+  if (error instanceof Refusal && passedOver.includes(error.code)) return undefined;
   throw error;
 }
 
