@@ -28,7 +28,12 @@ import { tokensFrom } from './retired-addresses.ts';
 
 export type { Account, AccountStatus } from './account-rows.ts';
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
-export { type AccountState, findAccountStates, findAccounts } from './find-accounts.ts';
+export {
+  type AccountState,
+  findAccountStates,
+  findAccounts,
+  findSomeActive,
+} from './find-accounts.ts';
 export {
   createTokens,
   type IssuedToken,

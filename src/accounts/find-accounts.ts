@@ -75,3 +75,24 @@ export async function findAccountStates(
     .execute();
   return new Map(rows.map(({ id, domainId, status }) => [id, { domainId, status }]));
 }
+
+/** Some accounts that may log in, the newest first: to try whether a mail server lets us in. */
+export async function findSomeActive(
+  queries: Queries,
+  limit: number,
+): Promise<{ readonly accountId: number; readonly address: string }[]> {
+  const rows = await queries
+    .selectFrom('accounts')
+    .innerJoin('domains', 'domains.id', 'accounts.domain_id')
+    .select(['accounts.id as accountId', 'accounts.local_part', 'accounts.domain_name'])
+    .where('accounts.status', '=', 'active')
+    .where('domains.status', '=', 'active')
+    .where(domainIsThere('accounts'))
+    .orderBy('accounts.id', 'desc')
+    .limit(limit)
+    .execute();
+  return rows.map(({ accountId, local_part, domain_name }) => ({
+    accountId,
+    address: `${local_part}@${domain_name}`,
+  }));
+}

@@ -1,6 +1,7 @@
 /** Builds the mail store on the operator's mail server, where MAILSTORE_URL names one. */
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
+import { findSomeActive } from '../accounts/accounts.ts';
 import type { Changes } from '../changes/changes.ts';
 import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
@@ -15,6 +16,9 @@ export interface MailServerOptions {
   readonly isCurrent: (user: MailUser) => Promise<boolean>;
   readonly logger: Logger;
 }
+
+/** One account may be unknown to the mail server; where none of these gets in, the master's login is wrong. */
+const ACCOUNTS_TRIED = 3;
 
 /** What reads the mailboxes of a mail server, and what brings mail to it. */
 export interface MailServerParts {
@@ -39,6 +43,7 @@ export function buildMailServer(options: MailServerOptions): MailServerParts | u
     server: serverOf(mailstore),
     database,
     isCurrent,
+    someAccounts: () => findSomeActive(database.read, ACCOUNTS_TRIED),
     log: logger,
     onAccessEnd: (accountId, listener) =>
       changes.subscribe(accountId, (change) => {

@@ -4,7 +4,9 @@ import { after, before, suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openImapStore } from '../../src/mail-server/imap/testing/open-store.ts';
 import type { MailUser } from '../../src/mailstore/mailstore.ts';
+import { startTestService } from '../support/service.ts';
 import { type DovecotServer, startDovecot } from './dovecot.ts';
+import { mailstoreUrl } from './imap-client.ts';
 
 const ACCOUNTS = 120;
 
@@ -64,6 +66,31 @@ ${acl}}`;
         );
         store.close();
       } finally {
+        await server.stop();
+      }
+    });
+  }
+});
+
+void suite('the master password of a Dovecot', () => {
+  for (const [title, wrong, status] of [
+    ['is right: ready', false, 200],
+    ['is wrong: not ready', true, 503],
+  ] as const) {
+    void test(title, async () => {
+      const server = await startDovecot();
+      const url = new URL(mailstoreUrl(server));
+      if (wrong) url.password = 'wrong';
+      const service = await startTestService('sqlite', { MAILSTORE_URL: url.href });
+      try {
+        const { address } = await service.makeAccount();
+        await server.addAccount(address);
+        const ready = async () => (await fetch(`${service.url}/readyz`)).status;
+        // Dovecot looks at most once a second whether its file of accounts has changed.
+        for (let tries = 0; tries < 50 && (await ready()) !== status; tries++) await sleep(100);
+        assert.equal(await ready(), status);
+      } finally {
+        await service.stop();
         await server.stop();
       }
     });

@@ -393,3 +393,7 @@ function nameLateness({ connectedAt, greeting }: ImapFlow): ImapFailure {
 export function mailboxNotFound(mailbox: string): Refusal {
   return new Refusal('mailbox_not_found', `there is no mailbox "${mailbox}"`);
 }
+
+export function isMissing(error: unknown): boolean {
+  return error instanceof Refusal && error.code === 'mailbox_not_found';
+}

@@ -2,6 +2,11 @@
 import { Refusal } from '../../errors/errors.ts';
 import { codeOf, type ImapResponse } from './wire.ts';
 
+/** What is logged of failures; a pino logger is one. */
+export interface Log {
+  warn(what: object, text: string): void;
+}
+
 /** What each failure is, in words for the log. */
 export const failureTexts = {
   unreachable: 'the IMAP server cannot be reached',

@@ -95,6 +95,30 @@ void suite('a server that cannot be used', () => {
     assert.ok(!logged.some(({ line }) => line.includes(server.password)));
   });
 
+  void test('refuses the master: not ready, and a line that says why, until it lets it in', async () => {
+    const { server, store, logged } = await open({ someAccounts: async () => [ann, bob] });
+    const { password } = server;
+    server.password = 'another one';
+    assert.equal(await store.answers(), false);
+    assert.deepEqual(
+      logged.map(({ failure }) => failure),
+      ['login_refused', 'login_refused', undefined],
+    );
+    assert.match(logged.at(-1)?.text ?? '', /name or password in MAILSTORE_URL is wrong/);
+    assert.equal(await store.answers(), false);
+    assert.equal(logged.length, 3, 'told once while the accounts are left alone');
+    server.password = password;
+    await store.sync({ accountId: 3, address: 'cal@acme.test' }, inbox);
+    assert.equal(await store.answers(), true);
+  });
+
+  void test('lets the master into one account of several: ready', async () => {
+    const { server, store } = await open({ someAccounts: async () => [ann, bob] });
+    server.fault = ({ name, user }) =>
+      name === 'AUTHENTICATE' && user.startsWith('ann') ? { send: 'TAG NO no\r\n' } : undefined;
+    assert.equal(await store.answers(), true);
+  });
+
   void test('has a certificate for another name, or from nobody known', async () => {
     const made = await generate([{ name: 'commonName', value: 'imap.example' }], {
       extensions: [

@@ -38,13 +38,13 @@ import type {
 } from '../../mailstore/mailstore.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import { type AppendedSource, appendMessage, hasReceived } from './append-message.ts';
-import type { Connection } from './connection.ts';
+import { type Connection, isMissing } from './connection.ts';
 import { MailboxEditor } from './edit-mailboxes.ts';
-import { ImapFailure } from './failure.ts';
+import { ImapFailure, type Log } from './failure.ts';
 import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
 import { Pool, type UseOptions } from './pool.ts';
-import { probeGreeting } from './probe.ts';
+import { probeGreeting, tryLogins } from './probe.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
 import {
@@ -69,6 +69,8 @@ export interface ImapOptions {
    * domain that went to another claim must not open its mailboxes to the accounts of the old one.
    */
   readonly isCurrent?: (user: MailUser) => Promise<boolean>;
+  /** Some accounts that the server should let in: whether it does is part of being ready. */
+  readonly someAccounts?: () => Promise<readonly MailUser[]>;
   /** Tells when an account's access ends: its connections are closed. */
   readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly log: Log;
@@ -81,11 +83,6 @@ export interface ImapOptions {
   readonly idleMs?: number;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
-}
-
-/** What is logged of failures; a pino logger is one. */
-export interface Log {
-  warn(what: object, text: string): void;
 }
 
 export const imapDefaults = {
@@ -105,6 +102,7 @@ export class ImapMailstore implements Mailstore {
   readonly #server: ImapServer;
   readonly #database: Database;
   readonly #isCurrent: ImapOptions['isCurrent'];
+  readonly #someAccounts: ImapOptions['someAccounts'];
   readonly #log: Log;
   readonly #now: () => number;
   readonly #timeoutMs: number;
@@ -114,12 +112,14 @@ export class ImapMailstore implements Mailstore {
   readonly #editor: MailboxEditor;
   readonly #appends = new Turns(APPENDS_AT_ONCE);
   #probing: Promise<boolean> | undefined;
+  #hasLoggedIn = false;
 
   constructor(options: ImapOptions) {
     const settings = { ...imapDefaults, now: Date.now, ...options };
     this.#server = settings.server;
     this.#database = settings.database;
     this.#isCurrent = options.isCurrent;
+    this.#someAccounts = options.someAccounts;
     this.#log = settings.log;
     this.#now = settings.now;
     this.#timeoutMs = settings.timeoutMs;
@@ -270,15 +270,25 @@ export class ImapMailstore implements Mailstore {
     return this.#editor.remove(user, name);
   }
 
-  /** Whether the server takes connections. */
+  /** Whether the server takes connections and, until one login has worked, lets us in. */
   async answers(): Promise<boolean> {
     const { lastSuccess } = this.#pool.health;
-    if (lastSuccess > 0 && performance.now() - lastSuccess < LATELY_MS) return true;
+    const isProven = this.#hasLoggedIn || !this.#someAccounts;
+    if (isProven && lastSuccess > 0 && performance.now() - lastSuccess < LATELY_MS) return true;
     // Anybody may ask, as often as they like: one connection is made for all who ask at a time.
-    this.#probing ??= probeGreeting(this.#server, this.#timeoutMs).finally(() => {
-      this.#probing = undefined;
-    });
+    this.#probing ??= this.#probe()
+      .catch(() => false)
+      .finally(() => {
+        this.#probing = undefined;
+      });
     return this.#probing;
+  }
+
+  async #probe(): Promise<boolean> {
+    const accounts = this.#hasLoggedIn ? [] : ((await this.#someAccounts?.()) ?? []);
+    if (accounts.length === 0) return probeGreeting(this.#server, this.#timeoutMs);
+    const report = this.#report.bind(this);
+    return tryLogins(this.#server, accounts, { pool: this.#pool, log: this.#log, report });
   }
 
   /**
@@ -298,6 +308,7 @@ export class ImapMailstore implements Mailstore {
 
   async #connect(user: MailUser): Promise<Connection> {
     const connection = await logIn(this.#server, user.address, this.#timeoutMs);
+    this.#hasLoggedIn = true;
     try {
       // The login names the address alone, and some time has passed since that was this account's.
       await this.#requireCurrent(user);
@@ -378,10 +389,6 @@ export class ImapMailstore implements Mailstore {
       message,
     );
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Refusal && error.code === 'mailbox_not_found';
 }
 
 /** A mailbox that went away while mailboxes were listed is left out. */
