@@ -42,7 +42,7 @@ export {
   type TokensOptions,
 } from './tokens.ts';
 
-export interface AccountsOptions {
+interface AccountsOptions {
   readonly database: Database;
   readonly domains: Domains;
   /** Told, after the commit, of accounts whose tokens stopped being good. */
@@ -53,7 +53,7 @@ export interface AccountsOptions {
   readonly now?: () => number;
 }
 
-export interface NewAccount {
+interface NewAccount {
   readonly userId: string;
   readonly domain: string;
   readonly localPart: string;
@@ -69,7 +69,7 @@ export interface AccountWithPassword {
   readonly password: string;
 }
 
-export interface AccountPage {
+interface AccountPage {
   readonly userId: string;
   /** Only accounts of this domain. */
   readonly domain?: string | undefined;
@@ -78,7 +78,7 @@ export interface AccountPage {
   readonly offset: number;
 }
 
-export interface AccountUpdate {
+interface AccountUpdate {
   readonly displayName?: string | undefined;
   readonly status?: AccountStatus | undefined;
 }

@@ -26,10 +26,9 @@ import { tokenRoutes } from './mail-tokens.ts';
 import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 export { deliveryRoutes } from './deliveries.ts';
-export type { ReadinessCheck } from './health.ts';
 export { mailserverEventRoutes } from './mailserver-events.ts';
-export { type RawMessagesOptions, rawMessageRoute } from './raw-messages.ts';
-export type { Admission, Api, LimitBucket, RateLimits, RouteGroup, RouteTools } from './server.ts';
+export { rawMessageRoute } from './raw-messages.ts';
+export type { Admission, Api, RouteGroup } from './server.ts';
 
 export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly domains: Domains;

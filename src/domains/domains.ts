@@ -42,15 +42,13 @@ export type { Domain } from './claims.ts';
 export type { DkimKey } from './dkim-keys.ts';
 export { type DnsRecord, type DnsRecordStatus, writeZone } from './dns-records.ts';
 export { checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
-export type { ForwardMode, Route, RouteSettings } from './routes.ts';
-export type { DomainStatus, StatusChange } from './status-changes.ts';
+export type { Route, RouteSettings } from './routes.ts';
 export {
   createVerification,
   type Verification,
-  type VerificationOptions,
 } from './verification/verification.ts';
 
-export interface DomainsOptions {
+interface DomainsOptions {
   readonly database: Database;
   /** Our MX host: what MX records must name, and a name nobody can claim. */
   readonly mailHostname: string;
@@ -62,7 +60,7 @@ export interface DomainsOptions {
   readonly now?: () => number;
 }
 
-export interface NewDomain {
+interface NewDomain {
   readonly userId: string;
   readonly organizationId?: string | undefined;
   readonly domain: string;
@@ -90,7 +88,7 @@ export interface ActiveDomain {
  * `expired` was active longer ago (550), `pending` is claimed but never was active, `unknown` is not
  * claimed by anybody.
  */
-export type DomainState = 'active' | 'lapsed' | 'expired' | 'pending' | 'unknown';
+type DomainState = 'active' | 'lapsed' | 'expired' | 'pending' | 'unknown';
 
 /** How long mail for a claim that fell back is put off before it is refused for good. */
 const LAPSE_GRACE_MS = 5 * 24 * 60 * 60 * 1000;
@@ -163,7 +161,7 @@ export interface Domains {
 }
 
 /** A claim that was deleted, and what that made of its rivals. */
-export interface RemovedDomain extends Domain {
+interface RemovedDomain extends Domain {
   readonly statusChanges: readonly StatusChange[];
 }
 

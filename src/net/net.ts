@@ -39,7 +39,6 @@ export { runInTurn } from './in-turn.ts';
 export {
   type AddressFilter,
   AddressRefused,
-  type AddressVerdict,
   createAddressFilter,
 } from './judge-address.ts';
 export { type Limit, limitInMemory, type OpenLimit, type Usage } from './limits.ts';

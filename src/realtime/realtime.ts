@@ -24,7 +24,6 @@ import { encodeHello, type MailboxTip } from './messages.ts';
 import { checkHandshake, readToken, SUBPROTOCOL } from './read-upgrade.ts';
 import { refuseUpgrade } from './refuse-upgrade.ts';
 
-export type { MailboxTip } from './messages.ts';
 export { asksForWebSocket } from './read-upgrade.ts';
 
 /** What the rate limit says of a request. */
