@@ -7,9 +7,9 @@ import type { Config, Secrets } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
 import {
   type CarryOutOptions,
-  createDelivery,
+  createMailReceiver,
   createSenderChecks,
-  type Delivery,
+  type MailReceiver,
 } from '../delivery/delivery.ts';
 import { createDnsResolver } from '../dns/dns.ts';
 import type { Domains } from '../domains/domains.ts';
@@ -40,7 +40,7 @@ export interface MailFlowOptions {
 }
 
 export interface MailFlow {
-  readonly delivery: Delivery;
+  readonly delivery: MailReceiver;
   /** For `carryOut`, once everything listens. */
   readonly courier: CarryOutOptions;
   /** Ends connections that mail goes out on, once the queue has stopped. */
@@ -78,7 +78,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     publish,
     log,
   };
-  const delivery = createDelivery({
+  const delivery = createMailReceiver({
     ...shared,
     senders: createSenderRewriting({ key: secrets.srsSecret }),
     checks,
@@ -113,8 +113,8 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
 function ownListener({ smtp }: Config, domains: Domains) {
   if (smtp.port === 0) return undefined;
   const host = smtp.host === '0.0.0.0' || smtp.host === '::' ? '127.0.0.1' : smtp.host;
-  const takes = async (domain: string) => (await domains.findActive(domain)) !== undefined;
-  return { host, port: smtp.port, takes };
+  const hosts = async (domain: string) => (await domains.findActive(domain)) !== undefined;
+  return { host, port: smtp.port, hosts };
 }
 
 /**

@@ -22,7 +22,7 @@ import { Bodies } from '../bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../changes/changes.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
-import type { CarryOutOptions, Delivery } from '../delivery/delivery.ts';
+import type { CarryOutOptions, MailReceiver } from '../delivery/delivery.ts';
 import { createDnsResolver } from '../dns/dns.ts';
 import {
   createDomains,
@@ -60,7 +60,7 @@ export interface Parts {
   readonly closeMailstore: () => void;
   readonly domains: Domains;
   readonly verification: Verification;
-  readonly delivery: Delivery;
+  readonly delivery: MailReceiver;
   readonly queue: Queue;
   readonly courier: CarryOutOptions;
   /** Ends connections that mail goes out on, once the queue has stopped. */

@@ -19,7 +19,7 @@ export interface BouncesLog {
   error(what: object, text: string): void;
 }
 
-export interface BouncesOptions {
+interface BouncesOptions {
   readonly queue: Pick<Queue, 'enqueue'>;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey'>;

@@ -16,7 +16,7 @@ import { Queue } from '../queue/queue.ts';
 import { FakeClock } from '../queue/testing/fake-clock.ts';
 import { type Receiver, startReceiver } from '../webhooks/testing/receiver.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
-import { carryOut, createDelivery, type Delivery } from './delivery.ts';
+import { carryOut, createMailReceiver, type MailReceiver } from './delivery.ts';
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const SECOND = 1_000;
@@ -29,7 +29,7 @@ onEachEngine('what was queued', (engine) => {
   let store: TestMailstore;
   let domains: Domains;
   let accounts: Accounts;
-  let delivery: Delivery;
+  let delivery: MailReceiver;
   let queue: Queue;
   let webhooks: WebhookSender;
   let far: FarEnd;
@@ -51,7 +51,7 @@ onEachEngine('what was queued', (engine) => {
     domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now });
     accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
     queue = new Queue({ database, clock, random: () => 0, log });
-    delivery = createDelivery({
+    delivery = createMailReceiver({
       ...{ database, domains, accounts, mailstore, bodies, queue, log, now },
       publish: () => {},
       senders: createSenderRewriting({ key: 'k'.repeat(32), now }),

@@ -10,7 +10,7 @@ import { createDomains, type Domains } from '../domains/domains.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { createSenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
-import { createDelivery, type Delivery } from './delivery.ts';
+import { createMailReceiver, type MailReceiver } from './delivery.ts';
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const DAY = 86_400_000;
@@ -20,7 +20,7 @@ onEachEngine('delivery', (engine) => {
   let store: TestMailstore;
   let domains: Domains;
   let accounts: Accounts;
-  let delivery: Delivery;
+  let delivery: MailReceiver;
   /** An account that is deleted right before a message is stored. */
   let goesWhileStored: number | undefined;
 
@@ -30,7 +30,7 @@ onEachEngine('delivery', (engine) => {
     const now = () => clock;
     domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now });
     accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
-    delivery = createDelivery({
+    delivery = createMailReceiver({
       database,
       domains,
       accounts,

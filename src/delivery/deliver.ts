@@ -22,7 +22,7 @@ import {
 import { readHeader } from '../message/message.ts';
 import { isLooping } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
-import type { Delivery, InboundEnvelope, RecipientOutcome } from './envelope.ts';
+import type { InboundEnvelope, MailReceiver, RecipientOutcome } from './envelope.ts';
 import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
 import {
   type AcceptedMail,
@@ -42,12 +42,12 @@ import {
 import { isLmtp, type StagingOptions, stageMail } from './stage-mail.ts';
 
 /** What delivery tells the log; a pino Logger fits. */
-export interface DeliveryLog {
+interface DeliveryLog {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
 }
 
-export interface DeliveryOptions extends RecipientSources, QueueMailOptions, StagingOptions {
+export interface MailReceiverOptions extends RecipientSources, QueueMailOptions, StagingOptions {
   readonly database: Database;
   readonly bodies: Bodies;
   /** Our own mailboxes. */
@@ -79,16 +79,16 @@ interface Resolved {
 /** By account. */
 type Refused = ReadonlyMap<number, Refusal>;
 
-export function createDelivery(options: DeliveryOptions): Delivery {
-  return new RoutedDelivery(options);
+export function createMailReceiver(options: MailReceiverOptions): MailReceiver {
+  return new RoutedReceiver(options);
 }
 
-class RoutedDelivery implements Delivery {
-  readonly #options: DeliveryOptions;
+class RoutedReceiver implements MailReceiver {
+  readonly #options: MailReceiverOptions;
   readonly #now: () => number;
   readonly #serverMailboxes: ServerMailboxes | undefined;
 
-  constructor(options: DeliveryOptions) {
+  constructor(options: MailReceiverOptions) {
     this.#options = options;
     this.#now = options.now ?? Date.now;
     const { mailServer } = options;
@@ -114,7 +114,7 @@ class RoutedDelivery implements Delivery {
     const arrived = { envelope, receivedAt: this.#now() };
     const staged = await stageMail(this.#options, arrived, source).catch(sayWhenFull);
     const mail: AcceptedMail = { ...arrived, ...staged };
-    const resolved = await this.#takeOrDiscard(mail);
+    const resolved = await this.#deliverOrDiscard(mail);
     const outcomes = resolved.map(outcomeOf);
     for (const { result } of outcomes) this.#options.count?.(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
@@ -139,7 +139,7 @@ class RoutedDelivery implements Delivery {
   }
 
   /** Brings the message to every recipient; what nobody took leaves nothing on disk. */
-  async #takeOrDiscard(mail: AcceptedMail): Promise<Resolved[]> {
+  async #deliverOrDiscard(mail: AcceptedMail): Promise<Resolved[]> {
     const { bodies } = this.#options;
     try {
       refuseSender(mail.verdicts);
@@ -152,7 +152,7 @@ class RoutedDelivery implements Delivery {
         await bodies.discard(mail.message.body);
         return resolved;
       }
-      const refused = await this.#take(mail, recipients);
+      const refused = await this.#deliver(mail, recipients);
       return resolved.map((one) => withRefusal(one, refused));
     } catch (error) {
       // After any other failure the commit may have happened: the sweep at start decides then.
@@ -191,7 +191,7 @@ class RoutedDelivery implements Delivery {
   }
 
   /** @returns by LMTP, why a mailbox did not take it, by account */
-  async #take(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<Refused> {
+  async #deliver(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<Refused> {
     const plan = planDelivery(recipients);
     const queued = await queueMail(this.#options, plan, mail);
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';

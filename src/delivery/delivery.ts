@@ -4,6 +4,6 @@
  * table: what it has taken is durable in the mail store and the queue, in one transaction.
  */
 export { type CarryOutOptions, carryOut } from './carry-out.ts';
-export { createDelivery, type DeliveryOptions } from './deliver.ts';
-export type { Arrival, Delivery, InboundEnvelope, RecipientOutcome } from './envelope.ts';
+export { createMailReceiver, type MailReceiverOptions } from './deliver.ts';
+export type { Arrival, InboundEnvelope, MailReceiver, RecipientOutcome } from './envelope.ts';
 export { createSenderChecks, type SenderChecks } from './sender-checks/check-sender.ts';

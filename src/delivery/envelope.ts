@@ -34,7 +34,7 @@ export type RecipientOutcome =
       readonly refusal: Refusal;
     };
 
-export interface Delivery {
+export interface MailReceiver {
   /**
    * Judges whether there is room for a message, before it is sent.
    *

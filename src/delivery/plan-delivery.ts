@@ -9,7 +9,7 @@ export interface ResolvedRecipient {
 }
 
 /** An account, and the forward-path that meant it. */
-export interface Addressee extends MailUser {
+interface Addressee extends MailUser {
   readonly recipient: string;
 }
 

@@ -49,7 +49,7 @@ export interface MailboxTarget extends AppendTarget {
   readonly recipient: string;
 }
 
-export type FailedResult = Exclude<MailboxResult, { readonly result: 'delivered' }>;
+type FailedResult = Exclude<MailboxResult, { readonly result: 'delivered' }>;
 
 /** A target that did not get the message. */
 export interface Left {

@@ -260,7 +260,7 @@ export class SmtpConnection {
 
   #read(chunk: Buffer): void {
     try {
-      for (const reply of this.#reader.read(chunk)) this.#take(reply);
+      for (const reply of this.#reader.read(chunk)) this.#receive(reply);
     } catch (error) {
       this.#fail(error instanceof SmtpFailure ? error : new SmtpFailure(String(error)));
       return;
@@ -268,7 +268,7 @@ export class SmtpConnection {
     this.#onEvent();
   }
 
-  #take(reply: Reply): void {
+  #receive(reply: Reply): void {
     if (this.#waiting) {
       this.#waiting.resolve(reply);
       this.#waiting = undefined;

@@ -31,7 +31,7 @@ export interface OutboundDns {
 type Failed = SendOutcome & { readonly result: 'temporary' | 'permanent' };
 
 /** Hosts in the order they are tried in, or why there is none. */
-export type Exchangers = { readonly hosts: readonly string[] } | Failed;
+type Exchangers = { readonly hosts: readonly string[] } | Failed;
 
 /** Hosts of one domain that are considered: enough for the largest, and bounded. */
 const HOSTS_MAX = 20;
@@ -108,7 +108,7 @@ function failed(
 }
 
 /** Addresses of a host in the order they are tried in, or why there is none. */
-export type HostAddresses = { readonly addresses: readonly string[] } | Failed;
+type HostAddresses = { readonly addresses: readonly string[] } | Failed;
 
 /**
  * Finds the addresses of an exchanger: IPv4 first, since far ends refuse mail over IPv6 for reasons

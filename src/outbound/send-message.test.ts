@@ -541,7 +541,7 @@ suite('domains of our own', () => {
       ownListener: {
         host: '127.0.0.1',
         port: own.port,
-        takes: async (domain) => domain === 'b.test',
+        hosts: async (domain) => domain === 'b.test',
       },
     });
     const outcome = await sender.sendMessage(outgoing(MESSAGE, 'info@B.test'));
@@ -559,7 +559,7 @@ suite('domains of our own', () => {
       hostname: 'mail.postroom.test',
       dns: dnsOf({}),
       isAllowedAddress: () => false,
-      ownListener: { host: '127.0.0.1', port: far.port, takes: async () => true },
+      ownListener: { host: '127.0.0.1', port: far.port, hosts: async () => true },
     });
     const outcomes = await Promise.all(
       Array.from({ length: 150 }, () => sender.sendMessage(outgoing(MESSAGE))),

@@ -24,7 +24,7 @@ export interface Smarthost extends Endpoint {
 
 /** Our own listener, for mail to domains that are hosted here. */
 export interface OwnListener extends Endpoint {
-  takes(domain: string): Promise<boolean>;
+  hosts(domain: string): Promise<boolean>;
 }
 
 /** Milliseconds (RFC 5321 section 4.5.3.2). */
@@ -115,7 +115,7 @@ class SmtpSender implements MessageSender {
     signal: AbortSignal,
   ): Promise<SendOutcome> {
     const { ownListener, smarthost } = this.#options;
-    if (ownListener && (await inTime(signal, ownListener.takes(domain)))) {
+    if (ownListener && (await inTime(signal, ownListener.hosts(domain)))) {
       // Through the front door, so that loops between domains of ours are seen as any other.
       const options = this.#session(this.#options.hostname, 'none', signal);
       return runInTurn(

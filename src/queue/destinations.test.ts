@@ -12,7 +12,7 @@ const open = (concurrency = 512, perDestination = 32) =>
 function takeAll(destinations: Destinations, now = 0): Map<string, number> {
   const taken = new Map<string, number>();
   for (;;) {
-    const batch = destinations.take(now);
+    const batch = destinations.next(now);
     if (!batch) return taken;
     taken.set(batch.destination, (taken.get(batch.destination) ?? 0) + batch.places);
     destinations.leased(batch, batch.places, now, now);
@@ -47,7 +47,7 @@ test('failures are remembered while a destination has nothing due', () => {
   const destinations = open();
   for (let n = 0; n < 5; n++) {
     destinations.expect('dead', 0, 0);
-    const batch = destinations.take(0);
+    const batch = destinations.next(0);
     assert.ok(batch);
     destinations.leased(batch, 1, undefined, 0);
     destinations.settled('dead', 'temporary', 0);
@@ -69,7 +69,7 @@ test('slow ones together leave places for one with nothing under way', () => {
   for (let n = 0; n < 10; n++) destinations.expect(`slow${n}`, 0, 0);
   takeAll(destinations);
   destinations.expect('new', 0, 0);
-  assert.equal(destinations.take(0)?.destination, 'new');
+  assert.equal(destinations.next(0)?.destination, 'new');
 });
 
 test('what is due later comes at its time, what is due beyond the horizon is not kept', () => {
@@ -78,7 +78,7 @@ test('what is due later comes at its time, what is due beyond the horizon is not
   destinations.expect('sooner', 900, 0);
   destinations.expect('late', HORIZON + 1, 0);
   assert.equal(destinations.nextDue, 900);
-  assert.equal(destinations.take(899), undefined);
+  assert.equal(destinations.next(899), undefined);
   assert.deepEqual([...takeAll(destinations, 1_000).keys()].sort(), ['soon', 'sooner']);
   assert.deepEqual(takeAll(destinations, HORIZON + 1), new Map());
 });
@@ -86,13 +86,13 @@ test('what is due later comes at its time, what is due beyond the horizon is not
 test('a row that comes while rows are being leased is not forgotten', () => {
   const destinations = open();
   destinations.expect('a', 0, 0);
-  const batch = destinations.take(0);
+  const batch = destinations.next(0);
   assert.ok(batch);
-  assert.equal(destinations.take(0), undefined);
+  assert.equal(destinations.next(0), undefined);
   destinations.expect('a', 0, 0);
-  assert.equal(destinations.take(0), undefined, 'one lease at a time');
+  assert.equal(destinations.next(0), undefined, 'one lease at a time');
   destinations.leased(batch, 0, undefined, 0);
-  assert.equal(destinations.take(0)?.destination, 'a');
+  assert.equal(destinations.next(0)?.destination, 'a');
 });
 
 test('no more destinations are kept than there is room for; a look may add a few', () => {
@@ -100,7 +100,7 @@ test('no more destinations are kept than there is room for; a look may add a few
   for (let n = 0; n < 20_000; n++) destinations.expect(`d${n}`, 5_000, 0);
   assert.ok(destinations.isFull);
   destinations.add('one more', 0, 0);
-  assert.equal(destinations.take(0)?.destination, 'one more');
+  assert.equal(destinations.next(0)?.destination, 'one more');
 });
 
 test('a heap gives what it got in the order of time', () => {

@@ -38,7 +38,7 @@ export interface Batch {
   readonly places: number;
 }
 
-export interface DestinationsOptions {
+interface DestinationsOptions {
   /** Attempts under way in all. */
   readonly concurrency: number;
   readonly perDestination: number;
@@ -95,7 +95,7 @@ export class Destinations {
    *
    * @param isTight whether memory is: then only one place, and for those with nothing under way
    */
-  take(now: number, isTight = false): Batch | undefined {
+  next(now: number, isTight = false): Batch | undefined {
     while (this.#later.earliest <= now) {
       const state = this.#later.pop();
       if (state && this.#states.get(state.destination) === state) this.#place(state, now);

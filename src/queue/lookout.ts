@@ -13,7 +13,7 @@ const DESTINATIONS_AT_A_TIME = 500;
 /** After an error of the database. */
 const RETRY_MS = 1_000;
 
-export interface LookoutOptions {
+interface LookoutOptions {
   readonly database: Database;
   readonly clock: Clock;
   readonly log: QueueLog;

@@ -45,7 +45,7 @@ export async function findRow(
 }
 
 /** A row that was queued again, and for whom. */
-export interface Requeued {
+interface Requeued {
   readonly delivery: Delivery;
   /** Whether it is due now; not so where an attempt is under way anyhow. */
   readonly isDue: boolean;

@@ -58,7 +58,7 @@ export interface Waiting {
   readonly due: number;
 }
 
-export interface LeaseRequest {
+interface LeaseRequest {
   readonly kind: string;
   readonly destination: string;
   readonly owner: string;
@@ -67,7 +67,7 @@ export interface LeaseRequest {
   readonly limit: number;
 }
 
-export interface Lease {
+interface Lease {
   readonly rows: readonly LeasedRow[];
   /** When the next row that nobody has can be taken; undefined where there is none, or not asked. */
   readonly nextDue: number | undefined;

@@ -166,7 +166,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const now = this.#around.clock.now();
     const { payloadsMax = PAYLOADS_MAX } = this.#options;
     while (this.#leases < LEASES_MAX) {
-      const batch = this.#destinations.take(now, this.#leasedSize >= payloadsMax);
+      const batch = this.#destinations.next(now, this.#leasedSize >= payloadsMax);
       if (!batch) break;
       this.#leases++;
       this.#track(this.#lease(batch));

@@ -7,7 +7,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
-import type { Delivery, InboundEnvelope, RecipientOutcome } from '../delivery/delivery.ts';
+import type { InboundEnvelope, MailReceiver, RecipientOutcome } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Reply } from '../net/net.ts';
 import { tooLarge } from './address-command.ts';
@@ -21,7 +21,7 @@ import { LOCAL_ERROR, refusalReply, reply } from './replies.ts';
 import { Wire } from './wire.ts';
 
 export interface ConnectionSettings extends ProtocolOptions {
-  readonly delivery: Delivery;
+  readonly delivery: MailReceiver;
   readonly secureContext: SecureContext;
   /** Milliseconds that one message may take to arrive. */
   readonly messageTimeout: number;

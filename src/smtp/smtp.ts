@@ -10,7 +10,7 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
-import type { Delivery } from '../delivery/delivery.ts';
+import type { MailReceiver } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
 import { ClientShares, clientKey, formatReply, isLoopback, type NetworkTest } from '../net/net.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
@@ -18,7 +18,7 @@ import { refusalReply } from './replies.ts';
 import { Wire } from './wire.ts';
 
 export interface SmtpOptions {
-  readonly delivery: Delivery;
+  readonly delivery: MailReceiver;
   /** The name we go by in the greeting. */
   readonly hostname: string;
   readonly host: string;

@@ -38,7 +38,7 @@ export function cutToJson(
 }
 
 /** The first of some items that together are at most so many bytes as a JSON array. */
-export function takeToJson<T>(
+export function fitToJson<T>(
   items: readonly T[],
   most: number,
 ): { readonly items: readonly T[]; readonly cut: boolean } {

@@ -2,8 +2,7 @@ import { isIP } from 'node:net';
 import { Agent, buildConnector, type Dispatcher } from 'undici';
 import { type AddressFilter, AddressRefused, guardLookup, type ResolveHost } from '../net/net.ts';
 import type { Outcome } from '../queue/queue.ts';
-import { explainFailure } from './explain-failure.ts';
-import { readRetryAfter } from './retry-after.ts';
+import { explainFailure, readRetryAfter } from './read-answer.ts';
 import { signRequest } from './sign-request.ts';
 
 export interface WebhookSenderOptions {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { lines, parse, readCorpus } from '../message/sample-messages.ts';
-import { cutToJson, jsonSize, takeToJson } from './fit-json.ts';
+import { cutToJson, fitToJson, jsonSize } from './fit-json.ts';
 import { buildWebhookBody, type WebhookMessage } from './webhooks.ts';
 
 interface Body {
@@ -293,8 +293,8 @@ suite('fitting into JSON', () => {
   });
 
   test('items are taken as long as they fit', () => {
-    assert.deepEqual(takeToJson(['a', 'b'], 10), { items: ['a', 'b'], cut: false });
-    assert.deepEqual(takeToJson(['a', 'b'], 9), { items: ['a'], cut: true });
-    assert.deepEqual(takeToJson([], 2), { items: [], cut: false });
+    assert.deepEqual(fitToJson(['a', 'b'], 10), { items: ['a', 'b'], cut: false });
+    assert.deepEqual(fitToJson(['a', 'b'], 9), { items: ['a'], cut: true });
+    assert.deepEqual(fitToJson([], 2), { items: [], cut: false });
   });
 });

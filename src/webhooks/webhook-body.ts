@@ -7,7 +7,7 @@ import {
   type ParsedMessage,
   readInlineText,
 } from '../message/message.ts';
-import { cutToJson, jsonSize, takeToJson } from './fit-json.ts';
+import { cutToJson, fitToJson, jsonSize } from './fit-json.ts';
 
 /** What the sender checks found; null where they were not made. */
 export interface AuthVerdicts {
@@ -81,11 +81,11 @@ export async function buildWebhookBody(message: WebhookMessage, open: OpenSource
 /** Everything but text and html, in bounds. */
 function describe({ domain, envelope, parsed, auth, rawUrl }: WebhookMessage) {
   const header = parsed.envelope;
-  const recipients = takeToJson(envelope.to, RECIPIENTS_MAX);
-  const from = takeToJson(mailboxes(header.from), ADDRESSES_MAX);
-  const to = takeToJson(mailboxes(header.to), ADDRESSES_MAX);
-  const cc = takeToJson(mailboxes(header.cc), ADDRESSES_MAX);
-  const attachments = takeToJson(
+  const recipients = fitToJson(envelope.to, RECIPIENTS_MAX);
+  const from = fitToJson(mailboxes(header.from), ADDRESSES_MAX);
+  const to = fitToJson(mailboxes(header.to), ADDRESSES_MAX);
+  const cc = fitToJson(mailboxes(header.cc), ADDRESSES_MAX);
+  const attachments = fitToJson(
     listAttachments(parsed.structure).map(describeAttachment),
     ATTACHMENTS_MAX,
   );

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type Account, type Accounts, createAccounts } from '../../src/accounts/accounts.ts';
 import type { Engine } from '../../src/database/database.ts';
-import { carryOut, createDelivery, type Delivery } from '../../src/delivery/delivery.ts';
+import { carryOut, createMailReceiver, type MailReceiver } from '../../src/delivery/delivery.ts';
 import { blindChecks } from '../../src/delivery/sender-checks/testing/blind-checks.ts';
 import { createDomains, type Domains } from '../../src/domains/domains.ts';
 import { ServerDelivery, type ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
@@ -27,7 +27,7 @@ export class MailServerBench {
   readonly accounts: Accounts;
   readonly queue: Queue;
   readonly mailServer: ServerDelivery;
-  readonly delivery: Delivery;
+  readonly delivery: MailReceiver;
   /** Set by a test: how the webhook and the far end answer. */
   webhook: Awaited<ReturnType<WebhookSender['attempt']>> = { result: 'delivered' };
   readonly announced: string[] = [];
@@ -62,12 +62,12 @@ export class MailServerBench {
       },
       log,
     });
-    this.delivery = this.#createDelivery();
+    this.delivery = this.#createMailReceiver();
   }
 
-  #createDelivery(): Delivery {
+  #createMailReceiver(): MailReceiver {
     const { domains, accounts, queue, store } = this;
-    return createDelivery({
+    return createMailReceiver({
       domains,
       accounts,
       database: store.database,

@@ -23,7 +23,7 @@ export interface LmtpClientOptions {
 }
 
 /** Milliseconds. */
-export interface LmtpClientTimeouts extends ConnectionTimeouts {
+interface LmtpClientTimeouts extends ConnectionTimeouts {
   /**
    * One message, waiting for a connection included. The client whose message it is waits as well: 10
    * minutes at most by RFC 5321 section 4.5.3.2.6, some less.

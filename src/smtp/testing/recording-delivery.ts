@@ -5,7 +5,7 @@
  * suspended; `full`, `broken`, `loop` and `picky` are taken at RCPT and fail with the message, by LMTP
  * each for itself.
  */
-import type { Delivery, InboundEnvelope, RecipientOutcome } from '../../delivery/delivery.ts';
+import type { InboundEnvelope, MailReceiver, RecipientOutcome } from '../../delivery/delivery.ts';
 import { Refusal } from '../../errors/errors.ts';
 
 export interface RecordedMessage {
@@ -13,7 +13,7 @@ export interface RecordedMessage {
   readonly content: Buffer;
 }
 
-export class RecordingDelivery implements Delivery {
+export class RecordingDelivery implements MailReceiver {
   readonly messages: RecordedMessage[] = [];
   /** What reading a message ended with, where it failed. */
   readonly failures: unknown[] = [];
