@@ -37,7 +37,8 @@ export function healthRoutes(checks: readonly ReadinessCheck[]): RouteGroup {
         schema: {
           tags: ['Service'],
           summary: 'Can it do its work?',
-          description: 'Ready when the database and all listeners answer.',
+          description:
+            'Ready when the database and all listeners answer, and no query came upon a damaged page.',
           operationId: 'readiness',
           security: credentials.none,
           response: { 200: Health },

@@ -271,8 +271,8 @@ function buildApi(ground: Ground, served: Served): Api {
   });
 }
 
-/** Whether the database answers a query; it throws where it does not. */
+/** Whether the database answers a query and none came upon damage; it throws where it does not answer. */
 async function answers(database: Database): Promise<boolean> {
   await database.read.selectFrom('settings').select('name').limit(1).execute();
-  return true;
+  return !database.isDamaged;
 }

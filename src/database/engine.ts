@@ -10,6 +10,8 @@ export type Queries = Kysely<Schema>;
 
 export interface Database {
   readonly engine: Engine;
+  /** Whether a query came upon damage on the disk, since the start: only a backup helps. */
+  readonly isDamaged: boolean;
   /** Single reads; two in a row may see different states. */
   readonly read: Queries;
   /**

@@ -2,6 +2,10 @@
 
 /** SQLITE_FULL, and SQLITE_IOERR_SHMSIZE: no room for the index of the log (https://sqlite.org/rescode.html). */
 const SQLITE_FULL = new Set<unknown>([13, 4874]);
+/** SQLITE_CORRUPT, SQLITE_NOTADB. */
+const SQLITE_DAMAGED = new Set<unknown>([11, 26]);
+/** `data_corrupted` and `index_corrupted` of PostgreSQL. */
+const POSTGRES_DAMAGED = new Set<unknown>(['XX001', 'XX002']);
 /** `disk_full` of PostgreSQL. */
 const POSTGRES_DISK_FULL = '53100';
 
@@ -42,4 +46,11 @@ export function isStorageFull(error: unknown): boolean {
   const code = 'code' in error ? error.code : undefined;
   if (code === 'ENOSPC' || code === 'EDQUOT' || code === POSTGRES_DISK_FULL) return true;
   return 'errcode' in error && SQLITE_FULL.has(error.errcode);
+}
+
+/** Whether an error says that what the database has on the disk is damaged: only a backup helps. */
+export function isDamage(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if ('code' in error && POSTGRES_DAMAGED.has(error.code)) return true;
+  return 'errcode' in error && SQLITE_DAMAGED.has(Number(error.errcode) & 0xff);
 }

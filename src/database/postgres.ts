@@ -2,6 +2,7 @@
 import { type Dialect, Kysely, PostgresDialect } from 'kysely';
 import { Pool, types } from 'pg';
 import type { Database } from './engine.ts';
+import { isDamage } from './failures.ts';
 import { migrate } from './migrate.ts';
 import type { Schema } from './schema.ts';
 
@@ -60,7 +61,13 @@ function sqlState(error: unknown): string | undefined {
  * @throws UnfitDatabase
  */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
-  const kysely = new Kysely<Schema>({ dialect: poolDialect(options) });
+  let isDamaged = false;
+  const kysely = new Kysely<Schema>({
+    dialect: poolDialect(options),
+    log(event) {
+      if (event.level === 'error' && isDamage(event.error)) isDamaged = true;
+    },
+  });
   try {
     await migrate(kysely, 'postgres');
   } catch (error) {
@@ -69,6 +76,9 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   }
   return {
     engine: 'postgres',
+    get isDamaged() {
+      return isDamaged;
+    },
     read: kysely,
     async write(work) {
       for (let attempt = 1; ; attempt++) {

@@ -21,6 +21,8 @@ import type { Schema } from '../schema.ts';
 const STATEMENTS_KEPT = 500;
 
 export interface ConnectionOptions {
+  /** Told of each error of a statement. */
+  readonly onError?: (error: unknown) => void;
   /** Settles once all that can be read now is on the disk; undefined while it is. */
   readonly settling?: () => Promise<void> | undefined;
 }
@@ -56,7 +58,8 @@ class SqliteConnection implements DatabaseConnection {
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     const { statement, columns } = this.#prepare(query.sql);
     if (columns.length > 0) return { rows: (await this.rows(query)) as R[] };
-    const { changes, lastInsertRowid } = statement.run(...(query.parameters as SQLInputValue[]));
+    const parameters = query.parameters as SQLInputValue[];
+    const { changes, lastInsertRowid } = this.#told(() => statement.run(...parameters));
     return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
   }
 
@@ -64,7 +67,8 @@ class SqliteConnection implements DatabaseConnection {
   rows(query: CompiledQuery): object[] | Promise<object[]> {
     const { statement, columns } = this.#prepare(query.sql);
     // With setReturnArrays each row is an array, which the declaration does not know of.
-    const rows = statement.all(...(query.parameters as SQLInputValue[])) as unknown as unknown[][];
+    const parameters = query.parameters as SQLInputValue[];
+    const rows = this.#told(() => statement.all(...parameters)) as unknown as unknown[][];
     const objects = toObjects(rows, columns);
     return this.#options.settling?.()?.then(() => objects) ?? objects;
   }
@@ -72,9 +76,10 @@ class SqliteConnection implements DatabaseConnection {
   async *streamQuery<R>(query: CompiledQuery, chunkSize: number): AsyncGenerator<QueryResult<R>> {
     // A statement of its own: a kept one could be run again while this one is being stepped.
     const rows = this.#db.prepare(query.sql).iterate(...(query.parameters as SQLInputValue[]));
+    const next = () => this.#told(() => rows.next());
     let chunk: R[] = [];
-    for (const row of rows) {
-      chunk.push(row as R);
+    for (let step = next(); !step.done; step = next()) {
+      chunk.push(step.value as R);
       if (chunk.length < chunkSize) continue;
       await this.#options.settling?.();
       yield { rows: chunk };
@@ -84,10 +89,19 @@ class SqliteConnection implements DatabaseConnection {
     if (chunk.length > 0) yield { rows: chunk };
   }
 
+  #told<T>(run: () => T): T {
+    try {
+      return run();
+    } catch (error) {
+      this.#options.onError?.(error);
+      throw error;
+    }
+  }
+
   #prepare(sql: string): Prepared {
     const kept = this.#statements.get(sql);
     if (kept) return kept;
-    const statement = this.#db.prepare(sql);
+    const statement = this.#told(() => this.#db.prepare(sql));
     const columns = statement.columns().map(({ name }) => name);
     if (columns.length > 0) statement.setReturnArrays(true);
     const prepared = { statement, columns };

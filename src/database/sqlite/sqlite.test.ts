@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { after, test } from 'node:test';
 import { openSqlite } from './sqlite.ts';
 
@@ -17,5 +18,32 @@ test('snapshots go on after moments in which no file could be opened', async () 
   for (let times = 0; times < 20; times++) await assert.rejects(look(), /unable to open/);
   renameSync(`${path}-away`, path);
   await Promise.all(Array.from({ length: 20 }, look));
+  await database.close();
+});
+
+test('a page that was damaged is told of once, and the database says so from then on', async () => {
+  const path = join(folder, 'damaged.sqlite');
+  const made = await openSqlite({ path });
+  await made.write((tx) => tx.insertInto('counters').values({ name: 'a', value: 1 }).execute());
+  await made.close();
+  const file = new DatabaseSync(path);
+  const root = file.prepare("select rootpage from sqlite_schema where name = 'counters'").get();
+  const page = Number(file.prepare('pragma page_size').get()?.page_size);
+  file.close();
+  const raw = openSync(path, 'r+');
+  writeSync(raw, Buffer.alloc(page, 0xff), 0, page, (Number(root?.rootpage) - 1) * page);
+  closeSync(raw);
+  const told: string[] = [];
+  const log = { warn: (_: object, text: string) => told.push(text) };
+  const database = await openSqlite({ path, log });
+  const count = () => database.read.selectFrom('counters').selectAll().execute();
+  await database.read.selectFrom('settings').selectAll().execute();
+  assert.equal(database.isDamaged, false);
+  for (let times = 0; times < 2; times++) await assert.rejects(count(), /malformed/);
+  assert.equal(database.isDamaged, true);
+  assert.deepEqual(
+    told.map((text) => /^the database is damaged/.test(text)),
+    [true],
+  );
   await database.close();
 });

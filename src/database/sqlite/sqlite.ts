@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import pLimit from 'p-limit';
 import type { Database, Queries } from '../engine.ts';
-import { isStorageFull } from '../failures.ts';
+import { isDamage, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import { Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { CommitLog } from './commit-log.ts';
@@ -33,6 +33,10 @@ const PAGE_SIZE = 8_192;
 
 /** Octets of the log's file; a longer one is cut when the log starts anew. */
 const LOG_FILE_MAX = 128 * 1024 * 1024;
+
+/** Told once. */
+const DAMAGED =
+  'the database is damaged: what lies on the damaged pages can be neither read nor written; restore the backup';
 
 /** How long another process (a backup, the sqlite3 shell) may hold the lock, in milliseconds. */
 const BUSY_TIMEOUT_MS = 5_000;
@@ -147,21 +151,14 @@ function freeReserve(path: string): boolean {
  */
 export async function openSqlite(options: SqliteOptions): Promise<Database> {
   const { path } = options;
-  let database: Database;
   try {
-    database = await open(options);
+    const database = await open(options);
     keepReserve(path);
+    return database;
   } catch (error) {
     if (!isStorageFull(error) || !freeReserve(path)) throw error;
-    database = await open(options);
+    return open(options);
   }
-  return {
-    ...database,
-    async close() {
-      await database.close();
-      keepReserve(path);
-    },
-  };
 }
 
 async function open(options: SqliteOptions): Promise<Database> {
@@ -173,20 +170,29 @@ async function open(options: SqliteOptions): Promise<Database> {
     writer.close();
     throw error;
   }
+  let isDamaged = false;
+  const onError = (error: unknown) => {
+    if (isDamaged || !isDamage(error)) return;
+    isDamaged = true;
+    options.log?.warn({ err: error }, DAMAGED);
+  };
   const log = new CommitLog(`${path}-wal`, onLost);
   await settle(writer, log);
   const checkpoints = new Checkpoints(writer, { ...options, start: () => startThread(path) });
   const groups = new GroupCommit(writer, {
-    queries: kyselyOn(writer),
+    queries: kyselyOn(writer, { onError }),
     log,
     beforeBegin: () => checkpoints.tend(),
   });
   const reader = connect(path, true);
-  const reading = { settling: () => log.underWay };
+  const reading = { onError, settling: () => log.underWay };
   const snapshots = new SnapshotPool(path, reading);
   const read = kyselyOn(reader, reading);
   return {
     engine: 'sqlite',
+    get isDamaged() {
+      return isDamaged;
+    },
     read,
     write: (work) => groups.write(work),
     snapshot: (work) => snapshots.run(work),
@@ -198,6 +204,8 @@ async function open(options: SqliteOptions): Promise<Database> {
       writer.close();
       await checkpoints.close();
       await log.close();
+      // For the next start, of what the log had.
+      keepReserve(path);
     },
   };
 }
