@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
+  readonly deletions: Deletions;
   /** Forgets removals that were kept for longer than that; says how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
   readonly logger: Pick<Logger, 'info' | 'error'>;
@@ -19,6 +20,25 @@ const DELIVERIES_KEPT_MS = 30 * DAY_MS;
 /** Between two transactions, so that mail that comes in has its turns, in milliseconds. */
 const PAUSE_MS = 10;
 
+/** Tells that an account or domain was deleted, and that its mail is to be removed. */
+export class Deletions {
+  #next = new AbortController();
+
+  /** To be called after the commit. */
+  tell(): void {
+    this.#next.abort();
+  }
+
+  /** Aborted by the next deletion; after {@link clear} by one that comes later. */
+  get signal(): AbortSignal {
+    return this.#next.signal;
+  }
+
+  clear(): void {
+    this.#next = new AbortController();
+  }
+}
+
 /**
  * Runs each task at the start and then again and again; what fails is tried again at its next time. Each
  * works in short transactions and ends after the one under way when it is told to stop.
@@ -26,8 +46,6 @@ const PAUSE_MS = 10;
 export class Maintenance {
   readonly #options: MaintenanceOptions;
   readonly #stopping = new AbortController();
-  /** Ends the rest of the purge. */
-  #deletion = new AbortController();
   #running: Promise<unknown> = Promise.resolve();
 
   constructor(options: MaintenanceOptions) {
@@ -44,14 +62,9 @@ export class Maintenance {
       this.#repeat(
         MINUTE_MS,
         () => this.#purge(),
-        () => this.#deletion.signal,
+        () => this.#options.deletions.signal,
       ),
     ]);
-  }
-
-  /** To be called after the commit of a deletion: what it left is removed at once. */
-  purgeSoon(): void {
-    this.#deletion.abort();
   }
 
   async stop(): Promise<void> {
@@ -76,7 +89,7 @@ export class Maintenance {
   }
 
   async #purge(): Promise<void> {
-    this.#deletion = new AbortController();
+    this.#options.deletions.clear();
     const { signal } = this.#stopping;
     while (!signal.aborted && (await purgeStep(this.#options))) await pause(PAUSE_MS);
   }

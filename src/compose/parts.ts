@@ -46,7 +46,7 @@ import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/rea
 import { createSearch, type Search } from '../search/search.ts';
 import { buildMailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
-import { Maintenance } from './maintenance.ts';
+import { Deletions, Maintenance } from './maintenance.ts';
 import type { PurgedStore } from './purge.ts';
 
 export interface Parts {
@@ -128,25 +128,22 @@ export function buildParts(
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search);
   const embedded = new EmbeddedMailstore({ database, bodies, search });
-  const queue: Queue = new Queue({
+  const metrics = createMetrics();
+  const queue = new Queue({
     database,
     log: logger,
     onAttempt: (report) => metrics.countAttempt(report),
   });
-  const metrics = createMetrics({
-    connections: () => realtime.connections,
-    queueDepths: () => queue.depths(),
-  });
+  const deletions = new Deletions();
+  const ground: Ground = { config, secrets, database, changes, openLimit: limitInMemory, logger };
+  const owners = buildOwners(ground, deletions);
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
-  const { imap, mailServer } =
-    buildMailServer({ config, database, changes, isCurrent, logger }) ?? {};
-  const openLimit = limitInMemory;
-  const ground: Ground = { config, secrets, database, changes, openLimit, logger };
-  const owners = buildOwners(ground, () => maintenance.purgeSoon());
-  const maintenance: Maintenance = new Maintenance({
+  const { imap, mailServer } = buildMailServer({ ...ground, isCurrent }) ?? {};
+  const maintenance = new Maintenance({
     ...ground,
     ...owners,
+    deletions,
     queue,
     bodies,
     // Both, since an operator may have changed from one to the other.
@@ -163,6 +160,8 @@ export function buildParts(
     admit: (request) => api.admitUpgrade(request),
     logger,
   });
+  const connections = () => realtime.connections;
+  metrics.watch({ connections, queueDepths: () => queue.depths() });
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
@@ -212,14 +211,18 @@ function buildChanges(search: Search): Changes {
   };
 }
 
-/** @param onDeleted told that an account or domain is deleted, and that its mail is to be removed */
-function buildOwners(ground: Ground, onDeleted: () => void): Owners {
+function buildOwners(ground: Ground, deletions: Deletions): Owners {
   const { config, secrets, database, changes, openLimit, logger } = ground;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = createDomains({ database, mailHostname, spfInclude, log: logger });
   const dns = createDnsResolver({ servers: config.dns.servers });
   const verification = createVerification({ database, dns, mailHostname, log: logger });
-  const accounts = createAccounts({ database, domains, changes, onDeleted });
+  const accounts = createAccounts({
+    database,
+    domains,
+    changes,
+    onDeleted: () => deletions.tell(),
+  });
   const tokens = createTokens({
     database,
     domains,

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { createMetrics, serveMetrics } from './metrics.ts';
 
 test('counters and gauges are read as Prometheus reads them', async () => {
-  const metrics = createMetrics({
+  const metrics = createMetrics();
+  metrics.watch({
     connections: () => 7,
     queueDepths: async () => [{ kind: 'webhook', queued: 3, oldestCreatedAt: Date.now() - 60_000 }],
   });

@@ -15,6 +15,8 @@ export interface MetricSources {
 }
 
 export interface Metrics {
+  /** Reads these from now on; until then there is nothing to read. */
+  watch(sources: MetricSources): void;
   /** Counts recipients of inbound messages by what became of them. */
   countRecipient(result: 'delivered' | 'temporary' | 'permanent'): void;
   /** Counts an attempt of the queue. */
@@ -23,7 +25,8 @@ export interface Metrics {
   text(): Promise<string>;
 }
 
-export function createMetrics(sources: MetricSources): Metrics {
+export function createMetrics(): Metrics {
+  let sources: MetricSources = { connections: () => 0, queueDepths: async () => [] };
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const recipients = new Counter({
@@ -40,8 +43,11 @@ export function createMetrics(sources: MetricSources): Metrics {
       this.set(sources.connections());
     },
   });
-  const countAttempt = addQueueMetrics(registry, sources);
+  const countAttempt = addQueueMetrics(registry, () => sources.queueDepths());
   return {
+    watch(watched) {
+      sources = watched;
+    },
     countAttempt,
     countRecipient: (result) => recipients.inc({ result }),
     text: () => registry.metrics(),
@@ -51,7 +57,7 @@ export function createMetrics(sources: MetricSources): Metrics {
 /** @returns what counts an attempt */
 function addQueueMetrics(
   registry: Registry,
-  sources: MetricSources,
+  queueDepths: MetricSources['queueDepths'],
 ): (report: AttemptReport) => void {
   const registers = [registry];
   const attempts = new Counter({
@@ -81,7 +87,7 @@ function addQueueMetrics(
     async collect() {
       this.reset();
       oldest.reset();
-      for (const { kind, queued, oldestCreatedAt } of await sources.queueDepths()) {
+      for (const { kind, queued, oldestCreatedAt } of await queueDepths()) {
         this.set({ kind }, queued);
         oldest.set({ kind }, (Date.now() - oldestCreatedAt) / 1000);
       }

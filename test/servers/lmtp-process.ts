@@ -44,7 +44,7 @@ const { mailHostname, spfInclude } = config;
 const domains = createDomains({ database, mailHostname, spfInclude });
 const accounts = createAccounts({ database, domains, changes });
 const queue = new Queue({ database, log: logger });
-const metrics = createMetrics({ connections: () => 0, queueDepths: () => queue.depths() });
+const metrics = createMetrics();
 const mailServer = new ServerDelivery({
   lmtp: { server: deliverTo, hostname: mailHostname },
   log: logger,
