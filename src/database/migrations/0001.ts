@@ -1,10 +1,7 @@
 /**
- * The first migration: all tables, indexes and views of 0.2.0, the first release.
- *
- * Until 0.2.0 is released this file is edited: add a table, column or index here, its type in `../schema.ts`,
- * and write the golden schema anew (`npm run schema`, see `../schema-check.ts`). A database that was made before the
- * edit is then refused at the start; delete it. Once 0.2.0 is released this file is frozen
- * (`released.json` holds its digest) and every change is a new file, `0002.ts`.
+ * The first migration: all tables, indexes and views of 0.2.0, the first release. It is frozen
+ * (`released.json` holds its digest): every change of the schema is a new file, `0002.ts`, with its types in
+ * `../schema.ts` and the golden schema written anew (`npm run schema`, see `../schema-check.ts`).
  */
 import { type Kysely, sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
