@@ -215,24 +215,29 @@ export class Connection {
       ...{ isWhole: false, refusal: undefined },
     };
     this.#message = message;
-    await this.#flush();
-    const content = this.#content(message);
-    const replyFor = await this.#deliver(transaction, content);
-    // What delivery left unread is skipped.
-    await content.return();
-    while (!message.isWhole && (await this.#nextPart(message)));
-    const { refusal, octets, staged, isWhole } = message;
-    this.#client.unstage(staged);
-    this.#message = undefined;
+    try {
+      await this.#flush();
+      const content = this.#content(message);
+      const replyFor = await this.#deliver(transaction, content);
+      // What delivery left unread is skipped.
+      await content.return();
+      while (!message.isWhole && (await this.#nextPart(message)));
+      this.#finish(message, replyFor);
+    } finally {
+      this.#client.unstage(message.staged);
+      this.#message = undefined;
+    }
+    if (this.#isDraining) this.#shutDown();
+  }
+
+  #finish({ isWhole, refusal, octets }: Incoming, replyFor: (recipient: string) => Reply): void {
     if (!isWhole) {
-      const { from } = transaction;
-      this.#logger.info({ from, bytes: octets }, 'the connection ended within a message');
+      this.#logger.info({ bytes: octets }, 'the connection ended within a message');
       return;
     }
     const refused = refusal && refusalReply(refusal);
     const isTaken = this.#protocol.finish(refused ? () => refused : replyFor);
     if (isTaken) this.#waitedBefore = this.#wire.waited;
-    if (this.#isDraining) this.#shutDown();
   }
 
   /**
@@ -252,10 +257,11 @@ export class Connection {
   }
 
   async #nextPart(message: Incoming): Promise<Buffer | undefined> {
+    // Until now the client may have waited for delivery to read on.
+    this.#activeAt = performance.now();
     const event = await this.#next();
     if (event?.kind !== 'content') return undefined;
     const { length } = event.bytes;
-    this.#activeAt = performance.now();
     message.octets += length;
     message.isWhole = event.isLast;
     message.refusal ??= this.#stage(message, length);

@@ -420,6 +420,18 @@ test('where there is no room for a message, it is refused before it is sent', as
   client.destroy();
 });
 
+test('those that are refused take no place, even where they stay', async (context) => {
+  const target = await startListener(context, { maxConnections: 1 });
+  const first = await greet(target);
+  for (let tries = 0; tries < 5; tries++) {
+    const refused = connect({ port: target.port, host: '127.0.0.1', allowHalfOpen: true });
+    context.after(() => refused.destroy());
+    const [said] = await once(refused, 'data');
+    assert.match(String(said), /^421 4\.7\.0 /);
+  }
+  first.destroy();
+});
+
 test('a stranger who talks before the greeting is turned away', async (context) => {
   const target = await startStrict(context, { greetingDelay: 5_000 });
   // Half a line will do: it may be the start of a TLS handshake.
@@ -492,6 +504,32 @@ test('a client that waits for delivery is not sent away', async (context) => {
   await delay(250);
   open();
   assert.match(await client.reply(), /^250 /);
+  client.destroy();
+});
+
+test('a client that had to wait for delivery in a message has all its time again', async (context) => {
+  const recorded = new RecordingDelivery();
+  const { promise: ready, resolve: goOn } = Promise.withResolvers<void>();
+  async function* slowly(source: AsyncIterable<Uint8Array>) {
+    for await (const chunk of source) {
+      yield chunk;
+      await ready;
+    }
+  }
+  const target = await startListener(context, {
+    idleTimeout: 1_000,
+    delivery: {
+      checkRoom: async () => undefined,
+      checkRecipient: async () => undefined,
+      receive: (envelope, source) => recorded.receive(envelope, slowly(source)),
+    },
+  });
+  const client = await startMessage(target);
+  client.send('half a ');
+  await delay(2_000);
+  goOn();
+  await delay(400);
+  assert.match(await client.ask('message\r\n.'), /^250 /);
   client.destroy();
 });
 

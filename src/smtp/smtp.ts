@@ -15,7 +15,6 @@ import { Refusal } from '../errors/errors.ts';
 import { ClientShares, clientKey, formatReply, isLoopback, type NetworkTest } from '../net/net.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
 import { refusalReply } from './replies.ts';
-import { Wire } from './wire.ts';
 
 export interface SmtpOptions {
   readonly delivery: MailReceiver;
@@ -199,15 +198,20 @@ class Listener {
   #accept(socket: Socket): void {
     // Sockets fail all the time, for reasons on the other side; `close` follows.
     socket.on('error', (error) => this.#logger.debug({ err: error }, 'connection failed'));
-    // Its close event may be over already, and nobody would take it off the counts again.
-    if (socket.destroyed || !socket.remoteAddress) return;
+    // The client is gone already: nobody would take it off the counts again.
+    if (socket.destroyed || !socket.remoteAddress) {
+      socket.destroy();
+      return;
+    }
     const address = socket.remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '');
     const key = clientKey(address);
     const isTrusted = this.#isTrusted(address);
     const { perClient, perClientBytes, allBytes } = this.#limits;
     if (!this.#shares.take(key, 1, isTrusted ? TRUSTED_SHARE * perClient : perClient)) {
       this.#logger.info({ remoteAddress: address }, 'connection refused: there are too many');
-      new Wire(socket).end(formatReply(refusalReply(TOO_MANY)));
+      // It does not linger: who comes again and again must not take descriptors in this way.
+      socket.write(formatReply(refusalReply(TOO_MANY)));
+      socket.destroySoon();
       return;
     }
     const mostBytes = isTrusted ? allBytes : perClientBytes;
