@@ -17,6 +17,7 @@ import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { SMTPServer, type SMTPServerDataStream } from 'smtp-server';
 import { Webhook } from 'standardwebhooks';
+import { bareEnvironment } from '../support/process.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const CONNECTIONS = 6;
@@ -209,10 +210,9 @@ interface Running {
 }
 
 function start(): Running {
-  const { PATH } = process.env;
   const child = spawn(process.execPath, [MAIN], {
     cwd: folder,
-    env: { ...(PATH !== undefined && { PATH }), ...environment },
+    env: { ...bareEnvironment(), ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   children.add(child);

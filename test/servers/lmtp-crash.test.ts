@@ -15,6 +15,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
+import { bareEnvironment } from '../support/process.ts';
 import { type DovecotServer, startDovecot } from './dovecot.ts';
 import { readSources } from './look-through.ts';
 
@@ -76,13 +77,12 @@ interface Running {
 }
 
 async function start(): Promise<Running> {
-  const { PATH = '' } = process.env;
   const { user = '', pass = '' } = dovecot.loginAs('');
   const lmtpPort = (proxy.address() as AddressInfo).port;
   const child = spawn(process.execPath, [PROCESS], {
     cwd: folder,
     env: {
-      PATH,
+      ...bareEnvironment(),
       DATA_DIR: join(folder, 'data'),
       DNS_SERVERS: '127.0.0.1:9',
       MAILSTORE_URL: dovecot.mailstoreUrl,

@@ -42,19 +42,20 @@ export function startAtTerminal(environment: Record<string, string>): Process {
   return run(command, { ...environment, SHELL: '/bin/sh', TERM: 'xterm' }, 'pipe');
 }
 
+/** What a process needs of our environment to run as it does elsewhere, and to start fast. */
+export function bareEnvironment(): Record<string, string> {
+  const { PATH, NODE_COMPILE_CACHE } = process.env;
+  return { ...(PATH && { PATH }), ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) };
+}
+
 function run(
   [program = '', ...given]: string[],
   environment: Record<string, string>,
   log: 'pipe' | number,
 ): Process {
-  const { PATH, NODE_COMPILE_CACHE } = process.env;
   const child = spawn(program, given, {
     cwd: ROOT,
-    env: {
-      ...(PATH && { PATH }),
-      ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
-      ...environment,
-    },
+    env: { ...bareEnvironment(), ...environment },
     stdio: ['ignore', log, log],
   });
   children.add(child);
