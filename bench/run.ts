@@ -13,6 +13,7 @@ import { firstSync } from './first-sync.ts';
 import { imapSync } from './imap-sync.ts';
 import { mailserverEvents } from './mailserver-events.ts';
 import { message } from './message.ts';
+import { mixed } from './mixed.ts';
 import { queueCost } from './queue-cost.ts';
 import { realtime } from './realtime.ts';
 import { smtpIngest } from './smtp-ingest.ts';
@@ -25,6 +26,7 @@ import { webhooksDeadReceiver } from './webhooks-dead-receiver.ts';
 import { webhooksFanOut } from './webhooks-fan-out.ts';
 
 const benchmarks = [
+  mixed,
   syncUnchanged,
   syncChanges,
   message,

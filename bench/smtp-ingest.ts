@@ -29,7 +29,7 @@ export const smtpIngest: Benchmark = {
       mkdirSync(spool);
       const path = join(folder, 'message');
       writeFileSync(path, message20K());
-      const recipient = account?.address ?? '';
+      const recipients: SmtpLoad['recipients'] = [account?.address ?? ''];
       const reference = startWorker<Spool, number>('reference-smtp.ts');
       const generator = startWorker<SmtpLoad, SmtpSent>('load-smtp.ts');
       try {
@@ -38,7 +38,7 @@ export const smtpIngest: Benchmark = {
         for (const { connections, messages, target } of LOADS) {
           let used: SmtpSent['generator'] | undefined;
           const send = async (port: number, count = messages) => {
-            const load = { port, connections, messages: count, recipient, path };
+            const load = { port, connections, messages: count, recipients, path };
             const { seconds, generator: by } = await generator.ask(load);
             used = by;
             return count / seconds;

@@ -1,17 +1,21 @@
 /**
- * Worker: sends one message over and over on a few connections that stay open, as `smtp-source -d`
- * of Postfix does, which is used in its place where it is installed.
+ * Worker: sends one message over and over on a few connections that stay open, as fast as it is taken, by
+ * `smtp-source -d` of Postfix where that is installed, or so many a second.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { answerTasks } from './worker.ts';
 
 export interface SmtpLoad {
   readonly port: number;
   readonly connections: number;
   readonly messages: number;
-  readonly recipient: string;
+  /** Each gets the next message. */
+  readonly recipients: readonly [string, ...string[]];
+  /** As many as are taken where left out. */
+  readonly perSecond?: number;
   /** File of the message. */
   readonly path: string;
 }
@@ -25,12 +29,12 @@ const SENDER = 'bob@sender.test';
 const SMTP_SOURCE = ['/usr/sbin/smtp-source', '/usr/local/sbin/smtp-source'].find(existsSync);
 
 async function sendBySmtpSource(program: string, load: SmtpLoad): Promise<void> {
-  const { port, connections, messages, recipient, path } = load;
+  const { port, connections, messages, recipients, path } = load;
   // It ends each line of the file with CRLF: a CR of the file's own would make a header without end.
   const unixPath = `${path}.lf`;
   writeFileSync(unixPath, readFileSync(path, 'latin1').replaceAll('\r\n', '\n'), 'latin1');
   const counts = ['-s', String(connections), '-m', String(messages)];
-  const mail = ['-f', SENDER, '-t', recipient, '-F', unixPath];
+  const mail = ['-f', SENDER, '-t', recipients[0], '-F', unixPath];
   const child = spawn(program, ['-d', ...counts, ...mail, `127.0.0.1:${port}`], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
@@ -44,16 +48,21 @@ async function sendBySmtpSource(program: string, load: SmtpLoad): Promise<void> 
 }
 
 /** The dialogue of one message, command by command: no pipelining, as smtp-source has none. */
-function sendOnOne({ port, recipient }: SmtpLoad, data: Buffer, more: () => boolean) {
+function sendOnOne(port: number, data: Buffer, next: () => Promise<string | undefined>) {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const commands = [
-    `MAIL FROM:<${SENDER}>\r\n`,
-    `RCPT TO:<${recipient}>\r\n`,
-    'DATA\r\n',
-    data,
-  ] as const;
+  let commands: readonly (string | Buffer)[] = [];
   const socket = connect({ port, host: '127.0.0.1', noDelay: true });
   socket.setEncoding('latin1').once('error', reject);
+  const begin = (recipient: string | undefined) => {
+    if (recipient === undefined) {
+      socket.end('QUIT\r\n');
+      resolve();
+      return;
+    }
+    const [from, to] = [`MAIL FROM:<${SENDER}>\r\n`, `RCPT TO:<${recipient}>\r\n`];
+    commands = [from, to, 'DATA\r\n', data];
+    socket.write(from);
+  };
   let step = -2;
   let line = '';
   socket.on('data', (text: string) => {
@@ -64,12 +73,10 @@ function sendOnOne({ port, recipient }: SmtpLoad, data: Buffer, more: () => bool
     if (!line.startsWith(expected)) reject(new Error(`step ${step} was answered ${line}`));
     line = '';
     step++;
-    if (step === commands.length) step = 0;
+    if (step === 4) step = 0;
     if (step === -1) socket.write('EHLO load.test\r\n');
-    else if (step === 0 && !more()) {
-      socket.end('QUIT\r\n');
-      resolve();
-    } else socket.write(commands[step] ?? '');
+    else if (step === 0) void next().then(begin, reject);
+    else socket.write(commands[step] ?? '');
   });
   return promise;
 }
@@ -77,17 +84,24 @@ function sendOnOne({ port, recipient }: SmtpLoad, data: Buffer, more: () => bool
 async function sendBySockets(load: SmtpLoad): Promise<void> {
   const source = readFileSync(load.path, 'latin1').replace(/^\./gm, '..');
   const data = Buffer.from(`${source}\r\n.\r\n`, 'latin1');
-  let left = load.messages;
-  const senders = Array.from({ length: load.connections }, () =>
-    sendOnOne(load, data, () => left-- > 0),
-  );
+  const { port, connections, messages, recipients, perSecond } = load;
+  const from = performance.now();
+  let sent = 0;
+  const next = async () => {
+    if (sent === messages) return undefined;
+    const number = sent++;
+    if (perSecond) await delay(Math.max(0, from + (number * 1000) / perSecond - performance.now()));
+    return recipients[number % recipients.length];
+  };
+  const senders = Array.from({ length: connections }, () => sendOnOne(port, data, next));
   await Promise.all(senders);
 }
 
 answerTasks(async (load: SmtpLoad): Promise<SmtpSent> => {
   const from = performance.now();
-  if (SMTP_SOURCE) await sendBySmtpSource(SMTP_SOURCE, load);
+  const program = load.perSecond === undefined ? SMTP_SOURCE : undefined;
+  if (program) await sendBySmtpSource(program, load);
   else await sendBySockets(load);
   const seconds = (performance.now() - from) / 1000;
-  return { seconds, generator: SMTP_SOURCE ? 'smtp-source' : 'built in' };
+  return { seconds, generator: program ? 'smtp-source' : 'built in' };
 });

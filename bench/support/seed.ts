@@ -2,7 +2,8 @@
  * Worker: fills a data folder with accounts and mail before the service starts on it, through the
  * mail store itself; accounts are written as rows, since thousands of argon2id hashes take minutes.
  */
-import { mkdirSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Bodies } from '../../src/bodies/bodies.ts';
 import { type Database, openSqlite } from '../../src/database/database.ts';
@@ -16,9 +17,13 @@ import {
 import { message20K, messageWithAttachment, smallMessage } from './messages.ts';
 import { answerTasks } from './worker.ts';
 
+type Mail = 'small' | '20 KB' | '5 MB attachment';
+
 export interface AccountSeed {
-  readonly mail?: 'small' | '20 KB' | '5 MB attachment';
+  readonly mail?: Mail;
   readonly messages?: number;
+  /** Messages of 20 KB that come after them. */
+  readonly of20KB?: number;
   /** Each message goes to the accounts without messages, too: so rows lie as real delivery leaves them. */
   readonly interleaved?: true;
   /** Ends with 10 messages added, 20 updated and 5 removed after {@link SeededAccount.before}. */
@@ -93,6 +98,7 @@ class Seeder {
   readonly #database: Database;
   readonly #bodies: Bodies;
   readonly #mailstore: EmbeddedMailstore;
+  readonly #staged = new Map<Mail, Promise<StagedMessage[]>>();
 
   constructor(database: Database, bodies: Bodies, mailstore: EmbeddedMailstore) {
     this.#database = database;
@@ -102,9 +108,10 @@ class Seeder {
 
   /** @param others who get each message of an interleaved mailbox, too */
   async fill(user: MailUser, seed: AccountSeed, others: readonly MailUser[]) {
-    const { mail = 'small', messages = 0, interleaved, changes } = seed;
+    const { mail = 'small', messages = 0, of20KB = 0, interleaved, changes } = seed;
     const users = interleaved ? [user, ...others] : [user];
     if (messages > 0) await this.#append(users, await this.#stage(mail), messages);
+    if (of20KB > 0) await this.#append(users, await this.#stage('20 KB'), of20KB);
     const { token: before } = await this.#inbox(user);
     if (changes) await this.#change(user);
     const { uidvalidity, token } = await this.#inbox(user);
@@ -140,7 +147,13 @@ class Seeder {
     }
   }
 
-  async #stage(mail: NonNullable<AccountSeed['mail']>): Promise<StagedMessage[]> {
+  #stage(mail: Mail): Promise<StagedMessage[]> {
+    const staged = this.#staged.get(mail) ?? this.#stageAnew(mail);
+    this.#staged.set(mail, staged);
+    return staged;
+  }
+
+  async #stageAnew(mail: Mail): Promise<StagedMessage[]> {
     const stage = (source: Buffer) => stageMessage(this.#bodies, chunksOf(source));
     if (mail === '5 MB attachment') return [await stage(messageWithAttachment(5 * 1024 * 1024))];
     const staged: StagedMessage[] = [];
@@ -179,5 +192,8 @@ answerTasks(async ({ dataDir, accounts }: Seed): Promise<SeededAccount[]> => {
     seeded.push(...(await Promise.all(filled)));
   }
   await database.close();
+  // A database with content starts only with secrets beside it; the service is given its own.
+  const secrets = JSON.stringify({ jwtSecret: randomBytes(32).toString('base64url') });
+  writeFileSync(join(dataDir, 'secrets.json'), secrets, { mode: 0o600 });
   return seeded;
 });
