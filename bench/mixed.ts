@@ -97,6 +97,18 @@ async function measure(
   }
 }
 
+async function withService<T>(
+  folder: string,
+  use: (service: RunningService) => Promise<T>,
+): Promise<T> {
+  const service = await startService(folder);
+  try {
+    return await use(service);
+  } finally {
+    await service.stop();
+  }
+}
+
 export const mixed: Benchmark = {
   name: 'mixed',
   async run() {
@@ -108,10 +120,9 @@ export const mixed: Benchmark = {
       const seed = { dataDir: folder, accounts: Array.from({ length: ACCOUNTS }, () => account) };
       const accounts = await seeder.ask(seed);
       await seeder.stop();
-      const service = await startService(folder);
-      const rates = await withHello((hello, play) =>
-        measure(service, accounts, folder, hello, play),
-      ).finally(() => service.stop());
+      const rates = await withService(folder, (service) =>
+        withHello((hello, play) => measure(service, accounts, folder, hello, play)),
+      );
       const what = `${ACCOUNTS} accounts in turn`;
       const { hello, idle, withMail, messages } = rates;
       const mail = `${MAILS_A_SECOND} mails/s`;

@@ -21,6 +21,9 @@ export interface RunningService {
 
 const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const START_MS = 20_000;
+const REST_MS = 600_000;
+/** Of a second in which it does nothing. */
+const RESTING_TICKS = 5;
 
 /**
  * Starts `node src/main.ts` on a data folder. With BENCH_PROFILE set to a folder, a CPU profile of
@@ -63,7 +66,29 @@ export async function startService(
     }
     await delay(20);
   }
-  return { pid: pidOf(child), port, smtpPort, stop: () => endProcess(child) };
+  const pid = pidOf(child);
+  await untilAtRest(pid);
+  return { pid, port, smtpPort, stop: () => endProcess(child) };
+}
+
+/** Waits until the service has done what a start on much mail brings, such as the index for searches. */
+async function untilAtRest(pid: number): Promise<void> {
+  const until = performance.now() + REST_MS;
+  let last = processorTicks(pid);
+  for (let quiet = 0; quiet < 2; ) {
+    if (performance.now() > until) throw new Error('the service does not come to rest');
+    await delay(1_000);
+    const ticks = processorTicks(pid);
+    quiet = ticks - last < RESTING_TICKS ? quiet + 1 : 0;
+    last = ticks;
+  }
+}
+
+/** Hundredths of a second of processor time that a process has used (Linux, proc(5)). */
+function processorTicks(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return Number(fields[11]) + Number(fields[12]);
 }
 
 /** Whether somebody listens; SMTP is the last that the service opens. */
