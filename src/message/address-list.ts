@@ -25,6 +25,8 @@ export interface AddressList {
 
 /** Mailboxes that are read of one field; a field with more is not exact. */
 export const MAX_MAILBOXES = 1_000;
+/** Octets of a field that are read: what is behind them belongs to no honest list of so many mailboxes. */
+const MAX_OCTETS = 128 * 1024;
 
 interface Token {
   readonly kind: 'word' | 'quoted' | 'literal' | 'special' | 'stray' | 'comment';
@@ -47,6 +49,9 @@ const TOKEN = new RegExp(
   'suy',
 );
 
+/** What no text of a header holds (RFC 5322 section 2.2), and what is shown differently by everybody. */
+const CONTROL = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/;
+
 const TOKEN_KINDS = ['word', 'special', 'quoted', 'literal', 'stray'] as const;
 
 /** Index behind the comment at `start` (RFC 5322 section 3.2.2); undefined where it does not end. */
@@ -61,15 +66,21 @@ function commentEnd(text: string, start: number): number | undefined {
   return undefined;
 }
 
-/** Hands every token to `take`, in linear time. */
-function tokenize(text: string, take: (token: Token) => void, onControl: () => void): void {
+/**
+ * Hands every token to `take`, in linear time.
+ *
+ * @param take answers false where no more are wanted
+ */
+function tokenize(text: string, take: (token: Token) => boolean, onControl: () => void): void {
   let isApart = false;
   // One comment without an end stops the search, else many would each be read to the end.
   let hasComments = true;
   for (let at = 0; at < text.length; ) {
     const end = hasComments && text[at] === '(' ? commentEnd(text, at) : undefined;
     if (end !== undefined) {
-      take({ kind: 'comment', text: text.slice(at + 1, end - 1), isApart });
+      const comment = text.slice(at + 1, end - 1);
+      if (CONTROL.test(comment)) onControl();
+      if (!take({ kind: 'comment', text: comment, isApart })) return;
       isApart = true;
       at = end;
       continue;
@@ -79,7 +90,7 @@ function tokenize(text: string, take: (token: Token) => void, onControl: () => v
     const groups = TOKEN.exec(text)?.groups ?? {};
     const kind = TOKEN_KINDS.find((name) => groups[name] !== undefined);
     if (groups.control !== undefined) onControl();
-    if (kind) take({ kind, text: groups[kind] ?? '', isApart });
+    if (kind && !take({ kind, text: groups[kind] ?? '', isApart })) return;
     isApart = kind === undefined;
     at = TOKEN.lastIndex;
   }
@@ -254,10 +265,16 @@ class ListReader {
 export function readAddressList(raw: string): AddressList {
   const reader = new ListReader(isUtf8(Buffer.from(raw, 'latin1')));
   // Line ends that are left are no folds (RFC 5322 section 2.2.3).
-  const unfolded = raw.replace(/\r?\n(?=[ \t]|$)/g, '');
+  const unfolded = raw.slice(0, MAX_OCTETS).replace(/\r?\n(?=[ \t]|$)/g, '');
+  reader.isExact = raw.length <= MAX_OCTETS;
   tokenize(
     decodeRawHeader(unfolded),
-    (token) => reader.take(token),
+    (token) => {
+      reader.take(token);
+      if (reader.mailboxes.length < MAX_MAILBOXES) return true;
+      reader.isExact = false;
+      return false;
+    },
     () => {
       reader.isExact = false;
     },

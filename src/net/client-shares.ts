@@ -17,6 +17,11 @@ export class ClientShares {
     return this.#taken;
   }
 
+  /** How much nobody holds. */
+  get left(): number {
+    return this.#total - this.#taken;
+  }
+
   /**
    * Takes some for a client.
    *

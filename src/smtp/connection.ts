@@ -27,8 +27,6 @@ export interface ConnectionSettings extends ProtocolOptions {
   readonly messageTimeout: number;
   /** Milliseconds in which a stranger must not talk yet; 0 off. */
   readonly greetingDelay: number;
-  /** Milliseconds that a stranger is waited for, all in all, without a message that is taken. */
-  readonly lifetime: number;
 }
 
 /** Who is connected. */
@@ -115,11 +113,12 @@ export class Connection {
    * it send again what delivery may yet take.
    *
    * @param idleTimeout milliseconds for a command, or for the next part of a message
+   * @param lifetime milliseconds that a stranger is waited for, all in all, without a message that is taken
    */
-  checkTime(idleTimeout: number): void {
+  checkTime(idleTimeout: number, lifetime: number): void {
     if (!this.#wire.isWaiting) return;
     const now = performance.now();
-    const { lifetime, messageTimeout } = this.#settings;
+    const { messageTimeout } = this.#settings;
     // A message that comes in at 1 kB/s or faster buys its own time.
     const allowed = lifetime + (this.#message?.octets ?? 0);
     const isIdle = now - this.#activeAt >= idleTimeout;

@@ -329,6 +329,22 @@ test('silent clients are sent away soon where there is little room left, and oth
   for (const client of [...silent, await greet(target)]) client.destroy();
 });
 
+test('one command after the other keeps no place where there is little room left', async (context) => {
+  const target = await startStrict(context, { maxConnections: 4, crowdedIdleTimeout: 200 });
+  const busy = await Promise.all(Array.from({ length: 3 }, () => greet(target)));
+  const said = await Promise.race(
+    busy.map(async (client) => {
+      for (;;) {
+        const answer = await client.ask('NOOP');
+        if (!answer.startsWith('250')) return answer;
+        await delay(20);
+      }
+    }),
+  );
+  assert.equal(said, '421 4.4.2 Too long without a message');
+  for (const client of busy) client.destroy();
+});
+
 test('no command but a message that is taken makes a connection of a stranger live longer', async (context) => {
   const lifetime = 2_000;
   const target = await startStrict(context, { lifetime, greetingDelay: 0, commandsMax: 1_000_000 });

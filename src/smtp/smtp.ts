@@ -77,6 +77,8 @@ const UNFINISHED_PER_CLIENT = 4;
 const UNFINISHED_IN_ALL = 40;
 /** The part of all connections from which on silent clients are sent away soon. */
 const CROWDED = 0.75;
+/** Times the shorter silence that a stranger then has for a message, all in all: a minute by default. */
+const CROWDED_LIFETIME = 6;
 /** Milliseconds between looks at who keeps us waiting, at most. */
 const LOOK_EVERY = 1_000;
 /** Milliseconds for clients to hang up after 421 at a stop. */
@@ -111,6 +113,7 @@ class Listener {
     readonly connections: number;
     readonly idleTimeout: number;
     readonly crowdedIdleTimeout: number;
+    readonly lifetime: number;
   };
   readonly #isTrusted: NetworkTest;
   readonly #logger: Logger;
@@ -126,7 +129,7 @@ class Listener {
     const { maxMessageBytes, idleTimeout = 5 * 60_000, maxConnections = 2_000 } = options;
     this.#settings = {
       ...{ recipientsMax: 100, errorsMax: 10, commandsMax: 1_000 },
-      ...{ messageTimeout: 60 * 60_000, greetingDelay: 100, lifetime: 5 * 60_000 },
+      ...{ messageTimeout: 60 * 60_000, greetingDelay: 100 },
       ...options,
       // TLS 1.0 and 1.1 are not to be used (RFC 8996).
       secureContext: createSecureContext({ ...options.tls, minVersion: 'TLSv1.2' }),
@@ -138,6 +141,7 @@ class Listener {
       connections: maxConnections,
       idleTimeout,
       crowdedIdleTimeout: Math.min(options.crowdedIdleTimeout ?? 10_000, idleTimeout),
+      lifetime: options.lifetime ?? 5 * 60_000,
     };
     this.#isTrusted = options.isTrusted ?? isLoopback;
     this.#logger = options.logger.child({ protocol: options.protocol });
@@ -164,8 +168,8 @@ class Listener {
     this.#server.on('error', (error) =>
       this.#logger.warn({ err: error }, 'a connection could not be accepted'),
     );
-    const { idleTimeout, crowdedIdleTimeout } = this.#limits;
-    const { lifetime, messageTimeout } = this.#settings;
+    const { idleTimeout, crowdedIdleTimeout, lifetime } = this.#limits;
+    const { messageTimeout } = this.#settings;
     const shortest = Math.min(idleTimeout, crowdedIdleTimeout, lifetime, messageTimeout);
     this.#look = setInterval(() => this.#endSlowOnes(), Math.min(LOOK_EVERY, shortest / 4));
     // A listening TCP socket has an address of this form; strings are for pipes.
@@ -214,11 +218,16 @@ class Listener {
       socket.destroySoon();
       return;
     }
-    const mostBytes = isTrusted ? allBytes : perClientBytes;
     const client: Client = {
       address,
       isTrusted,
-      stage: (octets) => this.#staged.take(key, octets, mostBytes),
+      // A stranger leaves as much as it takes: however many they are, there is room for a small message.
+      stage: (octets) =>
+        this.#staged.take(
+          key,
+          octets,
+          isTrusted ? allBytes : Math.min(perClientBytes, this.#staged.left - octets),
+        ),
       unstage: (octets) => this.#staged.give(key, octets),
     };
     const connection = new Connection(socket, client, this.#settings, this.#logger);
@@ -234,11 +243,12 @@ class Listener {
 
   /** Ends connections of clients that keep us waiting too long, sooner where there is little room. */
   #endSlowOnes(): void {
-    const { connections, idleTimeout, crowdedIdleTimeout } = this.#limits;
+    const { connections, idleTimeout, crowdedIdleTimeout, lifetime } = this.#limits;
     const isCrowded = this.#shares.taken >= CROWDED * connections;
-    for (const connection of this.#connections) {
-      connection.checkTime(isCrowded ? crowdedIdleTimeout : idleTimeout);
-    }
+    const idle = isCrowded ? crowdedIdleTimeout : idleTimeout;
+    // Else one command a second, or one octet of a message, would keep a place for all of the lifetime.
+    const alive = isCrowded ? Math.min(lifetime, CROWDED_LIFETIME * crowdedIdleTimeout) : lifetime;
+    for (const connection of this.#connections) connection.checkTime(idle, alive);
   }
 }
 
