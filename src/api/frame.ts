@@ -110,10 +110,14 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
         'request',
       );
     });
-    void (async () => {
-      const refusal = await limits?.charge('requests', request, reply);
-      await answerError(refusal ?? error, request, reply);
-    })();
+    const charged = limits?.charge('requests', request, reply) ?? Promise.resolve(undefined);
+    charged
+      .then((refusal) => answerError(refusal ?? error, request, reply))
+      .catch((cause: unknown) => {
+        // Nobody awaits this: a failure must not end the process.
+        options.logger.error({ err: cause, requestId: request.id }, 'a request was not answered');
+        reply.raw.destroy();
+      });
   }
 }
 
