@@ -19,6 +19,7 @@ test('names are lower case, IDNA-encoded and without the root', () => {
     ['192.0.2.1', undefined],
     ['[192.0.2.1]', undefined],
     ['a b', undefined],
+    ['1.\u3002', undefined],
     ['a/b', undefined],
     ['"a".b', undefined],
     ['a\0b', undefined],
@@ -28,7 +29,7 @@ test('names are lower case, IDNA-encoded and without the root', () => {
 });
 
 test('any text gives nothing or a name that stays as it is', () => {
-  const pieces = fc.constantFrom(...'aB1-._@[]ü。．', 'xn--', '\u200e', '例');
+  const pieces = fc.constantFrom(...'aB1-._@[]ü。．｡', 'xn--', '\u200e', '例');
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.string({ unit: pieces })), (text) => {
       const name = toDnsName(text);

@@ -19,7 +19,8 @@ export function toBrowserName(name: string): string {
 export function toDnsName(text: string): string | undefined {
   // It is read as the host of a URL, where other characters of ASCII mean something.
   if (text.length > MAX_NAME || /[^\w.\u0080-\u{10ffff}-]/u.test(text)) return undefined;
-  const name = text.replace(/\.+$/, '');
+  // UTS 46 has four characters for a dot.
+  const name = text.replace(/[.\u3002\uff0e\uff61]+$/, '');
   // A name that IDNA does not allow can be asked for all the same, where it is ASCII.
   const domain = (toBrowserName(name) || name.toLowerCase()).replace(/\.+$/, '');
   return /^[a-z\d._-]+$/.test(domain) && isIP(domain) === 0 ? domain : undefined;
