@@ -38,7 +38,6 @@ const { secrets } = await loadSecrets(fileSecretStore(config.dataDir));
 const logger = pino({ level: 'silent' });
 const database = await openSqlite({ path: join(config.dataDir, 'postroom.sqlite') });
 const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
-await bodies.sweepFiles(new AbortController().signal);
 const changes = new InProcessChanges();
 const { mailHostname, spfInclude } = config;
 const domains = createDomains({ database, mailHostname, spfInclude });
@@ -58,7 +57,11 @@ const mailServer = new ServerDelivery({
   },
 });
 
-if (!(await domains.findActive('acme.test'))) {
+const isNew = !(await domains.findActive('acme.test'));
+const mismatch = await bodies.checkStore(isNew);
+if (mismatch) throw new Error(mismatch);
+await bodies.sweepFiles(new AbortController().signal);
+if (isNew) {
   const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });
   for (const { id } of dns) {
     await domains.markDnsRecord('u', 'acme.test', { id, status: 'verified' });
