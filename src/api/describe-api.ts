@@ -16,8 +16,9 @@ keep apps in sync with them and hear of changes at once.
 
 Every failure has the same body (\`Error\`), with a stable \`code\`; it is sent as
 \`application/problem+json\` where the request accepts that. Bodies are checked as they are: 42 is
-not "42", null counts as absent, members that are not known are ignored. Every answer has the
-request's id in \`x-request-id\` and what is left of the rate limit in \`x-ratelimit-*\`.`;
+not "42", null counts as absent. Members and parameters that are not known are ignored; one that is close to
+a known one is refused with "did you mean". Every answer has the request's id in \`x-request-id\` and what is
+left of the rate limit in \`x-ratelimit-*\`.`;
 
 const tags = [
   { name: 'Domains', description: 'Claim a domain, prove it by DNS, route its mail.' },

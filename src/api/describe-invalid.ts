@@ -24,6 +24,12 @@ export function describeInvalid(invalid: Invalid): Refusal {
     seen.add(field);
     errors.push({ field, message: expected(found) });
   }
+  return refuseFields(errors);
+}
+
+/** Refuses fields of the input; so many of them are named as one answer names at most. */
+export function refuseFields(found: readonly FieldError[]): Refusal {
+  const errors = found.slice(0, FIELDS_MAX);
   const detail = errors.map(({ field, message }) => `${field} ${message}`).join('; ');
   return new Refusal('invalid_request', detail, { errors });
 }

@@ -23,6 +23,7 @@ import { isPartOfPage } from './docs-files.ts';
 import { type NotFoundPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
 import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
+import { refuseNearNames } from './near-names.ts';
 import { RequestLimits } from './rate-limit.ts';
 import { pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
@@ -71,6 +72,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   admitRequests(app, limits);
   acceptJsonBodies(app);
   convertIntegers(app);
+  refuseNearNames(app);
   app.setErrorHandler(answerError);
   // What no route took was refused before; this is for a route that found nothing to serve.
   app.setNotFoundHandler(() => {

@@ -1,0 +1,85 @@
+/** A slip in a name is told; a name of another purpose is ignored. */
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { type RunningApi, startApi } from './testing/start-api.ts';
+
+let api: RunningApi;
+let authorization: { authorization: string };
+
+before(async () => {
+  api = await startApi('sqlite');
+  await api.activateDomain('demo', 'acme.test');
+  const owner = { userId: 'demo', domain: 'acme.test', localPart: 'ada' };
+  const { account } = await api.accounts.create(owner);
+  authorization = { authorization: `Bearer ${(await api.tokens.issue(account)).token}` };
+});
+
+test('a member close to a known one is refused by its name', async () => {
+  for (const [written, meant] of [
+    ['userId', 'user_id'],
+    ['USER_ID', 'user_id'],
+    ['user-id', 'user_id'],
+    ['usr_id', 'user_id'],
+    ['displayName', 'display_name'],
+    ['dispaly_nmae', 'display_name'],
+    ['local_parts', 'local_part'],
+    ['domian', 'domain'],
+  ] as const) {
+    const body = { domain: 'acme.test', local_part: 'bob', user_id: 'demo', [written]: 'x' };
+    const { status, body: problem } = await api.call('POST', '/v2/email-accounts/create', body);
+    assert.equal(status, 400, written);
+    assert.equal(problem.code, 'invalid_request');
+    const message = `is not known: did you mean ${meant}?`;
+    assert.deepEqual(problem.errors, [{ field: written, message }]);
+    assert.equal(problem.detail, `${written} ${message}`);
+  }
+});
+
+test('other unknown names are ignored, and so are short ones that differ', async () => {
+  const body = { user_id: 'demo', comment: 'x', uid: 1, pass: 'x', name: 'x', account: 1, i: 1 };
+  const reset = { id: 999_999, ...body };
+  assert.equal((await api.call('POST', '/v2/email-accounts/delete', reset)).status, 404);
+  const listed = await api.call('GET', '/v2/email-accounts?user_id=demo&page=2&t=1');
+  assert.equal(listed.status, 200);
+});
+
+test('parameters of a query are looked at, too', async () => {
+  for (const [query, field, meant] of [
+    ['user_id=demo&limt=5', 'limt', 'limit'],
+    ['user_id=demo&Limit=5', 'Limit', 'limit'],
+    ['userid=demo', 'userid', 'user_id'],
+    ['user_id=demo&off_set=1&off_set=2', 'off_set', 'offset'],
+  ]) {
+    const { status, body } = await api.call('GET', `/v2/email-accounts?${query}`);
+    assert.equal(status, 400, query);
+    assert.deepEqual(body.errors, [{ field, message: `is not known: did you mean ${meant}?` }]);
+  }
+});
+
+test('members of members are named by their path', async () => {
+  const since = { uidValidity: '1', token: '1', extra: true };
+  const flags = { mailbox: 'INBOX', uids: [1], since };
+  const { status, body } = await api.call('POST', '/mail/flags', flags, authorization);
+  assert.equal(status, 400);
+  assert.deepEqual(body.errors, [
+    {
+      field: 'since.uidValidity',
+      message: 'is not known: did you mean since.uidvalidity?',
+    },
+  ]);
+});
+
+test('a sync with the contract’s members is not in the way, and a slip in one is told', async () => {
+  const sync = { mailbox: 'INBOX', uidvalidity: '', token: '' };
+  assert.equal((await api.call('POST', '/mail/sync', sync, authorization)).status, 200);
+  const slip = await api.call('POST', '/mail/sync', { mailBox: 'INBOX' }, authorization);
+  assert.equal(slip.body.errors[0].field, 'mailBox');
+});
+
+test('an answer names twenty slips at most', async () => {
+  const members = Array.from({ length: 500 }, (_, i) => [`user_id_${'_'.repeat(i)}`, i]);
+  const body = { user_id: 'demo', domain: 'acme.test', ...Object.fromEntries(members) };
+  const { status, body: problem } = await api.call('POST', '/v2/domains/delete', body);
+  assert.equal(status, 400);
+  assert.ok(problem.errors.length === 20);
+});
