@@ -4,11 +4,15 @@
  * A token of the operator's names an address and, mostly, the whole second it was issued in (`iat`,
  * RFC 7519 section 4.1.6). An account at an address that never had another takes both kinds. Where
  * there was another, `accounts.tokens_from` says from which instant on tokens are meant for this
- * account, and one that does not say when it was issued is not taken at all. An account that is
- * deleted and made anew within one second shares that second with its successor, which then takes
- * tokens from the next second on.
+ * account, and one that does not say when it was issued is not taken at all.
+ *
+ * The issuer's clock may be ahead of ours by {@link CLOCK_SKEW_SECONDS}. The last token of the earlier
+ * account may therefore have an `iat` that lies so far after the end of that account. The successor
+ * takes tokens from the second after that ({@link afterLastToken}): until then, apps with tokens of the
+ * operator's have to wait.
  */
 import type { Queries } from '../database/database.ts';
+import { CLOCK_SKEW_SECONDS } from './token-keys.ts';
 
 const SECOND_MS = 1000;
 
@@ -31,6 +35,11 @@ export async function retireAddresses(
   }
 }
 
+/** The first second that no token of an account names which ended at this instant, in milliseconds. */
+export function afterLastToken(endedAt: number): number {
+  return (Math.floor(endedAt / SECOND_MS) + CLOCK_SKEW_SECONDS + 1) * SECOND_MS;
+}
+
 /** The `tokens_from` of an account that is made now; 0 where the address never had another. */
 export async function tokensFrom(
   tx: Queries,
@@ -44,9 +53,10 @@ export async function tokensFrom(
     .select('retired_at')
     .where('address', '=', `${localPart}@${domain}`)
     .executeTakeFirst();
-  if (retired && retired.retired_at >= second) return second + SECOND_MS;
-  if (await isBeingRetired(tx, localPart, domain)) return second + SECOND_MS;
-  return retired || (await bindRivals(tx, localPart, domain, second)) ? second : 0;
+  const hasRivals = await bindRivals(tx, localPart, domain, now);
+  if (await isBeingRetired(tx, localPart, domain)) return afterLastToken(now);
+  if (retired) return Math.max(second, afterLastToken(retired.retired_at));
+  return hasRivals ? second : 0;
 }
 
 /** Whether an account of a deleted domain has the address, and is about to be deleted with it. */
@@ -71,11 +81,11 @@ async function bindRivals(
   tx: Queries,
   localPart: string,
   domain: string,
-  second: number,
+  now: number,
 ): Promise<boolean> {
   const { numUpdatedRows } = await tx
     .updateTable('accounts')
-    .set({ tokens_from: second + SECOND_MS })
+    .set({ tokens_from: afterLastToken(now) })
     .where('domain_name', '=', domain)
     .where('local_part', '=', localPart)
     .executeTakeFirst();

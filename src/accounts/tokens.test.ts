@@ -517,8 +517,24 @@ onEachEngine('tokens', (engine) => {
       now += 1;
       const { account: next } = await accounts.create({ userId, domain, localPart: 'ann' });
       await refused(tokens.authenticate(token), 'unauthorized', /before the account/);
-      now += 1000;
+      now += 31_000;
       await refused(tokens.authenticate(token), 'unauthorized', /before the account/);
+      const fresh = await mint({ sub: address });
+      assert.equal((await tokens.authenticate(fresh)).accountId, next.id);
+    });
+
+    test('from a clock that is ahead never open the successor of their account', async () => {
+      const { id, userId, domain, address } = await newAccount();
+      const tokens = tokensWith();
+      const token = await mint({ sub: address, iat: seconds() + 30, exp: seconds() + 86_400 });
+      assert.equal((await tokens.authenticate(token)).accountId, id);
+      await accounts.remove(userId, id);
+      now += 5_000;
+      const { account: next } = await accounts.create({ userId, domain, localPart: 'ann' });
+      for (let waited = 0; waited < 60; waited++) {
+        now += 1_000;
+        await refused(tokens.authenticate(token), 'unauthorized');
+      }
       const fresh = await mint({ sub: address });
       assert.equal((await tokens.authenticate(fresh)).accountId, next.id);
     });
@@ -531,7 +547,7 @@ onEachEngine('tokens', (engine) => {
       await accounts.remove(userId, id);
       now += 1_000;
       const next = await accounts.create({ userId, domain, localPart: 'ann' });
-      now += 5_000;
+      now += 40_000;
       for (const ms of [20_000, 1]) {
         await refused(tokens.authenticate(await ahead(ms)), 'unauthorized', /in the future/);
       }
@@ -586,7 +602,7 @@ onEachEngine('tokens', (engine) => {
       const token = await mint({ sub: address, exp: seconds() + 86_400 });
       await tokens.authenticate(token);
       await accounts.remove(userId, id);
-      for (const later of [1000, 60_000, 3_600_000]) {
+      for (const later of [31_000, 60_000, 3_600_000]) {
         now += later;
         const { account } = await accounts.create({ userId, domain, localPart: 'ann' });
         await refused(tokens.authenticate(token), 'unauthorized', /before the account/);
@@ -631,13 +647,17 @@ onEachEngine('tokens', (engine) => {
       const input = { userId: 'other owner', domain: old.domain, localPart: 'ann' };
       const { account } = await accounts.create(input);
       const tokens = tokensWith();
+      now += 60_000;
       const token = await mint({ sub: old.address, exp: seconds() + 86_400 });
       assert.equal((await tokens.authenticate(token)).accountId, account.id);
       now += 60_000;
+      const ahead = await mint({ sub: old.address, iat: seconds() + 30, exp: seconds() + 86_400 });
       await setStatus('other owner', 'pending');
       await refused(tokens.authenticate(token), 'unauthorized', /no account/);
       await setStatus(old.userId, 'active');
       await refused(tokens.authenticate(token), 'unauthorized', /before the account/);
+      now += 31_000;
+      await refused(tokens.authenticate(ahead), 'unauthorized', /before the account/);
       const fresh = await mint({ sub: old.address });
       assert.equal((await tokens.authenticate(fresh)).accountId, old.id);
     });

@@ -2,9 +2,9 @@
  * Mailbox tokens (JWT, RFC 7519): who may open which mailbox, judged anew at every call.
  *
  * Two kinds. Tokens of ours are signed with the secret and name an account by its id and credential
- * version (`postroom_account`, `postroom_credential`). All others, signed by the operator's key or by the secret without those
- * claims, name an address. One that had another account before is opened only by tokens that say
- * when they were issued (`iat`).
+ * version (`postroom_account`, `postroom_credential`). All others, signed by the operator's key or by the
+ * secret without those claims, name an address. One that had another account before is opened only by
+ * tokens that say when they were issued (`iat`).
  */
 import type { JWTPayload } from 'jose';
 import { LRUCache } from 'lru-cache';
@@ -17,6 +17,7 @@ import { type Credentials, CredentialsReader } from './account-rows.ts';
 import { readAddress } from './local-parts.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
+import { afterLastToken } from './retired-addresses.ts';
 import {
   BELIEVED_MS,
   CLOCK_SKEW_SECONDS,
@@ -234,14 +235,13 @@ class SignedTokens implements Tokens {
     }
     // No allowance for clocks here, in either direction: it would open a successor to the tokens of
     // its predecessor's last seconds.
-    if (credentials.tokensFrom > 0 && issuedAt > this.#now()) {
+    const { tokensFrom } = credentials;
+    if (tokensFrom > 0 && issuedAt > this.#now()) {
       throw refuseToken('was issued in the future, and the address had another account before');
     }
-    const from = Math.max(
-      secondOf(credentials.createdAt),
-      credentials.tokensFrom,
-      secondOf(activeSince),
-    );
+    // Where another claim had the address until this one became active, its last tokens count as well.
+    const claimFrom = tokensFrom > 0 ? afterLastToken(activeSince) : secondOf(activeSince);
+    const from = Math.max(secondOf(credentials.createdAt), tokensFrom, claimFrom);
     if (issuedAt < from) throw refuseToken('was issued before the account was there');
     return credentials;
   }

@@ -95,8 +95,8 @@ interface AccountTable {
   credential_version: number;
   created_at: number;
   /**
-   * Tokens that name the address are good from here on, where a predecessor was deleted within the
-   * second of the account's creation; else 0.
+   * Tokens that name the address are good from here on, where it had another account before; else 0
+   * (`accounts/retired-addresses.ts`).
    */
   tokens_from: Generated<number>;
 }
