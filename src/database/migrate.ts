@@ -3,6 +3,7 @@ import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type { Engine } from './engine.ts';
 import { first } from './migrations/0001.ts';
+import { second } from './migrations/0002.ts';
 import { checkSchema } from './schema-check.ts';
 
 /** The database is one that this program cannot work with; the message says what to do. */
@@ -18,7 +19,7 @@ const APPLIED = 'kysely_migration';
  * version that the database then has. A released migration is never edited (`migrations/released.json`).
  */
 function migrationsFor(engine: Engine): Record<string, Migration> {
-  return { '0001': first(engine) };
+  return { '0001': first(engine), '0002': second(engine) };
 }
 
 /**

@@ -283,6 +283,56 @@ interface SearchDocumentTable {
   date: number;
 }
 
+/** `sending/`: a message that an account sent. */
+interface SendTable {
+  id: Generated<number>;
+  /** UUID that clients know it by. */
+  public_id: string;
+  account_id: number;
+  domain_id: number;
+  /** With angle brackets. */
+  message_id: string;
+  /** Kept by the copy in Sent and by its deliveries, not by this row. */
+  body_id: number;
+  /** Where the copy is. */
+  mailbox: string;
+  uid: number;
+  uidvalidity: string;
+  /** How many recipients it has. */
+  recipients: number;
+  idempotency_key: string | null;
+  /** SHA-256 of the request that has the key, in hex. */
+  request_hash: string | null;
+  /** JSON of the draft that goes once the mail goes: mailbox, uid, uidvalidity. */
+  draft: string | null;
+  /** Before which it does not go out. */
+  send_at: number | null;
+  created_at: number;
+  cancelled_at: number | null;
+}
+
+/** `sending/`: what became of each recipient of a message. */
+interface SendRecipientTable {
+  id: Generated<number>;
+  send_id: number;
+  delivery_id: number;
+  address: string;
+  status: 'queued' | 'delivered' | 'deferred' | 'bounced' | 'cancelled';
+  /** For people: what the far end said. */
+  detail: string | null;
+}
+
+/** `sending/`: addresses that a domain's accounts do not write to any more. */
+interface SuppressionTable {
+  id: Generated<number>;
+  domain_id: number;
+  /** Its domain in lower case. */
+  address: string;
+  /** For people: why. */
+  detail: string;
+  created_at: number;
+}
+
 export interface Schema {
   domains: DomainTable;
   dns_records: DnsRecordTable;
@@ -303,6 +353,9 @@ export interface Schema {
   settings: SettingTable;
   deliveries: DeliveryTable;
   delivery_payloads: DeliveryPayloadTable;
+  sends: SendTable;
+  send_recipients: SendRecipientTable;
+  suppressions: SuppressionTable;
   shadow_mailboxes: ShadowMailboxTable;
   shadow_messages: ShadowMessageTable;
   shadow_tombstones: ShadowTombstoneTable;
