@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitepress';
 import { codeTheme, stylesAsClasses } from './code-styles.ts';
 import { writeReference } from './reference/pages.ts';
+import { nameRows } from './row-anchors.ts';
 import { searchRoles } from './search-roles.ts';
 import { sidebar } from './sidebar.ts';
 import { description } from './texts.ts';
@@ -37,6 +38,7 @@ export default defineConfig({
     theme: codeTheme,
     codeTransformers: [stylesAsClasses],
     config(markdown) {
+      nameRows(markdown);
       markdown.core.ruler.push('served_links', ({ tokens }) => {
         for (const token of tokens.flatMap(({ children }) => children ?? [])) {
           const href = token.type === 'link_open' ? token.attrGet('href') : null;

@@ -96,6 +96,10 @@ export function refuseToken(why: string, cause?: unknown): Refusal {
   return new Refusal('unauthorized', `the token ${why}`, { cause });
 }
 
+/** An API key often comes here; this does not say whether it is one. */
+const NOT_A_JWT =
+  'is not a signed JWT: an API key belongs in the header x-api-key, and opens /v2 alone';
+
 /** What is wrong with a token, or undefined where it is not the token that is wrong. */
 function faultOf(error: unknown): string | undefined {
   if (error instanceof errors.JWTExpired) return 'is expired';
@@ -109,7 +113,7 @@ function faultOf(error: unknown): string | undefined {
   ) {
     return 'is not signed by a key of ours';
   }
-  return error instanceof errors.JOSEError ? 'is not a signed JWT' : undefined;
+  return error instanceof errors.JOSEError ? NOT_A_JWT : undefined;
 }
 
 export class TokenKeys {
@@ -164,7 +168,7 @@ export class TokenKeys {
     } catch (error) {
       if (error instanceof Refusal) throw error;
       // Decoding hostile text throws TypeError, and so do keys that do not fit the token.
-      const why = faultOf(error) ?? (error instanceof TypeError && 'is not a signed JWT');
+      const why = faultOf(error) ?? (error instanceof TypeError && NOT_A_JWT);
       if (!why) throw error;
       throw refuseToken(why, error);
     }

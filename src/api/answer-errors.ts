@@ -9,23 +9,34 @@ import { answerProblem, bearerChallenge } from '../net/net.ts';
 import { describeInvalid, isInvalid } from './describe-invalid.ts';
 
 /** Failures that Fastify itself finds, by its code; others of its 4xx are `invalid_request`. */
-const frameworkRefusals: Readonly<Record<string, () => Refusal>> = {
+const frameworkRefusals: Readonly<Record<string, (request: FastifyRequest) => Refusal>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: unsupportedType,
   FST_ERR_CTP_BODY_TOO_LARGE: () => new Refusal('body_too_large', 'the body is too large'),
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
-    new Refusal('unsupported_media_type', 'the body has a content type that is not taken here'),
   FST_ERR_CTP_EMPTY_JSON_BODY: () => new Refusal('invalid_request', 'the body is empty'),
   FST_ERR_CTP_INVALID_JSON_BODY: () => new Refusal('invalid_request', 'the body is not JSON'),
   FST_ERR_BAD_URL: () => new Refusal('invalid_request', 'the path is not a valid URL path'),
   FST_STATIC_FORBIDDEN_PATH: () => notFound(),
 };
 
-/** The refusal of a path that is not there. */
-export function notFound(): Refusal {
-  return new Refusal('route_not_found', 'there is nothing at this path');
+/** The refusal of a path that is not there. @param instead what there is */
+export function notFound(instead?: string): Refusal {
+  const detail = 'there is nothing at this path';
+  return new Refusal('route_not_found', instead === undefined ? detail : `${detail}: ${instead}`);
+}
+
+/** Names the media types of the route: clients leave the field out, or send a form's. */
+function unsupportedType({ headers, routeOptions }: FastifyRequest): Refusal {
+  const given = headers['content-type'];
+  const body = Object(routeOptions.schema?.body);
+  const types = Object.keys(body.content ?? { 'application/json': body });
+  return new Refusal(
+    'unsupported_media_type',
+    `Content-Type must be ${types.join(' or ')}${given === undefined ? ': the request has none' : ''}`,
+  );
 }
 
 /** Turns whatever was thrown into the refusal to answer with; `internal` stands for a bug. */
-export function toRefusal(error: unknown): Refusal {
+export function toRefusal(error: unknown, request: FastifyRequest): Refusal {
   if (error instanceof Refusal) return error;
   if (isInvalid(error)) return describeInvalid(error);
   if (isUnavailable(error)) {
@@ -36,7 +47,7 @@ export function toRefusal(error: unknown): Refusal {
   }
   if (error instanceof Error) {
     const known = 'code' in error ? frameworkRefusals[String(error.code)] : undefined;
-    if (known) return known();
+    if (known) return known(request);
     const status = 'statusCode' in error ? error.statusCode : undefined;
     if (status === 404) return notFound();
     if (status === 416) {

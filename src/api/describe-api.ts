@@ -7,6 +7,7 @@ import swagger from '@fastify/swagger';
 import type { FastifySchema } from 'fastify';
 import { Type } from 'typebox';
 import { answerOf, answers, type ErrorCode } from '../errors/errors.ts';
+import { ERRORS_PAGE } from '../net/net.ts';
 import { type Api, credentials } from './server.ts';
 
 const VERSION = '2.0.0';
@@ -50,7 +51,10 @@ const securitySchemes = {
 /** The body of every error answer, as `Error` in the description. */
 const ErrorBody = Type.Object(
   {
-    type: Type.String({ examples: ['about:blank'] }),
+    type: Type.String({
+      description: 'Where the code is explained, below the address of the server.',
+      examples: [`${ERRORS_PAGE}#invalid_request`],
+    }),
     title: Type.String({ description: 'The same for every occurrence of the code.' }),
     status: Type.Integer({ description: 'As that of the answer.' }),
     detail: Type.String({ description: 'What was wrong this time.' }),
@@ -70,7 +74,7 @@ const ErrorBody = Type.Object(
     description: 'What went wrong (RFC 9457), with a stable code.',
     examples: [
       {
-        type: 'about:blank',
+        type: `${ERRORS_PAGE}#invalid_request`,
         title: answers.invalid_request.title,
         status: 400,
         detail: 'user_id is required',

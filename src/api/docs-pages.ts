@@ -3,6 +3,7 @@
  * where there is nothing. The site is made at installation (`docs/.vitepress/build.ts`), as pages or,
  * where that failed, as markdown. Only files that lay in its folder at the start are served.
  */
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import helmet from '@fastify/helmet';
@@ -133,6 +134,30 @@ export function notFoundPage(site: Site): NotFoundPage | undefined {
       .header('content-security-policy', pagePolicy(site.scripts))
       .type('text/html; charset=utf-8')
       .send(page);
+}
+
+const busyStyle =
+  ':root{color-scheme:light dark;font-family:sans-serif;line-height:1.5}body{max-width:36rem;margin:15vh auto;padding:0 1rem}';
+/** Nothing is loaded: each file would be one more request. */
+const busyPolicy = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(busyStyle).digest('base64')}'; frame-ancestors 'none'`;
+
+/** Answers a browser that asked too often with a page that loads again by itself. */
+export function sendBusyPage(reply: FastifyReply, retryAfter: number): void {
+  const seconds = Math.ceil(retryAfter);
+  const wait = seconds === 1 ? '1 second' : `${seconds} seconds`;
+  reply
+    .code(429)
+    .header('retry-after', seconds)
+    .header('content-security-policy', busyPolicy)
+    .type('text/html; charset=utf-8')
+    .send(
+      '<!doctype html><html lang="en"><head><meta charset="utf-8">' +
+        '<meta name="viewport" content="width=device-width, initial-scale=1">' +
+        `<meta http-equiv="refresh" content="${seconds}">` +
+        `<title>Too many requests</title><style>${busyStyle}</style></head><body><main>` +
+        '<h1>Too many requests</h1><p>Your network address sent more requests than are allowed in a ' +
+        `minute. This page loads again by itself in ${wait}.</p></main></body></html>`,
+    );
 }
 
 /** Whether a request is a browser's, which wants to read a page (RFC 9110 section 12.5.1). */

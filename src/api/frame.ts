@@ -20,8 +20,9 @@ import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl } from './broken-requests.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isPartOfPage } from './docs-files.ts';
-import { type NotFoundPage, wantsPage } from './docs-pages.ts';
+import { type NotFoundPage, sendBusyPage, wantsPage } from './docs-pages.ts';
 import { acceptJsonBodies } from './json-body.ts';
+import { collectPaths } from './known-paths.ts';
 import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
 import { refuseNearNames } from './near-names.ts';
 import { RequestLimits } from './rate-limit.ts';
@@ -69,7 +70,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   limitConnections(app.server, options.connections, isExempt, options.logger);
   allowOrigins(app, options.corsOrigins);
   app.decorate('admitUpgrade', async (request) => limits?.admit(request) ?? { allowed: true });
-  admitRequests(app, limits);
+  admitRequests(app, limits, collectPaths(app));
   acceptJsonBodies(app);
   convertIntegers(app);
   refuseNearNames(app);
@@ -81,14 +82,15 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   return { app, limits: limits ?? { take: async () => {} } };
 
   async function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply) {
-    const refusal = (await chargeLate(request, reply)) ?? toRefusal(error);
+    const refusal = (await chargeLate(request, reply)) ?? toRefusal(error, request);
     if (isUnwritable(error)) {
       for (const name of Object.keys(reply.getHeaders())) reply.removeHeader(name);
       setCommonHeaders(request, reply);
     }
     const { notFoundPage } = options;
-    const isPage = refusal.code === 'route_not_found' && wantsPage(request);
-    if (isPage && notFoundPage) notFoundPage(reply);
+    const { code, retryAfter } = wantsPage(request) ? refusal : {};
+    if (code === 'route_not_found' && notFoundPage) notFoundPage(reply);
+    else if (code === 'rate_limited' && retryAfter) sendBusyPage(reply, retryAfter);
     else answerRefusal(refusal, request, reply);
     return reply;
   }
@@ -198,11 +200,15 @@ function allowOrigins(app: Api, origins: readonly string[]): void {
 }
 
 /** Before every route: charge the request, then refuse what no route would take. */
-function admitRequests(app: Api, limits: RequestLimits | undefined): void {
+function admitRequests(
+  app: Api,
+  limits: RequestLimits | undefined,
+  describePaths: (path: string) => string,
+): void {
   app.addHook('onRequest', async (request, reply) => {
     setCommonHeaders(request, reply);
     const spent = isFree(request) ? undefined : await limits?.charge('requests', request, reply);
-    const refusal = spent ?? judge(app, request, reply);
+    const refusal = spent ?? judge(app, request, reply, describePaths);
     if (refusal) throw refusal;
   });
 }
@@ -226,7 +232,12 @@ function isFree(request: FastifyRequest): boolean {
 }
 
 /** Before the body is read: nobody has to send one to a path that is not there. */
-function judge(app: Api, request: FastifyRequest, reply: FastifyReply): Refusal | undefined {
+function judge(
+  app: Api,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  describePaths: (path: string) => string,
+): Refusal | undefined {
   // RFC 9112 section 3.2: HTTP/1.1 has one, and no request has two, which tell programs in front
   // and us different things.
   const hosts = countField(request.raw, 'host');
@@ -234,16 +245,22 @@ function judge(app: Api, request: FastifyRequest, reply: FastifyReply): Refusal 
   if (hosts === 0 && request.raw.httpVersionMinor !== 0) {
     return new Refusal('invalid_request', 'the header Host is missing');
   }
-  return request.is404 ? missing(app, request, reply) : judgeUrl(request);
+  if (!request.is404) return judgeUrl(request);
+  const path = pathOf(request);
+  return notAllowed(app, path, request, reply) ?? notFound(describePaths(path));
 }
 
-/** 404, or 405 where the path takes other methods (RFC 9110 section 15.5.6). */
-function missing(app: Api, request: FastifyRequest, reply: FastifyReply): Refusal {
-  const path = (request.raw.url ?? '').split('?', 1)[0] ?? '';
+/** 405 where the path takes other methods (RFC 9110 section 15.5.6). */
+function notAllowed(
+  app: Api,
+  path: string,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Refusal | undefined {
   const allowed = (['GET', 'HEAD', 'POST', 'PUT'] as const).filter(
     (method) => method !== request.method && app.findRoute({ method, url: path }) !== null,
   );
-  if (allowed.length === 0) return notFound();
+  if (allowed.length === 0) return undefined;
   reply.header('allow', allowed.join(', '));
   return new Refusal('method_not_allowed', `this path takes ${allowed.join(', ')}`);
 }

@@ -18,7 +18,7 @@ export function acceptJsonBodies(app: Api): void {
     // RFC 9110 section 15.5.16: codings are refused like media types.
     const coding = request.headers['content-encoding'] ?? 'identity';
     if (coding.toLowerCase() !== 'identity') {
-      done(new Refusal('unsupported_media_type', 'the body has a content encoding'));
+      done(new Refusal('unsupported_media_type', 'the body must have no Content-Encoding'));
       return;
     }
     if (!Buffer.isBuffer(bytes) || !isUtf8(bytes)) {

@@ -105,6 +105,12 @@ function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/[_-]/g, '');
 }
 
+/** Whether a name is another one, or a slip for it. */
+export function isNearName(name: string, candidate: string): boolean {
+  const [plain, meant] = [plainName(name), plainName(candidate)];
+  return plain === meant || isSlip(plain, meant);
+}
+
 function isSlip(name: string, candidate: string): boolean {
   if (candidate.length < SHORT) return false;
   const slips = candidate.length < LONG ? 1 : 2;

@@ -25,6 +25,12 @@ interface ProblemAnswer {
   readonly body: string;
 }
 
+/**
+ * The page that explains each code, in a row that is named by it (`docs/.vitepress/row-anchors.ts`). RFC 9457
+ * section 3.1.1 takes relative references: this one leads to the server that answers, whatever it is called.
+ */
+export const ERRORS_PAGE = '/docs/reference/errors';
+
 /** Seconds after which a call that met a 503 may be tried again. */
 const RETRY_AFTER = 5;
 
@@ -42,8 +48,7 @@ export function answerProblem(
 ): ProblemAnswer {
   const { http, title } = answerOf(refusal.code);
   const problem: Problem = {
-    // RFC 9457 section 4.2.1: no more than the status code says; `code` is what tells them apart.
-    type: 'about:blank',
+    type: status === http ? `${ERRORS_PAGE}#${refusal.code}` : 'about:blank',
     title: status === http ? title : (STATUS_CODES[status] ?? title),
     status,
     detail: refusal.message,

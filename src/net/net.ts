@@ -32,6 +32,7 @@ export {
   answerProblem,
   bearerChallenge,
   countField,
+  ERRORS_PAGE,
   readBearer,
   requestIdOf,
 } from './http.ts';

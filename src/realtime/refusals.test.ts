@@ -142,7 +142,12 @@ suite('what is refused at the upgrade', () => {
       assert.equal(answer.headers['content-type'], 'application/json; charset=utf-8');
       assert.equal(answer.headers['x-request-id'], 'req-1');
       const { title: told, detail, ...rest } = answer.body;
-      assert.deepEqual(rest, { type: 'about:blank', status, code, request_id: 'req-1' });
+      assert.deepEqual(rest, {
+        type: `/docs/reference/errors#${code}`,
+        status,
+        code,
+        request_id: 'req-1',
+      });
       assert.ok(typeof told === 'string' && typeof detail === 'string' && detail !== '');
       for (const [name, expected] of Object.entries(fields)) {
         if (typeof expected === 'string') assert.equal(answer.headers[name], expected);

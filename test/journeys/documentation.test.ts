@@ -5,8 +5,11 @@ import { posix } from 'node:path';
 import { before, test } from 'node:test';
 import { parseEnv } from 'node:util';
 import { Check } from 'typebox/schema';
+import { createMarkdownRenderer } from 'vitepress';
+import { nameRows } from '../../docs/.vitepress/row-anchors.ts';
 import { configKeys, readConfig } from '../../src/config/config.ts';
-import { answerOf, answers, type ErrorCode } from '../../src/errors/errors.ts';
+import { answerOf, answers, type ErrorCode, Refusal } from '../../src/errors/errors.ts';
+import { answerProblem } from '../../src/net/net.ts';
 import { compareJson, compareLines } from '../support/compare-output.ts';
 import { idleExceptions, notRun } from '../support/doc-not-run.ts';
 import { type Page, readPage, readPages, repository } from '../support/doc-pages.ts';
@@ -238,6 +241,21 @@ test('every error is explained, with its status and its reply', () => {
   const described = readFileSync(`${repository}docs/openapi.json`, 'utf8');
   for (const [, code = ''] of described.matchAll(/`([a-z_]+)`: /g)) {
     if (code in answers) assert.ok(http.has(code), `${code} is answered over HTTP`);
+  }
+});
+
+test('the type of every error leads to a row of the page', async () => {
+  const markdown = await createMarkdownRenderer(
+    `${repository}docs`,
+    { config: nameRows },
+    '/docs/',
+  );
+  const html = markdown.render(pageAt('docs/reference/errors.md').text);
+  for (const code of Object.keys(answers) as ErrorCode[]) {
+    const { body } = answerProblem(new Refusal(code, 'so it is'), 'id');
+    const [page, anchor] = JSON.parse(body).type.split('#');
+    assert.equal(page, '/docs/reference/errors');
+    assert.equal(html.split(`<tr id="${anchor}">`).length, 2, `${code} has one row`);
   }
 });
 

@@ -48,7 +48,7 @@ onEachEngine('errors', (engine) => {
       assert.equal(answer.status, http, code);
       assert.equal(answer.headers.get('content-type'), 'application/json; charset=utf-8');
       assert.deepEqual(answer.body, {
-        type: 'about:blank',
+        type: `/docs/reference/errors#${code}`,
         title,
         status: http,
         detail: `this is ${code}`,
