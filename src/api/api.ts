@@ -15,6 +15,7 @@ import { domainRoutes } from './domains.ts';
 import { accountRoutes } from './email-accounts.ts';
 import { createFrame, type FrameOptions } from './frame.ts';
 import { healthRoutes, type ReadinessCheck } from './health.ts';
+import { mailAppendRoute } from './mail-append.ts';
 import { mailAttachmentRoutes } from './mail-attachment.ts';
 import { mailChangeRoutes } from './mail-changes.ts';
 import { mailContentRoutes } from './mail-content.ts';
@@ -36,6 +37,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly accounts: Accounts;
   readonly tokens: Tokens;
   readonly mailstore: Mailstore;
+  /** Octets of the largest message that a client adds. */
+  readonly maxMessageBytes: number;
   /** Keys that open /v2, at least one. */
   readonly apiKeys: readonly string[];
   /** Absolute path of the folder of the public pages. */
@@ -73,6 +76,7 @@ export function createApi(options: ApiOptions): Api {
   add(app, mailMailboxRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));
   add(app, mailChangeRoutes(options.mailstore));
+  add(app, mailAppendRoute(options.mailstore, options.maxMessageBytes));
   add(app, mailContentRoutes(options.mailstore));
   add(app, mailSearchRoutes(options.mailstore));
   add(app, mailAttachmentRoutes(options.mailstore));

@@ -45,6 +45,7 @@ export async function describeWholeApi(): Promise<string> {
     connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
     maxBody: 1,
+    maxMessageBytes: 1,
     siteDirectory: '/nonexistent',
     keyedRoutes: keyedRoutesElsewhere,
     routes: [...routesElsewhere, mailserverEventRoutes(uncalled('mailserverEvents'))],

@@ -24,6 +24,11 @@ import { type Swept, sweepFiles } from './sweep-files.ts';
  * fsync stores it, and one query reads it.
  */
 export const INLINE_MAX = 64 * 1024;
+/**
+ * Octets of the disk that stay free of mail, so that what was taken before can still be read, marked,
+ * removed and delivered.
+ */
+const FREE_BYTES_LEFT = 64 * 1024 * 1024;
 /** Milliseconds for which the free space of a disk is taken for what it was. */
 const FREE_BYTES_MS = 1_000;
 
@@ -146,16 +151,18 @@ export class Bodies {
   }
 
   /**
-   * Bytes that are free on the disk of the large ones, as of at most a second ago.
+   * Why a message of so many octets cannot be kept, by what was free at most a second ago.
    *
+   * @returns Refusal storage_full; undefined where there is room
    * @throws the file system's error
    */
-  async freeBytes(): Promise<number> {
+  async checkRoom(octets: number): Promise<Refusal | undefined> {
     const at = performance.now();
     if (at - this.#free.at >= FREE_BYTES_MS) {
       this.#free = { at, bytes: await this.#folder.freeBytes() };
     }
-    return this.#free.bytes;
+    if (this.#free.bytes >= FREE_BYTES_LEFT + octets) return undefined;
+    return new Refusal('storage_full', 'there is no space left for this message');
   }
 
   /**

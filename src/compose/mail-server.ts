@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { findSomeActive } from '../accounts/accounts.ts';
+import type { Bodies } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
 import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
@@ -11,6 +12,7 @@ import type { MailServer, MailUser } from '../mailstore/mailstore.ts';
 export interface MailServerOptions {
   readonly config: Config;
   readonly database: Database;
+  readonly bodies: Bodies;
   readonly changes: Changes;
   /** Whether an account is the one that its address means now. */
   readonly isCurrent: (user: MailUser) => Promise<boolean>;
@@ -35,13 +37,14 @@ export interface MailServerParts {
  * @throws ConfigError where the file with the server's authority cannot be read
  */
 export function buildMailServer(options: MailServerOptions): MailServerParts | undefined {
-  const { config, database, changes, isCurrent, logger } = options;
+  const { config, database, bodies, changes, isCurrent, logger } = options;
   const { mailstore } = config;
   if (mailstore.kind === 'embedded') return undefined;
   const { connections, timeout, deliverTo } = mailstore;
   const imap = new ImapMailstore({
     server: serverOf(mailstore),
     database,
+    bodies,
     isCurrent,
     someAccounts: () => findSomeActive(database.read, ACCOUNTS_TRIED),
     log: logger,

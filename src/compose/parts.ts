@@ -139,7 +139,7 @@ export function buildParts(
   const owners = buildOwners(ground, deletions);
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
-  const { imap, mailServer } = buildMailServer({ ...ground, isCurrent }) ?? {};
+  const { imap, mailServer } = buildMailServer({ ...ground, bodies, isCurrent }) ?? {};
   const maintenance = new Maintenance({
     ...ground,
     ...owners,
@@ -251,6 +251,7 @@ function buildApi(ground: Ground, served: Served): Api {
     connections: { perClient: http.maxPerIp, inAll: http.maxConnections },
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,
+    maxMessageBytes: limits.maxMessageBytes,
     upgrades: asksForWebSocket,
     siteDirectory: SITE_DIRECTORY,
     keyedRoutes: [deliveryRoutes(served.domains, served.queue)],

@@ -64,12 +64,6 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   readonly now?: () => number;
 }
 
-/**
- * Bytes of the disk that stay free of mail, so that what was taken before can still be read, marked,
- * removed and delivered.
- */
-const FREE_BYTES_LEFT = 64 * 1024 * 1024;
-
 /** A forward-path, and where its mail goes or why nobody takes it. */
 interface Resolved {
   readonly forwardPath: string;
@@ -96,10 +90,8 @@ class RoutedReceiver implements MailReceiver {
       mailServer && new ServerMailboxes({ ...options, mailServer, now: this.#now });
   }
 
-  async checkRoom(octets: number): Promise<Refusal | undefined> {
-    const free = await this.#options.bodies.freeBytes();
-    if (free >= FREE_BYTES_LEFT + octets) return undefined;
-    return new Refusal('storage_full', 'there is no space left for this message');
+  checkRoom(octets: number): Promise<Refusal | undefined> {
+    return this.#options.bodies.checkRoom(octets);
   }
 
   async checkRecipient(recipient: string, from: string): Promise<Refusal | undefined> {

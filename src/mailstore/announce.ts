@@ -23,6 +23,8 @@ export function announceChanges(
     renameMailbox: async (user, name, to) =>
       announced(await mailstore.renameMailbox(user, name, to)),
     deleteMailbox: async (user, name) => announced(await mailstore.deleteMailbox(user, name)),
+    appendMessage: async (user, request, source) =>
+      announced(await mailstore.appendMessage(user, request, source)),
     setFlags: async (user, set, flags) => announced(await mailstore.setFlags(user, set, flags)),
     move: async (user, set, target) => announced(await mailstore.move(user, set, target)),
     copy: async (user, set, target) => announced(await mailstore.copy(user, set, target)),

@@ -16,6 +16,8 @@ export { describeMessage, prependHeader, stageMessage } from './stage-message.ts
 export {
   type AddedMessage,
   type Appended,
+  type AppendedByClient,
+  type AppendRequest,
   type AppendTarget,
   type ByteRange,
   type ChangedMailbox,

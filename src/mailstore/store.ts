@@ -174,6 +174,18 @@ export interface Relocated extends ChangedMailbox {
   readonly uids: ReadonlyMap<number, number>;
 }
 
+/** Where a client puts a message. */
+export interface AppendRequest {
+  readonly mailbox: string;
+  readonly flags?: readonly string[];
+  /** Octets that the message has at most. */
+  readonly octets: number;
+}
+
+export interface AppendedByClient extends ChangedMailbox {
+  readonly uid: number;
+}
+
 export interface Expunged extends ChangedMailbox {
   readonly removed: readonly number[];
 }
@@ -267,6 +279,16 @@ export interface Mailstore {
    * @throws Refusal mailbox_not_found, mailbox_protected
    */
   deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
+  /**
+   * Adds a message, byte by byte as it is, once it was read to its end (RFC 3501 section 6.3.11).
+   *
+   * @throws Refusal mailbox_not_found, invalid_request, storage_full; whatever the source throws
+   */
+  appendMessage(
+    user: MailUser,
+    request: AppendRequest,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<AppendedByClient>;
   /** Changes flags; messages that already are as wanted keep their MODSEQ. No such UID is no error. */
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged>;
   /** Moves messages to another mailbox of the account (RFC 6851). */

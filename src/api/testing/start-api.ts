@@ -167,6 +167,7 @@ export async function startApi(
     connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
     maxBody: 262_144,
+    maxMessageBytes: 1_048_576,
     siteDirectory: '/nonexistent',
     ...options,
     routes: [mailserverEvents, ...(options.routes ?? [])],

@@ -165,6 +165,31 @@ void suite('a message added by IMAP', () => {
     assert.equal(await store.hasReceived(user, 'Lists', 'id-1'), false);
   });
 
+  void test('a client is told the UID, where the server tells it and where it does not', async () => {
+    const { server, store, user } = await open();
+    const request = { mailbox: 'inbox', flags: ['\\seen'], octets: 100 };
+    const append = () => store.appendMessage(user, request, message.open());
+    server.add('Subject: older\r\n\r\n');
+    server.fault = ({ name }) =>
+      name === 'APPEND' ? { send: 'TAG OK [APPENDUID 7 4711] done\r\n' } : undefined;
+    const told = await append();
+    assert.equal(told.uid, 4711);
+    assert.deepEqual(
+      told.changes.map(({ mailbox, token }) => [mailbox, token]),
+      [['INBOX', told.state.token]],
+    );
+    server.fault = ({ name }) => {
+      if (name === 'APPEND') server.add(source);
+      return undefined;
+    };
+    assert.equal((await append()).uid, 2);
+    server.fault = ({ name }) =>
+      name === 'APPEND' ? { send: 'TAG NO [TRYCREATE] no\r\n' } : undefined;
+    await assert.rejects(append(), { code: 'mailbox_not_found' });
+    const sent = server.commands.filter(({ name }) => name === 'APPEND').map(({ args }) => args);
+    assert.equal(sent.at(-1), `"INBOX" (\\Seen) {${source.length}}\r\n${source}`);
+  });
+
   void test('a shadow is not kept for an account that is gone', async () => {
     const { server, store } = await open();
     server.capabilities = 'IMAP4rev1 AUTH=PLAIN';

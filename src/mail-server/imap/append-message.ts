@@ -1,11 +1,36 @@
-/** Adding a message by IMAP, and finding out whether one came: for delivery, where LMTP is not used. */
+/**
+ * Adding a message by IMAP: for delivery where LMTP is not used, with a way to find out whether it came;
+ * and for clients, who are told its UID.
+ */
+import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
 import { Refusal } from '../../errors/errors.ts';
-import { defaultMailboxes } from '../../mailstore/mailstore.ts';
-import type { Connection } from './connection.ts';
+import {
+  type AppendedByClient,
+  type AppendRequest,
+  canonicalMailboxName,
+  defaultMailboxes,
+  type MailUser,
+  normalizeFlags,
+} from '../../mailstore/mailstore.ts';
+import { withLineEnds } from '../lmtp/source-lines.ts';
+import { type Connection, mailboxNotFound } from './connection.ts';
+import type { EditorOptions } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
+import { fetchRows, listUids } from './fetch.ts';
 import { findSpecialUse } from './list-mailboxes.ts';
+import { Turns } from './turns.ts';
+import { UID_MAX } from './uid-set.ts';
 import { encodeMailboxName } from './utf7.ts';
-import { type Argument, atom, literal, quoted, textOf } from './wire.ts';
+import {
+  type Argument,
+  atom,
+  codeOf,
+  type ImapResponse,
+  literal,
+  numberOf,
+  quoted,
+  textOf,
+} from './wire.ts';
 
 /** A message to add (RFC 3501 section 6.3.11). */
 export interface AppendedSource {
@@ -25,25 +50,118 @@ export interface AppendedSource {
 /** The most that one APPEND may have: the library takes a message in one piece. */
 const SIZE_MAX = 256 * 1024 * 1024;
 
+/** Each holds its message in memory; one account has one, so that a stalled one stops nobody else. */
+const APPENDS_AT_ONCE = 2;
+
+/** As long as a message by LMTP may take. */
+const APPEND_TIMEOUT_MS = 240_000;
+
+export interface AppenderOptions extends Pick<EditorOptions, 'repeat' | 'once' | 'changeOf'> {
+  /** Keeps a client's message until the server has it. */
+  readonly bodies: Pick<Bodies, 'stage' | 'read' | 'discard' | 'checkRoom'>;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+export class MessageAppender {
+  readonly #options: AppenderOptions;
+  readonly #turns = new Turns(APPENDS_AT_ONCE);
+
+  constructor(options: AppenderOptions) {
+    this.#options = options;
+  }
+
+  /** See `ImapMailstore.appendByImap`. */
+  deliver(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
+    const name = canonicalMailboxName(mailbox);
+    return this.#inTurn(user, undefined, message.signal, async (connection) => {
+      const target =
+        (await findTarget(connection, name)) ?? (await createMailbox(connection, name));
+      await append(connection, target, message);
+    });
+  }
+
+  /** Whether a mailbox has the message that has this id in a Received field. */
+  hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean> {
+    const name = canonicalMailboxName(mailbox);
+    return this.#options.repeat(user, name, (connection) =>
+      hasReceived(connection, name, receivedId, this.#options.now()),
+    );
+  }
+
+  /** Adds a client's message. It goes to the server once it is whole, since APPEND begins with its size. */
+  async append(
+    user: MailUser,
+    { mailbox, flags = [], octets }: AppendRequest,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<AppendedByClient> {
+    const { bodies, repeat } = this.#options;
+    const name = canonicalMailboxName(mailbox);
+    const wanted = normalizeFlags(flags);
+    // Nothing is read for a mailbox that is not there.
+    await repeat(user, name, (connection) => connection.select(name, 'EXAMINE'));
+    const noRoom = await bodies.checkRoom(octets);
+    if (noRoom) throw noRoom;
+    const body = await bodies.stage(withLineEnds(source), () => undefined);
+    try {
+      return await this.#send(user, name, wanted, body);
+    } finally {
+      await bodies.discard(body);
+    }
+  }
+
+  #send(
+    user: MailUser,
+    name: string,
+    flags: readonly string[],
+    body: StagedBody,
+  ): Promise<AppendedByClient> {
+    const { bodies, changeOf } = this.#options;
+    const signal = AbortSignal.timeout(APPEND_TIMEOUT_MS);
+    const message = { open: () => bodies.read(body), size: body.size, flags, signal };
+    const appended = this.#inTurn(user, name, signal, async (connection) => {
+      const { uidnext } = await connection.select(name, 'EXAMINE');
+      const told = await append(connection, name, message);
+      const change = await changeOf(connection, user, name);
+      const uid = told ?? (await findAppended(connection, uidnext, body.size));
+      const { uidvalidity, token } = change;
+      return { uid, state: { mailbox: name, uidvalidity, token }, changes: [change] };
+    });
+    return appended.catch((error: unknown) => {
+      if (!signal.aborted || error !== signal.reason) throw error;
+      throw new Refusal('unavailable', 'the mail server did not take the message in time');
+    });
+  }
+
+  #inTurn<T>(
+    user: MailUser,
+    mailbox: string | undefined,
+    signal: AbortSignal,
+    work: (connection: Connection) => Promise<T>,
+  ): Promise<T> {
+    const guarded = (connection: Connection) => endWith(signal, connection, work);
+    return this.#turns.run(
+      user.accountId,
+      () => this.#options.once(user, mailbox, guarded),
+      signal,
+    );
+  }
+}
+
 /**
- * Adds a message (RFC 3501 section 6.3.11). A signal in the middle of it ends the connection; as with
- * one that breaks, whether the message came is for `hasReceived` to tell.
- *
- * @throws Refusal `mailbox_full` or `mailbox_refused`, for good; the reason of the signal; ImapFailure
- *   for anything else
+ * Runs work with a connection that a signal ends: IMAP has no way to take back a command that was sent. As
+ * with a connection that breaks, whether a message came is for `hasReceived` to tell.
  */
-export async function appendMessage(
+async function endWith<T>(
+  signal: AbortSignal,
   connection: Connection,
-  mailbox: string,
-  message: AppendedSource,
-): Promise<void> {
-  const { signal } = message;
+  work: (connection: Connection) => Promise<T>,
+): Promise<T> {
   signal.throwIfAborted();
-  // IMAP has no way to take back a command that was sent.
   const cutOff = () => connection.destroy();
   signal.addEventListener('abort', cutOff, { once: true });
   try {
-    await append(connection, mailbox, message);
+    return await work(connection);
   } catch (error) {
     throw signal.aborted ? signal.reason : error;
   } finally {
@@ -51,35 +169,67 @@ export async function appendMessage(
   }
 }
 
+/**
+ * Adds a message to a mailbox that is there (RFC 3501 section 6.3.11).
+ *
+ * @returns its UID where the server tells it (RFC 4315 section 3)
+ * @throws Refusal `mailbox_full` or `mailbox_refused`, for good; `mailbox_not_found`; the reason of the
+ *   signal; ImapFailure for anything else
+ */
 async function append(
   connection: Connection,
   mailbox: string,
   { open, size, flags, internalDate, signal }: AppendedSource,
-): Promise<void> {
+): Promise<number | undefined> {
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
-  const target =
-    (await findTarget(connection, mailbox)) ?? (await createMailbox(connection, mailbox));
   // Courier adds nothing to a mailbox that the session has open read-only. Dovecot looks after APPEND
   // for news of whatever mailbox is open; one that was deleted and made anew it would empty.
   await connection.unselect();
   const source = Buffer.concat(await Array.fromAsync(open()), size);
-  const args: Argument[] = [quoted(encodeMailboxName(target)), flags.map(atom)];
+  const args: Argument[] = [quoted(encodeMailboxName(mailbox)), flags.map(atom)];
   if (internalDate !== undefined) args.push(quoted(writeDateTime(internalDate)));
   signal.throwIfAborted();
   try {
-    await connection.command('APPEND', [...args, literal(source)]);
+    return readAppended(await connection.command('APPEND', [...args, literal(source)]));
   } catch (error) {
-    throw asRefusal(error);
+    throw asRefusal(error, mailbox);
   }
+}
+
+/** `[APPENDUID uidvalidity uid]`. */
+function readAppended(response: ImapResponse): number | undefined {
+  const code = codeOf(response);
+  return code?.name === 'APPENDUID' ? numberOf(code.values[1]) : undefined;
+}
+
+/**
+ * The UID of a message that was added to the open mailbox, where the server lacks UIDPLUS: of what came
+ * since, the first that is as long.
+ */
+async function findAppended(
+  connection: Connection,
+  uidnext: number,
+  size: number,
+): Promise<number> {
+  const sizes = new Map<number, number | undefined>();
+  const news = await listUids(connection, uidnext, UID_MAX);
+  await fetchRows(connection, news, [atom('RFC822.SIZE')], (uid, items) => {
+    sizes.set(uid, numberOf(items.get('RFC822.SIZE')));
+  });
+  const uids = [...sizes.keys()].sort((a, b) => a - b);
+  const found = uids.find((uid) => sizes.get(uid) === size) ?? uids[0];
+  if (found === undefined) throw new ImapFailure('garbled', { said: 'no UID after APPEND' });
+  return found;
 }
 
 /**
  * A NO counts as final only where its code says so (RFC 5530 section 3, RFC 7889, RFC 9208 section
  * 4.1.3): what is final bounces, and servers say NO to much that passes.
  */
-function asRefusal(error: unknown): unknown {
+function asRefusal(error: unknown, mailbox: string): unknown {
   if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return error;
   const { responseCode = '', said = '' } = error.details;
+  if (/^(?:TRYCREATE|NONEXISTENT)$/i.test(responseCode)) return mailboxNotFound(mailbox);
   if (/^OVERQUOTA$/i.test(responseCode)) return new Refusal('mailbox_full', 'the mailbox is full');
   return /^(?:CANNOT|NOPERM|TOOBIG)$/i.test(responseCode)
     ? new Refusal('mailbox_refused', `the mail server refuses the message: ${said}`)
@@ -103,7 +253,7 @@ async function createMailbox(connection: Connection, mailbox: string): Promise<s
   } catch (error) {
     const exists =
       error instanceof ImapFailure && /ALREADYEXISTS/.test(error.details.responseCode ?? '');
-    if (!exists) throw asRefusal(error);
+    if (!exists) throw asRefusal(error, mailbox);
   }
   return mailbox;
 }
@@ -125,7 +275,7 @@ const LOOKED_THROUGH_MS = 7 * 86_400_000;
  * Whether a mailbox has a message that has the id in a Received field. It is looked for where
  * `appendMessage` puts it; a mailbox that is still to be made has none.
  */
-export async function hasReceived(
+async function hasReceived(
   connection: Connection,
   mailbox: string,
   receivedId: string,

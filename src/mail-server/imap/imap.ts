@@ -20,6 +20,8 @@ import type { MailboxChange } from '../../changes/changes.ts';
 import type { Database } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import type {
+  AppendedByClient,
+  AppendRequest,
   ChangedMailbox,
   Expunged,
   FlagChange,
@@ -37,9 +39,9 @@ import type {
   SyncResult,
 } from '../../mailstore/mailstore.ts';
 import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
-import { type AppendedSource, appendMessage, hasReceived } from './append-message.ts';
+import { type AppendedSource, type AppenderOptions, MessageAppender } from './append-message.ts';
 import { type Connection, isMissing } from './connection.ts';
-import { MailboxEditor } from './edit-mailboxes.ts';
+import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
@@ -57,13 +59,14 @@ import {
 import { requireUidvalidity, stateOf, syncByModseq } from './sync-modseq.ts';
 import { Shadows } from './sync-shadow.ts';
 import { formatState, parseImapToken } from './token.ts';
-import { Turns } from './turns.ts';
 
 export type { ImapServer };
 
 export interface ImapOptions {
   readonly server: ImapServer;
   readonly database: Database;
+  /** Where a client's message is kept until the server has it. */
+  readonly bodies: AppenderOptions['bodies'];
   /**
    * Whether the account is the one that its address means now. The server knows addresses alone: a
    * domain that went to another claim must not open its mailboxes to the accounts of the old one.
@@ -95,9 +98,6 @@ export const imapDefaults = {
 /** A server that answered within this time counts as ready without being asked. */
 const LATELY_MS = 10_000;
 
-/** Each holds its message in memory; one account has one, so that a stalled one stops nobody else. */
-const APPENDS_AT_ONCE = 2;
-
 export class ImapMailstore implements Mailstore {
   readonly #server: ImapServer;
   readonly #database: Database;
@@ -110,7 +110,7 @@ export class ImapMailstore implements Mailstore {
   readonly #shadows: Shadows;
   readonly #reader: MessageReader;
   readonly #editor: MailboxEditor;
-  readonly #appends = new Turns(APPENDS_AT_ONCE);
+  readonly #appender: MessageAppender;
   #probing: Promise<boolean> | undefined;
   #hasLoggedIn = false;
 
@@ -133,11 +133,13 @@ export class ImapMailstore implements Mailstore {
     });
     this.#shadows = new Shadows({ database: settings.database, now: settings.now });
     this.#reader = new MessageReader((...work) => this.#read(...work));
-    this.#editor = new MailboxEditor({
+    const ways: EditorOptions = {
       repeat: (user, mailbox, work) => this.#read(user, mailbox, work),
       once: (user, _mailbox, work) => this.#guard(user, () => this.#pool.use(user, work)),
       changeOf: (connection, user, mailbox) => this.#changeOf(connection, user, mailbox),
-    });
+    };
+    this.#editor = new MailboxEditor(ways);
+    this.#appender = new MessageAppender({ ...ways, bodies: settings.bodies, now: settings.now });
   }
 
   /** Connections that are open or being opened. */
@@ -214,28 +216,26 @@ export class ImapMailstore implements Mailstore {
    *   the message's signal
    */
   appendByImap(user: MailUser, mailbox: string, message: AppendedSource): Promise<void> {
-    const name = canonicalMailboxName(mailbox);
-    return this.#guard(user, () =>
-      this.#appends.run(
-        user.accountId,
-        () => this.#pool.use(user, (connection) => appendMessage(connection, name, message)),
-        message.signal,
-      ),
-    );
+    return this.#appender.deliver(user, mailbox, message);
   }
 
   /** Whether a mailbox has the message that has this id in a Received field. */
   hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean> {
-    const name = canonicalMailboxName(mailbox);
-    return this.#read(user, name, (connection) =>
-      hasReceived(connection, name, receivedId, this.#now()),
-    );
+    return this.#appender.hasReceived(user, mailbox, receivedId);
   }
 
   /** The change to tell of when something came into a mailbox by another way. */
   changeOf(user: MailUser, mailbox: string): Promise<MailboxChange> {
     const name = canonicalMailboxName(mailbox);
     return this.#read(user, name, (connection) => this.#changeOf(connection, user, name));
+  }
+
+  appendMessage(
+    user: MailUser,
+    request: AppendRequest,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<AppendedByClient> {
+    return this.#appender.append(user, request, source);
   }
 
   search(user: MailUser, request: SearchRequest): Promise<SearchResult> {

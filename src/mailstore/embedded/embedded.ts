@@ -1,9 +1,13 @@
 /** The mail store in Postroom's own database. */
 import type { Bodies } from '../../bodies/bodies.ts';
 import type { Database, Queries } from '../../database/database.ts';
-import { invalidField } from '../../errors/errors.ts';
+import { invalidField, Refusal } from '../../errors/errors.ts';
 import type { Search } from '../../search/search.ts';
+import { normalizeFlags } from '../flags.ts';
+import { describeMessage, stageMessage } from '../stage-message.ts';
 import type {
+  AppendedByClient,
+  AppendRequest,
   AppendTarget,
   ChangedMailbox,
   Expunged,
@@ -142,6 +146,36 @@ export class EmbeddedMailstore implements Mailstore {
    */
   append(tx: Queries, message: AppendedMessage, targets: readonly AppendTarget[]) {
     return this.#writer.append(tx, message, targets);
+  }
+
+  async appendMessage(
+    user: MailUser,
+    { mailbox, flags = [], octets }: AppendRequest,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<AppendedByClient> {
+    const bodies = this.#bodies;
+    const target = { user, mailbox, flags: normalizeFlags(flags) };
+    await this.#mailboxes.find(user, mailbox);
+    const noRoom = await bodies.checkRoom(octets);
+    if (noRoom) throw noRoom;
+    const { parsed, body } = await stageMessage(bodies, source);
+    const texts = describeMessage(parsed);
+    const appended = await this.#database
+      .write(async (tx) => {
+        const bodyId = await bodies.commit(tx, body);
+        const [appended] = await this.append(tx, { ...texts, bodyId }, [target]);
+        // Deleted while the message came in: the body goes back with the transaction.
+        if (!appended) throw mailboxNotFound(mailbox);
+        return appended;
+      })
+      .catch(async (error: unknown) => {
+        // After any other failure the commit may have happened: the sweep decides then.
+        if (error instanceof Refusal) await bodies.discard(body);
+        throw error;
+      });
+    const { uid, change } = appended;
+    const { uidvalidity, token } = change;
+    return { uid, state: { mailbox: change.mailbox, uidvalidity, token }, changes: [change] };
   }
 
   search(user: MailUser, request: SearchRequest): Promise<SearchResult> {

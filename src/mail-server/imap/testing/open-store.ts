@@ -36,7 +36,7 @@ export async function openImapStore(
   options: Partial<ImapOptions> = {},
   engine: Engine = 'sqlite',
 ): Promise<OpenedStore> {
-  const { database, makeUser } = await databaseOf(engine);
+  const { database, bodies, makeUser } = await databaseOf(engine);
   const user = await makeUser();
   const logged: LoggedFailure[] = [];
   const store = new ImapMailstore({
@@ -51,6 +51,7 @@ export async function openImapStore(
       ...server,
     },
     database,
+    bodies,
     log: {
       warn: (what: object & { failure?: string }, text) =>
         logged.push({

@@ -1,0 +1,135 @@
+/** POST /mail/append: a message as it is, put into a mailbox. */
+import type { Readable } from 'node:stream';
+import { Type } from 'typebox';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import type { Mailstore } from '../mailstore/mailstore.ts';
+import { ClientShares } from '../net/net.ts';
+import { mailboxName, uidSchema } from './mail-schemas.ts';
+import { type Api, credentials, type RouteGroup } from './server.ts';
+
+/** Messages that are read at once: of one account, and in all. */
+const OF_ONE_ACCOUNT = 4;
+const IN_ALL = 40;
+
+/** Seconds after which another one may find a place. */
+const RETRY_AFTER = 2;
+
+const flag = Type.String({ maxLength: 4_096, examples: ['\\Seen'] });
+
+const source = Type.Unknown({ description: 'The source of the message, byte by byte.' });
+
+export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): RouteGroup {
+  const shares = new ClientShares(IN_ALL);
+  return (app, tools) => {
+    acceptMessageBodies(app);
+    app.post(
+      '/mail/append',
+      {
+        schema: {
+          tags: ['Mail'],
+          summary: 'Put a message into a mailbox',
+          operationId: 'appendMessage',
+          description:
+            'Stores the source as it is; nothing is sent. At most `MAX_MESSAGE_BYTES` (50 MiB).',
+          security: credentials.bearer,
+          querystring: Type.Object({
+            mailbox: mailboxName('The mailbox that gets the message.'),
+            flags: Type.Optional(
+              Type.Union([flag, Type.Array(flag, { maxItems: 64 })], {
+                description: 'Its flags: the parameter repeated, or separated by spaces.',
+              }),
+            ),
+          }),
+          body: { content: { 'message/rfc822': { schema: source } } },
+          response: {
+            201: Type.Object({
+              mailbox: Type.String({ description: 'Name of the mailbox.', examples: ['INBOX'] }),
+              uidvalidity: Type.String({ examples: ['1795244400'] }),
+              uid: uidSchema,
+            }),
+          },
+        },
+        config: {
+          refusals: [
+            'mailbox_not_found',
+            'account_inactive',
+            'body_too_large',
+            'mailbox_full',
+            'mailbox_refused',
+            'storage_full',
+          ],
+        },
+      },
+      async (request, reply) => {
+        const user = await tools.authenticateMail(request);
+        const { mailbox, flags = [] } = request.query;
+        const length = Number(request.headers['content-length'] ?? maxMessageBytes);
+        if (length > maxMessageBytes) throw tooLarge(maxMessageBytes);
+        const holder = String(user.accountId);
+        if (!shares.take(holder, 1, OF_ONE_ACCOUNT)) throw tooMany();
+        try {
+          const { state, uid } = await mailstore.appendMessage(
+            user,
+            { mailbox, flags: [flags].flat().flatMap(splitFlags), octets: length },
+            // The parser below is the only one that sets it; there is none where there is no body.
+            readMessage(request.body as Readable | undefined, maxMessageBytes),
+          );
+          reply.code(201);
+          return { mailbox: state.mailbox, uidvalidity: state.uidvalidity, uid };
+        } finally {
+          shares.give(holder, 1);
+        }
+      },
+    );
+  };
+}
+
+/** Takes `message/rfc822` alone, as a stream that the route reads. */
+function acceptMessageBodies(app: Api): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('message/rfc822', (_request, payload, done) => done(null, payload));
+}
+
+function splitFlags(text: string): string[] {
+  return text.split(' ').filter((flag) => flag !== '');
+}
+
+/**
+ * Reads a message from a request.
+ *
+ * @throws Refusal invalid_request where there is none or it breaks off, body_too_large
+ */
+async function* readMessage(
+  body: Readable | undefined,
+  maxBytes: number,
+): AsyncGenerator<Uint8Array> {
+  let size = 0;
+  try {
+    // Left open where the message is refused: the answer goes out on the same connection.
+    const chunks: AsyncIterable<Uint8Array> = body?.iterator({ destroyOnReturn: false }) ?? empty;
+    for await (const chunk of chunks) {
+      size += chunk.length;
+      if (size > maxBytes) throw tooLarge(maxBytes);
+      yield chunk;
+    }
+  } catch (error) {
+    if (error instanceof Refusal || !body?.errored) throw error;
+    throw new Refusal('invalid_request', 'the body broke off', { cause: error });
+  } finally {
+    // What still comes is read and dropped.
+    body?.resume();
+  }
+  if (size === 0) throw invalidField('body', 'must be a message');
+}
+
+const empty: AsyncIterable<Uint8Array> = (async function* () {})();
+
+function tooLarge(maxBytes: number): Refusal {
+  return new Refusal('body_too_large', `a message has at most ${maxBytes} bytes`);
+}
+
+function tooMany(): Refusal {
+  return new Refusal('rate_limited', 'too many messages of this account are being added', {
+    retryAfter: RETRY_AFTER,
+  });
+}

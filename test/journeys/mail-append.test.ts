@@ -1,0 +1,179 @@
+/** Putting messages into mailboxes: as they are, for every device to see, on every store. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { before, test } from 'node:test';
+import { onEachEngine } from '../support/databases.ts';
+import { type Answer, startTestService, type TestService } from '../support/service.ts';
+import { openSocket } from '../support/web-socket.ts';
+
+/** Less than the default, so that a test need not send 60 MB. */
+const MESSAGE_MAX = 300_000;
+
+const draft =
+  'From: ann@acme.test\r\nTo: bob@example.test\r\nSubject: Zwetschgen\r\n' +
+  'Message-ID: <draft-1@acme.test>\r\n\r\nNot sent yet.\r\n';
+
+onEachEngine('adding messages', (engine) => {
+  let service: TestService;
+  before(async () => {
+    service = await startTestService(engine, { MAX_MESSAGE_BYTES: String(MESSAGE_MAX) });
+  });
+
+  async function append(
+    token: string,
+    query: string,
+    body: string | Uint8Array | ReadableStream,
+    type = 'message/rfc822',
+  ): Promise<Answer> {
+    const response = await fetch(`${service.url}/mail/append?${query}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': type },
+      body: body instanceof Uint8Array ? new Uint8Array(body) : body,
+      duplex: 'half',
+    });
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: JSON.parse(await response.text()),
+    };
+  }
+
+  async function sourceOf(token: string, mailbox: string, uid: number): Promise<Buffer> {
+    const response = await fetch(`${service.url}/mail/message?mailbox=${mailbox}&uid=${uid}`, {
+      headers: { authorization: `Bearer ${token}`, accept: 'message/rfc822' },
+    });
+    assert.equal(response.status, 200);
+    return Buffer.from(await response.arrayBuffer());
+  }
+
+  const sync = async (token: string, body: object) =>
+    (await service.mail(token, 'POST', '/mail/sync', body)).body;
+
+  test('a message comes with its flags, is told to the other device and found', async () => {
+    const { token } = await service.makeAccount();
+    const socket = await openSocket(service, token);
+    const hello = await socket.next();
+    const drafts = hello.mailboxes.find(
+      ({ specialUse }: { specialUse?: string }) => specialUse === '\\Drafts',
+    );
+    const mailbox = drafts?.mailbox ?? 'INBOX';
+    const before = await sync(token, { mailbox });
+    const query = new URLSearchParams([
+      ['mailbox', mailbox],
+      ['flags', '\\Draft \\seen'],
+      ['flags', 'work'],
+    ]);
+    const added = await append(token, `${query}`, draft);
+    assert.equal(added.status, 201, JSON.stringify(added.body));
+    assert.deepEqual(Object.keys(added.body), ['mailbox', 'uidvalidity', 'uid']);
+    assert.equal(added.body.uidvalidity, before.uidvalidity);
+    const event = await socket.next();
+    assert.equal(event.mailbox, mailbox);
+    const { uidvalidity, token: since } = before;
+    const delta = await sync(token, {
+      mailbox,
+      uidvalidity,
+      token: since,
+      fields: ['flags', 'envelope'],
+    });
+    assert.equal(delta.token, event.token);
+    const [message] = delta.changes.added;
+    assert.equal(message.uid, added.body.uid);
+    assert.deepEqual(message.flags, ['\\Draft', '\\Seen', 'work']);
+    assert.equal(message.envelope.subject, 'Zwetschgen');
+    assert.deepEqual(await sourceOf(token, mailbox, added.body.uid), Buffer.from(draft));
+    for (;;) {
+      const { body } = await service.mail(token, 'POST', '/mail/search', { text: 'zwetschgen' });
+      if (body.indexing) continue;
+      assert.equal(body.matches[0].uid, added.body.uid);
+      break;
+    }
+    socket.close();
+  });
+
+  test('what is no good MIME is stored as it is', async () => {
+    const { token } = await service.makeAccount();
+    const broken = Buffer.from(
+      'Content-Type: multipart/mixed; boundary="\xff\r\nSubject: =?utf-8?B?broken\r\n\r\n--x\r\n\xfe\xff\r\n',
+      'latin1',
+    );
+    const large = Buffer.concat([Buffer.from(draft), Buffer.alloc(13 * 15_000, 'lines of it\r\n')]);
+    for (const source of [broken, large]) {
+      const { status, body } = await append(token, 'mailbox=INBOX', source);
+      assert.equal(status, 201, JSON.stringify(body));
+      assert.ok((await sourceOf(token, 'INBOX', body.uid)).equals(source));
+    }
+  });
+
+  test('many at once each get a UID of their own', async () => {
+    const { token } = await service.makeAccount();
+    const sources = [1, 2, 3, 4].map((n) => `Subject: ${n}\r\n\r\n${'x'.repeat(n)}\r\n`);
+    const answers = await Promise.all(
+      sources.map((source) => append(token, 'mailbox=INBOX', source)),
+    );
+    for (const [index, { status, body }] of answers.entries()) {
+      assert.equal(status, 201);
+      assert.equal((await sourceOf(token, 'INBOX', body.uid)).toString(), sources[index]);
+    }
+  });
+
+  const flags64 = Array.from({ length: 65 }, (_, n) => `k${n}`).join('+');
+  const refusals: [string, string, string | Uint8Array, number, string][] = [
+    ['0 bytes', 'mailbox=INBOX', '', 400, 'invalid_request'],
+    ['no mailbox', '', draft, 400, 'invalid_request'],
+    ['a mailbox that is not there', 'mailbox=None', draft, 404, 'mailbox_not_found'],
+    ['\\Recent', 'mailbox=INBOX&flags=%5CRecent', draft, 400, 'invalid_request'],
+    ['no atom', 'mailbox=INBOX&flags=a%22b', draft, 400, 'invalid_request'],
+    ['a list with commas', 'mailbox=INBOX&flags=%5CSeen,%5CDraft', draft, 400, 'invalid_request'],
+    ['65 keywords', `mailbox=INBOX&flags=${flags64}`, draft, 400, 'invalid_request'],
+    ['too large', 'mailbox=INBOX', Buffer.alloc(MESSAGE_MAX + 1, 'a'), 413, 'body_too_large'],
+  ];
+
+  test('what cannot be added says why, and adds nothing', async () => {
+    const { token } = await service.makeAccount();
+    const before = await sync(token, {});
+    for (const [title, query, body, status, code] of refusals) {
+      const answer = await append(token, query, body);
+      assert.deepEqual([answer.status, answer.body.code], [status, code], title);
+    }
+    const json = await append(token, 'mailbox=INBOX', '{}', 'application/json');
+    assert.deepEqual([json.status, json.body.code], [415, 'unsupported_media_type']);
+    const stranger = await append('no-token', 'mailbox=INBOX', draft);
+    assert.equal(stranger.status, 401);
+    assert.equal((await sync(token, {})).token, before.token);
+  });
+
+  test('a message without a length is cut off where it grows too large', async () => {
+    const { token } = await service.makeAccount();
+    const chunk = new TextEncoder().encode('x'.repeat(50_000));
+    let sent = 0;
+    const endless = new ReadableStream({
+      pull(controller) {
+        sent += chunk.length;
+        if (sent > 20 * MESSAGE_MAX) controller.close();
+        else controller.enqueue(chunk);
+      },
+    });
+    const { status, body } = await append(token, 'mailbox=INBOX', endless);
+    assert.deepEqual([status, body.code], [413, 'body_too_large']);
+    assert.deepEqual((await sync(token, {})).changes.added, []);
+  });
+
+  test('a message that breaks off is not there', async () => {
+    const { token } = await service.makeAccount();
+    const { port, hostname } = new URL(service.url);
+    const socket = connect(Number(port), hostname);
+    socket.on('error', () => undefined);
+    socket.write(
+      `POST /mail/append?mailbox=INBOX HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\n` +
+        `content-type: message/rfc822\r\ncontent-length: 250000\r\n\r\n${'x'.repeat(100_000)}`,
+    );
+    // Another request on the way is answered: the unfinished one holds nobody up.
+    assert.equal((await append(token, 'mailbox=INBOX', draft)).status, 201);
+    socket.destroy();
+    await once(socket, 'close');
+    assert.equal((await append(token, 'mailbox=INBOX', draft)).status, 201);
+    assert.equal((await sync(token, {})).changes.added.length, 2);
+  });
+});
