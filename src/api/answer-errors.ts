@@ -2,6 +2,8 @@
  * How a failure is answered: which refusal it is, and the answer that the table of `errors/` has for
  * it.
  */
+import { once } from 'node:events';
+import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isStorageFull, isUnavailable } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
@@ -87,4 +89,17 @@ function challengeFor(request: FastifyRequest): string {
     return 'HmacSha256 realm="postroom", header="x-mailserver-signature"';
   }
   return bearerChallenge(request.headers.authorization !== undefined);
+}
+
+/**
+ * A stream whose first piece is there. What keeps the source from being read at all is thrown, so that
+ * it is answered with a status of its own: once headers went out, only the connection can be broken.
+ *
+ * The caller sends the stream or destroys it.
+ */
+export async function beginStream(source: AsyncIterable<Uint8Array | string>): Promise<Readable> {
+  const stream = Readable.from(source, { objectMode: false });
+  // It comes at the end, too: of a source that is empty.
+  await once(stream, 'readable');
+  return stream;
 }

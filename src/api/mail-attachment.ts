@@ -1,10 +1,11 @@
 /** GET /mail/attachment: one MIME part as bytes (contract 4.3). */
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { create as contentDisposition } from 'content-disposition';
 import { Type } from 'typebox';
 import { invalidField, Refusal } from '../errors/errors.ts';
-import type { ByteRange, Mailstore } from '../mailstore/mailstore.ts';
+import type { ByteRange, Mailstore, PartContent } from '../mailstore/mailstore.ts';
 import { parsePartNumber } from '../message/message.ts';
+import { beginStream } from './answer-errors.ts';
 import { messageQuery } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
@@ -63,29 +64,37 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
           throw invalidField('part', 'must be a MIME part number such as 2 or 1.2');
         }
         const part = await mailstore.fetchPart(user, mailbox || 'INBOX', uid, number);
-        reply.headers({
-          etag: part.etag,
-          'accept-ranges': 'bytes',
-          // A message never changes under its UID, but the token that opened it may end.
-          'cache-control': 'private, no-cache',
-          'x-content-type-options': 'nosniff',
-        });
-        if (matchesEtag(request.headers['if-none-match'], part.etag)) return reply.code(304).send();
+        const headers = headersOf(part);
+        if (matchesEtag(request.headers['if-none-match'], part.etag)) {
+          return reply.headers(headers).code(304).send();
+        }
         const range = rangeOf(request.headers, part.etag, part.size);
         if (range === 'unsatisfiable') {
-          reply.header('content-range', `bytes */${part.size}`);
+          reply.headers(headers).header('content-range', `bytes */${part.size}`);
           throw new Refusal('range_not_satisfiable', `the part has ${part.size} bytes`);
         }
         const { start, end } = range ?? { start: 0, end: part.size };
+        const content = await beginStream(part.open(range));
         if (range)
           reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${part.size}`);
-        reply
+        return reply
+          .headers(headers)
           .type('application/octet-stream')
           .header('content-length', end - start)
-          .header('content-disposition', contentDisposition(part.filename));
-        return reply.send(Readable.from(part.open(range), { objectMode: false }));
+          .header('content-disposition', contentDisposition(part.filename))
+          .send(content);
       },
     );
+  };
+}
+
+function headersOf({ etag }: PartContent) {
+  return {
+    etag,
+    'accept-ranges': 'bytes',
+    // A message never changes under its UID, but the token that opened it may end.
+    'cache-control': 'private, no-cache',
+    'x-content-type-options': 'nosniff',
   };
 }
 

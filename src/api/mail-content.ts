@@ -145,9 +145,11 @@ async function readMessages(
   const messages: Partial<Content>[] = [];
   let length = 0;
   for (const uid of uids) {
-    const message = await mailstore.fetchMessage(user, mailbox, uid).catch(passOverMissing);
-    if (!message) continue;
-    const one = await readContent(message, fields);
+    const one = await mailstore
+      .fetchMessage(user, mailbox, uid)
+      .then((message) => readContent(message, fields))
+      .catch(passOverMissing);
+    if (!one) continue;
     length += JSON.stringify(one).length;
     // The first is never left out: a client that asks again must come further.
     if (messages.length > 0 && length > ANSWER_MAX) return { messages, hasMore: true };

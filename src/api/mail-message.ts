@@ -1,8 +1,8 @@
 /** GET /mail/message: one whole message, as JSON or as its source (contract 4.3). */
 import { isUtf8 } from 'node:buffer';
-import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import type { Mailstore, Message } from '../mailstore/mailstore.ts';
+import { beginStream } from './answer-errors.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery, writtenHere } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
@@ -60,16 +60,18 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
         const { mailbox, uid } = request.query;
         const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
         reply.header('vary', 'accept');
-        reply.serializer((text: string) => text);
         if (wantsSource(request.headers.accept)) {
-          reply.type(sourceType).header('content-length', message.size);
-          return reply.send(Readable.from(message.open(), { objectMode: false }));
+          const source = await beginStream(message.open());
+          return reply.type(sourceType).header('content-length', message.size).send(source);
         }
-        reply.type('application/json; charset=utf-8');
-        if (message.size <= WHOLE_MAX) {
-          return reply.send(JSON.stringify(await readWhole(message)));
-        }
-        return reply.send(Readable.from(writeInPieces(message), { objectMode: false }));
+        const answer =
+          message.size <= WHOLE_MAX
+            ? JSON.stringify(await readWhole(message))
+            : await beginStream(writeInPieces(message));
+        return reply
+          .type('application/json; charset=utf-8')
+          .serializer((text: string) => text)
+          .send(answer);
       },
     );
   };
@@ -97,17 +99,20 @@ async function readWhole(message: Message): Promise<object> {
 /** The same JSON with flat memory: one reading finds the encoding, a second one writes. */
 async function* writeInPieces(message: Message): AsyncGenerator<string> {
   const encoding = (await isUtf8Throughout(message)) ? 'utf-8' : 'latin1';
-  yield `${JSON.stringify(describe(message)).slice(0, -1)},"rfc822Encoding":"${encoding}","rfc822":"`;
-  // A byte order mark is part of the source.
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-  for await (const chunk of message.open()) {
-    const text =
-      encoding === 'latin1'
-        ? Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length).toString('latin1')
-        : decoder.decode(chunk, { stream: true });
-    yield JSON.stringify(text).slice(1, -1);
+  const source = await beginStream(message.open());
+  try {
+    yield `${JSON.stringify(describe(message)).slice(0, -1)},"rfc822Encoding":"${encoding}","rfc822":"`;
+    // A byte order mark is part of the source.
+    const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+    for await (const chunk of source as AsyncIterable<Buffer>) {
+      const text =
+        encoding === 'latin1' ? chunk.toString('latin1') : decoder.decode(chunk, { stream: true });
+      yield JSON.stringify(text).slice(1, -1);
+    }
+    yield '"}';
+  } finally {
+    source.destroy();
   }
-  yield '"}';
 }
 
 async function isUtf8Throughout(message: Message): Promise<boolean> {

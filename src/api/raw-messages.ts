@@ -1,10 +1,11 @@
 /** GET /webhooks/raw/:id: the source of a message, for whoever got the link in a webhook. */
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import type { Bodies } from '../bodies/bodies.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Queue } from '../queue/queue.ts';
 import { verifyLink } from '../webhooks/webhooks.ts';
+import { beginStream } from './answer-errors.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 export interface RawMessagesOptions {
@@ -23,7 +24,10 @@ export function rawMessageRoute({ bodies, queue, linkSecret }: RawMessagesOption
       '/webhooks/raw/:id',
       {
         // A good link has a budget of its own; a bad one counts as any other request.
-        config: { charge: 'own', refusals: ['link_invalid', 'message_not_found'] },
+        config: {
+          charge: 'own',
+          refusals: ['link_invalid', 'message_not_found', 'body_unavailable'],
+        },
         schema: {
           tags: ['Webhooks'],
           summary: 'Fetch the source of a message by its link',
@@ -52,8 +56,8 @@ export function rawMessageRoute({ bodies, queue, linkSecret }: RawMessagesOption
         const bodyId = await queue.findBody(params.id);
         const body = bodyId === undefined ? undefined : await bodies.find(bodyId);
         if (!body) throw new Refusal('message_not_found', 'the message is gone');
-        reply.type('message/rfc822').header('content-length', body.size);
-        return reply.send(Readable.from(bodies.read(body), { objectMode: false }));
+        const content = await beginStream(bodies.read(body, undefined, false, { bodyId }));
+        return reply.type('message/rfc822').header('content-length', body.size).send(content);
       },
     );
   };

@@ -189,43 +189,35 @@ export class Bodies {
   }
 
   /**
-   * Streams a body, or the bytes of it that lie in `range`.
+   * Streams a body, or the bytes of it that lie in `range`. Its file is opened before the first piece is
+   * given, and stays readable from then on, also where it is removed meanwhile.
    *
    * @param reuse reads every piece into the same memory: for whoever is done with one before asking
    *   for the next
+   * @param about whose source it is, for the log
+   * @throws Refusal body_unavailable, where the file is gone
    */
   async *read(
     body: StoredBody | StagedBody,
     range?: ByteRange,
     reuse = false,
+    about: object = {},
   ): AsyncGenerator<Uint8Array> {
     const start = range?.start ?? 0;
     const end = Math.min(range?.end ?? body.size, body.size);
     const inRow = body.content?.length ?? 0;
-    if (body.content && start < Math.min(end, inRow)) yield body.content.subarray(start, end);
-    if (end <= inRow) return;
-    if (!body.file) throw new Error('a body is shorter than its row says');
-    const handle = await this.#open(body.file);
+    if (end > inRow && !body.file) throw new Error('a body is shorter than its row says');
+    const handle = end > inRow && body.file ? await this.#open(body.file, about) : undefined;
     try {
-      yield* readRange(handle, Math.max(start - inRow, 0), end - inRow, reuse);
+      if (body.content && start < Math.min(end, inRow)) yield body.content.subarray(start, end);
+      if (handle) yield* readRange(handle, Math.max(start - inRow, 0), end - inRow, reuse);
     } finally {
-      await handle.close();
+      await handle?.close();
     }
   }
 
-  /**
-   * Looks whether a body can be read, before an answer is begun with it.
-   *
-   * @param message whose source it is, for the log
-   * @throws Refusal body_unavailable, where its file is gone
-   */
-  async check(id: number, message: object): Promise<void> {
-    const { file } = (await this.find(id)) ?? {};
-    if (file) await (await this.#open(file, { ...message, bodyId: id })).close();
-  }
-
   /** @throws Refusal body_unavailable, where the file is gone */
-  async #open(file: string, about: object = {}): Promise<FileHandle> {
+  async #open(file: string, about: object): Promise<FileHandle> {
     try {
       return await this.#folder.open(file);
     } catch (error) {

@@ -47,12 +47,17 @@ onEachEngine('a message whose body file is missing', (engine) => {
     const next = await service.mail(ann.token, 'GET', '/mail/message?mailbox=INBOX&uid=2');
     assert.equal(next.body.envelope.subject, 'next');
     await fetchAs('/mail/content?mailbox=INBOX&uid=1', '*/*');
-    const request = { mailbox: 'INBOX', uids: [1, 2], fields: ['envelope'] };
-    const several = await service.mail(ann.token, 'POST', '/mail/messages', request);
-    assert.equal(several.status, 200);
-    assert.deepEqual(
-      several.body.messages.map(({ uid }: { uid: number }) => uid),
-      [2],
-    );
+    for (const [field, expected] of [
+      ['envelope', [1, 2]],
+      ['text', [2]],
+    ] as const) {
+      const request = { mailbox: 'INBOX', uids: [1, 2], fields: [field] };
+      const several = await service.mail(ann.token, 'POST', '/mail/messages', request);
+      assert.equal(several.status, 200);
+      assert.deepEqual(
+        several.body.messages.map(({ uid }: { uid: number }) => uid),
+        expected,
+      );
+    }
   });
 });

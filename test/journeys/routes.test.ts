@@ -1,7 +1,9 @@
 /** Where a domain's route sends its mail: to a webhook, to a webhook and the mailbox, on to an address. */
 import assert from 'node:assert/strict';
+import { readdir, rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { SMTPServer, type SMTPServerDataStream } from 'smtp-server';
 import { Webhook } from 'standardwebhooks';
@@ -128,6 +130,24 @@ onEachEngine('routes', (engine) => {
     assert.equal(forged.status, 403);
     await until(async () => (await deliveries(ann))[0].status === 'delivered');
     assert.equal(await count(ann), 0);
+  });
+
+  test('webhook: a link to a source whose file is missing is answered 503', async () => {
+    const ann = await service.makeAccount();
+    status = 200;
+    await route(ann, { forward_mode: 'webhook', webhook_url: url(), webhook_secret: SECRET });
+    const large = { filename: 'a.bin', content: Buffer.alloc(200_000, 'x') };
+    const mail = { from: 'bob@example.test', to: ann.address, text: 'x', attachments: [large] };
+    await service.send(mail);
+    const { data } = verify(await posts.next());
+    const bodies = join(service.config.dataDir, 'bodies');
+    const files = (await readdir(bodies, { recursive: true })).filter((name) => /\/.*-/.test(name));
+    assert.equal(files.length, 1);
+    for (const file of files) await rm(join(bodies, file));
+    const link = new URL(data.raw_url);
+    const answer = await fetch(service.url + link.pathname + link.search);
+    assert.equal(answer.status, 503);
+    assert.match(await answer.text(), /"code":"body_unavailable"/);
   });
 
   test('webhook: given up for good, it is stored for accounts and bounced for others', async () => {

@@ -1,5 +1,5 @@
 /** Reading one message and its parts. */
-import { type Bodies, INLINE_MAX } from '../../bodies/bodies.ts';
+import type { Bodies } from '../../bodies/bodies.ts';
 import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import {
@@ -89,12 +89,12 @@ export class MessageReader {
   }
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
-    const row = await this.#findReadable(user, mailbox, uid);
-    return new StoredMessage(row, (range) => this.#read(row, range));
+    const row = await this.#find(user, mailbox, uid);
+    return new StoredMessage(row, (range) => this.#read(user, row, range));
   }
 
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
-    const row = await this.#findReadable(user, mailbox, uid);
+    const row = await this.#find(user, mailbox, uid);
     const part = findPart(JSON.parse(row.structure) as MessagePart, number);
     if (!part) throw new Refusal('part_not_found', `message ${uid} has no part ${number}`);
     const filename = partFilename(part);
@@ -104,6 +104,7 @@ export class MessageReader {
       ...(filename !== undefined && { filename }),
       open: (range?: ByteRange) => {
         const encoded = this.#read(
+          user,
           row,
           { start: part.bodyStart, end: part.bodyEnd },
           // What a decoder gives is memory of its own.
@@ -114,24 +115,17 @@ export class MessageReader {
     };
   }
 
-  /** The message may be removed while it is read. */
+  /** @throws Refusal where the message, or the file with its source, is gone by now */
   async *#read(
-    { uid, body_id }: MessageRow,
+    { accountId }: MailUser,
+    { mailbox_id, uid, body_id }: MessageRow,
     range?: ByteRange,
     reuse = false,
   ): AsyncGenerator<Uint8Array> {
     const body = await this.#bodies.find(body_id);
     if (!body) throw new Refusal('message_not_found', `message ${uid} was removed`);
-    yield* this.#bodies.read(body, range, reuse);
-  }
-
-  /** @throws Refusal body_unavailable, where the source is in a file that is gone */
-  async #findReadable(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
-    const row = await this.#find(user, mailbox, uid);
-    if (row.size > INLINE_MAX) {
-      await this.#bodies.check(row.body_id, { accountId: user.accountId, mailbox, uid });
-    }
-    return row;
+    const about = { accountId, mailboxId: mailbox_id, uid, bodyId: body_id };
+    yield* this.#bodies.read(body, range, reuse, about);
   }
 
   async #find(user: MailUser, mailbox: string, uid: number): Promise<MessageRow> {
