@@ -32,7 +32,9 @@ export {
   type AccountState,
   findAccountStates,
   findAccounts,
+  findSendingAccount,
   findSomeActive,
+  type SendingAccount,
 } from './find-accounts.ts';
 export {
   createTokens,

@@ -76,6 +76,47 @@ export async function findAccountStates(
   return new Map(rows.map(({ id, domainId, status }) => [id, { domainId, status }]));
 }
 
+/** An account as the sender of mail. */
+export interface SendingAccount extends AccountState {
+  readonly userId: string;
+  /** Name of the domain. */
+  readonly domain: string;
+  /** `<local part>@<domain>`, lower case. */
+  readonly address: string;
+  readonly displayName: string;
+}
+
+/**
+ * Finds an account that wants to send.
+ *
+ * @param lockOn the engine, where the account is to be held until the transaction ends: what it sends is
+ *   then counted and stored one after the other
+ */
+export async function findSendingAccount(
+  queries: Queries,
+  id: number,
+  lockOn?: Database['engine'],
+): Promise<SendingAccount | undefined> {
+  const row = await queries
+    .selectFrom('accounts')
+    .select(['user_id', 'domain_id', 'domain_name', 'local_part', 'display_name', 'status'])
+    .where('id', '=', id)
+    .where(domainIsThere('accounts'))
+    // SQLite has one writer at a time and no such clause.
+    .$if(lockOn === 'postgres', (query) => query.forNoKeyUpdate())
+    .executeTakeFirst();
+  return (
+    row && {
+      userId: row.user_id,
+      domainId: row.domain_id,
+      domain: row.domain_name,
+      address: `${row.local_part}@${row.domain_name}`,
+      displayName: row.display_name,
+      status: row.status,
+    }
+  );
+}
+
 /** Some accounts that may log in, the newest first: to try whether a mail server lets us in. */
 export async function findSomeActive(
   queries: Queries,

@@ -27,6 +27,7 @@ import { tokenRoutes } from './mail-tokens.ts';
 import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 export { deliveryRoutes } from './deliveries.ts';
+export { mailSendRoutes } from './mail-send.ts';
 export { mailserverEventRoutes } from './mailserver-events.ts';
 export { rawMessageRoute } from './raw-messages.ts';
 export type { Admission, Api, RouteGroup } from './server.ts';

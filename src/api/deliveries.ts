@@ -1,4 +1,4 @@
-/** What is on its way for a domain, for operators: webhooks, forwarded mail, bounces, mailboxes. */
+/** What is on its way for a domain, for operators: webhooks, forwarded mail, bounces, what accounts send, mailboxes. */
 import { Type } from 'typebox';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -24,7 +24,8 @@ const DeliveryBody = Type.Object(
     }),
     kind: Type.String({
       description:
-        'webhook, forward, bounce, or mailbox (what the mail server behind Postroom has not taken yet)',
+        'webhook, forward, bounce, send (what an account sent), or mailbox (what the mail server behind ' +
+        'Postroom has not taken yet)',
       examples: ['webhook'],
     }),
     destination: Type.String({
@@ -82,7 +83,8 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
         schema: {
           tags: ['Domains'],
           summary: 'List deliveries',
-          description: 'What a route sent on or still has to, in the order it was queued.',
+          description:
+            'What a route sent on or an account sent, or still has to, in the order it was queued.',
           operationId: 'listDeliveries',
           security: credentials.apiKey,
           params: Type.Object({ domain: DomainName }),

@@ -6,7 +6,13 @@ import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
 import { limitInMemory } from '../net/net.ts';
-import { createApi, deliveryRoutes, mailserverEventRoutes, rawMessageRoute } from './api.ts';
+import {
+  createApi,
+  deliveryRoutes,
+  mailSendRoutes,
+  mailserverEventRoutes,
+  rawMessageRoute,
+} from './api.ts';
 import { writeDescription } from './describe-api.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
@@ -25,6 +31,7 @@ export const keyedRoutesElsewhere = [deliveryRoutes(uncalled('domains'), uncalle
 
 /** Its other groups, described only. */
 export const routesElsewhere = [
+  mailSendRoutes(uncalled('sending')),
   rawMessageRoute({ bodies: uncalled('bodies'), queue: uncalled('queue'), linkSecret: '' }),
 ];
 

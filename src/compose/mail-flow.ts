@@ -18,6 +18,7 @@ import type { Metrics } from '../metrics/metrics.ts';
 import { createAddressFilter, createHostResolver } from '../net/net.ts';
 import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
+import { type CarryOutSendsOptions, Sending } from '../sending/sending.ts';
 import { createWebhookSender } from '../webhooks/webhooks.ts';
 
 export interface MailFlowOptions {
@@ -43,6 +44,9 @@ export interface MailFlow {
   readonly delivery: MailReceiver;
   /** For `carryOut`, once everything listens. */
   readonly courier: CarryOutOptions;
+  /** For `carryOutSends`, then as well. */
+  readonly sendCourier: CarryOutSendsOptions;
+  readonly sending: Sending;
   /** Ends connections that mail goes out on, once the queue has stopped. */
   close(): Promise<void>;
   /** Ends the DNS of the sender checks, once all listeners are closed. */
@@ -101,12 +105,14 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   });
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
   const courier = { ...shared, webhooks, sender, hostname };
+  const sendCourier = { ...shared, sender, hostname };
+  const sending = new Sending({ ...shared, maxMessageBytes: config.limits.maxMessageBytes });
   const close = async () => {
     await webhooks.close();
     dns.close();
     mailServer?.close();
   };
-  return { delivery, courier, close, closeSenderChecks };
+  return { delivery, courier, sendCourier, sending, close, closeSenderChecks };
 }
 
 /** Mail from one of our domains to another goes to our own listener, whatever MX records say. */

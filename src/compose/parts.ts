@@ -15,6 +15,7 @@ import {
   type Api,
   createApi,
   deliveryRoutes,
+  mailSendRoutes,
   mailserverEventRoutes,
   rawMessageRoute,
 } from '../api/api.ts';
@@ -22,7 +23,6 @@ import { Bodies } from '../bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../changes/changes.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
-import type { CarryOutOptions, MailReceiver } from '../delivery/delivery.ts';
 import { createDnsResolver } from '../dns/dns.ts';
 import {
   createDomains,
@@ -44,7 +44,8 @@ import { limitInMemory, type OpenLimit } from '../net/net.ts';
 import { Queue } from '../queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
 import { createSearch, type Search } from '../search/search.ts';
-import { buildMailFlow } from './mail-flow.ts';
+import type { Sending } from '../sending/sending.ts';
+import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
 import type { PurgedStore } from './purge.ts';
@@ -60,13 +61,8 @@ export interface Parts {
   readonly closeMailstore: () => void;
   readonly domains: Domains;
   readonly verification: Verification;
-  readonly delivery: MailReceiver;
   readonly queue: Queue;
-  readonly courier: CarryOutOptions;
-  /** Ends connections that mail goes out on, once the queue has stopped. */
-  readonly closeMailFlow: () => Promise<void>;
-  /** Ends the DNS of the sender checks, once all listeners are closed. */
-  readonly closeSenderChecks: () => void;
+  readonly flow: MailFlow;
   readonly api: Api;
   readonly realtime: Realtime;
   readonly metrics: Metrics;
@@ -107,6 +103,7 @@ interface Served extends Owners {
   readonly imap: ImapMailstore | undefined;
   readonly bodies: Bodies;
   readonly queue: Queue;
+  readonly sending: Sending;
   readonly progress: Progress;
 }
 
@@ -152,7 +149,13 @@ export function buildParts(
   });
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
   const progress: Progress = { listening: false, httpPort: config.http.port };
-  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, progress });
+  const { http } = config;
+  const publicUrl = () =>
+    http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
+  const stores = { bodies, mailstore: embedded, mailServer, queue, metrics, publicUrl };
+  const flow = buildMailFlow({ ...ground, ...owners, ...stores });
+  const { sending } = flow;
+  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, sending, progress });
   const realtime = createRealtime({
     authenticate: (token) => owners.tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),
@@ -162,11 +165,6 @@ export function buildParts(
   });
   const connections = () => realtime.connections;
   metrics.watch({ connections, queueDepths: () => queue.depths() });
-  const { http } = config;
-  const publicUrl = () =>
-    http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
-  const stores = { bodies, mailstore: embedded, mailServer, queue, metrics, publicUrl };
-  const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { domains, verification } = owners;
   return {
     database,
@@ -177,11 +175,8 @@ export function buildParts(
     closeMailstore: () => imap?.close(),
     domains,
     verification,
-    delivery: flow.delivery,
     queue,
-    courier: flow.courier,
-    closeMailFlow: () => flow.close(),
-    closeSenderChecks: flow.closeSenderChecks,
+    flow,
     api,
     realtime,
     metrics,
@@ -256,6 +251,7 @@ function buildApi(ground: Ground, served: Served): Api {
     siteDirectory: SITE_DIRECTORY,
     keyedRoutes: [deliveryRoutes(served.domains, served.queue)],
     routes: [
+      mailSendRoutes(served.sending),
       rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),
       mailserverEventRoutes(
         new MailserverEvents({

@@ -31,6 +31,7 @@ import { hasDomains } from '../domains/domains.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { serveMetrics } from '../metrics/metrics.ts';
 import { testNetworks } from '../net/net.ts';
+import { carryOutSends } from '../sending/sending.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
 import { buildParts, type Parts } from './parts.ts';
 
@@ -123,13 +124,14 @@ async function open(
   parts.verification.start();
   onStop(() => parts.verification.stop());
   // Closed after the listeners: what they have under way is finished first.
-  onStop(parts.closeSenderChecks);
+  onStop(() => parts.flow.closeSenderChecks());
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
-  carryOut(parts.courier);
+  carryOut(parts.flow.courier);
+  carryOutSends(parts.flow.sendCourier);
   onStop(async () => {
     await parts.queue.stop(DRAIN_MS);
-    await parts.closeMailFlow();
+    await parts.flow.close();
   });
   parts.progress.listening = true;
   onStop(() => {
@@ -208,7 +210,7 @@ async function listen(
     const { host, port } = config[protocol];
     if (port === 0) return undefined;
     const listener: SmtpListener = await startSmtp({
-      delivery: parts.delivery,
+      delivery: parts.flow.delivery,
       hostname: config.mailHostname,
       host,
       port,

@@ -4,15 +4,9 @@ import type { Bodies } from '../bodies/bodies.ts';
 import type { Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import { type Header, readHeader } from '../message/message.ts';
-import { buildDsn } from '../outbound/outbound.ts';
+import { buildDsn, mailDestination } from '../outbound/outbound.ts';
 import type { DeliveryError, Job, NewDelivery, Queue } from '../queue/queue.ts';
-import {
-  BOUNCE,
-  type BouncePayload,
-  bouncePayloads,
-  type MailOrigin,
-  mailDestination,
-} from './kinds.ts';
+import { BOUNCE, type BouncePayload, bouncePayloads, type MailOrigin } from './kinds.ts';
 
 /** A pino logger is one. */
 export interface BouncesLog {

@@ -15,7 +15,13 @@ import {
   type MessageTexts,
 } from '../mailstore/mailstore.ts';
 import { MessageParser } from '../message/message.ts';
-import { type MessageSender, prepareForward, type SendOutcome } from '../outbound/outbound.ts';
+import {
+  type MessageSender,
+  mailDelays,
+  mailDestination,
+  prepareForward,
+  type SendOutcome,
+} from '../outbound/outbound.ts';
 import type { Attempted, DeliveryError, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
 import { Bounces, type BouncesLog, type PreparedDsn } from './bounces.ts';
@@ -26,11 +32,9 @@ import {
   FORWARD,
   type ForwardPayload,
   forwardPayloads,
-  MAIL_DELAYS,
   MAILBOX,
   type MailboxPayload,
   mailboxPayloads,
-  mailDestination,
   WEBHOOK,
   type WebhookPayload,
   webhookPayloads,
@@ -90,7 +94,7 @@ export function carryOut(options: CarryOutOptions): void {
     payloads: forwardPayloads,
     concurrency: SESSIONS.forward,
     perDestination: SESSIONS.perDestination,
-    delays: MAIL_DELAYS,
+    delays: mailDelays,
     attempt: (job, signal) => courier.attemptForward(job, signal),
     onOutcome: (...ended) => courier.afterMail(...ended),
   });
@@ -98,7 +102,7 @@ export function carryOut(options: CarryOutOptions): void {
     kind: MAILBOX,
     payloads: mailboxPayloads,
     concurrency: MAILBOXES_AT_A_TIME,
-    delays: MAIL_DELAYS,
+    delays: mailDelays,
     attempt: (job, signal) => courier.attemptMailbox(job, signal),
     onOutcome: (...ended) => courier.afterMailbox(...ended),
   });
@@ -107,7 +111,7 @@ export function carryOut(options: CarryOutOptions): void {
     payloads: bouncePayloads,
     concurrency: SESSIONS.bounce,
     perDestination: SESSIONS.perDestination,
-    delays: MAIL_DELAYS,
+    delays: mailDelays,
     attempt: (job, signal) => courier.attemptBounce(job, signal),
   });
 }

@@ -4,6 +4,7 @@
  * of it. The message itself is the body that the delivery names.
  */
 import { type Static, Type } from 'typebox';
+import { mailDelays } from '../outbound/outbound.ts';
 import { payloadFormat } from '../queue/queue.ts';
 
 /** Where a message came from. */
@@ -100,27 +101,11 @@ export const FORWARD = 'forward';
 export const BOUNCE = 'bounce';
 export const MAILBOX = 'mailbox';
 
-/** Seconds between attempts of mail: five days in all (RFC 5321 section 4.5.4.1). */
-export const MAIL_DELAYS = [
-  60,
-  5 * 60,
-  15 * 60,
-  30 * 60,
-  3600,
-  2 * 3600,
-  ...Array.from({ length: 29 }, () => 4 * 3600),
-];
-
 /** What failed when the message came in is tried again as after the first attempt of a delivery. */
-export const FIRST_RETRY_MS = (MAIL_DELAYS[0] ?? 0) * 1_000;
+export const FIRST_RETRY_MS = (mailDelays[0] ?? 0) * 1_000;
 
 /**
  * How long a mailbox of `webhook_then_store` waits for the first attempt, which takes at most 15 s:
  * behind a long queue for a dead receiver even the first attempt is late.
  */
 export const STORE_AFTER_MS = 16_000;
-
-/** The domain that mail to an address goes to: what the queue treats as one receiver. */
-export function mailDestination(address: string): string {
-  return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
-}

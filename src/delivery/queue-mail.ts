@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { StagedMessage } from '../mailstore/mailstore.ts';
 import { parseAddress, readHeader } from '../message/message.ts';
-import { mayBounce, type SenderRewriting } from '../outbound/outbound.ts';
+import { mailDestination, mayBounce, type SenderRewriting } from '../outbound/outbound.ts';
 import type { NewDelivery } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
 import type { InboundEnvelope } from './envelope.ts';
@@ -13,7 +13,6 @@ import {
   FORWARD,
   forwardPayloads,
   type MailOrigin,
-  mailDestination,
   STORE_AFTER_MS,
   WEBHOOK,
   webhookPayloads,

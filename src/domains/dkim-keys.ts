@@ -1,6 +1,7 @@
 /** The key pair that signs a claim's mail and, published, proves who controls the zone. */
 import { generateKeyPair, randomInt } from 'node:crypto';
 import { promisify } from 'node:util';
+import type { Queries } from '../database/database.ts';
 
 const generate = promisify(generateKeyPair);
 
@@ -20,6 +21,29 @@ export interface DkimKey {
 export interface NewDkimKey extends DkimKey {
   /** What the TXT record at the selector has to say (RFC 6376 section 3.6.1). */
   readonly txtValue: string;
+}
+
+/**
+ * Says why no mail of a claim may go out: receivers take mail for forged where the key that signs it is
+ * not published.
+ *
+ * @returns the end of "<domain> ...", or undefined where its mail may go out
+ */
+export async function findSendingObstacle(
+  queries: Queries,
+  domainId: number,
+): Promise<string | undefined> {
+  const records = await queries
+    .selectFrom('domains')
+    .innerJoin('dns_records', 'dns_records.domain_id', 'domains.id')
+    .select(['domains.status', 'dns_records.status as dkim'])
+    .where('domains.id', '=', domainId)
+    .where('dns_records.purpose', '=', 'dkim')
+    .execute();
+  const [record] = records;
+  if (record?.status !== 'active') return 'is not active';
+  if (records.every(({ dkim }) => dkim !== 'verified')) return 'has no verified DKIM record';
+  return undefined;
 }
 
 let last: Promise<unknown> = Promise.resolve();

@@ -39,7 +39,7 @@ import { checkRoute, type Route, type RouteSettings, readRoute, toRoute } from '
 import { logStatusChanges, type StatusChange } from './status-changes.ts';
 
 export type { Domain } from './claims.ts';
-export type { DkimKey } from './dkim-keys.ts';
+export { type DkimKey, findSendingObstacle } from './dkim-keys.ts';
 export { type DnsRecord, type DnsRecordStatus, writeZone } from './dns-records.ts';
 export { checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
 export type { Route, RouteSettings } from './routes.ts';

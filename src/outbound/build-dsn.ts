@@ -202,7 +202,7 @@ function originalId({ fields }: Header): string | undefined {
 }
 
 /** RFC 5322 section 3.3, in UTC. */
-function formatDate(at: number): string {
+export function formatDate(at: number): string {
   return new Date(at).toUTCString().replace(/GMT$/, '+0000');
 }
 

@@ -1,21 +1,28 @@
 /**
- * Mail on its way out: forwarding and bounces. Prepares a message, makes one attempt to send it, and
+ * Mail on its way out: what accounts send, forwarding and bounces. Prepares a message, makes one attempt to send it, and
  * reports what came of it; what follows a failure is decided by `delivery/`, and when the next
  * attempt is made by the queue.
  *
  * Holds nothing in storage. A rewritten sender carries all that is needed to read it again
  * (`rewrite-sender.ts`), and a message is read from where it lies, twice for each attempt.
  */
-export { buildDsn, type Dsn, type DsnOptions, type RecipientStatus } from './build-dsn.ts';
+export {
+  buildDsn,
+  type Dsn,
+  type DsnOptions,
+  formatDate,
+  type RecipientStatus,
+} from './build-dsn.ts';
 export type { Exchanger, Lookup, OutboundDns } from './find-exchangers.ts';
 export { type BounceQuestion, mayBounce } from './may-bounce.ts';
-export type { SendError, SendOutcome } from './outcome.ts';
+export { mailDelays, mailDestination, type SendError, type SendOutcome } from './outcome.ts';
 export {
   type ForwardOptions,
   isLooping,
   type PreparedForward,
   type PreparedMessage,
   prepareForward,
+  prepareSubmission,
 } from './prepare-forward.ts';
 export type { SenderVerdict } from './rewrite-from.ts';
 export {

@@ -1,5 +1,21 @@
-/** How an attempt to send a message ended. */
+/** How an attempt to send a message ended, and when the next one is made. */
 import { oneLine } from '../message/message.ts';
+
+/** Seconds between attempts of mail: five days in all (RFC 5321 section 4.5.4.1). */
+export const mailDelays = [
+  60,
+  5 * 60,
+  15 * 60,
+  30 * 60,
+  3600,
+  2 * 3600,
+  ...Array.from({ length: 29 }, () => 4 * 3600),
+];
+
+/** The domain that mail to an address goes to: what the queue treats as one receiver. */
+export function mailDestination(address: string): string {
+  return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
+}
 
 /** Why a message was not taken. */
 export interface SendError {

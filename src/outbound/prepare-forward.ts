@@ -109,6 +109,31 @@ async function prepare(
   };
 }
 
+export interface SubmissionOptions
+  extends Pick<ForwardOptions, 'open' | 'domain' | 'dkimKey' | 'now'> {
+  /** The Received field, without a line end at its end. */
+  readonly received: string;
+}
+
+/** Fields that the recipients must not see (RFC 5322 section 3.6.3), and that the last host writes. */
+const NOT_SENT = new Set(['', 'bcc', 'resent-bcc', 'return-path']);
+
+/**
+ * Prepares what an account of ours sends for one attempt: without Bcc, with a Received field, signed
+ * with the key of the account's domain.
+ *
+ * @throws Refusal message_too_large for a header that is longer than what is read of one; whatever the
+ *   source throws
+ */
+export async function prepareSubmission(options: SubmissionOptions): Promise<PreparedMessage> {
+  const header = await readHeader(options.open());
+  if (!header.isWhole) throw new Refusal('message_too_large', 'the header is too long to be sent');
+  const kept = header.fields
+    .filter(({ name }) => !NOT_SENT.has(name))
+    .map(({ name, text }) => ({ name, text: toWire(text) }));
+  return prepare([{ name: 'received', text: options.received }, ...kept], header, options);
+}
+
 /**
  * Signs a message that we wrote ourselves.
  *

@@ -1,0 +1,12 @@
+/**
+ * Mail that accounts send: takes a composed message, keeps a copy in the account's Sent, brings it to its
+ * recipients and knows what became of each.
+ *
+ * `sends` has a row for each message, `send_recipients` one for each of its recipients. What goes out are
+ * deliveries of kind `send` in the queue. The source of a message is one body: with Bcc, as the copy in
+ * Sent has it; Bcc is left out whenever it goes out.
+ */
+export { type CarryOutSendsOptions, carryOutSends } from './carry-out-sends.ts';
+export type { ComposeRequest, GivenAttachment } from './read-request.ts';
+export { Sending, type SendingOptions } from './send.ts';
+export type { Accepted, SendStatus } from './send-rows.ts';
