@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decodeText, findPart, type MessagePart, partFilename } from './message.ts';
-import { contentOf, leavesOf, outline, parse, readCorpus } from './sample-messages.ts';
+import { contentOf, leavesOf, outline, parse, readCorpus } from './testing/sample-messages.ts';
 
 /** For each message of the corpus its parts: number, type, encoding, decoded size. */
 const outlines: Record<string, string[]> = {

@@ -1,12 +1,12 @@
 /**
- * The envelope of a message as its header gives it (the ENVELOPE of RFC 3501 section 7.4.2), which
- * is not the SMTP envelope.
+ * What the header of a message says about it: its envelope (the ENVELOPE of RFC 3501 section 7.4.2, which
+ * is not the SMTP envelope), its date, and the domains that it says it is from.
  */
-import { MAX_MAILBOXES, type Mailbox, readAddressList } from './address-list.ts';
-import { decodeWords } from './encoded-words.ts';
+import { Buffer } from 'node:buffer';
+import { isIP } from 'node:net';
+import { MAX_MAILBOXES, type Mailbox, readAddressList, toDnsName } from './addresses.ts';
 import { firstValue, type HeaderField, rawValue } from './header.ts';
-import { parseDate } from './parse-date.ts';
-import { cleanText, decodeRawHeader } from './text.ts';
+import { cleanText, decodeRawHeader, decodeWords } from './text.ts';
 
 /** Storable as JSON. A field that the header does not have is absent, but for the subject. */
 export interface Envelope {
@@ -67,4 +67,200 @@ function mailboxesOf(fields: readonly HeaderField[], name: string): Mailbox[] {
   return lists
     .flatMap((field) => readAddressList(rawValue(field)).mailboxes)
     .slice(0, MAX_MAILBOXES);
+}
+
+/** The domains of the From fields (RFC 7489 section 6.6.1). */
+export interface Authors {
+  /** Lower case, IDNA-encoded, each once, at most {@link MAX_AUTHOR_DOMAINS}. */
+  readonly domains: readonly string[];
+  /** Whether these are all; else the fields may show somebody who is not among them. */
+  readonly isWhole: boolean;
+}
+
+/** Author domains that are told apart; mail by several authors has two or three. */
+export const MAX_AUTHOR_DOMAINS = 10;
+
+/** The domain of an address; a literal counts where it could be read as a name. */
+function domainsOf(address: string): string[] {
+  const at = address.lastIndexOf('@');
+  const text = address.slice(at + 1);
+  const literal = /^\[(.*)\]$/.exec(text)?.[1];
+  if (literal === undefined) return at < 0 ? [] : [toDnsName(text) ?? []].flat();
+  return /^IPv6:/i.test(literal) || isIP(literal) !== 0 ? [] : namesBehindAts(`@${literal}`);
+}
+
+/** The names behind every `@`, white space around dots left out, other separators before it passed. */
+const NAME_BEHIND_AT =
+  /@[^@\p{L}\p{M}\p{N}_]*([\p{L}\p{M}\p{N}_-]+(?:\s*[.\u3002\uff61]\s*[\p{L}\p{M}\p{N}_-]+)*)/gu;
+
+function namesBehindAts(text: string): string[] {
+  return Array.from(text.matchAll(NAME_BEHIND_AT), ([, name = '']) => {
+    const found = name.replace(/\s/g, '');
+    // Of what IDNA does not take, the start may be shown.
+    return [toDnsName(found) ?? toDnsName(/^[\w.-]*/.exec(found)?.[0] ?? '') ?? []].flat();
+  }).flat();
+}
+
+/** What readers leave out: controls, what cannot be seen, folds, quotes. */
+const LEFT_OUT = /\r?\n[ \t]*|[\p{C}\p{Default_Ignorable_Code_Point}"\\]/gu;
+
+/** The text without comments, nested ones too; one without an end takes the rest along. */
+function withoutComments(text: string): string {
+  let depth = 0;
+  let kept = '';
+  for (const character of text) {
+    if (character === '(') depth++;
+    if (depth === 0) kept += character;
+    if (character === ')' && depth > 0) depth--;
+  }
+  return kept;
+}
+
+/**
+ * What readers could see in a field that does not keep to the syntax: bytes that are no UTF-8 as text
+ * or as nothing, encoded words decoded or not, comments honoured or not, what cannot be seen dropped
+ * or a separator.
+ */
+function readingsOf(value: string): Set<string> {
+  const decoded = [decodeRawHeader(value), Buffer.from(value, 'latin1').toString()];
+  return new Set(
+    decoded
+      .flatMap((text) => [text, decodeWords(text)])
+      .map((text) => text.normalize('NFKC'))
+      .flatMap((text) => [text, withoutComments(text)])
+      .flatMap((text) => [text.replace(LEFT_OUT, ''), text.replace(LEFT_OUT, ',')]),
+  );
+}
+
+/** Octets of one From field, and fields, that are read; RFC 5322 section 3.6 allows one. */
+const MAX_FROM = 8 * 1024;
+const MAX_FROM_FIELDS = 10;
+
+function authorsIn(value: string): Authors {
+  const { mailboxes, isExact } = readAddressList(value);
+  const shown = mailboxes.flatMap(({ address }) => domainsOf(address));
+  if (isExact) return { domains: shown, isWhole: true };
+  const found = Array.from(readingsOf(value), (text) => ({ text, names: namesBehindAts(text) }));
+  return {
+    domains: [...shown, ...found.flatMap(({ names }) => names)],
+    isWhole: found.every(({ text, names }) => names.length > 0 || !text.includes('@')),
+  };
+}
+
+/**
+ * Finds the author domains. A field that keeps to the syntax (RFC 5322 section 3.6.2) has those of its
+ * mailboxes; none where it has no mailbox. Any other field has every domain that a reader could show
+ * for it: whoever writes so that readers differ is judged by all of them. One that looks like an
+ * address, and names no domain in any reading, is not whole (RFC 7489 section 6.6.1 leaves it to the
+ * receiver to refuse such forms).
+ *
+ * @param values of all From fields, one character per byte, folded or not
+ */
+export function findAuthors(values: readonly string[]): Authors {
+  const domains = new Set<string>();
+  let isWhole = values.length <= MAX_FROM_FIELDS;
+  for (const value of values.slice(0, MAX_FROM_FIELDS)) {
+    const found = value.length > MAX_FROM ? undefined : authorsIn(value);
+    isWhole &&= found?.isWhole ?? false;
+    for (const domain of found?.domains ?? []) domains.add(domain);
+  }
+  const all = [...domains];
+  return {
+    domains: all.slice(0, MAX_AUTHOR_DOMAINS),
+    isWhole: isWhole && all.length <= MAX_AUTHOR_DOMAINS,
+  };
+}
+
+/** Characters of a Date field that are read: enough for every form of date with its comments. */
+const MAX_LENGTH = 200;
+
+const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
+
+/**
+ * Hours east of UTC of the named zones of RFC 5322 section 4.3. Any other name, the single letters
+ * of the military included, says nothing reliable and counts as UTC, as the RFC asks.
+ */
+const zones = new Map([
+  ['edt', -4],
+  ['est', -5],
+  ['cdt', -5],
+  ['cst', -6],
+  ['mdt', -6],
+  ['mst', -7],
+  ['pdt', -7],
+  ['pst', -8],
+]);
+
+/** `Fri, 21 Nov 1997 09:55:06 -0600`; day name and seconds may be absent. */
+const INTERNET =
+  /^(?:[a-z]+\.? ?,? ?)?(?<day>\d{1,2})[ -](?<month>[a-z]{3})[a-z]*[ -](?<year>\d{2,5}),? (?<time>\d{1,2} ?:.*)$/i;
+
+/** `Fri Nov 21 09:55:06 1997`, with or without a zone before the year: the date of C's asctime. */
+const ASCTIME =
+  /^[a-z]+,? (?<month>[a-z]{3})[a-z]* (?<day>\d{1,2}),? (?<time>\d{1,2}:[\d:]+(?: [a-z]+)?),? (?<year>\d{4})(?: (?<zone>[+-]\d{4}))?$/i;
+
+/** `1997-11-21T09:55:06-06:00` (RFC 3339). */
+const ISO = /^(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d)[T ](?<time>\d\d:.*)$/i;
+
+/** `09:55:06.000 -0600`; what follows a zone is not looked at. */
+const TIME =
+  /^(?<hour>\d{1,2}) ?: ?(?<minute>\d\d)(?: ?: ?(?<second>\d\d))?(?:[.,]\d+)? ?(?<zone>[+-]\d\d:?\d\d|[a-z]+)?/i;
+
+/** Minutes east of UTC; no zone at all counts as UTC. */
+function zoneOffset(zone: string | undefined): number {
+  const numeric = /^([+-])(\d\d):?(\d\d)$/.exec(zone ?? '');
+  if (!numeric) return (zones.get((zone ?? '').toLowerCase()) ?? 0) * 60;
+  const minutes = Number(numeric[2]) * 60 + Number(numeric[3]);
+  return numeric[1] === '-' ? -minutes : minutes;
+}
+
+/** RFC 5322 section 4.3: how years of two and three digits are meant. */
+function fullYear(digits: string): number {
+  const year = Number(digits);
+  if (digits.length === 2) return year < 50 ? year + 2000 : year + 1900;
+  return digits.length === 3 ? year + 1900 : year;
+}
+
+function monthOf(text: string): number {
+  const month = months.indexOf(text.toLowerCase());
+  return month >= 0 ? month : Number(text) - 1;
+}
+
+/** Drops comments, nested ones from the inside out, and makes white space single. */
+function simplify(value: string): string {
+  let text = value.slice(0, MAX_LENGTH);
+  for (let before = ''; before !== text; ) {
+    before = text;
+    text = text.replace(/\([^()]*\)/g, ' ');
+  }
+  return text.replace(/\s+/g, ' ').trim();
+}
+
+/**
+ * Reads the value of a Date field.
+ *
+ * @returns the instant as an ISO 8601 string in UTC (`1997-11-21T15:55:06.000Z`), or undefined
+ *   where the value names none
+ */
+export function parseDate(value: string): string | undefined {
+  const text = simplify(value);
+  const date = (INTERNET.exec(text) ?? ASCTIME.exec(text) ?? ISO.exec(text))?.groups;
+  const time = TIME.exec(date?.time ?? '')?.groups;
+  if (!date || !time) return undefined;
+  const year = fullYear(date.year ?? '');
+  const month = monthOf(date.month ?? '');
+  const day = Number(date.day);
+  const hour = Number(time.hour);
+  const minute = Number(time.minute);
+  // A leap second (60) becomes the second before it; Date knows none.
+  const second = Math.min(Number(time.second ?? 0), 59);
+  if (hour > 23 || minute > 59 || Number(time.second ?? 0) > 60) return undefined;
+  const local = new Date(0);
+  local.setUTCFullYear(year, month, day);
+  local.setUTCHours(hour, minute, second);
+  // A day that the month does not have would roll over into the next.
+  if (local.getUTCMonth() !== month || local.getUTCDate() !== day) return undefined;
+  const instant = new Date(local.getTime() - zoneOffset(date.zone ?? time.zone) * 60_000);
+  const isoYear = instant.getUTCFullYear();
+  return isoYear >= 0 && isoYear <= 9999 ? instant.toISOString() : undefined;
 }

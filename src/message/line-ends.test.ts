@@ -40,8 +40,3 @@ test('however it is cut, all line ends are CRLF and nothing else changes', () =>
     { numRuns: 2_000 },
   );
 });
-
-test('a chunk that is well formed is not copied', () => {
-  const chunk = Buffer.from('a\r\nb\r\n');
-  assert.equal(new LineEnds().write(chunk), chunk);
-});

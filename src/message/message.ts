@@ -8,18 +8,37 @@
  * part is read by its offsets and decoded as a stream ({@link decodePart}), so that neither opening
  * a message nor fetching an attachment parses anything again. Part numbers are those of IMAP.
  */
-export type { Mailbox } from './address-list.ts';
-export { type Authors, findAuthors, MAX_AUTHOR_DOMAINS } from './authors.ts';
-export { BodyHash, type Canonicalization, canonicalField, signedText } from './canonicalize.ts';
+export { type Address, type Mailbox, parseAddress, toBrowserName, toDnsName } from './addresses.ts';
 export {
   type Attachment,
+  findPreviewPart,
   hasAttachments,
+  htmlToText,
   listAttachments,
   listTextParts,
+  type MessageTexts,
   type OpenSource,
+  previewOf,
   readInlineText,
-} from './content-parts.ts';
-export { type Envelope, readEnvelope } from './envelope.ts';
+  readMessageTexts,
+  readPreview,
+} from './content.ts';
+export {
+  BodyHash,
+  type Canonicalization,
+  canonicalField,
+  parseTagList,
+  signedText,
+  type TagList,
+  trimSpace,
+} from './dkim.ts';
+export {
+  type Authors,
+  type Envelope,
+  findAuthors,
+  MAX_AUTHOR_DOMAINS,
+  readEnvelope,
+} from './envelope.ts';
 export {
   fieldValue,
   firstValue,
@@ -31,21 +50,9 @@ export {
   readHeader,
   startsHeader,
 } from './header.ts';
-export { toBrowserName, toDnsName } from './host-name.ts';
-export { htmlToText } from './html-text.ts';
 export { asBuffer, LineEnds } from './line-ends.ts';
-export {
-  findPreviewPart,
-  type MessageTexts,
-  previewOf,
-  readMessageTexts,
-  readPreview,
-} from './message-content.ts';
-export { oneLine } from './one-line.ts';
-export { type Address, parseAddress } from './parse-address.ts';
-export { MessageParser, type ParsedMessage } from './parse-message.ts';
+export { MessageParser, type ParsedMessage, shiftParsed } from './parse-message.ts';
 export { readContent } from './part-content.ts';
-export { shiftParsed } from './shift-parts.ts';
 export {
   type BodyStructure,
   findPart,
@@ -54,8 +61,7 @@ export {
   partFilename,
   toBodyStructure,
 } from './structure.ts';
-export { parseTagList, type TagList, trimSpace } from './tag-list.ts';
-export { decodeRawHeader, decodeText } from './text.ts';
+export { decodeRawHeader, decodeText, oneLine } from './text.ts';
 export {
   createDecoder,
   type DecodedRange,

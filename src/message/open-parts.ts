@@ -5,7 +5,7 @@
 import { Buffer } from 'node:buffer';
 import { isIdentity, type PartContent } from './part-content.ts';
 import type { MessagePart } from './structure.ts';
-import { createMeter, type TransferMeter } from './transfer-encoding.ts';
+import { isEncoded, TransferMeter } from './transfer-encoding.ts';
 
 /** Nesting that is followed; a multipart or message deeper down is an opaque leaf. */
 const MAX_DEPTH = 50;
@@ -69,43 +69,10 @@ function newDraft(headerStart: number): Draft {
   };
 }
 
-/** Line ends that are searched for before it is judged whether searching pays. */
-const SEARCHES = 8;
-
-/** Bytes that so many searches have to jump over, since looking at each would take as long. */
-const WORTH_SEARCHING = 32 * SEARCHES;
-
-/** Bytes that are looked at one by one where lines are short. */
-const STRETCH = 1024;
-
-function countOneByOne(bytes: Buffer, start: number, end: number): number {
+/** Byte by byte: a search for each line end takes longest where there is nothing but line ends. */
+function countLineEnds(bytes: Buffer, start: number, end: number): number {
   let count = 0;
   for (let at = start; at < end; at++) if (bytes[at] === LF) count++;
-  return count;
-}
-
-/**
- * Counts the line ends of a text body as it comes. Searching is several times faster where lines are of
- * usual length, and many times slower where there is nothing but line ends.
- */
-function countLineEnds(bytes: Buffer, start: number, end: number): number {
-  if (end - start < WORTH_SEARCHING) return countOneByOne(bytes, start, end);
-  const body = bytes.subarray(start, end);
-  let count = 0;
-  let at = 0;
-  while (at < body.length) {
-    const from = at;
-    for (let searches = 0; searches < SEARCHES; searches++) {
-      const lf = body.indexOf(LF, at);
-      if (lf < 0) return count;
-      count++;
-      at = lf + 1;
-    }
-    if (at - from >= WORTH_SEARCHING) continue;
-    const stop = Math.min(at + STRETCH, body.length);
-    count += countOneByOne(body, at, stop);
-    at = stop;
-  }
   return count;
 }
 
@@ -186,7 +153,7 @@ export class OpenParts {
       this.#begin(bodyStart);
       return 'header';
     }
-    draft.meter = createMeter(content.encoding);
+    if (isEncoded(content.encoding)) draft.meter = new TransferMeter(content.encoding);
     if (content.type.startsWith('text/')) draft.lines = 0;
     this.#lineIsOpen = false;
     return 'body';
@@ -196,7 +163,7 @@ export class OpenParts {
   measure(bytes: Buffer, start: number, end: number): void {
     const draft = this.#current;
     if (!draft || end <= start) return;
-    draft.meter?.add(bytes, start, end);
+    draft.meter?.write(bytes.subarray(start, end));
     if (draft.lines !== undefined) {
       draft.lines += countLineEnds(bytes, start, end);
       this.#lineIsOpen = bytes[end - 1] !== LF;

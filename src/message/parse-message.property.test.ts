@@ -12,7 +12,7 @@ import {
   mutatedMessages,
   parse,
   readCorpus,
-} from './sample-messages.ts';
+} from './testing/sample-messages.ts';
 
 test('the parts of a well-formed message hold what was put into them', () => {
   fc.assert(

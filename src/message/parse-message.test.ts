@@ -2,7 +2,14 @@ import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { test } from 'node:test';
 import { findPart, MessageParser, type ParsedMessage } from './message.ts';
-import { checkParsed, contentOf, leavesOf, lines, outline, parse } from './sample-messages.ts';
+import {
+  checkParsed,
+  contentOf,
+  leavesOf,
+  lines,
+  outline,
+  parse,
+} from './testing/sample-messages.ts';
 
 const attachment = Buffer.from('%PDF-1.7 not really');
 

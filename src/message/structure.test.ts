@@ -10,7 +10,7 @@ import {
   partFilename,
   toBodyStructure,
 } from './message.ts';
-import { lines, parse } from './sample-messages.ts';
+import { lines, parse } from './testing/sample-messages.ts';
 
 test('part numbers are positive decimal numbers joined by dots', () => {
   for (const text of ['1', '1.2', '10.1.999', '1.1.1.1.1.1'])

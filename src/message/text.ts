@@ -1,6 +1,6 @@
 /**
  * Bytes to text, for bodies, headers and parameters alike, so that one charset name means the
- * same everywhere in a message.
+ * same everywhere in a message; and the encoded words of headers (RFC 2047).
  */
 import { Buffer, isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
@@ -61,5 +61,80 @@ export function cleanText(text: string): string {
   return text
     .replace(/[\x00-\x1f\x7f-\x9f]+/g, ' ')
     .trim()
+    .toWellFormed();
+}
+
+/**
+ * `=?charset?B or Q?text?=`. Spaces in the text are forbidden (RFC 2047 section 2) but common.
+ * No two quantifiers can match the same character, so the search is linear.
+ */
+const WORD = /=\?([^?\s]{1,60})\?([bq])\?([^?]*)\?=/gi;
+
+/** 64 KB of header hold fewer words of the 75 characters that RFC 2047 section 2 allows. */
+const MAX_WORDS = 1_000;
+
+/**
+ * Bytes of text that is held with one character per byte, with `=XX` or `%XX` for the byte of that
+ * number. A mark without two digits stands for itself.
+ */
+export function decodeHex(raw: string, mark: '=' | '%'): Buffer {
+  const pattern = mark === '=' ? /=([\da-f]{2})/gi : /%([\da-f]{2})/gi;
+  const byteOf = (_: string, digits: string) => String.fromCharCode(Number.parseInt(digits, 16));
+  return Buffer.from(raw.replace(pattern, byteOf), 'latin1');
+}
+
+/** RFC 2047 section 4.2: `_` is a space. */
+function decodeQ(text: string): Buffer {
+  return decodeHex(Buffer.from(text).toString('latin1').replaceAll('_', ' '), '=');
+}
+
+/** Neighbouring words of one charset, joined as bytes: senders split characters between words. */
+interface Run {
+  readonly charset: string;
+  readonly bytes: Buffer[];
+}
+
+function decodeRun(run: Run | undefined): string {
+  return run ? decodeText(Buffer.concat(run.bytes), run.charset) : '';
+}
+
+/**
+ * Replaces every encoded word of a header text by what it stands for. White space between two
+ * encoded words is dropped (RFC 2047 section 6.2); words that are not well formed stay as they are.
+ */
+export function decodeWords(text: string): string {
+  if (!text.includes('=?')) return text;
+  let decoded = '';
+  let run: Run | undefined;
+  let at = 0;
+  let count = 0;
+  for (const match of text.matchAll(WORD)) {
+    if (++count > MAX_WORDS) break;
+    const [word, charsetAndLanguage = '', encoding, content = ''] = match;
+    // RFC 2231 section 5: a language may follow the charset.
+    const charset = (charsetAndLanguage.split('*', 1)[0] ?? '').toLowerCase();
+    const between = text.slice(at, match.index);
+    const adjacent = run !== undefined && /^\s*$/.test(between);
+    if (!adjacent || run?.charset !== charset) {
+      decoded += decodeRun(run);
+      if (!adjacent) decoded += between;
+      run = { charset, bytes: [] };
+    }
+    const isBase64 = encoding === 'b' || encoding === 'B';
+    run.bytes.push(isBase64 ? Buffer.from(content, 'base64') : decodeQ(content));
+    at = match.index + word.length;
+  }
+  return decoded + decodeRun(run) + text.slice(at);
+}
+
+const SHOWN_MAX = 500;
+
+/** Makes hostile text one line for people: no control characters, at most 500 characters. */
+export function oneLine(text: string): string {
+  return text
+    .slice(0, 4 * SHOWN_MAX)
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
+    .trim()
+    .slice(0, SHOWN_MAX)
     .toWellFormed();
 }

@@ -1,10 +1,9 @@
 /**
- * Content transfer encodings (RFC 2045 section 6): removed from a stream, and counted.
+ * Content transfer encodings (RFC 2045 section 6): removed from a stream, and counted. Both are lenient:
+ * any bytes have a content, and how they are cut into chunks makes no difference.
  */
 import { Buffer } from 'node:buffer';
-import { Base64Decoder, Base64Meter } from './base64.ts';
 import { asBuffer } from './line-ends.ts';
-import { MAX_HELD, QuotedPrintableDecoder } from './quoted-printable.ts';
 
 /** Removes one transfer encoding; takes chunks of any size and keeps next to nothing of them. */
 export interface TransferDecoder {
@@ -14,41 +13,163 @@ export interface TransferDecoder {
   end(): Buffer;
 }
 
-/** Counts the octets that a decoder would give for the same bytes. */
-export interface TransferMeter {
-  add(bytes: Buffer, start: number, end: number): void;
-  end(): number;
-}
-
 class IdentityDecoder implements TransferDecoder {
   write(chunk: Buffer): Buffer {
     return chunk;
   }
 
   end(): Buffer {
-    return Buffer.alloc(0);
+    return EMPTY;
   }
 }
 
-/** Bytes that are counted in one go: with the buffer for them small enough for Node's pool. */
-const METER_SLICE = 2 * 1024;
+const EMPTY = Buffer.alloc(0);
 
-/** Counts by decoding into a buffer that is thrown away. */
-class QuotedPrintableMeter implements TransferMeter {
-  readonly #decoder = new QuotedPrintableDecoder();
-  readonly #out = Buffer.allocUnsafe(METER_SLICE + MAX_HELD);
-  #octets = 0;
+/**
+ * Removes base64 (RFC 2045 section 6.8). Characters outside the alphabet are skipped, as the RFC asks. `=`
+ * ends a quantum wherever it stands and decoding goes on after it: mailers that encode piece by piece leave
+ * padding in the middle, and stopping there would lose the rest of an attachment. A quantum of one
+ * character holds no octet.
+ */
+class Base64Decoder implements TransferDecoder {
+  /** Characters of a quantum that is not whole yet. */
+  #held = '';
 
-  add(bytes: Buffer, start: number, end: number): void {
-    for (let at = start; at < end; at += METER_SLICE) {
-      const slice = bytes.subarray(at, Math.min(at + METER_SLICE, end));
-      this.#octets += this.#decoder.write(slice, this.#out).length;
+  write(chunk: Buffer): Buffer {
+    const text = this.#held + chunk.toString('latin1').replaceAll('\r\n', '');
+    const whole = text.length - (text.length % 4);
+    const octets = Buffer.from(text.slice(0, whole), 'base64');
+    // Node's decoder gives less where it skips something or stops at `=`; it takes `-` and `_` as well.
+    const isClean = octets.length === (whole / 4) * 3 && !text.includes('-') && !text.includes('_');
+    if (!isClean) return this.#decodeEach(text);
+    this.#held = text.slice(whole);
+    return octets;
+  }
+
+  end(): Buffer {
+    return this.#decodeEach(`${this.#held}=`);
+  }
+
+  /** Decodes character by character; in linear time, whatever they are. */
+  #decodeEach(text: string): Buffer {
+    const octets = Buffer.allocUnsafe(text.length);
+    let length = 0;
+    let bits = 0;
+    let characters = 0;
+    for (let at = 0; at < text.length; at++) {
+      const code = text.charCodeAt(at);
+      const value = VALUES[code] ?? -1;
+      if (value >= 0) {
+        bits = (bits << 6) | value;
+        characters++;
+      }
+      if (characters < 4 && code !== EQUALS) continue;
+      bits <<= 6 * (4 - characters);
+      const whole = Math.floor((characters * 3) / 4);
+      for (let octet = 0; octet < whole; octet++) octets[length++] = bits >> (16 - 8 * octet);
+      bits = 0;
+      characters = 0;
     }
+    this.#held = '';
+    while (characters-- > 0) this.#held += ALPHABET.charAt((bits >> (6 * characters)) & 0x3f);
+    return octets.subarray(0, length);
+  }
+}
+
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+/** Value of each character of the alphabet, by its code; -1 for all others. */
+const VALUES = new Int8Array(256).fill(-1);
+for (const [value, character] of [...ALPHABET].entries()) VALUES[character.charCodeAt(0)] = value;
+
+const TAB = 0x09;
+const LF = 0x0a;
+const CR = 0x0d;
+const SPACE = 0x20;
+const EQUALS = 0x3d;
+
+/**
+ * Most bytes that are held back until their line's end tells what they are. Lines are at most 76
+ * characters (RFC 2045 section 6.7, rule 5); a longer run of white space is taken for content.
+ */
+const MAX_HELD = 1_000;
+
+function isBlank(byte: number | undefined): boolean {
+  return byte === SPACE || byte === TAB;
+}
+
+/** Value of a hexadecimal digit, or -1. */
+function hexValue(byte = 0): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
+  const letter = byte | 0x20;
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1;
+}
+
+/** Octets of the line end at an offset: 0 where there is none. A CR alone is no line end. */
+function lineEndLength(bytes: Buffer, at: number): number {
+  if (bytes[at] === LF) return 1;
+  return bytes[at] === CR && bytes[at + 1] === LF ? 2 : 0;
+}
+
+/**
+ * Removes quoted-printable (RFC 2045 section 6.7).
+ *
+ * - `=XX` is an octet, in either case of the digits; a `=` that starts neither an octet nor a
+ *   soft line break stands for itself, as the RFC advises robust decoders.
+ * - `=` at the end of a line, white space after it allowed, joins the line to the next.
+ * - White space at the end of a line was added on the way and is dropped (rule 3).
+ * - Line ends (LF, or CRLF) stay as they are in the source.
+ */
+class QuotedPrintableDecoder implements TransferDecoder {
+  /** `=` or white space at the end of a chunk, whose meaning the next bytes tell. */
+  #held: Buffer = EMPTY;
+
+  write(chunk: Buffer): Buffer {
+    const isHeld = this.#held.length > 0;
+    return this.#decode(isHeld ? Buffer.concat([this.#held, chunk]) : chunk, false);
   }
 
-  end(): number {
-    return this.#octets + this.#decoder.end().length;
+  end(): Buffer {
+    return this.#decode(this.#held, true);
   }
+
+  #decode(bytes: Buffer, isLast: boolean): Buffer {
+    const out = Buffer.allocUnsafe(bytes.length);
+    let length = 0;
+    let at = 0;
+    while (at < bytes.length) {
+      const byte = bytes[at] ?? 0;
+      const isEscape = byte === EQUALS;
+      const next = bytes[at + 1];
+      // A blank before text, as nearly all are, is content like the text.
+      if (!isEscape && (!isBlank(byte) || (next !== undefined && next > SPACE))) {
+        out[length++] = byte;
+        at++;
+        continue;
+      }
+      const octet = isEscape ? (hexValue(next) << 4) | hexValue(bytes[at + 2]) : -1;
+      if (octet >= 0) {
+        out[length++] = octet;
+        at += 3;
+        continue;
+      }
+      let end = at + 1;
+      while (isBlank(bytes[end]) && end - at < MAX_HELD) end++;
+      if (!isLast && mayGoOn(bytes, end, isEscape && end === at + 1)) break;
+      const lineEnd = lineEndLength(bytes, end);
+      // A soft line break, or white space at the end of a line; else what was read stands for itself.
+      if (lineEnd > 0 || end === bytes.length) at = isEscape ? end + lineEnd : end;
+      while (at < end) out[length++] = bytes[at++] ?? 0;
+    }
+    this.#held = at < bytes.length ? Buffer.from(bytes.subarray(at)) : EMPTY;
+    return out.subarray(0, length);
+  }
+}
+
+/** Whether a line end, or the second digit of an octet, may follow what the bytes end with. */
+function mayGoOn(bytes: Buffer, end: number, mayBeDigit: boolean): boolean {
+  if (end === bytes.length) return true;
+  const isLastByte = end + 1 === bytes.length;
+  return isLastByte && (bytes[end] === CR || (mayBeDigit && hexValue(bytes[end]) >= 0));
 }
 
 /** Decoder of an encoding (in lower case); one that is not known changes nothing. */
@@ -58,11 +179,23 @@ export function createDecoder(encoding: string): TransferDecoder {
   return new IdentityDecoder();
 }
 
-/** Meter of an encoding, or undefined where decoding changes no size. */
-export function createMeter(encoding: string): TransferMeter | undefined {
-  if (encoding === 'base64') return new Base64Meter();
-  if (encoding === 'quoted-printable') return new QuotedPrintableMeter();
-  return undefined;
+/** Counts the octets that a decoder gives for the same bytes. */
+export class TransferMeter {
+  readonly #decoder: TransferDecoder;
+  #octets = 0;
+
+  /** @param encoding one that {@link isEncoded} */
+  constructor(encoding: string) {
+    this.#decoder = createDecoder(encoding);
+  }
+
+  write(bytes: Buffer): void {
+    this.#octets += this.#decoder.write(bytes).length;
+  }
+
+  end(): number {
+    return this.#octets + this.#decoder.end().length;
+  }
 }
 
 /** Whether decoding changes anything: else the content is passed through as it is. */

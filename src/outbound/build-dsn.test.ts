@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { MessageParser, type MessagePart, readHeader } from '../message/message.ts';
-import { mutatedMessages } from '../message/sample-messages.ts';
+import { mutatedMessages } from '../message/testing/sample-messages.ts';
 import { buildDsn, type DsnOptions, mayBounce } from './outbound.ts';
 import { makeKey, verify } from './testing/dkim.ts';
 import { collect, senderTo, sourceOf, startFarEnd } from './testing/far-end.ts';

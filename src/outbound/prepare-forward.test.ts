@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { MessageParser, readHeader } from '../message/message.ts';
-import { mutatedMessages, readCorpus } from '../message/sample-messages.ts';
+import { mutatedMessages, readCorpus } from '../message/testing/sample-messages.ts';
 import { isLooping, prepareForward, type SenderVerdict } from './outbound.ts';
 import { makeKey, verify } from './testing/dkim.ts';
 import { collect, sourceOf } from './testing/far-end.ts';

@@ -3,8 +3,7 @@ import { Buffer } from 'node:buffer';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import libmime from 'libmime';
-import { parseParameterized } from './parameters.ts';
-import { readContent } from './part-content.ts';
+import { parseParameterized, readContent } from './part-content.ts';
 
 function parameters(text: string): Record<string, string> {
   return { ...parseParameterized(Buffer.from(text).toString('latin1')).parameters };

@@ -1,8 +1,28 @@
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
+import { isIP } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { MAX_MAILBOXES, readAddressList, toDnsName } from './addresses.ts';
 import { parseAddress } from './message.ts';
+
+test('a control character within a comment makes a list inexact', () => {
+  assert.equal(readAddressList('a@good.test (comment)').isExact, true);
+  for (const control of ['\x00', '\x01', '\x0b', '\r', '\x1b', '\x7f']) {
+    const list = readAddressList(`a@evil.test (${control} <ceo@bank.test>)`);
+    assert.equal(list.isExact, false, JSON.stringify(control));
+    assert.equal(list.mailboxes[0]?.address, 'a@evil.test');
+  }
+});
+
+test('no more of a list is read than is kept', () => {
+  const one = readAddressList('a@b.test, '.repeat(MAX_MAILBOXES - 1));
+  assert.equal(one.isExact, true);
+  const many = readAddressList('a@b.test, '.repeat(5 * MAX_MAILBOXES));
+  assert.equal(many.mailboxes.length, MAX_MAILBOXES);
+  assert.equal(many.isExact, false);
+  assert.equal(readAddressList(`a@b.test (${'x'.repeat(200_000)})`).isExact, false);
+});
 
 test('addresses: dot-strings, quoted strings by their meaning, domains in ASCII', () => {
   const addresses: [string, string, string][] = [
@@ -75,6 +95,44 @@ test('addresses: any text gives nothing or an address that can be written and re
       assert.ok(local.length > 0 && Buffer.byteLength(local) <= 64);
       const quoted = `"${local.replace(/["\\]/g, '\\$&')}"@${domain}`;
       assert.deepEqual(parseAddress(quoted), address);
+    }),
+    { numRuns: 3_000 },
+  );
+});
+
+test('names are lower case, IDNA-encoded and without the root', () => {
+  const names: [text: string, name: string | undefined][] = [
+    ['mail.example', 'mail.example'],
+    ['MAIL.example...', 'mail.example'],
+    ['bücher.example', 'xn--bcher-kva.example'],
+    ['BÜCHER.example', 'xn--bcher-kva.example'],
+    ['ｂank．example', 'bank.example'],
+    ['key1._domainkey.my_bank.example', 'key1._domainkey.my_bank.example'],
+    ['xn--bank-.example', 'xn--bank-.example'],
+    ['a..b', 'a..b'],
+    ['', undefined],
+    ['...', undefined],
+    ['192.0.2.1', undefined],
+    ['[192.0.2.1]', undefined],
+    ['a b', undefined],
+    ['1.\u3002', undefined],
+    ['a/b', undefined],
+    ['"a".b', undefined],
+    ['a\0b', undefined],
+    ['.'.repeat(2_000_000), undefined],
+  ];
+  for (const [text, name] of names) assert.equal(toDnsName(text), name, text.slice(0, 100));
+});
+
+test('any text gives nothing or a name that stays as it is', () => {
+  const pieces = fc.constantFrom(...'aB1-._@[]ü。．｡', 'xn--', '\u200e', '例');
+  fc.assert(
+    fc.property(fc.oneof(fc.string(), fc.string({ unit: pieces })), (text) => {
+      const name = toDnsName(text);
+      if (name === undefined) return;
+      assert.match(name, /^[a-z\d._-]+$/);
+      assert.equal(isIP(name), 0);
+      assert.equal(toDnsName(name), name);
     }),
     { numRuns: 3_000 },
   );

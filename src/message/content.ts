@@ -1,0 +1,298 @@
+/**
+ * What an app shows of a message without reading MIME: its text, its HTML, a line of preview, and what
+ * is attached to it.
+ */
+import { Buffer } from 'node:buffer';
+import { Tokenizer } from 'htmlparser2';
+import { type BodyStructure, type MessagePart, partFilename } from './structure.ts';
+import { decodeText } from './text.ts';
+import { createDecoder, decodePart } from './transfer-encoding.ts';
+
+/** Characters of a preview. */
+const PREVIEW_MAX = 200;
+/** Octets that a preview is made of; style sheets may stand before the first word of HTML. */
+const PREVIEW_PLAIN = 2 * 1024;
+const PREVIEW_HTML = 64 * 1024;
+
+/** Lines of another message, as a reply has them. */
+const QUOTED = /^>.*$/gm;
+
+/** What a message says, with LF for line ends. */
+export interface MessageTexts {
+  /** The text/plain parts that are no attachments; absent where there are none. */
+  readonly text?: string;
+  readonly textTruncated?: true;
+  /** The text/html parts likewise, as they were sent: whoever shows them has to make them safe. */
+  readonly html?: string;
+  readonly htmlTruncated?: true;
+}
+
+/**
+ * Reads the texts of a message.
+ *
+ * @param most octets of each of both at most
+ */
+export async function readMessageTexts(
+  structure: MessagePart,
+  most: number,
+  open: OpenSource,
+): Promise<MessageTexts> {
+  const plain = await readInlineText(structure, 'text/plain', most, open);
+  const html = await readInlineText(structure, 'text/html', most, open);
+  return {
+    ...(plain.text !== null && { text: plain.text }),
+    ...(plain.truncated && { textTruncated: true as const }),
+    ...(html.text !== null && { html: html.text }),
+    ...(html.truncated && { htmlTruncated: true as const }),
+  };
+}
+
+/**
+ * The first {@link PREVIEW_MAX} characters of what a reader would see, on one line. Lines that quote
+ * another message (`> `) are left out: they are not what is new.
+ */
+export async function readPreview(structure: MessagePart, open: OpenSource): Promise<string> {
+  if (listTextParts(structure, 'text/plain').length > 0) {
+    const { text } = await readInlineText(structure, 'text/plain', PREVIEW_PLAIN, open);
+    const preview = toPreview((text ?? '').replace(QUOTED, ''));
+    if (preview !== '') return preview;
+  }
+  const { text } = await readInlineText(structure, 'text/html', PREVIEW_HTML, open);
+  return toPreview(htmlToText(text ?? ''));
+}
+
+/** The part that a preview is made of, and how many octets of it are enough. */
+export function findPreviewPart(
+  structure: BodyStructure,
+): { readonly part: BodyStructure; readonly octets: number } | undefined {
+  const [plain] = listTextParts(structure, 'text/plain');
+  if (plain) return { part: plain, octets: 2 * PREVIEW_PLAIN };
+  const [html] = listTextParts(structure, 'text/html');
+  return html && { part: html, octets: 2 * PREVIEW_HTML };
+}
+
+/** A preview of the first octets of one part, as they stand in the source. */
+export function previewOf(part: BodyStructure, encoded: Buffer): string {
+  const decoder = createDecoder(part.encoding);
+  const decoded = Buffer.concat([decoder.write(encoded), decoder.end()]);
+  const text = decodeText(decoded, part.parameters?.charset);
+  return toPreview(part.type === 'text/html' ? htmlToText(text) : text.replace(QUOTED, ''));
+}
+
+function toPreview(text: string): string {
+  const line = text
+    .replace(/[\s\p{Cc}\p{Default_Ignorable_Code_Point}]+/gu, ' ')
+    .trim()
+    .toWellFormed();
+  if (line.length <= PREVIEW_MAX) return line;
+  // A surrogate pair is kept whole or left out.
+  return line.slice(0, PREVIEW_MAX).replace(/[\ud800-\udbff]$/, '');
+}
+
+/** Reads the source of a message from `start` up to but not including `end`. */
+export type OpenSource = (range: {
+  readonly start: number;
+  readonly end: number;
+}) => AsyncIterable<Uint8Array>;
+
+export interface Attachment {
+  /** IMAP part number. */
+  readonly part: string;
+  readonly filename?: string;
+  readonly contentType: string;
+  /** Octets with the transfer encoding removed. */
+  readonly size: number;
+  /** Content-ID without its angle brackets, by which HTML refers to it (RFC 2392). */
+  readonly contentId?: string;
+  /** Meant to be shown within the message, not as a file beside it (RFC 2183 section 2.1). */
+  readonly inline: boolean;
+}
+
+/** Octets of a source that are read for one decoded: quoted-printable takes three, and line ends. */
+const ENCODED_PER_DECODED = 4;
+const CONTENT_TYPE_MAX = 255;
+
+type InlineType = 'text/plain' | 'text/html';
+
+/** A tree of parts: as it is stored, or as a mail server tells it. */
+type Part<Own> = Omit<BodyStructure, 'childNodes'> & { readonly childNodes?: readonly Own[] };
+
+interface Leaves<Own> {
+  readonly inline: Own[];
+  readonly attached: Own[];
+}
+
+/**
+ * Sorts the leaves as RFC 8621 section 4.1.4 does: a text part is part of the body unless it says
+ * that it is an attachment, stands behind the first in a multipart/related, or has a file name and
+ * is not the first of its multipart. A message in the message is one leaf.
+ */
+function sortLeaves<Own extends Part<Own>>(structure: Own): Leaves<Own> {
+  const leaves: Leaves<Own> = { inline: [], attached: [] };
+  const sort = (part: Own, index: number, parent: string) => {
+    // A multipart whose boundary never came has no parts: it is a leaf.
+    if (part.childNodes && part.type.startsWith('multipart/')) {
+      for (const [at, child] of part.childNodes.entries()) sort(child, at, part.type);
+      return;
+    }
+    const isText = part.type === 'text/plain' || part.type === 'text/html';
+    const isFirst = index === 0;
+    const hasName = partFilename(part) !== undefined;
+    const isInline =
+      isText &&
+      part.disposition !== 'attachment' &&
+      (isFirst || (parent !== 'multipart/related' && !hasName));
+    (isInline ? leaves.inline : leaves.attached).push(part);
+  };
+  sort(structure, 0, '');
+  return leaves;
+}
+
+/** Every leaf that is no part of `text` or `html`. */
+export function listAttachments(structure: MessagePart): Attachment[] {
+  return sortLeaves(structure).attached.map((part) => {
+    const filename = partFilename(part);
+    const contentId = part.id?.replace(/^<|>$/g, '');
+    return {
+      part: part.part ?? '1',
+      ...(filename !== undefined && { filename }),
+      contentType: part.type.slice(0, CONTENT_TYPE_MAX),
+      size: part.decodedSize,
+      ...(contentId !== undefined && { contentId }),
+      inline: part.disposition === 'inline' || (part.disposition === undefined && !!contentId),
+    };
+  });
+}
+
+/** Whether anything is attached, pictures within the text included. */
+export function hasAttachments<Own extends Part<Own>>(structure: Own): boolean {
+  return sortLeaves(structure).attached.length > 0;
+}
+
+/** The parts of one type that are the message's text, in their order. */
+export function listTextParts<Own extends Part<Own>>(structure: Own, type: InlineType): Own[] {
+  return sortLeaves(structure).inline.filter((part) => part.type === type);
+}
+
+/**
+ * Reads the parts of one type that are the message's text, one after the other, with LF for line
+ * ends.
+ *
+ * @param most octets of decoded content that are read at most
+ * @returns the text, null where there is no such part; `truncated` where not all of it was read
+ */
+export async function readInlineText(
+  structure: MessagePart,
+  type: InlineType,
+  most: number,
+  open: OpenSource,
+): Promise<{ text: string | null; truncated: boolean }> {
+  const parts = listTextParts(structure, type);
+  if (parts.length === 0) return { text: null, truncated: false };
+  const texts: string[] = [];
+  let left = most;
+  for (const part of parts) {
+    if (left <= 0) return { text: texts.join('\n'), truncated: true };
+    const { bytes, truncated } = await readPart(part, left, open);
+    left -= bytes.length;
+    const text = decodeText(bytes, part.parameters?.charset);
+    // A character that was cut reads as U+FFFD, once for each of its bytes at most.
+    texts.push((truncated ? text.replace(/\ufffd{1,4}$/, '') : text).replace(/\r\n?/g, '\n'));
+    if (truncated) return { text: texts.join('\n'), truncated: true };
+  }
+  return { text: texts.join('\n'), truncated: false };
+}
+
+async function readPart(
+  part: MessagePart,
+  most: number,
+  open: OpenSource,
+): Promise<{ bytes: Buffer; truncated: boolean }> {
+  // An encoding may hide little content in many octets.
+  const end = Math.min(part.bodyEnd, part.bodyStart + most * ENCODED_PER_DECODED);
+  const pieces: Buffer[] = [];
+  if (end > part.bodyStart) {
+    const source = open({ start: part.bodyStart, end });
+    for await (const piece of decodePart(part.encoding, source, { start: 0, end: most })) {
+      // A decoder may give the memory that it will use again.
+      pieces.push(Buffer.from(piece));
+    }
+  }
+  const bytes = Buffer.concat(pieces);
+  return { bytes, truncated: bytes.length < part.decodedSize };
+}
+
+/** What is inside is no text of the message. */
+const HIDDEN = new Set([
+  'script',
+  'style',
+  'head',
+  'title',
+  'template',
+  'noscript',
+  'svg',
+  'object',
+]);
+/** Begin and end a line. */
+const BLOCKS = new Set(
+  'address article aside blockquote body br center dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre section table tr ul'.split(
+    ' ',
+  ),
+);
+
+/**
+ * Leaves out the tags of HTML: blocks become lines, runs of white space one space. Takes linear time
+ * and never throws, whatever the text is: only tags are read, no tree is built.
+ *
+ * @returns lines joined by LF, without empty lines at the ends and never two of them in a row
+ */
+export function htmlToText(html: string): string {
+  const pieces: string[] = [];
+  /** The element whose end is waited for, while nothing is taken. */
+  let hidden: string | undefined;
+  const nameAt = (start: number, end: number) => html.slice(start, end).toLowerCase();
+  const tokenizer = new Tokenizer(
+    { decodeEntities: true },
+    {
+      onopentagname(start, end) {
+        const name = nameAt(start, end);
+        // A head that is never closed ends where the body begins.
+        if (name === 'body' && hidden === 'head') hidden = undefined;
+        else if (hidden === undefined && HIDDEN.has(name)) hidden = name;
+        if (BLOCKS.has(name)) pieces.push('\n');
+        else if (name === 'td' || name === 'th') pieces.push(' ');
+      },
+      onclosetag(start, end) {
+        const name = nameAt(start, end);
+        if (name === hidden) hidden = undefined;
+        if (BLOCKS.has(name)) pieces.push('\n');
+      },
+      ontext(start, end) {
+        // Line ends of the source are white space like any other.
+        if (hidden === undefined) pieces.push(html.slice(start, end).replace(/\s+/g, ' '));
+      },
+      ontextentity(codePoint) {
+        if (hidden === undefined) pieces.push(String.fromCodePoint(codePoint));
+      },
+      onattribdata() {},
+      onattribentity() {},
+      onattribend() {},
+      onattribname() {},
+      oncdata() {},
+      oncomment() {},
+      ondeclaration() {},
+      onend() {},
+      onopentagend() {},
+      onprocessinginstruction() {},
+      onselfclosingtag() {},
+    },
+  );
+  tokenizer.write(html);
+  tokenizer.end();
+  return pieces
+    .join('')
+    .replace(/[^\S\n]+/g, ' ')
+    .replace(/ ?\n ?/g, '\n')
+    .replace(/\n{3,}/g, '\n\n')
+    .trim();
+}
