@@ -9,6 +9,7 @@ import { Refusal } from '../errors/errors.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { authenticateMail, requireApiKey } from './authenticate.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
+import { socketEvents } from './describe-events.ts';
 import { openSite } from './docs-files.ts';
 import { docsRoutes, notFoundPage } from './docs-pages.ts';
 import { domainRoutes } from './domains.ts';
@@ -119,6 +120,7 @@ function webSocketRoute(app: Api): void {
         operationId: 'connect',
         security: credentials.bearer,
         response: { 101: { description: 'The connection speaks WebSocket.', type: 'null' } },
+        'x-events': socketEvents,
       },
     },
     (_request, reply) => {

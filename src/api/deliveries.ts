@@ -38,15 +38,18 @@ const DeliveryBody = Type.Object(
       examples: [2],
     }),
     last_error: Type.Optional(
-      Type.Object({
-        status: Type.Optional(
-          Type.Integer({ description: 'HTTP status or SMTP reply code.', examples: [503] }),
-        ),
-        text: Type.String({
-          description: 'First 500 bytes of what the receiver said, or why the delivery is held.',
-          examples: ['Service Unavailable'],
-        }),
-      }),
+      Type.Object(
+        {
+          status: Type.Optional(
+            Type.Integer({ description: 'HTTP status or SMTP reply code.', examples: [503] }),
+          ),
+          text: Type.String({
+            description: 'First 500 bytes of what the receiver said, or why the delivery is held.',
+            examples: ['Service Unavailable'],
+          }),
+        },
+        { title: 'DeliveryError' },
+      ),
     ),
     next_attempt_at: Type.Optional(Instant),
     created_at: Instant,

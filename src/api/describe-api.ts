@@ -2,15 +2,21 @@
  * The OpenAPI 3.1 description, built from the schemas that the routes are checked with.
  */
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { STATUS_CODES } from 'node:http';
+import { isDeepStrictEqual } from 'node:util';
 import swagger from '@fastify/swagger';
 import type { FastifySchema } from 'fastify';
 import { Type } from 'typebox';
 import { answerOf, answers, type ErrorCode } from '../errors/errors.ts';
 import { ERRORS_PAGE } from '../net/net.ts';
-import { type Api, credentials } from './server.ts';
+import { webhooks } from './describe-events.ts';
+import { type Api, credentials, SAME_SHAPE } from './server.ts';
 
-const VERSION = '2.0.0';
+/** Of the package: the interface has no other. */
+const { version } = JSON.parse(
+  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+);
 
 const introduction = `Managed mail hosting over one HTTP API: put domains and mailboxes online,
 keep apps in sync with them and hear of changes at once.
@@ -94,7 +100,7 @@ export function describeApi(app: Api): void {
     convertConstToEnum: false,
     openapi: {
       openapi: '3.1.0',
-      info: { title: 'Postroom', version: VERSION, description: introduction },
+      info: { title: 'Postroom', version, description: introduction },
       servers: [{ url: '/', description: 'This server' }],
       tags,
       components: { securitySchemes },
@@ -103,7 +109,7 @@ export function describeApi(app: Api): void {
       buildLocalReference: (schema, _base, _fragment, i) => String(schema.$id ?? `def-${i}`),
     },
     transformObject: (described) =>
-      'openapiObject' in described ? hoistTitled(described.openapiObject) : described.swaggerObject,
+      'openapiObject' in described ? finish(described.openapiObject) : described.swaggerObject,
     transform: ({ schema, url, route }) => ({
       url,
       schema: withRefusals(schema, route.config?.refusals ?? []),
@@ -142,23 +148,43 @@ function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): Fastify
   return { ...schema, response: Object.fromEntries([...successes, ...refusals]) };
 }
 
-/** Moves each shape with a title to the components, where readers and generators find it by name. */
-function hoistTitled<T extends { components?: object }>(description: T): T {
-  const schemas: Record<string, unknown> = {};
+/**
+ * Adds the webhooks, and moves each shape with a title to the components, where readers and generators find it by name.
+ *
+ * @throws Error where two shapes have one title
+ */
+function finish<T extends { components?: object }>(description: T): T {
+  const schemas: Record<string, Record<string, unknown>> = {};
   const hoist = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(hoist);
     if (typeof value !== 'object' || value === null) return value;
     const members = Object.entries(value).map(([key, member]) => [key, hoist(member)] as const);
     const { title, ...shape } = Object.fromEntries(members);
+    if (shape[SAME_SHAPE]) return referTo(String(shape[SAME_SHAPE]));
     if (typeof title !== 'string' || shape.type !== 'object') return Object.fromEntries(members);
-    schemas[title] = shape;
-    return { $ref: `#/components/schemas/${title}` };
+    // The example of a whole answer stands beside it, not in its shape.
+    const { examples, ...known } = schemas[title] ?? shape;
+    const { examples: _own, ...same } = shape;
+    if (!isDeepStrictEqual(known, same)) {
+      throw new Error(`two shapes in the API description have the title ${title}`);
+    }
+    schemas[title] = examples ? { ...shape, examples } : shape;
+    return referTo(title);
   };
   const { components, ...rest } = description;
   // Rebuilt member by member, the document keeps its shape.
   const walked = hoist(rest) as T;
+  const told = hoist(webhooks);
   const own = components && 'schemas' in components ? components.schemas : {};
-  return { ...walked, components: { ...components, schemas: { ...Object(own), ...schemas } } };
+  return {
+    ...walked,
+    webhooks: told,
+    components: { ...components, schemas: { ...Object(own), ...schemas } },
+  };
+}
+
+function referTo(name: string): object {
+  return { $ref: `#/components/schemas/${name}` };
 }
 
 /** The description as it lies in `docs/openapi.json`; the server has to be ready. */

@@ -86,10 +86,13 @@ const DetailsBody = Type.Object(
     domain: DomainBody,
     dns: Type.Array(DnsRecordBody),
     route: RouteBody,
-    mx: Type.Object({
-      host: Type.String({ description: 'Our mail exchanger.', examples: ['mail.localhost'] }),
-      priority: Type.Integer({ examples: [10] }),
-    }),
+    mx: Type.Object(
+      {
+        host: Type.String({ description: 'Our mail exchanger.', examples: ['mail.localhost'] }),
+        priority: Type.Integer({ examples: [10] }),
+      },
+      { title: 'MailExchanger' },
+    ),
   },
   { title: 'DomainDetails', description: 'A domain with all that belongs to it.' },
 );

@@ -11,7 +11,7 @@ export type ReadinessCheck = () => Promise<boolean>;
 /** A check that takes longer than this says no. */
 const CHECK_TIMEOUT_MS = 5_000;
 
-const Health = Type.Object({ status: Type.String({ examples: ['ok'] }) });
+const Health = Type.Object({ status: Type.String({ examples: ['ok'] }) }, { title: 'Health' });
 
 /** `GET /healthz` and `GET /readyz`. */
 export function healthRoutes(checks: readonly ReadinessCheck[]): RouteGroup {

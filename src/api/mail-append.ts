@@ -42,11 +42,14 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
           }),
           body: { content: { 'message/rfc822': { schema: source } } },
           response: {
-            201: Type.Object({
-              mailbox: Type.String({ description: 'Name of the mailbox.', examples: ['INBOX'] }),
-              uidvalidity: Type.String({ examples: ['1795244400'] }),
-              uid: uidSchema,
-            }),
+            201: Type.Object(
+              {
+                mailbox: Type.String({ description: 'Name of the mailbox.', examples: ['INBOX'] }),
+                uidvalidity: Type.String({ examples: ['1795244400'] }),
+                uid: uidSchema,
+              },
+              { title: 'StoredMessage', description: 'Where a message was stored.' },
+            ),
           },
         },
         config: {

@@ -12,9 +12,11 @@ import {
   MAIL_BODY_MAX,
   mailboxName,
   mailboxState,
+  removedSchema,
   syncAnswer,
   uidSchema,
   uidvaliditySchema,
+  updatedSchema,
 } from './mail-schemas.ts';
 import { credentials, type RouteGroup, type RouteTools } from './server.ts';
 
@@ -51,9 +53,7 @@ const messageSet = {
   fields: Type.Optional(fieldsSchema),
 };
 
-const updated = Type.Unsafe<readonly UpdatedMessage[]>(
-  Type.Array(Type.Object({ uid: uidSchema, modseq: Type.String(), flags: Type.Array(flag) })),
-);
+const updated = Type.Unsafe<readonly UpdatedMessage[]>(Type.Array(updatedSchema));
 
 const synced = { sync: Type.Optional(Type.Unsafe<SyncResult>(syncAnswer)) };
 
@@ -62,7 +62,9 @@ const relocated = (what: 'moved' | 'copied') =>
     mailbox: Type.String(),
     to: Type.String(),
     uidvalidity: Type.String({ description: 'Of `to`.' }),
-    [what]: Type.Array(Type.Object({ uid: uidSchema, toUid: uidSchema })),
+    [what]: Type.Array(
+      Type.Object({ uid: uidSchema, toUid: uidSchema }, { title: 'RelocatedMessage' }),
+    ),
     ...synced,
   });
 
@@ -131,7 +133,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
           response: {
             200: Type.Object({
               ...mailboxState,
-              removed: Type.Array(Type.Object({ uid: uidSchema })),
+              removed: Type.Array(removedSchema),
               ...synced,
             }),
           },

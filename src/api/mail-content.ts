@@ -63,7 +63,7 @@ const contentFields = [
 type ContentField = (typeof contentFields)[number];
 
 const messagesAnswer = Type.Object({
-  messages: Type.Array(Type.Partial(contentSchema)),
+  messages: Type.Array(Type.Partial(contentSchema, { title: 'PartialContent' })),
   hasMore: Type.Optional(
     Type.Boolean({ description: 'The answer was cut: ask again for the UIDs that are left.' }),
   ),

@@ -1,7 +1,7 @@
 /** The mailboxes of an account: listed, made, renamed, deleted. */
 import { Type } from 'typebox';
 import type { Mailstore } from '../mailstore/mailstore.ts';
-import { MAIL_BODY_MAX, mailboxName, mailboxState } from './mail-schemas.ts';
+import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';
 import { credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 const summary = Type.Object(
@@ -62,7 +62,7 @@ const createRoute: AddRoute = (app, tools, mailstore) => {
         description: 'Levels of a name are separated by `/`.',
         security: credentials.bearer,
         body: Type.Object({ mailbox: mailboxName('Name of the new mailbox.') }),
-        response: { 201: Type.Object(mailboxState) },
+        response: { 201: mailboxStateSchema },
       },
       config: { refusals: ['mailbox_exists', 'account_inactive'] },
     },
@@ -89,7 +89,7 @@ const renameRoute: AddRoute = (app, tools, mailstore) => {
           mailbox: mailboxName('Its name now.'),
           to: mailboxName('Its new name.'),
         }),
-        response: { 200: Type.Object(mailboxState) },
+        response: { 200: mailboxStateSchema },
       },
       config: {
         refusals: ['mailbox_not_found', 'mailbox_exists', 'mailbox_protected', 'account_inactive'],

@@ -11,24 +11,27 @@ const WHOLE_MAX = 256 * 1024;
 
 const sourceType = 'message/rfc822';
 
-const messageAnswer = Type.Object({
-  uid: Type.Integer({ examples: [7] }),
-  envelope: envelopeSchema,
-  flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
-  rfc822: Type.String({
-    description: 'The source; see rfc822Encoding.',
-    examples: ['From: Bob <bob@sender.test>\r\nTo: ann@acme.test\r\n…'],
-  }),
-  rfc822Encoding: Type.Enum(['utf-8', 'latin1'], {
-    description: 'How characters of rfc822 become the bytes of the source again.',
-  }),
-  bodyStructure: bodyStructureSchema,
-  size: Type.Integer({ description: 'Octets of the source.', examples: [1434] }),
-  internalDate: Type.String({
-    description: 'When the message arrived, RFC 3339.',
-    examples: ['2026-01-31T12:00:00.000Z'],
-  }),
-});
+const messageAnswer = Type.Object(
+  {
+    uid: Type.Integer({ examples: [7] }),
+    envelope: envelopeSchema,
+    flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
+    rfc822: Type.String({
+      description: 'The source; see rfc822Encoding.',
+      examples: ['From: Bob <bob@sender.test>\r\nTo: ann@acme.test\r\n…'],
+    }),
+    rfc822Encoding: Type.Enum(['utf-8', 'latin1'], {
+      description: 'How characters of rfc822 become the bytes of the source again.',
+    }),
+    bodyStructure: bodyStructureSchema,
+    size: Type.Integer({ description: 'Octets of the source.', examples: [1434] }),
+    internalDate: Type.String({
+      description: 'When the message arrived, RFC 3339.',
+      examples: ['2026-01-31T12:00:00.000Z'],
+    }),
+  },
+  { title: 'Message', description: 'A message with its source.' },
+);
 
 export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {

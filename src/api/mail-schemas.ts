@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream';
 import { type TSchema, Type } from 'typebox';
 import { messageFields } from '../mailstore/mailstore.ts';
+import { SAME_SHAPE } from './server.ts';
 
 /**
  * Octets of a body that is read before it is known who sends it. The largest that are valid have two
@@ -11,7 +12,10 @@ export const MAIL_BODY_MAX = 32 * 1024;
 
 const addresses = Type.Optional(
   Type.Array(
-    Type.Object({ name: Type.Optional(Type.String()), address: Type.Optional(Type.String()) }),
+    Type.Object(
+      { name: Type.Optional(Type.String()), address: Type.Optional(Type.String()) },
+      { title: 'Address', examples: [{ name: 'Bob', address: 'bob@sender.test' }] },
+    ),
     { description: 'Names and addresses.' },
   ),
 );
@@ -30,6 +34,7 @@ export const envelopeSchema = Type.Object(
     messageId: Type.Optional(Type.String()),
   },
   {
+    title: 'Envelope',
     description: 'The header fields that a list of messages shows.',
     examples: [
       {
@@ -55,13 +60,12 @@ export const bodyStructureSchema = Type.Object(
     disposition: Type.Optional(Type.String()),
     dispositionParameters: Type.Optional(Type.Record(Type.String(), Type.String())),
     childNodes: Type.Optional(
-      Type.Array(
-        Type.Object({}, { additionalProperties: true, description: 'Parts of the same shape' }),
-      ),
+      Type.Array(Type.Object({}, { additionalProperties: true, [SAME_SHAPE]: 'BodyStructure' })),
     ),
   },
   {
-    description: 'Body structure of the message',
+    title: 'BodyStructure',
+    description: 'A part of a message, with the parts in it (RFC 3501 section 7.4.2).',
     examples: [
       {
         type: 'multipart/mixed',
@@ -109,6 +113,12 @@ export const mailboxState = {
   token: Type.String({ description: 'What a sync returns now.', examples: ['45'] }),
 };
 
+/** The same as an answer. */
+export const mailboxStateSchema = Type.Object(mailboxState, {
+  title: 'MailboxState',
+  description: 'Where a mailbox stands.',
+});
+
 export const fieldsSchema = Type.Array(Type.Enum([...messageFields]), {
   maxItems: messageFields.length,
   description: 'What each added message carries besides its uid.',
@@ -122,6 +132,19 @@ export const uidSchema = Type.Integer({
   examples: [7],
 });
 
+/** A message whose flags changed. */
+export const updatedSchema = Type.Object(
+  {
+    uid: uidSchema,
+    modseq: Type.String({ examples: ['44'] }),
+    flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
+  },
+  { title: 'UpdatedMessage' },
+);
+
+/** A message that is gone. */
+export const removedSchema = Type.Object({ uid: uidSchema }, { title: 'RemovedMessage' });
+
 /** What a sync answers (contract 2). */
 export const syncAnswer = Type.Object(
   {
@@ -130,25 +153,25 @@ export const syncAnswer = Type.Object(
     token: Type.String({ description: 'To be passed on the next sync.' }),
     changes: Type.Object({
       added: Type.Array(
-        Type.Object({
-          uid: uidSchema,
-          envelope: Type.Optional(envelopeSchema),
-          flags: Type.Optional(Type.Array(Type.String())),
-          size: Type.Optional(Type.Integer({ description: 'Octets of the source.' })),
-          internalDate: Type.Optional(
-            Type.String({ description: 'When the message arrived, RFC 3339.' }),
-          ),
-          bodyStructure: Type.Optional(bodyStructureSchema),
-        }),
+        Type.Object(
+          {
+            uid: uidSchema,
+            envelope: Type.Optional(envelopeSchema),
+            flags: Type.Optional(Type.Array(Type.String())),
+            size: Type.Optional(Type.Integer({ description: 'Octets of the source.' })),
+            internalDate: Type.Optional(
+              Type.String({ description: 'When the message arrived, RFC 3339.' }),
+            ),
+            bodyStructure: Type.Optional(bodyStructureSchema),
+          },
+          {
+            title: 'AddedMessage',
+            description: 'A new message, with the fields that were asked for.',
+          },
+        ),
       ),
-      updated: Type.Array(
-        Type.Object({
-          uid: uidSchema,
-          modseq: Type.String(),
-          flags: Type.Array(Type.String({ description: 'IMAP flags.' })),
-        }),
-      ),
-      removed: Type.Array(Type.Object({ uid: uidSchema })),
+      updated: Type.Array(updatedSchema),
+      removed: Type.Array(removedSchema),
     }),
     reset: Type.Optional(
       Type.Boolean({ description: 'The client drops what it has of this mailbox first.' }),
@@ -158,6 +181,8 @@ export const syncAnswer = Type.Object(
     ),
   },
   {
+    title: 'Sync',
+    description: 'What changed in a mailbox.',
     examples: [
       {
         mailbox: 'INBOX',

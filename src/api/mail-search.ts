@@ -51,14 +51,17 @@ const searchBody = Type.Object({
 const searchAnswer = Type.Unsafe<SearchResult>(
   Type.Object({
     matches: Type.Array(
-      Type.Object({
-        mailbox: Type.String(),
-        uid: uidSchema,
-        envelope: envelopeSchema,
-        flags: Type.Array(Type.String()),
-        internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
-        preview: Type.String({ description: 'The first words, on one line.' }),
-      }),
+      Type.Object(
+        {
+          mailbox: Type.String(),
+          uid: uidSchema,
+          envelope: envelopeSchema,
+          flags: Type.Array(Type.String()),
+          internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
+          preview: Type.String({ description: 'The first words, on one line.' }),
+        },
+        { title: 'SearchMatch' },
+      ),
       { description: 'Newest first.' },
     ),
     cursor: Type.Optional(

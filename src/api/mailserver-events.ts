@@ -43,28 +43,34 @@ const batch = Type.Unknown({
   examples: [`${JSON.stringify(example)}\n`],
 });
 
-const outcome = Type.Object({
-  ok: Type.Boolean(),
-  accepted: Type.Integer({
-    minimum: 0,
-    description: 'Events that need no resending, repeats of known ones included.',
-  }),
-  rejected: Type.Optional(
-    Type.Array(
-      Type.Object({
-        line: Type.Integer({ minimum: 1, description: 'Counted from 1.', examples: [2] }),
-        event_id: Type.Optional(
-          Type.String({ description: 'Where the line has one.', examples: ['evt-2'] }),
+const outcome = Type.Object(
+  {
+    ok: Type.Boolean(),
+    accepted: Type.Integer({
+      minimum: 0,
+      description: 'Events that need no resending, repeats of known ones included.',
+    }),
+    rejected: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            line: Type.Integer({ minimum: 1, description: 'Counted from 1.', examples: [2] }),
+            event_id: Type.Optional(
+              Type.String({ description: 'Where the line has one.', examples: ['evt-2'] }),
+            ),
+            reason: Type.String({
+              description: 'What is wrong with it.',
+              examples: ['user is not the address of an account'],
+            }),
+          },
+          { title: 'RejectedEvent' },
         ),
-        reason: Type.String({
-          description: 'What is wrong with it.',
-          examples: ['user is not the address of an account'],
-        }),
-      }),
-      { description: 'The first 1000 of the other lines; left out when there is none.' },
+        { description: 'The first 1000 of the other lines; left out when there is none.' },
+      ),
     ),
-  ),
-});
+  },
+  { title: 'EventsOutcome' },
+);
 
 /** The route. */
 export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {

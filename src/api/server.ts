@@ -70,6 +70,12 @@ export const credentials = {
   none: [],
 };
 
+/**
+ * Marks a schema that stands for the named one, in the API description alone: a shape that has itself within has
+ * no other way to say so.
+ */
+export const SAME_SHAPE = 'x-same-shape';
+
 declare module 'fastify' {
   interface FastifyInstance {
     /** Charges a request for an upgrade, which no route sees, to its client's budget. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { before, test } from 'node:test';
+import { Validator } from '@seriousme/openapi-schema-validator';
 import { answers } from '../errors/errors.ts';
 import { startApi } from './testing/start-api.ts';
 import { describeWholeApi, keyedRoutesElsewhere, routesElsewhere } from './write-openapi.ts';
@@ -30,6 +31,35 @@ before(async () => {
 test('docs/openapi.json is what the routes say', async () => {
   const golden = await readFile(new URL('../../docs/openapi.json', import.meta.url), 'utf8');
   assert.equal(text, golden, 'run `npm run openapi` and look at what changed');
+});
+
+test('it is valid by OpenAPI 3.1, and of the version of the package', async () => {
+  const validator = new Validator();
+  const { valid, errors } = await validator.validate(JSON.parse(text));
+  assert.ok(valid, JSON.stringify(errors));
+  assert.equal(validator.version, '3.1');
+  const packageJson = await readFile(new URL('../../package.json', import.meta.url), 'utf8');
+  assert.equal(JSON.parse(text).info.version, JSON.parse(packageJson).version);
+  const broken = JSON.parse(text);
+  broken.paths['/mail/sync'].post.parameters = 'none';
+  assert.ok(!(await new Validator().validate(broken)).valid);
+});
+
+test('resources are named shapes, events and webhooks too', () => {
+  const { components, paths, webhooks } = JSON.parse(text);
+  for (const name of [
+    ...['Domain', 'DomainDetails', 'DnsRecord', 'Route', 'EmailAccount', 'Delivery', 'Token'],
+    ...['Mailbox', 'Sync', 'Message', 'Envelope', 'Address', 'BodyStructure', 'Content'],
+    ...['SearchMatch', 'MessageReceived', 'HelloEvent', 'MailboxChangedEvent', 'Error'],
+  ]) {
+    assert.equal(components.schemas[name]?.type, 'object', name);
+  }
+  const bodyOf = webhooks['message.received'].post.requestBody.content['application/json'];
+  assert.deepEqual(bodyOf.schema, { $ref: '#/components/schemas/MessageReceived' });
+  const told = paths['/ws'].get['x-events'];
+  assert.deepEqual(told.hello, { $ref: '#/components/schemas/HelloEvent' });
+  const parts = components.schemas.BodyStructure.properties.childNodes.items;
+  assert.deepEqual(parts, { $ref: '#/components/schemas/BodyStructure' }, 'a tree');
 });
 
 test('every operation of the contract is there', () => {

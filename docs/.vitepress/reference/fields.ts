@@ -63,7 +63,8 @@ function typeOf(schema: Schema, link: ShapeLink): string {
   if (name !== undefined) return `<a href="${link(name)}">${name}</a>`;
   if (schema.type === 'array') return `array of ${typeOf(schema.items ?? {}, link)}`;
   if (schema.format === 'date-time') return 'date-time';
-  return String(schema.type ?? (schema.enum ? 'string' : 'any'));
+  if (schema.type) return [schema.type].flat().join(' or ');
+  return schema.enum ? 'string' : 'any';
 }
 
 function limitsOf(schema: Schema): string {

@@ -4,8 +4,15 @@
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { bodyRows, writeFields } from './fields.ts';
-import { type Description, type Endpoint, listEndpoints, readDescription } from './openapi.ts';
+import { bodyRows, parameterRows, writeFields } from './fields.ts';
+import {
+  type Description,
+  type Endpoint,
+  listEndpoints,
+  type Operation,
+  readDescription,
+  refName,
+} from './openapi.ts';
 import { writeJson, writeOperation } from './operation.ts';
 import { sampleOf } from './sample.ts';
 
@@ -26,6 +33,9 @@ function shownTags(description: Description) {
 
 const endpointsOf = (description: Description, tag: string): Endpoint[] =>
   listEndpoints(description).filter(({ tags }) => tags.includes(tag));
+
+const webhooksOf = (description: Description, tag: string) =>
+  Object.entries(description.webhooks).filter(([, { post }]) => post.tags.includes(tag));
 
 /** The titles and paths of the pages, for the sidebar. */
 export function referenceLinks(): { text: string; link: string }[] {
@@ -136,10 +146,20 @@ ${writeJson(sampleOf(description, { schema }))}
 </div>
 `;
     });
+    const told = webhooksOf(description, tag.name).map(
+      ([type, { post }]) => `## Told to you: ${type} {#${post.operationId}}
+
+${post.description ?? ''}
+
+${writeFields(parameterRows(post.parameters ?? []), link, true)}
+
+The body is a ${typeLink(post, link)}. [Receive webhooks](/guides/webhooks) shows how to check the signature.
+`,
+    );
     const objects = shapes.length > 0 ? `## Objects {#objects}\n\n${shapes.join('\n\n')}` : '';
     return {
       file: `reference/api/${nameOf(tag.name)}.md`,
-      content: `---\ndescription: "${tag.description}"\npageClass: api-page\n---\n\n# ${tag.name}\n\n${tag.description}\n\n${operations.join('\n\n')}\n\n${objects}\n`,
+      content: `---\ndescription: "${tag.description}"\npageClass: api-page\n---\n\n# ${tag.name}\n\n${tag.description}\n\n${[...operations, ...told].join('\n\n')}\n\n${objects}\n`,
     };
   });
 }
@@ -155,12 +175,19 @@ function shapesOf(description: Description, tag: string): string[] {
     }
   };
   collect(endpointsOf(description, tag));
+  collect(webhooksOf(description, tag));
   const earlier = shownTags(description).slice(
     0,
     shownTags(description).findIndex(({ name }) => name === tag),
   );
   const shown = new Set(earlier.flatMap(({ name }) => shapesOf(description, name)));
   return [...names].filter((name) => !shown.has(name));
+}
+
+/** The shape of an operation's body, as a link. */
+function typeLink({ requestBody }: Operation, link: (name: string) => string): string {
+  const name = refName(requestBody?.content['application/json']?.schema ?? {}) ?? '';
+  return `[${name}](${link(name)})`;
 }
 
 function shapeLink(description: Description, tag: string | undefined): (name: string) => string {

@@ -1,0 +1,160 @@
+/**
+ * What is told to receivers and apps rather than asked for, for the API description: webhooks, and the messages of
+ * the WebSocket. No code is checked by these schemas; the samples of the documentation, which are compared with
+ * what a running service sends, are checked against them (`test/journeys/documentation.test.ts`).
+ */
+import { type TSchema, Type } from 'typebox';
+
+const textOrNull = (options: object) =>
+  Type.Unsafe<string | null>({ type: ['string', 'null'], ...options });
+const cut = (what: string) =>
+  Type.Optional(Type.Boolean({ description: `True where ${what} did not fit.` }));
+const instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
+
+const mailboxes = (description: string) =>
+  Type.Array(
+    Type.Object(
+      { name: Type.String(), address: Type.String() },
+      { title: 'WebhookAddress', examples: [{ name: 'Bob', address: 'bob@sender.test' }] },
+    ),
+    { description },
+  );
+
+const webhookAttachment = Type.Object(
+  {
+    filename: textOrNull({ examples: ['a.csv'] }),
+    content_type: Type.String({ examples: ['text/csv'] }),
+    size: Type.Integer({ description: 'Octets, transfer encoding removed.', examples: [6] }),
+    part: Type.String({ description: 'Part number, as in IMAP.', examples: ['2'] }),
+  },
+  { title: 'WebhookAttachment' },
+);
+
+const verdict = (check: string) =>
+  textOrNull({
+    description: `Result of ${check}; null where it was not made.`,
+    examples: ['pass'],
+  });
+
+const receivedMessage = Type.Object(
+  {
+    domain: Type.String({ examples: ['acme.test'] }),
+    envelope: Type.Object(
+      { from: Type.String(), to: Type.Array(Type.String()) },
+      {
+        title: 'SmtpEnvelope',
+        description: 'Sender and recipients by SMTP; of the recipients those of this domain.',
+        examples: [{ from: 'bob@sender.test', to: ['ada@acme.test'] }],
+      },
+    ),
+    subject: textOrNull({ examples: ['Hello'] }),
+    from: mailboxes('The header From.'),
+    to: mailboxes('The header To.'),
+    cc: mailboxes('The header Cc.'),
+    addresses_truncated: cut('all addresses'),
+    date: textOrNull({
+      description: 'The header Date.',
+      format: 'date-time',
+      examples: ['2026-01-31T11:59:58.000Z'],
+    }),
+    message_id: textOrNull({ examples: ['<1@sender.test>'] }),
+    text: textOrNull({ description: 'The text/plain parts.', examples: ['Hello, Ada.'] }),
+    text_truncated: cut('the text'),
+    html: textOrNull({ description: 'The text/html parts, as they were sent.' }),
+    html_truncated: cut('the HTML'),
+    attachments: Type.Array(webhookAttachment),
+    attachments_truncated: cut('all attachments'),
+    auth: Type.Object(
+      { spf: verdict('SPF'), dkim: verdict('DKIM'), dmarc: verdict('DMARC') },
+      { title: 'SenderChecks', examples: [{ spf: 'pass', dkim: 'pass', dmarc: 'pass' }] },
+    ),
+    raw_url: Type.String({ format: 'uri', description: 'The source, for 7 days.' }),
+  },
+  { title: 'ReceivedMessage' },
+);
+
+const messageReceived = Type.Object(
+  { type: Type.Literal('message.received'), timestamp: instant, data: receivedMessage },
+  { title: 'MessageReceived', description: 'A message came in for a domain.' },
+);
+
+const header = (name: string, description: string, required = true) => ({
+  name,
+  in: 'header',
+  required,
+  description,
+  schema: { type: 'string' },
+});
+
+/** The member `webhooks` of the description. */
+export const webhooks = {
+  'message.received': {
+    post: {
+      operationId: 'messageReceived',
+      tags: ['Webhooks'],
+      summary: 'A message came in',
+      description:
+        'Sent to the `webhook_url` of a route, signed by Standard Webhooks 1.0.0, and repeated until it is ' +
+        'answered by 2xx. Body and `webhook-id` are the same each time.',
+      parameters: [
+        header('webhook-id', 'The same in each attempt: what to deduplicate by.'),
+        header('webhook-timestamp', 'Seconds since 1970, of this attempt.'),
+        header(
+          'webhook-signature',
+          '`v1,` and HMAC-SHA256 over id, timestamp and body; absent where the route has no secret.',
+          false,
+        ),
+      ],
+      requestBody: {
+        required: true,
+        content: { 'application/json': { schema: plain(messageReceived) } },
+      },
+      responses: {
+        '2XX': { description: 'Taken.' },
+        410: { description: 'Never again: no further attempt is made.' },
+        default: { description: 'Tried again later; 429 and 503 may say when by Retry-After.' },
+      },
+    },
+  },
+};
+
+const tip = {
+  mailbox: Type.String({ examples: ['INBOX'] }),
+  uidvalidity: Type.String({ examples: ['1795244400'] }),
+  token: Type.String({ description: 'What a sync would return now.', examples: ['45'] }),
+};
+
+const hello = Type.Object(
+  {
+    type: Type.Literal('hello'),
+    user: Type.String({ description: "The account's address.", examples: ['ada@acme.test'] }),
+    connectionId: Type.String({ examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'] }),
+    serverTime: instant,
+    heartbeatSeconds: Type.Integer({ description: 'Between two pings.', examples: [30] }),
+    mailboxes: Type.Array(Type.Object(tip, { title: 'MailboxTip' })),
+  },
+  { title: 'HelloEvent', description: 'The first message: where every mailbox stands.' },
+);
+
+const mailboxChanged = Type.Object(
+  {
+    type: Type.Literal('mailbox_changed'),
+    ...tip,
+    eventType: Type.String({ examples: ['MailboxesChanged'] }),
+  },
+  {
+    title: 'MailboxChangedEvent',
+    description: 'A mailbox changed. A hint: sync with the token of your own last sync.',
+  },
+);
+
+/** The messages of the WebSocket by their `type`: OpenAPI has no place of its own for them. */
+export const socketEvents = {
+  hello: plain(hello),
+  mailbox_changed: plain(mailboxChanged),
+};
+
+/** As JSON has it, without what TypeBox adds. */
+function plain(schema: TSchema): object {
+  return JSON.parse(JSON.stringify(schema));
+}
