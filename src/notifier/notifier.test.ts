@@ -100,6 +100,19 @@ test('a receiver that is down gets all of it when it is back', async () => {
   assert.match(lines.join(), /ECONNREFUSED/);
 });
 
+test('a batch that is not accepted is posted again within 5 s, however often it failed', async () => {
+  receiver.answers.push(say(500));
+  const { logger, lines } = logged();
+  await append('INBOX');
+  // What an hour of failures comes to.
+  const { url } = receiver;
+  const options = { directory, url, secret: SECRET, logger, retryMs: 3_600_000 };
+  running.push(await startNotifier(options));
+  while (lines.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  const { afterMs } = JSON.parse(lines[0] ?? '');
+  assert.ok(afterMs >= 2_500 && afterMs <= 5_000, String(afterMs));
+});
+
 test('rejected lines, refused batches and lines that are no events are logged and left', async () => {
   const rejected = [{ line: 1, event_id: 'x', reason: 'user is not the address of an account' }];
   receiver.answers.push(say(200, JSON.stringify({ ok: true, accepted: 0, rejected })));

@@ -1,5 +1,7 @@
 /** Set-ups of a real Dovecot: many accounts, with the guide's hash of the master password; ACLs. */
 import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openImapStore } from '../../src/mail-server/imap/testing/open-store.ts';
@@ -95,4 +97,42 @@ void suite('the master password of a Dovecot', () => {
       }
     });
   }
+
+  void test('is changed and put back while Postroom runs: not ready, then ready', async () => {
+    const server = await startDovecot();
+    const service = await startTestService('sqlite', { MAILSTORE_URL: mailstoreUrl(server) });
+    try {
+      const accounts = [];
+      while (accounts.length < 3) {
+        const account = await service.makeAccount();
+        await server.addAccount(account.address);
+        accounts.push(account);
+      }
+      const [first, second, third] = accounts;
+      const sync = async (account = first) =>
+        (await service.mail(account?.token ?? '', 'POST', '/mail/sync', {})).status;
+      const ready = async () => (await fetch(`${service.url}/readyz`)).status;
+      const until = async (ask: () => Promise<number>, status: number) => {
+        for (let tries = 0; tries < 100 && (await ask()) !== status; tries++) await sleep(100);
+        assert.equal(await ask(), status);
+      };
+      await until(sync, 200);
+      assert.equal(await ready(), 200);
+      const file = join(server.directory, 'master-users');
+      const right = await readFile(file, 'utf8');
+      await writeFile(file, 'postroom:{PLAIN}another\n');
+      // Dovecot looks at most once a second whether the file has changed.
+      await sleep(1_100);
+      assert.equal(await sync(second), 503);
+      await until(ready, 503);
+      assert.equal(await sync(), 200, 'on the connection that it has');
+      await writeFile(file, right);
+      await sleep(1_100);
+      await until(() => sync(third), 200);
+      assert.equal(await ready(), 200);
+    } finally {
+      await service.stop();
+      await server.stop();
+    }
+  });
 });

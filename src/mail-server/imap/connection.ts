@@ -4,7 +4,7 @@
  */
 import { ImapFlow } from 'imapflow';
 import { Refusal } from '../../errors/errors.ts';
-import { ImapFailure, nameFailure } from './failure.ts';
+import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
 import { readFlags } from './server-flags.ts';
 import { UidSet } from './uid-set.ts';
@@ -45,6 +45,8 @@ export interface ConnectOptions {
   readonly login: ImapLogin;
   /** Milliseconds without a byte after which a command has failed. */
   readonly timeoutMs: number;
+  /** Ends the attempt with its reason. */
+  readonly signal?: AbortSignal;
 }
 
 export type Untagged = Readonly<Record<string, (response: ImapResponse) => void>>;
@@ -87,7 +89,7 @@ export class Connection {
   }
 
   /** @throws ImapFailure */
-  static async open({ server, login, timeoutMs }: ConnectOptions): Promise<Connection> {
+  static async open({ server, login, timeoutMs, signal }: ConnectOptions): Promise<Connection> {
     const client = new ImapFlow({
       host: server.host,
       port: server.port,
@@ -112,11 +114,10 @@ export class Connection {
       maxResponseSize: 4 * LITERAL_MAX,
     });
     client.on('error', () => undefined);
-    let late = false;
-    const timer = setTimeout(() => {
-      late = true;
-      client.close();
-    }, timeoutMs);
+    const timeout = AbortSignal.timeout(timeoutMs);
+    const ending = AbortSignal.any(signal ? [timeout, signal] : [timeout]);
+    const close = () => client.close();
+    ending.addEventListener('abort', close);
     try {
       await client.connect();
       const connection = new Connection(client, timeoutMs);
@@ -124,9 +125,10 @@ export class Connection {
       return connection;
     } catch (error) {
       client.close();
-      throw late ? nameLateness(client) : nameFailure(error, 'LOGIN');
+      if (signal?.aborted) throw signal.reason;
+      throw timeout.aborted ? nameLateness(client) : nameFailure(error, 'LOGIN');
     } finally {
-      clearTimeout(timer);
+      ending.removeEventListener('abort', close);
     }
   }
 
@@ -381,13 +383,6 @@ function isMailboxLost(failure: ImapFailure, command: string): boolean {
     !isExpunged &&
     !failure.isTemporary
   );
-}
-
-/** How far a connection came that was not there in time. */
-function nameLateness({ connectedAt, greeting }: ImapFlow): ImapFailure {
-  if (connectedAt === null)
-    return new ImapFailure('unreachable', { said: 'no connection in time' });
-  return new ImapFailure(greeting === undefined ? 'no_greeting' : 'silent', { command: 'LOGIN' });
 }
 
 export function mailboxNotFound(mailbox: string): Refusal {

@@ -1,4 +1,5 @@
 /** Failures of an IMAP server by name: what the operator reads in the log, and what clients see. */
+import type { ImapFlow } from 'imapflow';
 import { Refusal } from '../../errors/errors.ts';
 import { codeOf, type ImapResponse } from './wire.ts';
 
@@ -12,6 +13,10 @@ export const failureTexts = {
   unreachable: 'the IMAP server cannot be reached',
   no_greeting: 'the IMAP server does not greet',
   tls: 'the IMAP server failed TLS',
+  wants_tls:
+    'the IMAP server waits for TLS at this port: write imaps:// in MAILSTORE_URL, without tls=off',
+  no_tls:
+    'the IMAP server speaks no TLS at this port: write imap:// in MAILSTORE_URL, which uses STARTTLS',
   login_refused: 'the IMAP server refused the login',
   said_no: 'the IMAP server answered NO',
   said_bad: 'the IMAP server answered BAD',
@@ -23,10 +28,23 @@ export const failureTexts = {
   garbled: 'the IMAP server sent what is not IMAP',
   busy: 'all connections to the IMAP server are in use',
   resting: 'the IMAP server failed a moment ago and is left alone',
+  refused_before: 'the IMAP server refused this login a moment ago and is not asked again yet',
   lacking: 'the IMAP server lacks an extension that this needs',
 } as const;
 
 export type FailureKind = keyof typeof failureTexts;
+
+/** Kinds that every account would meet. */
+const OF_SERVER = new Set<FailureKind>([
+  'unreachable',
+  'no_greeting',
+  'tls',
+  'wants_tls',
+  'no_tls',
+  'dropped',
+  'silent',
+  'garbled',
+]);
 
 export interface FailureDetails {
   /** The command's name, never its arguments. */
@@ -52,9 +70,12 @@ export class ImapFailure extends Error {
 
   /** Whether it is the server's, not one account's: then it is left alone for a while. */
   get concernsServer(): boolean {
-    return ['unreachable', 'no_greeting', 'tls', 'dropped', 'silent', 'garbled'].includes(
-      this.kind,
-    );
+    return OF_SERVER.has(this.kind);
+  }
+
+  /** Whether nothing was tried: what failed is in the log already. */
+  get isRest(): boolean {
+    return this.kind === 'resting' || this.kind === 'refused_before';
   }
 
   /** Whether a read may be tried once more, on another connection. */
@@ -101,6 +122,9 @@ const DROPPED = new Set([
 /** Codes of OpenSSL's verification and of Node's TLS, none of which a socket has. */
 const TLS = /^(?:ERR_TLS|ERR_SSL|EPROTO|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|UPGRADE_|STARTTLS)/;
 
+/** OpenSSL's, where the other side answers a ClientHello with text. */
+const NO_TLS = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
+
 /** An error of imapflow's, as its documentation has them. */
 interface LibraryError extends Error {
   readonly code?: unknown;
@@ -139,6 +163,7 @@ export function nameFailure(error: unknown, command?: string): ImapFailure {
 }
 
 function kindOf(error: LibraryError, code: string): FailureKind {
+  if (NO_TLS.has(code)) return 'no_tls';
   if (error.tlsFailed === true || TLS.test(code)) return 'tls';
   if (error.authenticationFailed === true) return 'login_refused';
   if (error.responseStatus === 'NO') return 'said_no';
@@ -147,4 +172,11 @@ function kindOf(error: LibraryError, code: string): FailureKind {
   if (code === 'GREETING_TIMEOUT') return 'no_greeting';
   if (code === 'ETIMEOUT') return 'silent';
   return DROPPED.has(code) ? 'dropped' : 'garbled';
+}
+
+/** How far a connection came that was not there in time. */
+export function nameLateness({ connectedAt, greeting }: ImapFlow): ImapFailure {
+  if (connectedAt === null)
+    return new ImapFailure('unreachable', { said: 'no connection in time' });
+  return new ImapFailure(greeting === undefined ? 'no_greeting' : 'silent', { command: 'LOGIN' });
 }

@@ -112,6 +112,36 @@ void suite('a server that cannot be used', () => {
     assert.equal(await store.answers(), true);
   });
 
+  void test('refuses the master after it let it in: not ready, until it lets it in again', async () => {
+    const { server, store, logged } = await open({ someAccounts: async () => [ann, bob] });
+    await store.sync(ann, inbox);
+    assert.equal(await store.answers(), true);
+    const { password } = server;
+    server.password = 'another one';
+    await assert.rejects(store.sync({ accountId: 3, address: 'cal@acme.test' }, inbox));
+    assert.equal(await store.answers(), false);
+    assert.match(logged.at(-1)?.text ?? '', /name or password in MAILSTORE_URL is wrong/);
+    // Whoever has a connection goes on with it.
+    await store.sync(ann, inbox);
+    assert.equal(await store.answers(), false);
+    server.password = password;
+    await store.sync({ accountId: 4, address: 'dan@acme.test' }, inbox);
+    assert.equal(await store.answers(), true);
+  });
+
+  void test('refuses one account after it let others in: ready, and no word of the master', async () => {
+    const { server, store, logged } = await open({ someAccounts: async () => [bob] });
+    await store.sync(ann, inbox);
+    server.fault = ({ name, user }) =>
+      name === 'AUTHENTICATE' && user.startsWith('bob') ? { send: 'TAG NO no\r\n' } : undefined;
+    await assert.rejects(store.sync(bob, inbox), isUnavailable);
+    assert.equal(await store.answers(), true);
+    assert.deepEqual(
+      logged.map(({ failure }) => failure),
+      ['login_refused'],
+    );
+  });
+
   void test('lets the master into one account of several: ready', async () => {
     const { server, store } = await open({ someAccounts: async () => [ann, bob] });
     server.fault = ({ name, user }) =>
@@ -147,7 +177,24 @@ void suite('a server that cannot be used', () => {
       tls: 'implicit',
     });
     await assert.rejects(implicit.sync(ann, inbox), isUnavailable);
-    assert.equal(lines.at(-1)?.failure, 'tls');
+    assert.equal(lines.at(-1)?.failure, 'no_tls');
+    assert.match(lines.at(-1)?.text ?? '', /speaks no TLS at this port: write imap:/);
+  });
+
+  void test('waits for TLS where it is spoken to plainly: refused at once, with a line', async () => {
+    const made = await generate([{ name: 'commonName', value: 'imap.example' }]);
+    const server = await startFakeServer({ tls: { cert: made.cert, key: made.private } });
+    for (const tls of ['off', 'starttls'] as const) {
+      // A test that waits for the end of these is stopped before.
+      const patient = { timeoutMs: 3_600_000 };
+      const { store, logged } = await openImapStore(server.port, { tls }, patient);
+      await assert.rejects(store.sync(ann, inbox), isUnavailable);
+      assert.equal(logged.at(-1)?.failure, 'wants_tls');
+      assert.match(logged.at(-1)?.text ?? '', /waits for TLS at this port: write imaps:/);
+      const { store: unused, logged: lines } = await openImapStore(server.port, { tls }, patient);
+      assert.equal(await unused.answers(), false);
+      assert.equal(lines.at(-1)?.failure, 'wants_tls');
+    }
   });
 });
 

@@ -46,7 +46,7 @@ import { ImapFailure, type Log } from './failure.ts';
 import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
 import { Pool, type UseOptions } from './pool.ts';
-import { probeGreeting, tryLogins } from './probe.ts';
+import { Readiness } from './probe.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
 import {
@@ -95,14 +95,10 @@ export const imapDefaults = {
   idleMs: 120_000,
 } as const;
 
-/** A server that answered within this time counts as ready without being asked. */
-const LATELY_MS = 10_000;
-
 export class ImapMailstore implements Mailstore {
   readonly #server: ImapServer;
   readonly #database: Database;
   readonly #isCurrent: ImapOptions['isCurrent'];
-  readonly #someAccounts: ImapOptions['someAccounts'];
   readonly #log: Log;
   readonly #now: () => number;
   readonly #timeoutMs: number;
@@ -111,15 +107,13 @@ export class ImapMailstore implements Mailstore {
   readonly #reader: MessageReader;
   readonly #editor: MailboxEditor;
   readonly #appender: MessageAppender;
-  #probing: Promise<boolean> | undefined;
-  #hasLoggedIn = false;
+  readonly #readiness: Readiness;
 
   constructor(options: ImapOptions) {
     const settings = { ...imapDefaults, now: Date.now, ...options };
     this.#server = settings.server;
     this.#database = settings.database;
     this.#isCurrent = options.isCurrent;
-    this.#someAccounts = options.someAccounts;
     this.#log = settings.log;
     this.#now = settings.now;
     this.#timeoutMs = settings.timeoutMs;
@@ -130,6 +124,12 @@ export class ImapMailstore implements Mailstore {
       idleMs: settings.idleMs,
       waitMs: settings.timeoutMs,
       ...(options.onAccessEnd && { onAccessEnd: options.onAccessEnd }),
+    });
+    this.#readiness = new Readiness({
+      ...settings,
+      pool: this.#pool,
+      report: (user, failure) => this.#report(user, failure),
+      someAccounts: options.someAccounts,
     });
     this.#shadows = new Shadows({ database: settings.database, now: settings.now });
     this.#reader = new MessageReader((...work) => this.#read(...work));
@@ -270,25 +270,9 @@ export class ImapMailstore implements Mailstore {
     return this.#editor.remove(user, name);
   }
 
-  /** Whether the server takes connections and, until one login has worked, lets us in. */
-  async answers(): Promise<boolean> {
-    const { lastSuccess } = this.#pool.health;
-    const isProven = this.#hasLoggedIn || !this.#someAccounts;
-    if (isProven && lastSuccess > 0 && performance.now() - lastSuccess < LATELY_MS) return true;
-    // Anybody may ask, as often as they like: one connection is made for all who ask at a time.
-    this.#probing ??= this.#probe()
-      .catch(() => false)
-      .finally(() => {
-        this.#probing = undefined;
-      });
-    return this.#probing;
-  }
-
-  async #probe(): Promise<boolean> {
-    const accounts = this.#hasLoggedIn ? [] : ((await this.#someAccounts?.()) ?? []);
-    if (accounts.length === 0) return probeGreeting(this.#server, this.#timeoutMs);
-    const report = this.#report.bind(this);
-    return tryLogins(this.#server, accounts, { pool: this.#pool, log: this.#log, report });
+  /** Whether the server takes connections and lets the master in. */
+  answers(): Promise<boolean> {
+    return this.#readiness.answers();
   }
 
   /**
@@ -307,8 +291,9 @@ export class ImapMailstore implements Mailstore {
   }
 
   async #connect(user: MailUser): Promise<Connection> {
-    const connection = await logIn(this.#server, user.address, this.#timeoutMs);
-    this.#hasLoggedIn = true;
+    const connection = await this.#readiness.logIn(user, (signal) =>
+      logIn(this.#server, user.address, this.#timeoutMs, signal),
+    );
     try {
       // The login names the address alone, and some time has passed since that was this account's.
       await this.#requireCurrent(user);
@@ -371,7 +356,7 @@ export class ImapMailstore implements Mailstore {
       return await work();
     } catch (error) {
       if (error instanceof ImapFailure) {
-        if (error.kind !== 'resting') this.#report(user, error);
+        if (!error.isRest) this.#report(user, error);
         throw error.toRefusal();
       }
       if (isMissing(error) && mailbox !== undefined) {
@@ -381,11 +366,15 @@ export class ImapMailstore implements Mailstore {
     }
   }
 
-  #report(user: MailUser, { message, kind, details }: ImapFailure, note?: string): void {
+  #report(
+    user: MailUser | undefined,
+    { message, kind, details }: ImapFailure,
+    note?: string,
+  ): void {
     const { command, said } = details;
     const { host, port } = this.#server;
     this.#log.warn(
-      { failure: kind, account: user.address, host, port, command, said, note },
+      { failure: kind, account: user?.address, host, port, command, said, note },
       message,
     );
   }

@@ -14,14 +14,19 @@ export interface ImapServer extends ServerAddress {
   readonly separator: string;
 }
 
-/** @throws ImapFailure */
+/**
+ * @param signal ends it with its reason
+ * @throws ImapFailure
+ */
 export async function logIn(
   { master, auth, separator, ...server }: ImapServer,
   address: string,
   timeoutMs: number,
+  signal?: AbortSignal,
 ): Promise<Connection> {
   const pass = master.password;
-  const open = (login: ImapLogin) => Connection.open({ server, login, timeoutMs });
+  const ending = signal && { signal };
+  const open = (login: ImapLogin) => Connection.open({ server, login, timeoutMs, ...ending });
   const asPlain = () => open({ user: master.user, pass, authzid: address });
   const asMaster = () => open({ user: `${address}${separator}${master.user}`, pass });
   if (auth === 'plain') return asPlain();

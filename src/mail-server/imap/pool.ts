@@ -300,7 +300,9 @@ export class Pool {
       return connection;
     } catch (error) {
       if (error instanceof ImapFailure && error.kind === 'login_refused') {
-        const failure = new ImapFailure('resting', { retryAfter: REFUSED_REST_MS / 1000 });
+        const failure = new ImapFailure('refused_before', {
+          retryAfter: REFUSED_REST_MS / 1000,
+        });
         this.#refused.set(user.accountId, { until: this.#now() + REFUSED_REST_MS, failure });
       }
       throw error;

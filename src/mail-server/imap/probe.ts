@@ -2,19 +2,137 @@
 import { connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { MailUser } from '../../mailstore/mailstore.ts';
-import type { ServerAddress } from './connection.ts';
+import type { Connection, ServerAddress } from './connection.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import type { ImapServer } from './log-in.ts';
 import type { Pool } from './pool.ts';
+import { watchForTls } from './tls-port.ts';
+
+export interface ReadinessOptions {
+  readonly server: ImapServer;
+  readonly pool: Pool;
+  readonly log: Log;
+  readonly timeoutMs: number;
+  readonly report: (user: MailUser | undefined, failure: ImapFailure) => void;
+  /** Some accounts that the server should let in. */
+  readonly someAccounts: (() => Promise<readonly MailUser[]>) | undefined;
+}
+
+/** A server that answered within this time is not asked again. */
+const LATELY_MS = 10_000;
+
+/**
+ * Whether the server takes connections and lets the master in.
+ *
+ * A refused login is mostly one account's, which the server does not have. So it only makes the master
+ * doubtful: other accounts are tried then, first the one that got in last. Where none of them gets in,
+ * the master's name or password is wrong, and the answer is no until a login works again.
+ */
+export class Readiness {
+  readonly #options: ReadinessOptions;
+  #masterWorks = false;
+  /** Who got in last. */
+  #lastUser: MailUser | undefined;
+  #probing: Promise<boolean> | undefined;
+
+  constructor(options: ReadinessOptions) {
+    this.#options = options;
+  }
+
+  /** Runs a login, and notes how it ended. @param open is ended by the signal, with its reason */
+  async logIn(
+    user: MailUser,
+    open: (signal?: AbortSignal) => Promise<Connection>,
+  ): Promise<Connection> {
+    try {
+      // Once a login has worked, the port is the right one.
+      const connection = await (this.#masterWorks
+        ? open()
+        : watchForTls(this.#options.server, open));
+      this.#masterWorks = true;
+      this.#lastUser = user;
+      return connection;
+    } catch (error) {
+      if (error instanceof ImapFailure && error.kind === 'login_refused') this.#doubt();
+      throw error;
+    }
+  }
+
+  #doubt(): void {
+    if (!this.#masterWorks) return;
+    this.#masterWorks = false;
+    // The log says what is wrong, also where nobody asks.
+    void this.answers();
+  }
+
+  async answers(): Promise<boolean> {
+    const { pool, someAccounts } = this.#options;
+    const { lastSuccess } = pool.health;
+    const isProven = this.#masterWorks || !someAccounts;
+    if (isProven && lastSuccess > 0 && performance.now() - lastSuccess < LATELY_MS) return true;
+    // Anybody may ask, as often as they like: one connection is made for all who ask at a time.
+    this.#probing ??= this.#probe()
+      .catch(() => false)
+      .finally(() => {
+        this.#probing = undefined;
+      });
+    return this.#probing;
+  }
+
+  async #probe(): Promise<boolean> {
+    const { server, timeoutMs, report, someAccounts } = this.#options;
+    const accounts = this.#masterWorks ? [] : ((await someAccounts?.()) ?? []);
+    if (accounts.length > 0) return this.#tryLogins(accounts);
+    try {
+      return await watchForTls(server, (signal) => probeGreeting(server, timeoutMs, signal));
+    } catch (error) {
+      if (error instanceof ImapFailure) report(undefined, error);
+      return false;
+    }
+  }
+
+  /** Whether one of these accounts gets in; a line of the log says what is wrong where none does. */
+  async #tryLogins(accounts: readonly MailUser[]): Promise<boolean> {
+    const { server, pool, log, report } = this.#options;
+    const last = this.#lastUser;
+    const others = accounts.filter(({ accountId }) => accountId !== last?.accountId);
+    const tried = last ? [last, ...others] : accounts;
+    let refused = 0;
+    for (const user of tried) {
+      try {
+        // A connection that is open says nothing of the password that holds now.
+        await pool.use(user, async () => undefined, { fresh: true });
+        return true;
+      } catch (error) {
+        if (!(error instanceof ImapFailure)) return false;
+        if (error.kind === 'refused_before' || error.kind === 'busy') continue;
+        if (error.kind !== 'resting') report(user, error);
+        if (error.kind !== 'login_refused') return false;
+        refused++;
+      }
+    }
+    const { host, port, master } = server;
+    // Told again only when it was tried again.
+    if (refused > 0) {
+      log.warn(
+        { host, port, master: master.user, accounts: tried.length },
+        'the IMAP server lets the master into none of these accounts: its name or password in MAILSTORE_URL is wrong',
+      );
+    }
+    return false;
+  }
+}
 
 /** RFC 3501 section 7.1: OK and PREAUTH take the client in, BYE does not. */
 const WELCOME = /^\* (?:OK|PREAUTH)\b/i;
 
-export function probeGreeting(
+/** @throws the signal's reason */
+function probeGreeting(
   { host, port, tls, verifyCertificate, ca }: ServerAddress,
   timeoutMs: number,
+  signal: AbortSignal,
 ): Promise<boolean> {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const socket =
       tls === 'implicit'
         ? connectTls({
@@ -28,41 +146,13 @@ export function probeGreeting(
       socket.destroy();
       resolve(answer);
     };
+    signal.addEventListener('abort', () => {
+      reject(signal.reason);
+      socket.destroy();
+    });
     socket.setTimeout(timeoutMs, () => end(false));
     socket.once('data', (bytes: Buffer) => end(WELCOME.test(bytes.toString('latin1', 0, 16))));
     socket.once('error', () => end(false));
     socket.once('close', () => end(false));
   });
-}
-
-interface Trying {
-  readonly pool: Pool;
-  readonly log: Log;
-  readonly report: (user: MailUser, failure: ImapFailure) => void;
-}
-
-/**
- * Whether the server lets the master into one of these accounts; a single one may be unknown to it.
- * Where it refuses all of them, a line of the log says what is wrong.
- */
-export async function tryLogins(
-  { host, port, master }: ImapServer,
-  accounts: readonly MailUser[],
-  { pool, log, report }: Trying,
-): Promise<boolean> {
-  for (const user of accounts) {
-    try {
-      await pool.use(user, async () => undefined);
-      return true;
-    } catch (error) {
-      if (!(error instanceof ImapFailure) || error.kind === 'resting') return false;
-      report(user, error);
-      if (error.kind !== 'login_refused') return false;
-    }
-  }
-  log.warn(
-    { host, port, master: master.user, accounts: accounts.length },
-    'the IMAP server lets the master into none of these accounts: its name or password in MAILSTORE_URL is wrong',
-  );
-  return false;
 }
