@@ -11,6 +11,7 @@ import { Type } from 'typebox';
 import { answerOf, answers, type ErrorCode } from '../errors/errors.ts';
 import { ERRORS_PAGE } from '../net/net.ts';
 import { webhooks } from './describe-events.ts';
+import { matchesEtag } from './mail-attachment.ts';
 import { type Api, credentials, SAME_SHAPE } from './server.ts';
 
 /** Of the package: the interface has no other. */
@@ -223,7 +224,7 @@ export function descriptionRoute(app: Api): void {
     (request, reply) => {
       reply.header('etag', etag).header('cache-control', 'public, no-cache');
       // RFC 9110 section 13.1.2: a client that has it needs no body.
-      if (request.headers['if-none-match'] === etag) return reply.code(304).send(null);
+      if (matchesEtag(request.headers['if-none-match'], etag)) return reply.code(304).send(null);
       return reply.type('application/json; charset=utf-8').send(text);
     },
   );

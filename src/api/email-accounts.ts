@@ -94,7 +94,10 @@ function addCreate(app: Api, accounts: Accounts): void {
   app.post(
     '/v2/email-accounts/create',
     {
-      config: { refusals: ['domain_not_found', 'domain_not_active', 'address_exists'] },
+      config: {
+        refusals: ['domain_not_found', 'domain_not_active', 'address_exists'],
+        compress: false,
+      },
       schema: {
         ...common,
         summary: 'Create an account',
@@ -254,7 +257,7 @@ function addPasswordReset(app: Api, accounts: Accounts): void {
   app.post(
     '/v2/email-accounts/:id/password/reset',
     {
-      config: { refusals: ['account_not_found'] },
+      config: { refusals: ['account_not_found'], compress: false },
       schema: {
         ...common,
         summary: "Reset an account's password",
@@ -274,7 +277,7 @@ function addToken(app: Api, accounts: Accounts, tokens: Tokens): void {
   app.post(
     '/v2/email-accounts/:id/token',
     {
-      config: { refusals: ['account_not_found', 'account_inactive'] },
+      config: { refusals: ['account_not_found', 'account_inactive'], compress: false },
       schema: {
         ...common,
         summary: 'Issue a token for an account',

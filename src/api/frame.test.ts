@@ -23,7 +23,14 @@ test('a listed origin may call and read', async () => {
     assert.equal(asked.headers.get('access-control-allow-origin'), origin);
     assert.match(asked.headers.get('access-control-allow-methods') ?? '', /POST, PUT/);
     const allowed = asked.headers.get('access-control-allow-headers') ?? '';
-    for (const name of ['authorization', 'content-type', 'x-api-key', 'range']) {
+    for (const name of [
+      'authorization',
+      'content-type',
+      'idempotency-key',
+      'last-event-id',
+      'range',
+      'x-api-key',
+    ]) {
       assert.ok(allowed.split(', ').includes(name), name);
     }
   }
@@ -33,7 +40,14 @@ test('a listed origin may call and read', async () => {
   assert.equal(read.headers.get('access-control-allow-credentials'), null);
   assert.match(read.headers.get('vary') ?? '', /origin/i);
   const exposed = (read.headers.get('access-control-expose-headers') ?? '').split(', ');
-  for (const name of ['x-ratelimit-remaining', 'retry-after', 'etag', 'content-range']) {
+  for (const name of [
+    'content-range',
+    'etag',
+    'retry-after',
+    'x-ratelimit-limit',
+    'x-ratelimit-remaining',
+    'x-ratelimit-reset',
+  ]) {
     assert.ok(exposed.includes(name), name);
   }
   for (const path of ['/nowhere', '/v2/email-accounts']) {

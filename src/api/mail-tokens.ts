@@ -31,7 +31,7 @@ export function tokenRoutes(tokens: Tokens): RouteGroup {
       '/mail/token',
       {
         bodyLimit: MAIL_BODY_MAX,
-        config: { refusals: ['unauthorized', 'account_inactive'] },
+        config: { refusals: ['unauthorized', 'account_inactive'], compress: false },
         schema: {
           tags: ['Mail'],
           summary: 'Log in to a mailbox',

@@ -89,5 +89,7 @@ declare module 'fastify' {
      * out, the request counts before anything else is looked at.
      */
     charge?: 'none' | 'own';
+    /** False where an answer has a secret: its compressed length would tell of it. */
+    compress?: false;
   }
 }

@@ -1,0 +1,137 @@
+/** Answers are compressed for who takes it, and come out the same. */
+import assert from 'node:assert/strict';
+import { type IncomingMessage, request } from 'node:http';
+import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { before, test } from 'node:test';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { type RunningApi, startApi } from './testing/start-api.ts';
+
+const items = Array.from({ length: 400 }, (_, id) => ({ id, subject: `Grüße ${id}` }));
+const json = JSON.stringify({ items });
+/** Begins like a gzip file: what looks compressed is no reason to send it so. */
+const source = Buffer.concat([Buffer.from([0x1f, 0x8b, 8]), Buffer.from('a line\r\n'.repeat(500))]);
+
+function* pieces() {
+  yield json.slice(0, 3_000);
+  yield json.slice(3_000);
+}
+
+function* broken() {
+  yield json;
+  throw new Error('the disk is gone');
+}
+
+let api: RunningApi;
+
+before(async () => {
+  const corsOrigins = ['https://app.example.com'];
+  api = await startApi('sqlite', {
+    corsOrigins,
+    routes: [
+      (app) => {
+        app.get('/whole', () => ({ items }));
+        app.get('/short', () => ({ items: items.slice(0, 3) }));
+        app.get('/secret', { config: { compress: false } }, () => ({ items }));
+        app.get('/tagged', (_request, reply) => reply.header('etag', '"1"').send({ items }));
+        app.get('/pieces', (_request, reply) => {
+          reply.type('application/json; charset=utf-8').header('content-length', 1);
+          return reply.send(Readable.from(pieces(), { objectMode: false }));
+        });
+        app.get('/broken', (_request, reply) => {
+          reply.type('application/json');
+          return reply.send(Readable.from(broken(), { objectMode: false }));
+        });
+        app.get('/source', (_request, reply) => reply.type('message/rfc822').send(source));
+        app.get('/attachment', (_request, reply) =>
+          reply.type('application/octet-stream').send(Buffer.from(json)),
+        );
+        app.get('/range', (_request, reply) =>
+          reply
+            .code(206)
+            .header('content-range', 'bytes 0-1999/9999')
+            .type('text/plain')
+            .send('x'.repeat(2_000)),
+        );
+      },
+    ],
+  });
+});
+
+/** As `node:http` gets it, which decodes nothing. */
+async function ask(path: string, encodings?: string, more: Record<string, string> = {}) {
+  const headers = { ...(encodings !== undefined && { 'accept-encoding': encodings }), ...more };
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    request(api.url + path, { headers })
+      .on('response', resolve)
+      .on('error', reject)
+      .end();
+  });
+  return { status: answer.statusCode, headers: answer.headers, body: await buffer(answer) };
+}
+
+test('a client gets the coding that it likes best of those it takes', async () => {
+  for (const [accepted, coding] of [
+    ['gzip, deflate, br, zstd', 'br'],
+    ['br', 'br'],
+    ['gzip', 'gzip'],
+    ['br;q=0.5, gzip', 'gzip'],
+    ['br;q=0, gzip;q=0.1', 'gzip'],
+  ] as const) {
+    const { headers, body } = await ask('/whole', accepted);
+    assert.equal(headers['content-encoding'], coding, accepted);
+    assert.equal(headers['content-length'], String(body.length));
+    assert.equal(headers.vary, 'Origin, accept-encoding', 'beside what CORS says');
+    const plain = coding === 'br' ? brotliDecompressSync(body) : gunzipSync(body);
+    assert.equal(plain.toString(), json);
+    assert.ok(body.length < json.length / 3);
+  }
+});
+
+test('others get it as it is', async () => {
+  for (const accepted of [undefined, '', 'identity', 'deflate', 'br;q=0', 'gzip;q=0, br;q=0']) {
+    const { headers, body } = await ask('/whole', accepted);
+    assert.equal(headers['content-encoding'], undefined, accepted);
+    assert.equal(headers['content-length'], String(Buffer.byteLength(json)));
+    assert.equal(body.toString(), json);
+  }
+});
+
+test('short answers, secrets, ranges and attachments stay as they are', async () => {
+  for (const path of ['/short', '/secret', '/range', '/attachment']) {
+    const { headers, body } = await ask(path, 'br, gzip');
+    assert.equal(headers['content-encoding'], undefined, path);
+    assert.equal(headers['content-length'], String(body.length), path);
+  }
+});
+
+test('a stream is compressed on its way, whatever it begins with', async () => {
+  for (const coding of ['br', 'gzip'] as const) {
+    const decode = coding === 'br' ? brotliDecompressSync : gunzipSync;
+    const streamed = await ask('/pieces', coding);
+    assert.equal(streamed.headers['content-encoding'], coding);
+    assert.equal(streamed.headers['content-length'], undefined);
+    assert.equal(decode(streamed.body).toString(), json);
+    assert.deepEqual(decode((await ask('/source', coding)).body), source);
+  }
+});
+
+test('a stream that fails does not end as if it were whole', async () => {
+  // Where nothing was sent yet it is a 500; else the connection breaks.
+  const outcome = await ask('/broken', 'gzip').then(
+    ({ status }) => status,
+    () => 'broken off',
+  );
+  assert.ok(outcome === 500 || outcome === 'broken off', String(outcome));
+  assert.equal((await ask('/whole', 'gzip')).status, 200);
+});
+
+test('an entity tag that stood for the octets becomes weak, and still saves the answer', async () => {
+  assert.equal((await ask('/tagged', 'gzip')).headers.etag, 'W/"1"');
+  assert.equal((await ask('/tagged')).headers.etag, '"1"');
+  const description = await ask('/docs/openapi.json', 'br');
+  assert.equal(description.headers['content-encoding'], 'br');
+  const tag = String(description.headers.etag);
+  const again = await ask('/docs/openapi.json', 'br', { 'if-none-match': tag });
+  assert.deepEqual([again.status, again.body.length], [304, 0]);
+});

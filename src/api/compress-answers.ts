@@ -1,0 +1,92 @@
+/**
+ * Compresses answers for clients that take it (RFC 9110 section 12.5.3). Left alone are short ones, what may be
+ * asked for in ranges, attachments (mostly compressed already), and answers with a password or a token.
+ *
+ * `@fastify/compress` was tried for this. It would send a message's source that begins like a gzip file
+ * uncompressed, under a header that says it is compressed, and cannot leave such sources alone.
+ */
+import { pipeline, Readable } from 'node:stream';
+import { promisify } from 'node:util';
+import {
+  type BrotliOptions,
+  brotliCompress,
+  type CompressCallback,
+  constants,
+  createBrotliCompress,
+  createGzip,
+  gzip,
+} from 'node:zlib';
+import { negotiate } from '@fastify/accept-negotiator';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Api } from './server.ts';
+
+/** Below this, in octets, the answer fits into one packet as it is. */
+const WORTH_IT = 1024;
+
+const compressible = /^(?:application\/(?:problem\+)?json|message\/rfc822|text\/(?!event-stream))/;
+
+/** As fast as gzip and smaller; a window of 256 KiB, since each answer on its way holds one. */
+const brotli: BrotliOptions = {
+  params: {
+    [constants.BROTLI_PARAM_QUALITY]: 4,
+    [constants.BROTLI_PARAM_LGWIN]: 18,
+    [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT,
+  },
+};
+
+/** Each coding for what is at hand whole and for streams; Node runs both on other threads, in short turns. */
+const codings = {
+  br: {
+    whole: promisify((content: string | Buffer, done: CompressCallback) =>
+      brotliCompress(content, brotli, done),
+    ),
+    stream: () => createBrotliCompress(brotli),
+  },
+  gzip: { whole: promisify<string | Buffer, Buffer>(gzip), stream: () => createGzip() },
+};
+type Coding = keyof typeof codings;
+const offered: Coding[] = ['br', 'gzip'];
+
+/** Compresses the answers of all routes. */
+export function compressAnswers(app: Api): void {
+  app.addHook('onSend', (request, reply, payload: unknown, done) => {
+    const coding = codingFor(request, reply);
+    if (coding === undefined) return done(null, payload);
+    if (payload instanceof Readable) {
+      announce(reply, coding);
+      reply.removeHeader('content-length');
+      const compressed = codings[coding].stream();
+      // Whoever waits for the compressed stream hears of the failure of either.
+      pipeline(payload, compressed, () => {});
+      return done(null, compressed);
+    }
+    const isWhole = typeof payload === 'string' || Buffer.isBuffer(payload);
+    if (!isWhole || Buffer.byteLength(payload) < WORTH_IT) return done(null, payload);
+    codings[coding].whole(payload).then((compressed) => {
+      announce(reply, coding);
+      reply.header('content-length', compressed.length);
+      done(null, compressed);
+    }, done);
+  });
+}
+
+/** The coding for an answer that may be compressed; undefined where it stays as it is. */
+function codingFor(request: FastifyRequest, reply: FastifyReply): Coding | undefined {
+  const accepted = request.headers['accept-encoding'];
+  if (accepted === undefined || request.method === 'HEAD') return undefined;
+  if (request.routeOptions.config.compress === false) return undefined;
+  if (!compressible.test(String(reply.getHeader('content-type')))) return undefined;
+  const isTaken = ['content-encoding', 'content-range', 'accept-ranges'].some((name) =>
+    reply.hasHeader(name),
+  );
+  return isTaken ? undefined : (negotiate(accepted, offered) ?? undefined);
+}
+
+function announce(reply: FastifyReply, coding: Coding): void {
+  reply.header('content-encoding', coding);
+  const vary = reply.getHeader('vary');
+  reply.header('vary', vary === undefined ? 'accept-encoding' : `${String(vary)}, accept-encoding`);
+  const etag = reply.getHeader('etag');
+  // RFC 9110 section 8.8.1: a strong one stands for the same octets.
+  if (typeof etag === 'string' && !etag.startsWith('W/')) reply.header('etag', `W/${etag}`);
+}
