@@ -1,12 +1,15 @@
 /**
  * One line for each answered request: method, route, status, time, id, address. Never a header, a
- * query or a body: they carry credentials and mail.
+ * query or a body: they carry credentials and mail. A request that failed or was slow is logged at
+ * info, all others at debug: apps sync all day.
  */
 import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import type { Logger } from 'pino';
 import { addressOf, type NetworkTest } from '../net/net.ts';
 
 const PATH_MAX = 200;
+/** Milliseconds from which on a request is slow. */
+const SLOW_MS = 1_000;
 
 /**
  * Puts our line where Fastify has its own, so that it costs no hook. Everything else that Fastify
@@ -27,7 +30,10 @@ export class RequestLog extends LogController {
     request: FastifyRequest,
     reply: FastifyReply,
   ): void {
-    if (!this.#logger.isLevelEnabled('info')) return;
+    const failed = error !== null && error !== undefined;
+    const isNoted = failed || reply.statusCode >= 400 || reply.elapsedTime >= SLOW_MS;
+    const level = isNoted ? 'info' : 'debug';
+    if (!this.#logger.isLevelEnabled(level)) return;
     const line = {
       method: request.method,
       // The pattern keeps ids and names of users out of the log.
@@ -37,8 +43,8 @@ export class RequestLog extends LogController {
       requestId: request.id,
       ip: addressOf(request.raw, this.#isTrusted),
     };
-    if (error) this.#logger.info({ ...line, error: error.message }, 'request broken off');
-    else this.#logger.info(line, 'request');
+    if (failed) this.#logger.info({ ...line, error: error.message }, 'request broken off');
+    else this.#logger[level](line, 'request');
   }
 }
 
