@@ -121,6 +121,42 @@ test('hello, first sync in pages, arrival, flags, removal, and a pause', async (
   second.inbox.stop();
 });
 
+test('a change is in the cache with its answer: one request, and none for its event', async () => {
+  const ann = await service.makeAccount();
+  for (const subject of ['1', '2']) await service.send(mail(ann, subject));
+  const { inbox, cache, log, settled, changed } = await openInbox(ann);
+  await settled.next();
+  const asked = () =>
+    log.entries.filter(({ protocol }) => protocol === 'http').map(({ title }) => title);
+  const heard = () => log.entries.filter(({ title }) => title === 'mailbox_changed').length;
+  const before = asked().length;
+  const answer = await inbox.change('/mail/flags', 'INBOX', { uids: [1], add: ['\\Seen'] });
+  assert.deepEqual(answer.updated[0].flags, ['\\Seen']);
+  const read = await cache.read(ann.address, 'INBOX', 1);
+  assert.deepEqual(read?.message.flags, ['\\Seen']);
+  assert.equal((await cache.mailboxes(ann.address)).get('INBOX'), 1);
+  while (heard() < 1) await changed.next();
+  await inbox.change('/mail/flags', 'INBOX', { uids: [1], remove: ['\\Seen'] });
+  while (heard() < 2) await changed.next();
+  assert.deepEqual(asked().slice(before), ['POST /mail/flags INBOX', 'POST /mail/flags INBOX']);
+  assert.equal((await cache.mailboxes(ann.address)).get('INBOX'), 2);
+  // Several at once: each in its turn.
+  const flags = ['\\Flagged', 'one', 'two'];
+  await Promise.all(
+    flags.map((flag) => inbox.change('/mail/flags', 'INBOX', { uids: [2], add: [flag] })),
+  );
+  const second = await cache.read(ann.address, 'INBOX', 2);
+  assert.deepEqual(second?.message.flags.toSorted(), flags.toSorted());
+  const moved = await inbox.change('/mail/move', 'INBOX', { uids: [1, 99], to: 'Trash' });
+  assert.deepEqual(moved.moved, [{ uid: 1, toUid: 1 }]);
+  assert.equal(await cache.read(ann.address, 'INBOX', 1), undefined);
+  await assert.rejects(
+    inbox.change('/mail/move', 'INBOX', { uids: [2], to: 'Nowhere' }),
+    (error) => error instanceof Refused && error.code === 'mailbox_not_found',
+  );
+  inbox.stop();
+});
+
 test('a cache that the server does not know any more begins anew, without false news', async () => {
   const ann = await service.makeAccount();
   await service.send(mail(ann, 'here'));
@@ -218,7 +254,9 @@ test('a server that greets but cannot sync is asked less and less often', async 
         ? [200, { token: 't' }]
         : broken
           ? [500, { code: 'internal', detail: 'broken' }]
-          : [200, { mailbox: 'INBOX', uidvalidity: '1', token: '1', changes: noChanges }];
+          : request.url === '/mail/mailboxes'
+            ? [200, { mailboxes: [] }]
+            : [200, { mailbox: 'INBOX', uidvalidity: '1', token: '1', changes: noChanges }];
     response.writeHead(status, { 'content-type': 'application/json' });
     response.end(JSON.stringify(body));
   }).listen(0, '127.0.0.1');

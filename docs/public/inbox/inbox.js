@@ -27,9 +27,14 @@ import { SyncClient } from './sync-client.js';
  * @property {{ firstDelayMs?: number, maxDelayMs?: number, limit?: number }} [tuning]
  */
 
+/** What mailboxes are for (RFC 6154), by their usual names: good until the server has said it. */
+const USUAL_USES = ['Sent', 'Drafts', 'Junk', 'Trash', 'Archive'];
+
 export class Inbox {
   /** @type {string[]} */
   mailboxes = [];
+  /** What mailboxes are for, such as `\\Trash`. */
+  #uses = new Map(USUAL_USES.map((name) => [name, `\\${name}`]));
   #options;
   #channel;
   /** @type {SyncClient | undefined} */
@@ -64,10 +69,48 @@ export class Inbox {
   async start() {
     const { cache, onMailboxes } = this.#options;
     if (this.account !== '') {
-      this.mailboxes = await cache.mailboxes(this.account);
+      this.mailboxes = [...(await cache.mailboxes(this.account)).keys()];
       onMailboxes();
     }
     this.#channel.start();
+  }
+
+  /**
+   * @param {string} mailbox
+   * @returns {string | undefined} what it is for, such as `\\Trash`
+   */
+  useOf(mailbox) {
+    return this.#uses.get(mailbox);
+  }
+
+  /** @param {string} use such as `\\Trash` */
+  mailboxFor(use) {
+    return this.mailboxes.find((mailbox) => this.useOf(mailbox) === use);
+  }
+
+  // #region change
+  /**
+   * Changes messages by one of the calls that take `since`: /mail/flags, /mail/move, /mail/copy and
+   * /mail/delete. What has changed is in the cache when this is done.
+   *
+   * @param {string} path
+   * @param {string} mailbox
+   * @param {object} change members of the call besides the mailbox
+   * @returns {Promise<any>} the answer
+   * @throws {Refused | Unreachable}
+   */
+  change(path, mailbox, change) {
+    const { session } = this.#options;
+    return this.#clientOf(this.account).act(mailbox, (since) =>
+      session.json(path, { method: 'POST', body: { mailbox, ...change, ...since } }),
+    );
+  }
+  // #endregion change
+
+  /** @param {string} mailbox name of the new mailbox; the event of its making lists it */
+  async createMailbox(mailbox) {
+    const { session } = this.#options;
+    await session.json('/mail/mailboxes/create', { method: 'POST', body: { mailbox } });
   }
 
   /** Says nothing more, whatever is still under way. */
@@ -104,15 +147,25 @@ export class Inbox {
     }
     // Hello lists every mailbox: what is cached beyond them was deleted.
     this.mailboxes = mailboxes.map(({ mailbox }) => mailbox);
-    for (const mailbox of await cache.mailboxes(user)) {
+    for (const mailbox of (await cache.mailboxes(user)).keys()) {
       if (!this.mailboxes.includes(mailbox)) await cache.forgetMailbox(user, mailbox);
     }
     onMailboxes();
     for (const tip of mailboxes) {
       if (!(await this.#follow(tip))) return;
     }
+    if (!(await this.#attempt(() => this.#learnUses()))) return;
     this.#channel.settle();
     onSettled();
+  }
+
+  async #learnUses() {
+    const { mailboxes } = await this.#options.session.json('/mail/mailboxes');
+    this.#uses.clear();
+    for (const { mailbox, specialUse } of mailboxes) {
+      if (specialUse !== undefined) this.#uses.set(mailbox, specialUse);
+    }
+    this.#options.onMailboxes();
   }
 
   /** @param {Tip} tip */
@@ -121,7 +174,10 @@ export class Inbox {
       this.mailboxes.push(tip.mailbox);
       this.#options.onMailboxes();
     }
-    return await this.#attempt((client) => client.catchUp(tip));
+    const isDone = await this.#attempt((client) => client.catchUp(tip));
+    // Another tab may have brought the cache there.
+    this.#options.onChange(tip.mailbox);
+    return isDone;
   }
   // #endregion hello
 

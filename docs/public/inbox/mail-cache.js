@@ -4,7 +4,7 @@
  * what was read of it. Messages and bodies have UIDVALIDITY in their key, since a UID without it
  * names nothing.
  */
-import { startsAnew } from './sync-client.js';
+import { isUnread, startsAnew } from './sync-client.js';
 
 /** @typedef {import('./sync-client.js').Message} Message */
 /** @typedef {import('./sync-client.js').Position} Position */
@@ -12,14 +12,19 @@ import { startsAnew } from './sync-client.js';
 /** @typedef {import('./message-parts.js').Body} Body */
 
 const DATABASE = 'postroom-inbox';
+const VERSION = 2;
 const STORES = ['positions', 'messages', 'bodies'];
 
 /** @returns {Promise<MailCache>} rejects where the browser keeps nothing */
 export function openMailCache() {
   return new Promise((resolve, reject) => {
-    const request = indexedDB.open(DATABASE, 1);
+    const request = indexedDB.open(DATABASE, VERSION);
     request.onupgradeneeded = () => {
-      for (const store of STORES) request.result.createObjectStore(store);
+      const database = request.result;
+      // What an earlier version of this page kept is asked for again.
+      for (const store of [...database.objectStoreNames]) database.deleteObjectStore(store);
+      for (const store of STORES) database.createObjectStore(store);
+      request.transaction?.objectStore('messages').createIndex('byArrival', 'order');
     };
     request.onerror = () => reject(request.error);
     request.onsuccess = () => resolve(new MailCache(request.result));
@@ -62,22 +67,31 @@ export class MailCache {
     const [positions, messages, bodies] = stores(transaction);
     const here = await result(positions.get([account, mailbox]));
     if (here?.token !== base?.token || here?.uidvalidity !== base?.uidvalidity) return false;
-    const keyOf = (/** @type {number} */ uid) => [account, mailbox, uidvalidity, uid];
-
-    if (startsAnew(base, page)) {
+    const isAnew = startsAnew(base, page);
+    if (isAnew) {
       messages.delete(everythingBelow(account, mailbox));
       bodies.delete(everythingBelow(account, mailbox));
     }
-    for (const message of changes.added) messages.put(message, keyOf(message.uid));
-    for (const { uid, flags } of changes.updated) {
-      const message = await result(messages.get(keyOf(uid)));
-      if (message) messages.put({ ...message, flags }, keyOf(uid));
-    }
-    for (const { uid } of changes.removed) {
-      messages.delete(keyOf(uid));
-      bodies.delete(keyOf(uid));
-    }
-    positions.put({ uidvalidity, token }, [account, mailbox]);
+    let unread = isAnew ? 0 : (here?.unread ?? 0);
+    /** @type {(uid: number, change: (before?: Message) => Message | undefined) => Promise<void>} */
+    const change = async (uid, change) => {
+      const key = [account, mailbox, uidvalidity, uid];
+      const before = await result(messages.get(key));
+      const after = change(before);
+      unread += Number(isUnread(after)) - Number(isUnread(before));
+      if (after) {
+        const order = [account, mailbox, Date.parse(after.internalDate) || 0, uid];
+        messages.put({ ...after, order }, key);
+      } else for (const store of [messages, bodies]) store.delete(key);
+    };
+    await Promise.all([
+      ...changes.added.map((message) => change(message.uid, () => message)),
+      ...changes.updated.map(({ uid, flags }) =>
+        change(uid, (before) => before && { ...before, flags }),
+      ),
+      ...changes.removed.map(({ uid }) => change(uid, () => undefined)),
+    ]);
+    positions.put({ uidvalidity, token, unread }, [account, mailbox]);
     await done(transaction);
     return true;
   }
@@ -85,29 +99,32 @@ export class MailCache {
 
   /**
    * @param {string} account
-   * @returns {Promise<string[]>} names of the mailboxes that are cached
+   * @returns {Promise<Map<string, number>>} how many unread messages each cached mailbox has
    */
   async mailboxes(account) {
-    const transaction = this.#database.transaction('positions');
-    const keys = transaction.objectStore('positions').getAllKeys(everythingBelow(account));
-    const found = await result(keys);
-    return found.map((key) => (Array.isArray(key) ? String(key[1]) : ''));
+    const store = this.#database.transaction('positions').objectStore('positions');
+    const range = everythingBelow(account);
+    const [keys, positions] = await Promise.all([
+      result(store.getAllKeys(range)),
+      result(store.getAll(range)),
+    ]);
+    return new Map(
+      keys.map((key, at) => [Array.isArray(key) ? String(key[1]) : '', positions[at].unread]),
+    );
   }
 
   /**
    * @param {string} account
    * @param {string} mailbox
-   * @param {number} count at most so many, the newest first
-   * @returns {Promise<{ messages: Message[], total: number, opened: Set<number> }>} `opened` has the
-   *   UIDs whose bodies are here
+   * @param {number} count at most so many, those first that arrived last: what was moved back is
+   *   where it was, although its UID is a new one
+   * @returns {Promise<{ messages: Message[], total: number }>}
    */
   newest(account, mailbox, count) {
-    const transaction = this.#database.transaction(STORES);
-    const [, store, bodies] = stores(transaction);
+    const store = this.#database.transaction('messages').objectStore('messages').index('byArrival');
     const range = everythingBelow(account, mailbox);
     return new Promise((resolve, reject) => {
       const counted = store.count(range);
-      const read = bodies.getAllKeys(range);
       const walk = store.openCursor(range, 'prev');
       /** @type {Message[]} */
       const messages = [];
@@ -115,8 +132,7 @@ export class MailCache {
       walk.onsuccess = () => {
         const cursor = walk.result;
         if (!cursor || messages.length === count) {
-          const opened = new Set(read.result.map((key) => Number(Array.isArray(key) && key[3])));
-          resolve({ messages, total: counted.result, opened });
+          resolve({ messages, total: counted.result });
           return;
         }
         messages.push(cursor.value);

@@ -1,32 +1,44 @@
 /**
- * The list of messages: the newest ones of the cache, more on request. Rows stay the same elements
- * while the list changes, so that focus and scroll position do.
+ * The list of messages: the newest ones of the cache, more on request; or what a search found. Rows
+ * stay the same elements while the list changes, so that focus and scroll position do.
  */
+import { placeUrl } from './address-bar.js';
 import { byId, element, shortDate } from './elements.js';
+import { titleOf } from './mailbox-tabs.js';
 import { formatAddresses, sortParts, straighten } from './message-parts.js';
+import { isUnread } from './sync-client.js';
 
 /** @typedef {import('./sync-client.js').Message} Message */
+/** @typedef {{ mailbox: string, message: Message }} Entry */
+
+/**
+ * @typedef {object} MailboxViewOptions
+ * @property {() => void} onMore
+ * @property {(entry: Entry) => void} onStar
+ * @property {(mailbox: string) => boolean} isOutgoing whether its mail is to others: they are named then
+ */
 
 const STEP = 100;
 
 export class MailboxView {
+  #options;
   #list = byId('messages', HTMLOListElement);
   #more = byId('more', HTMLButtonElement);
-  /** @type {Map<string, HTMLLIElement>} */
+  /** @type {Map<string, { row: HTMLLIElement, entry: Entry }>} */
   #rows = new Map();
-  #mailbox = '';
+  #source = '';
   #shown = STEP;
   /** Keys of messages that came while the page was open and were not looked at. @type {Set<string>} */
   #fresh = new Set();
   #open = '';
 
-  /** @param {() => void} onMore */
-  constructor(onMore) {
+  /** @param {MailboxViewOptions} options */
+  constructor(options) {
+    this.#options = options;
     this.#more.addEventListener('click', () => {
       this.#shown += STEP;
-      onMore();
+      options.onMore();
     });
-    this.#list.addEventListener('keydown', (event) => this.#moveFocus(event));
   }
 
   /** How many messages are wanted. */
@@ -35,41 +47,40 @@ export class MailboxView {
   }
 
   /**
-   * @param {string} mailbox
-   * @param {{ messages: Message[], total: number, opened: Set<number> }} content
-   * @param {boolean} isSettled whether that is all there is, not just what is here so far
+   * @param {import('./address-bar.js').Place} place
+   * @param {{ entries: Entry[], hasMore: boolean, count: string }} content
    */
-  show(mailbox, { messages, total, opened }, isSettled) {
-    if (mailbox !== this.#mailbox) {
-      this.#mailbox = mailbox;
+  show({ mailbox, query }, { entries, hasMore, count }) {
+    const source = placeUrl({ mailbox, ...(query && { query }) });
+    if (source !== this.#source) {
+      this.#source = source;
       this.#shown = STEP;
       this.#rows.clear();
     }
     const focused = document.activeElement;
+    const focusedAt = [...this.#rows.values()].findIndex(({ row }) => row.contains(focused));
     const before = this.#rows;
     this.#rows = new Map();
-    for (const message of messages) {
-      const key = `${mailbox}/${message.uid}`;
-      const isSeen = message.flags.includes('\\Seen') || opened.has(message.uid);
-      const row = before.get(key) ?? this.#makeRow(mailbox, message);
-      row.classList.toggle('unseen-mail', !isSeen);
-      row.classList.toggle('flagged', message.flags.includes('\\Flagged'));
-      row.classList.toggle('fresh', this.#fresh.has(key));
-      this.#rows.set(key, row);
+    for (const entry of entries) {
+      const key = keyOf(entry);
+      const row = before.get(key)?.row ?? this.#makeRow(entry, query);
+      this.#update(row, entry);
+      this.#rows.set(key, { row, entry });
     }
-    const rows = [...this.#rows.values()];
+    const rows = [...this.#rows.values()].map(({ row }) => row);
     // Taking the list apart for nothing would lose the focus and any selection.
     if (
       rows.some((row, at) => row !== this.#list.children[at]) ||
       rows.length !== this.#list.childElementCount
     ) {
       this.#list.replaceChildren(...rows);
-      if (focused instanceof HTMLElement && this.#list.contains(focused)) focused.focus();
+      if (focusedAt >= 0 && focused instanceof HTMLElement) {
+        if (this.#list.contains(focused)) focused.focus();
+        else this.#focusAt(focusedAt);
+      }
     }
-    this.#more.hidden = total <= messages.length;
-    byId('empty').hidden = total > 0 || !isSettled;
-    byId('count').textContent =
-      total === 0 ? '' : `${total.toLocaleString()} ${total === 1 ? 'message' : 'messages'}`;
+    this.#more.hidden = !hasMore;
+    byId('count').textContent = count;
     this.markOpen(this.#open);
   }
 
@@ -80,59 +91,125 @@ export class MailboxView {
    * @param {Message[]} messages
    */
   markFresh(mailbox, messages) {
-    for (const { uid } of messages) this.#fresh.add(`${mailbox}/${uid}`);
+    for (const message of messages) this.#fresh.add(keyOf({ mailbox, message }));
   }
 
   /** @param {string} key `mailbox/uid` of the message that is open; empty for none */
   markOpen(key) {
     this.#open = key;
     this.#fresh.delete(key);
-    for (const [rowKey, row] of this.#rows) {
-      const link = row.firstElementChild;
+    for (const [rowKey, { row }] of this.#rows) {
+      const link = row.querySelector('.row');
       if (rowKey === key) {
-        row.classList.remove('fresh', 'unseen-mail');
+        row.classList.remove('fresh');
         link?.setAttribute('aria-current', 'true');
       } else link?.removeAttribute('aria-current');
     }
   }
 
-  /** Puts the focus on the row of the message that was open, else on the first. */
-  focus() {
-    const row = this.#rows.get(this.#open) ?? this.#rows.values().next().value;
-    if (row?.firstElementChild instanceof HTMLElement) row.firstElementChild.focus();
+  /** The message that has the focus. @returns {Entry | undefined} */
+  get focused() {
+    const here = document.activeElement;
+    return [...this.#rows.values()].find(({ row }) => row.contains(here))?.entry;
   }
 
   /**
-   * @param {string} mailbox
-   * @param {Message} message
+   * Puts the focus on a row, else on the first, else on the list.
+   *
+   * @param {string} [key] `mailbox/uid`
    */
-  #makeRow(mailbox, { uid, envelope, internalDate, bodyStructure }) {
-    const from = formatAddresses(envelope.from).join(', ') || 'Unknown sender';
-    const hasAttachments = sortParts(bodyStructure).attachments.length > 0;
-    const link = element(
-      'a',
-      { href: `#/${encodeURIComponent(mailbox)}/${uid}`, class: 'row' },
-      element('span', { class: 'from' }, from),
-      element('time', { class: 'when', datetime: internalDate }, shortDate(internalDate)),
-      element('span', { class: 'subject' }, straighten(envelope.subject) || '(no subject)'),
-      element('span', { class: 'marks' }, ...(hasAttachments ? [clip()] : [])),
-    );
-    return element('li', {}, link);
+  focus(key = '') {
+    const row = this.#rows.get(key)?.row ?? this.#rows.values().next().value?.row;
+    const link = row?.querySelector('.row');
+    if (link instanceof HTMLElement) link.focus();
+    else byId('list-pane').focus();
   }
 
-  /** @param {KeyboardEvent} event */
-  #moveFocus(event) {
-    const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
-    const links = [...this.#list.querySelectorAll('a')];
-    const at = links.indexOf(/** @type {HTMLAnchorElement} */ (document.activeElement));
-    if (event.ctrlKey || event.metaKey || event.altKey || at < 0) return;
-    const edge = { Home: 0, End: links.length - 1 }[event.key];
-    if (step === undefined && edge === undefined) return;
-    event.preventDefault();
-    links[edge ?? Math.max(0, Math.min(links.length - 1, at + (step ?? 0)))]?.focus();
+  /** @param {string} key @returns {string} key of the row after it, else of the one before; empty for none */
+  keyAfter(key) {
+    const keys = [...this.#rows.keys()];
+    const at = keys.indexOf(key);
+    return keys[at + 1] ?? keys[at - 1] ?? '';
+  }
+
+  /** @param {number | 'first' | 'last'} step how many rows on */
+  moveFocus(step) {
+    const rows = [...this.#rows.values()];
+    const here = document.activeElement;
+    const at = rows.findIndex(({ row }) => row.contains(here));
+    if (step === 'first') this.#focusAt(0);
+    else if (step === 'last') this.#focusAt(rows.length - 1);
+    else this.#focusAt(at < 0 ? 0 : Math.max(0, at + step));
+  }
+
+  /** @param {number} at the last where there are not so many */
+  #focusAt(at) {
+    const keys = [...this.#rows.keys()];
+    this.focus(keys[Math.min(at, keys.length - 1)]);
+  }
+
+  /**
+   * @param {HTMLLIElement} row
+   * @param {Entry} entry
+   */
+  #update(row, { mailbox, message }) {
+    const isStarred = message.flags.includes('\\Flagged');
+    row.classList.toggle('unseen-mail', isUnread(message));
+    row.classList.toggle('flagged', isStarred);
+    row.classList.toggle('fresh', this.#fresh.has(keyOf({ mailbox, message })));
+    row.querySelector('.star')?.setAttribute('aria-pressed', String(isStarred));
+    const state = row.querySelector('.state');
+    if (state) state.textContent = isUnread(message) ? 'Unread. ' : '';
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {string | undefined} query
+   */
+  #makeRow({ mailbox, message }, query) {
+    const { uid, envelope, internalDate, bodyStructure } = message;
+    const isOutgoing = this.#options.isOutgoing(mailbox);
+    const names = formatAddresses(isOutgoing ? envelope.to : envelope.from).join(', ');
+    const from = isOutgoing ? `To: ${names || 'nobody yet'}` : names || 'Unknown sender';
+    const hasAttachments = bodyStructure && sortParts(bodyStructure).attachments.length > 0;
+    const link = element(
+      'a',
+      { href: placeUrl({ mailbox, uid, ...(query && { query }) }), class: 'row' },
+      element('span', { class: 'from' }, element('span', { class: 'state unseen' }), from),
+      element('time', { class: 'when', datetime: internalDate }, shortDate(internalDate)),
+      element('span', { class: 'subject' }, straighten(envelope.subject) || '(no subject)'),
+      element(
+        'span',
+        { class: 'marks' },
+        ...(query === undefined ? [] : [element('span', { class: 'fact' }, titleOf(mailbox))]),
+        ...(hasAttachments
+          ? [
+              element('span', {
+                class: 'icon icon-clip',
+                role: 'img',
+                'aria-label': 'has attachments',
+              }),
+            ]
+          : []),
+      ),
+    );
+    // By keyboard a star is given with `s`: a stop at each row would make the list twice as long.
+    const star = element('button', {
+      type: 'button',
+      class: 'star',
+      tabindex: '-1',
+      'aria-label': 'Star',
+      'aria-pressed': 'false',
+      click: () => {
+        const shown = this.#rows.get(keyOf({ mailbox, message }));
+        if (shown) this.#options.onStar(shown.entry);
+      },
+    });
+    return element('li', {}, link, star);
   }
 }
 
-function clip() {
-  return element('span', { class: 'clip', role: 'img', 'aria-label': 'has attachments' });
+/** @param {Entry} entry */
+export function keyOf({ mailbox, message }) {
+  return `${mailbox}/${message.uid}`;
 }

@@ -1,77 +1,70 @@
 /**
- * The page: who is signed in, which message is open, what is on the screen. What it shows of mail
- * comes from the cache; what changes the cache is in inbox.js.
+ * The page: who is signed in, and how the parts hang together. What is shown is in screen.js, what
+ * changes the cache in inbox.js.
  */
-import { byId, element } from './elements.js';
-import { emptyHint } from './empty-hint.js';
+import { ConnectionBadge } from './connection-badge.js';
+import { confirmDialog, keysDialog } from './dialogs.js';
+import { byId } from './elements.js';
 import { Inbox } from './inbox.js';
+import { KEYS, listenToKeys } from './keys.js';
+import { MailActions } from './mail-actions.js';
 import { openMailCache } from './mail-cache.js';
-import { MailboxView } from './mailbox-view.js';
 import { MemoryCache } from './memory-cache.js';
 import { formatAddresses } from './message-parts.js';
-import { MessageView } from './message-view.js';
+import { applyTool } from './message-tools.js';
+import { NoticeBar } from './notice-bar.js';
 import { ProtocolLog } from './protocol-log.js';
-import { showProtocol } from './protocol-panel.js';
-import { readBody, readHeaders, saveAttachment } from './read-message.js';
+import { showProtocol, toggleProtocol } from './protocol-panel.js';
+import { Screen } from './screen.js';
 import { Session } from './session.js';
 import { askForSession } from './sign-in.js';
 
+/** @typedef {import('./mailbox-view.js').Entry} Entry */
 /** @typedef {import('./sync-client.js').Message} Message */
 
 const origin = location.origin;
 const log = new ProtocolLog();
 showProtocol(log);
-const session = new Session({ origin, log, storage: sessionStorage, onWait: sayWait });
+const notice = new NoticeBar();
+const badge = new ConnectionBadge(say, () => page?.inbox.wake());
+const session = new Session({
+  origin,
+  log,
+  storage: sessionStorage,
+  onWait: (seconds) => badge.showWait(seconds),
+});
 const cache = await openMailCache().catch(() => new MemoryCache());
-const messageView = new MessageView();
-const mailboxView = new MailboxView(() => void refresh());
+const screen = new Screen({ session, cache, onTool: (name, entry) => void useTool(name, entry) });
 
-/** @type {Inbox | undefined} */
-let inbox;
-let mailbox = 'INBOX';
-/** UID of the message that is open. @type {number | undefined} */
-let openUid;
-/** Lets go of what is being fetched for a message that nobody looks at any more. */
-let reading = new AbortController();
-/** Whether the first look at the server is done: before it an empty list says nothing. */
-let isSettled = false;
+/** What works for the account that is signed in. @type {{ inbox: Inbox, actions: MailActions } | undefined} */
+let page;
 
 // ---- Who is signed in
 
-/** @param {string} notice why the last session ended */
-function showWelcome(notice) {
-  inbox?.stop();
-  inbox = undefined;
+/** @param {string} why the last session ended */
+function showWelcome(why) {
+  page?.inbox.stop();
+  page = undefined;
   show('welcome');
-  byId('account').textContent = '';
-  showState('stopped', 0);
-  askForSession(session, notice, () => void enter());
+  screen.close();
+  badge.show('stopped', 0);
+  askForSession(session, why, () => void enter(true));
 }
 
-async function enter() {
+/** @param {boolean} wantsFocus whether somebody has just signed in */
+async function enter(wantsFocus) {
   show('inbox');
-  isSettled = false;
-  byId('empty').replaceChildren();
-  messageView.clear();
   if (matchMedia('(min-width: 70rem)').matches) toggleProtocol(true);
-  inbox = new Inbox({
+  const inbox = new Inbox({
     origin,
     session,
     cache,
     log,
-    onState: showState,
-    onMailboxes: () => {
-      showMailboxes();
-      void refresh();
-    },
-    onChange: (changed) => {
-      if (changed === mailbox) void refresh();
-    },
+    onState: (state, retryInMs) => badge.show(state, retryInMs),
+    onMailboxes: () => void screen.refresh(),
+    onChange: () => void screen.refresh(),
     onArrival: announce,
-    onSettled: () => {
-      isSettled = true;
-      void refresh();
-    },
+    onSettled: () => screen.settle(),
     onEnd: (why) =>
       showWelcome(
         why === 'expired'
@@ -80,26 +73,22 @@ async function enter() {
       ),
     onTrouble: say,
   });
+  page = { inbox, actions: new MailActions({ inbox, notice, confirm: confirmDialog }) };
+  screen.open(inbox, wantsFocus);
   await inbox.start();
-  await route();
+  await screen.goToPlace();
 }
 
 async function signOut() {
-  const ending = inbox;
-  inbox = undefined;
-  reading.abort();
-  await ending?.signOut();
+  const ending = page;
+  page = undefined;
+  await ending?.inbox.signOut();
   log.clear();
   byId('entries').replaceChildren();
-  byId('messages').replaceChildren();
-  messageView.clear();
-  mailbox = 'INBOX';
-  openUid = undefined;
+  notice.hide();
   history.replaceState(null, '', location.pathname);
   showWelcome('');
 }
-
-// ---- What is on the screen
 
 /** @param {'welcome' | 'inbox'} view */
 function show(view) {
@@ -111,104 +100,22 @@ function show(view) {
   byId('toggle-protocol').hidden = !isInbox;
 }
 
-/** `#/INBOX/12` is a message, `#/INBOX` a mailbox: the browser's own back button goes between them. */
-async function route() {
-  const [, name = '', uid = ''] = location.hash.split('/');
-  mailbox = decodeName(name) || 'INBOX';
-  const before = openUid;
-  openUid = /^[1-9]\d{0,9}$/.test(uid) ? Number(uid) : undefined;
-  document.body.dataset.pane = openUid === undefined ? 'list' : 'message';
-  mailboxView.markOpen(openUid === undefined ? '' : `${mailbox}/${openUid}`);
-  showMailboxes();
-  await refresh();
-  reading.abort();
-  reading = new AbortController();
-  if (openUid !== undefined) await openMessage(openUid);
-  else {
-    messageView.clear();
-    if (before !== undefined) mailboxView.focus();
-  }
-}
+// ---- What is done and said
 
-/** @param {string} name as an address bar has it, where anybody may write anything */
-function decodeName(name) {
-  try {
-    return decodeURIComponent(name);
-  } catch {
-    return '';
-  }
-}
-
-function listHash() {
-  return `#/${encodeURIComponent(mailbox)}`;
-}
-
-function showMailboxes() {
-  if (!inbox) return;
-  byId('account').textContent = inbox.account;
-  byId('account').title = inbox.account;
-  const names = inbox.mailboxes.length > 0 ? inbox.mailboxes : ['INBOX'];
-  const links = names.map((name) =>
-    element(
-      'a',
-      {
-        href: `#/${encodeURIComponent(name)}`,
-        ...(name === mailbox && { 'aria-current': 'true' }),
-      },
-      name === 'INBOX' ? 'Inbox' : name,
-    ),
-  );
-  byId('mailboxes').replaceChildren(...links);
-}
-
-/** Shows the list again from the cache. */
-async function refresh() {
-  if (!inbox || inbox.account === '') return;
-  const shown = mailbox;
-  const content = await cache.newest(inbox.account, shown, mailboxView.wanted);
-  if (shown !== mailbox || !inbox) return;
-  if (content.total === 0 && isSettled) {
-    byId('empty').replaceChildren(...emptyHint(inbox.account, shown));
-  }
-  mailboxView.show(shown, content, isSettled);
-}
-
-/** @param {number} uid */
-async function openMessage(uid) {
-  if (!inbox) return;
-  const { account } = inbox;
-  const read = await cache.read(account, mailbox, uid);
-  if (uid !== openUid) return;
-  if (!read) {
-    messageView.removed();
-    return;
-  }
-  const { message } = read;
-  const position = await cache.position(account, mailbox);
-  const { signal } = reading;
-  const from = mailbox;
-  // A message never changes under its UID: what was read once is good for ever.
-  let body = read.body;
-  messageView.show(message, {
-    back: listHash(),
-    body: async () => {
-      body ??= await readBody(session, from, uid, message.bodyStructure, signal);
-      if (position) await cache.keepBody(account, from, position.uidvalidity, uid, body);
-      return body;
-    },
-    headers: () => readHeaders(session, from, uid, signal),
-    save: (part) => saveAttachment(session, from, uid, part),
-  });
-  if (matchMedia('(max-width: 44rem)').matches) byId('message-pane').focus();
+/**
+ * @param {string} name
+ * @param {Entry | undefined} entry
+ */
+async function useTool(name, entry) {
+  if (page && entry) await applyTool(name, entry, { ...page, screen });
 }
 
 /**
- * @param {string} where
+ * @param {string} mailbox
  * @param {Message[]} messages
  */
-function announce(where, messages) {
-  mailboxView.markFresh(where, messages);
-  void refresh();
+function announce(mailbox, messages) {
+  screen.markFresh(mailbox, messages);
   const newest = messages.at(-1);
   if (!newest) return;
   const from = formatAddresses(newest.envelope.from)[0] ?? 'unknown sender';
@@ -219,71 +126,21 @@ function announce(where, messages) {
   );
 }
 
-// ---- What is said
-
 /** @param {string} text for readers of the screen who do not see it */
 function say(text) {
   byId('said').textContent = text;
 }
 
-/** @param {number} seconds */
-function sayWait(seconds) {
-  say(`The server asks us to wait ${seconds} seconds.`);
-  byId('connection-text').textContent = `Waiting ${seconds} s`;
-}
-
-const STATES = {
-  connecting: 'Connecting',
-  live: 'Live',
-  reconnecting: 'Reconnecting',
-  stopped: 'Not connected',
-};
-
-/**
- * @param {import('./live-channel.js').ChannelState} state
- * @param {number} retryInMs
- */
-function showState(state, retryInMs) {
-  const badge = byId('connection');
-  const isOffline = state === 'reconnecting' && !navigator.onLine;
-  if (badge.dataset.state !== state && badge.dataset.state !== 'stopped') say(STATES[state]);
-  badge.dataset.state = state;
-  byId('connection-text').textContent = isOffline ? 'Offline' : STATES[state];
-  badge.title = retryInMs > 0 ? `Next attempt in ${Math.ceil(retryInMs / 1000)} s` : '';
-}
-
-/** @param {boolean} [isOpen] */
-function toggleProtocol(isOpen = byId('protocol').hidden === true) {
-  byId('protocol').hidden = !isOpen;
-  byId('toggle-protocol').setAttribute('aria-expanded', String(isOpen));
-  document.body.classList.toggle('with-protocol', isOpen);
-}
-
-/**
- * A socket that was asleep may be dead without knowing it. The timers of a tab in the background run
- * once a minute at least: a longer gap is a machine that slept.
- */
-function wakeAfterSleep() {
-  const SLEEP_MS = 150_000;
-  let awakeAt = Date.now();
-  setInterval(() => {
-    const slept = Date.now() - awakeAt > SLEEP_MS;
-    awakeAt = Date.now();
-    if (slept) inbox?.wake();
-  }, 20_000);
-}
-
 // ---- The beginning
 
-addEventListener('hashchange', () => void route());
-addEventListener('online', () => inbox?.wake());
-addEventListener('keydown', (event) => {
-  if (event.key === 'Escape' && openUid !== undefined) location.hash = listHash();
+listenToKeys(byId('messages'), {
+  moveFocus: (step) => screen.list.moveFocus(step),
+  leave: () => screen.leave(),
+  onMessage: (name) => void useTool(name, screen.chosen),
+  undo: () => notice.undo(),
+  help: () => void keysDialog(KEYS),
 });
 byId('sign-out').addEventListener('click', () => void signOut());
-byId('toggle-protocol').addEventListener('click', () => toggleProtocol());
-byId('close-protocol').addEventListener('click', () => toggleProtocol(false));
-wakeAfterSleep();
 
-if (session.restore()) await enter();
+if (session.restore()) await enter(false);
 else showWelcome('');

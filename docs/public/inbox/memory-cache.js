@@ -2,7 +2,7 @@
  * A cache that lives as long as the page, for browsers that keep nothing (and for tests). The same
  * interface as mail-cache.js.
  */
-import { startsAnew } from './sync-client.js';
+import { isUnread, startsAnew } from './sync-client.js';
 
 /** @typedef {import('./sync-client.js').Message} Message */
 /** @typedef {import('./sync-client.js').Position} Position */
@@ -56,9 +56,18 @@ export class MemoryCache {
     return true;
   }
 
-  /** @param {string} account */
+  /**
+   * @param {string} account
+   * @returns {Promise<Map<string, number>>}
+   */
   async mailboxes(account) {
-    return [...(this.#accounts.get(account)?.keys() ?? [])];
+    const mailboxes = [...(this.#accounts.get(account) ?? [])];
+    return new Map(
+      mailboxes.map(([name, { messages }]) => [
+        name,
+        [...messages.values()].filter(isUnread).length,
+      ]),
+    );
   }
 
   /**
@@ -69,9 +78,11 @@ export class MemoryCache {
   async newest(account, mailbox, count) {
     const found = this.#find(account, mailbox);
     const messages = [...(found?.messages.values() ?? [])];
-    messages.sort((one, other) => other.uid - one.uid);
-    const opened = new Set(found?.bodies.keys() ?? []);
-    return { messages: messages.slice(0, count), total: messages.length, opened };
+    messages.sort(
+      (one, other) =>
+        Date.parse(other.internalDate) - Date.parse(one.internalDate) || other.uid - one.uid,
+    );
+    return { messages: messages.slice(0, count), total: messages.length };
   }
 
   /**

@@ -1,21 +1,18 @@
 /** The message that is open: who, what, when; its text in one of three forms; its attachments. */
-import { byId, element, longDate } from './elements.js';
+import { byId, element } from './elements.js';
 import { FRAME_RIGHTS, writeMailDocument } from './mail-document.js';
-import {
-  decodedSizeOf,
-  fileNameOf,
-  formatAddresses,
-  formatSize,
-  sortParts,
-  straighten,
-} from './message-parts.js';
+import { attachmentList, facts, heading } from './message-heading.js';
+import { sortParts } from './message-parts.js';
 
 /** @typedef {import('./message-parts.js').Body} Body */
 /** @typedef {import('./sync-client.js').BodyStructure} BodyStructure */
 /** @typedef {import('./sync-client.js').Message} Message */
 
+/** @typedef {import('./message-tools.js').Tool & { run: () => void }} ToolButton */
+
 /**
  * @typedef {object} MessageActions
+ * @property {ToolButton[]} tools
  * @property {() => Promise<Body>} body
  * @property {() => Promise<string>} headers
  * @property {(part: BodyStructure) => Promise<void>} save
@@ -28,6 +25,8 @@ const LABELS = { html: 'HTML', text: 'Text', headers: 'Headers' };
 export class MessageView {
   #pane = byId('message-pane');
   #generation = 0;
+  /** @type {{ tool: ToolButton, button: HTMLButtonElement }[]} */
+  #tools = [];
 
   /** Says that nothing is open. */
   clear() {
@@ -37,17 +36,7 @@ export class MessageView {
         'div',
         { class: 'nothing' },
         element('p', {}, 'Choose a message to read it here.'),
-        element(
-          'p',
-          { class: 'hint keys' },
-          element('kbd', {}, '↑'),
-          element('kbd', {}, '↓'),
-          ' move, ',
-          element('kbd', {}, 'Enter'),
-          ' opens, ',
-          element('kbd', {}, 'Esc'),
-          ' goes back',
-        ),
+        element('p', { class: 'hint keys' }, element('kbd', {}, '?'), ' shows the keys'),
       ),
     );
   }
@@ -61,20 +50,37 @@ export class MessageView {
     const { attachments } = sortParts(message.bodyStructure);
     const content = element('div', { class: 'content', 'aria-live': 'off' });
     const forms = element('div', { class: 'choice forms', role: 'group', 'aria-label': 'Show as' });
+    this.#tools = actions.tools.map((tool) => ({ tool, button: toolButton(tool) }));
     this.#pane.replaceChildren(
-      element('a', { class: 'back', href: actions.back }, '‹ Messages'),
+      element(
+        'div',
+        { class: 'toolbar', role: 'toolbar', 'aria-label': 'This message' },
+        element('a', { class: 'back', href: actions.back }, '‹ Messages'),
+        ...this.#tools.map(({ button }) => button),
+      ),
       heading(message),
-      ...(attachments.length > 0 ? [attachmentList(attachments, actions)] : []),
+      ...(attachments.length > 0 ? [attachmentList(attachments, actions.save)] : []),
       forms,
       content,
     );
     this.#pane.scrollTop = 0;
+    this.update(message);
     void this.#fill(message, actions, forms, content);
   }
 
   /**
-   * The message went away while it was open.
+   * The flags of the message have changed.
+   *
+   * @param {Message} message
    */
+  update(message) {
+    this.#pane.querySelector('.facts')?.replaceWith(facts(message));
+    for (const { tool, button } of this.#tools) {
+      if (tool.isPressed) button.setAttribute('aria-pressed', String(tool.isPressed(message)));
+    }
+  }
+
+  /** The message went away while it was open. */
   removed() {
     this.#generation++;
     this.#pane.replaceChildren(
@@ -137,6 +143,16 @@ export class MessageView {
   }
 }
 
+/** @param {ToolButton} tool */
+function toolButton({ name, label, key, run }) {
+  return element(
+    'button',
+    { type: 'button', class: 'tool', 'data-tool': name, title: `${label} (${key})`, click: run },
+    element('span', { class: `icon icon-${name}`, 'aria-hidden': 'true' }),
+    element('span', { class: 'label' }, label),
+  );
+}
+
 /**
  * @param {Body} body
  * @param {Form} form
@@ -170,83 +186,4 @@ function note(text) {
 /** @param {string} text */
 function preformatted(text) {
   return element('pre', { class: 'text', tabindex: '0' }, text);
-}
-
-/** @param {Message} message */
-function heading({ envelope, flags, internalDate, size, uid }) {
-  /** @type {(label: string, text: string) => Node[]} */
-  const line = (label, text) =>
-    text === '' ? [] : [element('dt', {}, label), element('dd', {}, text)];
-  const list = (/** @type {import('./sync-client.js').Address[] | undefined} */ addresses = []) =>
-    addresses
-      .map(({ name, address }) =>
-        straighten(name && address ? `${name} <${address}>` : name || address || ''),
-      )
-      .join(', ');
-  const from = formatAddresses(envelope.from)[0] ?? '?';
-  return element(
-    'header',
-    { class: 'heading' },
-    element('h2', {}, straighten(envelope.subject) || '(no subject)'),
-    element(
-      'div',
-      { class: 'people' },
-      element(
-        'span',
-        { class: 'initial', 'aria-hidden': 'true' },
-        [...from][0]?.toUpperCase() ?? '?',
-      ),
-      element(
-        'dl',
-        {},
-        ...line('From', list(envelope.from)),
-        ...line('To', list(envelope.to)),
-        ...line('Cc', list(envelope.cc)),
-        ...line('Date', longDate(internalDate)),
-      ),
-    ),
-    element(
-      'p',
-      { class: 'facts' },
-      ...[`UID ${uid}`, formatSize(size), ...flags].map((fact) =>
-        element('span', { class: 'fact' }, fact),
-      ),
-    ),
-  );
-}
-
-/**
- * @param {BodyStructure[]} attachments
- * @param {MessageActions} actions
- */
-function attachmentList(attachments, actions) {
-  const items = attachments.map((part) => {
-    const outcome = element('span', { class: 'unseen', role: 'status' });
-    const save = async () => {
-      button.disabled = true;
-      outcome.textContent = '';
-      outcome.className = 'unseen';
-      try {
-        await actions.save(part);
-        outcome.textContent = 'Saved.';
-      } catch (error) {
-        outcome.className = 'failed';
-        outcome.textContent = error instanceof Error ? error.message : String(error);
-      } finally {
-        button.disabled = false;
-      }
-    };
-    const button = element(
-      'button',
-      { type: 'button', class: 'attachment', click: () => void save() },
-      element('span', { class: 'file' }, fileNameOf(part)),
-      element(
-        'span',
-        { class: 'kind' },
-        `${part.encoding === 'base64' ? 'about ' : ''}${formatSize(decodedSizeOf(part))} · ${part.type}`,
-      ),
-    );
-    return element('li', {}, button, outcome);
-  });
-  return element('ul', { class: 'attachments', 'aria-label': 'Attachments' }, ...items);
 }

@@ -37,11 +37,23 @@ export function showProtocol(log) {
       items.delete(id);
     }
   };
+  byId('toggle-protocol').addEventListener('click', () => toggleProtocol());
+  byId('close-protocol').addEventListener('click', () => {
+    toggleProtocol(false);
+    byId('toggle-protocol').focus();
+  });
   byId('clear-protocol').addEventListener('click', () => {
     log.clear();
     items.clear();
     list.replaceChildren();
   });
+}
+
+/** @param {boolean} [isOpen] */
+export function toggleProtocol(isOpen = byId('protocol').hidden === true) {
+  byId('protocol').hidden = !isOpen;
+  byId('toggle-protocol').setAttribute('aria-expanded', String(isOpen));
+  document.body.classList.toggle('with-protocol', isOpen);
 }
 
 /** @param {ProtocolEntry} entry */
@@ -51,7 +63,7 @@ function writeEntry({ at, protocol, direction, title, outcome, failed, ms, sent,
     {},
     element(
       'span',
-      { class: `arrow ${direction}`, role: 'img', 'aria-label': SPOKEN[direction] },
+      { class: `arrow to-${direction}`, role: 'img', 'aria-label': SPOKEN[direction] },
       ARROWS[direction],
     ),
     element('span', { class: 'title' }, protocol === 'ws' ? `WS ${title}` : title),

@@ -83,8 +83,10 @@ const PAGE = 500;
 export class SyncClient {
   #options;
   #stopped = false;
-  /** @type {Map<string, { again: boolean, done: Promise<void> }>} */
-  #running = new Map();
+  /** What was asked for last of each mailbox; it ends after all that was asked for before. @type {Map<string, Promise<unknown>>} */
+  #turns = new Map();
+  /** Syncs that have not begun. @type {Map<string, Promise<void>>} */
+  #waiting = new Map();
 
   /** @param {SyncOptions} options */
   constructor(options) {
@@ -99,6 +101,8 @@ export class SyncClient {
    * @param {{ mailbox: string } & Position} tip
    */
   async catchUp(tip) {
+    // The event of a change of our own comes before its answer, which has all that a sync would tell.
+    await this.#turns.get(tip.mailbox)?.catch(() => undefined);
     const here = await this.#options.cache.position(this.#options.account, tip.mailbox);
     if (here?.token === tip.token && here.uidvalidity === tip.uidvalidity) return;
     await this.sync(tip.mailbox);
@@ -114,38 +118,86 @@ export class SyncClient {
    * @returns {Promise<void>}
    */
   sync(mailbox) {
-    const running = this.#running.get(mailbox);
-    if (running) {
-      running.again = true;
-      return running.done;
-    }
-    const run = { again: true, done: Promise.resolve() };
-    run.done = (async () => {
-      while (run.again && !this.#stopped) {
-        run.again = false;
-        await this.#pull(mailbox);
-      }
-    })().finally(() => this.#running.delete(mailbox));
-    this.#running.set(mailbox, run);
-    return run.done;
+    const waiting = this.#waiting.get(mailbox);
+    if (waiting) return waiting;
+    const done = this.#inTurn(mailbox, () => {
+      this.#waiting.delete(mailbox);
+      return this.#pull(mailbox);
+    });
+    this.#waiting.set(mailbox, done);
+    return done;
   }
   // #endregion once
+
+  // #region act
+  /**
+   * Makes a change. The call sends where the cache stands as `since`, so that its answer has what a
+   * sync would tell: the change costs one request, and only sync writes to the cache.
+   *
+   * @template {{ sync?: SyncPage }} Answer
+   * @param {string} mailbox
+   * @param {(ask: { uidvalidity?: string, since: Partial<Position>, fields: string[] }) => Promise<Answer>} call
+   * @returns {Promise<Answer>}
+   */
+  act(mailbox, call) {
+    return this.#inTurn(mailbox, async () => {
+      const { account, cache } = this.#options;
+      const base = await cache.position(account, mailbox);
+      const since = base ? { uidvalidity: base.uidvalidity, token: base.token } : {};
+      const answer = await call({
+        // Refused where these UIDs mean other messages by now.
+        ...(base && { uidvalidity: base.uidvalidity }),
+        since,
+        fields: FIELDS,
+      });
+      const isTaken = answer.sync !== undefined && (await this.#take(base, answer.sync, false));
+      if (!isTaken || answer.sync?.hasMore) await this.#pull(mailbox);
+      return answer;
+    });
+  }
+  // #endregion act
+
+  /**
+   * Runs work on a mailbox after all that was asked for before.
+   *
+   * @template T
+   * @param {string} mailbox
+   * @param {() => Promise<T>} work
+   * @returns {Promise<T>}
+   */
+  #inTurn(mailbox, work) {
+    const before = this.#turns.get(mailbox) ?? Promise.resolve();
+    const turn = before.catch(() => undefined).then(work);
+    this.#turns.set(mailbox, turn);
+    return turn;
+  }
 
   // #region pull
   /** @param {string} mailbox */
   async #pull(mailbox) {
-    const { account, cache, ask, limit = PAGE, onPage } = this.#options;
+    const { account, cache, ask, limit = PAGE } = this.#options;
     let isCatchUp = true;
     for (let hasMore = true; hasMore && !this.#stopped; ) {
       const base = await cache.position(account, mailbox);
-      const page = await ask({ mailbox, ...base, limit, fields: FIELDS });
-      if (this.#stopped) return;
-      // Another tab may have been faster: then this page starts from where the cache is no more.
-      if (!(await cache.apply(account, base, page))) continue;
+      const since = base && { uidvalidity: base.uidvalidity, token: base.token };
+      const page = await ask({ mailbox, ...since, limit, fields: FIELDS });
       if (!base || startsAnew(base, page)) isCatchUp = false;
-      onPage?.(page, isCatchUp);
-      hasMore = page.hasMore === true;
+      // Another tab may have been faster: then this page starts from where the cache is no more.
+      if (await this.#take(base, page, isCatchUp)) hasMore = page.hasMore === true;
     }
+  }
+
+  /**
+   * @param {Position | undefined} base
+   * @param {SyncPage} page
+   * @param {boolean} isCatchUp
+   * @returns {Promise<boolean>} whether the page is in the cache
+   */
+  async #take(base, page, isCatchUp) {
+    const { account, cache, onPage } = this.#options;
+    if (this.#stopped || !(await cache.apply(account, base, page))) return false;
+    onPage?.(page, isCatchUp);
+    return true;
   }
   // #endregion pull
 
@@ -153,6 +205,11 @@ export class SyncClient {
   stop() {
     this.#stopped = true;
   }
+}
+
+/** @param {Message | undefined} message */
+export function isUnread(message) {
+  return message !== undefined && !message.flags.includes('\\Seen');
 }
 
 // #region anew

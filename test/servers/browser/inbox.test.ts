@@ -9,80 +9,36 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import axe from 'axe-core';
-import type { Browser, Page } from 'playwright-core';
-import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
-import { type InboxService, PASSWORD, startInboxService } from './inbox-service.ts';
+import type { Page } from 'playwright-core';
+import { openWatched } from './inbox-browser.ts';
+import {
+  assertAccessible,
+  type InboxPages,
+  inPage,
+  PHONE,
+  roundTrip,
+  row,
+  startInboxPages,
+} from './inbox-page.ts';
+import { type InboxService, PASSWORD } from './inbox-service.ts';
 
-const DOMAIN = 'acme.test';
-const PHONE = { width: 390, height: 780 };
-
+let pages: InboxPages;
 let service: InboxService;
-let end: () => Promise<void>;
-let browser: Browser;
-let accounts = 0;
 
 before(async () => {
-  ({ service, end } = await startInboxService());
-  browser = await launchChromium();
-  await service.activate(DOMAIN);
+  pages = await startInboxPages();
+  service = pages.service;
 });
 
 after(async () => {
-  await browser?.close();
-  await end?.();
+  await pages?.end();
 });
 
-/** A mailbox nobody else uses. */
-async function newAccount(): Promise<{ id: number; address: string }> {
-  accounts++;
-  const id = await service.makeAccount(`ada${accounts}`, DOMAIN);
-  return { id, address: `ada${accounts}@${DOMAIN}` };
-}
-
-async function signIn(page: Page, address: string): Promise<void> {
-  await page.goto(`${service.url}/docs/inbox`);
-  await page.getByLabel('Address').fill(address);
-  await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
-  await page.getByRole('button', { name: 'Open the mailbox' }).click();
-  await page.locator('[data-state=live]').waitFor();
-}
-
-async function open(
-  address: string,
-  options: Parameters<typeof openWatched>[2] = {},
-): Promise<WatchedPage> {
-  const watched = await openWatched(browser, service.url, options);
-  await signIn(watched.page, address);
-  return watched;
-}
-
-const row = (page: Page, subject: string) => page.locator('.row', { hasText: subject });
-
-function send(to: string, subject: string, more: object = {}): Promise<void> {
-  const from = 'Bob <bob@sender.test>';
-  return service.send({ from, to, subject, text: `Text of ${subject}`, ...more });
-}
-
-/** Runs an expression in the page. Written as text, since the page has other globals than Node. */
-function inPage<T>(page: Page, expression: string): Promise<T> {
-  return page.evaluate<T>(expression);
-}
-
-/** Whatever the page was to ask before this has been asked by its end. */
-async function roundTrip(page: Page): Promise<void> {
-  await inPage(page, `fetch('/healthz').then((response) => response.text())`);
-}
-
-async function assertAccessible(page: Page): Promise<void> {
-  await page.evaluate(axe.source);
-  const found = await inPage<unknown[]>(
-    page,
-    `axe.run({ exclude: ['iframe'] }).then(({ violations }) =>
-      violations.map(({ id, impact, nodes }) => [id, impact, nodes.map(({ html }) => html)]))`,
-  );
-  assert.deepEqual(found, []);
-}
+const newAccount = () => pages.newAccount();
+const signIn = (page: Page, address: string) => pages.signIn(page, address);
+const open = (address: string, options: Parameters<typeof openWatched>[2] = {}) =>
+  pages.open(address, options);
+const send = (to: string, subject: string, more: object = {}) => pages.send(to, subject, more);
 
 /** How many records this browser keeps of an account, in all stores. */
 function countKept(page: Page, address: string): Promise<number> {
@@ -530,7 +486,7 @@ test('who may not read any more is told why', async () => {
 test('a token opens the mailbox as well; a bad one is refused in words', async () => {
   const { id, address } = await newAccount();
   const { token } = await service.call('POST', `/v2/email-accounts/${id}/token`, { user_id: 'u' });
-  const { page, context } = await openWatched(browser, service.url);
+  const { page, context } = await openWatched(pages.browser, service.url);
   await page.goto(`${service.url}/docs/inbox/`);
   await page.getByRole('button', { name: 'Token' }).click();
   await page.getByLabel('Mailbox token').fill('not.a.token');

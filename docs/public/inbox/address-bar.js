@@ -1,0 +1,38 @@
+/**
+ * What is on the screen, in the address bar: `#/INBOX` is a mailbox, `#/INBOX/12` a message,
+ * `#/INBOX/12?q=invoice` one that was found. So the browser's own back button goes between them.
+ */
+
+/**
+ * @typedef {object} Place
+ * @property {string} mailbox
+ * @property {number | undefined} [uid] of the message that is open
+ * @property {string} [query] what is searched for
+ */
+
+/** @returns {Place} */
+export function readPlace() {
+  const [path = '', query = ''] = location.hash.split('?q=');
+  const [, mailbox = '', uid = ''] = path.split('/');
+  return {
+    mailbox: decode(mailbox) || 'INBOX',
+    ...(/^[1-9]\d{0,9}$/.test(uid) && { uid: Number(uid) }),
+    ...(query !== '' && { query: decode(query) }),
+  };
+}
+
+/** @param {Place} place */
+export function placeUrl({ mailbox, uid, query }) {
+  const message = uid === undefined ? '' : `/${uid}`;
+  const search = query ? `?q=${encodeURIComponent(query)}` : '';
+  return `#/${encodeURIComponent(mailbox)}${message}${search}`;
+}
+
+/** @param {string} text as an address bar has it, where anybody may write anything */
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * The keyboard. Keys count while the focus is in the list or the message, never while somebody
+ * writes or a dialog is open.
+ */
+
+/**
+ * @typedef {object} Deeds what keys do, by name
+ * @property {(step: number | 'first' | 'last') => void} moveFocus
+ * @property {() => void} leave
+ * @property {(name: string) => void} onMessage does it to the message that is open or has the focus
+ * @property {() => void} undo
+ * @property {() => void} help
+ */
+
+export const KEYS = {
+  '↓ ↑': 'next, previous message (also j, k)',
+  Enter: 'open the message',
+  Esc: 'back to the list',
+  s: 'star',
+  u: 'read or unread',
+  e: 'archive',
+  m: 'move to a mailbox',
+  '#': 'delete (also Delete)',
+  z: 'undo',
+  '?': 'this list',
+};
+
+/** @type {Record<string, string>} */
+const ON_MESSAGE = {
+  s: 'star',
+  u: 'unread',
+  e: 'archive',
+  m: 'move',
+  '#': 'delete',
+  Delete: 'delete',
+};
+
+/** @type {Record<string, number | 'first' | 'last'>} */
+const STEPS = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, Home: 'first', End: 'last' };
+
+/**
+ * @param {HTMLElement} list where arrows go from row to row
+ * @param {Deeds} deeds
+ */
+export function listenToKeys(list, deeds) {
+  addEventListener('keydown', (event) => {
+    const { key, target } = event;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (!(target instanceof HTMLElement) || document.querySelector('dialog[open]')) return;
+    if (target.matches('input, textarea, select')) return;
+    const step = STEPS[key];
+    const name = ON_MESSAGE[key];
+    if (key === 'Escape') deeds.leave();
+    else if (!target.closest('#inbox') && target !== document.body) return;
+    // In a text the arrows scroll.
+    else if (step !== undefined && (list.contains(target) || /^[jk]$/.test(key))) {
+      deeds.moveFocus(step);
+    } else if (name !== undefined) deeds.onMessage(name);
+    else if (key === 'z') deeds.undo();
+    else if (key === '?') deeds.help();
+    else return;
+    event.preventDefault();
+  });
+}
