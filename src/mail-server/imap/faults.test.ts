@@ -363,6 +363,23 @@ void suite('a server whose answers cannot be', () => {
     assert.equal(logged.at(-1)?.failure, 'garbled');
   });
 
+  void test('leaves out of its list what is gone, and tells of that with the next command', async () => {
+    const { server, store } = await open();
+    server.add('Subject: two\r\n\r\n');
+    server.fault = ({ name }) => {
+      if (name === 'UID SEARCH')
+        return { send: '* ESEARCH (TAG "TAG") UID ALL 1\r\nTAG OK done\r\n' };
+      if (name === 'NOOP') return { send: '* VANISHED 2\r\nTAG OK done\r\n' };
+      return undefined;
+    };
+    const { changes, uidvalidity, token } = await store.sync(ann, inbox);
+    assert.deepEqual(changes.added, [{ uid: 1 }, { uid: 2 }]);
+    server.fault = () => undefined;
+    server.expunge(2);
+    const next = await store.sync(ann, { ...inbox, uidvalidity, token });
+    assert.deepEqual(next.changes, { added: [], updated: [], removed: [{ uid: 2 }] });
+  });
+
   void test('lists messages that came since it said how many there are', async () => {
     const { server, store } = await open();
     server.mailbox.uidnext = 600;

@@ -254,6 +254,9 @@ async function readAll(
   const { connection, request } = context;
   const last = snapshot.uidnext - 1;
   const there = await listUids(connection, afterUid + 1, last);
+  // Cyrus leaves a message that was expunged since the EXAMINE out of the list, and tells of its removal
+  // with the next command. It belongs to this state: the next sync will tell that it was removed.
+  await connection.command('NOOP');
   const meanwhile = goneMeanwhile(connection).within(afterUid + 1, last);
   const gone = requirePlausible(meanwhile, view.exists).union(lost.within(afterUid + 1, last));
   const limit = pageLimit(request);
