@@ -47,43 +47,45 @@ export class MessageEditor {
     this.#advance = new MailboxAdvance(database.read);
   }
 
-  async setFlags(
+  async setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
+    normalizeFlags(change.add ?? [], 'add');
+    normalizeFlags(change.remove ?? [], 'remove');
+    await this.#mailboxes.find(user, set.mailbox);
+    return this.#database.write((tx) => this.setFlagsIn(tx, user, set, change));
+  }
+
+  /** The same within a transaction of the caller's. */
+  async setFlagsIn(
+    tx: Queries,
     user: MailUser,
     set: MessageSet,
     { add = [], remove = [] }: FlagChange,
   ): Promise<Flagged> {
-    const wanted = { add: normalizeFlags(add, 'add'), remove: normalizeFlags(remove, 'remove') };
-    await this.#mailboxes.find(user, set.mailbox);
-    return this.#database.write(async (tx) => {
-      const mailbox = await this.#lock(tx, user, set);
-      const messages = await selectMessages(tx, mailbox.id, set.uids, ['uid', 'flags', 'modseq']);
-      const changed = messages.flatMap(({ uid, flags }) => {
-        const after = flagsToText(changeFlags(flagsFromText(flags), wanted.add, wanted.remove));
-        return after === flags ? [] : [{ uid, before: flags, after }];
-      });
-      if (changed.length === 0)
-        return { state: stateOf(mailbox), updated: messages.map(asUpdated), changes: [] };
-      const unseen = changed.reduce(
-        (sum, one) => sum + unseenOf(one.after) - unseenOf(one.before),
-        0,
-      );
-      const none = { uids: 0, messages: 0, octets: 0 };
-      const { modseq } = await this.#advance.next(tx, { ...none, mailboxId: mailbox.id, unseen });
-      for (const [flags, some] of Map.groupBy(changed, ({ after }) => after)) {
-        await writeFlags(
-          tx,
-          mailbox.id,
-          some.map(({ uid }) => uid),
-          { flags, modseq },
-        );
-      }
-      const after = new Map(changed.map((one) => [one.uid, { flags: one.after, modseq }]));
-      return {
-        state: stateOf({ ...mailbox, highestmodseq: modseq }),
-        updated: messages.map((one) => asUpdated({ ...one, ...after.get(one.uid) })),
-        changes: [mailboxChange(user, mailbox, modseq)],
-      };
+    const wanted = { add: normalizeFlags(add), remove: normalizeFlags(remove) };
+    const mailbox = await this.#lock(tx, user, set);
+    const messages = await selectMessages(tx, mailbox.id, set.uids, ['uid', 'flags', 'modseq']);
+    const changed = messages.flatMap(({ uid, flags }) => {
+      const after = flagsToText(changeFlags(flagsFromText(flags), wanted.add, wanted.remove));
+      return after === flags ? [] : [{ uid, before: flags, after }];
     });
+    if (changed.length === 0)
+      return { state: stateOf(mailbox), updated: messages.map(asUpdated), changes: [] };
+    const unseen = changed.reduce(
+      (sum, one) => sum + unseenOf(one.after) - unseenOf(one.before),
+      0,
+    );
+    const none = { uids: 0, messages: 0, octets: 0 };
+    const { modseq } = await this.#advance.next(tx, { ...none, mailboxId: mailbox.id, unseen });
+    for (const [flags, some] of Map.groupBy(changed, ({ after }) => after)) {
+      const uids = some.map(({ uid }) => uid);
+      await writeFlags(tx, mailbox.id, uids, { flags, modseq });
+    }
+    const after = new Map(changed.map((one) => [one.uid, { flags: one.after, modseq }]));
+    return {
+      state: stateOf({ ...mailbox, highestmodseq: modseq }),
+      updated: messages.map((one) => asUpdated({ ...one, ...after.get(one.uid) })),
+      changes: [mailboxChange(user, mailbox, modseq)],
+    };
   }
 
   async move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
@@ -130,26 +132,38 @@ export class MessageEditor {
 
   async expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
     await this.#mailboxes.find(user, set.mailbox);
-    const { files, ...expunged } = await this.#database.write(async (tx) => {
-      const mailbox = await this.#lock(tx, user, set);
-      const columns = ['uid', 'created_modseq', 'flags', 'size', 'body_id'] as const;
-      const messages = await selectMessages(tx, mailbox.id, set.uids, columns);
-      const removed = messages.map(({ uid }) => uid);
-      if (messages.length === 0)
-        return { state: stateOf(mailbox), removed, changes: [], files: [] };
-      const modseq = await this.#bury(tx, mailbox.id, messages);
-      const ids = new Set(messages.map(({ body_id }) => body_id));
-      await forgetInSearch(tx, user.accountId, [...ids]);
-      const files: string[] = [];
-      for (const some of chunks([...ids], UIDS_AT_A_TIME)) {
-        files.push(...(await this.#bodies.release(tx, some)));
-      }
-      const state = stateOf({ ...mailbox, highestmodseq: modseq });
-      return { state, removed, changes: [mailboxChange(user, mailbox, modseq)], files };
-    });
+    const { files, ...expunged } = await this.#database.write((tx) =>
+      this.expungeIn(tx, user, set),
+    );
     // After the commit: a crash before it must find the file; one after it leaves it to the sweep.
     await this.#bodies.removeFiles(files);
     return expunged;
+  }
+
+  /**
+   * The same within a transaction of the caller's.
+   *
+   * @returns with the files to remove once it is committed, by `Bodies.removeFiles`
+   */
+  async expungeIn(
+    tx: Queries,
+    user: MailUser,
+    set: MessageSet,
+  ): Promise<Expunged & { readonly files: readonly string[] }> {
+    const mailbox = await this.#lock(tx, user, set);
+    const columns = ['uid', 'created_modseq', 'flags', 'size', 'body_id'] as const;
+    const messages = await selectMessages(tx, mailbox.id, set.uids, columns);
+    const removed = messages.map(({ uid }) => uid);
+    if (messages.length === 0) return { state: stateOf(mailbox), removed, changes: [], files: [] };
+    const modseq = await this.#bury(tx, mailbox.id, messages);
+    const ids = new Set(messages.map(({ body_id }) => body_id));
+    await forgetInSearch(tx, user.accountId, [...ids]);
+    const files: string[] = [];
+    for (const some of chunks([...ids], UIDS_AT_A_TIME)) {
+      files.push(...(await this.#bodies.release(tx, some)));
+    }
+    const state = stateOf({ ...mailbox, highestmodseq: modseq });
+    return { state, removed, changes: [mailboxChange(user, mailbox, modseq)], files };
   }
 
   async #lock(

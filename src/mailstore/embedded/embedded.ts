@@ -198,6 +198,11 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#editor.setFlags(user, set, change);
   }
 
+  /** Changes flags in the transaction of the caller, who publishes the changes once it is committed. */
+  setFlagsIn(tx: Queries, user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
+    return this.#editor.setFlagsIn(tx, user, set, change);
+  }
+
   move(user: MailUser, set: MessageSet, to: string): Promise<Relocated> {
     return this.#editor.move(user, set, to);
   }
@@ -208,6 +213,14 @@ export class EmbeddedMailstore implements Mailstore {
 
   expunge(user: MailUser, set: MessageSet): Promise<Expunged> {
     return this.#editor.expunge(user, set);
+  }
+
+  /**
+   * Removes messages for good in the transaction of the caller, who publishes the changes and removes the
+   * files (`Bodies.removeFiles`) once it is committed.
+   */
+  expungeIn(tx: Queries, user: MailUser, set: MessageSet) {
+    return this.#editor.expungeIn(tx, user, set);
   }
 
   /** Deletes the mailboxes of accounts that are deleted, in the caller's transaction. */
