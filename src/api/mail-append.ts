@@ -102,7 +102,7 @@ function splitFlags(text: string): string[] {
  *
  * @throws Refusal invalid_request where there is none or it breaks off, body_too_large
  */
-async function* readMessage(
+export async function* readMessage(
   body: Readable | undefined,
   maxBytes: number,
 ): AsyncGenerator<Uint8Array> {

@@ -1,10 +1,20 @@
 /** POST /mail/send, GET /mail/sends: mail that an account sends, and what became of it. */
+
+import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
-import { invalidField } from '../errors/errors.ts';
+import { type Static, Type } from 'typebox';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import { ClientShares } from '../net/net.ts';
 import type { Accepted, Sending, SendStatus } from '../sending/sending.ts';
-import { uidSchema } from './mail-schemas.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import { readMessage } from './mail-append.ts';
+import {
+  MAIL_BODY_MAX,
+  MAILBOX_MAX,
+  mailboxName,
+  uidSchema,
+  uidvaliditySchema,
+} from './mail-schemas.ts';
+import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 /** Octets of a message as JSON; a larger one goes as message/rfc822. */
 const SEND_BODY_MAX = 16 * 1024 * 1024;
@@ -22,6 +32,38 @@ const correspondent = Type.Object(
 const correspondents = (description: string) =>
   Type.Optional(Type.Array(correspondent, { maxItems: RECIPIENTS_READ, description }));
 
+/** A message of the account. */
+const place = (description: string) =>
+  Type.Optional(
+    Type.Object(
+      {
+        mailbox: mailboxName('Its mailbox.'),
+        uid: uidSchema,
+        uidvalidity: Type.Optional(uidvaliditySchema),
+      },
+      { description },
+    ),
+  );
+
+const DELAY_MAX = 366 * 24 * 60 * 60;
+const times = {
+  sendAt: Type.Optional(
+    Type.String({
+      maxLength: 40,
+      description: 'Goes out then (RFC 3339), within a year; at once when left out.',
+      examples: ['2026-02-01T08:00:00Z'],
+    }),
+  ),
+  delaySeconds: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: DELAY_MAX,
+      description: 'Goes out so much later, and can be cancelled until then; in place of sendAt.',
+      examples: [30],
+    }),
+  ),
+};
+
 const attachment = Type.Object({
   filename: Type.Optional(Type.String({ examples: ['a.csv'] })),
   contentType: Type.Optional(
@@ -30,7 +72,18 @@ const attachment = Type.Object({
       examples: ['text/csv'],
     }),
   ),
-  content: Type.String({ description: 'The bytes, as base64.', examples: ['YSxiCg=='] }),
+  content: Type.Optional(
+    Type.String({ description: 'The bytes, as base64.', examples: ['YSxiCg=='] }),
+  ),
+  mailbox: Type.Optional(
+    Type.String({
+      maxLength: MAILBOX_MAX,
+      description: 'In place of content, with uid and part: a part of a message of the account.',
+      examples: ['INBOX'],
+    }),
+  ),
+  uid: Type.Optional(uidSchema),
+  part: Type.Optional(Type.String({ description: 'IMAP part number.', examples: ['2'] })),
   contentId: Type.Optional(Type.String({ description: 'What HTML names as `cid:`.' })),
   inline: Type.Optional(Type.Boolean({ description: 'Meant to be shown within the message.' })),
 });
@@ -54,6 +107,11 @@ const sendBody = Type.Object({
       description: 'Further header fields by name, such as List-Unsubscribe.',
     }),
   ),
+  inReplyTo: place(
+    'The message that is answered: In-Reply-To and References are made of it, and it gets `\\Answered`.',
+  ),
+  draft: place('The draft that is sent: it is removed once the mail goes.'),
+  ...times,
 });
 
 const sendId = Type.String({
@@ -99,6 +157,18 @@ const statusAnswer = Type.Unsafe<SendStatus>(
   ),
 );
 
+const cancelAnswer = Type.Object({
+  ok: Type.Boolean(),
+  draft: Type.Object(
+    {
+      mailbox: Type.String({ examples: ['Drafts'] }),
+      uid: uidSchema,
+      uidvalidity: Type.Optional(Type.String({ examples: ['1795244400'] })),
+    },
+    { description: 'Where the message is now: its draft, made anew where there is none.' },
+  ),
+});
+
 const KEY_MAX = 255;
 
 /** The key by which a client repeats a request safely. @throws Refusal invalid_request */
@@ -109,82 +179,176 @@ function readKey({ headers }: FastifyRequest): string | undefined {
   throw invalidField('idempotency-key', `must have 1 to ${KEY_MAX} visible ASCII characters`);
 }
 
-export function mailSendRoutes(sending: Sending): RouteGroup {
+/** Octets from which on a request counts as a large one; of those, one account and all have so many. */
+const LARGE = 1024 * 1024;
+const OF_ONE_ACCOUNT = 4;
+const IN_ALL = 12;
+const RETRY_AFTER = 2;
+
+export function mailSendRoutes(sending: Sending, maxMessageBytes: number): RouteGroup {
   return (app, tools) => {
-    app.post(
-      '/mail/send',
-      {
-        bodyLimit: SEND_BODY_MAX,
-        // Before the body is read: nobody else makes us hold so much.
-        onRequest: async (request) => {
-          await tools.authenticateMail(request);
-        },
-        schema: {
-          tags: ['Mail'],
-          summary: 'Send a message',
-          operationId: 'sendMessage',
-          description:
-            'The answer comes once the message is stored: in Sent, and for its recipients, who each get ' +
-            'it once. It is tried for five days; a recipient who does not get it is told of in INBOX. ' +
-            'With `Idempotency-Key` the same request can be made again: it is sent once.',
-          security: credentials.bearer,
-          body: sendBody,
-          response: { 202: acceptedAnswer },
-        },
-        config: {
-          refusals: [
-            'account_inactive',
-            'domain_not_ready',
-            'message_too_large',
-            'idempotency_key_reused',
-          ],
-        },
-      },
-      async (request, reply) => {
-        const user = await tools.authenticateMail(request);
-        reply.code(202);
-        return sending.send(user, request.body, readKey(request));
-      },
-    );
-    app.get(
-      '/mail/sends/:id',
-      {
-        schema: {
-          tags: ['Mail'],
-          summary: 'What became of a message',
-          operationId: 'readSend',
-          description: 'Kept for 30 days.',
-          security: credentials.bearer,
-          params: Type.Object({ id: sendId }),
-          response: { 200: statusAnswer },
-        },
-        config: { refusals: ['account_inactive', 'send_not_found'] },
-      },
-      async (request) => {
-        const user = await tools.authenticateMail(request);
-        return sending.find(user, { id: request.params.id });
-      },
-    );
-    app.get(
-      '/mail/sends',
-      {
-        schema: {
-          tags: ['Mail'],
-          summary: 'Find a message by its key',
-          operationId: 'findSend',
-          description: 'The message that was sent with this `Idempotency-Key`.',
-          security: credentials.bearer,
-          querystring: Type.Object({
-            key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
-          }),
-          response: { 200: statusAnswer },
-        },
-        config: { refusals: ['account_inactive', 'send_not_found'] },
-      },
-      async (request) => {
-        const user = await tools.authenticateMail(request);
-        return sending.find(user, { key: request.query.key });
-      },
-    );
+    // In a scope of its own: no other route takes messages by this parser.
+    app.register((scope, _options, done) => {
+      sendRoute(scope, tools, sending, maxMessageBytes);
+      done();
+    });
+    cancelRoute(app, tools, sending);
+    statusRoutes(app, tools, sending);
   };
+}
+
+/** A message that the app wrote, before any of it is read. */
+class GivenSource {
+  readonly source: Readable;
+
+  constructor(source: Readable) {
+    this.source = source;
+  }
+}
+
+function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageBytes: number): void {
+  app.addContentTypeParser('message/rfc822', (_request, payload, done) =>
+    done(null, new GivenSource(payload)),
+  );
+  const shares = new ClientShares(IN_ALL);
+  const holders = new WeakMap<FastifyRequest, string>();
+  app.post(
+    '/mail/send',
+    {
+      bodyLimit: SEND_BODY_MAX,
+      // Before the body is read: nobody else makes us hold so much.
+      onRequest: async (request) => {
+        const { accountId } = await tools.authenticateMail(request);
+        const length = Number(request.headers['content-length'] ?? Number.POSITIVE_INFINITY);
+        if (length < LARGE) return;
+        const holder = String(accountId);
+        if (!shares.take(holder, 1, OF_ONE_ACCOUNT)) throw tooMany();
+        holders.set(request, holder);
+      },
+      onResponse: async (request) => {
+        const holder = holders.get(request);
+        if (holder !== undefined) shares.give(holder, 1);
+      },
+      schema: {
+        tags: ['Mail'],
+        summary: 'Send a message',
+        operationId: 'sendMessage',
+        description:
+          'The answer comes once the message is stored: in Sent, and for its recipients, who each get ' +
+          'it once. It is tried for five days; a recipient who does not get it is told of in INBOX. ' +
+          'With `Idempotency-Key` the same request can be made again: it is sent once. A body of ' +
+          '`message/rfc822` goes as it is to whom To, Cc and Bcc name, at most `MAX_MESSAGE_BYTES`; ' +
+          '`sendAt` and `delaySeconds` stand in the query then.',
+        security: credentials.bearer,
+        querystring: Type.Object(times),
+        body: {
+          content: {
+            'application/json': { schema: sendBody },
+            'message/rfc822': {
+              schema: Type.Unknown({ description: 'The source of the message.' }),
+            },
+          },
+        },
+        response: { 202: acceptedAnswer },
+      },
+      config: {
+        refusals: [
+          'account_inactive',
+          'domain_not_ready',
+          'message_too_large',
+          'idempotency_key_reused',
+          'mailbox_not_found',
+          'message_not_found',
+          'part_not_found',
+          'storage_full',
+        ],
+      },
+    },
+    async (request, reply) => {
+      const user = await tools.authenticateMail(request);
+      const key = readKey(request);
+      reply.code(202);
+      const { body, query } = request;
+      if (body === undefined) throw invalidField('body', 'must be JSON or a message');
+      if (body instanceof GivenSource) {
+        const source = readMessage(body.source, maxMessageBytes);
+        return sending.sendSource(user, source, query, key);
+      }
+      return sending.send(user, body as Static<typeof sendBody>, key);
+    },
+  );
+}
+
+function tooMany(): Refusal {
+  return new Refusal('rate_limited', 'too many large messages are being read', {
+    retryAfter: RETRY_AFTER,
+  });
+}
+
+function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
+  app.post(
+    '/mail/sends/cancel',
+    {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Cancel a message',
+        operationId: 'cancelSend',
+        description:
+          'While nothing of it went out: it goes from Sent, and its draft is there. Cancelled again, ' +
+          'it answers the same.',
+        security: credentials.bearer,
+        body: Type.Object({ id: sendId }),
+        response: { 200: cancelAnswer },
+      },
+      config: { refusals: ['account_inactive', 'send_not_found', 'already_sent'] },
+    },
+    async (request) => {
+      const user = await tools.authenticateMail(request);
+      return { ok: true, draft: await sending.cancel(user, request.body.id) };
+    },
+  );
+}
+
+function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
+  app.get(
+    '/mail/sends/:id',
+    {
+      schema: {
+        tags: ['Mail'],
+        summary: 'What became of a message',
+        operationId: 'readSend',
+        description: 'Kept for 30 days.',
+        security: credentials.bearer,
+        params: Type.Object({ id: sendId }),
+        response: { 200: statusAnswer },
+      },
+      config: { refusals: ['account_inactive', 'send_not_found'] },
+    },
+    async (request) => {
+      const user = await tools.authenticateMail(request);
+      return sending.find(user, { id: request.params.id });
+    },
+  );
+  app.get(
+    '/mail/sends',
+    {
+      schema: {
+        tags: ['Mail'],
+        summary: 'Find a message by its key',
+        operationId: 'findSend',
+        description: 'The message that was sent with this `Idempotency-Key`.',
+        security: credentials.bearer,
+        querystring: Type.Object({
+          key: Type.String({ minLength: 1, maxLength: KEY_MAX, examples: ['order-4711'] }),
+        }),
+        response: { 200: statusAnswer },
+      },
+      config: { refusals: ['account_inactive', 'send_not_found'] },
+    },
+    async (request) => {
+      const user = await tools.authenticateMail(request);
+      return sending.find(user, { key: request.query.key });
+    },
+  );
 }

@@ -31,7 +31,7 @@ export const keyedRoutesElsewhere = [deliveryRoutes(uncalled('domains'), uncalle
 
 /** Its other groups, described only. */
 export const routesElsewhere = [
-  mailSendRoutes(uncalled('sending')),
+  mailSendRoutes(uncalled('sending'), 1),
   rawMessageRoute({ bodies: uncalled('bodies'), queue: uncalled('queue'), linkSecret: '' }),
 ];
 

@@ -9,16 +9,22 @@ import {
   type CarryOutOptions,
   createMailReceiver,
   createSenderChecks,
+  LocalDelivery,
   type MailReceiver,
 } from '../delivery/delivery.ts';
 import { createDnsResolver } from '../dns/dns.ts';
 import type { Domains } from '../domains/domains.ts';
-import type { EmbeddedMailstore, MailServer } from '../mailstore/mailstore.ts';
+import type { EmbeddedMailstore, MailServer, Mailstore } from '../mailstore/mailstore.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { createAddressFilter, createHostResolver } from '../net/net.ts';
 import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
-import { type CarryOutSendsOptions, Sending } from '../sending/sending.ts';
+import {
+  type CarryOutSendsOptions,
+  EmbeddedCopies,
+  Sending,
+  ServerCopies,
+} from '../sending/sending.ts';
 import { createWebhookSender } from '../webhooks/webhooks.ts';
 
 export interface MailFlowOptions {
@@ -30,7 +36,9 @@ export interface MailFlowOptions {
   readonly accounts: Accounts;
   readonly bodies: Bodies;
   /** Our own mailboxes. */
-  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
+  readonly embedded: EmbeddedMailstore;
+  /** The accounts' mailboxes, ours or a mail server's, with every change announced. */
+  readonly mailstore: Mailstore;
   /** What brings mail to the mail server, where the mailboxes are there. */
   readonly mailServer?: MailServer | undefined;
   readonly queue: Queue;
@@ -65,7 +73,7 @@ const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { config, secrets, database, changes, domains, accounts, bodies, queue } = options;
-  const { mailstore, mailServer, metrics, logger: log } = options;
+  const { embedded, mailServer, metrics, logger: log } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const dns = createDnsResolver({ servers: config.dns.servers, concurrency: DELIVERY_CONCURRENCY });
@@ -77,18 +85,21 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     accounts,
     bodies,
     queue,
-    mailstore,
+    mailstore: embedded,
     mailServer,
     publish,
     log,
   };
-  const delivery = createMailReceiver({
+  const resolving = {
     ...shared,
     senders: createSenderRewriting({ key: secrets.srsSecret }),
-    checks,
-    hostname,
     linkSecret: secrets.linkSecret,
     publicUrl: options.publicUrl,
+  };
+  const delivery = createMailReceiver({
+    ...resolving,
+    checks,
+    hostname,
     count: (result) => metrics.countRecipient(result),
   });
   const sender = createMessageSender({
@@ -105,8 +116,17 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   });
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
   const courier = { ...shared, webhooks, sender, hostname };
-  const sendCourier = { ...shared, sender, hostname };
-  const sending = new Sending({ ...shared, maxMessageBytes: config.limits.maxMessageBytes });
+  const copies = mailServer
+    ? new ServerCopies({ bodies, log, mailstore: options.mailstore })
+    : new EmbeddedCopies(shared);
+  const sendCourier = {
+    ...shared,
+    ...{ sender, hostname, copies },
+    local: new LocalDelivery(resolving),
+  };
+  const { maxMessageBytes } = config.limits;
+  const { mailstore } = options;
+  const sending = new Sending({ ...shared, mailstore, copies, maxMessageBytes });
   const close = async () => {
     await webhooks.close();
     dns.close();

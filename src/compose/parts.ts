@@ -152,7 +152,7 @@ export function buildParts(
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
-  const stores = { bodies, mailstore: embedded, mailServer, queue, metrics, publicUrl };
+  const stores = { bodies, embedded, mailstore, mailServer, queue, metrics, publicUrl };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
   const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, sending, progress });
@@ -251,7 +251,7 @@ function buildApi(ground: Ground, served: Served): Api {
     siteDirectory: SITE_DIRECTORY,
     keyedRoutes: [deliveryRoutes(served.domains, served.queue)],
     routes: [
-      mailSendRoutes(served.sending),
+      mailSendRoutes(served.sending, limits.maxMessageBytes),
       rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),
       mailserverEventRoutes(
         new MailserverEvents({

@@ -6,4 +6,5 @@
 export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { createMailReceiver, type MailReceiverOptions } from './deliver.ts';
 export type { Arrival, InboundEnvelope, MailReceiver, RecipientOutcome } from './envelope.ts';
+export { LocalDelivery, type LocalDeliveryOptions } from './local-delivery.ts';
 export { createSenderChecks, type SenderChecks } from './sender-checks/check-sender.ts';

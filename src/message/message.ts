@@ -8,7 +8,14 @@
  * part is read by its offsets and decoded as a stream ({@link decodePart}), so that neither opening
  * a message nor fetching an attachment parses anything again. Part numbers are those of IMAP.
  */
-export { type Address, type Mailbox, parseAddress, toBrowserName, toDnsName } from './addresses.ts';
+export {
+  type Address,
+  type Mailbox,
+  parseAddress,
+  readAddressList,
+  toBrowserName,
+  toDnsName,
+} from './addresses.ts';
 export {
   type Attachment,
   findPreviewPart,

@@ -14,6 +14,7 @@ export {
   type RecipientStatus,
 } from './build-dsn.ts';
 export type { Exchanger, Lookup, OutboundDns } from './find-exchangers.ts';
+export type { LocalMail, LocalMailDelivery, PreparedLocal } from './local-mail.ts';
 export { type BounceQuestion, mayBounce } from './may-bounce.ts';
 export { mailDelays, mailDestination, type SendError, type SendOutcome } from './outcome.ts';
 export {

@@ -115,8 +115,11 @@ export interface SubmissionOptions
   readonly received: string;
 }
 
-/** Fields that the recipients must not see (RFC 5322 section 3.6.3), and that the last host writes. */
-const NOT_SENT = new Set(['', 'bcc', 'resent-bcc', 'return-path']);
+/**
+ * Fields that the recipients must not see (RFC 5322 section 3.6.3), that the last host writes, and what a
+ * message says of its own checks, which recipients here would take for ours (RFC 8601 section 5).
+ */
+const NOT_SENT = new Set(['', 'bcc', 'resent-bcc', 'return-path', 'authentication-results']);
 
 /**
  * Prepares what an account of ours sends for one attempt: without Bcc, with a Received field, signed

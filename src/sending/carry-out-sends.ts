@@ -5,32 +5,45 @@
 import { randomUUID } from 'node:crypto';
 import { findSendingAccount } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { MailboxChange } from '../changes/changes.ts';
 import type { Database, Queries } from '../database/database.ts';
 import { type DkimKey, type Domains, findSendingObstacle } from '../domains/domains.ts';
-import { describeMessage, type EmbeddedMailstore } from '../mailstore/mailstore.ts';
-import { MessageParser, readHeader } from '../message/message.ts';
+import { answerOf, type Refusal } from '../errors/errors.ts';
+import { readHeader } from '../message/message.ts';
 import {
   buildDsn,
   formatDate,
+  type LocalMailDelivery,
   type MessageSender,
   mailDelays,
+  mailDestination,
+  type PreparedLocal,
+  type PreparedMessage,
   prepareSubmission,
   type RecipientStatus as ReportedRecipient,
   type SendError,
   type SendOutcome,
 } from '../outbound/outbound.ts';
 import type { Attempted, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
-import { SEND, type SendPayload, sendPayloads } from './kind.ts';
-import { readRecipients, type SendRecipient, writeStatuses } from './send-rows.ts';
+import type { AfterCommit, Copies } from './copies.ts';
+import {
+  readRecipients,
+  SEND,
+  type SendPayload,
+  type SendRecipient,
+  sendPayloads,
+  takeDraft,
+  writeStatuses,
+} from './send-rows.ts';
 
 export interface CarryOutSendsOptions {
   readonly database: Database;
   readonly queue: Queue;
   readonly bodies: Bodies;
-  readonly domains: Pick<Domains, 'findDkimKey'>;
-  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
-  readonly publish: (change: MailboxChange) => void;
+  readonly domains: Pick<Domains, 'findActive' | 'findDkimKey'>;
+  /** Brings it to recipients who are hosted here. */
+  readonly local: LocalMailDelivery;
+  /** The mailboxes of who sends. */
+  readonly copies: Copies;
   readonly sender: MessageSender;
   /** Our host name. */
   readonly hostname: string;
@@ -59,6 +72,8 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
 /** What came of an attempt for each recipient, and what is written with it. */
 interface Prepared {
   readonly results: readonly Result[];
+  /** For recipients hosted here. */
+  readonly local: PreparedLocal | undefined;
   /** For the account's INBOX, where somebody does not get the message. */
   readonly dsn: Buffer | undefined;
 }
@@ -81,16 +96,17 @@ class SendCourier {
 
   async attempt(job: Job<SendPayload>, signal: AbortSignal): Promise<Attempted<Prepared>> {
     const recipients = await this.#findDue(job);
-    const results = await this.#sendAll(job, recipients, signal).catch((error: unknown) => {
+    const sent = await this.#sendAll(job, recipients, signal).catch((error: unknown): Sent => {
       // After five days the sender is to be told, whatever it is that keeps us from sending.
       if (!job.isLast) throw error;
       this.#options.log.error({ err: error, id: job.id }, 'the last attempt to send threw');
       return allOf(recipients, 'temporary', INTERNAL);
     });
+    const { results, local } = sent;
     const outcome = outcomeOf(results);
     const undelivered = job.isReplay ? [] : endedWithout(job, results);
     const dsn = undelivered.length > 0 ? await this.#writeDsn(job, undelivered) : undefined;
-    return { ...outcome, prepared: { results, dsn } };
+    return { ...outcome, prepared: { results, local, dsn } };
   }
 
   async afterAttempt(
@@ -100,10 +116,20 @@ class SendCourier {
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined> {
     if (!prepared) return undefined;
-    const { results, dsn } = prepared;
+    const { results, local, dsn } = prepared;
+    const { copies, local: localMail } = this.#options;
+    const { sendId, account } = payload;
     const recipients = results.map((result) => recipientOf(result, status === 'failed'));
-    await writeStatuses(tx, { sendId: payload.sendId, deliveryId }, recipients);
-    return dsn && this.#storeDsn(tx, payload, dsn);
+    await writeStatuses(tx, { sendId, deliveryId }, recipients);
+    const done: AfterCommit[] = [];
+    if (local) done.push(await local.commit(tx));
+    // The mail goes, so its draft does.
+    const draft = await takeDraft(tx, sendId);
+    if (draft) done.push(await copies.remove(tx, account, draft));
+    if (dsn) done.push(await localMail.report(tx, account, dsn));
+    return () => {
+      for (const one of done) one();
+    };
   }
 
   /** Recipients whose turn it is: in a replay by hand those who did not get it, or else all. */
@@ -120,9 +146,9 @@ class SendCourier {
     job: Job<SendPayload>,
     recipients: readonly string[],
     signal: AbortSignal,
-  ): Promise<Result[]> {
-    const { database, bodies, domains, sender } = this.#options;
-    const { account, domain, from } = job.payload;
+  ): Promise<Sent> {
+    const { database, bodies, domains } = this.#options;
+    const { account, domain } = job.payload;
     const found = await findSendingAccount(database.read, account.accountId);
     if (!found) return allOf(recipients, 'permanent', GONE);
     if (found.status !== 'active') return allOf(recipients, 'temporary', SUSPENDED);
@@ -140,13 +166,43 @@ class SendCourier {
       dkimKey: await domains.findDkimKey(job.domainId),
       now: this.#now(),
     });
-    const { size, eightBit, eightBitHeader: smtpUtf8, open } = message;
+    const [first = ''] = recipients;
+    // One delivery is for one domain, which may be hosted here by now, or not any more.
+    return (await domains.findActive(mailDestination(first)))
+      ? this.#deliverHere(job, recipients, message)
+      : this.#sendOut(job, recipients, message, signal);
+  }
+
+  async #deliverHere(
+    { payload: { id, from, acceptedAt } }: Job<SendPayload>,
+    recipients: readonly string[],
+    { open }: PreparedMessage,
+  ): Promise<Sent> {
+    const { hostname, local } = this.#options;
+    const prepared = await local.prepare({ id, from, recipients, acceptedAt, open });
+    const results = recipients.map((address): Result => {
+      const refusal = prepared.refused.get(address);
+      const outcome: SendOutcome = refusal
+        ? refusedHere(refusal)
+        : { result: 'delivered', host: hostname, detail: 'delivered here' };
+      return { address, outcome };
+    });
+    return { results, local: prepared };
+  }
+
+  async #sendOut(
+    { payload: { from } }: Job<SendPayload>,
+    recipients: readonly string[],
+    { size, eightBit, eightBitHeader: smtpUtf8, open }: PreparedMessage,
+    signal: AbortSignal,
+  ): Promise<Sent> {
+    const { sender } = this.#options;
     const results: Result[] = [];
     for (const to of recipients) {
       const envelope = { from, to, size, eightBit, smtpUtf8, open };
       results.push({ address: to, outcome: await sender.sendMessage(envelope, signal) });
     }
-    return results;
+    return { results };
   }
 
   /** RFC 5321 section 4.4; where the app was is nobody's business. */
@@ -173,19 +229,12 @@ class SendCourier {
     });
     return Buffer.concat(await Array.fromAsync(dsn.open()));
   }
+}
 
-  async #storeDsn(tx: Queries, { account }: SendPayload, source: Buffer): Promise<() => void> {
-    const { bodies, mailstore, publish } = this.#options;
-    const parser = new MessageParser();
-    parser.write(source);
-    const texts = describeMessage(parser.end());
-    const bodyId = await bodies.commit(tx, { size: source.length, content: source });
-    const target = { user: account, mailbox: 'INBOX', internalDate: this.#now() };
-    const appended = await mailstore.append(tx, { ...texts, bodyId }, [target]);
-    return () => {
-      for (const { change } of appended) publish(change);
-    };
-  }
+/** How an attempt went. */
+interface Sent {
+  readonly results: readonly Result[];
+  readonly local?: PreparedLocal;
 }
 
 const GONE: SendError = { enhancedStatus: '5.7.1', text: 'the account was deleted' };
@@ -195,8 +244,14 @@ function allOf(
   recipients: readonly string[],
   result: 'temporary' | 'permanent',
   error: SendError,
-): Result[] {
-  return recipients.map((address) => ({ address, outcome: { result, error } }));
+): Sent {
+  return { results: recipients.map((address) => ({ address, outcome: { result, error } })) };
+}
+
+function refusedHere({ code, message: text }: Refusal): SendOutcome {
+  const { code: status, enhanced: enhancedStatus } = answerOf(code).smtp;
+  const result = status < 500 ? 'temporary' : 'permanent';
+  return { result, error: { status, enhancedStatus, text } };
 }
 
 /** The delivery goes on as long as one of its recipients may get the message. */

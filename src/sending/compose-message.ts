@@ -74,7 +74,7 @@ export function checkComposition(composition: Composition): void {
   checkCorrespondent('from', composition.from);
   for (const field of ['to', 'cc', 'bcc', 'replyTo'] as const) {
     for (const [index, one] of composition[field].entries()) {
-      checkCorrespondent(`${field}[${index}]`, one);
+      checkCorrespondent(`${field}.${index}`, one);
     }
   }
   const recipients = recipientsOf(composition).length;
@@ -85,7 +85,7 @@ export function checkComposition(composition: Composition): void {
   checkLine('subject', composition.subject, SUBJECT_MAX);
   checkHeaders(composition.headers);
   for (const [index, attachment] of composition.attachments.entries()) {
-    checkAttachment(`attachments[${index}]`, attachment);
+    checkAttachment(`attachments.${index}`, attachment);
   }
 }
 

@@ -2,26 +2,45 @@
 import { Readable } from 'node:stream';
 import type { SendingAccount } from '../accounts/accounts.ts';
 import { invalidField } from '../errors/errors.ts';
-import { parseAddress } from '../message/message.ts';
+import type { Mailstore, MailUser } from '../mailstore/mailstore.ts';
+import {
+  fieldValue,
+  findPart,
+  parseAddress,
+  parsePartNumber,
+  readHeader,
+} from '../message/message.ts';
 import {
   type ComposedAttachment,
   type Composition,
   type Correspondent,
   checkComposition,
 } from './compose-message.ts';
+import type { Place } from './copies.ts';
 
-/** A file whose bytes came with the request. */
-export interface GivenAttachment {
+/** A file: its bytes came with the request, or are those of a part of a message of the account. */
+export type GivenAttachment = {
   readonly filename?: string;
   readonly contentType?: string;
-  /** Base64 (RFC 4648 section 4). */
-  readonly content: string;
   readonly contentId?: string;
   readonly inline?: boolean;
+  /** Base64 (RFC 4648 section 4). */
+  readonly content?: string;
+  readonly mailbox?: string;
+  readonly uid?: number;
+  /** IMAP part number. */
+  readonly part?: string;
+};
+
+/** When a message goes out: at once, or at one of these. */
+export interface SendTimes {
+  /** RFC 3339. */
+  readonly sendAt?: string;
+  readonly delaySeconds?: number;
 }
 
 /** What an app gives of a message; addresses and texts are not checked yet. */
-export interface ComposeRequest {
+export interface ComposeRequest extends SendTimes {
   readonly from?: Correspondent;
   readonly to?: readonly Correspondent[];
   readonly cc?: readonly Correspondent[];
@@ -32,28 +51,46 @@ export interface ComposeRequest {
   readonly html?: string;
   readonly attachments?: readonly GivenAttachment[];
   readonly headers?: Readonly<Record<string, string>>;
+  /** The message that this one answers. */
+  readonly inReplyTo?: Place;
+  /** What it was written in, and goes once the mail goes. */
+  readonly draft?: Place;
 }
 
 /** What is ours to write. */
-interface OwnFields {
+export interface OwnFields {
   readonly messageId: string;
   readonly date: Date;
 }
 
-/** @throws Refusal invalid_request that names the field */
-export function compositionOf(
+/** What a request is read with. */
+export interface RequestContext {
+  readonly mailstore: Pick<Mailstore, 'fetchMessage' | 'fetchPart'>;
+  readonly user: MailUser;
+  readonly account: SendingAccount;
+  readonly own: OwnFields;
+}
+
+/**
+ * @throws Refusal invalid_request that names the field; mailbox_not_found, message_not_found or
+ *   part_not_found for what is answered or attached
+ */
+export async function readRequest(
   request: ComposeRequest,
-  account: SendingAccount,
-  own: OwnFields,
-): Composition {
+  context: RequestContext,
+): Promise<Composition> {
   const { to = [], cc = [], bcc = [], replyTo = [], subject = '', text, html } = request;
+  const attachments: ComposedAttachment[] = [];
+  for (const [index, given] of (request.attachments ?? []).entries()) {
+    attachments.push(await readAttachment(given, `attachments.${index}`, context));
+  }
   const composition = {
-    ...own,
-    from: readFrom(request.from, account),
-    ...{ to, cc, bcc, replyTo, subject },
+    ...context.own,
+    from: readFrom(request.from, context.account),
+    ...{ to, cc, bcc, replyTo, subject, attachments },
     ...(text !== undefined && { text }),
     ...(html !== undefined && { html }),
-    attachments: (request.attachments ?? []).map(readAttachment),
+    ...(request.inReplyTo && (await readThread(request.inReplyTo, context))),
     headers: request.headers ?? {},
   };
   checkComposition(composition);
@@ -81,20 +118,102 @@ export function isOwnAddress(text: string, own: string): boolean {
   return local === account.local || local.startsWith(`${account.local}+`);
 }
 
+/** Message-IDs of a thread that an answer names: the first, and the last so many. */
+const REFERENCES_MAX = 50;
+const MESSAGE_ID = /<[!-;=?-~]{1,900}>/g;
+
+/** RFC 5322 section 3.6.4: what an answer says of the message that it answers. */
+async function readThread(
+  { mailbox, uid }: Place,
+  { mailstore, user }: RequestContext,
+): Promise<Pick<Composition, 'inReplyTo' | 'references'>> {
+  const message = await mailstore.fetchMessage(user, mailbox, uid);
+  const { fields } = await readHeader(message.open());
+  const idsIn = (wanted: string) => {
+    const field = fields.find(({ name }) => name === wanted);
+    return field ? [...fieldValue(field).matchAll(MESSAGE_ID)].map(([id]) => id) : [];
+  };
+  const [inReplyTo] = idsIn('message-id');
+  if (inReplyTo === undefined) return {};
+  const before = idsIn('references');
+  const parents = before.length > 0 ? before : idsIn('in-reply-to').slice(0, 1);
+  const [first, ...rest] = [...new Set([...parents, inReplyTo])];
+  return { inReplyTo, references: [first ?? inReplyTo, ...rest.slice(-REFERENCES_MAX)] };
+}
+
 /** Octets that are given to the composer at a time, so that others have their turn. */
 const PIECE = 64 * 1024;
+const ANY_TYPE = 'application/octet-stream';
 
 function readAttachment(
-  { content, contentType = 'application/octet-stream', ...rest }: GivenAttachment,
-  index: number,
-): ComposedAttachment {
+  { content, mailbox, uid, part, ...given }: GivenAttachment,
+  field: string,
+  context: RequestContext,
+): Promise<ComposedAttachment> | ComposedAttachment {
+  if (mailbox !== undefined && uid !== undefined && part !== undefined && content === undefined) {
+    return readPart(given, { mailbox, uid }, part, context);
+  }
+  if (content === undefined || mailbox !== undefined || uid !== undefined || part !== undefined) {
+    throw invalidField(field, 'must have content, or mailbox, uid and part');
+  }
   if (content.length % 4 !== 0 || !/^[A-Za-z\d+/]*={0,2}$/.test(content)) {
-    throw invalidField(`attachments[${index}].content`, 'must be base64, padded, on one line');
+    throw invalidField(`${field}.content`, 'must be base64, padded, on one line');
   }
   const bytes = Buffer.from(content, 'base64');
-  return { ...rest, contentType, open: () => Readable.from(piecesOf(bytes)) };
+  const open = () => Readable.from(piecesOf(bytes));
+  return { ...given, contentType: given.contentType ?? ANY_TYPE, open };
 }
 
 function* piecesOf(bytes: Buffer): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += PIECE) yield bytes.subarray(at, at + PIECE);
+}
+
+/** A file of a message that the account has; its bytes do not pass through the app. */
+async function readPart(
+  given: Omit<GivenAttachment, 'content' | 'mailbox' | 'uid' | 'part'>,
+  { mailbox, uid }: Place,
+  part: string,
+  { mailstore, user }: RequestContext,
+): Promise<ComposedAttachment> {
+  const content = await mailstore.fetchPart(user, mailbox, uid, part);
+  const message = await mailstore.fetchMessage(user, mailbox, uid);
+  const number = parsePartNumber(part);
+  const found = number === undefined ? undefined : findPart(message.structure, number);
+  const filename = given.filename ?? content.filename;
+  return {
+    ...given,
+    ...(filename !== undefined && { filename }),
+    contentType: given.contentType ?? typeOf(found?.type),
+    open: () => Readable.from(content.open()),
+  };
+}
+
+/** A message within a message goes as a file: what readers take for structure is the composer's. */
+function typeOf(type: string = ANY_TYPE): string {
+  return /^(?:multipart|message)\//i.test(type) ? ANY_TYPE : type;
+}
+
+/** Clocks of clients are not exact. */
+const SKEW_MS = 60_000;
+const LATEST_MS = 366 * 24 * 60 * 60 * 1000;
+const TIME = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)$/;
+
+/**
+ * Reads when a message is to go out.
+ *
+ * @param now milliseconds since 1970
+ * @returns milliseconds since 1970; undefined for at once
+ * @throws Refusal invalid_request (`sendAt`, `delaySeconds`)
+ */
+export function readSendAt({ sendAt, delaySeconds }: SendTimes, now: number): number | undefined {
+  if (delaySeconds !== undefined) {
+    if (sendAt !== undefined) throw invalidField('delaySeconds', 'must not stand beside sendAt');
+    return delaySeconds === 0 ? undefined : now + delaySeconds * 1_000;
+  }
+  if (sendAt === undefined) return undefined;
+  const instant = TIME.test(sendAt) ? Date.parse(sendAt) : Number.NaN;
+  if (Number.isNaN(instant)) throw invalidField('sendAt', 'must be a time (2026-01-31T12:00:00Z)');
+  if (instant < now - SKEW_MS) throw invalidField('sendAt', 'must not be in the past');
+  if (instant > now + LATEST_MS) throw invalidField('sendAt', 'must be within a year');
+  return instant <= now ? undefined : instant;
 }

@@ -1,5 +1,33 @@
-/** Rows of `sends` and `send_recipients`: what accounts sent, and what became of it. */
+/**
+ * What accounts sent and what became of it: rows of `sends` and `send_recipients`, and what a delivery of
+ * kind `send` has to know.
+ */
+import { randomUUID } from 'node:crypto';
+import { type Static, Type } from 'typebox';
 import type { Queries, Row } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import { payloadFormat } from '../queue/queue.ts';
+import type { Place } from './copies.ts';
+
+export const SEND = 'send';
+
+/** Who the recipients are stands in `send_recipients`; the message is the body of the delivery. */
+const send = Type.Object({
+  sendId: Type.Integer(),
+  account: Type.Object({ accountId: Type.Integer(), address: Type.String() }),
+  /** Name of the account's domain. */
+  domain: Type.String(),
+  /** Envelope sender. */
+  from: Type.String(),
+  /** When it was accepted, milliseconds since 1970. */
+  acceptedAt: Type.Integer(),
+  /** What its Received field has as id. */
+  id: Type.String(),
+});
+
+export type SendPayload = Static<typeof send>;
+
+export const sendPayloads = payloadFormat(1, send);
 
 export type RecipientStatus = Row<'send_recipients'>['status'];
 
@@ -32,7 +60,7 @@ export interface Accepted {
   readonly status: 'queued';
 }
 
-type SendRow = Row<'sends'>;
+export type SendRow = Row<'sends'>;
 
 export function acceptedOf(row: SendRow): Accepted {
   const { public_id: id, message_id: messageId, mailbox, uid, uidvalidity } = row;
@@ -49,6 +77,24 @@ export function findSend(
   return (
     'id' in by ? query.where('public_id', '=', by.id) : query.where('idempotency_key', '=', by.key)
   ).executeTakeFirst();
+}
+
+export function sendNotFound(by: { readonly id: string } | { readonly key: string }): Refusal {
+  const what = 'id' in by ? `id "${by.id}"` : `Idempotency-Key "${by.key}"`;
+  return new Refusal('send_not_found', `the account sent no message with the ${what}`);
+}
+
+/** What the same request was answered before. @throws Refusal idempotency_key_reused */
+export async function findAccepted(
+  queries: Queries,
+  accountId: number,
+  { key, hash }: RequestKey,
+): Promise<Accepted | undefined> {
+  const row = await findSend(queries, accountId, { key });
+  if (row && row.request_hash !== hash) {
+    throw new Refusal('idempotency_key_reused', 'this Idempotency-Key came with another request');
+  }
+  return row && acceptedOf(row);
 }
 
 /** Recipients in the order they were named. */
@@ -84,6 +130,114 @@ export async function readStatus(queries: Queries, row: SendRow): Promise<SendSt
       ...(detail !== null && { detail }),
     })),
   };
+}
+
+/** A message that is accepted now. */
+export interface NewSend {
+  readonly accountId: number;
+  readonly domainId: number;
+  readonly messageId: string;
+  readonly bodyId: number;
+  /** Of the copy in Sent. */
+  readonly place: Required<Place>;
+  readonly recipients: number;
+  readonly key: RequestKey | undefined;
+  /** Of the draft that goes once the mail goes. */
+  readonly draft: Place | undefined;
+  /** Milliseconds since 1970; undefined where it goes out at once. */
+  readonly sendAt: number | undefined;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+}
+
+/** `Idempotency-Key` and what it stands for. */
+export interface RequestKey {
+  readonly key: string;
+  /** SHA-256 of the request, in hex. */
+  readonly hash: string;
+}
+
+export function insertSend(tx: Queries, { place, key, draft, ...send }: NewSend): Promise<SendRow> {
+  return tx
+    .insertInto('sends')
+    .values({
+      public_id: randomUUID(),
+      account_id: send.accountId,
+      domain_id: send.domainId,
+      message_id: send.messageId,
+      body_id: send.bodyId,
+      ...place,
+      recipients: send.recipients,
+      idempotency_key: key?.key ?? null,
+      request_hash: key?.hash ?? null,
+      draft: draft ? JSON.stringify(draft) : null,
+      send_at: send.sendAt ?? null,
+      created_at: send.now,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+/** @param addresses of one delivery */
+export async function insertRecipients(
+  tx: Queries,
+  { sendId, deliveryId }: SendDelivery,
+  addresses: readonly string[],
+): Promise<void> {
+  const own = { send_id: sendId, delivery_id: deliveryId, status: 'queued' as const };
+  await tx
+    .insertInto('send_recipients')
+    .values(addresses.map((address) => ({ ...own, address })))
+    .execute();
+}
+
+/** Where the draft is that goes now that the mail goes; undefined where there is none, or it has gone. */
+export async function takeDraft(tx: Queries, sendId: number): Promise<Place | undefined> {
+  const row = await tx
+    .selectFrom('sends')
+    .select('draft')
+    .where('id', '=', sendId)
+    .where('draft', 'is not', null)
+    .executeTakeFirst();
+  if (!row?.draft) return undefined;
+  await tx.updateTable('sends').set({ draft: null }).where('id', '=', sendId).execute();
+  return readPlace(row.draft);
+}
+
+/** Written by {@link insertSend} and {@link cancelRow} alone. */
+export function readPlace(json: string): Place {
+  return JSON.parse(json) as Place;
+}
+
+/**
+ * Marks a message and its recipients as cancelled.
+ *
+ * @returns false where it is already
+ */
+export async function cancelRow(tx: Queries, sendId: number, now: number): Promise<boolean> {
+  const row = await tx
+    .updateTable('sends')
+    .set({ cancelled_at: now })
+    .where('id', '=', sendId)
+    .where('cancelled_at', 'is', null)
+    .returning('id')
+    .executeTakeFirst();
+  if (!row) return false;
+  await tx
+    .updateTable('send_recipients')
+    .set({ status: 'cancelled', detail: null })
+    .where('send_id', '=', sendId)
+    .execute();
+  return true;
+}
+
+/** Notes where the draft of a cancelled message is. */
+export async function writeDraft(tx: Queries, sendId: number, draft: Place): Promise<void> {
+  await tx
+    .updateTable('sends')
+    .set({ draft: JSON.stringify(draft) })
+    .where('id', '=', sendId)
+    .execute();
 }
 
 /** Which of a message's deliveries is meant. */

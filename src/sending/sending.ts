@@ -7,6 +7,8 @@
  * Sent has it; Bcc is left out whenever it goes out.
  */
 export { type CarryOutSendsOptions, carryOutSends } from './carry-out-sends.ts';
-export type { ComposeRequest, GivenAttachment } from './read-request.ts';
+export { type Copies, EmbeddedCopies } from './copies.ts';
+export type { ComposeRequest, GivenAttachment, SendTimes } from './read-request.ts';
 export { Sending, type SendingOptions } from './send.ts';
 export type { Accepted, SendStatus } from './send-rows.ts';
+export { ServerCopies } from './server-copies.ts';

@@ -12,6 +12,8 @@ import {
   type TestService,
 } from '../support/service.ts';
 
+const someone = { address: 'bob@far.test' };
+
 onEachEngine('sending mail', (engine) => {
   let service: TestService;
   let far: FarEnd;
@@ -196,7 +198,232 @@ onEachEngine('sending mail', (engine) => {
     assert.deepEqual(await inbox(ada, 'Sent'), []);
   });
 
-  const someone = { address: 'bob@far.test' };
+  test('recipients hosted here get it without SMTP, by the route of their domain', async () => {
+    const ada = await service.makeAccount('ada');
+    const ben = await service.addAccount(ada, 'ben');
+    const cy = await service.makeAccount('cy');
+    const { body } = await send(ada, {
+      to: [{ address: `ben+tag@${ada.domain}` }, { address: ben.address }],
+      cc: [{ address: cy.address }, { address: `nobody@${cy.domain}` }],
+      bcc: [{ address: ada.address }],
+      subject: 'Here',
+      text: 'Hello.',
+    });
+    const done = await settled(ada, body.id);
+    const statuses = Object.fromEntries(
+      done.recipients.map(({ address, status }: Record<string, string>) => [address, status]),
+    );
+    assert.deepEqual(statuses, {
+      [`ben+tag@${ada.domain}`]: 'delivered',
+      [ben.address]: 'delivered',
+      [cy.address]: 'delivered',
+      [`nobody@${cy.domain}`]: 'bounced',
+      [ada.address]: 'delivered',
+    });
+    // Two addresses of one account bring one copy.
+    const [bens, ...more] = await inbox(ben);
+    assert.deepEqual(more, []);
+    assert.equal(bens.envelope.bcc, undefined);
+    assert.equal((await inbox(cy)).length, 1);
+    const own = await inbox(ada);
+    assert.deepEqual(own.map((one: typeof bens) => one.envelope.subject).toSorted(), [
+      'Here',
+      'Undelivered mail returned to sender',
+    ]);
+    const source = await service.mail(ben.token, 'GET', `/mail/message?uid=${bens.uid}`);
+    assert.match(
+      source.body.rfc822,
+      new RegExp(`^Return-Path: <${ada.address}>\r\nDKIM-Signature:`),
+    );
+    assert.match(source.body.rfc822, /\r\nReceived: by mail\.localhost with HTTP id /);
+  });
+
+  test('what waits can be cancelled, and is a draft again', async () => {
+    const ada = await service.makeAccount('ada');
+    const message = {
+      to: [{ address: 'later@far.test' }],
+      bcc: [{ address: 'hidden@far.test' }],
+      subject: 'Later',
+      text: 'Later.',
+    };
+    const { body } = await send(ada, { ...message, delaySeconds: 3_600 });
+    const waiting = await service.mail(ada.token, 'GET', `/mail/sends/${body.id}`);
+    assert.equal(waiting.body.status, 'queued');
+    assert.ok(Date.parse(waiting.body.sendAt) > Date.now() + 3_500_000);
+    assert.equal((await inbox(ada, 'Sent')).length, 1);
+    const cancel = () => post(ada, '/mail/sends/cancel', { id: body.id });
+    const [one, two] = await Promise.all([cancel(), cancel()]);
+    assert.equal(one.status, 200, JSON.stringify(one.body));
+    assert.deepEqual(two.body, one.body);
+    assert.deepEqual((await cancel()).body, one.body);
+    assert.deepEqual(await inbox(ada, 'Sent'), []);
+    const [draft, ...more] = await inbox(ada, 'Drafts');
+    assert.deepEqual(more, []);
+    assert.deepEqual(draft.flags, ['\\Draft', '\\Seen']);
+    assert.equal(draft.uid, one.body.draft.uid);
+    assert.deepEqual(draft.envelope.bcc, [{ name: '', address: 'hidden@far.test' }]);
+    const after = await service.mail(ada.token, 'GET', `/mail/sends/${body.id}`);
+    assert.equal(after.body.status, 'cancelled');
+
+    // The draft is sent now: it goes with the mail.
+    const { mailbox, uid, uidvalidity } = one.body.draft;
+    const sent = await send(ada, { ...message, draft: { mailbox, uid, uidvalidity } });
+    assert.deepEqual(await inbox(ada, 'Drafts'), []);
+    await settled(ada, sent.body.id);
+    const late = await post(ada, '/mail/sends/cancel', { id: sent.body.id });
+    assert.equal(late.status, 409);
+    assert.equal(late.body.code, 'already_sent');
+    assert.equal((await inbox(ada, 'Sent')).length, 1);
+    assert.equal(arrived('later@far.test').length, 1);
+    assert.equal((await post(ada, '/mail/sends/cancel', { id: 'x' })).body.code, 'send_not_found');
+  });
+
+  test('a draft stays while its mail waits, and goes with it', async () => {
+    const ada = await service.makeAccount('ada');
+    const draft = await appendDraft(ada);
+    const message = { to: [{ address: 'soon@far.test' }], subject: 'Soon', text: 'Soon.', draft };
+    const kept = await send(ada, { ...message, delaySeconds: 3_600 });
+    const cancelled = await post(ada, '/mail/sends/cancel', { id: kept.body.id });
+    assert.deepEqual(cancelled.body.draft, draft);
+    assert.equal((await inbox(ada, 'Drafts')).length, 1);
+    const sendAt = new Date(Date.now() + 1_500).toISOString();
+    const sent = await send(ada, { ...message, sendAt });
+    assert.equal((await inbox(ada, 'Drafts')).length, 1);
+    await settled(ada, sent.body.id);
+    assert.ok(Date.now() >= Date.parse(sendAt));
+    assert.deepEqual(await inbox(ada, 'Drafts'), []);
+  });
+
+  async function appendDraft(account: TestAccount) {
+    const response = await fetch(`${service.url}/mail/append?mailbox=Drafts&flags=%5CDraft`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${account.token}`, 'content-type': 'message/rfc822' },
+      body: `From: ${account.address}\r\nSubject: Soon\r\n\r\nSoon.\r\n`,
+    });
+    assert.equal(response.status, 201);
+    return response.json();
+  }
+
+  test('an answer is threaded, and forwards what the account has without its bytes', async () => {
+    const ada = await service.makeAccount('ada');
+    const picture = Buffer.from(Array.from({ length: 100_000 }, (_, n) => n % 251));
+    await service.send({
+      from: 'bob@example.test',
+      to: ada.address,
+      subject: 'Question',
+      text: 'Well?',
+      messageId: '<q2@example.test>',
+      references: ['<q0@example.test>', '<q1@example.test>'],
+      attachments: [{ filename: 'größe.png', contentType: 'image/png', content: picture }],
+    });
+    const question = { mailbox: 'INBOX', uid: 1 };
+    const { status, body } = await send(ada, {
+      to: [{ address: 'answer@far.test' }],
+      subject: 'Re: Question',
+      text: 'Well.',
+      inReplyTo: question,
+      attachments: [{ ...question, part: '2' }],
+    });
+    assert.equal(status, 202, JSON.stringify(body));
+    assert.deepEqual((await inbox(ada))[0].flags, ['\\Answered']);
+    await settled(ada, body.id);
+    const [copy] = await inbox(ada, 'Sent');
+    assert.equal(copy.envelope.inReplyTo, '<q2@example.test>');
+    const [arrival] = arrived('answer@far.test');
+    const text = arrival?.source.toString('latin1') ?? '';
+    const references = '<q0@example.test> <q1@example.test> <q2@example.test>';
+    assert.equal(
+      /^References: ([^\r]*(?:\r\n [^\r]*)*)/m.exec(text)?.[1]?.replace(/\r\n/g, ''),
+      references,
+    );
+    const read = await service.mail(ada.token, 'GET', `/mail/content?mailbox=Sent&uid=${copy.uid}`);
+    const [file] = read.body.attachments;
+    assert.deepEqual(
+      [file.filename, file.contentType, file.size],
+      ['größe.png', 'image/png', 100_000],
+    );
+    const part = await fetch(
+      `${service.url}/mail/attachment?mailbox=Sent&uid=${copy.uid}&part=${file.part}`,
+      { headers: { authorization: `Bearer ${ada.token}` } },
+    );
+    assert.deepEqual(Buffer.from(await part.arrayBuffer()), picture);
+
+    const missing: [body: object, code: string][] = [
+      [{ attachments: [{ ...question, part: '9' }] }, 'part_not_found'],
+      [{ attachments: [{ ...question, uid: 77, part: '2' }] }, 'message_not_found'],
+      [{ attachments: [{ ...question, mailbox: 'Nowhere', part: '2' }] }, 'mailbox_not_found'],
+      [{ inReplyTo: { ...question, uid: 77 } }, 'message_not_found'],
+      [{ attachments: [{ mailbox: 'INBOX' }] }, 'invalid_request'],
+    ];
+    for (const [more, code] of missing) {
+      const refused = await send(ada, { to: [someone], ...more });
+      assert.equal(refused.body.code, code, JSON.stringify(more));
+    }
+  });
+
+  test('a message that the app wrote goes as it is, without Bcc', async () => {
+    const ada = await service.makeAccount('ada');
+    const source = (from: string, more = '') =>
+      `From: Ada <${from}>\r\nTo: raw@far.test\r\nBcc: rawbcc@far.test\r\nSubject: Raw\r\n${more}` +
+      'Authentication-Results: mail.localhost; dmarc=pass\r\nX-Own: kept\r\n\r\nBody.\n.\nEnd';
+    const sendSource = async (
+      body: string,
+      query = '',
+      headers: Record<string, string> = {},
+    ): Promise<Answer> => {
+      const response = await fetch(`${service.url}/mail/send${query}`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${ada.token}`,
+          'content-type': 'message/rfc822',
+          ...headers,
+        },
+        body,
+      });
+      return { status: response.status, headers: response.headers, body: await response.json() };
+    };
+    const key = { 'idempotency-key': 'raw-1' };
+    const { status, body } = await sendSource(source(ada.address), '', key);
+    assert.equal(status, 202, JSON.stringify(body));
+    assert.deepEqual((await sendSource(source(ada.address), '', key)).body, body);
+    const reused = await sendSource(source(ada.address, 'X: y\r\n'), '', key);
+    assert.equal(reused.body.code, 'idempotency_key_reused');
+    await settled(ada, body.id);
+    const [raw, ...more] = arrived('raw@far.test');
+    assert.ok(raw);
+    assert.deepEqual(more, []);
+    const text = raw.source.toString();
+    assert.match(text, /\r\nX-Own: kept\r\n/);
+    assert.doesNotMatch(text, /rawbcc|Authentication-Results/i);
+    assert.match(text, new RegExp(`\r\nMessage-ID: ${body.messageId}\r\nDate: `));
+    assert.match(text, /\r\n\r\nBody\.\r\n\.\r\nEnd\r\n$/);
+    assert.deepEqual(await verify(raw.source, await publishedKey(ada)), [`pass ${ada.domain}`]);
+    assert.equal(arrived('rawbcc@far.test').length, 1);
+    const [copy] = await inbox(ada, 'Sent');
+    assert.deepEqual(copy.envelope.bcc, [{ name: '', address: 'rawbcc@far.test' }]);
+
+    const own = source(ada.address, 'Message-ID: <mine@acme.test>\r\n');
+    assert.equal((await sendSource(own)).body.messageId, '<mine@acme.test>');
+    const later = await sendSource(own, '?delaySeconds=600');
+    assert.ok((await service.mail(ada.token, 'GET', `/mail/sends/${later.body.id}`)).body.sendAt);
+    const bad: [source: string, field: string][] = [
+      [source('eve@far.test'), 'from'],
+      [`${source(ada.address).replace('From:', 'X-From:')}`, 'from'],
+      [source(ada.address, 'From: eve@far.test\r\n'), 'from'],
+      [source(ada.address, 'Sender: eve@far.test\r\n'), 'sender'],
+      [source(`eve@far.test>, <${ada.address}`), 'from'],
+      [source(ada.address).replace(/^To.*\r\nBcc.*\r\n/m, ''), 'to'],
+      [source(ada.address).replace('raw@far.test', 'raw@'), 'to'],
+      [source(ada.address, 'Message-ID: none\r\n'), 'message-id'],
+      ['', 'body'],
+    ];
+    for (const [body, field] of bad) {
+      const refused = await sendSource(body);
+      assert.equal(refused.status, 400, body);
+      assert.equal(refused.body.errors[0].field, field, body);
+    }
+  });
+
   const refusals: [title: string, body: object, field: string][] = [
     ['no recipient', { subject: 'Hello' }, 'to'],
     [
@@ -204,18 +431,18 @@ onEachEngine('sending mail', (engine) => {
       { to: Array.from({ length: 101 }, (_, n) => ({ address: `r${n}@far.test` })) },
       'to',
     ],
-    ['what is no address', { to: [{ address: 'bob' }] }, 'to[0].address'],
+    ['what is no address', { to: [{ address: 'bob' }] }, 'to.0.address'],
     [
       'a From of somebody else',
       { from: { address: 'eve@far.test' }, to: [someone] },
       'from.address',
     ],
     ['CR LF in the subject', { to: [someone], subject: 'a\r\nBcc: x@far.test' }, 'subject'],
-    ['CR LF in a name', { to: [{ ...someone, name: 'a\r\nb' }] }, 'to[0].name'],
+    ['CR LF in a name', { to: [{ ...someone, name: 'a\r\nb' }] }, 'to.0.name'],
     [
       'CR LF in an address',
       { to: [{ address: 'bob@far.test\r\nRCPT TO:<x@y.test>' }] },
-      'to[0].address',
+      'to.0.address',
     ],
     ['CR LF in a field', { to: [someone], headers: { 'X-A': 'a\r\nb: c' } }, 'headers.X-A'],
     [
@@ -226,12 +453,25 @@ onEachEngine('sending mail', (engine) => {
     [
       'what is no base64',
       { to: [someone], attachments: [{ filename: 'a', content: 'a b' }] },
-      'attachments[0].content',
+      'attachments.0.content',
     ],
+    ['sendAt in the past', { to: [someone], sendAt: '2020-01-31T12:00:00Z' }, 'sendAt'],
+    [
+      'sendAt in ten years',
+      { to: [someone], sendAt: new Date(Date.now() + 10 * 365 * 86_400_000).toISOString() },
+      'sendAt',
+    ],
+    ['sendAt that is no time', { to: [someone], sendAt: 'tomorrow' }, 'sendAt'],
+    [
+      'sendAt and delaySeconds',
+      { to: [someone], sendAt: '2027-01-31T12:00:00Z', delaySeconds: 1 },
+      'delaySeconds',
+    ],
+    ['a delay below 0', { to: [someone], delaySeconds: -1 }, 'delaySeconds'],
     [
       'CR LF in a file name',
       { to: [someone], attachments: [{ filename: 'a\r\nb', content: '' }] },
-      'attachments[0].filename',
+      'attachments.0.filename',
     ],
   ];
   test('bad input is refused by the name of its field', async () => {

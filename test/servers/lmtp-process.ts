@@ -78,6 +78,7 @@ await database.write((tx) =>
     .where('updated_at', '<', Date.now() - SETTLED_MS)
     .execute(),
 );
+const mailstore = new EmbeddedMailstore({ database, bodies });
 const { delivery, courier } = buildMailFlow({
   config,
   secrets,
@@ -86,7 +87,8 @@ const { delivery, courier } = buildMailFlow({
   domains,
   accounts,
   bodies,
-  mailstore: new EmbeddedMailstore({ database, bodies }),
+  embedded: mailstore,
+  mailstore,
   mailServer,
   queue,
   metrics,

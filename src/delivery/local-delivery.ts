@@ -1,0 +1,132 @@
+/**
+ * Brings what accounts send to recipients that are hosted here, without SMTP: resolved by their domain's
+ * route as mail that comes in is, with no check of the sender, whom we know.
+ *
+ * Crashes: what is written goes into the transaction that ends the attempt, so it is done once. Where the
+ * mailboxes are a mail server's, the message is queued for them in that transaction.
+ */
+import { randomUUID } from 'node:crypto';
+import type { MailboxChange } from '../changes/changes.ts';
+import type { Queries } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import {
+  describeMessage,
+  type EmbeddedMailstore,
+  type MailServer,
+  type MailUser,
+  type StagedMessage,
+  stageMessage,
+} from '../mailstore/mailstore.ts';
+import { MessageParser } from '../message/message.ts';
+import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/outbound.ts';
+import type { Queue } from '../queue/queue.ts';
+import type { InboundEnvelope } from './envelope.ts';
+import type { MailOrigin } from './kinds.ts';
+import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
+import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
+import { type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
+import {
+  type MailboxTarget,
+  ServerMailboxes,
+  type ServerMailboxesOptions,
+} from './server-mailboxes.ts';
+import { returnPath } from './trace-headers.ts';
+
+export interface LocalDeliveryOptions
+  extends RecipientSources,
+    QueueMailOptions,
+    Pick<ServerMailboxesOptions, 'database' | 'log'> {
+  /** Our own mailboxes. */
+  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
+  /** Where the mailboxes are a mail server's. */
+  readonly mailServer?: MailServer | undefined;
+  readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
+  /** Publishes a change once it is committed. */
+  readonly publish: (change: MailboxChange) => void;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+export class LocalDelivery implements LocalMailDelivery {
+  readonly #options: LocalDeliveryOptions;
+  readonly #now: () => number;
+  readonly #serverMailboxes: ServerMailboxes | undefined;
+
+  constructor(options: LocalDeliveryOptions) {
+    this.#options = options;
+    const now = options.now ?? Date.now;
+    this.#now = now;
+    const { mailServer } = options;
+    this.#serverMailboxes = mailServer && new ServerMailboxes({ ...options, mailServer, now });
+  }
+
+  async prepare(mail: LocalMail): Promise<PreparedLocal> {
+    const refused = new Map<string, Refusal>();
+    const resolved: ResolvedRecipient[] = [];
+    for (const forwardPath of mail.recipients) {
+      const found = await resolveRecipient(this.#options, forwardPath, mail.from);
+      if (found instanceof Refusal) refused.set(forwardPath, found);
+      else resolved.push({ forwardPath, destination: found });
+    }
+    if (resolved.length === 0) return { refused, commit: async () => () => {} };
+    const envelope = envelopeOf(mail);
+    const message = await stageMessage(this.#options.bodies, mail.open(), returnPath(mail));
+    const plan = planDelivery(resolved);
+    const { acceptedAt: receivedAt } = mail;
+    const queued = await queueMail(this.#options, plan, { envelope, message, receivedAt });
+    const targets = [...plan.users.values()].map(
+      ({ recipient, ...user }): MailboxTarget => ({
+        user,
+        recipient,
+        mailbox: 'INBOX',
+        internalDate: this.#now(),
+      }),
+    );
+    const origin = { from: mail.from, bounceTo: mail.from, id: mail.id, receivedAt };
+    return { refused, commit: (tx) => this.#write(tx, { message, targets, queued, origin }) };
+  }
+
+  report(tx: Queries, user: MailUser, source: Buffer): Promise<() => void> {
+    const parser = new MessageParser();
+    parser.write(source);
+    const message = { parsed: parser.end(), body: { size: source.length, content: source } };
+    const receivedAt = this.#now();
+    const target = { user, recipient: user.address, mailbox: 'INBOX', internalDate: receivedAt };
+    const origin = { from: '', id: randomUUID(), receivedAt };
+    return this.#write(tx, { message, targets: [target], queued: [], origin });
+  }
+
+  async #write(tx: Queries, { message, targets, queued, origin }: Writing): Promise<() => void> {
+    const { bodies, mailstore, queue, publish } = this.#options;
+    const bodyId = await bodies.commit(tx, message.body);
+    for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+    if (this.#serverMailboxes) {
+      const left = targets.map((target) => ({ target }));
+      const rows = await this.#serverMailboxes.enqueue(tx, left, { bodyId, origin });
+      return () => queue.wake([...queued, ...rows]);
+    }
+    const texts = describeMessage(message.parsed);
+    const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
+    if (appended.length < targets.length) {
+      // The next attempt finds that there is no such account.
+      throw new Error('an account was deleted while mail was delivered to it');
+    }
+    return () => {
+      for (const { change } of appended) publish(change);
+      queue.wake(queued);
+    };
+  }
+}
+
+interface Writing {
+  readonly message: StagedMessage;
+  readonly targets: readonly MailboxTarget[];
+  readonly queued: readonly QueuedMail[];
+  readonly origin: MailOrigin;
+}
+
+/** As if it had come by SMTP: what is written of it in a webhook or for forwarding is the same. */
+function envelopeOf({ id, from, recipients }: LocalMail): InboundEnvelope {
+  const arrival = { protocol: 'HTTP', heloName: '', remoteAddress: '', sessionId: id };
+  return { id, from, to: recipients, arrival };
+}

@@ -1,0 +1,155 @@
+/** The transaction that accepts a message: its copy in Sent, its row, and what goes out. */
+import { findSendingAccount, type SendingAccount } from '../accounts/accounts.ts';
+import type { Bodies } from '../bodies/bodies.ts';
+import type { Database, Queries } from '../database/database.ts';
+import type { Domains } from '../domains/domains.ts';
+import { Refusal } from '../errors/errors.ts';
+import { describeMessage, type MailUser, type StagedMessage } from '../mailstore/mailstore.ts';
+import { mailDestination } from '../outbound/outbound.ts';
+import type { NewDelivery, Queue } from '../queue/queue.ts';
+import type { AfterCommit, Copies, Keeping, Place } from './copies.ts';
+import {
+  type Accepted,
+  acceptedOf,
+  findAccepted,
+  insertRecipients,
+  insertSend,
+  type RequestKey,
+  SEND,
+  type SendRow,
+  sendPayloads,
+} from './send-rows.ts';
+
+export interface AcceptOptions {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly domains: Pick<Domains, 'findActive'>;
+  readonly copies: Copies;
+  readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/** A message that is on the disk and not yet accepted. */
+export interface WrittenMessage {
+  readonly user: MailUser;
+  readonly account: SendingAccount;
+  readonly staged: StagedMessage;
+  readonly messageId: string;
+  /** Envelope sender. */
+  readonly from: string;
+  readonly recipients: readonly string[];
+  /** Names the request where the client wants to repeat it safely. */
+  readonly key: RequestKey | undefined;
+  /** Before which it does not go out, milliseconds since 1970. */
+  readonly sendAt: number | undefined;
+  /** The message that it answers. */
+  readonly inReplyTo: Place | undefined;
+  /** What it was written in, and goes once the mail goes. */
+  readonly draft: Place | undefined;
+}
+
+/** Recipients of one delivery. */
+interface RecipientGroup {
+  readonly destination: string;
+  readonly addresses: readonly string[];
+}
+
+/** What the transaction did; nothing where the same request did it before. */
+type Outcome =
+  | { readonly known: Accepted }
+  | {
+      readonly row: SendRow;
+      readonly deliveries: readonly NewDelivery[];
+      readonly afterCommit: readonly AfterCommit[];
+    };
+
+/**
+ * Accepts a message.
+ *
+ * @throws Refusal account_not_found, idempotency_key_reused; then nothing was accepted
+ */
+export async function accept(options: AcceptOptions, message: WrittenMessage): Promise<Accepted> {
+  const { database, bodies, copies, queue } = options;
+  const { user, staged } = message;
+  const texts = describeMessage(staged.parsed);
+  const groups = await groupRecipients(options, message.recipients);
+  const copy = await copies.keep(user, { use: '\\Sent', texts, body: staged.body });
+  const outcome = await database
+    .write((tx) => write(options, tx, message, groups, copy))
+    .catch(async (error: unknown) => {
+      // After any other failure the commit may have happened.
+      if (error instanceof Refusal) await copy.undo();
+      throw error;
+    });
+  if ('known' in outcome) {
+    await copy.undo();
+    await bodies.discard(staged.body);
+    return outcome.known;
+  }
+  for (const one of outcome.afterCommit) one();
+  queue.wake(outcome.deliveries);
+  return acceptedOf(outcome.row);
+}
+
+async function write(
+  { database, bodies, copies, queue, now: clock }: AcceptOptions,
+  tx: Queries,
+  message: WrittenMessage,
+  groups: readonly RecipientGroup[],
+  copy: Keeping,
+): Promise<Outcome> {
+  const { user, account, key, sendAt, draft, inReplyTo } = message;
+  const { accountId } = user;
+  // Locked: of two requests with one key, the second finds what the first has written.
+  if (!(await findSendingAccount(tx, accountId, database.engine))) {
+    throw new Refusal('account_not_found', `there is no account ${user.address}`);
+  }
+  const known = key && (await findAccepted(tx, accountId, key));
+  if (known) return { known };
+  const bodyId = await bodies.commit(tx, message.staged.body);
+  const kept = await copy.commit(tx, bodyId);
+  const now = clock();
+  const { domainId, domain } = account;
+  const row = await insertSend(tx, {
+    ...{ accountId, domainId, bodyId, key, sendAt, now },
+    messageId: message.messageId,
+    place: kept.place,
+    recipients: message.recipients.length,
+    // What goes out at once takes its draft along here.
+    draft: sendAt === undefined ? undefined : draft,
+  });
+  const payload = sendPayloads.write({
+    sendId: row.id,
+    account: { accountId, address: user.address },
+    ...{ domain, from: message.from, acceptedAt: now, id: row.public_id },
+  });
+  const deliveries: NewDelivery[] = [];
+  for (const { destination, addresses } of groups) {
+    const notBefore = sendAt === undefined ? {} : { notBefore: sendAt };
+    const delivery = { kind: SEND, domainId, destination, bodyId, payload, ...notBefore };
+    const deliveryId = await queue.enqueue(tx, delivery);
+    await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);
+    deliveries.push(delivery);
+  }
+  const afterCommit = [kept.afterCommit];
+  if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo));
+  if (draft && sendAt === undefined) afterCommit.push(await copies.remove(tx, user, draft));
+  return { row, deliveries, afterCommit };
+}
+
+/**
+ * Sorts recipients into deliveries. Each outside has one of its own; those of a domain hosted here share
+ * one, since its route may bring the message of all of them to one place.
+ */
+async function groupRecipients(
+  { domains }: Pick<AcceptOptions, 'domains'>,
+  recipients: readonly string[],
+): Promise<RecipientGroup[]> {
+  const groups: RecipientGroup[] = [];
+  for (const [destination, addresses] of Map.groupBy(recipients, mailDestination)) {
+    if (await domains.findActive(destination)) groups.push({ destination, addresses });
+    else groups.push(...addresses.map((address) => ({ destination, addresses: [address] })));
+  }
+  return groups;
+}

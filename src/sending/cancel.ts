@@ -1,0 +1,128 @@
+/** Takes a message back before any of it went out: it is a draft again. */
+import type { Bodies } from '../bodies/bodies.ts';
+import type { Database, Queries } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import { describeMessage, type Mailstore, type MailUser } from '../mailstore/mailstore.ts';
+import { MessageParser } from '../message/message.ts';
+import type { Queue } from '../queue/queue.ts';
+import type { AfterCommit, Copies, Keeping, Place } from './copies.ts';
+import {
+  cancelRow,
+  findSend,
+  readPlace,
+  readRecipients,
+  type SendRow,
+  sendNotFound,
+  writeDraft,
+} from './send-rows.ts';
+
+export interface CancelOptions {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly mailstore: Pick<Mailstore, 'fetchMessage'>;
+  readonly copies: Copies;
+  readonly queue: Pick<Queue, 'withdraw'>;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/**
+ * Cancels a message: what waits is withdrawn, the copy goes from Sent, and its draft is there, made anew
+ * where there is none, in one transaction. Cancelled again it answers the same.
+ *
+ * @returns where the draft is
+ * @throws Refusal send_not_found; already_sent where any of it went out or is on its way
+ */
+export async function cancelSend(
+  options: CancelOptions,
+  user: MailUser,
+  id: string,
+): Promise<Place> {
+  const { database, bodies } = options;
+  const row = await findSend(database.read, user.accountId, { id });
+  if (!row) throw sendNotFound({ id });
+  const known = draftOf(row);
+  if (row.cancelled_at !== null && known) return known;
+  const draft = known && (await isThere(options, user, known)) ? known : undefined;
+  const anew = draft ? undefined : await keepDraft(options, user, row);
+  const cancelled = await database
+    .write((tx) => write(options, tx, user, row, draft ?? anew))
+    .catch(async (error: unknown) => {
+      if (error instanceof Refusal) await anew?.undo();
+      throw error;
+    });
+  if (!cancelled) {
+    // Somebody else did it meanwhile.
+    await anew?.undo();
+    return cancelSend(options, user, id);
+  }
+  for (const one of cancelled.afterCommit) one();
+  await bodies.removeFiles(cancelled.files);
+  return cancelled.place;
+}
+
+async function write(
+  { bodies, copies, queue, now }: CancelOptions,
+  tx: Queries,
+  user: MailUser,
+  row: SendRow,
+  draft: Place | Keeping | undefined,
+) {
+  if (!draft) throw alreadySent();
+  const recipients = await readRecipients(tx, row.id);
+  if (!(await cancelRow(tx, row.id, now()))) return undefined;
+  for (const deliveryId of new Set(recipients.map(({ delivery_id }) => delivery_id))) {
+    if (!(await queue.withdraw(tx, deliveryId))) throw alreadySent();
+  }
+  const afterCommit: AfterCommit[] = [];
+  let place: Place;
+  if ('commit' in draft) {
+    const kept = await draft.commit(tx, row.body_id);
+    afterCommit.push(kept.afterCommit);
+    place = kept.place;
+  } else {
+    place = draft;
+  }
+  await writeDraft(tx, row.id, place);
+  const { mailbox, uid, uidvalidity } = row;
+  afterCommit.push(await copies.remove(tx, user, { mailbox, uid, uidvalidity }));
+  // Where the copy in Sent was gone, its deliveries were the last to name the body.
+  return { afterCommit, place, files: await bodies.release(tx, [row.body_id]) };
+}
+
+function draftOf({ draft }: SendRow): Place | undefined {
+  return draft === null ? undefined : readPlace(draft);
+}
+
+/** Whether the user still has the draft. */
+async function isThere(
+  { mailstore }: CancelOptions,
+  user: MailUser,
+  { mailbox, uid }: Place,
+): Promise<boolean> {
+  try {
+    await mailstore.fetchMessage(user, mailbox, uid);
+    return true;
+  } catch (error) {
+    const missing = ['message_not_found', 'mailbox_not_found'];
+    if (error instanceof Refusal && missing.includes(error.code)) return false;
+    throw error;
+  }
+}
+
+/** @returns undefined where the body went with what went out */
+async function keepDraft(
+  { bodies, copies }: CancelOptions,
+  user: MailUser,
+  row: SendRow,
+): Promise<Keeping | undefined> {
+  const body = await bodies.find(row.body_id);
+  if (!body) return undefined;
+  const parser = new MessageParser();
+  for await (const chunk of bodies.read(body)) parser.write(chunk);
+  return copies.keep(user, { use: '\\Drafts', texts: describeMessage(parser.end()), body });
+}
+
+function alreadySent(): Refusal {
+  return new Refusal('already_sent', 'the message went out, or is on its way');
+}

@@ -1,0 +1,92 @@
+/** A message that an app wrote itself: who it is from, and whom it goes to. */
+import type { SendingAccount } from '../accounts/accounts.ts';
+import type { StagedBody } from '../bodies/bodies.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import { prependHeader, type StagedMessage } from '../mailstore/mailstore.ts';
+import {
+  fieldValue,
+  type HeaderField,
+  parseAddress,
+  rawValue,
+  readAddressList,
+  readHeader,
+} from '../message/message.ts';
+import { formatDate } from '../outbound/outbound.ts';
+import { RECIPIENTS_MAX, recipientsOf } from './compose-message.ts';
+import { isOwnAddress, type OwnFields } from './read-request.ts';
+
+export interface ReadSource {
+  /** With the fields that were missing. */
+  readonly staged: StagedMessage;
+  readonly messageId: string;
+  readonly from: string;
+  readonly recipients: readonly string[];
+}
+
+/** RFC 5322 section 3.6.4, without its obsolete forms. */
+const MESSAGE_ID = /^<[!-;=?-~]{1,490}@[!-;=?-~]{1,490}>$/;
+
+/**
+ * Reads the header of a message, and adds `Message-ID` and `Date` where it has none.
+ *
+ * @throws Refusal invalid_request that names the field; message_too_large
+ */
+export async function readSource(
+  staged: StagedMessage,
+  open: (body: StagedBody) => AsyncIterable<Uint8Array>,
+  account: SendingAccount,
+  own: OwnFields,
+): Promise<ReadSource> {
+  const { fields, isWhole } = await readHeader(open(staged.body));
+  if (!isWhole) throw new Refusal('message_too_large', 'the header is too long to be sent');
+  const [from, ...others] = addressesOf(fields, 'from');
+  if (from === undefined || others.length > 0 || !isOwnAddress(from, account.address)) {
+    throw invalidField('from', `must be ${account.address} alone, or that with a +tag`);
+  }
+  // RFC 5322 section 3.6.2: who sends for somebody else.
+  if (addressesOf(fields, 'sender').some((sender) => !isOwnAddress(sender, account.address))) {
+    throw invalidField('sender', `must be ${account.address}, or left out`);
+  }
+  const messageId = readMessageId(fields);
+  const hasDate = fields.some(({ name }) => name === 'date');
+  const missing = [
+    ...(messageId === undefined ? [`Message-ID: ${own.messageId}\r\n`] : []),
+    ...(hasDate ? [] : [`Date: ${formatDate(own.date.getTime())}\r\n`]),
+  ];
+  return {
+    staged: missing.length > 0 ? prependHeader(Buffer.from(missing.join('')), staged) : staged,
+    messageId: messageId ?? own.messageId,
+    from,
+    recipients: readRecipients(fields),
+  };
+}
+
+function readRecipients(fields: readonly HeaderField[]): string[] {
+  const listOf = (name: string) => addressesOf(fields, name).map((address) => ({ address }));
+  const recipients = recipientsOf({ to: listOf('to'), cc: listOf('cc'), bcc: listOf('bcc') });
+  if (recipients.length === 0) throw invalidField('to', 'must name a recipient; so can Cc and Bcc');
+  if (recipients.length > RECIPIENTS_MAX) {
+    throw invalidField('to', `must have at most ${RECIPIENTS_MAX} recipients, with Cc and Bcc`);
+  }
+  return recipients;
+}
+
+/** @throws Refusal for a list that readers could understand in different ways */
+function addressesOf(fields: readonly HeaderField[], name: string): string[] {
+  return fields
+    .filter((field) => field.name === name)
+    .flatMap((field) => {
+      const { mailboxes, isExact } = readAddressList(rawValue(field));
+      if (isExact && mailboxes.every(({ address }) => parseAddress(address))) return mailboxes;
+      throw invalidField(name, 'must be a list of addresses as RFC 5322 section 3.4 has them');
+    })
+    .map(({ address }) => address);
+}
+
+function readMessageId(fields: readonly HeaderField[]): string | undefined {
+  const [field, ...others] = fields.filter(({ name }) => name === 'message-id');
+  if (!field) return undefined;
+  const id = fieldValue(field);
+  if (others.length === 0 && MESSAGE_ID.test(id)) return id;
+  throw invalidField('message-id', 'must be one, such as <1@acme.test>');
+}
