@@ -134,12 +134,12 @@ class Seeder {
   async #append(users: MailUser[], staged: StagedMessage[], count: number): Promise<void> {
     const targets = users.map((user) => ({ user, mailbox: INBOX }));
     for (let at = 0; at < count; at += AT_ONCE) {
-      const group = Array.from({ length: Math.min(AT_ONCE, count - at) }, (_, index) => {
+      const group = Array.from({ length: Math.min(AT_ONCE, count - at) }, async (_, index) => {
         const message = staged[(at + index) % staged.length];
         if (!message) throw new Error('nothing is staged');
+        const texts = await describeMessage(this.#bodies, message);
         return this.#database.write(async (tx) => {
           const bodyId = await this.#bodies.commit(tx, message.body);
-          const texts = describeMessage(message.parsed);
           return this.#mailstore.append(tx, { ...texts, bodyId }, targets);
         });
       });

@@ -31,6 +31,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Build an inbox client', link: '/guides/inbox-client' },
       { text: 'Change mail', link: '/guides/change-mail' },
       { text: 'Search mail', link: '/guides/search' },
+      { text: 'Threads', link: '/guides/threads' },
       { text: 'Receive webhooks', link: '/guides/webhooks' },
       { text: 'Put Postroom in front of Dovecot', link: '/guides/imap-server' },
       { text: 'Delivery to your mail server', link: '/guides/imap-server-delivery' },

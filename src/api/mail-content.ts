@@ -2,12 +2,13 @@
 import { type Static, Type } from 'typebox';
 import { Refusal } from '../errors/errors.ts';
 import type { Mailstore, MailUser, Message } from '../mailstore/mailstore.ts';
-import { listAttachments, readMessageTexts, readPreview } from '../message/message.ts';
+import { listAttachments, readMessageTexts } from '../message/message.ts';
 import {
   envelopeSchema,
   MAIL_BODY_MAX,
   mailboxName,
   messageQuery,
+  threadIdSchema,
   uidSchema,
 } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
@@ -37,6 +38,7 @@ const content = {
   internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
   size: Type.Integer({ description: 'Octets of the source.' }),
   preview: Type.String({ description: 'The first words, on one line.' }),
+  threadId: threadIdSchema,
   text: Type.Optional(
     Type.String({ description: 'The text/plain parts; absent where there are none.' }),
   ),
@@ -56,6 +58,7 @@ const contentFields = [
   'internalDate',
   'size',
   'preview',
+  'threadId',
   'text',
   'html',
   'attachments',
@@ -173,6 +176,8 @@ async function readContent(
   const open = message.open.bind(message);
   const texts =
     has.has('text') || has.has('html') ? await readMessageTexts(structure, TEXT_MAX, open) : {};
+  const described =
+    has.has('preview') || has.has('threadId') ? await message.describe() : undefined;
   const { text, textTruncated, html, htmlTruncated } = texts;
   return {
     uid,
@@ -180,7 +185,8 @@ async function readContent(
     ...(has.has('envelope') && { envelope: message.envelope as Content['envelope'] }),
     ...(has.has('internalDate') && { internalDate: message.internalDate }),
     ...(has.has('size') && { size: message.size }),
-    ...(has.has('preview') && { preview: await readPreview(structure, open) }),
+    ...(has.has('preview') && { preview: described?.preview ?? '' }),
+    ...(has.has('threadId') && { threadId: described?.threadId ?? '' }),
     ...(has.has('text') && text !== undefined && { text, ...(textTruncated && { textTruncated }) }),
     ...(has.has('html') && html !== undefined && { html, ...(htmlTruncated && { htmlTruncated }) }),
     ...(has.has('attachments') && { attachments: listAttachments(structure) }),

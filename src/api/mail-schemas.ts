@@ -145,6 +145,11 @@ export const updatedSchema = Type.Object(
 /** A message that is gone. */
 export const removedSchema = Type.Object({ uid: uidSchema }, { title: 'RemovedMessage' });
 
+export const threadIdSchema = Type.String({
+  description: 'The same for all messages of a conversation, in every mailbox of the account.',
+  examples: ['t1x0c9k2m7q'],
+});
+
 /** What a sync answers (contract 2). */
 export const syncAnswer = Type.Object(
   {
@@ -163,6 +168,21 @@ export const syncAnswer = Type.Object(
               Type.String({ description: 'When the message arrived, RFC 3339.' }),
             ),
             bodyStructure: Type.Optional(bodyStructureSchema),
+            modseq: Type.Optional(
+              Type.String({ description: 'Of the last change; with `flags`.' }),
+            ),
+            preview: Type.Optional(Type.String({ description: 'The first words, on one line.' })),
+            threadId: Type.Optional(threadIdSchema),
+            emailId: Type.Optional(
+              Type.String({
+                description:
+                  'Names these bytes, also where the message is moved (RFC 8474); absent where a ' +
+                  'mail server has none.',
+              }),
+            ),
+            hasAttachment: Type.Optional(
+              Type.Boolean({ description: 'Anything is attached, pictures in the text included.' }),
+            ),
           },
           {
             title: 'AddedMessage',

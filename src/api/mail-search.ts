@@ -2,7 +2,13 @@
 import { Type } from 'typebox';
 import { invalidField } from '../errors/errors.ts';
 import type { Mailstore, SearchResult } from '../mailstore/mailstore.ts';
-import { envelopeSchema, MAIL_BODY_MAX, mailboxName, uidSchema } from './mail-schemas.ts';
+import {
+  envelopeSchema,
+  MAIL_BODY_MAX,
+  mailboxName,
+  threadIdSchema,
+  uidSchema,
+} from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 const MATCHES_DEFAULT = 50;
@@ -59,6 +65,7 @@ const searchAnswer = Type.Unsafe<SearchResult>(
           flags: Type.Array(Type.String()),
           internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
           preview: Type.String({ description: 'The first words, on one line.' }),
+          threadId: threadIdSchema,
         },
         { title: 'SearchMatch' },
       ),

@@ -27,6 +27,12 @@ const syncBody = Type.Object(
       Type.Integer({ minimum: 1, maximum: 10_000, description: 'Changes in one answer at most.' }),
     ),
     fields: Type.Optional(fieldsSchema),
+    order: Type.Optional(
+      Type.Enum(['oldest', 'newest'], {
+        description:
+          'Which messages the pages of a first sync begin with; the oldest when left out.',
+      }),
+    ),
   },
   {
     examples: [{ mailbox: 'INBOX', uidvalidity: '1795244400', token: '42' }],
@@ -61,13 +67,14 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
       },
       async (request, reply) => {
         const user = await tools.authenticateMail(request);
-        const { mailbox, uidvalidity, token, limit, fields } = request.body;
+        const { mailbox, uidvalidity, token, limit, fields, order } = request.body;
         const result = await mailstore.sync(user, {
           mailbox: given(mailbox) ? mailbox : 'INBOX',
           ...(given(uidvalidity) && { uidvalidity }),
           ...(given(token) && { token }),
           ...(limit !== undefined && { limit }),
           ...(fields !== undefined && { fields }),
+          ...(order === 'newest' && { newest: true }),
         });
         reply.type('application/json; charset=utf-8');
         reply.serializer((text: string) => text);

@@ -150,6 +150,14 @@ interface MessageTable {
   envelope: string;
   /** JSON of the MessagePart tree with byte offsets. */
   structure: string;
+  /** The first words, on one line. This and what follows is null in rows of before 0.3.0. */
+  preview: string | null;
+  /** 1 where something is attached. */
+  has_attachment: number | null;
+  /** The same for all messages of a conversation. */
+  thread_id: number | null;
+  /** Hash of account and Message-ID; null as well where a message has none. */
+  message_key: number | null;
 }
 
 /** `mailstore/embedded`: a message that is gone. */

@@ -350,10 +350,10 @@ class Courier {
   /** What a mailbox keeps of a message, read from its source again as when it came. */
   async #describe(job: Job): Promise<MessageTexts> {
     const parser = new MessageParser();
-    for await (const chunk of this.#options.bodies.read(await this.#findBody(job))) {
-      parser.write(chunk);
-    }
-    return describeMessage(parser.end());
+    const { bodies } = this.#options;
+    const body = await this.#findBody(job);
+    for await (const chunk of bodies.read(body)) parser.write(chunk);
+    return describeMessage(bodies, { parsed: parser.end(), body });
   }
 
   async #findBody(job: Job): Promise<StoredBody> {

@@ -204,7 +204,7 @@ class RoutedReceiver implements MailReceiver {
   ): Promise<Refused> {
     const { database, bodies, mailstore, queue, publish } = this.#options;
     const { parsed, body } = mail.message;
-    const texts = describeMessage(parsed);
+    const texts = await describeMessage(bodies, { parsed, body });
     const { appended, gone } = await database.write(async (tx) => {
       const bodyId = await bodies.commit(tx, body);
       const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);

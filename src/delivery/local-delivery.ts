@@ -14,6 +14,7 @@ import {
   type EmbeddedMailstore,
   type MailServer,
   type MailUser,
+  type MessageTexts,
   type StagedMessage,
   stageMessage,
 } from '../mailstore/mailstore.ts';
@@ -83,20 +84,29 @@ export class LocalDelivery implements LocalMailDelivery {
       }),
     );
     const origin = { from: mail.from, bounceTo: mail.from, id: mail.id, receivedAt };
-    return { refused, commit: (tx) => this.#write(tx, { message, targets, queued, origin }) };
+    const texts = await describeMessage(this.#options.bodies, message);
+    return {
+      refused,
+      commit: (tx) => this.#write(tx, { message, texts, targets, queued, origin }),
+    };
   }
 
-  report(tx: Queries, user: MailUser, source: Buffer): Promise<() => void> {
+  async report(tx: Queries, user: MailUser, source: Buffer): Promise<() => void> {
     const parser = new MessageParser();
     parser.write(source);
     const message = { parsed: parser.end(), body: { size: source.length, content: source } };
     const receivedAt = this.#now();
     const target = { user, recipient: user.address, mailbox: 'INBOX', internalDate: receivedAt };
     const origin = { from: '', id: randomUUID(), receivedAt };
-    return this.#write(tx, { message, targets: [target], queued: [], origin });
+    // It is in memory: nobody's writes wait for a file.
+    const texts = await describeMessage(this.#options.bodies, message);
+    return this.#write(tx, { message, texts, targets: [target], queued: [], origin });
   }
 
-  async #write(tx: Queries, { message, targets, queued, origin }: Writing): Promise<() => void> {
+  async #write(
+    tx: Queries,
+    { message, texts, targets, queued, origin }: Writing,
+  ): Promise<() => void> {
     const { bodies, mailstore, queue, publish } = this.#options;
     const bodyId = await bodies.commit(tx, message.body);
     for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
@@ -105,7 +115,6 @@ export class LocalDelivery implements LocalMailDelivery {
       const rows = await this.#serverMailboxes.enqueue(tx, left, { bodyId, origin });
       return () => queue.wake([...queued, ...rows]);
     }
-    const texts = describeMessage(message.parsed);
     const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
     if (appended.length < targets.length) {
       // The next attempt finds that there is no such account.
@@ -120,6 +129,7 @@ export class LocalDelivery implements LocalMailDelivery {
 
 interface Writing {
   readonly message: StagedMessage;
+  readonly texts: MessageTexts;
   readonly targets: readonly MailboxTarget[];
   readonly queued: readonly QueuedMail[];
   readonly origin: MailOrigin;

@@ -21,6 +21,7 @@ export {
   type AppendTarget,
   type ByteRange,
   type ChangedMailbox,
+  type Description,
   type Expunged,
   type FlagChange,
   type Flagged,
@@ -45,3 +46,4 @@ export {
   type SyncResult,
   type UpdatedMessage,
 } from './store.ts';
+export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';

@@ -1,14 +1,17 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Bodies, prependBody } from '../bodies/bodies.ts';
+import { type Bodies, prependBody, type StagedBody, type StoredBody } from '../bodies/bodies.ts';
 import {
   asBuffer,
   HEADER_START,
+  hasAttachments,
   MessageParser,
   type ParsedMessage,
+  readPreview,
   shiftParsed,
   startsHeader,
 } from '../message/message.ts';
 import type { MessageTexts, StagedMessage } from './store.ts';
+import { threadHeaders } from './threads.ts';
 
 /**
  * Reads a message to its end in one pass: parses it and keeps its source, large ones on disk.
@@ -49,8 +52,26 @@ export function prependHeader(lines: Buffer, { parsed, body }: StagedMessage): S
   return { parsed: shiftParsed(parsed, lines.length), body: prependBody(lines, body) };
 }
 
-export function describeMessage({ size, envelope, structure }: ParsedMessage): MessageTexts {
-  return { size, envelope: JSON.stringify(envelope), structure: JSON.stringify(structure) };
+/** A message that was read, and where its source is. */
+export interface ReadMessage {
+  readonly parsed: ParsedMessage;
+  readonly body: StagedBody | StoredBody;
+}
+
+/** What a mailbox keeps of a message besides its source. */
+export async function describeMessage(
+  bodies: Pick<Bodies, 'read'>,
+  { parsed, body }: ReadMessage,
+): Promise<MessageTexts> {
+  const { size, envelope, structure, references } = parsed;
+  return {
+    size,
+    envelope: JSON.stringify(envelope),
+    structure: JSON.stringify(structure),
+    preview: await readPreview(structure, (range) => bodies.read(body, range)),
+    hasAttachment: hasAttachments(structure),
+    thread: threadHeaders(envelope.messageId, references),
+  };
 }
 
 const LF = 0x0a;

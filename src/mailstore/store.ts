@@ -3,6 +3,7 @@ import type { StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { BodyStructure, Envelope, MessagePart, ParsedMessage } from '../message/message.ts';
 import type { QueryTexts } from '../search/search.ts';
+import type { ThreadHeaders } from './threads.ts';
 
 /** Whose mail is meant; every operation is bound to one account. */
 export interface MailUser {
@@ -34,6 +35,10 @@ export const messageFields = [
   'size',
   'internalDate',
   'bodyStructure',
+  'preview',
+  'threadId',
+  'emailId',
+  'hasAttachment',
 ] as const;
 
 /** What a sync can add to each new message. */
@@ -53,17 +58,28 @@ export interface SyncRequest {
   /** Changes in one answer at most. */
   readonly limit?: number;
   readonly fields?: readonly MessageField[];
+  /** Whether a first sync, or one that starts anew, begins with the highest UIDs. */
+  readonly newest?: boolean;
 }
 
 export interface AddedMessage {
   readonly uid: number;
   readonly envelope?: Envelope;
+  /** Of the last change; told together with the flags. */
+  readonly modseq?: string;
   readonly flags?: readonly string[];
   /** Octets of the source. */
   readonly size?: number;
   /** RFC 3339, UTC. */
   readonly internalDate?: string;
   readonly bodyStructure?: BodyStructure;
+  /** The first words, on one line. */
+  readonly preview?: string;
+  /** The same for all messages of a conversation. */
+  readonly threadId?: string;
+  /** RFC 8474: names these bytes, also where the message is moved. Absent where a mail server has none. */
+  readonly emailId?: string;
+  readonly hasAttachment?: boolean;
 }
 
 export interface UpdatedMessage {
@@ -94,6 +110,15 @@ export interface ByteRange {
   readonly end: number;
 }
 
+/** What a list of messages shows of one besides its envelope. */
+export interface Description {
+  /** The first words, on one line. */
+  readonly preview: string;
+  /** The same for all messages of a conversation. */
+  readonly threadId: string;
+  readonly hasAttachment: boolean;
+}
+
 export interface Message {
   readonly uid: number;
   readonly envelope: Envelope;
@@ -105,6 +130,8 @@ export interface Message {
   readonly size: number;
   /** RFC 3339, UTC. */
   readonly internalDate: string;
+  /** What a list shows of it. */
+  describe(): Promise<Description>;
   /** The source as it was received, or the bytes of it in `range`. */
   open(range?: ByteRange): AsyncIterable<Uint8Array>;
 }
@@ -149,6 +176,10 @@ export interface MessageTexts {
   readonly envelope: string;
   /** JSON of the MessagePart that holds all others. */
   readonly structure: string;
+  /** The first words, on one line. */
+  readonly preview: string;
+  readonly hasAttachment: boolean;
+  readonly thread: ThreadHeaders;
 }
 
 export interface FlagChange {
@@ -234,6 +265,7 @@ export interface SearchMatch {
   readonly internalDate: string;
   /** The first words, on one line. */
   readonly preview: string;
+  readonly threadId: string;
 }
 
 export interface SearchResult {

@@ -14,6 +14,9 @@ const PREVIEW_MAX = 200;
 const PREVIEW_PLAIN = 2 * 1024;
 const PREVIEW_HTML = 64 * 1024;
 
+/** Characters of its text, more than are shown: some are invisible. */
+const HTML_TEXT_MAX = 1_000;
+
 /** Lines of another message, as a reply has them. */
 const QUOTED = /^>.*$/gm;
 
@@ -58,7 +61,7 @@ export async function readPreview(structure: MessagePart, open: OpenSource): Pro
     if (preview !== '') return preview;
   }
   const { text } = await readInlineText(structure, 'text/html', PREVIEW_HTML, open);
-  return toPreview(htmlToText(text ?? ''));
+  return toPreview(htmlToText(text ?? '', HTML_TEXT_MAX));
 }
 
 /** The part that a preview is made of, and how many octets of it are enough. */
@@ -76,7 +79,9 @@ export function previewOf(part: BodyStructure, encoded: Buffer): string {
   const decoder = createDecoder(part.encoding);
   const decoded = Buffer.concat([decoder.write(encoded), decoder.end()]);
   const text = decodeText(decoded, part.parameters?.charset);
-  return toPreview(part.type === 'text/html' ? htmlToText(text) : text.replace(QUOTED, ''));
+  return toPreview(
+    part.type === 'text/html' ? htmlToText(text, HTML_TEXT_MAX) : text.replace(QUOTED, ''),
+  );
 }
 
 function toPreview(text: string): string {
@@ -244,10 +249,12 @@ const BLOCKS = new Set(
  * Leaves out the tags of HTML: blocks become lines, runs of white space one space. Takes linear time
  * and never throws, whatever the text is: only tags are read, no tree is built.
  *
+ * @param most characters of text after which no more is read
  * @returns lines joined by LF, without empty lines at the ends and never two of them in a row
  */
-export function htmlToText(html: string): string {
+export function htmlToText(html: string, most = Number.POSITIVE_INFINITY): string {
   const pieces: string[] = [];
+  let taken = 0;
   /** The element whose end is waited for, while nothing is taken. */
   let hidden: string | undefined;
   const nameAt = (start: number, end: number) => html.slice(start, end).toLowerCase();
@@ -269,7 +276,11 @@ export function htmlToText(html: string): string {
       },
       ontext(start, end) {
         // Line ends of the source are white space like any other.
-        if (hidden === undefined) pieces.push(html.slice(start, end).replace(/\s+/g, ' '));
+        if (hidden !== undefined) return;
+        const text = html.slice(start, end).replace(/\s+/g, ' ');
+        pieces.push(text);
+        taken += text.trim().length;
+        if (taken > most) tokenizer.pause();
       },
       ontextentity(codePoint) {
         if (hidden === undefined) pieces.push(String.fromCodePoint(codePoint));

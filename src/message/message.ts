@@ -60,6 +60,7 @@ export {
 export { asBuffer, LineEnds } from './line-ends.ts';
 export { MessageParser, type ParsedMessage, shiftParsed } from './parse-message.ts';
 export { readContent } from './part-content.ts';
+export { readMessageIds, readReferences } from './references.ts';
 export {
   type BodyStructure,
   findPart,

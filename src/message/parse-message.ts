@@ -11,6 +11,7 @@ import { firstValue, HeaderReader } from './header.ts';
 import { asBuffer } from './line-ends.ts';
 import { type Delimiter, type Next, OpenParts } from './open-parts.ts';
 import { readContent } from './part-content.ts';
+import { readReferences } from './references.ts';
 import type { MessagePart } from './structure.ts';
 
 /** What is known of a message once it has been read. All of it can be stored as JSON. */
@@ -19,6 +20,8 @@ export interface ParsedMessage {
   readonly size: number;
   readonly envelope: Envelope;
   readonly structure: MessagePart;
+  /** Ids of messages before it, without angle brackets: see {@link readReferences}. */
+  readonly references: readonly string[];
   /** Offset where the body of the message begins; `size` where it has none. */
   readonly headerEnd: number;
 }
@@ -83,6 +86,7 @@ export class MessageParser {
   /** In a body: the next byte starts a line whose line end is not part of the body. */
   #atLineStart = false;
   #envelope: Envelope | undefined;
+  #references: readonly string[] = [];
   #headerEnd = 0;
   #ended = false;
 
@@ -110,7 +114,8 @@ export class MessageParser {
     const size = this.#offset;
     const structure = this.#parts.end(size);
     const envelope = this.#envelope ?? { subject: '' };
-    return { size, envelope, structure, headerEnd: this.#headerEnd };
+    const [references, headerEnd] = [this.#references, this.#headerEnd];
+    return { size, envelope, structure, references, headerEnd };
   }
 
   #read(bytes: Buffer, isLast: boolean): void {
@@ -136,6 +141,7 @@ export class MessageParser {
     const content = readContent((name) => firstValue(fields, name), this.#parts.defaultType);
     if (this.#parts.isRoot) {
       this.#envelope = readEnvelope(fields);
+      this.#references = readReferences(fields);
       this.#headerEnd = this.#offset;
     }
     this.#begin(this.#parts.headerRead(content, this.#offset, header.hasBody), true);

@@ -72,7 +72,7 @@ type Outcome =
 export async function accept(options: AcceptOptions, message: WrittenMessage): Promise<Accepted> {
   const { database, bodies, copies, queue } = options;
   const { user, staged } = message;
-  const texts = describeMessage(staged.parsed);
+  const texts = await describeMessage(bodies, staged);
   const groups = await groupRecipients(options, message.recipients);
   const copy = await copies.keep(user, { use: '\\Sent', texts, body: staged.body });
   const outcome = await database

@@ -120,7 +120,8 @@ async function keepDraft(
   if (!body) return undefined;
   const parser = new MessageParser();
   for await (const chunk of bodies.read(body)) parser.write(chunk);
-  return copies.keep(user, { use: '\\Drafts', texts: describeMessage(parser.end()), body });
+  const texts = await describeMessage(bodies, { parsed: parser.end(), body });
+  return copies.keep(user, { use: '\\Drafts', texts, body });
 }
 
 function alreadySent(): Refusal {

@@ -270,8 +270,9 @@ onEachEngine('DNS verification', (engine) => {
     const source = Readable.from([Buffer.from(sampleMessage('old'))]);
     const { parsed, body } = await stageMessage(bodies, source);
     const user = { accountId: former.id, address: former.address };
+    const texts = await describeMessage(bodies, { parsed, body });
     await api.database.write(async (tx) => {
-      const message = { ...describeMessage(parsed), bodyId: await bodies.commit(tx, body) };
+      const message = { ...texts, bodyId: await bodies.commit(tx, body) };
       await api.mailstore.append(tx, message, [{ user, mailbox: 'INBOX' }]);
     });
     assert.equal(await sync(former.token), 1);

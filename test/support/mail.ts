@@ -78,11 +78,13 @@ export async function openTestMailstore(
       return { accountId, address: `ann@${name}` };
     },
     stage: (source) => stageMessage(bodies, chunksOf(Buffer.from(source))),
-    append: ({ parsed, body }, targets) =>
-      database.write(async (tx) => {
+    async append({ parsed, body }, targets) {
+      const texts = await describeMessage(bodies, { parsed, body });
+      return database.write(async (tx) => {
         const bodyId = await bodies.commit(tx, body);
-        return mailstore.append(tx, { ...describeMessage(parsed), bodyId }, targets);
-      }),
+        return mailstore.append(tx, { ...texts, bodyId }, targets);
+      });
+    },
   };
 }
 

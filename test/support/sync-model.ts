@@ -58,7 +58,7 @@ export type Step =
   | { readonly do: 'forget' }
   | { readonly do: 'make anew'; readonly count: number }
   | { readonly do: 'read'; readonly pick: number }
-  | { readonly do: 'sync'; readonly limit: number | undefined }
+  | { readonly do: 'sync'; readonly limit: number | undefined; readonly newest: boolean }
   /** A sync and a read while something changes. */
   | {
       readonly do: 'race';
@@ -113,7 +113,10 @@ export function lives({ maxLength, forgets, reads = false, madeAnew = false }: L
       weight: reads ? 5 : 0,
       arbitrary: fc.record({ do: fc.constant('read' as const), pick }),
     },
-    { weight: 5, arbitrary: fc.record({ do: fc.constant('sync' as const), limit }) },
+    {
+      weight: 5,
+      arbitrary: fc.record({ do: fc.constant('sync' as const), limit, newest: fc.boolean() }),
+    },
     { weight: 2, arbitrary: fc.record({ do: fc.constant('race' as const), limit, pick, change }) },
   );
   return fc.array(step, { maxLength });
@@ -151,10 +154,11 @@ export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promi
   const client = new Client();
   const reader = new Reader(mailbox);
   let isAnother = false;
-  const sync = async (limit: number | undefined) => {
+  const sync = async (limit: number | undefined, newest = false) => {
     const { uidvalidity, token } = client.last ?? {};
     const answer = await mailbox.sync({
       fields: ['flags'],
+      newest,
       ...(uidvalidity !== undefined && { uidvalidity }),
       ...(token !== undefined && { token }),
       ...(limit !== undefined && { limit }),
@@ -171,7 +175,7 @@ export async function live(mailbox: ModelMailbox, steps: readonly Step[]): Promi
   for (const step of steps) {
     if (step.do === 'sync') {
       const wasWhole = !client.isMidPage;
-      await sync(step.limit);
+      await sync(step.limit, step.newest);
       // A page of several tells of a state that is past by the time of the last one.
       if (wasWhole && !client.isMidPage) await check();
     } else if (step.do === 'race') {

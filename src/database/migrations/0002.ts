@@ -52,7 +52,17 @@ const sendingTables: Record<string, Columns> = {
   },
 };
 
+/** What a sync and a search tell of a message; null in rows of before. */
+const messageColumns: Columns = {
+  preview: 'text',
+  has_attachment: 'INT',
+  thread_id: 'INT',
+  message_key: 'INT',
+};
+
 const indexes = [
+  // An answer finds the thread of the message that it answers.
+  'create index messages_by_key on messages (message_key) where message_key is not null',
   'create unique index sends_by_public_id on sends (public_id)',
   'create unique index sends_by_key on sends (account_id, idempotency_key) where idempotency_key is not null',
   // What an account sent in the last day, and which of its messages a bounce is about.
@@ -63,13 +73,12 @@ const indexes = [
   'create unique index suppressions_by_address on suppressions (domain_id, address)',
 ];
 
-/** Writes one CREATE TABLE from `{column: definition}`, with the engine's own type names. */
-function createTable(name: string, columns: Columns, types: Columns): string {
-  const lines = Object.entries(columns).map(
+/** Writes each `{column: definition}` with the engine's own type names. */
+function define(columns: Columns, types: Columns): string[] {
+  return Object.entries(columns).map(
     ([column, definition]) =>
       `${column} ${definition.replace(/^(ID|INT)\b/, (type) => types[type] ?? type)}`,
   );
-  return `create table ${name} (${lines.join(', ')})`;
 }
 
 /** @param engine whose SQL is spoken */
@@ -77,7 +86,11 @@ export function second(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
       for (const [name, columns] of Object.entries(sendingTables)) {
-        await sql.raw(createTable(name, columns, types[engine])).execute(db);
+        const lines = define(columns, types[engine]);
+        await sql.raw(`create table ${name} (${lines.join(', ')})`).execute(db);
+      }
+      for (const column of define(messageColumns, types[engine])) {
+        await sql.raw(`alter table messages add column ${column}`).execute(db);
       }
       for (const statement of indexes) await sql.raw(statement).execute(db);
     },

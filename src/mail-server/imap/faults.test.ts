@@ -214,7 +214,7 @@ void suite('a server that fails at a command', () => {
       const { server, store, logged } = await open();
       server.fault = once(name, { after: 'drop' });
       const { changes } = await store.sync(ann, request);
-      assert.deepEqual(changes.added, [{ uid: 1, flags: [] }]);
+      assert.deepEqual(changes.added, [{ uid: 1, flags: [], modseq: '2' }]);
       assert.equal(logged.length, 1);
       assert.equal(logged[0]?.failure, 'dropped');
     });

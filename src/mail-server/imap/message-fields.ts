@@ -6,12 +6,27 @@
  * ENVELOPE fills in Sender and Reply-To, and each server cuts addresses its own way).
  */
 
-import type { AddedMessage, MessageField } from '../../mailstore/mailstore.ts';
-import { MessageParser } from '../../message/message.ts';
+import {
+  type AddedMessage,
+  formatThreadId,
+  type MessageField,
+  threadByHeader,
+  threadHeaders,
+} from '../../mailstore/mailstore.ts';
+import {
+  type BodyStructure,
+  findPreviewPart,
+  hasAttachments,
+  MessageParser,
+  type ParsedMessage,
+  previewOf,
+} from '../../message/message.ts';
 import { readBodyStructure } from './body-structure.ts';
-import type { FetchedItems } from './fetch.ts';
+import type { Connection } from './connection.ts';
+import { type FetchedItems, fetchRows } from './fetch.ts';
 import { readFlags } from './server-flags.ts';
-import { type Argument, atom, bytesOf, listOf, numberOf, peek, textOf } from './wire.ts';
+import { UidSet } from './uid-set.ts';
+import { type Argument, atom, bytesOf, listOf, modseqOf, numberOf, peek, textOf } from './wire.ts';
 
 const ENVELOPE_FIELDS = [
   'DATE',
@@ -24,22 +39,37 @@ const ENVELOPE_FIELDS = [
   'BCC',
   'IN-REPLY-TO',
   'MESSAGE-ID',
+  'REFERENCES',
 ];
 
 /** More of a header is not read for meaning anyway. */
 const HEADER_MAX = 256 * 1024;
 
+const header = peek([atom('HEADER.FIELDS'), ENVELOPE_FIELDS.map(atom)], [0, HEADER_MAX]);
+const structure = atom('BODYSTRUCTURE');
+
 /** Data items of RFC 3501 section 6.4.5. */
-const itemsOfField: Readonly<Record<MessageField, Argument>> = {
-  envelope: peek([atom('HEADER.FIELDS'), ENVELOPE_FIELDS.map(atom)], [0, HEADER_MAX]),
-  flags: atom('FLAGS'),
-  size: atom('RFC822.SIZE'),
-  internalDate: atom('INTERNALDATE'),
-  bodyStructure: atom('BODYSTRUCTURE'),
+const itemsOfField: Readonly<Record<MessageField, readonly Argument[]>> = {
+  envelope: [header],
+  flags: [atom('FLAGS')],
+  size: [atom('RFC822.SIZE')],
+  internalDate: [atom('INTERNALDATE')],
+  bodyStructure: [structure],
+  // Says which part is fetched for it.
+  preview: [structure],
+  threadId: [header],
+  emailId: [],
+  hasAttachment: [structure],
 };
 
-export function fieldItems(fields: readonly MessageField[]): Argument[] {
-  return [...new Set(fields)].map((field) => itemsOfField[field]);
+/** What is fetched for fields of messages in the mailbox that the connection has open. */
+export function fieldItems(connection: Connection, fields: readonly MessageField[]): Argument[] {
+  const items = new Set(fields.flatMap((field) => itemsOfField[field]));
+  // RFC 8474: Dovecot and Courier have none.
+  if (connection.has('OBJECTID') && fields.includes('emailId')) items.add(atom('EMAILID'));
+  if (connection.selected?.modseq !== undefined && fields.includes('flags'))
+    items.add(atom('MODSEQ'));
+  return [...items];
 }
 
 export function readFields(
@@ -48,26 +78,67 @@ export function readFields(
   fields: readonly MessageField[],
 ): AddedMessage {
   const has = new Set(fields);
-  const header = has.has('envelope') ? bytesOf(items.get('BODY')) : undefined;
+  const bytes = bytesOf(items.get('BODY'));
+  const parsed = bytes && parseHeader(bytes);
   const size = numberOf(items.get('RFC822.SIZE'));
   const internalDate = readInternalDate(textOf(items.get('INTERNALDATE')));
-  const structure = has.has('bodyStructure')
-    ? readBodyStructure(items.get('BODYSTRUCTURE'))
-    : undefined;
+  const structure = readBodyStructure(items.get('BODYSTRUCTURE'));
+  const modseq = modseqOf(listOf(items.get('MODSEQ'))[0]);
+  // `EMAILID (M6d99ac3275bb4e)` (RFC 8474 section 5.1)
+  const emailId = textOf(listOf(items.get('EMAILID'))[0]);
   return {
     uid,
-    ...(header && { envelope: parseEnvelope(header) }),
+    ...(has.has('envelope') && parsed && { envelope: parsed.envelope }),
     ...(has.has('flags') && { flags: readFlags(listOf(items.get('FLAGS'))) }),
+    ...(has.has('flags') && modseq !== undefined && { modseq: `${modseq}` }),
     ...(has.has('size') && size !== undefined && { size }),
     ...(has.has('internalDate') && internalDate !== undefined && { internalDate }),
-    ...(structure && { bodyStructure: structure }),
+    ...(has.has('bodyStructure') && structure && { bodyStructure: structure }),
+    ...(has.has('threadId') && parsed && { threadId: threadIdOf(parsed) }),
+    ...(has.has('emailId') && emailId !== undefined && { emailId }),
+    ...(has.has('hasAttachment') && structure && { hasAttachment: hasAttachments(structure) }),
   };
 }
 
-function parseEnvelope(header: Buffer) {
+function parseHeader(header: Buffer): ParsedMessage {
   const parser = new MessageParser();
   parser.write(header);
-  return parser.end().envelope;
+  return parser.end();
+}
+
+/** The conversation as the header tells it: the ids of servers (THREADID) are their own, and few have them. */
+export function threadIdOf({ envelope, references }: ParsedMessage): string {
+  const headers = threadHeaders(envelope.messageId, references);
+  return formatThreadId(threadByHeader(headers, () => JSON.stringify(envelope)));
+}
+
+/**
+ * Previews of messages in the mailbox that is open: of each the first octets of one part, fetched together
+ * where they are of the same part.
+ *
+ * @param structures as the server tells them, by UID
+ */
+export async function fetchPreviews(
+  connection: Connection,
+  structures: ReadonlyMap<number, BodyStructure>,
+): Promise<Map<number, string>> {
+  const found = [...structures].flatMap(([uid, structure]) => {
+    const part = findPreviewPart(structure);
+    return part ? [{ uid, ...part }] : [];
+  });
+  const previews = new Map([...structures.keys()].map((uid) => [uid, '']));
+  const groups = Map.groupBy(found, ({ part, octets }) => `${part.part ?? '1'} ${octets}`);
+  for (const group of groups.values()) {
+    const [first] = group;
+    if (!first) continue;
+    const parts = new Map(group.map(({ uid, part }) => [uid, part]));
+    const item = peek([atom(first.part.part ?? '1')], [0, first.octets]);
+    await fetchRows(connection, UidSet.of(parts.keys()), [item], (uid, items) => {
+      const [part, bytes] = [parts.get(uid), bytesOf(items.get('BODY'))];
+      if (part && bytes) previews.set(uid, previewOf(part, bytes));
+    });
+  }
+  return previews;
 }
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];

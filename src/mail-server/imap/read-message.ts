@@ -13,14 +13,16 @@ import {
   createDecoder,
   decodePart,
   findPart,
+  hasAttachments,
   MessageParser,
   partFilename,
+  readPreview,
   toBodyStructure,
 } from '../../message/message.ts';
 import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { fetchRows } from './fetch.ts';
-import { readInternalDate } from './message-fields.ts';
+import { readInternalDate, threadIdOf } from './message-fields.ts';
 import { PartSizes } from './part-sizes.ts';
 import { Keep, type UseOptions } from './pool.ts';
 import { readFlags } from './server-flags.ts';
@@ -69,6 +71,11 @@ export class MessageReader {
       bodyStructure: toBodyStructure(parsed.structure),
       structure: parsed.structure,
       size: parsed.size,
+      describe: async () => ({
+        preview: await readPreview(parsed.structure, open),
+        threadId: threadIdOf(parsed),
+        hasAttachment: hasAttachments(parsed.structure),
+      }),
       internalDate: internalDate ?? new Date(0).toISOString(),
       open,
     };

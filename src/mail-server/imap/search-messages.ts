@@ -9,20 +9,19 @@ import {
   type SearchRequest,
   type SearchResult,
 } from '../../mailstore/mailstore.ts';
-import { findPreviewPart, hasAttachments, previewOf } from '../../message/message.ts';
+import { type BodyStructure, hasAttachments } from '../../message/message.ts';
 import { readQuery } from '../../search/search.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
 import { fetchRows, searchUids } from './fetch.ts';
 import { listMailboxes } from './list-mailboxes.ts';
-import { fieldItems, readFields } from './message-fields.ts';
-import { fetchPiece } from './source.ts';
+import { fetchPreviews, fieldItems, readFields } from './message-fields.ts';
 import { UidSet } from './uid-set.ts';
 import { type Argument, atom, literal } from './wire.ts';
 
 /** Messages whose fields are fetched in one command. */
 const CHUNK = 100;
 
-const FIELDS = ['envelope', 'flags', 'internalDate', 'bodyStructure'] as const;
+const FIELDS = ['envelope', 'flags', 'internalDate', 'bodyStructure', 'threadId'] as const;
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 const DAY_MS = 86_400_000;
@@ -141,24 +140,23 @@ async function readMatches(
   { since, before, hasAttachment }: SearchRequest,
 ): Promise<SearchMatch[]> {
   const rows: ReturnType<typeof readFields>[] = [];
-  await fetchRows(connection, UidSet.of(uids), fieldItems(FIELDS), (uid, items) => {
+  await fetchRows(connection, UidSet.of(uids), fieldItems(connection, FIELDS), (uid, items) => {
     rows.push(readFields(uid, items, FIELDS));
   });
-  const matches: SearchMatch[] = [];
+  const found: Omit<SearchMatch, 'preview'>[] = [];
+  const structures = new Map<number, BodyStructure>();
   for (const row of rows.sort((a, b) => b.uid - a.uid)) {
-    const { uid, envelope, flags, internalDate, bodyStructure } = row;
+    const { uid, envelope, flags, internalDate, bodyStructure, threadId = '' } = row;
     if (!envelope || !flags || internalDate === undefined || !bodyStructure) continue;
     const arrived = Date.parse(internalDate);
     if (since !== undefined && arrived < since) continue;
     if (before !== undefined && arrived >= before) continue;
     if (hasAttachment !== undefined && hasAttachments(bodyStructure) !== hasAttachment) continue;
-    const found = findPreviewPart(bodyStructure);
-    const section = found?.part.part ?? '1';
-    const piece = found && (await fetchPiece(connection, uid, section, 0, [], found.octets));
-    const preview = found && piece ? previewOf(found.part, piece.bytes) : '';
-    matches.push({ mailbox, uid, envelope, flags, internalDate, preview });
+    structures.set(uid, bodyStructure);
+    found.push({ mailbox, uid, envelope, flags, internalDate, threadId });
   }
-  return matches;
+  const previews = await fetchPreviews(connection, structures);
+  return found.map((match) => ({ ...match, preview: previews.get(match.uid) ?? '' }));
 }
 
 function writeCursor(place: Place): string {

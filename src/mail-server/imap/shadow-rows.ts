@@ -345,32 +345,34 @@ export interface ShadowWindow {
   readonly base: number;
   readonly snapshot: number;
   readonly afterUid: number;
+  /** Whether the highest UIDs come first. */
+  readonly newest: boolean;
   /** Rows of each kind at most. */
   readonly most: number;
 }
 
-/** Messages that are there and changed in the window, in the order of their UIDs. */
+/** Messages that are there and changed in the window, in the order of the page. */
 export function readLive(queries: Queries, window: ShadowWindow) {
-  const { shadowId, base, snapshot, afterUid, most } = window;
+  const { shadowId, base, snapshot, afterUid, newest, most } = window;
   const query = queries
     .selectFrom('shadow_messages')
     .select(['uid', 'created_modseq', 'modseq', 'flags'])
     .where('shadow_id', '=', shadowId)
     .where('modseq', '>', base)
     .where('created_modseq', '<=', snapshot)
-    .where('uid', '>', afterUid)
-    .orderBy('uid');
+    .where('uid', newest ? '<' : '>', afterUid)
+    .orderBy('uid', newest ? 'desc' : 'asc');
   return (most === Number.POSITIVE_INFINITY ? query : query.limit(most)).execute();
 }
 
 /** Messages that are gone: those that the client had, and those that the snapshot still had. */
 export function readGone(queries: Queries, window: ShadowWindow) {
-  const { shadowId, base, snapshot, afterUid, most } = window;
+  const { shadowId, base, snapshot, afterUid, newest, most } = window;
   const query = queries
     .selectFrom('shadow_tombstones')
     .select(['uid', 'created_modseq'])
     .where('shadow_id', '=', shadowId)
-    .where('uid', '>', afterUid)
+    .where('uid', newest ? '<' : '>', afterUid)
     .where(({ eb, or, and }) =>
       or([
         and([
@@ -385,7 +387,7 @@ export function readGone(queries: Queries, window: ShadowWindow) {
         ]),
       ]),
     )
-    .orderBy('uid');
+    .orderBy('uid', newest ? 'desc' : 'asc');
   return (most === Number.POSITIVE_INFINITY ? query : query.limit(most)).execute();
 }
 

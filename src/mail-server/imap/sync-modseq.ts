@@ -20,9 +20,11 @@ import {
   type SyncRequest,
   type SyncResult,
 } from '../../mailstore/mailstore.ts';
+import type { BodyStructure } from '../../message/message.ts';
+import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { ChangeCollector, fetchRows, listUids, requirePlausible } from './fetch.ts';
-import { fieldItems, readFields } from './message-fields.ts';
+import { fetchPreviews, fieldItems, readFields } from './message-fields.ts';
 import type { Selected } from './selected.ts';
 import { readFlags } from './server-flags.ts';
 import { formatCursor, formatState, type ImapToken, isSameState, type SyncState } from './token.ts';
@@ -90,7 +92,9 @@ export async function syncByModseq(context: SyncContext): Promise<SyncResult | u
     if (!view) return undefined;
     if (told) return told;
     const isRace = context.connection.selected?.news === true;
-    if (!isRace || attempt === ATTEMPTS) return readAll(context, view, stateOf(view), 0, true);
+    if (!isRace || attempt === ATTEMPTS) {
+      return readAll(context, view, begin(context, view), true);
+    }
   }
 }
 
@@ -110,7 +114,8 @@ async function look(
   const now = stateOf(view);
   const sameMailbox = request.uidvalidity === undefined || request.uidvalidity === view.uidvalidity;
   if (!token) {
-    return { view, told: await readAll(context, view, now, 0, sameMailbox ? undefined : true) };
+    const reset = sameMailbox ? undefined : true;
+    return { view, told: await readAll(context, view, begin(context, view), reset) };
   }
   if (token.kind === 'foreign' || !sameMailbox || !uidvalidity || !isPast(token, now)) {
     return { view };
@@ -118,6 +123,20 @@ async function look(
   if (token.kind === 'cursor') return { view, told: await goOn(context, view, token, collector) };
   const window = { base: token.state, snapshot: now, afterUid: 0 };
   return { view, told: await readChanges(context, view, window, collector) };
+}
+
+/** Which messages of a state a page has. */
+interface AllOf {
+  readonly snapshot: SyncState;
+  /** Those behind it, in the order of the pages. */
+  readonly afterUid: number;
+  readonly newest: boolean;
+}
+
+/** A sync of everything, from its first page on. */
+function begin({ request: { newest = false } }: SyncContext, view: Selected): AllOf {
+  const snapshot = stateOf(view);
+  return { snapshot, afterUid: newest ? snapshot.uidnext : 0, newest };
 }
 
 /** The state since which changes are asked for. */
@@ -212,13 +231,13 @@ function knownGone(
 async function goOn(
   context: SyncContext,
   view: Selected,
-  { base, snapshot, afterUid }: Extract<ImapToken, { kind: 'cursor' }>,
+  { base, snapshot, afterUid, newest }: Extract<ImapToken, { kind: 'cursor' }>,
   collector: ChangeCollector,
 ): Promise<SyncResult | undefined> {
   const { connection } = context;
   if (!base) {
     const lost = knownGone(view, collector, snapshot);
-    return lost && readAll(context, view, snapshot, afterUid, undefined, lost);
+    return lost && readAll(context, view, { snapshot, afterUid, newest }, undefined, lost);
   }
   let lost = UidSet.empty;
   if (!isSameState(snapshot, stateOf(view))) {
@@ -246,24 +265,26 @@ async function goOn(
 async function readAll(
   context: SyncContext,
   view: Selected,
-  snapshot: SyncState,
-  afterUid: number,
+  { snapshot, afterUid, newest }: AllOf,
   reset: true | undefined,
   lost: UidSet = UidSet.empty,
 ): Promise<SyncResult> {
   const { connection, request } = context;
   const last = snapshot.uidnext - 1;
-  const there = await listUids(connection, afterUid + 1, last);
+  const [from, to] = newest ? [1, Math.min(last, afterUid - 1)] : [afterUid + 1, last];
+  const there = await listUids(connection, from, to);
   // Cyrus leaves a message that was expunged since the EXAMINE out of the list, and tells of its removal
   // with the next command. It belongs to this state: the next sync will tell that it was removed.
   await connection.command('NOOP');
-  const meanwhile = goneMeanwhile(connection).within(afterUid + 1, last);
-  const gone = requirePlausible(meanwhile, view.exists).union(lost.within(afterUid + 1, last));
+  const meanwhile = goneMeanwhile(connection).within(from, to);
+  const gone = requirePlausible(meanwhile, view.exists).union(lost.within(from, to));
   const limit = pageLimit(request);
-  const { uids, nextAfterUid } = cut([there.union(gone).take(limit + 1)], limit);
+  const all = there.union(gone);
+  const some = newest ? all.takeLast(limit + 1) : all.take(limit + 1);
+  const { uids, nextAfterUid } = cut([some], limit, newest);
   const { added, fullAt } = await describe(context, uids);
   const end = fullAt ?? nextAfterUid;
-  const token = tokenAfter(undefined, snapshot, end);
+  const token = tokenAfter(undefined, snapshot, end, newest);
   return answer(context, view, { added, updated: [], removed: [] }, token, end, reset);
 }
 
@@ -275,20 +296,22 @@ function tokenAfter(
   base: SyncState | undefined,
   snapshot: SyncState,
   nextAfterUid: number | undefined,
+  newest = false,
 ): string {
   return nextAfterUid === undefined
     ? formatState(snapshot)
-    : formatCursor(base, snapshot, nextAfterUid);
+    : formatCursor(base, snapshot, nextAfterUid, newest);
 }
 
-/** Merges UIDs, smallest first, and cuts them where the page is full. */
+/** Merges UIDs, in the order of the pages, and cuts them where the page is full. */
 export function cut(
   lists: readonly Iterable<number>[],
   limit: number,
+  newest = false,
 ): { uids: number[]; nextAfterUid: number | undefined } {
   const all = new Set<number>();
   for (const list of lists) for (const uid of list) all.add(uid);
-  const uids = [...all].sort((a, b) => a - b);
+  const uids = [...all].sort((a, b) => (newest ? b - a : a - b));
   if (uids.length <= limit) return { uids, nextAfterUid: undefined };
   const page = uids.slice(0, limit);
   return { uids: page, nextAfterUid: page.at(-1) };
@@ -317,11 +340,12 @@ export async function describe(
   if (known && wanted.every((field) => field === 'flags')) {
     const added = uids.map((uid) => {
       const row = known.changed.get(uid);
-      return row ? { uid, flags: readFlags(listOf(row.flags)) } : { uid };
+      if (!row) return { uid };
+      return { uid, flags: readFlags(listOf(row.flags)), modseq: `${row.modseq}` };
     });
     return { added, fullAt: undefined };
   }
-  const withTexts = hasTexts(wanted);
+  const withTexts = hasTexts(wanted) || wanted.includes('preview');
   const step = withTexts ? TEXTS_AT_A_TIME : Math.max(1, uids.length);
   const added: AddedMessage[] = [];
   let length = 0;
@@ -345,9 +369,16 @@ async function fetchFields(
   wanted: readonly MessageField[],
 ): Promise<Map<number, AddedMessage>> {
   const described = new Map<number, AddedMessage>();
-  await fetchRows(connection, UidSet.of(uids), fieldItems(wanted), (uid, items) => {
+  const structures = new Map<number, BodyStructure>();
+  await fetchRows(connection, UidSet.of(uids), fieldItems(connection, wanted), (uid, items) => {
     described.set(uid, { ...described.get(uid), ...readFields(uid, items, wanted) });
+    const structure = readBodyStructure(items.get('BODYSTRUCTURE'));
+    if (structure) structures.set(uid, structure);
   });
+  if (!wanted.includes('preview')) return described;
+  for (const [uid, preview] of await fetchPreviews(connection, structures)) {
+    described.set(uid, { uid, ...described.get(uid), preview });
+  }
   return described;
 }
 

@@ -93,16 +93,18 @@ export class Shadows {
     const sameMailbox = request.uidvalidity === undefined || request.uidvalidity === uidvalidity;
     const known = token && sameMailbox ? knownToken(token, row) : undefined;
     const reset = sameMailbox && (!token || known) ? undefined : true;
-    const { base, snapshot, afterUid } = known ?? {
+    const { base, snapshot, afterUid, newest } = known ?? {
       base: undefined,
       snapshot: shadowState(row),
-      afterUid: 0,
+      afterUid: request.newest ? UID_MAX + 1 : 0,
+      newest: request.newest ?? false,
     };
     const page = await this.#readPage(connection, request, {
       shadowId: row.id,
       base: Number(base?.modseq ?? 0),
       snapshot: Number(snapshot.modseq),
       afterUid,
+      newest,
       most: pageLimit(request) + 1,
     });
     const { nextAfterUid, ...changes } = page;
@@ -112,7 +114,7 @@ export class Shadows {
       token:
         nextAfterUid === undefined
           ? formatState(snapshot)
-          : formatCursor(base, snapshot, nextAfterUid),
+          : formatCursor(base, snapshot, nextAfterUid, newest),
       changes,
       ...(reset && { reset }),
       ...(nextAfterUid !== undefined && { hasMore: true as const }),
@@ -129,7 +131,11 @@ export class Shadows {
           }));
     const rows = new Map(live.map((row) => [row.uid, row]));
     const goneRows = new Map(gone.map((row) => [row.uid, row]));
-    const { uids, nextAfterUid } = cut([rows.keys(), goneRows.keys()], pageLimit(request));
+    const { uids, nextAfterUid } = cut(
+      [rows.keys(), goneRows.keys()],
+      pageLimit(request),
+      window.newest,
+    );
     const isNew = (uid: number) => {
       const row = rows.get(uid) ?? goneRows.get(uid);
       return (row?.created_modseq ?? 0) > window.base;
@@ -141,6 +147,7 @@ export class Shadows {
     const updated: UpdatedMessage[] = [];
     const removed: { uid: number }[] = [];
     for (const uid of uids) {
+      // Nothing is known yet where pages go downwards: all that they have is new.
       if (fullAt !== undefined && uid > fullAt) break;
       if (isNew(uid)) continue;
       const row = rows.get(uid);
@@ -150,7 +157,8 @@ export class Shadows {
     // The flags that the shadow has: only what differs from them is told later.
     const added = described.map((message) => {
       const row = message.flags && rows.get(message.uid);
-      return row ? { ...message, flags: flagsFromText(row.flags) } : message;
+      if (!row) return message;
+      return { ...message, flags: flagsFromText(row.flags), modseq: `${row.modseq}` };
     });
     return { added, updated, removed, nextAfterUid: fullAt ?? nextAfterUid };
   }
@@ -275,16 +283,17 @@ async function fetchFlags(connection: Connection, uids: UidSet): Promise<Map<num
 function knownToken(
   token: ImapToken,
   row: ShadowRow,
-): { base: SyncState | undefined; snapshot: SyncState; afterUid: number } | undefined {
+): Omit<Extract<ImapToken, { kind: 'cursor' }>, 'kind'> | undefined {
   const within = ({ modseq }: SyncState, last: bigint) =>
     modseq >= BigInt(row.oldest_modseq) && modseq <= last;
   const now = shadowState(row);
   if (token.kind === 'state') {
     const { state } = token;
-    return within(state, now.modseq) ? { base: state, snapshot: now, afterUid: 0 } : undefined;
+    if (!within(state, now.modseq)) return undefined;
+    return { base: state, snapshot: now, afterUid: 0, newest: false };
   }
   if (token.kind === 'foreign') return undefined;
-  const { base, snapshot, afterUid } = token;
+  const { base, snapshot } = token;
   const isKnown = within(snapshot, now.modseq) && (!base || within(base, snapshot.modseq));
-  return isKnown ? { base, snapshot, afterUid } : undefined;
+  return isKnown ? token : undefined;
 }

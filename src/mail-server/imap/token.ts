@@ -5,7 +5,8 @@
  * cannot tell a message that came from one that changed (UIDNEXT does), nor whether the removals that
  * a server lists are exactly those of messages the client has (the count of messages does: RFC 7162
  * section 3.2.10.1 lets a server list more). While a paged sync goes on, the token is a cursor
- * `base.snapshot.uid`, with two such states (the first is 0 where the client had nothing).
+ * `base.snapshot.uid`, with two such states (the first is 0 where the client had nothing), and an `n` behind
+ * it where pages go downwards.
  */
 import { invalidField } from '../../errors/errors.ts';
 import { UID_MAX } from './uid-set.ts';
@@ -26,8 +27,10 @@ export type ImapToken =
       /** What the client had when the sync began; undefined for nothing. */
       readonly base: SyncState | undefined;
       readonly snapshot: SyncState;
-      /** The client has all changes up to this UID. */
+      /** The client has all changes up to this UID, in the order of the pages. */
       readonly afterUid: number;
+      /** Whether the highest UIDs come first; where there is no base alone. */
+      readonly newest: boolean;
     }
   /** Of another form of ours: a bare MODSEQ of an event, or one of the embedded store. */
   | { readonly kind: 'foreign' };
@@ -35,19 +38,21 @@ export type ImapToken =
 const NUMBER = '(?:0|[1-9]\\d{0,19})';
 const STATE = `${NUMBER}-${NUMBER}-${NUMBER}`;
 const FINISHED = new RegExp(`^${STATE}$`);
-const CURSOR = new RegExp(`^(0|${STATE})\\.(${STATE})\\.(${NUMBER})$`);
+const CURSOR = new RegExp(`^(0|${STATE})\\.(${STATE})\\.(${NUMBER})(n)?$`);
 const FOREIGN = new RegExp(`^${NUMBER}(?:\\.${NUMBER}\\.${NUMBER})?$`);
 
 /** @throws Refusal `invalid_request` when it is not of our form */
 export function parseImapToken(text: string): ImapToken {
   if (FINISHED.test(text)) return { kind: 'state', state: readState(text) };
-  const [, base, snapshot, uid] = CURSOR.exec(text) ?? [];
-  if (base !== undefined && snapshot !== undefined) {
+  const [, base, snapshot, uid, n] = CURSOR.exec(text) ?? [];
+  const isOurs = n === undefined || base === '0';
+  if (base !== undefined && snapshot !== undefined && isOurs) {
     return {
       kind: 'cursor',
       base: base === '0' ? undefined : readState(base),
       snapshot: readState(snapshot),
       afterUid: Math.min(Number(uid), UID_MAX),
+      newest: n !== undefined,
     };
   }
   if (FOREIGN.test(text)) return { kind: 'foreign' };
@@ -67,8 +72,10 @@ export function formatCursor(
   base: SyncState | undefined,
   snapshot: SyncState,
   afterUid: number,
+  newest = false,
 ): string {
-  return `${base ? formatState(base) : '0'}.${formatState(snapshot)}.${afterUid}`;
+  const end = newest ? 'n' : '';
+  return `${base ? formatState(base) : '0'}.${formatState(snapshot)}.${afterUid}${end}`;
 }
 
 export function isSameState(a: SyncState, b: SyncState): boolean {

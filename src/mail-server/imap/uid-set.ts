@@ -106,6 +106,17 @@ export class UidSet {
     }
   }
 
+  /** The largest `limit` of them, the largest first. */
+  *takeLast(limit: number): Generator<number> {
+    let left = limit;
+    for (const [first, last] of this.#ranges.toReversed()) {
+      for (let uid = last; uid >= first; uid--) {
+        if (left-- <= 0) return;
+        yield uid;
+      }
+    }
+  }
+
   /** As IMAP writes it, cut into texts that each fit into one command. */
   *texts(): Generator<string> {
     let text = '';

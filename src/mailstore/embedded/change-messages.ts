@@ -8,6 +8,7 @@ import {
 import { enqueueSearch } from '../../search/search.ts';
 import { flagsToText, normalizeFlags } from '../flags.ts';
 import type { Appended, AppendTarget, MessageTexts } from '../store.ts';
+import { findThread } from './find-thread.ts';
 import { MailboxAdvance, type Mailboxes, type MailboxRow, mailboxChange } from './mailboxes.ts';
 
 /** A message to be appended; its body is stored already. */
@@ -40,6 +41,10 @@ function prepareInsert(queries: Queries) {
       body_id: value.body_id,
       envelope: value.envelope,
       structure: value.structure,
+      preview: value.preview,
+      has_attachment: value.has_attachment,
+      thread_id: value.thread_id,
+      message_key: value.message_key,
     }),
   );
 }
@@ -60,7 +65,7 @@ export class MessageWriter {
   /** See {@link EmbeddedMailstore.append}. */
   async append(
     tx: Queries,
-    { bodyId, size, envelope, structure }: AppendedMessage,
+    { bodyId, size, envelope, structure, preview, hasAttachment, thread }: AppendedMessage,
     targets: readonly AppendTarget[],
   ): Promise<Appended[]> {
     const found: Found[] = [];
@@ -83,6 +88,9 @@ export class MessageWriter {
         size,
         envelope,
         structure,
+        preview,
+        has_attachment: hasAttachment ? 1 : 0,
+        ...(await findThread(tx, target.user.accountId, thread, bodyId)),
         body_id: bodyId,
         mailbox_id: mailbox.id,
         uid,

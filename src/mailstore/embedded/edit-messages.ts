@@ -249,6 +249,10 @@ const allColumns = [
   'body_id',
   'envelope',
   'structure',
+  'preview',
+  'has_attachment',
+  'thread_id',
+  'message_key',
 ] as const;
 
 type MessageColumn = (typeof allColumns)[number] | 'modseq';

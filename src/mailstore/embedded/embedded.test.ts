@@ -12,8 +12,8 @@ import {
 import type { Queries } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { type MailUser, type SyncResult, stageMessage } from '../mailstore.ts';
+import { liveQuery } from './change-queries.ts';
 import { oldTombstones } from './prune-tombstones.ts';
-import { liveQuery } from './read-changes.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);
@@ -381,7 +381,11 @@ const ANY = { mailboxId: 1, snapshot: 1, afterModseq: 1, afterUid: 1, most: 1 };
 test('what changed is found by MODSEQ, not by walking the mailbox', async () => {
   const { database } = await openTestMailstore('sqlite');
   for (const kind of ['changed by UID', 'changed by MODSEQ'] as const) {
-    const query = liveQuery(database.read, kind, ['flags'], ANY).compile();
+    const query = liveQuery(
+      database.read,
+      { kind, columns: ['flags'], newest: false },
+      ANY,
+    ).compile();
     assert.match(
       await planOf(database.read, query.sql),
       /^SEARCH .*COVERING INDEX messages_by_modseq \(mailbox_id=\? AND \(?modseq.*>.*\?\)/,

@@ -80,7 +80,7 @@ export class EmbeddedMailstore implements Mailstore {
     this.#now = now;
     this.#mailboxes = new Mailboxes(database, now);
     this.#reader = new MessageReader(database, bodies, this.#mailboxes);
-    this.#changes = new ChangeReader(database.read, pageBytes);
+    this.#changes = new ChangeReader({ queries: database.read, bodies, pageBytes });
     const mailboxes = this.#mailboxes;
     this.#writer = new MessageWriter({ database, mailboxes, now });
     this.#editor = new MessageEditor({ database, bodies, mailboxes, now });
@@ -120,9 +120,7 @@ export class EmbeddedMailstore implements Mailstore {
         mailbox: current.name,
         uidvalidity: String(current.uidvalidity),
         token:
-          nextAfterUid === undefined
-            ? String(window.snapshot)
-            : formatCursor(window.base, window.snapshot, nextAfterUid),
+          nextAfterUid === undefined ? String(window.snapshot) : formatCursor(window, nextAfterUid),
         changes: { added, updated, removed },
         ...(reset && { reset }),
         ...(nextAfterUid !== undefined && { hasMore: true as const }),
@@ -159,7 +157,7 @@ export class EmbeddedMailstore implements Mailstore {
     const noRoom = await bodies.checkRoom(octets);
     if (noRoom) throw noRoom;
     const { parsed, body } = await stageMessage(bodies, source);
-    const texts = describeMessage(parsed);
+    const texts = await describeMessage(bodies, { parsed, body });
     const appended = await this.#database
       .write(async (tx) => {
         const bodyId = await bodies.commit(tx, body);
@@ -274,16 +272,28 @@ function openWindow(
     fields,
     limit: request.limit ?? (fields.length > 0 ? PAGE_WITH_FIELDS : undefined),
   };
-  const anew = { ...shared, base: 0, snapshot: mailbox.highestmodseq, afterUid: 0 };
+  const { newest = false } = request;
+  const upwards = {
+    ...shared,
+    base: 0,
+    snapshot: mailbox.highestmodseq,
+    afterUid: 0,
+    newest: false,
+  };
+  const anew = newest ? { ...upwards, newest, afterUid: Number.MAX_SAFE_INTEGER } : upwards;
   const sameMailbox =
     request.uidvalidity === undefined || request.uidvalidity === String(mailbox.uidvalidity);
   if (!token) return { window: anew, reset: sameMailbox ? undefined : true };
   if (!sameMailbox || !isKnown(mailbox, token)) return { window: anew, reset: true };
   const window =
     token.kind === 'modseq'
-      ? { ...anew, base: token.modseq }
-      : { ...shared, base: token.base, snapshot: token.snapshot, afterUid: token.uid };
+      ? { ...upwards, base: token.modseq }
+      : { ...shared, ...cursorOf(token) };
   return { window, reset: undefined };
+}
+
+function cursorOf({ base, snapshot, uid, newest }: Extract<SyncToken, { kind: 'cursor' }>) {
+  return { base, snapshot, afterUid: uid, newest };
 }
 
 /** Whether all that happened after the token is still known, and nothing of it is yet to come. */
@@ -291,7 +301,9 @@ function isKnown({ highestmodseq, pruned_modseq }: MailboxRow, token: SyncToken)
   if (token.kind === 'modseq') {
     return token.modseq >= 1 && token.modseq >= pruned_modseq && token.modseq <= highestmodseq;
   }
-  const { base, snapshot } = token;
+  const { base, snapshot, newest } = token;
+  // Only who has nothing begins with the newest.
+  if (newest && base !== 0) return false;
   const oldest = base === 0 ? snapshot : base;
   return oldest >= pruned_modseq && base < snapshot && snapshot <= highestmodseq;
 }

@@ -38,11 +38,14 @@ async function plansOf(window: Partial<ChangeWindow>): Promise<string[]> {
       };
     },
   });
-  const page = await new ChangeReader(read, 1_000_000).read(seen, {
+  const { bodies } = store;
+  const reader = new ChangeReader({ queries: read, bodies, pageBytes: 1_000_000 });
+  const page = await reader.read(seen, {
     mailboxId: mailbox.id,
     base: 0,
     snapshot: mailbox.highestmodseq,
     afterUid: 0,
+    newest: false,
     limit: undefined,
     fields: [],
     ...window,

@@ -6,11 +6,24 @@
  * in between it never hears of. The cost follows the number of changes, not the mailbox's size.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import { sql } from 'kysely';
-import { PreparedQuery, type Queries, type Row } from '../../database/database.ts';
+import type { Bodies } from '../../bodies/bodies.ts';
+import { PreparedQuery, type Queries } from '../../database/database.ts';
 import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
 import { flagsFromText } from '../flags.ts';
 import { type AddedMessage, hasTexts, type MessageField, type UpdatedMessage } from '../store.ts';
+import {
+  columnsOf,
+  type GoneInOrderValues,
+  type GoneRow,
+  type GoneValues,
+  goneInOrderQuery,
+  goneQuery,
+  inOrder,
+  type LiveQuery,
+  type LiveRow,
+  liveQuery,
+} from './change-queries.ts';
+import { describeOlder, readTold } from './older-messages.ts';
 import {
   TEXT_AT_A_TIME,
   TextReader,
@@ -24,8 +37,10 @@ export interface ChangeWindow {
   /** 0: the client has nothing yet. */
   readonly base: number;
   readonly snapshot: number;
-  /** The client has all changes up to this UID. */
+  /** The client has all changes up to this UID, in the order of the page. */
   readonly afterUid: number;
+  /** Whether the highest UIDs come first; where `base` is 0 alone. */
+  readonly newest: boolean;
   readonly limit: number | undefined;
   readonly fields: readonly MessageField[];
 }
@@ -38,61 +53,60 @@ export interface ChangePage {
   readonly nextAfterUid: number | undefined;
 }
 
-interface LiveRow {
-  uid: number;
-  created_modseq: number;
-  modseq: number;
-  flags?: string;
-  size?: number;
-  internal_date?: number;
-  envelope?: string;
-  structure?: string;
-}
-
-type GoneRow = Pick<Row<'tombstones'>, 'uid' | 'created_modseq' | 'modseq'>;
-
-/** Which messages are read, and in which order: see {@link liveQuery}. */
-type LiveQuery = 'all by UID' | 'new by UID' | 'changed by UID' | 'changed by MODSEQ';
-
 /** RFC 3501 section 2.3.1.1. */
 const UID_MAX = 4_294_967_295;
 
 /** Rows read in one go: keeps a sync of a huge mailbox from holding the thread. */
 const ROWS_AT_A_TIME = 5_000;
 
-const columnOfField = {
-  envelope: 'envelope',
-  flags: 'flags',
-  size: 'size',
-  internalDate: 'internal_date',
-  bodyStructure: 'structure',
-} as const satisfies Record<MessageField, string>;
-
-type LiveColumn = (typeof columnOfField)[MessageField];
+export interface ChangeReaderOptions {
+  readonly queries: Queries;
+  readonly bodies: Pick<Bodies, 'find' | 'read'>;
+  /** Octets of envelopes and structures in one page. */
+  readonly pageBytes: number;
+}
 
 /** Reads changes with queries that are compiled once. */
 export class ChangeReader {
   readonly #queries: Queries;
+  readonly #bodies: ChangeReaderOptions['bodies'];
   readonly #pageBytes: number;
   readonly #texts: TextReader;
   readonly #live = new Map<string, PreparedQuery<WindowValues, LiveRow>>();
   readonly #gone: PreparedQuery<GoneValues, GoneRow>;
-  readonly #goneInOrder: PreparedQuery<GoneInOrderValues, GoneRow>;
+  readonly #goneUpwards: PreparedQuery<GoneInOrderValues, GoneRow>;
+  readonly #goneDownwards: PreparedQuery<GoneInOrderValues, GoneRow>;
 
-  /** @param pageBytes octets of envelopes and structures in one page */
-  constructor(queries: Queries, pageBytes: number) {
+  constructor({ queries, bodies, pageBytes }: ChangeReaderOptions) {
     this.#queries = queries;
+    this.#bodies = bodies;
     this.#pageBytes = pageBytes;
     this.#texts = new TextReader(queries);
     this.#gone = new PreparedQuery((value) => goneQuery(queries, value));
-    this.#goneInOrder = new PreparedQuery((value) => goneInOrderQuery(queries, value));
+    this.#goneUpwards = new PreparedQuery((value) => goneInOrderQuery(queries, false, value));
+    this.#goneDownwards = new PreparedQuery((value) => goneInOrderQuery(queries, true, value));
   }
 
   /** Reads one page of changes; `tx` is one state of the database throughout. */
   async read(tx: Queries, window: ChangeWindow): Promise<ChangePage> {
     const most = window.limit === undefined ? undefined : window.limit + 1;
     const live = await this.#readLive(tx, window, most ?? Number.POSITIVE_INFINITY);
+    await this.#describeOlder(tx, window, live.rows);
     return classify(live, await this.#readGone(tx, window, most), window);
+  }
+
+  /** Reads from their sources what rows of before 0.3.0 do not have. */
+  async #describeOlder(tx: Queries, { mailboxId, base }: ChangeWindow, rows: readonly LiveRow[]) {
+    for (const row of rows) {
+      if (row.has_attachment !== null || row.created_modseq <= base) continue;
+      const texts = await tx
+        .selectFrom('messages')
+        .select(['body_id', 'envelope', 'structure'])
+        .where('mailbox_id', '=', mailboxId)
+        .where('uid', '=', row.uid)
+        .executeTakeFirst();
+      if (texts) row.older = await describeOlder(this.#bodies, texts);
+    }
   }
 
   async #readLive(tx: Queries, window: ChangeWindow, most: number): Promise<TextRows<LiveRow>> {
@@ -114,15 +128,15 @@ export class ChangeReader {
     window: ChangeWindow,
     most: number,
   ): Promise<TextRows<LiveRow>> {
-    const { base, afterUid, fields } = window;
+    const { base, afterUid, newest, fields } = window;
     const changed = base > 0 ? await this.#readByUid(tx, window, most, []) : undefined;
     const added = changed?.filter((row) => row.created_modseq > base);
     const [first] = added ?? [];
     if (changed && !first) return { rows: changed, fullAt: undefined };
-    const columns = new Set<LiveColumn>(fields.map((field) => columnOfField[field]));
+    const columns = columnsOf(fields);
     const { rows, fullAt } = await this.#texts.read(
       tx,
-      this.#liveQuery('new by UID', fields),
+      this.#liveQuery('new by UID', fields, newest),
       textColumns.filter((column) => columns.has(column)),
       {
         ...window,
@@ -132,18 +146,19 @@ export class ChangeReader {
       },
     );
     const known = changed?.filter((row) => row.created_modseq <= base) ?? [];
-    return { rows: [...known, ...rows].sort(byUid), fullAt };
+    const compare = inOrder(newest);
+    return { rows: [...known, ...rows].sort((a, b) => compare(a.uid, b.uid)), fullAt };
   }
 
-  /** Messages that are there, in the order of their UIDs. */
+  /** Messages that are there, in the order of the page. */
   async #readByUid(
     tx: Queries,
     window: ChangeWindow,
     most: number,
     fields: readonly MessageField[],
   ): Promise<LiveRow[]> {
-    const { mailboxId, base, snapshot } = window;
-    const query = this.#liveQuery(base > 0 ? 'changed by UID' : 'all by UID', fields);
+    const { mailboxId, base, snapshot, newest } = window;
+    const query = this.#liveQuery(base > 0 ? 'changed by UID' : 'all by UID', fields, newest);
     const rows: LiveRow[] = [];
     let { afterUid } = window;
     while (rows.length < most) {
@@ -161,7 +176,8 @@ export class ChangeReader {
 
   /** The same where all of them are wanted: as they lie in the index by MODSEQ, sorted afterwards. */
   async #readByModseq(tx: Queries, window: ChangeWindow): Promise<LiveRow[]> {
-    const { mailboxId, base, snapshot, fields } = window;
+    const { mailboxId, base, snapshot, newest, fields } = window;
+    const compare = inOrder(newest);
     const query = this.#liveQuery('changed by MODSEQ', fields);
     const rows: LiveRow[] = [];
     let after = { modseq: base, uid: UID_MAX };
@@ -169,51 +185,49 @@ export class ChangeReader {
       const [afterModseq, afterUid] = [after.modseq, after.uid];
       const values = { mailboxId, snapshot, afterModseq, afterUid, most: ROWS_AT_A_TIME };
       const chunk = await query.all(tx, values);
-      for (const row of chunk) if (row.uid > window.afterUid) rows.push(row);
+      for (const row of chunk) if (compare(row.uid, window.afterUid) > 0) rows.push(row);
       const last = chunk.at(-1);
       if (!last || chunk.length < ROWS_AT_A_TIME) break;
       after = last;
       await turn();
     }
-    return rows.sort(byUid);
+    return rows.sort((a, b) => compare(a.uid, b.uid));
   }
 
   /**
-   * Messages that are gone, in the order of their UIDs: those that the client knew, and those that
+   * Messages that are gone, in the order of the page: those that the client knew, and those that
    * were still there in the state it is being brought to (a paged sync whose snapshot is past: the
    * next sync tells of their removal, so this one has to tell of their existence).
    */
   async #readGone(tx: Queries, window: ChangeWindow, most: number | undefined) {
-    const { mailboxId, base, snapshot, afterUid } = window;
+    const { mailboxId, base, snapshot, afterUid, newest } = window;
     const values = { mailboxId, goneAfter: base === 0 ? snapshot : base, snapshot };
     if (most !== undefined) {
-      return this.#goneInOrder.all(tx, { ...values, base, afterUid, most });
+      const query = newest ? this.#goneDownwards : this.#goneUpwards;
+      return query.all(tx, { ...values, base, afterUid, most });
     }
+    const compare = inOrder(newest);
     const rows = await this.#gone.all(tx, values);
     return rows
       .filter(({ uid, created_modseq, modseq }) => {
-        return uid > afterUid && created_modseq <= base === modseq <= snapshot;
+        return compare(uid, afterUid) > 0 && created_modseq <= base === modseq <= snapshot;
       })
-      .sort(byUid);
+      .sort((a, b) => compare(a.uid, b.uid));
   }
 
-  #liveQuery(kind: LiveQuery, fields: readonly MessageField[]) {
-    const columns = new Set<LiveColumn>(fields.map((field) => columnOfField[field]));
+  #liveQuery(kind: LiveQuery, fields: readonly MessageField[], newest = false) {
+    const columns = columnsOf(fields);
     // Flags are part of every update.
     if (kind === 'changed by UID' || kind === 'changed by MODSEQ') columns.add('flags');
-    const key = `${kind} ${[...columns].sort()}`;
+    const key = `${kind} ${newest} ${[...columns].sort()}`;
     const known = this.#live.get(key);
     if (known) return known;
     const query = new PreparedQuery<WindowValues, LiveRow>((value) =>
-      liveQuery(this.#queries, kind, [...columns], value),
+      liveQuery(this.#queries, { kind, columns: [...columns], newest }, value),
     );
     this.#live.set(key, query);
     return query;
   }
-}
-
-function byUid(a: { uid: number }, b: { uid: number }): number {
-  return a.uid - b.uid;
 }
 
 /** Sorts what a page has read into what is new, changed and gone to the client. */
@@ -222,15 +236,20 @@ async function classify(
   gone: readonly GoneRow[],
   window: ChangeWindow,
 ): Promise<ChangePage> {
-  const { limit } = window;
-  const cut = firstOf(fullAt, limit === undefined ? undefined : cutAt(live, gone, limit));
+  const { limit, newest } = window;
+  const compare = inOrder(newest);
+  const isPast = (uid: number, end: number | undefined) =>
+    end !== undefined && compare(uid, end) > 0;
+  const ends = [fullAt, limit === undefined ? undefined : cutAt(live, gone, limit, compare)];
+  // A page that is full in both senses ends where it was full first.
+  const [cut] = ends.filter((end) => end !== undefined).sort(compare);
   const added: AddedMessage[] = [];
   const updated: UpdatedMessage[] = [];
   const removed: { uid: number }[] = [];
   let textLength = 0;
   let turnAt = TEXT_AT_A_TIME;
   for (const [index, row] of live.entries()) {
-    if (cut !== undefined && row.uid > cut) break;
+    if (isPast(row.uid, cut)) break;
     if (textLength >= turnAt || index % ROWS_AT_A_TIME === ROWS_AT_A_TIME - 1) {
       turnAt = textLength + TEXT_AT_A_TIME;
       await turn();
@@ -240,11 +259,11 @@ async function classify(
     else updated.push(updatedMessage(row));
   }
   for (const { uid, created_modseq } of gone) {
-    if (cut !== undefined && uid > cut) break;
+    if (isPast(uid, cut)) break;
     if (created_modseq <= window.base) removed.push({ uid });
     else added.push({ uid });
   }
-  if (gone.length > 0) added.sort((a, b) => a.uid - b.uid);
+  if (gone.length > 0) added.sort((a, b) => compare(a.uid, b.uid));
   return { added, updated, removed, nextAfterUid: cut };
 }
 
@@ -252,104 +271,32 @@ function lengthOf({ flags, envelope, structure }: LiveRow): number {
   return (flags?.length ?? 0) + (envelope?.length ?? 0) + (structure?.length ?? 0);
 }
 
-/** A page that is full in both senses ends where it was full first. */
-function firstOf(a: number | undefined, b: number | undefined): number | undefined {
-  return a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
-}
-
-/**
- * The messages of a mailbox that are in its state `snapshot`:
- * - `all by UID`: those after a UID;
- * - `new by UID`: of these, those that came after `afterModseq`;
- * - `changed by UID`: of these, those that came or were changed after `afterModseq`;
- * - `changed by MODSEQ`: those whose MODSEQ and UID come after `afterModseq` and `afterUid`, a pair.
- */
-export function liveQuery(
-  queries: Queries,
-  kind: LiveQuery,
-  columns: readonly LiveColumn[],
-  { mailboxId, snapshot, afterModseq, afterUid, most }: WindowValues,
-) {
-  const query = queries
-    .selectFrom('messages')
-    .select(['uid', 'created_modseq', 'modseq', ...columns])
-    .where('mailbox_id', '=', mailboxId)
-    .where('created_modseq', '<=', snapshot)
-    .limit(most);
-  if (kind === 'all by UID') return query.where('uid', '>', afterUid).orderBy('uid');
-  if (kind === 'new by UID') {
-    const isNew = query.where('created_modseq', '>', afterModseq);
-    return isNew.where('uid', '>', afterUid).orderBy('uid');
-  }
-  if (kind === 'changed by MODSEQ') {
-    const isAfter = sql<boolean>`(modseq, uid) > (${afterModseq}, ${afterUid})`;
-    return query.where(isAfter).orderBy('modseq').orderBy('uid');
-  }
-  // The expression keeps both engines from walking the mailbox by UID, which costs its size: this
-  // is read by MODSEQ, which costs the changes, and those are sorted.
-  const uid = sql<number>`uid + ${sql.lit(0)}`;
-  return query.where('modseq', '>', afterModseq).where(uid, '>', afterUid).orderBy(uid);
-}
-
-interface GoneValues {
-  readonly mailboxId: number;
-  readonly goneAfter: number;
-  readonly snapshot: number;
-}
-
-/** Messages that went after one state and had come by another. */
-function goneQuery(queries: Queries, { mailboxId, goneAfter, snapshot }: GoneValues) {
-  return queries
-    .selectFrom('tombstones')
-    .select(['uid', 'created_modseq', 'modseq'])
-    .where('mailbox_id', '=', mailboxId)
-    .where('modseq', '>', goneAfter)
-    .where('created_modseq', '<=', snapshot);
-}
-
-interface GoneInOrderValues extends GoneValues {
-  readonly base: number;
-  readonly afterUid: number;
-  readonly most: number;
-}
-
-/**
- * Of these the first after a UID that the client has to hear of: those that it knew (they came by `base`)
- * and that were gone by `snapshot`, and those that it did not know and that were still there.
- */
-function goneInOrderQuery(queries: Queries, values: GoneInOrderValues) {
-  const { base, snapshot, afterUid, most } = values;
-  return goneQuery(queries, values)
-    .where('uid', '>', afterUid)
-    .where(({ eb, or, and }) =>
-      or([
-        and([eb('created_modseq', '<=', base), eb('modseq', '<=', snapshot)]),
-        and([eb('created_modseq', '>', base), eb('modseq', '>', snapshot)]),
-      ]),
-    )
-    .orderBy('uid')
-    .limit(most);
-}
-
 /** The last UID of a page of `limit` changes, or undefined where all of them fit. */
 function cutAt(
   live: readonly { uid: number }[],
   gone: readonly { uid: number }[],
   limit: number,
+  compare: (a: number, b: number) => number,
 ): number | undefined {
   if (live.length + gone.length <= limit) return undefined;
-  const uids = [...live, ...gone].map(({ uid }) => uid).sort((a, b) => a - b);
+  const uids = [...live, ...gone].map(({ uid }) => uid).sort(compare);
   return uids[limit - 1];
 }
 
 function addedMessage(row: LiveRow, fields: readonly MessageField[]): AddedMessage {
   if (fields.length === 0) return { uid: row.uid };
   const wants = (field: MessageField) => fields.includes(field);
+  const { preview = null, thread_id = null, has_attachment = null, body_id } = row;
+  const told = row.older ?? readTold({ preview, thread_id, has_attachment });
   return {
     uid: row.uid,
     ...(wants('envelope') &&
       row.envelope !== undefined && { envelope: JSON.parse(row.envelope) as Envelope }),
-    ...(wants('flags') && row.flags !== undefined && { flags: flagsFromText(row.flags) }),
+    ...(wants('flags') &&
+      row.flags !== undefined && {
+        flags: flagsFromText(row.flags),
+        modseq: String(row.modseq),
+      }),
     ...(wants('size') && row.size !== undefined && { size: row.size }),
     ...(wants('internalDate') &&
       row.internal_date !== undefined && {
@@ -359,6 +306,10 @@ function addedMessage(row: LiveRow, fields: readonly MessageField[]): AddedMessa
       row.structure !== undefined && {
         bodyStructure: toBodyStructure(JSON.parse(row.structure) as MessagePart),
       }),
+    ...(wants('preview') && told && { preview: told.preview }),
+    ...(wants('threadId') && told && { threadId: told.threadId }),
+    ...(wants('emailId') && body_id !== undefined && { emailId: `e${body_id}` }),
+    ...(wants('hasAttachment') && told && { hasAttachment: told.hasAttachment }),
   };
 }
 

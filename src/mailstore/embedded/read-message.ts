@@ -14,13 +14,15 @@ import {
 } from '../../message/message.ts';
 import { flagsFromText } from '../flags.ts';
 import { canonicalMailboxName } from '../mailbox-names.ts';
-import type { ByteRange, MailUser, Message, PartContent } from '../store.ts';
+import type { ByteRange, Description, MailUser, Message, PartContent } from '../store.ts';
 import type { Mailboxes } from './mailboxes.ts';
+import { describeRow, type Told } from './older-messages.ts';
 
 type MessageRow = Pick<
   Row<'messages'>,
   'mailbox_id' | 'uid' | 'flags' | 'size' | 'internal_date' | 'body_id' | 'envelope' | 'structure'
-> & { readonly uidvalidity: number };
+> &
+  Told & { readonly uidvalidity: number };
 
 function prepareSelect(queries: Queries) {
   return new PreparedQuery((value: { accountId: number; mailbox: string; uid: number }) =>
@@ -37,6 +39,9 @@ function prepareSelect(queries: Queries) {
         'messages.body_id',
         'messages.envelope',
         'messages.structure',
+        'messages.preview',
+        'messages.thread_id',
+        'messages.has_attachment',
       ])
       .where('mailboxes.account_id', '=', value.accountId)
       .where('mailboxes.name', '=', value.mailbox)
@@ -50,10 +55,16 @@ class StoredMessage implements Message {
   readonly flags: readonly string[];
   readonly size: number;
   readonly internalDate: string;
+  readonly describe: () => Promise<Description>;
   readonly open: (range?: ByteRange) => AsyncIterable<Uint8Array>;
   readonly #row: MessageRow;
 
-  constructor(row: MessageRow, open: (range?: ByteRange) => AsyncIterable<Uint8Array>) {
+  constructor(
+    row: MessageRow,
+    describe: () => Promise<Description>,
+    open: (range?: ByteRange) => AsyncIterable<Uint8Array>,
+  ) {
+    this.describe = describe;
     this.uid = row.uid;
     this.flags = flagsFromText(row.flags);
     this.size = row.size;
@@ -90,7 +101,8 @@ export class MessageReader {
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const row = await this.#find(user, mailbox, uid);
-    return new StoredMessage(row, (range) => this.#read(user, row, range));
+    const describe = () => describeRow(this.#bodies, row);
+    return new StoredMessage(row, describe, (range) => this.#read(user, row, range));
   }
 
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {

@@ -41,6 +41,8 @@ export interface TextRange {
   readonly base: number;
   readonly snapshot: number;
   readonly afterUid: number;
+  /** Whether the highest UIDs come first. */
+  readonly newest: boolean;
   /** Messages at most. */
   readonly most: number;
   /** Octets of texts at most; a message that is larger comes alone. */
@@ -48,7 +50,7 @@ export interface TextRange {
 }
 
 export interface TextRows<TextRow> {
-  /** In the order of their UIDs. */
+  /** In the order of the page. */
   readonly rows: TextRow[];
   /** The UID up to which they were read, where they were more than fits. */
   readonly fullAt: number | undefined;
@@ -71,9 +73,9 @@ export class TextReader {
     tx: Queries,
     query: PreparedQuery<WindowValues, TextRow>,
     columns: readonly TextColumn[],
-    { mailboxId, base, snapshot, afterUid, most, pageBytes }: TextRange,
+    { mailboxId, base, snapshot, afterUid, newest, most, pageBytes }: TextRange,
   ): Promise<TextRows<TextRow>> {
-    const lengths = this.#lengthsOf(columns);
+    const lengths = this.#lengthsOf(columns, newest);
     const rows: TextRow[] = [];
     const common = { mailboxId, snapshot, afterModseq: base };
     let octets = 0;
@@ -87,7 +89,8 @@ export class TextReader {
       const fitting = fit(measured, Math.min(TEXT_AT_A_TIME, pageBytes - octets));
       octets += fitting.octets;
       after = fitting.lastUid;
-      const values = { ...common, afterUid: first.uid - 1, most: fitting.count };
+      const before = newest ? first.uid + 1 : first.uid - 1;
+      const values = { ...common, afterUid: before, most: fitting.count };
       for (const row of await query.all(tx, values)) rows.push(row);
       if (fitting.count === measured.length && measured.length < size) break;
       await turn();
@@ -95,12 +98,12 @@ export class TextReader {
     return { rows, fullAt: undefined };
   }
 
-  #lengthsOf(columns: readonly TextColumn[]) {
-    const key = columns.join(' ');
+  #lengthsOf(columns: readonly TextColumn[], newest: boolean) {
+    const key = `${newest} ${columns.join(' ')}`;
     const known = this.#lengths.get(key);
     if (known) return known;
     const query = new PreparedQuery((value: WindowValues) =>
-      lengthsQuery(this.#queries, columns, value),
+      lengthsQuery(this.#queries, columns, newest, value),
     );
     this.#lengths.set(key, query);
     return query;
@@ -111,6 +114,7 @@ export class TextReader {
 function lengthsQuery(
   queries: Queries,
   columns: readonly TextColumn[],
+  newest: boolean,
   { mailboxId, snapshot, afterModseq, afterUid, most }: WindowValues,
 ) {
   const lengths = columns.map((column) => sql`octet_length(${sql.ref(column)})`);
@@ -120,8 +124,8 @@ function lengthsQuery(
     .where('mailbox_id', '=', mailboxId)
     .where('created_modseq', '<=', snapshot)
     .where('created_modseq', '>', afterModseq)
-    .where('uid', '>', afterUid)
-    .orderBy('uid')
+    .where('uid', newest ? '<' : '>', afterUid)
+    .orderBy('uid', newest ? 'desc' : 'asc')
     .limit(most);
 }
 

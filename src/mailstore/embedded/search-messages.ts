@@ -6,16 +6,12 @@
 import type { Bodies } from '../../bodies/bodies.ts';
 import type { Database } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
-import {
-  type Envelope,
-  hasAttachments,
-  type MessagePart,
-  readPreview,
-} from '../../message/message.ts';
+import type { Envelope } from '../../message/message.ts';
 import { type HitPlace, type QueryTerm, readQuery, type Search } from '../../search/search.ts';
 import { flagsFromText } from '../flags.ts';
 import type { MailUser, SearchFilter, SearchMatch, SearchRequest, SearchResult } from '../store.ts';
 import type { Mailboxes } from './mailboxes.ts';
+import { describeRow } from './older-messages.ts';
 
 /** Hits and rows that are looked at in one go. */
 const CHUNK = 300;
@@ -195,24 +191,22 @@ export class MessageSearch {
     const row = await database.read
       .selectFrom('messages')
       .select(['envelope', 'structure', 'internal_date', 'body_id'])
+      .select(['preview', 'has_attachment', 'thread_id'])
       .where('mailbox_id', '=', mailboxId)
       .where('uid', '=', uid)
       .executeTakeFirst();
     if (!row) return undefined;
-    const structure = JSON.parse(row.structure) as MessagePart;
+    const told = await describeRow(bodies, row);
     const { hasAttachment } = filter;
-    if (hasAttachment !== undefined && hasAttachments(structure) !== hasAttachment) {
-      return undefined;
-    }
-    const body = await bodies.find(row.body_id);
-    if (!body) return undefined;
+    if (hasAttachment !== undefined && told.hasAttachment !== hasAttachment) return undefined;
     return {
       mailbox: mailboxes.get(mailboxId) ?? '',
       uid,
       envelope: JSON.parse(row.envelope) as Envelope,
       flags: flagsFromText(flags),
       internalDate: new Date(row.internal_date).toISOString(),
-      preview: await readPreview(structure, (range) => bodies.read(body, range)),
+      preview: told.preview,
+      threadId: told.threadId,
     };
   }
 }

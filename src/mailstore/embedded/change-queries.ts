@@ -1,0 +1,140 @@
+/**
+ * The queries that a sync of a mailbox is made of.
+ *
+ * A page goes by UIDs, upwards, or downwards where the newest come first: then `afterUid` is the lowest
+ * UID that the client has, and what is read lies below it.
+ */
+import { sql } from 'kysely';
+import type { Queries, Row } from '../../database/database.ts';
+import type { Description, MessageField } from '../store.ts';
+import type { WindowValues } from './read-texts.ts';
+
+/** Compares UIDs in the order of a page. @param newest whether the highest comes first */
+export function inOrder(newest: boolean): (a: number, b: number) => number {
+  return newest ? (a, b) => b - a : (a, b) => a - b;
+}
+
+/** A message that is there, with the columns that were asked for. */
+export interface LiveRow {
+  uid: number;
+  created_modseq: number;
+  modseq: number;
+  flags?: string;
+  size?: number;
+  internal_date?: number;
+  envelope?: string;
+  structure?: string;
+  body_id?: number;
+  preview?: string | null;
+  thread_id?: number | null;
+  has_attachment?: number | null;
+  /** Where the row is one of before 0.3.0. */
+  older?: Description;
+}
+
+export type GoneRow = Pick<Row<'tombstones'>, 'uid' | 'created_modseq' | 'modseq'>;
+
+/** Which messages are read, and in which order: see {@link liveQuery}. */
+export type LiveQuery = 'all by UID' | 'new by UID' | 'changed by UID' | 'changed by MODSEQ';
+
+/** What {@link readTold} reads. */
+const told = ['preview', 'thread_id', 'has_attachment'] as const;
+
+const columnsOfField = {
+  envelope: ['envelope'],
+  flags: ['flags'],
+  size: ['size'],
+  internalDate: ['internal_date'],
+  bodyStructure: ['structure'],
+  preview: told,
+  threadId: told,
+  emailId: ['body_id'],
+  hasAttachment: told,
+} as const satisfies Record<MessageField, readonly string[]>;
+
+export type LiveColumn = (typeof columnsOfField)[MessageField][number];
+
+export function columnsOf(fields: readonly MessageField[]): Set<LiveColumn> {
+  return new Set(fields.flatMap((field) => columnsOfField[field]));
+}
+
+export interface LiveQueryShape {
+  readonly kind: LiveQuery;
+  readonly columns: readonly LiveColumn[];
+  /** Downwards; of the first two kinds alone. */
+  readonly newest: boolean;
+}
+
+/**
+ * The messages of a mailbox that are in its state `snapshot`:
+ * - `all by UID`: those after a UID;
+ * - `new by UID`: of these, those that came after `afterModseq`;
+ * - `changed by UID`: of these, those that came or were changed after `afterModseq`;
+ * - `changed by MODSEQ`: those whose MODSEQ and UID come after `afterModseq` and `afterUid`, a pair.
+ */
+export function liveQuery(
+  queries: Queries,
+  { kind, columns, newest }: LiveQueryShape,
+  { mailboxId, snapshot, afterModseq, afterUid, most }: WindowValues,
+) {
+  const [is, direction] = newest ? (['<', 'desc'] as const) : (['>', 'asc'] as const);
+  const query = queries
+    .selectFrom('messages')
+    .select(['uid', 'created_modseq', 'modseq', ...columns])
+    .where('mailbox_id', '=', mailboxId)
+    .where('created_modseq', '<=', snapshot)
+    .limit(most);
+  if (kind === 'all by UID') return query.where('uid', is, afterUid).orderBy('uid', direction);
+  if (kind === 'new by UID') {
+    const isNew = query.where('created_modseq', '>', afterModseq);
+    return isNew.where('uid', is, afterUid).orderBy('uid', direction);
+  }
+  if (kind === 'changed by MODSEQ') {
+    const isAfter = sql<boolean>`(modseq, uid) > (${afterModseq}, ${afterUid})`;
+    return query.where(isAfter).orderBy('modseq').orderBy('uid');
+  }
+  // The expression keeps both engines from walking the mailbox by UID, which costs its size: this
+  // is read by MODSEQ, which costs the changes, and those are sorted.
+  const uid = sql<number>`uid + ${sql.lit(0)}`;
+  return query.where('modseq', '>', afterModseq).where(uid, '>', afterUid).orderBy(uid);
+}
+
+export interface GoneValues {
+  readonly mailboxId: number;
+  readonly goneAfter: number;
+  readonly snapshot: number;
+}
+
+/** Messages that went after one state and had come by another. */
+export function goneQuery(queries: Queries, { mailboxId, goneAfter, snapshot }: GoneValues) {
+  return queries
+    .selectFrom('tombstones')
+    .select(['uid', 'created_modseq', 'modseq'])
+    .where('mailbox_id', '=', mailboxId)
+    .where('modseq', '>', goneAfter)
+    .where('created_modseq', '<=', snapshot);
+}
+
+export interface GoneInOrderValues extends GoneValues {
+  readonly base: number;
+  readonly afterUid: number;
+  readonly most: number;
+}
+
+/**
+ * Of these the first after a UID that the client has to hear of: those that it knew (they came by `base`)
+ * and that were gone by `snapshot`, and those that it did not know and that were still there.
+ */
+export function goneInOrderQuery(queries: Queries, newest: boolean, values: GoneInOrderValues) {
+  const { base, snapshot, afterUid, most } = values;
+  return goneQuery(queries, values)
+    .where('uid', newest ? '<' : '>', afterUid)
+    .where(({ eb, or, and }) =>
+      or([
+        and([eb('created_modseq', '<=', base), eb('modseq', '<=', snapshot)]),
+        and([eb('created_modseq', '>', base), eb('modseq', '>', snapshot)]),
+      ]),
+    )
+    .orderBy('uid', newest ? 'desc' : 'asc')
+    .limit(most);
+}

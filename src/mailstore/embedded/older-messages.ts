@@ -1,0 +1,82 @@
+/**
+ * Messages that came before 0.3.0 have no preview, no thread and no word on attachments in their rows:
+ * each is read from the source when it is asked for.
+ */
+import type { Bodies } from '../../bodies/bodies.ts';
+import { Refusal } from '../../errors/errors.ts';
+import {
+  type Envelope,
+  hasAttachments,
+  type MessagePart,
+  readHeader,
+  readPreview,
+  readReferences,
+} from '../../message/message.ts';
+import type { Description } from '../store.ts';
+import { formatThreadId, threadByHeader, threadHeaders } from '../threads.ts';
+import { otherName } from './find-thread.ts';
+
+/** What a row tells of its message; null in one of before 0.3.0. */
+export interface Told {
+  readonly preview: string | null;
+  readonly thread_id: number | null;
+  readonly has_attachment: number | null;
+}
+
+interface OlderRow {
+  readonly body_id: number;
+  /** JSON, as in the row. */
+  readonly envelope: string;
+  readonly structure: string;
+}
+
+/** What a row says of its message; undefined where it has to be read from the source. */
+export function readTold({ preview, thread_id, has_attachment }: Told): Description | undefined {
+  if (preview === null || thread_id === null || has_attachment === null) return undefined;
+  return {
+    preview,
+    threadId: formatThreadId(thread_id),
+    hasAttachment: has_attachment === 1,
+  };
+}
+
+/** What a row says of its message, or its source where the row does not. */
+export async function describeRow(
+  bodies: Pick<Bodies, 'find' | 'read'>,
+  row: Told & OlderRow,
+): Promise<Description> {
+  return readTold(row) ?? describeOlder(bodies, row);
+}
+
+export async function describeOlder(
+  bodies: Pick<Bodies, 'find' | 'read'>,
+  row: OlderRow,
+): Promise<Description> {
+  const structure = JSON.parse(row.structure) as MessagePart;
+  const { messageId } = JSON.parse(row.envelope) as Envelope;
+  const { preview, references } = await readSource(bodies, row.body_id, structure);
+  const thread = threadByHeader(threadHeaders(messageId, references), () => otherName(row.body_id));
+  return {
+    preview,
+    threadId: formatThreadId(thread),
+    hasAttachment: hasAttachments(structure),
+  };
+}
+
+/** A source that is missing keeps no sync from telling of the others. */
+async function readSource(
+  bodies: Pick<Bodies, 'find' | 'read'>,
+  bodyId: number,
+  structure: MessagePart,
+): Promise<{ preview: string; references: string[] }> {
+  const body = await bodies.find(bodyId);
+  if (!body) return { preview: '', references: [] };
+  try {
+    const { fields } = await readHeader(bodies.read(body));
+    const preview = await readPreview(structure, (range) => bodies.read(body, range));
+    return { preview, references: readReferences(fields) };
+  } catch (error) {
+    if (error instanceof Refusal) return { preview: '', references: [] };
+    throw error;
+  }
+}
