@@ -24,6 +24,7 @@ import {
 import { deleteAccounts, deleteSomeOfDomain, domainIsThere } from './delete-accounts.ts';
 import { checkLocalPart, mailLocalPart, readAddress } from './local-parts.ts';
 import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
+import { forgetLoginsOf } from './remembered-logins.ts';
 import { tokensFrom } from './retired-addresses.ts';
 
 export type { Account, AccountStatus } from './account-rows.ts';
@@ -36,10 +37,12 @@ export {
   findSomeActive,
   type SendingAccount,
 } from './find-accounts.ts';
+export { REMEMBERED_SECONDS } from './remembered-logins.ts';
 export {
   createTokens,
   type IssuedToken,
   type MailAccess,
+  type RememberedToken,
   type Tokens,
   type TokensOptions,
 } from './tokens.ts';
@@ -101,7 +104,7 @@ export interface Accounts {
   /** @throws Refusal account_not_found */
   get(userId: string, id: number): Promise<Account>;
   /**
-   * Changes what is given. A suspended account's tokens stop at once.
+   * Changes what is given. A suspended account's tokens and remembered logins stop at once.
    *
    * @throws Refusal account_not_found, invalid_request (`display_name`, `status`)
    */
@@ -241,7 +244,9 @@ class StoredAccounts implements Accounts {
           .where('user_id', '=', userId)
           .execute();
       }
-      return this.#read(tx, userId, id);
+      const account = await this.#read(tx, userId, id);
+      if (status === 'suspended') await forgetLoginsOf(tx, id);
+      return account;
     });
     // Told again where it was suspended already: that costs nothing and cannot be missed.
     if (status === 'suspended') {

@@ -17,6 +17,7 @@ import { type Credentials, CredentialsReader } from './account-rows.ts';
 import { readAddress } from './local-parts.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
+import { RememberedLogins, refuseRemembered } from './remembered-logins.ts';
 import { afterLastToken } from './retired-addresses.ts';
 import {
   BELIEVED_MS,
@@ -47,6 +48,12 @@ export interface IssuedToken {
   readonly expiresIn: number;
 }
 
+/** A token for a browser that remembers the login. */
+export interface RememberedToken extends IssuedToken {
+  /** Gets the next token, once ({@link Tokens.renew}). */
+  readonly remembered: string;
+}
+
 /** The mailbox account that a token opens. */
 export interface MailAccess {
   readonly accountId: number;
@@ -67,6 +74,18 @@ export interface Tokens {
    *   unavailable
    */
   login(address: string, password: string, ip: string): Promise<IssuedToken>;
+  /** As {@link login}, to be remembered for 30 days (`remembered-logins.ts`). */
+  loginRemembered(address: string, password: string, ip: string): Promise<RememberedToken>;
+  /**
+   * A token for whoever remembers a login, and what to remember instead.
+   *
+   * @throws Refusal unauthorized where the login is over, account_inactive
+   */
+  renew(remembered: string): Promise<RememberedToken>;
+  /** Ends a remembered login; nothing happens where there is none. */
+  forget(remembered: string): Promise<void>;
+  /** Removes remembered logins that are over; says how many. */
+  forgetOldLogins(): Promise<number>;
   /**
    * Opens the account that a token names, as it is now.
    *
@@ -132,7 +151,8 @@ class SignedTokens implements Tokens {
   readonly #keys: TokenKeys;
   readonly #accountClaim: string;
   readonly #lifetimeSeconds: number;
-  readonly #logins: LoginLimits;
+  readonly #limits: LoginLimits;
+  readonly #logins: RememberedLogins;
   readonly #log: Logger;
   readonly #now: () => number;
   /** Tokens whose signature is believed for some minutes. */
@@ -145,8 +165,10 @@ class SignedTokens implements Tokens {
     this.#accountClaim = options.accountClaim ?? 'sub';
     this.#lifetimeSeconds = options.lifetimeSeconds ?? LIFETIME_SECONDS;
     this.#now = options.now ?? Date.now;
-    this.#logins = new LoginLimits(options.database, options.openLimit, this.#now);
+    this.#limits = new LoginLimits(options.database, options.openLimit, this.#now);
     this.#log = options.log;
+    const { database, secret, log } = options;
+    this.#logins = new RememberedLogins({ database, secret, log, now: this.#now });
   }
 
   async issue({ id }: { readonly id: number }): Promise<IssuedToken> {
@@ -155,13 +177,42 @@ class SignedTokens implements Tokens {
     return this.#sign(credentials);
   }
 
-  async login(text: string, password: string, ip: string): Promise<IssuedToken> {
+  async login(address: string, password: string, ip: string): Promise<IssuedToken> {
+    return this.#sign(await this.#identify(address, password, ip));
+  }
+
+  async loginRemembered(address: string, password: string, ip: string): Promise<RememberedToken> {
+    const credentials = await this.#identify(address, password, ip);
+    const issued = await this.#sign(credentials);
+    return { ...issued, remembered: await this.#logins.begin(credentials) };
+  }
+
+  async renew(remembered: string): Promise<RememberedToken> {
+    const { accountId, credentialVersion, next } = await this.#logins.renew(remembered);
+    const credentials = await this.#credentials.ofAccount(accountId);
+    if (credentials?.credentialVersion !== credentialVersion) {
+      await this.#logins.forget(next);
+      throw refuseRemembered();
+    }
+    return { ...(await this.#sign(credentials)), remembered: next };
+  }
+
+  forget(remembered: string): Promise<void> {
+    return this.#logins.forget(remembered);
+  }
+
+  forgetOldLogins(): Promise<number> {
+    return this.#logins.forgetOld();
+  }
+
+  /** Whose address and password these are. */
+  async #identify(text: string, password: string, ip: string): Promise<Credentials> {
     const read = readAddress(text);
     const address = read && `${read.localPart}@${read.domain}`;
     const found = read && (await this.#find(read.domain, read.localPart));
     const accountId = found?.credentials.accountId;
     const name = address ?? text.slice(0, UNREADABLE_MAX);
-    const attempt = await this.#logins.admit({ name, accountId, ip });
+    const attempt = await this.#limits.admit({ name, accountId, ip });
     const { passwordHash } = found?.credentials ?? {};
     const matches = await verifyPassword(passwordHash, password, () => attempt.begin());
     if (!found || !matches) {
@@ -172,7 +223,7 @@ class SignedTokens implements Tokens {
     await attempt.succeed().catch((error: unknown) => {
       this.#log.error({ err: error, address }, 'login succeeded, but its client is not remembered');
     });
-    return this.#sign(found.credentials);
+    return found.credentials;
   }
 
   async authenticate(token: string): Promise<MailAccess> {

@@ -41,6 +41,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly mailstore: Mailstore;
   /** Octets of the largest message that a client adds. */
   readonly maxMessageBytes: number;
+  /** Where the service is reached: by HTTPS, cookies are sent by HTTPS alone. */
+  readonly publicUrl: () => string;
   /** Keys that open /v2, at least one. */
   readonly apiKeys: readonly string[];
   /** Absolute path of the folder of the public pages. */
@@ -73,7 +75,7 @@ export function createApi(options: ApiOptions): Api {
     add(scope, accountRoutes(options.accounts, options.domains, options.tokens));
     for (const group of options.keyedRoutes ?? []) add(scope, group);
   });
-  add(app, tokenRoutes(options.tokens));
+  add(app, tokenRoutes(options.tokens, options.publicUrl));
   add(app, mailSyncRoutes(options.mailstore));
   add(app, mailMailboxRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));

@@ -12,7 +12,7 @@ import { answerOf, answers, type ErrorCode } from '../errors/errors.ts';
 import { ERRORS_PAGE } from '../net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
-import { type Api, credentials, SAME_SHAPE } from './server.ts';
+import { type Api, credentials, LOGIN_COOKIE, SAME_SHAPE } from './server.ts';
 
 /** Of the package: the interface has no other. */
 const { version } = JSON.parse(
@@ -52,6 +52,12 @@ const securitySchemes = {
     in: 'header',
     name: 'x-mailserver-signature',
     description: 'Hex HMAC-SHA256 over the raw request body.',
+  },
+  cookie: {
+    type: 'apiKey',
+    in: 'cookie',
+    name: LOGIN_COOKIE,
+    description: 'Set by `POST /mail/token` with `remember: true`.',
   },
 } as const;
 

@@ -1,10 +1,21 @@
 /**
- * `POST /mail/token`: a mailbox's address and password for a token.
+ * `POST /mail/token`: a mailbox's address and password for a token, and how a browser that remembers the login
+ * gets the next one.
+ *
+ * The cookie leads to these paths alone, is hidden from scripts, and is sent by pages of this site alone
+ * (SameSite=Strict), so that no other site makes a browser use it.
  */
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { IssuedToken, Tokens } from '../accounts/accounts.ts';
+import {
+  type IssuedToken,
+  REMEMBERED_SECONDS,
+  type RememberedToken,
+  type Tokens,
+} from '../accounts/accounts.ts';
+import { type ErrorCode, Refusal } from '../errors/errors.ts';
 import { MAIL_BODY_MAX } from './mail-schemas.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './server.ts';
 
 /** A token and how long it is good; the same in both ways to get one. */
 export const TokenBody = Type.Object(
@@ -25,8 +36,12 @@ export function writeToken(issued: IssuedToken): Type.Static<typeof TokenBody> {
 /** An address and a password have at most this many characters; longer ones are not looked at. */
 const CREDENTIAL_MAX = 1024;
 
-export function tokenRoutes(tokens: Tokens): RouteGroup {
+/** @param publicUrl of the service: by HTTPS, cookies are sent by HTTPS alone */
+export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup {
   return (app) => {
+    const cookies = new LoginCookies(publicUrl);
+    addRenewal(app, tokens, cookies);
+    addEnd(app, tokens, cookies);
     app.post(
       '/mail/token',
       {
@@ -37,7 +52,8 @@ export function tokenRoutes(tokens: Tokens): RouteGroup {
           summary: 'Log in to a mailbox',
           description:
             'The address and password of an account for a token. After 10 failures from one client, ' +
-            'or 100 from clients that never logged in to the account, it answers 429 for a while.',
+            'or 100 from clients that never logged in to the account, it answers 429 for a while. With ' +
+            '`remember: true` a browser gets a cookie that POST /mail/token/renew takes.',
           operationId: 'login',
           security: credentials.none,
           body: Type.Object({
@@ -51,11 +67,115 @@ export function tokenRoutes(tokens: Tokens): RouteGroup {
               maxLength: CREDENTIAL_MAX,
               examples: ['correct horse battery'],
             }),
+            remember: Type.Optional(
+              Type.Boolean({
+                description: 'Sets a cookie that is good until it was not used for 30 days.',
+              }),
+            ),
           }),
           response: { 200: TokenBody },
         },
       },
-      async ({ body, ip }) => writeToken(await tokens.login(body.address, body.password, ip)),
+      async (request, reply) => {
+        const { address, password, remember } = request.body;
+        if (!remember) return writeToken(await tokens.login(address, password, request.ip));
+        const issued = await tokens.loginRemembered(address, password, request.ip);
+        return cookies.answer(issued, request, reply);
+      },
     );
   };
+}
+
+/** Refusals that end a remembered login. */
+const isOver: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'account_inactive']);
+
+function addRenewal(app: Api, tokens: Tokens, cookies: LoginCookies): void {
+  app.post(
+    '/mail/token/renew',
+    {
+      bodyLimit: MAIL_BODY_MAX,
+      config: { refusals: ['account_inactive'], compress: false },
+      schema: {
+        tags: ['Mail'],
+        summary: 'Renew a token without the password',
+        description:
+          'Takes the cookie of POST /mail/token and sets the next one. Each is taken once; one that was ' +
+          'replaced before ends the login, except for a minute. A password reset, a suspension, and ' +
+          '30 days without a renewal end it too.',
+        operationId: 'renewToken',
+        security: credentials.cookie,
+        response: { 200: TokenBody },
+      },
+    },
+    async (request, reply) => {
+      const remembered = cookies.read(request);
+      if (remembered === undefined) {
+        throw new Refusal('unauthorized', `there is no cookie ${LOGIN_COOKIE}: sign in`);
+      }
+      const renewed = await tokens.renew(remembered).catch((error: unknown) => {
+        // The browser drops what is over; a database that does not answer ends nothing.
+        if (error instanceof Refusal && isOver.has(error.code)) cookies.set('', request, reply);
+        throw error;
+      });
+      return cookies.answer(renewed, request, reply);
+    },
+  );
+}
+
+function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
+  app.post(
+    '/mail/token/forget',
+    {
+      bodyLimit: MAIL_BODY_MAX,
+      schema: {
+        tags: ['Mail'],
+        summary: 'Forget a login',
+        description:
+          'Ends the login of the cookie, and removes the cookie. Tokens are good until they expire.',
+        operationId: 'forgetLogin',
+        security: credentials.none,
+        response: { 200: Type.Object({ ok: Type.Literal(true) }) },
+      },
+    },
+    async (request, reply) => {
+      const remembered = cookies.read(request);
+      if (remembered !== undefined) await tokens.forget(remembered);
+      cookies.set('', request, reply);
+      return { ok: true as const };
+    },
+  );
+}
+
+/** The cookie (RFC 6265) in which a browser remembers a login. */
+class LoginCookies {
+  readonly #publicUrl: () => string;
+
+  constructor(publicUrl: () => string) {
+    this.#publicUrl = publicUrl;
+  }
+
+  read({ headers }: FastifyRequest): string | undefined {
+    const pairs = (headers.cookie ?? '').split(';').map((pair) => pair.trim());
+    const pair = pairs.find((one) => one.startsWith(`${LOGIN_COOKIE}=`));
+    return pair?.slice(LOGIN_COOKIE.length + 1);
+  }
+
+  /** @param value none removes the cookie */
+  set(value: string, request: FastifyRequest, reply: FastifyReply): void {
+    const isSecure = request.protocol === 'https' || this.#publicUrl().startsWith('https:');
+    const fields = [
+      `${LOGIN_COOKIE}=${value}`,
+      'Path=/mail/token',
+      `Max-Age=${value === '' ? 0 : REMEMBERED_SECONDS}`,
+      'HttpOnly',
+      'SameSite=Strict',
+      ...(isSecure ? ['Secure'] : []),
+    ];
+    reply.header('set-cookie', fields.join('; '));
+  }
+
+  answer(issued: RememberedToken, request: FastifyRequest, reply: FastifyReply) {
+    this.set(issued.remembered, request, reply);
+    return writeToken(issued);
+  }
 }

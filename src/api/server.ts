@@ -62,11 +62,15 @@ export interface RouteTools {
 /** A group of routes; all of them share the errors, limits and log of the server. */
 export type RouteGroup = (app: Api, tools: RouteTools) => void;
 
+/** Where a browser keeps a login that it remembers. */
+export const LOGIN_COOKIE = 'postroom_login';
+
 /** The credential that an operation takes, for the API description. */
 export const credentials = {
   apiKey: [{ apiKey: [] }],
   bearer: [{ bearer: [] }],
   signature: [{ signature: [] }],
+  cookie: [{ cookie: [] }],
   none: [],
 };
 

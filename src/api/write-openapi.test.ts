@@ -100,7 +100,8 @@ test('every operation is described, tagged and says who may call it', () => {
     assert.ok(operation.security, name);
     const path = name.split(' ')[1] ?? '';
     const scheme = Object.entries(schemes).find(([prefix]) => path.startsWith(prefix))?.[1];
-    if (scheme && path !== '/mail/token') assert.deepEqual(operation.security, [{ [scheme]: [] }]);
+    if (scheme && !path.startsWith('/mail/token'))
+      assert.deepEqual(operation.security, [{ [scheme]: [] }]);
     for (const [status, { content }] of Object.entries(operation.responses)) {
       if (Number(status) < 400) continue;
       assert.deepEqual(

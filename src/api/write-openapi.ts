@@ -45,6 +45,7 @@ export async function describeWholeApi(): Promise<string> {
     tokens: uncalled('tokens'),
     mailstore: uncalled('mailstore'),
     logger,
+    publicUrl: () => '',
     apiKeys: [],
     rateLimitPerMinute: 0,
     openLimit: limitInMemory,

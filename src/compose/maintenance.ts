@@ -1,12 +1,14 @@
 /** What is done now and then, whatever the load, and what a deletion leaves to be removed. */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import type { Tokens } from '../accounts/accounts.ts';
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
   readonly deletions: Deletions;
   /** Forgets removals that were kept for longer than that; says how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
+  readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
   readonly logger: Pick<Logger, 'info' | 'error'>;
 }
 
@@ -95,9 +97,10 @@ export class Maintenance {
   }
 
   async #forgetOld(): Promise<void> {
-    const { pruneTombstones, queue, logger } = this.#options;
+    const { pruneTombstones, queue, tokens, logger } = this.#options;
     const { signal } = this.#stopping;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
+    const logins = await tokens.forgetOldLogins();
     const before = Date.now() - DELIVERIES_KEPT_MS;
     let deliveries = 0;
     while (!signal.aborted) {
@@ -106,10 +109,10 @@ export class Maintenance {
       deliveries += removed;
       await pause(PAUSE_MS);
     }
-    if (tombstones + deliveries > 0) {
+    if (tombstones + deliveries + logins > 0) {
       logger.info(
-        { tombstones, deliveries },
-        'removals and deliveries older than 30 days forgotten',
+        { tombstones, deliveries, logins },
+        'removals, deliveries and remembered logins older than 30 days forgotten',
       );
     }
   }

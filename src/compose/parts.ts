@@ -105,6 +105,7 @@ interface Served extends Owners {
   readonly queue: Queue;
   readonly sending: Sending;
   readonly progress: Progress;
+  readonly publicUrl: () => string;
 }
 
 /** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
@@ -155,7 +156,7 @@ export function buildParts(
   const stores = { bodies, embedded, mailstore, mailServer, queue, metrics, publicUrl };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
-  const api = buildApi(ground, { ...owners, mailstore, imap, bodies, queue, sending, progress });
+  const api = buildApi(ground, { ...owners, ...stores, mailstore, imap, sending, progress });
   const realtime = createRealtime({
     authenticate: (token) => owners.tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),

@@ -108,6 +108,17 @@ interface SignInTable {
   signed_in_at: number;
 }
 
+/** `accounts/`: logins that browsers remember. */
+interface RememberedLoginTable {
+  series: string;
+  account_id: number;
+  /** Of the account at the login: a password reset ends it. */
+  credential_version: number;
+  /** How many texts of the series there were. */
+  generation: number;
+  renewed_at: number;
+}
+
 /** `accounts/`: addresses whose account was deleted. */
 interface RetiredAddressTable {
   address: string;
@@ -348,6 +359,7 @@ export interface Schema {
   deleted_domains: DeletedDomainTable;
   accounts: AccountTable;
   sign_ins: SignInTable;
+  remembered_logins: RememberedLoginTable;
   deleted_accounts: DeletedAccountTable;
   retired_addresses: RetiredAddressTable;
   mailboxes: MailboxTable;

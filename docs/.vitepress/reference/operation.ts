@@ -11,6 +11,7 @@ const credentialHeaders: Readonly<Record<string, readonly [header: string, value
   apiKey: ['x-api-key', '$KEY'],
   bearer: ['authorization', 'Bearer $TOKEN'],
   signature: ['x-mailserver-signature', '$SIGNATURE'],
+  cookie: ['cookie', '$COOKIE'],
 };
 
 /** What the form needs to know. */
@@ -201,7 +202,8 @@ function writeForm(description: Description, endpoint: Endpoint): string {
   const form: TryIt = {
     method: endpoint.method,
     path: endpoint.path,
-    ...(credential && { credential }),
+    // The browser sends its cookie by itself.
+    ...(credential && credential !== 'cookie' && { credential }),
     parameters: (endpoint.parameters ?? []).map((parameter) => ({
       name: parameter.name,
       in: parameter.in,

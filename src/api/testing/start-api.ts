@@ -160,6 +160,7 @@ export async function startApi(
     tokens,
     mailstore,
     logger,
+    publicUrl: () => 'http://127.0.0.1:8080',
     apiKeys: [apiKey, secondApiKey],
     rateLimitPerMinute: 0,
     openLimit: limitInMemory,

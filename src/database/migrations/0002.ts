@@ -60,6 +60,17 @@ const messageColumns: Columns = {
   message_key: 'INT',
 };
 
+/** Kept by `accounts/remembered-logins.ts`. */
+const loginTables: Record<string, Columns> = {
+  remembered_logins: {
+    series: 'text primary key',
+    account_id: 'INT not null references accounts (id) on delete cascade',
+    credential_version: 'INT not null',
+    generation: 'INT not null',
+    renewed_at: 'INT not null',
+  },
+};
+
 const indexes = [
   // An answer finds the thread of the message that it answers.
   'create index messages_by_key on messages (message_key) where message_key is not null',
@@ -71,6 +82,8 @@ const indexes = [
   'create index sends_by_time on sends (created_at)',
   'create index send_recipients_by_send on send_recipients (send_id, id)',
   'create unique index suppressions_by_address on suppressions (domain_id, address)',
+  'create index remembered_logins_by_account on remembered_logins (account_id, renewed_at)',
+  'create index remembered_logins_by_time on remembered_logins (renewed_at)',
 ];
 
 /** Writes each `{column: definition}` with the engine's own type names. */
@@ -85,7 +98,7 @@ function define(columns: Columns, types: Columns): string[] {
 export function second(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
-      for (const [name, columns] of Object.entries(sendingTables)) {
+      for (const [name, columns] of Object.entries({ ...sendingTables, ...loginTables })) {
         const lines = define(columns, types[engine]);
         await sql.raw(`create table ${name} (${lines.join(', ')})`).execute(db);
       }

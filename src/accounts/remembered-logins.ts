@@ -1,0 +1,203 @@
+/**
+ * Logins that a browser remembers: a text that opens an account without its password, until it was not used for 30
+ * days. Each use replaces it by the next one. A text that was replaced before is somebody's copy: whoever has it,
+ * owner or thief, the login ends, and the other of the two has to give the password.
+ *
+ * A text is `<series>.<generation>.<signature>`. The database keeps which generation a series has reached, and
+ * nothing that opens an account: the signature is made with a key from the secret of tokens. A generation has one
+ * text alone, so that a client whose answer was lost gets the same successor again.
+ */
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Logger } from 'pino';
+import type { Database, Queries } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import type { Credentials } from './account-rows.ts';
+
+/** A login that was not used for so long is over. */
+export const REMEMBERED_SECONDS = 30 * 24 * 60 * 60;
+/** So long the text before the last is taken as well: tabs renew at the same time, and answers get lost. */
+const GRACE_MS = 60 * 1000;
+/** Of one account; the one that was not used for longest makes room. */
+const LOGINS_OF_ACCOUNT = 20;
+
+interface RememberedText {
+  readonly series: string;
+  readonly generation: number;
+}
+
+/** Whom a text lets in, and the text that comes in its place. */
+interface Renewal {
+  readonly accountId: number;
+  readonly credentialVersion: number;
+  readonly next: string;
+}
+
+interface RememberedLoginsOptions {
+  readonly database: Database;
+  readonly secret: string;
+  readonly log: Pick<Logger, 'warn'>;
+  readonly now: () => number;
+}
+
+const FORM = /^([\w-]{22})\.(\d{1,9})\.([\w-]{43})$/;
+
+export class RememberedLogins {
+  readonly #database: Database;
+  readonly #log: Pick<Logger, 'warn'>;
+  readonly #now: () => number;
+  readonly #key: Buffer;
+
+  constructor({ database, secret, log, now }: RememberedLoginsOptions) {
+    this.#database = database;
+    this.#log = log;
+    this.#now = now;
+    this.#key = createHmac('sha256', secret).update('remembered logins').digest();
+  }
+
+  /**
+   * Begins a series for an account whose password was just given.
+   *
+   * @throws Refusal unauthorized where the password was reset, or the account suspended, meanwhile
+   */
+  async begin({ accountId, credentialVersion }: Credentials): Promise<string> {
+    const series = randomBytes(16).toString('base64url');
+    await this.#database.write(async (tx) => {
+      const account = await tx
+        .selectFrom('accounts')
+        .select('id')
+        .where('id', '=', accountId)
+        .where('credential_version', '=', credentialVersion)
+        .where('status', '=', 'active')
+        .$if(this.#database.engine === 'postgres', (query) => query.forShare())
+        .executeTakeFirst();
+      if (!account) throw new Refusal('unauthorized', 'the account changed during the login');
+      await tx
+        .insertInto('remembered_logins')
+        .values({
+          series,
+          account_id: accountId,
+          credential_version: credentialVersion,
+          generation: 1,
+          renewed_at: this.#now(),
+        })
+        .execute();
+      await forgetAllBut(tx, accountId, LOGINS_OF_ACCOUNT);
+    });
+    return this.#write({ series, generation: 1 });
+  }
+
+  /**
+   * Takes a text and replaces it.
+   *
+   * @throws Refusal unauthorized where it is not one of ours, was replaced before, or is too old
+   */
+  async renew(text: string): Promise<Renewal> {
+    const read = this.#read(text);
+    const renewed = read && (await this.#database.write((tx) => this.#advance(tx, read)));
+    if (!renewed) throw refuseRemembered();
+    const { accountId, credentialVersion, ...next } = renewed;
+    return { accountId, credentialVersion, next: this.#write(next) };
+  }
+
+  /** Ends a login; a text that is not one of ours is left aside. */
+  async forget(text: string): Promise<void> {
+    const read = this.#read(text);
+    if (!read) return;
+    await this.#database.write((tx) => remove(tx, read.series));
+  }
+
+  /** Removes logins that are over; says how many. */
+  forgetOld(): Promise<number> {
+    return this.#database.write(async (tx) => {
+      const { numDeletedRows } = await tx
+        .deleteFrom('remembered_logins')
+        .where('renewed_at', '<=', this.#oldest())
+        .executeTakeFirst();
+      return Number(numDeletedRows);
+    });
+  }
+
+  /** @returns undefined where the login is over */
+  async #advance(tx: Queries, { series, generation }: RememberedText) {
+    const row = await tx
+      .selectFrom('remembered_logins')
+      .selectAll()
+      .where('series', '=', series)
+      .$if(this.#database.engine === 'postgres', (query) => query.forUpdate())
+      .executeTakeFirst();
+    if (!row) return undefined;
+    const { account_id: accountId, credential_version: credentialVersion } = row;
+    const now = this.#now();
+    if (row.renewed_at <= this.#oldest()) {
+      await remove(tx, series);
+      return undefined;
+    }
+    if (generation === row.generation) {
+      const next = generation + 1;
+      await tx
+        .updateTable('remembered_logins')
+        .set({ generation: next, renewed_at: now })
+        .where('series', '=', series)
+        .execute();
+      return { accountId, credentialVersion, series, generation: next };
+    }
+    if (generation === row.generation - 1 && now < row.renewed_at + GRACE_MS) {
+      return { accountId, credentialVersion, series, generation: row.generation };
+    }
+    this.#log.warn({ accountId }, 'a remembered login was used by two clients: it is ended');
+    await remove(tx, series);
+    return undefined;
+  }
+
+  #oldest(): number {
+    return this.#now() - REMEMBERED_SECONDS * 1000;
+  }
+
+  #write({ series, generation }: RememberedText): string {
+    const signed = `${series}.${generation}`;
+    return `${signed}.${this.#sign(signed).toString('base64url')}`;
+  }
+
+  /** @returns undefined for what this did not write: the database is not asked about it */
+  #read(text: string): RememberedText | undefined {
+    const [, series = '', generation = '', signature = ''] = FORM.exec(text) ?? [];
+    const expected = this.#sign(`${series}.${generation}`);
+    const given = Buffer.from(signature, 'base64url');
+    if (given.length !== expected.length || !timingSafeEqual(given, expected)) return undefined;
+    return { series, generation: Number(generation) };
+  }
+
+  #sign(text: string): Buffer {
+    return createHmac('sha256', this.#key).update(text).digest();
+  }
+}
+
+/** The refusal of a remembered login that is over. */
+export function refuseRemembered(): Refusal {
+  return new Refusal('unauthorized', 'the login is not remembered any more: sign in again');
+}
+
+/** Ends the logins of an account, in the transaction that suspends it. */
+export async function forgetLoginsOf(tx: Queries, accountId: number): Promise<void> {
+  await forgetAllBut(tx, accountId, 0);
+}
+
+async function remove(tx: Queries, series: string): Promise<void> {
+  await tx.deleteFrom('remembered_logins').where('series', '=', series).execute();
+}
+
+/** Keeps those of an account that were used last. */
+async function forgetAllBut(tx: Queries, accountId: number, kept: number): Promise<void> {
+  const newest = tx
+    .selectFrom('remembered_logins')
+    .select('series')
+    .where('account_id', '=', accountId)
+    .orderBy('renewed_at', 'desc')
+    .orderBy('series')
+    .limit(kept);
+  await tx
+    .deleteFrom('remembered_logins')
+    .where('account_id', '=', accountId)
+    .where('series', 'not in', newest)
+    .execute();
+}
