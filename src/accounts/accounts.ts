@@ -5,7 +5,7 @@
  * claim; local parts lie there in lower case, passwords as argon2id hashes. `credential_version`
  * goes up with each new password, and tokens of ours carry it. Which account is a user's default is
  * not stored: it is the one with the lowest id. `retired_addresses` remembers the
- * addresses of deleted accounts (see `retired-addresses.ts`). Mailboxes are made by the mail store when it needs them.
+ * addresses of deleted accounts (see `delete-accounts.ts`). Mailboxes are made by the mail store when it needs them.
  *
  * Several claims on a name may hold the same address, left over from times when each was active; an
  * address always means the account on the claim that is active now.
@@ -18,25 +18,32 @@ import {
   type Account,
   type AccountRow,
   type AccountStatus,
+  checkLocalPart,
+  mailLocalPart,
+  readAddress,
   selectAccounts,
   toAccount,
 } from './account-rows.ts';
-import { deleteAccounts, deleteSomeOfDomain, domainIsThere } from './delete-accounts.ts';
-import { checkLocalPart, mailLocalPart, readAddress } from './local-parts.ts';
+import {
+  deleteAccounts,
+  deleteSomeOfDomain,
+  domainIsThere,
+  tokensFrom,
+} from './delete-accounts.ts';
 import { checkPassword, generatePassword, hashPassword } from './passwords.ts';
 import { forgetLoginsOf } from './remembered-logins.ts';
-import { tokensFrom } from './retired-addresses.ts';
 
-export type { Account, AccountStatus } from './account-rows.ts';
-export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
 export {
+  type Account,
   type AccountState,
+  type AccountStatus,
   findAccountStates,
   findAccounts,
   findSendingAccount,
   findSomeActive,
   type SendingAccount,
-} from './find-accounts.ts';
+} from './account-rows.ts';
+export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
 export { REMEMBERED_SECONDS } from './remembered-logins.ts';
 export {
   createTokens,

@@ -13,12 +13,11 @@ import type { Database } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { OpenLimit } from '../net/net.ts';
-import { type Credentials, CredentialsReader } from './account-rows.ts';
-import { readAddress } from './local-parts.ts';
+import { type Credentials, CredentialsReader, readAddress } from './account-rows.ts';
+import { afterLastToken } from './delete-accounts.ts';
 import { LoginLimits } from './login-limits.ts';
 import { verifyPassword } from './passwords.ts';
 import { RememberedLogins, refuseRemembered } from './remembered-logins.ts';
-import { afterLastToken } from './retired-addresses.ts';
 import {
   BELIEVED_MS,
   CLOCK_SKEW_SECONDS,

@@ -9,15 +9,21 @@
  * is taken and nothing removed. Whoever removes messages or deliveries releases their bodies in the same
  * transaction ({@link Bodies.release}), so that no row is left that nobody names.
  */
+
+import { Buffer } from 'node:buffer';
 import type { FileHandle } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { isMissing } from '../files/files.ts';
-import { BodyFolder, type NewFile, readRange } from './body-folder.ts';
-import { Gathered } from './gathered.ts';
-import { findMismatch } from './store-id.ts';
-import { type Swept, sweepFiles } from './sweep-files.ts';
+import {
+  BodyFolder,
+  findMismatch,
+  type NewFile,
+  readRange,
+  type Swept,
+  sweepFiles,
+} from './body-folder.ts';
 
 /**
  * Octets up to which a body lies in the row, besides header lines that are put in front of it: one
@@ -297,5 +303,44 @@ export class Bodies {
       this.#log?.info(files, 'body files removed after 7 days in quarantine');
     }
     return swept;
+  }
+}
+
+/** Octets that there is room for at first: most messages. */
+const ROOM = 32 * 1024;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Bytes that come in pieces of any size, kept in one piece of memory. A list of the pieces would cost
+ * a client that sends one byte a packet nothing, and us some 170 times the message.
+ */
+export class Gathered {
+  #memory = NOTHING;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Copies the bytes. */
+  add(bytes: Uint8Array): void {
+    const size = this.#size + bytes.length;
+    if (size > this.#memory.length) {
+      // Not from Node's pool, and not cleared: only what was written to it is ever handed out.
+      const memory = Buffer.allocUnsafeSlow(Math.max(size, 2 * this.#memory.length, ROOM));
+      memory.set(this.#memory.subarray(0, this.#size));
+      this.#memory = memory;
+    }
+    this.#memory.set(bytes, this.#size);
+    this.#size = size;
+  }
+
+  /** All of it, in memory that holds nothing else; this is empty from then on. */
+  take(): Buffer {
+    const { buffer } = this.#memory;
+    const taken = this.#size > 0 ? Buffer.from(buffer.transferToFixedLength(this.#size)) : NOTHING;
+    this.#memory = NOTHING;
+    this.#size = 0;
+    return taken;
   }
 }

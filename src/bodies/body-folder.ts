@@ -3,13 +3,15 @@
  *
  * A file that no row of the database names is not removed at once: it goes to `<folder>/quarantine`
  * under the same name, and from there after {@link QUARANTINED_MS}. A row that names a file in
- * quarantine (a newer database was put back) gets it back when the body is read or swept over.
+ * quarantine (a newer database was put back) gets it back when the body is read or swept over. Files
+ * that a crash left unnamed are swept, as long as folder and database belong together.
  */
 import { randomUUID } from 'node:crypto';
 import {
   type FileHandle,
   open,
   readdir,
+  readFile,
   rename,
   stat,
   statfs,
@@ -17,7 +19,9 @@ import {
   utimes,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { ensureFolder, isMissing, syncFolder } from '../files/files.ts';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type Database, settingStore } from '../database/database.ts';
+import { ensureFolder, isMissing, replaceDurably, syncFolder } from '../files/files.ts';
 
 /** How long a file stays in quarantine, in milliseconds. */
 export const QUARANTINED_MS = 7 * 86_400_000;
@@ -243,4 +247,117 @@ async function unlinkIfThere(path: string): Promise<void> {
   } catch (error) {
     if (!isMissing(error)) throw error;
   }
+}
+
+/*
+ * Whether a database and a folder of bodies belong together.
+ *
+ * Both carry the same store id, made at the first start: the database in `settings`, the folder in
+ * the file `store-id`. A folder that lies beside a foreign database has files that no row names and
+ * that are good mail all the same, so nothing is removed unless the ids are equal.
+ */
+
+const ID_FILE = 'store-id';
+
+/**
+ * Compares the two ids. A database without one is given one; a folder without one is given the
+ * database's where both are new.
+ *
+ * @param folder made where both are new
+ * @param isNew whether nothing has been set up in the database yet
+ * @returns what is wrong and what to do about it, in one line; undefined where the ids are equal
+ */
+export async function findMismatch(
+  database: Database,
+  folder: BodyFolder,
+  isNew: boolean,
+): Promise<string | undefined> {
+  const store = settingStore(database, 'store_id');
+  const ours = (await store.read()) ?? (await store.create(randomUUID()));
+  const path = join(folder.path, ID_FILE);
+  const theirs = await readId(path);
+  if (theirs === ours) return undefined;
+  if (theirs === '' && isNew && (await folder.isEmpty())) {
+    await ensureFolder(folder.path);
+    await replaceDurably(path, `${ours}\n`, 0o600);
+    return undefined;
+  }
+  const found = theirs === '' ? 'has no store-id' : `is of store ${theirs}`;
+  return (
+    `the database is of store ${ours}, the folder ${folder.path} ${found}: they do not belong together, ` +
+    'so no mail is taken and no file is removed. Stop, put back the one that is missing, and start. ' +
+    `Only if both are the right ones: write ${ours} to ${path}, and start`
+  );
+}
+
+/** @returns `''` where the folder has none */
+async function readId(path: string): Promise<string> {
+  try {
+    return (await readFile(path, 'utf8')).trim();
+  } catch (error) {
+    if (isMissing(error)) return '';
+    throw error;
+  }
+}
+
+/* Clears away files that no row names: what a crash left between writing a body and committing it. */
+
+/**
+ * Files younger than this are spared: their message may be about to be committed, here or on another
+ * node. A message is never on its way for that long.
+ */
+export const SPARED_MS = 86_400_000;
+
+/** Between batches of files, in milliseconds: a sweep of millions goes on beside everything else. */
+const PAUSE_MS = 5;
+
+export interface Swept {
+  /** Files that no row names, moved to quarantine. */
+  quarantined: number;
+  /** Files in quarantine that a row names, moved back. */
+  restored: number;
+  /** Files whose time in quarantine was over. */
+  removed: number;
+}
+
+/**
+ * Looks through all files once. The caller has made sure that the folder is the database's.
+ *
+ * @param signal ends it early
+ */
+export async function sweepFiles(
+  database: Database,
+  folder: BodyFolder,
+  now: number,
+  signal: AbortSignal,
+): Promise<Swept> {
+  const swept = { quarantined: 0, restored: 0, removed: 0 };
+  for await (const names of folder.listQuarantine()) {
+    if (signal.aborted) return swept;
+    const named = await findNamed(database, names);
+    for (const name of names) {
+      if (!named.has(name)) swept.removed += Number(await folder.expire(name, now));
+      else swept.restored += Number(await folder.restore(name));
+    }
+    await pause(PAUSE_MS);
+  }
+  for await (const names of folder.list()) {
+    if (signal.aborted) return swept;
+    const named = await findNamed(database, names);
+    for (const name of names) {
+      if (named.has(name) || ((await folder.age(name, now)) ?? 0) < SPARED_MS) continue;
+      swept.quarantined += Number(await folder.quarantine(name, now));
+    }
+    await pause(PAUSE_MS);
+  }
+  return swept;
+}
+
+/** Which of these files a row names. */
+async function findNamed(
+  { read }: Database,
+  names: readonly string[],
+): Promise<Set<string | null>> {
+  const rows = await read.selectFrom('bodies').select('file').where('file', 'in', names).execute();
+  return new Set(rows.map(({ file }) => file));
 }

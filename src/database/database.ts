@@ -6,11 +6,62 @@
  * PostgreSQL. Either way: `read` for single queries, `snapshot` for several that must agree, `write`
  * for changes. Tables are listed in `schema.ts`, with the capability that owns each.
  */
-export type { Database, Engine, Queries } from './engine.ts';
-export { isStorageFull, isUnavailable } from './failures.ts';
+import type { Compilable, CompiledQuery } from 'kysely';
+import type { Queries } from './engine.ts';
+import { runDirectly } from './sqlite/driver.ts';
+
+export {
+  type Database,
+  type Engine,
+  isStorageFull,
+  isUnavailable,
+  type Queries,
+  type SettingStore,
+  settingStore,
+} from './engine.ts';
 export { UnfitDatabase } from './migrate.ts';
 export { openPostgres, type PostgresOptions } from './postgres.ts';
-export { PreparedQuery } from './prepared-query.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
-export { type SettingStore, settingStore } from './setting-store.ts';
 export { lockDirectory, openSqlite, type SqliteOptions } from './sqlite/sqlite.ts';
+
+/** Stands in a query where a value goes each time it runs. */
+class Placeholder {
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/**
+ * A query that is built and compiled once, and run with other values each time: building one takes
+ * longer than running it. For the few that every request or message asks.
+ */
+export class PreparedQuery<Values extends object, Row> {
+  readonly #compiled: CompiledQuery<Row>;
+
+  /**
+   * @param build makes the query from stand-ins for its values, which it names in its type:
+   *   `(value: { id: number }) => queries.selectFrom('accounts').where('id', '=', value.id)...`
+   */
+  constructor(build: (value: Values) => Compilable<Row>) {
+    const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) });
+    // The values are only passed on to Kysely, which keeps them as they are.
+    this.#compiled = build(placeholders as Values).compile();
+  }
+
+  /** Runs it and answers its rows; a write gives none unless it asks for them. */
+  async all(queries: Queries, values: Values): Promise<Row[]> {
+    const parameters = this.#compiled.parameters.map((parameter) =>
+      parameter instanceof Placeholder ? values[parameter.name as keyof Values] : parameter,
+    );
+    const query = { ...this.#compiled, parameters };
+    const rows = runDirectly(queries, query);
+    return rows ? ((await rows) as Row[]) : (await queries.executeQuery<Row>(query)).rows;
+  }
+
+  /** The first row, or undefined. */
+  async first(queries: Queries, values: Values): Promise<Row | undefined> {
+    return (await this.all(queries, values))[0];
+  }
+}

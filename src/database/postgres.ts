@@ -1,8 +1,7 @@
 /** PostgreSQL, for operators who have one and for several nodes on the same state. */
 import { type Dialect, Kysely, PostgresDialect } from 'kysely';
 import { Pool, types } from 'pg';
-import type { Database } from './engine.ts';
-import { isDamage } from './failures.ts';
+import { type Database, isDamage } from './engine.ts';
 import { migrate } from './migrate.ts';
 import type { Schema } from './schema.ts';
 

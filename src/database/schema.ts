@@ -96,7 +96,7 @@ interface AccountTable {
   created_at: number;
   /**
    * Tokens that name the address are good from here on, where it had another account before; else 0
-   * (`accounts/retired-addresses.ts`).
+   * (`accounts/delete-accounts.ts`).
    */
   tokens_from: Generated<number>;
 }

@@ -21,17 +21,20 @@ import {
 import { MessageParser } from '../message/message.ts';
 import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
-import type { InboundEnvelope } from './envelope.ts';
 import type { MailOrigin } from './kinds.ts';
-import { planDelivery, type ResolvedRecipient } from './plan-delivery.ts';
 import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
-import { type RecipientSources, resolveRecipient } from './resolve-recipient.ts';
+import {
+  planDelivery,
+  type RecipientSources,
+  type ResolvedRecipient,
+  resolveRecipient,
+} from './resolve-recipient.ts';
 import {
   type MailboxTarget,
   ServerMailboxes,
   type ServerMailboxesOptions,
 } from './server-mailboxes.ts';
-import { returnPath } from './trace-headers.ts';
+import { type InboundEnvelope, returnPath } from './stage-mail.ts';
 
 export interface LocalDeliveryOptions
   extends RecipientSources,

@@ -6,7 +6,6 @@ import { parseAddress, readHeader } from '../message/message.ts';
 import { mailDestination, mayBounce, type SenderRewriting } from '../outbound/outbound.ts';
 import type { NewDelivery } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
-import type { InboundEnvelope } from './envelope.ts';
 import {
   BOUNCE,
   bouncePayloads,
@@ -17,8 +16,9 @@ import {
   WEBHOOK,
   webhookPayloads,
 } from './kinds.ts';
-import type { DeliveryPlan, PlannedForward, PlannedWebhook } from './plan-delivery.ts';
+import type { DeliveryPlan, PlannedForward, PlannedWebhook } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
+import type { InboundEnvelope } from './stage-mail.ts';
 
 export interface QueueMailOptions {
   readonly bodies: Bodies;

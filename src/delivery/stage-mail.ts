@@ -3,10 +3,9 @@
  * over its bytes checks its sender, parses it, and keeps its source.
  */
 import type { Bodies } from '../bodies/bodies.ts';
+import type { Refusal } from '../errors/errors.ts';
 import { prependHeader, type StagedMessage, stageMessage } from '../mailstore/mailstore.ts';
-import type { InboundEnvelope } from './envelope.ts';
 import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
-import { received, returnPath } from './trace-headers.ts';
 
 /** A message that has arrived, without its bytes. */
 export interface ArrivedMail {
@@ -66,4 +65,124 @@ async function verdictsOf(check: SenderCheck, discard: () => Promise<void>) {
 
 export function isLmtp({ arrival }: Pick<InboundEnvelope, 'arrival'>): boolean {
   return arrival.protocol.includes('LMTP');
+}
+
+/* What `smtp/` hands over, and what it is answered. */
+
+/** How a message reached us; becomes the Received header (RFC 5321 section 4.4). */
+export interface Arrival {
+  /** Protocol keyword of RFC 3848 or RFC 6531: SMTP, ESMTP, ESMTPS, UTF8SMTPS, LMTP ... */
+  readonly protocol: string;
+  /** Name given in HELO, EHLO or LHLO; hostile text. */
+  readonly heloName: string;
+  readonly remoteAddress: string;
+  /** TLS protocol and cipher where there is TLS, e.g. `TLSv1.3 TLS_AES_256_GCM_SHA384`. */
+  readonly tls?: string;
+  /** Id of the connection, for the log. */
+  readonly sessionId: string;
+}
+
+/** The SMTP envelope (RFC 5321 section 2.3.1). */
+export interface InboundEnvelope {
+  /** What the message is known by: to the client, in the log, and in the Received field. */
+  readonly id: string;
+  /** Reverse-path without angle brackets, `''` for the null sender. */
+  readonly from: string;
+  /** Forward-paths as the client gave them, at least one. */
+  readonly to: readonly string[];
+  readonly arrival: Arrival;
+}
+
+/** What became of one recipient. `temporary` and `permanent` carry the refusal to answer with. */
+export type RecipientOutcome =
+  | { readonly recipient: string; readonly result: 'delivered' }
+  | {
+      readonly recipient: string;
+      readonly result: 'temporary' | 'permanent';
+      readonly refusal: Refusal;
+    };
+
+export interface MailReceiver {
+  /**
+   * Judges whether there is room for a message, before it is sent.
+   *
+   * @param octets what the client says that it has; 0 where it does not say
+   * @returns the refusal to answer with, or undefined where it may be sent
+   */
+  checkRoom(octets: number): Promise<Refusal | undefined>;
+  /**
+   * Judges one forward-path at RCPT time.
+   *
+   * @param from reverse-path of the same transaction, `''` for the null sender
+   * @returns the refusal to answer with, or undefined where the recipient is taken
+   */
+  checkRecipient(recipient: string, from: string): Promise<Refusal | undefined>;
+  /**
+   * Takes a message for good: when the answer says `delivered`, it is durable.
+   *
+   * By SMTP all recipients are taken or none is (one refusal is thrown); by LMTP each has an
+   * outcome of its own (RFC 2033 section 4.2). Outcomes come in the order of `envelope.to`.
+   *
+   * @param source the message as it came, dots already unstuffed; read to its end or destroyed
+   * @throws Refusal for the message as a whole
+   */
+  receive(
+    envelope: InboundEnvelope,
+    source: AsyncIterable<Uint8Array>,
+  ): Promise<RecipientOutcome[]>;
+}
+
+/* The lines that final delivery puts in front of a message (RFC 5321 section 4.4). */
+
+/** Long enough for any host name; what is longer is not one. */
+const HELO_SHOWN = 255;
+
+const days = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
+const months = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ');
+
+/** RFC 5322 section 3.3 date-time, in UTC. */
+export function formatMailDate(at: Date): string {
+  const two = (value: number) => String(value).padStart(2, '0');
+  const day = `${days[at.getUTCDay()]}, ${at.getUTCDate()} ${months[at.getUTCMonth()]} ${at.getUTCFullYear()}`;
+  const time = [at.getUTCHours(), at.getUTCMinutes(), at.getUTCSeconds()].map(two).join(':');
+  return `${day} ${time} +0000`;
+}
+
+/** The greeting name is whatever the client chose to say: nothing of it may end the comment or line. */
+function printable(text: string, most: number): string {
+  return text.replace(/[^A-Za-z0-9.\-_:[\]]/g, '?').slice(0, most) || 'unknown';
+}
+
+/** A reverse-path in a header: controls and angle brackets would end it. */
+function pathText(path: string): string {
+  return path.replace(/[\p{Cc}<>]/gu, '');
+}
+
+function addressLiteral(address: string): string {
+  return address.includes(':') ? `[IPv6:${address}]` : `[${address}]`;
+}
+
+/** The first line of a message that reached its end, ending in CRLF. */
+export function returnPath({ from }: Pick<InboundEnvelope, 'from'>): Buffer {
+  return Buffer.from(`Return-Path: <${pathText(from)}>\r\n`);
+}
+
+/**
+ * The Received field, ending in CRLF. The recipient is named only where it is alone: a
+ * blind copy must not show to the others (RFC 5321 section 7.2).
+ */
+export function received(
+  { id, to, arrival }: Pick<InboundEnvelope, 'id' | 'to' | 'arrival'>,
+  { hostname, at }: { hostname: string; at: Date },
+): Buffer {
+  const recipient = to.length === 1 && to[0] !== undefined ? `\r\n for <${pathText(to[0])}>` : '';
+  const tls =
+    arrival.tls === undefined
+      ? ''
+      : `\r\n (using ${printable(arrival.tls, 100).replaceAll('?', ' ')})`;
+  const client = `${printable(arrival.heloName, HELO_SHOWN)} (${addressLiteral(arrival.remoteAddress)})`;
+  return Buffer.from(
+    `Received: from ${client}${tls}\r\n by ${hostname} with ${arrival.protocol} id ${id}` +
+      `${recipient}; ${formatMailDate(at)}\r\n`,
+  );
 }

@@ -20,15 +20,19 @@ import {
   findClaim,
   hasActiveRival,
   lockClaim,
+  logStatusChanges,
   readClaim,
+  type StatusChange,
   toDomain,
 } from './claims.ts';
-import { type DkimKey, generateDkimKey, type NewDkimKey } from './dkim-keys.ts';
 import {
   checkMark,
+  type DkimKey,
   type DnsMark,
   type DnsRecord,
+  generateDkimKey,
   MX_PRIORITY,
+  type NewDkimKey,
   readRecords,
   renameExpected,
   seedRecords,
@@ -36,11 +40,15 @@ import {
 } from './dns-records.ts';
 import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
 import { checkRoute, type Route, type RouteSettings, readRoute, toRoute } from './routes.ts';
-import { logStatusChanges, type StatusChange } from './status-changes.ts';
 
 export type { Domain } from './claims.ts';
-export { type DkimKey, findSendingObstacle } from './dkim-keys.ts';
-export { type DnsRecord, type DnsRecordStatus, writeZone } from './dns-records.ts';
+export {
+  type DkimKey,
+  type DnsRecord,
+  type DnsRecordStatus,
+  findSendingObstacle,
+  writeZone,
+} from './dns-records.ts';
 export { checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
 export type { Route, RouteSettings } from './routes.ts';
 export {

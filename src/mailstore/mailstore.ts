@@ -6,12 +6,11 @@
  * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. `mail-server/` has the
  * second implementation of the interface, on an IMAP server that the operator runs.
  */
-export { announceChanges } from './announce.ts';
+import type { MailboxChange } from '../changes/changes.ts';
+import type { ChangedMailbox, Mailstore } from './store.ts';
+
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
 export { createSearchSource } from './embedded/search-source.ts';
-export { changeFlags, flagsFromText, flagsToText, normalizeFlags } from './flags.ts';
-export type { MailboxFailure, MailboxResult, MailServer, ServerMail } from './mail-server.ts';
-export { canonicalMailboxName, defaultMailboxes, readNewName } from './mailbox-names.ts';
 export { describeMessage, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
@@ -26,8 +25,11 @@ export {
   type FlagChange,
   type Flagged,
   hasTexts,
+  type MailboxFailure,
+  type MailboxResult,
   type MailboxState,
   type MailboxSummary,
+  type MailServer,
   type Mailstore,
   type MailUser,
   type Message,
@@ -41,9 +43,50 @@ export {
   type SearchMatch,
   type SearchRequest,
   type SearchResult,
+  type ServerMail,
   type StagedMessage,
   type SyncRequest,
   type SyncResult,
   type UpdatedMessage,
 } from './store.ts';
+export {
+  canonicalMailboxName,
+  changeFlags,
+  defaultMailboxes,
+  flagsFromText,
+  flagsToText,
+  normalizeFlags,
+  readNewName,
+} from './syntax.ts';
 export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
+
+/**
+ * Wraps a mail store so that every change it makes is announced once it is committed. The store
+ * itself knows no listeners: its operations answer with the changes they made.
+ */
+export function announceChanges(
+  mailstore: Mailstore,
+  publish: (change: MailboxChange) => void,
+): Mailstore {
+  const announced = <Changed extends ChangedMailbox>(changed: Changed): Changed => {
+    for (const change of changed.changes) publish(change);
+    return changed;
+  };
+  return {
+    listMailboxes: (user) => mailstore.listMailboxes(user),
+    search: (user, request) => mailstore.search(user, request),
+    sync: (user, request) => mailstore.sync(user, request),
+    fetchMessage: (user, mailbox, uid) => mailstore.fetchMessage(user, mailbox, uid),
+    fetchPart: (user, mailbox, uid, part) => mailstore.fetchPart(user, mailbox, uid, part),
+    createMailbox: async (user, name) => announced(await mailstore.createMailbox(user, name)),
+    renameMailbox: async (user, name, to) =>
+      announced(await mailstore.renameMailbox(user, name, to)),
+    deleteMailbox: async (user, name) => announced(await mailstore.deleteMailbox(user, name)),
+    appendMessage: async (user, request, source) =>
+      announced(await mailstore.appendMessage(user, request, source)),
+    setFlags: async (user, set, flags) => announced(await mailstore.setFlags(user, set, flags)),
+    move: async (user, set, target) => announced(await mailstore.move(user, set, target)),
+    copy: async (user, set, target) => announced(await mailstore.copy(user, set, target)),
+    expunge: async (user, set) => announced(await mailstore.expunge(user, set)),
+  };
+}

@@ -1,4 +1,7 @@
-/** What every mail store offers, the embedded one and an IMAP server alike. */
+/**
+ * What every mail store offers, the embedded one and an IMAP server alike; and what brings mail to a mail
+ * server.
+ */
 import type { StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { BodyStructure, Envelope, MessagePart, ParsedMessage } from '../message/message.ts';
@@ -329,4 +332,56 @@ export interface Mailstore {
   copy(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
   /** Removes messages for good. */
   expunge(user: MailUser, set: MessageSet): Promise<Expunged>;
+}
+
+/* What delivery needs of a mail server that the operator runs, where the mailboxes are on one. */
+
+/** Why a mailbox did not get a message. */
+export interface MailboxFailure {
+  /** Reply code (RFC 5321 section 4.2); absent where no reply says it. */
+  readonly status?: number;
+  /** RFC 3463: the mail server's, or ours where it gave none. */
+  readonly enhancedStatus: string;
+  /** One line of at most 500 characters. */
+  readonly text: string;
+}
+
+/** How an attempt for one mailbox ended. */
+export type MailboxResult =
+  | { readonly result: 'delivered' }
+  | { readonly result: 'temporary' | 'permanent'; readonly error: MailboxFailure };
+
+/** A message on its way to the mail server, with its trace fields. */
+export interface ServerMail {
+  /** Reads the source from its start; may be called several times. */
+  readonly open: () => AsyncIterable<Uint8Array>;
+  /** Octets. */
+  readonly size: number;
+  /** Reverse-path without angle brackets; `''` is the null sender. */
+  readonly from: string;
+}
+
+export interface MailServer {
+  /**
+   * Makes one attempt for each target.
+   *
+   * @param signal ends it
+   * @returns in the order of the targets
+   * @throws what the source throws; nothing else
+   */
+  deliver(
+    mail: ServerMail,
+    targets: readonly AppendTarget[],
+    signal?: AbortSignal,
+  ): Promise<readonly MailboxResult[]>;
+  /**
+   * Whether the mailbox has the message with this id in a Received field already.
+   *
+   * @throws whatever keeps it from being told
+   */
+  hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean>;
+  /** The change to publish after something came into a mailbox. */
+  changeOf(user: MailUser, mailbox: string): Promise<MailboxChange>;
+  /** Ends the connections that are not in use. */
+  close(): void;
 }

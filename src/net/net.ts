@@ -19,14 +19,12 @@
 
 export {
   addressOf,
+  ClientShares,
   clientKey,
   isLoopback,
   type NetworkTest,
   testNetworks,
-} from './client-address.ts';
-export { ClientShares } from './client-shares.ts';
-export { DotTransparency, stuffDots } from './dot-transparency.ts';
-export { guardLookup, type ResolveHost } from './guard-lookup.ts';
+} from './clients.ts';
 export {
   answerOnSocket,
   answerProblem,
@@ -39,11 +37,14 @@ export {
 export { runInTurn } from './in-turn.ts';
 export {
   type AddressFilter,
+  type AddressRecords,
   AddressRefused,
   createAddressFilter,
+  createHostResolver,
+  guardLookup,
+  type ResolveHost,
 } from './judge-address.ts';
 export { type Limit, limitInMemory, type OpenLimit, type Usage } from './limits.ts';
-export { type AddressRecords, createHostResolver } from './resolve-host.ts';
 export {
   type Envelope,
   isWritablePath,
@@ -57,4 +58,12 @@ export {
   type Endpoint,
   SmtpConnection,
 } from './smtp-connection.ts';
-export { enhancedOf, formatReply, isFinalRefusal, type Reply, SmtpFailure } from './smtp-reply.ts';
+export {
+  DotTransparency,
+  enhancedOf,
+  formatReply,
+  isFinalRefusal,
+  type Reply,
+  SmtpFailure,
+  stuffDots,
+} from './smtp-text.ts';

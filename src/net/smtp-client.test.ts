@@ -11,7 +11,7 @@ import {
   type ServerFacts,
   transact,
 } from './smtp-client.ts';
-import { type Reply, ReplyReader, SmtpFailure } from './smtp-reply.ts';
+import { type Reply, ReplyReader, SmtpFailure } from './smtp-text.ts';
 
 function replyOf(text: string): Reply {
   const [reply] = new ReplyReader().read(Buffer.from(text.replaceAll('|', '\r\n').concat('\r\n')));

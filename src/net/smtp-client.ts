@@ -4,7 +4,7 @@
  * Where the connection fails, its owner throws the {@link SmtpFailure} into it. `smtp-connection.ts` is
  * the owner that has a socket.
  */
-import { type Reply, SmtpFailure } from './smtp-reply.ts';
+import { type Reply, SmtpFailure } from './smtp-text.ts';
 
 /** What the connection is to do. */
 export type Step =

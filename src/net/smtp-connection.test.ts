@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { after, test } from 'node:test';
 import { SmtpConnection } from './smtp-connection.ts';
-import { SmtpFailure } from './smtp-reply.ts';
+import { SmtpFailure } from './smtp-text.ts';
 
 const closing: (() => void)[] = [];
 after(() => {

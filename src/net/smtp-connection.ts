@@ -1,7 +1,6 @@
 /** A connection to a server of SMTP or LMTP: the socket and the clocks under `smtp-client.ts`. */
 import { connect, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { stuffDots } from './dot-transparency.ts';
 import {
   type ClientOptions,
   type Conversation,
@@ -12,7 +11,7 @@ import {
   type ServerFacts,
   transact,
 } from './smtp-client.ts';
-import { type Reply, ReplyReader, SmtpFailure } from './smtp-reply.ts';
+import { type Reply, ReplyReader, SmtpFailure, stuffDots } from './smtp-text.ts';
 
 export interface Endpoint {
   readonly host: string;

@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
 import { createAccounts, createTokens } from '../accounts/accounts.ts';
-import { InProcessChanges } from '../changes/in-process.ts';
+import { InProcessChanges } from '../changes/changes.ts';
 import { createDomains } from '../domains/domains.ts';
 import { limitInMemory } from '../net/net.ts';
 import { askForUpgrade, startRealtime, TestClient } from './testing/start-realtime.ts';

@@ -10,14 +10,13 @@ import type { Logger } from 'pino';
 import type { InboundEnvelope, MailReceiver, RecipientOutcome } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Reply } from '../net/net.ts';
-import { tooLarge } from './address-command.ts';
+import { LOCAL_ERROR, refusalReply, reply, tooLarge } from './commands.ts';
 import {
   type ProtocolEvent,
   type ProtocolOptions,
   ServerProtocol,
   type Transaction,
 } from './protocol.ts';
-import { LOCAL_ERROR, refusalReply, reply } from './replies.ts';
 import { Wire } from './wire.ts';
 
 export interface ConnectionSettings extends ProtocolOptions {

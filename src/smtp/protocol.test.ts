@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { reply } from './commands.ts';
 import { type ProtocolOptions, ServerProtocol } from './protocol.ts';
-import { reply } from './replies.ts';
 
 const OPTIONS: ProtocolOptions = {
   hostname: 'mail.test',

@@ -14,14 +14,17 @@
 import { Refusal } from '../errors/errors.ts';
 import { DotTransparency, formatReply, type Reply } from '../net/net.ts';
 import {
+  CommandLines,
+  isHttp,
   isInternationalized,
+  judgeCommand,
   readAddressCommand,
   readMailParameters,
+  refusalReply,
+  reply,
   unknownParameter,
-} from './address-command.ts';
-import { CommandLines } from './command-lines.ts';
-import { isHttp, judgeCommand } from './judge-command.ts';
-import { refusalReply, reply, worstOf } from './replies.ts';
+  worstOf,
+} from './commands.ts';
 
 export interface ProtocolOptions {
   /** The name we go by. */

@@ -13,8 +13,8 @@ import type { Logger } from 'pino';
 import type { MailReceiver } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
 import { ClientShares, clientKey, formatReply, isLoopback, type NetworkTest } from '../net/net.ts';
+import { refusalReply } from './commands.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
-import { refusalReply } from './replies.ts';
 
 export interface SmtpOptions {
   readonly delivery: MailReceiver;

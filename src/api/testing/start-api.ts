@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { openTestDatabase } from '../../../test/support/databases.ts';
+import { findAccounts } from '../../accounts/account-rows.ts';
 import {
   type Accounts,
   createAccounts,
   createTokens,
   type Tokens,
 } from '../../accounts/accounts.ts';
-import { findAccounts } from '../../accounts/find-accounts.ts';
 import { Bodies } from '../../bodies/bodies.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
 import type { Database, Engine } from '../../database/database.ts';

@@ -1,10 +1,21 @@
 import assert from 'node:assert/strict';
+import { createHook } from 'node:async_hooks';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { beforeEach, test } from 'node:test';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Queries } from '../engine.ts';
+import {
+  type Database,
+  isUnavailable,
+  openSqlite,
+  PreparedQuery,
+  type Queries,
+} from '../database.ts';
 import { kyselyOn } from './driver.ts';
-import { GroupCommit } from './group-commit.ts';
+import { CommitLog, GroupCommit } from './group-commit.ts';
 
 let db: DatabaseSync;
 let groups: GroupCommit;
@@ -111,4 +122,175 @@ test('the log is synced where rows were written, and only there', async () => {
   assert.equal(syncs, 1);
   await groups.write((tx) => sql`delete from children where id = 1`.execute(tx));
   assert.equal(syncs, 2);
+});
+
+const folder = mkdtempSync(join(tmpdir(), 'postroom-log-'));
+after(() => rmSync(folder, { recursive: true }));
+let files = 0;
+const newPath = () => join(folder, `${++files}.sqlite`);
+
+const add = (name: string) => (tx: Queries) =>
+  tx.insertInto('counters').values({ name, value: 1 }).execute();
+
+/** What has come of promises so far. */
+function watch(...promises: Promise<unknown>[]): () => string[] {
+  const states = promises.map(() => 'waits');
+  for (const [index, promise] of promises.entries()) {
+    void promise.then(
+      () => {
+        states[index] = 'done';
+      },
+      () => {
+        states[index] = 'failed';
+      },
+    );
+  }
+  return () => states;
+}
+
+describe('a log whose disk is slow', () => {
+  let path: string;
+  let writer: DatabaseSync;
+  let other: DatabaseSync;
+  let reader: Queries;
+  let groups: GroupCommit;
+  let synced: PromiseWithResolvers<void>;
+  let underWay: Promise<void> | undefined;
+
+  beforeEach(async () => {
+    path = newPath();
+    await (await openSqlite({ path })).close();
+    writer = new DatabaseSync(path);
+    other = new DatabaseSync(path, { readOnly: true });
+    const log = {
+      get underWay() {
+        return underWay;
+      },
+      sync() {
+        synced = Promise.withResolvers();
+        underWay = synced.promise.then(() => {
+          underWay = undefined;
+        });
+        return underWay;
+      },
+    };
+    underWay = undefined;
+    reader = kyselyOn(other, { settling: () => log.underWay });
+    groups = new GroupCommit(writer, { queries: kyselyOn(writer), log });
+  });
+
+  afterEach(() => {
+    other.close();
+    writer.close();
+  });
+
+  const count = (queries: Queries) =>
+    queries
+      .selectFrom('counters')
+      .select((eb) => eb.fn.countAll<number>().as('all'))
+      .where('name', 'in', ['a', 'b', 'c']);
+
+  async function untilCommitted(): Promise<void> {
+    while (!underWay) await turn();
+  }
+
+  test('tells neither writers nor readers of a commit before it is on the disk', async () => {
+    const written = [groups.write(add('a')), groups.write(add('b'))];
+    await untilCommitted();
+    const chunks = async () => {
+      const found: unknown[] = [];
+      for await (const row of reader.selectFrom('counters').select('name').stream())
+        found.push(row);
+      return found;
+    };
+    const read = [
+      count(reader).executeTakeFirst(),
+      new PreparedQuery(() => count(reader)).first(reader, {}),
+      chunks(),
+    ];
+    const states = watch(...written, ...read);
+    for (let turns = 0; turns < 20; turns++) await turn();
+    assert.deepEqual(states(), ['waits', 'waits', 'waits', 'waits', 'waits']);
+    synced.resolve();
+    await Promise.all([...written, ...read]);
+    assert.deepEqual(await read[0], { all: 2 });
+    assert.deepEqual(await read[1], { all: 2 });
+  });
+
+  test('gathers what comes meanwhile for the next commit', async () => {
+    const first = groups.write(add('a'));
+    await untilCommitted();
+    const rest = watch(groups.write(add('b')), groups.write(add('c')));
+    for (let turns = 0; turns < 20; turns++) await turn();
+    assert.equal(writer.isTransaction, false);
+    synced.resolve();
+    await first;
+    assert.deepEqual(await count(reader).executeTakeFirst(), { all: 1 });
+    await untilCommitted();
+    synced.resolve();
+    await groups.close();
+    assert.deepEqual(rest(), ['done', 'done']);
+  });
+
+  test('fails for all that had to do with a commit whose sync failed', async () => {
+    const written = groups.write(add('a'));
+    await untilCommitted();
+    const read = count(reader).executeTakeFirst();
+    synced.reject(new Error('EIO'));
+    await assert.rejects(written, /EIO/);
+    await assert.rejects(read, /EIO/);
+    await assert.rejects(groups.write(add('b')), /EIO/);
+    assert.equal(writer.isTransaction, false);
+  });
+});
+
+for (const isAlone of [true, false]) {
+  test(`a log that could not be synced stays failed, ${isAlone ? 'alone' : 'with others'}`, async () => {
+    const path = newPath();
+    const db = new DatabaseSync(path);
+    db.exec('pragma journal_mode = wal; create table t (a)');
+    const told: Error[] = [];
+    const log = new CommitLog(`${path}-wal`, (error) => told.push(error));
+    await log.sync(isAlone);
+    assert.equal(log.underWay, undefined);
+    // Nothing can be synced by a descriptor that is gone.
+    await log.close();
+    const check = (error: unknown) => {
+      assert.ok(error instanceof Error && isUnavailable(error));
+      assert.match(error.message, /may not be on the disk/);
+      assert.equal((error.cause as NodeJS.ErrnoException).code, 'EBADF');
+      return true;
+    };
+    await assert.rejects(log.sync(isAlone), check);
+    assert.ok(log.underWay);
+    await assert.rejects(log.underWay, check);
+    assert.equal(told.length, 1);
+    check(told[0]);
+    db.close();
+  });
+}
+
+describe('an SQLite database', () => {
+  let database: Database;
+  let syncs = 0;
+  const hook = createHook({
+    init(_id, type) {
+      if (type === 'FSREQCALLBACK') syncs++;
+    },
+  });
+
+  before(async () => {
+    database = await openSqlite({ path: newPath() });
+  });
+  after(() => database.close());
+
+  test('syncs its log once for all writes that come together', async () => {
+    hook.enable();
+    try {
+      await Promise.all(Array.from({ length: 9 }, (_, n) => database.write(add(`together${n}`))));
+    } finally {
+      hook.disable();
+    }
+    assert.equal(syncs, 1);
+  });
 });

@@ -3,13 +3,11 @@ import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import pLimit from 'p-limit';
-import type { Database, Queries } from '../engine.ts';
-import { isDamage, isStorageFull } from '../failures.ts';
+import { type Database, isDamage, isStorageFull, type Queries } from '../engine.ts';
 import { migrate } from '../migrate.ts';
 import { Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
-import { CommitLog } from './commit-log.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
-import { GroupCommit } from './group-commit.ts';
+import { CommitLog, GroupCommit } from './group-commit.ts';
 
 export interface SqliteOptions {
   /** File of the database; made when missing. */
@@ -48,7 +46,7 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
     db.exec(`pragma page_size = ${PAGE_SIZE}`);
     const mode = db.prepare('pragma journal_mode = wal').get()?.journal_mode;
     if (mode !== 'wal') throw new Error(`${path} is where SQLite can keep no log (${mode})`);
-    // NORMAL: commits are brought to the disk by commit-log.ts, a log that starts anew still by SQLite.
+    // NORMAL: commits are brought to the disk by group-commit.ts, a log that starts anew still by SQLite.
     db.exec('pragma synchronous = normal');
     // The log is moved by checkpoints.ts alone.
     db.exec('pragma wal_autocheckpoint = 0');

@@ -14,19 +14,15 @@ import {
   HeaderReader,
   rawValue,
 } from '../../message/message.ts';
-import { discoverPolicy, type PolicyDiscovery } from './dmarc-record.ts';
-import { isAligned } from './evaluate-dmarc.ts';
+import { discoverPolicy, isAligned, type PolicyDiscovery } from './evaluate-dmarc.ts';
 import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
-import { judgeSender } from './judge-sender.ts';
-import type { Lookup } from './lookup.ts';
-import { MessageLookups } from './message-lookups.ts';
-import { isClaimedResult, serviceName } from './remove-claimed-results.ts';
-import { ResolverGuard } from './resolver-guard.ts';
+import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
+import { type Lookup, MessageLookups, ResolverGuard } from './lookups.ts';
 import type { Judgement, SpfVerdict } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
 export type { SendingClient } from './evaluate-spf.ts';
-export type { Lookup, LookupAnswer, LookupType } from './lookup.ts';
+export type { Lookup, LookupAnswer, LookupType } from './lookups.ts';
 export {
   type ArcResult,
   type DkimResult,

@@ -1,9 +1,13 @@
 /** Whether the client may send for the domain it names as the sender's (RFC 7208). */
 import { spf } from 'mailauth/lib/spf/index.js';
 import { toDnsName } from '../../message/message.ts';
-import { type LookupType, textRecords } from './lookup.ts';
-import { LookupError, type MessageLookups } from './message-lookups.ts';
-import type { Weight } from './resolver-guard.ts';
+import {
+  LookupError,
+  type LookupType,
+  type MessageLookups,
+  textRecords,
+  type Weight,
+} from './lookups.ts';
 import type { SpfResult, SpfVerdict } from './verdicts.ts';
 
 /** Who says to be the sender: the parts of the SMTP dialogue that SPF looks at. */

@@ -1,17 +1,29 @@
-/** From all that was found out about a message to what is to be done with it. */
-import type { Authors, Header } from '../../message/message.ts';
-import { formatAuthenticationResults } from './authentication-results.ts';
-import type { PolicyDiscovery } from './dmarc-record.ts';
+/**
+ * From all that was found out about a message to what is to be done with it, and to the field that tells
+ * readers.
+ */
+import {
+  type Authors,
+  decodeRawHeader,
+  type Header,
+  type HeaderField,
+  rawValue,
+  toDnsName,
+} from '../../message/message.ts';
 import {
   type AuthorVerdict,
   decidingVerdict,
   evaluateAuthor,
   isAligned,
+  type PolicyDiscovery,
 } from './evaluate-dmarc.ts';
 import type { SendingClient } from './evaluate-spf.ts';
-import { survivesForwarding } from './survive-forwarding.ts';
-import type { DmarcVerdict, Judgement, SenderAction, SpfVerdict } from './verdicts.ts';
-import type { SignatureFinding, SignatureFindings } from './verify-signatures.ts';
+import type { ArcVerdict, DmarcVerdict, Judgement, SenderAction, SpfVerdict } from './verdicts.ts';
+import {
+  type SignatureFinding,
+  type SignatureFindings,
+  survivesForwarding,
+} from './verify-signatures.ts';
 
 export interface Evidence {
   readonly client: SendingClient;
@@ -121,4 +133,167 @@ export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgemen
     ),
     authenticationResults,
   };
+}
+
+/* The Authentication-Results field that says what was found (RFC 8601 section 2.2). */
+
+export interface Findings {
+  readonly spf: SpfVerdict;
+  /** Whether SPF was asked for the greeting, as it is for the null sender. */
+  readonly isHelo: boolean;
+  readonly signatures: readonly SignatureFinding[];
+  /** One for each author domain. */
+  readonly authors: readonly AuthorVerdict[];
+  /** Why no author domain could be settled on; undefined where each has its verdict. */
+  readonly authorsUnknown: string | undefined;
+  readonly arc: ArcVerdict;
+  readonly remoteAddress: string;
+}
+
+/** Octets of a value; a longer one is left out rather than cut into another. */
+const MAX_VALUE = 253;
+const MAX_COMMENT = 60;
+/** RFC 5322 section 2.1.1. */
+const LINE = 78;
+/** RFC 2045 section 5.1. */
+const TOKEN = /^[A-Za-z0-9!#$%&'*+\-.^_`{|}~]+$/;
+
+/** A property, or nothing where the value could not be written. */
+function property(name: string, value: string): string[] {
+  if (value === '' || value.length > MAX_VALUE || !/^[ -~]+$/.test(value)) return [];
+  if (TOKEN.test(value)) return [`${name}=${value}`];
+  return [`${name}="${value.replace(/["\\]/g, '\\$&')}"`];
+}
+
+/** A comment of words that cannot end it. */
+function comment(text: string): string[] {
+  const words = text.replace(/[^A-Za-z0-9 =.,:_-]+/g, ' ').trim();
+  return words === '' ? [] : [`(${words.slice(0, MAX_COMMENT)})`];
+}
+
+function spfWords({ spf, isHelo }: Findings): string[] {
+  return [`spf=${spf.result}`, ...property(isHelo ? 'smtp.helo' : 'smtp.mailfrom', spf.domain)];
+}
+
+function dkimWords(finding: SignatureFinding): string[] {
+  return [
+    `dkim=${finding.result}`,
+    ...(finding.result === 'pass' ? [] : comment(finding.comment)),
+    ...property('header.d', finding.domain),
+    ...property('header.s', finding.selector),
+    ...property('header.b', finding.start),
+  ];
+}
+
+function dmarcWords({ domain, result, policy, action }: AuthorVerdict): string[] {
+  const applied = result === 'fail' ? ` dis=${action === 'accept' ? 'none' : action}` : '';
+  return [
+    `dmarc=${result}`,
+    ...(result === 'pass' || result === 'fail' ? comment(`p=${policy}${applied}`) : []),
+    ...property('header.from', domain),
+  ];
+}
+
+function arcWords({ arc, remoteAddress }: Findings): string[] {
+  // RFC 8617 section 6 wants the address of who delivered it along with the result.
+  return [
+    `arc=${arc.result}`,
+    ...(arc.instance > 0 ? comment(`i=${arc.instance} d=${arc.domain}`) : []),
+    ...property('smtp.remote-ip', remoteAddress),
+  ];
+}
+
+/** Joins words into lines that continue with a tab. */
+function fold(words: readonly string[]): string {
+  let lines = '';
+  let line = '';
+  for (const word of words) {
+    if (line !== '' && line.length + 1 + word.length > LINE) {
+      lines += `${line}\r\n\t`;
+      line = word;
+    } else line = line === '' ? word : `${line} ${word}`;
+  }
+  return lines + line;
+}
+
+/**
+ * Writes the field, its last CRLF included.
+ *
+ * @param hostname our authserv-id
+ */
+export function formatAuthenticationResults(hostname: string, findings: Findings): string {
+  const { signatures, authors, authorsUnknown, arc } = findings;
+  const methods = [
+    spfWords(findings),
+    ...(signatures.length === 0 ? [['dkim=none']] : signatures.map(dkimWords)),
+    ...authors.map(dmarcWords),
+    ...(authorsUnknown === undefined ? [] : [['dmarc=permerror', ...comment(authorsUnknown)]]),
+    ...(authors.length === 0 && authorsUnknown === undefined ? [['dmarc=none']] : []),
+    ...(arc.result === 'none' ? [] : [arcWords(findings)]),
+  ];
+  return `Authentication-Results: ${hostname};\r\n ${methods.map(fold).join(';\r\n ')}\r\n`;
+}
+
+/*
+ * Removes Authentication-Results fields that say they are ours from a message that comes from
+ * outside, since readers trust what bears our name (RFC 8601 section 5).
+ */
+
+const FIELD = 'authentication-results';
+
+/** Characters of a token that end it, besides white space and controls (RFC 2045 section 5.1). */
+const TSPECIALS = new Set('()<>@,;:\\"/[]?=');
+
+/** One name for all ways to write an authserv-id: case, IDNA (RFC 8601 section 2.5), the root's dot. */
+export function serviceName(text: string): string {
+  return toDnsName(text) ?? text.toLowerCase();
+}
+
+function isSpace(character: string): boolean {
+  return character <= ' ' || character === '\x7f';
+}
+
+/** Index behind white space, controls and comments, which nest; undefined: they do not end. */
+function skipComments(text: string): number | undefined {
+  let depth = 0;
+  for (let at = 0; at < text.length; at++) {
+    const character = text.charAt(at);
+    if (depth > 0 && character === '\\') at++;
+    else if (character === '(') depth++;
+    else if (depth > 0 && character === ')') depth--;
+    else if (depth === 0 && !isSpace(character)) return at;
+  }
+  return depth > 0 ? undefined : text.length;
+}
+
+/** `authserv-id = value`: a token or a quoted-string (RFC 8601 section 2.2); undefined: no end. */
+function readServiceId(text: string): string | undefined {
+  const start = skipComments(text);
+  if (start === undefined) return undefined;
+  if (text.charAt(start) === '"') return readQuoted(text, start + 1);
+  let end = start;
+  while (end < text.length && !isSpace(text.charAt(end)) && !TSPECIALS.has(text.charAt(end))) end++;
+  return text.slice(start, end);
+}
+
+function readQuoted(text: string, start: number): string | undefined {
+  let content = '';
+  for (let at = start; at < text.length; at++) {
+    if (text.charAt(at) === '"') return content;
+    if (text.charAt(at) === '\\') at++;
+    content += text.charAt(at);
+  }
+  return undefined;
+}
+
+/**
+ * Whether a field is to be removed.
+ *
+ * @param ours our authserv-id, as {@link serviceName} writes it: once for all messages
+ */
+export function isClaimedResult(field: HeaderField, ours: string): boolean {
+  if (field.name !== FIELD) return false;
+  const id = readServiceId(decodeRawHeader(rawValue(field)));
+  // Whose it is cannot be told from a comment or string without an end: readers differ.
+  return id === undefined || serviceName(id.trim()) === ours;
 }

@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { createPublicKey, generateKeyPairSync } from 'node:crypto';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
+import { sealMessage } from 'mailauth';
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
-import { readSignature } from './read-signature.ts';
-import { readSigningKey } from './signing-key.ts';
-import { check, records, stranger } from './testing/checking.ts';
+import { readSignature, readSigningKey } from './read-signature.ts';
+import { check, HOST, insider, mail, records, signed, stranger } from './testing/checking.ts';
 import { ed25519Key, rsaKey, sign } from './testing/signed-mail.ts';
+import { survivesForwarding } from './verify-signatures.ts';
 
 /** Whether mailauth finds a good signature that covers the whole body. */
 async function passesElsewhere(message: Buffer): Promise<boolean> {
@@ -202,4 +203,114 @@ suite('a key record', () => {
       assert.equal('problem' in found ? found.problem : undefined, problem);
     });
   }
+});
+
+suite('ARC', () => {
+  async function seal(message: string, cv: string): Promise<string> {
+    const set = await sealMessage(Buffer.from(message), {
+      signingDomain: 'list.test',
+      selector: 'key1',
+      privateKey: rsaKey.privateKey,
+      cv,
+      authResults: 'list.test; dmarc=pass header.from=bank.test',
+    });
+    return set.toString() + message;
+  }
+  const original = mail('ann@watch.test');
+
+  test('a chain that is intact', async () => {
+    const twice = await seal(await seal(original, 'none'), 'pass');
+    const { verdicts, left } = await check({ message: twice });
+    assert.deepEqual(verdicts.arc, { result: 'pass', instance: 2, domain: 'list.test' });
+    assert.match(
+      verdicts.authenticationResults,
+      /arc=pass \(i=2 d=list\.test\) smtp\.remote-ip=203/,
+    );
+    assert.equal(left, twice);
+  });
+
+  test('does not make up for DMARC', async () => {
+    const { verdicts } = await check({ message: await seal(mail('ann@bank.test'), 'none') });
+    assert.equal(verdicts.arc.result, 'pass');
+    assert.equal(verdicts.action, 'reject');
+  });
+
+  test('a chain that is broken', async () => {
+    const once = await seal(original, 'none');
+    const broken = [
+      `${once}More.\r\n`,
+      once.replace('dmarc=pass', 'dmarc=fail'),
+      once.replace(/^ARC-Seal/, 'X-ARC-Seal'),
+      `ARC-Seal: i=1; cv=none\r\n${once}`,
+      once.replace('s=key1', 's=gone'),
+      `ARC-Seal: ${'x'.repeat(20_000)}\r\n${once}`,
+      'ARC-Seal: nonsense\r\nARC-Message-Signature: i=1\r\n\r\n',
+    ];
+    for (const message of broken) {
+      const { verdicts } = await check({ message });
+      assert.notEqual(verdicts.arc.result, 'pass', message.slice(0, 60));
+    }
+  });
+});
+
+suite('a message that is forwarded', () => {
+  const survives = async (message: string, client = stranger) =>
+    (await check({ message, client })).verdicts.survivesForwarding;
+
+  test('survives by an aligned signature', async () => {
+    assert.equal(await survives(await signed('ann@bank.test', { domain: 'bank.test' })), true);
+    assert.equal(await survives(await signed('ann@bank.test', { domain: 'mail.bank.test' })), true);
+  });
+
+  test('does not by SPF, a foreign signature, one too loosely aligned, or one that fails', async () => {
+    assert.equal(await survives(mail('ann@bank.test'), insider), false);
+    assert.equal(await survives(await signed('ann@bank.test', { domain: 'evil.test' })), false);
+    assert.equal(
+      await survives(await signed('a@strict.test', { domain: 'mail.strict.test' })),
+      false,
+    );
+    assert.equal(await survives(`${await signed('a@bank.test', { domain: 'bank.test' })}x`), false);
+  });
+
+  test('does not where one of its authors is left out', async () => {
+    const message = await signed('ann@bank.test, bob@watch.test', { domain: 'bank.test' });
+    assert.equal(await survives(message), false);
+    assert.equal(await survives(await sign(message, { domain: 'watch.test' })), false);
+  });
+
+  const onTop = (...names: string[]) =>
+    `${names.map((name) => `${name}: x.test; none\r\n`).join('')}${mail('ann@bank.test')}`;
+  const headerList = ['from', 'received', 'authentication-results'];
+
+  test('survives where the fields that are signed were there', async () => {
+    const message = onTop('Received', 'Authentication-Results');
+    assert.equal(await survives(await sign(message, { domain: 'bank.test', headerList })), true);
+  });
+
+  test('does not where a signature covers a field that is removed', async () => {
+    const claim = `Authentication-Results: ${HOST}; none\r\n${mail('ann@bank.test')}`;
+    const message = await sign(claim, { domain: 'bank.test', headerList });
+    const { verdicts, left } = await check({ message });
+    assert.equal(verdicts.dkim[0]?.result, 'pass', 'it is judged as it came');
+    assert.equal(left.includes(HOST), false);
+    assert.equal(verdicts.survivesForwarding, false);
+  });
+
+  test('does not where a signature forbids to add a field', () => {
+    const fields = ['received', 'from'].map((name) => ({ name, text: '', start: 0, end: 0 }));
+    const header = { fields, size: 0, isWhole: true };
+    const names: [string[], boolean][] = [
+      [['from'], true],
+      [['from', 'from'], true],
+      [['from', 'received'], true],
+      [['from', 'received', 'received'], false],
+      [['from', 'delivered-to'], false],
+    ];
+    for (const [signedFields, survives] of names) {
+      const about = { domain: 'bank.test', selector: 'key1', start: '', comment: '', signedFields };
+      const passing = { ...about, result: 'pass' as const };
+      assert.equal(survivesForwarding(passing, header, false), survives, signedFields.join());
+      assert.equal(survivesForwarding({ ...about, result: 'fail' }, header, false), false);
+    }
+  });
 });

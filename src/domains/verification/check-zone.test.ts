@@ -12,8 +12,7 @@ import {
   type ZoneRecord,
 } from '../../../test/support/dns-server.ts';
 import { createDnsResolver, type DnsResolver } from '../../dns/dns.ts';
-import { generateDkimKey, type NewDkimKey } from '../dkim-keys.ts';
-import { seedRecords } from '../dns-records.ts';
+import { generateDkimKey, type NewDkimKey, seedRecords } from '../dns-records.ts';
 import { checkZone } from './check-zone.ts';
 import { createOurServers } from './find-our-servers.ts';
 import { settleRecord } from './settle-record.ts';

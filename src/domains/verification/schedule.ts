@@ -1,5 +1,5 @@
 /** When a claim is checked next. Computed from instants in the database, so that it survives a restart. */
-import type { DomainStatus } from '../status-changes.ts';
+import type { DomainStatus } from '../claims.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;

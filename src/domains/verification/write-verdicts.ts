@@ -1,7 +1,6 @@
 /** Writes what a check came to, and what follows from it, in one transaction. */
 import type { Database, Queries } from '../../database/database.ts';
-import { CONTESTED_INTERVAL, evaluateName, lockName } from '../claims.ts';
-import type { StatusChange } from '../status-changes.ts';
+import { CONTESTED_INTERVAL, evaluateName, lockName, type StatusChange } from '../claims.ts';
 import { finishClaim, type LeasedClaim } from './leases.ts';
 import { nextCheckAt } from './schedule.ts';
 import { settleRecord } from './settle-record.ts';

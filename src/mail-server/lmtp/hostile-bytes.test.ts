@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { LineEnds } from '../../message/message.ts';
-import { DotTransparency, stuffDots } from '../../net/dot-transparency.ts';
+import { DotTransparency, stuffDots } from '../../net/smtp-text.ts';
 import { withLineEnds, withoutReturnPath } from './source-lines.ts';
 
 const bytes = (...units: string[]) =>

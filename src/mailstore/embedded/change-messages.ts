@@ -6,8 +6,8 @@ import {
   type Queries,
 } from '../../database/database.ts';
 import { enqueueSearch } from '../../search/search.ts';
-import { flagsToText, normalizeFlags } from '../flags.ts';
 import type { Appended, AppendTarget, MessageTexts } from '../store.ts';
+import { flagsToText, normalizeFlags } from '../syntax.ts';
 import { findThread } from './find-thread.ts';
 import { MailboxAdvance, type Mailboxes, type MailboxRow, mailboxChange } from './mailboxes.ts';
 

@@ -2,9 +2,14 @@
 import type { Bodies } from '../../bodies/bodies.ts';
 import type { Database, Queries } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
-import { changeFlags, flagsFromText, flagsToText, normalizeFlags } from '../flags.ts';
-import { canonicalMailboxName } from '../mailbox-names.ts';
 import type { Expunged, FlagChange, Flagged, MailUser, MessageSet, Relocated } from '../store.ts';
+import {
+  canonicalMailboxName,
+  changeFlags,
+  flagsFromText,
+  flagsToText,
+  normalizeFlags,
+} from '../syntax.ts';
 import {
   MailboxAdvance,
   type Mailboxes,

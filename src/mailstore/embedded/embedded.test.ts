@@ -13,7 +13,7 @@ import type { Queries } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { type MailUser, type SyncResult, stageMessage } from '../mailstore.ts';
 import { liveQuery } from './change-queries.ts';
-import { oldTombstones } from './prune-tombstones.ts';
+import { oldTombstones } from './purge-mailboxes.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);

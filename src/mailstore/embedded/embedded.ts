@@ -3,7 +3,6 @@ import type { Bodies } from '../../bodies/bodies.ts';
 import type { Database, Queries } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
 import type { Search } from '../../search/search.ts';
-import { normalizeFlags } from '../flags.ts';
 import { describeMessage, stageMessage } from '../stage-message.ts';
 import type {
   AppendedByClient,
@@ -25,13 +24,11 @@ import type {
   SyncRequest,
   SyncResult,
 } from '../store.ts';
-import { formatCursor, parseSyncToken, type SyncToken } from '../sync-token.ts';
-import { MailboxWriter } from './change-mailboxes.ts';
+import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from '../syntax.ts';
 import { type AppendedMessage, MessageWriter } from './change-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
-import { Mailboxes, type MailboxRow, mailboxNotFound } from './mailboxes.ts';
-import { pruneTombstones } from './prune-tombstones.ts';
-import { buryMailboxesOf, purgeMailboxes } from './purge-mailboxes.ts';
+import { Mailboxes, type MailboxRow, MailboxWriter, mailboxNotFound } from './mailboxes.ts';
+import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
 import { MessageSearch } from './search-messages.ts';

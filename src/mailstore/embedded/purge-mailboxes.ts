@@ -1,5 +1,6 @@
 /**
- * Removing deleted mailboxes with what is in them, in short transactions.
+ * Removing what nobody sees any more, in short transactions: deleted mailboxes with what is in them, and
+ * old tombstones.
  *
  * A deleted mailbox keeps its row, with the account's id negated and a name of its own: so nobody finds
  * it any more, its name is free, and it is known whose mail is still to be removed. The row goes last.
@@ -11,7 +12,10 @@ import type { Database, Queries } from '../../database/database.ts';
 import { enqueueSearch } from '../../search/search.ts';
 import { forgetInSearch } from './search-source.ts';
 
-/** Messages or tombstones that go in one transaction. */
+/**
+ * Messages or tombstones that go in one transaction: so few that neither it nor the query holds the thread
+ * for long.
+ */
 const ROWS_AT_A_TIME = 200;
 /** Octets of their sources: those that lie in rows are read page by page to be freed. */
 const OCTETS_AT_A_TIME = 4 * 1024 * 1024;
@@ -124,4 +128,56 @@ async function removeTombstones(tx: Queries, mailboxId: number): Promise<boolean
     .where(sql<boolean>`(modseq, uid) <= (${last.modseq}, ${last.uid})`)
     .execute();
   return true;
+}
+
+/**
+ * Removes tombstones of messages that were expunged before `before` (milliseconds since 1970) and
+ * notes in each mailbox up to which MODSEQ removals are no longer known.
+ *
+ * @param signal ends it early
+ * @returns how many were removed
+ */
+export async function pruneTombstones(
+  database: Database,
+  before: number,
+  signal?: AbortSignal,
+): Promise<number> {
+  let pruned = 0;
+  for (;;) {
+    const old = await oldTombstones(database.read, before).execute();
+    if (old.length === 0 || signal?.aborted) return pruned;
+    // The last of each mailbox; what is below was expunged before it.
+    const last = new Map<number, number>();
+    for (const { mailbox_id, modseq } of old) {
+      last.set(mailbox_id, Math.max(modseq, last.get(mailbox_id) ?? modseq));
+    }
+    pruned += await database.write(async (tx) => {
+      let removed = 0;
+      for (const [mailboxId, modseq] of last) {
+        await tx
+          .updateTable('mailboxes')
+          .set({ pruned_modseq: modseq })
+          .where('id', '=', mailboxId)
+          .where('pruned_modseq', '<', modseq)
+          .execute();
+        const { numDeletedRows } = await tx
+          .deleteFrom('tombstones')
+          .where('mailbox_id', '=', mailboxId)
+          .where('modseq', '<=', modseq)
+          .executeTakeFirst();
+        removed += Number(numDeletedRows);
+      }
+      return removed;
+    });
+  }
+}
+
+/** The oldest of those that are to go, found by their time. */
+export function oldTombstones(queries: Queries, before: number) {
+  return queries
+    .selectFrom('tombstones')
+    .select(['mailbox_id', 'modseq'])
+    .where('expunged_at', '<', before)
+    .orderBy('expunged_at')
+    .limit(ROWS_AT_A_TIME);
 }

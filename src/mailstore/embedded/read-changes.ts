@@ -9,8 +9,8 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { Bodies } from '../../bodies/bodies.ts';
 import { PreparedQuery, type Queries } from '../../database/database.ts';
 import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
-import { flagsFromText } from '../flags.ts';
 import { type AddedMessage, hasTexts, type MessageField, type UpdatedMessage } from '../store.ts';
+import { flagsFromText } from '../syntax.ts';
 import {
   columnsOf,
   type GoneInOrderValues,

@@ -12,9 +12,8 @@ import {
   partFilename,
   toBodyStructure,
 } from '../../message/message.ts';
-import { flagsFromText } from '../flags.ts';
-import { canonicalMailboxName } from '../mailbox-names.ts';
 import type { ByteRange, Description, MailUser, Message, PartContent } from '../store.ts';
+import { canonicalMailboxName, flagsFromText } from '../syntax.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow, type Told } from './older-messages.ts';
 

@@ -8,8 +8,8 @@ import type { Database } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
 import type { Envelope } from '../../message/message.ts';
 import { type HitPlace, type QueryTerm, readQuery, type Search } from '../../search/search.ts';
-import { flagsFromText } from '../flags.ts';
 import type { MailUser, SearchFilter, SearchMatch, SearchRequest, SearchResult } from '../store.ts';
+import { flagsFromText } from '../syntax.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow } from './older-messages.ts';
 

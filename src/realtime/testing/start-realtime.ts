@@ -8,8 +8,7 @@ import { after } from 'node:test';
 import { pino } from 'pino';
 import { type ClientOptions, WebSocket } from 'ws';
 import type { MailAccess } from '../../accounts/accounts.ts';
-import type { MailboxChange } from '../../changes/changes.ts';
-import { InProcessChanges } from '../../changes/in-process.ts';
+import { InProcessChanges, type MailboxChange } from '../../changes/changes.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { createRealtime, type Realtime, type RealtimeOptions } from '../realtime.ts';
 

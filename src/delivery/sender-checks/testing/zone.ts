@@ -1,5 +1,5 @@
 /** DNS from a list of records, without a network. */
-import type { Lookup, LookupAnswer, LookupType, MailExchanger } from '../lookup.ts';
+import type { Lookup, LookupAnswer, LookupType, MailExchanger } from '../lookups.ts';
 
 export interface Zone {
   /** Records by `TYPE name`; what is not listed does not exist. */

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { InboundEnvelope } from './envelope.ts';
-import { formatMailDate, received, returnPath } from './trace-headers.ts';
+import { formatMailDate, type InboundEnvelope, received, returnPath } from './stage-mail.ts';
 
 const stamp = { hostname: 'mx.test', at: new Date(Date.UTC(2026, 10, 1, 8, 5, 9)) };
 

@@ -5,7 +5,7 @@ import {
   discoverPolicy,
   organizationalDomain,
   parseDmarcRecord,
-} from './dmarc-record.ts';
+} from './evaluate-dmarc.ts';
 import { lookupIn, type Zone } from './testing/zone.ts';
 
 const rejecting: DmarcRecord = {

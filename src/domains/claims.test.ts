@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { type ClaimStanding, changesOf } from './claims.ts';
 import type { DnsRecordStatus } from './dns-records.ts';
-import { type ClaimStanding, changesOf } from './status-changes.ts';
 
 suite('claims on one name', () => {
   const DAY = 24 * 60 * 60 * 1_000;

@@ -1,0 +1,213 @@
+/**
+ * DNS as the checks ask it: a plain function, which `dns/`'s lookup fits; the questions of one message, and
+ * what all messages share of the resolver.
+ */
+export type LookupType = 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT';
+
+export interface MailExchanger {
+  /** Lower is preferred. */
+  readonly preference: number;
+  readonly exchange: string;
+}
+
+/**
+ * What DNS said. `absent` is an answer, too: the name, or the record at it, is not there.
+ * `unanswered` says nothing about the record: nobody could be asked.
+ */
+export type LookupAnswer =
+  | {
+      readonly kind: 'records';
+      /** TXT: the strings of a record joined, one character for each byte. */
+      readonly records: readonly (string | MailExchanger)[];
+    }
+  | { readonly kind: 'absent'; readonly reason: 'no_name' | 'no_record' | 'bad_name' }
+  | { readonly kind: 'unanswered'; readonly reason: string };
+
+/** Asks one question. Rejects for bugs only: what goes wrong is `unanswered`. */
+export type Lookup = (name: string, type: LookupType) => Promise<LookupAnswer>;
+
+export function unanswered(reason: string): LookupAnswer {
+  return { kind: 'unanswered', reason };
+}
+
+/** The records that are text; those of TXT all are. */
+export function textRecords(answer: LookupAnswer): string[] {
+  if (answer.kind !== 'records') return [];
+  return answer.records.filter((record) => typeof record === 'string');
+}
+
+/* The lookups for one message: each question once, all in the time that they have together. */
+
+export interface LookupTimes {
+  /** Milliseconds that one lookup may take. */
+  readonly lookupMs: number;
+  /** Milliseconds that all of them may take. */
+  readonly totalMs: number;
+}
+
+/** RFC 1035 section 2.3.4, in presentation form. */
+const NAME_MAX = 253;
+const LABEL = /^[!-~]{1,63}$/;
+
+/**
+ * Whether DNS could hold the name. Names come out of the message: one that cannot be asked for has
+ * no records, which is an answer. Called unanswered, it would make DMARC a temperror, and mail with a
+ * signature by an impossible selector would be taken.
+ */
+function isName(name: string): boolean {
+  return name.length <= NAME_MAX && name.split('.').every((label) => LABEL.test(label));
+}
+
+export class MessageLookups {
+  readonly #guard: ResolverGuard;
+  readonly #now: () => number;
+  readonly #lookupMs: number;
+  readonly #endsAt: number;
+  readonly #answers = new Map<string, Promise<LookupAnswer>>();
+  #bug: { readonly error: unknown } | undefined;
+
+  /** The time starts to run. */
+  constructor(guard: ResolverGuard, { lookupMs, totalMs }: LookupTimes, now: () => number) {
+    this.#guard = guard;
+    this.#now = now;
+    this.#lookupMs = lookupMs;
+    this.#endsAt = now() + totalMs;
+  }
+
+  /** Throws what the lookup function threw, if it did: a bug must not pass for a silent server. */
+  throwBugs(): void {
+    if (this.#bug) throw this.#bug.error;
+  }
+
+  /** Never rejects. */
+  ask(name: string, type: LookupType, weight: Weight): Promise<LookupAnswer> {
+    const asked = name.toLowerCase().replace(/\.$/, '');
+    // What decides is never answered by what was turned away for being of less weight.
+    const key = `${weight} ${type} ${asked}`;
+    const known = this.#answers.get(`deciding ${type} ${asked}`) ?? this.#answers.get(key);
+    if (known) return known;
+    const answer = this.#ask(asked, type, weight);
+    this.#answers.set(key, answer);
+    return answer;
+  }
+
+  async #ask(name: string, type: LookupType, weight: Weight): Promise<LookupAnswer> {
+    if (!isName(name)) return { kind: 'absent', reason: 'bad_name' };
+    const left = this.#endsAt - this.#now();
+    if (left <= 0) return unanswered('out of time');
+    try {
+      return await this.#guard.ask(name, type, Math.min(left, this.#lookupMs), weight);
+    } catch (error) {
+      this.#bug ??= { error };
+      return unanswered('failed');
+    }
+  }
+}
+
+/** What mailauth knows the absences by. */
+const codes = { no_name: 'ENOTFOUND', no_record: 'ENODATA', bad_name: 'EBADNAME' } as const;
+
+/** An error as mailauth expects of its resolver. */
+export class LookupError extends Error {
+  readonly code: string;
+
+  constructor(answer: Exclude<LookupAnswer, { kind: 'records' }>) {
+    super(`DNS: ${answer.reason}`);
+    this.code = answer.kind === 'absent' ? codes[answer.reason] : 'EUNANSWERED';
+  }
+}
+
+/*
+ * What all checks share of the resolver: it is left alone while it is dead, and lookups that decide
+ * nothing cannot take it away from those that do.
+ */
+
+/**
+ * `deciding`: a DMARC record, or an identifier aligned with the author, whose failure makes DMARC
+ * temperror. `other`: the rest, which is only told.
+ */
+export type Weight = 'deciding' | 'other';
+
+/** A name that every resolver has an answer for at hand, and that no sender has a hand in. */
+const PROBE = 'a.root-servers.net';
+
+/**
+ * Lookups of weight `other` under way at a time, of all messages. Without a limit, mail with
+ * signatures of domains whose servers never answer would keep the resolver from the DMARC record of
+ * the next message, which would then be taken unchecked.
+ */
+const MAX_OTHER = 64;
+
+export interface ResolverGuardOptions {
+  readonly lookup: Lookup;
+  /** Milliseconds that the resolver is left alone after it was found dead. */
+  readonly restMs: number;
+  /** Milliseconds that the probe waits. */
+  readonly probeMs: number;
+  /** Milliseconds on a clock that never goes back. */
+  readonly now: () => number;
+}
+
+/** Answers within `ms`, else `unanswered`. */
+export function withDeadline(lookup: Promise<LookupAnswer>, ms: number): Promise<LookupAnswer> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => resolve(unanswered('timeout')), ms);
+    lookup.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+export class ResolverGuard {
+  readonly #options: ResolverGuardOptions;
+  #othersUnderWay = 0;
+  #answeredAt = Number.NEGATIVE_INFINITY;
+  /** When the resolver may be tried again; undefined while it is in use. */
+  #restsUntil: number | undefined;
+  #isProbing = false;
+
+  constructor(options: ResolverGuardOptions) {
+    this.#options = options;
+  }
+
+  /** Whether nothing is asked for now. Once the rest is over, a probe goes out to find out. */
+  isResting(): boolean {
+    if (this.#restsUntil === undefined) return false;
+    if (this.#options.now() >= this.#restsUntil) this.#probe();
+    return true;
+  }
+
+  /**
+   * Asks one question.
+   *
+   * @param ms how long its answer is waited for
+   */
+  async ask(name: string, type: LookupType, ms: number, weight: Weight): Promise<LookupAnswer> {
+    if (this.isResting()) return unanswered('the resolver is left alone');
+    if (weight === 'other' && this.#othersUnderWay >= MAX_OTHER) return unanswered('too busy');
+    const count = Number(weight === 'other');
+    const askedAt = this.#options.now();
+    this.#othersUnderWay += count;
+    try {
+      const answer = await withDeadline(this.#options.lookup(name, type), ms);
+      if (answer.kind !== 'unanswered') this.#answeredAt = this.#options.now();
+      // Silence may be that of the servers of one domain, chosen by the sender: then the resolver
+      // answers other questions, and must not be given up.
+      else if (this.#answeredAt < askedAt) this.#probe();
+      return answer;
+    } finally {
+      this.#othersUnderWay -= count;
+    }
+  }
+
+  #probe(): void {
+    if (this.#isProbing) return;
+    this.#isProbing = true;
+    const { lookup, probeMs, restMs, now } = this.#options;
+    void withDeadline(lookup(PROBE, 'A'), probeMs)
+      .catch(() => unanswered('failed'))
+      .then(({ kind }) => {
+        this.#isProbing = false;
+        this.#restsUntil = kind === 'unanswered' ? now() + restMs : undefined;
+        if (kind !== 'unanswered') this.#answeredAt = now();
+      });
+  }
+}

@@ -1,0 +1,153 @@
+/** How names of mailboxes, flags and sync tokens are written, and the mailboxes that every account has. */
+import { invalidField } from '../errors/errors.ts';
+
+/** RFC 6154 section 2; the first is where mail arrives. */
+export const defaultMailboxes = [
+  { name: 'INBOX', specialUse: null },
+  { name: 'Sent', specialUse: '\\Sent' },
+  { name: 'Drafts', specialUse: '\\Drafts' },
+  { name: 'Junk', specialUse: '\\Junk' },
+  { name: 'Trash', specialUse: '\\Trash' },
+  { name: 'Archive', specialUse: '\\Archive' },
+] as const;
+
+/** Stands between a mailbox and one below it. */
+export const SEPARATOR = '/';
+
+/** Characters of a name, and levels. */
+const NAME_MAX = 255;
+const DEPTH_MAX = 10;
+
+/** Control characters, line separators, and what IMAP reads as wildcards (RFC 3501 section 6.3.8). */
+const FORBIDDEN = /[\p{Cc}\u2028\u2029%*\\]/u;
+
+/**
+ * Reads the name of a mailbox that is to be made.
+ *
+ * @param field of the request that has it
+ * @returns the name in the form in which it is kept: NFC, a first level of `inbox` in capitals
+ * @throws Refusal `invalid_request`
+ */
+export function readNewName(field: string, name: string): string {
+  if (name.length === 0 || name.length > NAME_MAX) {
+    throw invalidField(field, `must have 1 to ${NAME_MAX} characters`);
+  }
+  if (!name.isWellFormed() || FORBIDDEN.test(name)) {
+    throw invalidField(field, 'must have no control characters and none of % * \\');
+  }
+  const levels = name.normalize('NFC').split(SEPARATOR);
+  if (levels.length > DEPTH_MAX) throw invalidField(field, `must have at most ${DEPTH_MAX} levels`);
+  for (const level of levels) {
+    if (level.trim() !== level || level === '') {
+      throw invalidField(field, `must have no empty level, and no space beside a ${SEPARATOR}`);
+    }
+    if (level === '.' || level === '..') throw invalidField(field, 'must have no level . or ..');
+  }
+  const [first = '', ...below] = levels;
+  return [canonicalMailboxName(first), ...below].join(SEPARATOR);
+}
+
+/** INBOX is INBOX in any case (RFC 3501 section 5.1); other names are taken to the letter. */
+export function canonicalMailboxName(name: string): string {
+  return name.length === 5 && name.toUpperCase() === 'INBOX' ? 'INBOX' : name;
+}
+
+/* IMAP flags (RFC 3501 section 2.3.2): system flags and keywords, compared without case. */
+
+const SYSTEM_FLAGS = ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen'];
+
+/** An atom (RFC 3501 section 9): no controls, space, or any of `(){%*"\]`. */
+const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
+
+/** More keywords than anybody uses; each costs every sync of the message. */
+const FLAGS_MAX = 64;
+
+/**
+ * Brings flags into the one form in which they are stored: each once, system flags as RFC 3501
+ * spells them, sorted.
+ *
+ * @param field of the request that has them
+ * @throws Refusal `invalid_request` for what is not a flag; `\Recent` cannot be set by clients
+ */
+export function normalizeFlags(flags: readonly string[], field = 'flags'): string[] {
+  const byKey = new Map<string, string>();
+  for (const flag of flags) {
+    const system = SYSTEM_FLAGS.find((known) => known.toLowerCase() === flag.toLowerCase());
+    if (!system && !KEYWORD.test(flag)) {
+      throw invalidField(
+        field,
+        'must be system flags (\\Seen ...) or keywords of 1 to 64 characters',
+      );
+    }
+    const name = system ?? flag;
+    if (!byKey.has(name.toLowerCase())) byKey.set(name.toLowerCase(), name);
+  }
+  if (byKey.size > FLAGS_MAX) throw invalidField(field, `must be at most ${FLAGS_MAX}`);
+  return [...byKey.values()].sort();
+}
+
+/** Flags after a change, in stored form. What is both added and removed is removed. */
+export function changeFlags(
+  current: readonly string[],
+  add: readonly string[],
+  remove: readonly string[],
+): string[] {
+  const removed = new Set(normalizeFlags(remove).map((flag) => flag.toLowerCase()));
+  return normalizeFlags([...current, ...add]).filter((flag) => !removed.has(flag.toLowerCase()));
+}
+
+export function flagsToText(flags: readonly string[]): string {
+  return flags.join(' ');
+}
+
+export function flagsFromText(text: string): string[] {
+  return text === '' ? [] : text.split(' ');
+}
+
+/*
+ * Sync tokens of the embedded store, opaque to clients.
+ *
+ * A finished sync gives the mailbox's HIGHESTMODSEQ in decimal. While a paged sync goes on, the
+ * token is a cursor `base.snapshot.uid`: the client has all changes between the two MODSEQs up to
+ * that UID, or, with an `n` behind it, down to it.
+ */
+
+export type SyncToken =
+  | { readonly kind: 'modseq'; readonly modseq: number }
+  | {
+      readonly kind: 'cursor';
+      /** What the client had when the sync began; 0 for nothing. */
+      readonly base: number;
+      /** What it will have when it ends. */
+      readonly snapshot: number;
+      /** The last UID it was given. */
+      readonly uid: number;
+      /** Whether pages go downwards. */
+      readonly newest: boolean;
+    };
+
+const TOKEN = /^(0|[1-9]\d{0,19})(?:\.(0|[1-9]\d{0,19})\.(0|[1-9]\d{0,9})(n)?)?$/;
+
+/**
+ * Reads a token that a client sent. Numbers beyond any that we count to are no error: such a token
+ * is from the future and answered with a reset.
+ *
+ * @throws Refusal `invalid_request` when it is not of our form
+ */
+export function parseSyncToken(text: string): SyncToken {
+  const match = TOKEN.exec(text);
+  if (!match) throw invalidField('token', 'must be a token that a sync of this mailbox returned');
+  const [base, snapshot, uid] = match.slice(1, 4).map((digits) => Number(digits ?? Number.NaN));
+  if (base === undefined || snapshot === undefined || uid === undefined) {
+    throw new Error('the token pattern has three groups');
+  }
+  if (Number.isNaN(snapshot)) return { kind: 'modseq', modseq: base };
+  return { kind: 'cursor', base, snapshot, uid, newest: match[4] !== undefined };
+}
+
+export function formatCursor(
+  { base, snapshot, newest }: { base: number; snapshot: number; newest: boolean },
+  uid: number,
+): string {
+  return `${base}.${snapshot}.${uid}${newest ? 'n' : ''}`;
+}
