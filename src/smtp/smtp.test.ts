@@ -330,7 +330,7 @@ test('silent clients are sent away soon where there is little room left, and oth
 });
 
 test('one command after the other keeps no place where there is little room left', async (context) => {
-  const target = await startStrict(context, { maxConnections: 4, crowdedIdleTimeout: 200 });
+  const target = await startStrict(context, { maxConnections: 4, crowdedIdleTimeout: 1_000 });
   const busy = await Promise.all(Array.from({ length: 3 }, () => greet(target)));
   const said = await Promise.race(
     busy.map(async (client) => {
