@@ -1,6 +1,6 @@
 /**
- * Forwarding to a real far end: Postfix takes the mail over STARTTLS, OpenDKIM and mailauth verify
- * what arrived, and Postfix's own bounce finds its way back to the sender.
+ * Forwarding and sending to a real far end: Postfix takes the mail over STARTTLS, OpenDKIM and mailauth
+ * verify what arrived, and Postfix's own bounce finds its way back to the sender.
  */
 import assert from 'node:assert/strict';
 import { Resolver } from 'node:dns/promises';
@@ -100,6 +100,27 @@ async function judge(mail: string) {
   });
 }
 
+/** Fails unless a mail passes all checks for the account's own domain, and has one signature. */
+async function assertAuthentic(mail: string): Promise<void> {
+  const { spf, dkim, dmarc } = await judge(mail);
+  assert.equal(spf ? spf.status.result : undefined, 'pass');
+  assert.deepEqual(
+    dkim.results.map(({ status, signingDomain }) => [signingDomain, status.result]),
+    [[ann.domain, 'pass']],
+  );
+  assert.equal(dmarc ? dmarc.status.result : undefined, 'pass');
+}
+
+/** What became of a send, once its first attempt is over. */
+async function whenSettled(id: string) {
+  for (;;) {
+    const { status, body } = await service.mail(ann.token, 'GET', `/mail/sends/${id}`);
+    assert.equal(status, 200);
+    if (body.status !== 'queued') return body;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
 test('forwarded mail arrives by TLS and passes SPF, DKIM and DMARC there', async () => {
   await forward('me@far.test', 'Forwarded');
   const mail = await arrival(/^Subject: Forwarded$/m);
@@ -109,13 +130,30 @@ test('forwarded mail arrives by TLS and passes SPF, DKIM and DMARC there', async
   // Its author's domain asks to refuse what it did not send: From is ours, replies are his.
   assert.match(mail, new RegExp(`^From: "Bob via ${ann.domain}"\\n <${ann.address}>$`, 'm'));
   assert.match(mail, /^Reply-To: Bob <bob@sender\.test>$/m);
-  const { spf, dkim, dmarc } = await judge(mail);
-  assert.equal(spf ? spf.status.result : undefined, 'pass');
-  assert.deepEqual(
-    dkim.results.map(({ status, signingDomain }) => [signingDomain, status.result]),
-    [[ann.domain, 'pass']],
-  );
-  assert.equal(dmarc ? dmarc.status.result : undefined, 'pass');
+  await assertAuthentic(mail);
+});
+
+test('mail that an account sends arrives and passes SPF, DKIM and DMARC there', async () => {
+  const { status, body } = await service.mail(ann.token, 'POST', '/mail/send', {
+    to: [{ name: 'Me', address: 'me@far.test' }],
+    subject: 'Sent by ann',
+    text: 'Grüße.\n.\nFrom the start of a line\n',
+    html: '<p>Grüße.</p>',
+    attachments: [
+      {
+        filename: 'räte.txt',
+        contentType: 'text/plain',
+        content: Buffer.from('Räte').toString('base64'),
+      },
+    ],
+  });
+  assert.equal(status, 202);
+  const mail = await arrival(/^Subject: Sent by ann$/m);
+  assert.match(mail, /using TLSv1\.[23] with cipher/);
+  assert.match(mail, new RegExp(`^Return-Path: <${ann.address}>$`, 'm'));
+  assert.match(mail, new RegExp(`dkim=pass[^;]* header\\.d=${ann.domain}`));
+  await assertAuthentic(mail);
+  assert.equal((await whenSettled(body.id)).status, 'delivered');
 });
 
 test('what the far end bounces comes back to the sender', async () => {
