@@ -39,6 +39,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly accounts: Accounts;
   readonly tokens: Tokens;
   readonly mailstore: Mailstore;
+  /** Our name in Authentication-Results fields. */
+  readonly hostname: string;
   /** Octets of the largest message that a client adds. */
   readonly maxMessageBytes: number;
   /** Where the service is reached: by HTTPS, cookies are sent by HTTPS alone. */
@@ -81,7 +83,7 @@ export function createApi(options: ApiOptions): Api {
   add(app, mailMessageRoutes(options.mailstore));
   add(app, mailChangeRoutes(options.mailstore));
   add(app, mailAppendRoute(options.mailstore, options.maxMessageBytes));
-  add(app, mailContentRoutes(options.mailstore));
+  add(app, mailContentRoutes(options.mailstore, options.hostname));
   add(app, mailSearchRoutes(options.mailstore));
   add(app, mailAttachmentRoutes(options.mailstore));
   for (const group of options.routes ?? []) {

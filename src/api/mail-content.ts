@@ -1,8 +1,9 @@
 /** GET /mail/content, POST /mail/messages: what messages say, without reading MIME. */
 import { type Static, Type } from 'typebox';
+import { readSenderResults } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
-import type { Mailstore, MailUser, Message } from '../mailstore/mailstore.ts';
-import { listAttachments, readMessageTexts } from '../message/message.ts';
+import type { Mailstore, Message } from '../mailstore/mailstore.ts';
+import { listAttachments, readHeader, readMessageTexts } from '../message/message.ts';
 import {
   envelopeSchema,
   MAIL_BODY_MAX,
@@ -31,6 +32,8 @@ const attachment = Type.Object(
   { title: 'Attachment' },
 );
 
+const authResult = Type.String({ description: 'As in RFC 8601.', examples: ['pass'] });
+
 const content = {
   uid: uidSchema,
   flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
@@ -48,6 +51,17 @@ const content = {
   ),
   htmlTruncated: Type.Optional(Type.Boolean({ description: 'There is more HTML in the source.' })),
   attachments: Type.Array(attachment),
+  auth: Type.Optional(
+    Type.Object(
+      { spf: authResult, dkim: authResult, dmarc: authResult },
+      {
+        title: 'SenderResults',
+        description:
+          'What the checks of the sender came to when the message arrived; absent where it was not ' +
+          'checked here.',
+      },
+    ),
+  ),
 };
 const contentSchema = Type.Object(content, { title: 'Content' });
 
@@ -62,6 +76,7 @@ const contentFields = [
   'text',
   'html',
   'attachments',
+  'auth',
 ] as const;
 type ContentField = (typeof contentFields)[number];
 
@@ -72,7 +87,8 @@ const messagesAnswer = Type.Object({
   ),
 });
 
-export function mailContentRoutes(mailstore: Mailstore): RouteGroup {
+/** @param hostname our name in Authentication-Results fields */
+export function mailContentRoutes(mailstore: Mailstore, hostname: string): RouteGroup {
   return (app, tools) => {
     app.get(
       '/mail/content',
@@ -99,7 +115,7 @@ export function mailContentRoutes(mailstore: Mailstore): RouteGroup {
         const user = await tools.authenticateMail(request);
         const { mailbox, uid } = request.query;
         const message = await mailstore.fetchMessage(user, mailbox || 'INBOX', uid);
-        return (await readContent(message, contentFields)) as Content;
+        return (await readContent(message, contentFields, hostname)) as Content;
       },
     );
     app.post(
@@ -131,27 +147,23 @@ export function mailContentRoutes(mailstore: Mailstore): RouteGroup {
       },
       async (request) => {
         const user = await tools.authenticateMail(request);
-        const { mailbox, uids, fields } = request.body;
-        return readMessages(mailstore, user, mailbox, [...new Set(uids)], fields ?? contentFields);
+        const { mailbox, uids, fields = contentFields } = request.body;
+        const read = async (uid: number) =>
+          readContent(await mailstore.fetchMessage(user, mailbox, uid), fields, hostname);
+        return readMessages([...new Set(uids)], read);
       },
     );
   };
 }
 
 async function readMessages(
-  mailstore: Mailstore,
-  user: MailUser,
-  mailbox: string,
   uids: readonly number[],
-  fields: readonly ContentField[],
+  read: (uid: number) => Promise<Partial<Content>>,
 ): Promise<Static<typeof messagesAnswer>> {
   const messages: Partial<Content>[] = [];
   let length = 0;
   for (const uid of uids) {
-    const one = await mailstore
-      .fetchMessage(user, mailbox, uid)
-      .then((message) => readContent(message, fields))
-      .catch(passOverMissing);
+    const one = await read(uid).catch(passOverMissing);
     if (!one) continue;
     length += JSON.stringify(one).length;
     // The first is never left out: a client that asks again must come further.
@@ -170,6 +182,7 @@ function passOverMissing(error: unknown): undefined {
 async function readContent(
   message: Message,
   fields: readonly ContentField[],
+  hostname: string,
 ): Promise<Partial<Content>> {
   const has = new Set(fields);
   const { uid, structure } = message;
@@ -178,6 +191,7 @@ async function readContent(
     has.has('text') || has.has('html') ? await readMessageTexts(structure, TEXT_MAX, open) : {};
   const described =
     has.has('preview') || has.has('threadId') ? await message.describe() : undefined;
+  const auth = has.has('auth') ? await readAuth(message, hostname) : undefined;
   const { text, textTruncated, html, htmlTruncated } = texts;
   return {
     uid,
@@ -190,5 +204,11 @@ async function readContent(
     ...(has.has('text') && text !== undefined && { text, ...(textTruncated && { textTruncated }) }),
     ...(has.has('html') && html !== undefined && { html, ...(htmlTruncated && { htmlTruncated }) }),
     ...(has.has('attachments') && { attachments: listAttachments(structure) }),
+    ...(auth && { auth }),
   };
+}
+
+async function readAuth({ structure, open }: Message, hostname: string) {
+  const { fields } = await readHeader(open({ start: 0, end: structure.bodyStart }));
+  return readSenderResults(fields, hostname);
 }

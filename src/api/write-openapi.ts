@@ -53,6 +53,7 @@ export async function describeWholeApi(): Promise<string> {
     connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
     maxBody: 1,
+    hostname: 'mail.localhost',
     maxMessageBytes: 1,
     siteDirectory: '/nonexistent',
     keyedRoutes: keyedRoutesElsewhere,

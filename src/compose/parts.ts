@@ -248,6 +248,7 @@ function buildApi(ground: Ground, served: Served): Api {
     corsOrigins: http.corsOrigins,
     maxBody: MAX_JSON_BODY,
     maxMessageBytes: limits.maxMessageBytes,
+    hostname: config.mailHostname,
     upgrades: asksForWebSocket,
     siteDirectory: SITE_DIRECTORY,
     keyedRoutes: [deliveryRoutes(served.domains, served.queue)],

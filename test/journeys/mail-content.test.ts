@@ -44,6 +44,32 @@ onEachEngine('reading messages', (engine) => {
     assert.equal(String(file.body), '1,2,3\n');
   });
 
+  test('what the checks of the sender came to is told, as we wrote it and nobody else', async () => {
+    const ann = await service.makeAccount();
+    await service.send({
+      from: 'bob@example.test',
+      to: ann.address,
+      text: 'hello',
+      headers: {
+        'Authentication-Results': 'mail.localhost; spf=pass; dkim=pass; dmarc=pass',
+      },
+    });
+    const { auth } = (await content(ann, 1)).body;
+    // No DNS is asked for in tests: nothing passes.
+    assert.deepEqual(Object.keys(auth), ['spf', 'dkim', 'dmarc']);
+    assert.equal(auth.dkim, 'none');
+    assert.notEqual(auth.spf, 'pass');
+    const added = await fetch(`${service.url}/mail/append?mailbox=INBOX`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${ann.token}`, 'content-type': 'message/rfc822' },
+      body: 'Subject: draft\r\n\r\nnot checked\r\n',
+    });
+    const { uid } = (await added.json()) as { uid: number };
+    assert.equal('auth' in (await content(ann, uid)).body, false);
+    const { body } = await messages(ann, { uids: [1], fields: ['auth', 'threadId'] });
+    assert.deepEqual(Object.keys(body.messages[0]), ['uid', 'threadId', 'auth']);
+  });
+
   test('several messages come in one answer, with the fields that were asked for', async () => {
     const ann = await service.makeAccount();
     for (const subject of ['one', 'two', 'three']) {

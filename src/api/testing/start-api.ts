@@ -168,6 +168,7 @@ export async function startApi(
     connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
     maxBody: 262_144,
+    hostname: 'mail.localhost',
     maxMessageBytes: 1_048_576,
     siteDirectory: '/nonexistent',
     ...options,

@@ -239,7 +239,7 @@ export function formatAuthenticationResults(hostname: string, findings: Findings
  * outside, since readers trust what bears our name (RFC 8601 section 5).
  */
 
-const FIELD = 'authentication-results';
+export const RESULTS_FIELD = 'authentication-results';
 
 /** Characters of a token that end it, besides white space and controls (RFC 2045 section 5.1). */
 const TSPECIALS = new Set('()<>@,;:\\"/[]?=');
@@ -292,8 +292,12 @@ function readQuoted(text: string, start: number): string | undefined {
  * @param ours our authserv-id, as {@link serviceName} writes it: once for all messages
  */
 export function isClaimedResult(field: HeaderField, ours: string): boolean {
-  if (field.name !== FIELD) return false;
-  const id = readServiceId(decodeRawHeader(rawValue(field)));
   // Whose it is cannot be told from a comment or string without an end: readers differ.
-  return id === undefined || serviceName(id.trim()) === ours;
+  return field.name === RESULTS_FIELD && isResultOf(field, ours) !== false;
+}
+
+/** Whether an Authentication-Results field says that it is ours; undefined where that cannot be told. */
+export function isResultOf(field: HeaderField, ours: string): boolean | undefined {
+  const id = readServiceId(decodeRawHeader(rawValue(field)));
+  return id === undefined ? undefined : serviceName(id.trim()) === ours;
 }
