@@ -28,12 +28,13 @@ function pagePolicy(scripts: readonly string[]): string {
 
 /**
  * The live inbox shows mail in a sandboxed frame without scripts, which inherits this policy: mail
- * styles itself inline, and pictures come from its own parts only (`data:`).
+ * styles itself inline. The frame's own policy lets pictures come from the mail's parts only (`data:`)
+ * until the reader of a message asks for its remote pictures, which this one has to allow, too.
  */
 const inboxPolicy = [
   "default-src 'self'",
   "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data:",
+  "img-src 'self' data: https: http:",
   "frame-src 'none'",
   "object-src 'none'",
   "base-uri 'none'",

@@ -7,9 +7,10 @@ const SMTP_PORT = 2525;
 /**
  * @param {string} address
  * @param {string} mailbox
+ * @param {() => void} onSendTest
  * @returns {Node[]}
  */
-export function emptyHint(address, mailbox) {
+export function emptyHint(address, mailbox, onSendTest) {
   if (mailbox !== 'INBOX') return [element('p', {}, 'Nothing in here.')];
   const host = location.hostname.replace(/^\[|\]$/g, '');
   const server = host.includes(':') ? `[${host}]` : host;
@@ -32,7 +33,13 @@ export function emptyHint(address, mailbox) {
   ];
   return [
     element('h2', {}, 'No mail yet'),
-    element('p', {}, 'Send some and watch it arrive here. With swaks:'),
+    element('p', {}, 'Send some and watch it arrive here.'),
+    element(
+      'button',
+      { type: 'button', class: 'plain strong test-mail', click: onSendTest },
+      'Send yourself a test mail',
+    ),
+    element('p', {}, 'Or by SMTP, as other servers do. With swaks:'),
     command(swaks.join('\n')),
     element('p', {}, 'Or with curl:'),
     command(curl.join('\n')),

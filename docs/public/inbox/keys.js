@@ -9,6 +9,7 @@
  * @property {() => void} leave
  * @property {(name: string) => void} onMessage does it to the message that is open or has the focus
  * @property {() => void} undo
+ * @property {() => void} search
  * @property {() => void} help
  */
 
@@ -22,6 +23,7 @@ export const KEYS = {
   m: 'move to a mailbox',
   '#': 'delete (also Delete)',
   z: 'undo',
+  '/': 'search',
   '?': 'this list',
 };
 
@@ -47,8 +49,11 @@ export function listenToKeys(list, deeds) {
     const { key, target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (!(target instanceof HTMLElement) || document.querySelector('dialog[open]')) return;
-    if (target.matches('input, textarea, select')) return;
     const step = STEPS[key];
+    if (target.matches('input, textarea, select')) {
+      if (key === 'ArrowDown' && target.id === 'search') deeds.moveFocus('first');
+      return;
+    }
     const name = ON_MESSAGE[key];
     if (key === 'Escape') deeds.leave();
     else if (!target.closest('#inbox') && target !== document.body) return;
@@ -57,6 +62,7 @@ export function listenToKeys(list, deeds) {
       deeds.moveFocus(step);
     } else if (name !== undefined) deeds.onMessage(name);
     else if (key === 'z') deeds.undo();
+    else if (key === '/') deeds.search();
     else if (key === '?') deeds.help();
     else return;
     event.preventDefault();

@@ -1,20 +1,32 @@
 /**
  * The document that an HTML mail is shown as. What keeps it harmless is the frame's sandbox (no
- * scripts, no origin, no forms) and the policy in its head (nothing is loaded, from anywhere). The
- * cleaning before that is so that nothing is even attempted, and that pictures which came along with
- * the mail are seen.
+ * scripts, no origin, no forms) and the policy in its head (nothing is loaded, from anywhere; only
+ * pictures, once the reader asks for them). The cleaning before that is so that nothing is even
+ * attempted, and that pictures which came along with the mail are seen.
  */
 
 /** The frame has these rights and no others: a link that the reader clicks opens a new tab. */
 export const FRAME_RIGHTS = 'allow-popups allow-popups-to-escape-sandbox';
 
-const POLICY = [
-  "default-src 'none'",
-  'img-src data:',
-  "style-src 'unsafe-inline'",
-  "base-uri 'none'",
-  "form-action 'none'",
-].join('; ');
+/** @param {boolean} withRemote */
+function policyOf(withRemote) {
+  return [
+    "default-src 'none'",
+    `img-src data:${withRemote ? ' https: http:' : ''}`,
+    "style-src 'unsafe-inline'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ');
+}
+
+/** Elements within elements. Newsletters have some thirty levels; 30,000 take seconds to parse. */
+const LEVELS_MAX = 100;
+const TAG = /<(\/?)([a-z][a-z0-9]*)\b[^<>]*>?/gi;
+/** They have no end tag, or may do without. */
+const NEVER_NESTED =
+  'area base br col embed hr img input link meta source track wbr html head body p li dt dd td th tr tbody thead tfoot option colgroup'.split(
+    ' ',
+  );
 
 /** What has no place in a mail, or would only be refused by the policy. */
 const UNWANTED =
@@ -40,25 +52,35 @@ const STYLES = `
   img { max-width: 100%; height: auto; }
   img[data-blocked] { display: inline-block; min-width: 1.5rem; min-height: 1.5rem; outline: 1px dashed #8888; }
   table { max-width: 100%; }
-  pre { white-space: pre-wrap; }`;
+  pre { white-space: pre-wrap; }
+  /* Mails are often made for 600 px. On a phone their widths are limits, so that nothing is cut off. */
+  @media (max-width: 40rem) {
+    table, tbody, tr, td, th, div, center, section { max-width: 100% !important; min-width: 0 !important; box-sizing: border-box; }
+    table[width], td[width], th[width], table[style*="width"], td[style*="width"], div[style*="width"] { width: auto !important; }
+    table[width="100%"] { width: 100% !important; }
+    td, th, p, a, span { white-space: normal !important; }
+    img[data-blocked] { width: auto !important; }
+  }`;
 
 /**
  * @param {string} html as it came
  * @param {Record<string, string>} images `data:` URLs by Content-ID
+ * @param {boolean} withRemote whether pictures are loaded from elsewhere, as the reader wants it
  * @returns {{ source: string, blocked: number, isBare: boolean }} `source` for the frame's srcdoc;
  *   how many pictures and styles from elsewhere were left out; whether the mail has no colours of its
  *   own, so that it may be shown in those of the page
  */
-export function writeMailDocument(html, images) {
-  const { parsed, frames } = parseMail(html);
+export function writeMailDocument(html, images, withRemote) {
+  const { parsed, frames } = parseMail(flatten(html));
   for (const element of parsed.querySelectorAll(UNWANTED)) element.remove();
-  const blocked = frames + cleanElements(parsed, images) + cleanStyles(parsed);
+  const blocked =
+    frames + cleanElements(parsed, images, withRemote) + cleanStyles(parsed, withRemote);
   const isBare = !parsed.querySelector(
     'style, [style*="color"], [style*="background"], [bgcolor], [color], [text]',
   );
   const head = [
     '<meta charset="utf-8">',
-    `<meta http-equiv="Content-Security-Policy" content="${POLICY}">`,
+    `<meta http-equiv="Content-Security-Policy" content="${policyOf(withRemote)}">`,
     '<meta name="referrer" content="no-referrer">',
     // No policy covers what a browser looks up in advance.
     '<meta http-equiv="x-dns-prefetch-control" content="off">',
@@ -92,6 +114,34 @@ function parseMail(html) {
   };
 }
 
+/**
+ * Takes the tags away that would nest deeper than anybody writes; the text in them stays. This counts
+ * tags and knows no grammar: what it leaves is parsed and cleaned like everything else.
+ *
+ * @param {string} html
+ */
+function flatten(html) {
+  let depth = 0;
+  let left = 0;
+  return html.replace(TAG, (tag, /** @type {string} */ end, /** @type {string} */ name) => {
+    if (NEVER_NESTED.includes(name.toLowerCase())) return tag;
+    if (end === '/') {
+      if (left > 0) {
+        left--;
+        return '';
+      }
+      depth = Math.max(0, depth - 1);
+      return tag;
+    }
+    if (depth >= LEVELS_MAX) {
+      left++;
+      return '';
+    }
+    depth++;
+    return tag;
+  });
+}
+
 /** @param {Document} parsed */
 function languageOf(parsed) {
   const { lang } = parsed.documentElement;
@@ -101,23 +151,28 @@ function languageOf(parsed) {
 /**
  * @param {Document} parsed
  * @param {Record<string, string>} images
+ * @param {boolean} withRemote
  */
-function cleanElements(parsed, images) {
+function cleanElements(parsed, images, withRemote) {
   let blocked = 0;
   for (const element of parsed.querySelectorAll('*')) {
     for (const { name } of [...element.attributes]) {
       if (name.startsWith('on')) element.removeAttribute(name);
-      if (LOADING.includes(name)) element.removeAttribute(name);
+      if (LOADING.includes(name) && !(withRemote && name === 'background')) {
+        element.removeAttribute(name);
+      }
     }
     const source = element.getAttribute('src');
     if (source !== null) {
       element.removeAttribute('src');
-      const shown = element.localName === 'img' ? pictureOf(source, images) : undefined;
+      const isPicture = element.localName === 'img';
+      // A remote picture of one pixel is there to see who reads; nobody misses it.
+      const isWanted = withRemote && isPicture && !isTiny(element);
+      const shown = isPicture ? pictureOf(source, images, isWanted) : undefined;
       if (shown !== undefined) element.setAttribute('src', shown);
-      else if (element.localName === 'img') {
+      else if (isPicture) {
         element.setAttribute('data-blocked', '');
         blocked++;
-        // A picture of one pixel is there to see who reads; nobody misses it.
         if (isTiny(element)) element.remove();
       }
     }
@@ -134,8 +189,10 @@ function isTiny(element) {
 /**
  * @param {string} source
  * @param {Record<string, string>} images
+ * @param {boolean} withRemote
  */
-function pictureOf(source, images) {
+function pictureOf(source, images, withRemote) {
+  if (withRemote && /^(https?:)?\/\//i.test(source)) return source;
   if (/^data:image\/(png|jpeg|gif|webp);/i.test(source)) return source;
   if (!/^cid:/i.test(source)) return undefined;
   const id = source.slice(4);
@@ -162,14 +219,16 @@ function cleanLink(element) {
  * Takes what would be loaded out of style sheets. A spelling that gets past this meets the policy.
  *
  * @param {Document} parsed
+ * @param {boolean} withRemote
  */
-function cleanStyles(parsed) {
+function cleanStyles(parsed, withRemote) {
   let blocked = 0;
   /** @param {string} css */
   const clean = (css) =>
     css
       .replace(/@import[^;]*;?/gi, '')
-      .replace(/(url|image-set|src)\s*\(\s*(?!["']?data:image\/)[^)]*\)?/gi, () => {
+      .replace(/(url|image-set|src)\s*\(\s*(?!["']?data:image\/)[^)]*\)?/gi, (loaded) => {
+        if (withRemote && /^url\(\s*["']?https?:/i.test(loaded)) return loaded;
         blocked++;
         return 'none';
       })

@@ -34,7 +34,12 @@ const session = new Session({
   onWait: (seconds) => badge.showWait(seconds),
 });
 const cache = await openMailCache().catch(() => new MemoryCache());
-const screen = new Screen({ session, cache, onTool: (name, entry) => void useTool(name, entry) });
+const screen = new Screen({
+  session,
+  cache,
+  onTool: (name, entry) => void useTool(name, entry),
+  onSendTest: () => void sendTest(),
+});
 
 /** What works for the account that is signed in. @type {{ inbox: Inbox, actions: MailActions } | undefined} */
 let page;
@@ -126,6 +131,21 @@ function announce(mailbox, messages) {
   );
 }
 
+/** Sends the account a mail by itself, which arrives like any other. */
+async function sendTest() {
+  const body = {
+    to: [{ address: session.account }],
+    subject: 'It works',
+    text: `This is a test mail from the live inbox at ${origin}/docs/inbox.`,
+  };
+  try {
+    await session.json('/mail/send', { method: 'POST', body });
+    notice.show('A test mail is on its way.');
+  } catch (error) {
+    notice.show(error instanceof Error ? error.message : String(error), { isError: true });
+  }
+}
+
 /** @param {string} text for readers of the screen who do not see it */
 function say(text) {
   byId('said').textContent = text;
@@ -138,6 +158,7 @@ listenToKeys(byId('messages'), {
   leave: () => screen.leave(),
   onMessage: (name) => void useTool(name, screen.chosen),
   undo: () => notice.undo(),
+  search: () => byId('search').focus(),
   help: () => void keysDialog(KEYS),
 });
 byId('sign-out').addEventListener('click', () => void signOut());

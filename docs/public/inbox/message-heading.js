@@ -44,7 +44,12 @@ export function heading({ envelope, flags, internalDate, size, uid }) {
         ...line('Date', longDate(internalDate)),
       ),
     ),
-    facts({ flags, size, uid }),
+    element(
+      'div',
+      { class: 'below' },
+      element('p', { class: 'sender facts' }),
+      facts({ flags, size, uid }),
+    ),
   );
 }
 
@@ -52,7 +57,7 @@ export function heading({ envelope, flags, internalDate, size, uid }) {
 export function facts({ flags, size, uid }) {
   return element(
     'p',
-    { class: 'facts' },
+    { class: 'facts about' },
     ...[`UID ${uid}`, formatSize(size), ...flags].map((fact) =>
       element('span', { class: 'fact' }, fact),
     ),

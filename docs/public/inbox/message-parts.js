@@ -1,6 +1,6 @@
 /**
- * Which parts of a message are to be read, and which are to be downloaded; and how bytes become
- * text. Nothing here touches the page.
+ * Which parts of a message are to be read, and which are to be downloaded; and how text of strangers
+ * is written. Nothing here touches the page.
  */
 
 /** @typedef {import('./sync-client.js').BodyStructure} BodyStructure */
@@ -11,6 +11,7 @@
  * @property {string | undefined} text
  * @property {Record<string, string>} images `data:` URLs of pictures inside the HTML, by Content-ID
  * @property {boolean} isCut whether only the beginning is there
+ * @property {import('./sender-badge.js').Auth | undefined} auth what the checks of its sender found
  */
 
 /**
@@ -97,7 +98,7 @@ export function formatSize(bytes) {
 
 // #region decode
 /**
- * Bytes of a text part as text. A charset that is missing, unknown or wrong must not hide the mail.
+ * Bytes of a header as text. A charset that is missing, unknown or wrong must not hide the mail.
  *
  * @param {ArrayBuffer} bytes
  * @param {string | undefined} charset

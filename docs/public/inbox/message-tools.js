@@ -1,5 +1,6 @@
 /** The tools of a message: what each is called, and what it does. */
 import { mailboxDialog } from './dialogs.js';
+import { keyOf } from './mailbox-view.js';
 import { isUnread } from './sync-client.js';
 
 /** @typedef {import('./mailbox-view.js').Entry} Entry */
@@ -38,7 +39,7 @@ export async function applyTool(name, { mailbox, message }, { inbox, actions, sc
   const { uid } = message;
   /** @param {() => Promise<boolean>} takeAway */
   const goAway = async (takeAway) => {
-    const next = screen.keyAfter({ mailbox, message });
+    const next = screen.list.keyAfter(keyOf({ mailbox, message }));
     if (await takeAway()) screen.leaveMessage({ mailbox, message }, next);
   };
   if (name === 'star') {

@@ -1,8 +1,10 @@
 /** The message that is open: who, what, when; its text in one of three forms; its attachments. */
 import { byId, element } from './elements.js';
+import { linkify } from './linkify.js';
 import { FRAME_RIGHTS, writeMailDocument } from './mail-document.js';
 import { attachmentList, facts, heading } from './message-heading.js';
 import { sortParts } from './message-parts.js';
+import { senderBadge } from './sender-badge.js';
 
 /** @typedef {import('./message-parts.js').Body} Body */
 /** @typedef {import('./sync-client.js').BodyStructure} BodyStructure */
@@ -74,18 +76,16 @@ export class MessageView {
    * @param {Message} message
    */
   update(message) {
-    this.#pane.querySelector('.facts')?.replaceWith(facts(message));
+    this.#pane.querySelector('.about')?.replaceWith(facts(message));
     for (const { tool, button } of this.#tools) {
       if (tool.isPressed) button.setAttribute('aria-pressed', String(tool.isPressed(message)));
     }
   }
 
-  /** The message went away while it was open. */
-  removed() {
+  /** @param {string} why there is no message */
+  showMissing(why) {
     this.#generation++;
-    this.#pane.replaceChildren(
-      element('div', { class: 'nothing' }, element('p', {}, 'This message is not there any more.')),
-    );
+    this.#pane.replaceChildren(element('div', { class: 'nothing' }, element('p', {}, why)));
   }
 
   /**
@@ -116,7 +116,9 @@ export class MessageView {
           form === 'headers'
             ? [preformatted(await actions.headers())]
             : showBody(await actions.body(), form);
-        if (!isStale()) content.replaceChildren(...shown);
+        if (isStale()) return;
+        content.replaceChildren(...shown);
+        this.#pane.querySelector('.sender')?.replaceChildren(...senderBadge(await actions.body()));
       } catch (error) {
         if (isStale()) return;
         const detail = error instanceof Error ? error.message : String(error);
@@ -156,16 +158,20 @@ function toolButton({ name, label, key, run }) {
 /**
  * @param {Body} body
  * @param {Form} form
+ * @returns {Node[]}
  */
 function showBody(body, form) {
-  const notes = body.isCut ? ['Only the beginning is shown: the text is very long.'] : [];
-  if (form === 'text') return [...notes.map(note), preformatted(body.text ?? '')];
-  const { source, blocked, isBare } = writeMailDocument(body.html ?? '', body.images);
-  if (blocked > 0) {
-    notes.push(
-      `Remote content is blocked: ${blocked} ${blocked === 1 ? 'item was' : 'items were'} not loaded.`,
-    );
-  }
+  const notes = body.isCut ? [note('Only the beginning is shown: the text is very long.')] : [];
+  if (form === 'text') return [...notes, preformatted(...linkify(body.text ?? ''))];
+  return [...notes, mailFrame(body, false)];
+}
+
+/**
+ * @param {Pick<Body, 'html' | 'images'>} body
+ * @param {boolean} withRemote whether the reader wants pictures from elsewhere
+ */
+function mailFrame({ html = '', images }, withRemote) {
+  const { source, blocked, isBare } = writeMailDocument(html, images, withRemote);
   // #region frame
   // Without allow-scripts nothing in it runs; without allow-same-origin it is nobody's origin.
   const frame = element('iframe', {
@@ -175,15 +181,33 @@ function showBody(body, form) {
   });
   frame.srcdoc = source;
   // #endregion frame
-  return [...notes.map(note), frame];
+  const shown = element('div', { class: 'mail-box' });
+  const load = element(
+    'button',
+    {
+      type: 'button',
+      class: 'plain',
+      click: () => {
+        const loaded = mailFrame({ html, images }, true);
+        shown.replaceWith(loaded);
+        loaded.querySelector('iframe')?.focus();
+      },
+    },
+    'Load images',
+  );
+  const items = blocked === 1 ? 'item was' : 'items were';
+  const told = `Remote content is blocked: ${blocked} ${items} not loaded.`;
+  if (blocked > 0) shown.append(note(told, ...(withRemote ? [] : [load])));
+  shown.append(frame);
+  return shown;
 }
 
-/** @param {string} text */
-function note(text) {
-  return element('p', { class: 'note' }, text);
+/** @param {(Node | string)[]} content */
+function note(...content) {
+  return element('p', { class: 'note' }, ...content);
 }
 
-/** @param {string} text */
-function preformatted(text) {
-  return element('pre', { class: 'text', tabindex: '0' }, text);
+/** @param {(Node | string)[]} content */
+function preformatted(...content) {
+  return element('pre', { class: 'text', tabindex: '0' }, ...content);
 }

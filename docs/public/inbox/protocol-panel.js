@@ -70,7 +70,12 @@ function writeEntry({ at, protocol, direction, title, outcome, failed, ms, sent,
     element('span', { class: failed ? 'outcome failed' : 'outcome' }, outcome),
     element('span', { class: 'at' }, ms === undefined ? clock.format(at) : `${ms} ms`),
   );
-  const texts = [sent, received].filter((text) => text !== '');
-  const bodies = texts.map((text) => element('pre', { tabindex: '0' }, text));
-  return element('li', { class: 'entry' }, element('details', {}, line, ...bodies));
+  // Written when it is unfolded: two hundred answers that nobody looks at would make the page slow.
+  const unfold = () => {
+    if (details.childElementCount > 1) return;
+    const texts = [sent, received].filter((text) => text !== '');
+    details.append(...texts.map((text) => element('pre', { tabindex: '0' }, text)));
+  };
+  const details = element('details', { toggle: unfold }, line);
+  return element('li', { class: 'entry' }, details);
 }

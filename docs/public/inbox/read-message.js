@@ -1,6 +1,6 @@
 /**
  * Fetches what is to be seen of a message: its text, its pictures, its header fields; and saves
- * attachments. Part by part, so that a large attachment costs nothing before somebody wants it.
+ * attachments, which cost nothing before somebody wants them.
  */
 import { decodeText, fileNameOf, sortParts } from './message-parts.js';
 
@@ -8,8 +8,8 @@ import { decodeText, fileNameOf, sortParts } from './message-parts.js';
 /** @typedef {import('./session.js').Session} Session */
 /** @typedef {import('./sync-client.js').BodyStructure} BodyStructure */
 
-/** More of a text is not shown; whoever wants it downloads it. */
-const TEXT_MAX = 1_000_000;
+/** Characters. More of a text is not shown; whoever wants it downloads it. */
+const TEXT_MAX = 500_000;
 const PICTURES_MAX = 12;
 const PICTURE_MAX = 1_000_000;
 const HEADERS_MAX = 64_000;
@@ -29,22 +29,17 @@ function partPath(mailbox, uid, part) {
  * @returns {Promise<Body>}
  */
 export async function readBody(session, mailbox, uid, structure, signal) {
-  const { html, text, images } = sortParts(structure);
-  /** @param {BodyStructure | undefined} part */
-  const fetchPart = async (part) => {
-    if (part?.part === undefined) return undefined;
-    // The server removes base64 and quoted-printable: what comes are the bytes of the text.
-    const response = await session.request(partPath(mailbox, uid, part.part), { signal });
-    return { part, ...(await readUpTo(response, TEXT_MAX)) };
-  };
-  const [first, second] = await Promise.all([fetchPart(html), fetchPart(text)]);
-  const decode = (/** @type {typeof first} */ read) =>
-    read && decodeText(read.bytes, read.part.parameters?.charset, read.isCut);
+  const query = new URLSearchParams({ mailbox, uid: String(uid) });
+  const content = await session.json(`/mail/content?${query}`, { signal });
+  const { html, text, htmlTruncated, textTruncated, auth } = content;
+  const { images } = sortParts(structure);
+  const isLong = [html, text].some((one = '') => one.length > TEXT_MAX);
   return {
-    html: decode(first),
-    text: decode(second),
-    images: first ? await readPictures(session, mailbox, uid, images, signal) : {},
-    isCut: Boolean(first?.isCut || second?.isCut),
+    html: html?.slice(0, TEXT_MAX),
+    text: text?.slice(0, TEXT_MAX),
+    images: html === undefined ? {} : await readPictures(session, mailbox, uid, images, signal),
+    isCut: isLong || htmlTruncated === true || textTruncated === true,
+    auth,
   };
 }
 // #endregion read-body

@@ -1,16 +1,11 @@
 /**
- * What is on the screen: the list of a mailbox and the message that is open, as the cache has them.
- * The address bar says which; `refresh` shows them again after a change of the cache.
+ * What is on the screen: the list, and the message that is open. The address bar says which;
+ * `refresh` shows them again after a change of the cache.
  */
 import { placeUrl, readPlace } from './address-bar.js';
-import { byId } from './elements.js';
-import { emptyHint } from './empty-hint.js';
-import { showTabs, showTitle } from './mailbox-tabs.js';
-import { keyOf, MailboxView } from './mailbox-view.js';
-import { TOOLS } from './message-tools.js';
-import { MessageView } from './message-view.js';
-import { readBody, readHeaders, saveAttachment } from './read-message.js';
-import { isUnread } from './sync-client.js';
+import { ListPane } from './list-pane.js';
+import { keyOf } from './mailbox-view.js';
+import { MessagePane } from './message-pane.js';
 
 /** @typedef {import('./inbox.js').Inbox} Inbox */
 /** @typedef {import('./mailbox-view.js').Entry} Entry */
@@ -21,34 +16,28 @@ import { isUnread } from './sync-client.js';
  * @property {import('./session.js').Session} session
  * @property {import('./mail-cache.js').MailCache | import('./memory-cache.js').MemoryCache} cache
  * @property {(tool: string, entry: Entry) => void} onTool somebody wants something done to a message
+ * @property {() => void} onSendTest
  */
 
 export class Screen {
-  #options;
-  #messageView = new MessageView();
-  #mailboxView;
+  #listPane;
+  #messagePane;
   /** Whose mail is shown. @type {Inbox | undefined} */
   #inbox;
   #place = readPlace();
-  /** The message that is open. @type {Entry | undefined} */
-  #opened;
-  /** Lets go of what is being fetched for a message that nobody looks at any more. */
-  #reading = new AbortController();
-  /** Whether the first look at the server is done: before it an empty list says nothing. */
-  #isSettled = false;
-  /** Whether the list is to have the focus once it is there. */
-  #wantsFocus = false;
+  /** The mailbox that a search goes back to. */
+  #home = this.#place.mailbox;
   /** Row that gets the focus when the list is shown again. */
   #returnTo = '';
 
   /** @param {ScreenOptions} options */
   constructor(options) {
-    this.#options = options;
-    this.#mailboxView = new MailboxView({
-      onMore: () => void this.refresh(),
+    this.#listPane = new ListPane({
+      ...options,
       onStar: (entry) => options.onTool('star', entry),
-      isOutgoing: (mailbox) => ['\\Sent', '\\Drafts'].includes(this.#inbox?.useOf(mailbox) ?? ''),
+      onSearch: (query) => this.search(query),
     });
+    this.#messagePane = new MessagePane(options);
     addEventListener('hashchange', () => void this.goToPlace());
   }
 
@@ -58,62 +47,60 @@ export class Screen {
    */
   open(inbox, wantsFocus) {
     this.#inbox = inbox;
-    this.#isSettled = false;
-    this.#wantsFocus = wantsFocus;
-    byId('empty').replaceChildren();
-    this.#messageView.clear();
+    this.#listPane.open(inbox, wantsFocus);
+    this.#messagePane.clear();
   }
 
   /** Leaves nothing of the mail on the page. */
   close() {
     this.#inbox = undefined;
-    this.#opened = undefined;
-    this.#reading.abort();
-    byId('messages').replaceChildren();
-    byId('mailboxes').replaceChildren();
-    byId('account').textContent = '';
-    this.#messageView.clear();
-    showTitle();
+    this.#listPane.close();
+    this.#messagePane.clear();
   }
 
   /** Every mailbox is as the server said. */
   settle() {
-    this.#isSettled = true;
+    this.#listPane.settle();
     void this.refresh();
   }
 
   /** The message that is open, else the one that has the focus. */
   get chosen() {
-    return this.#opened ?? this.#mailboxView.focused;
+    return this.#messagePane.opened ?? this.#listPane.list.focused;
   }
 
   get list() {
-    return this.#mailboxView;
+    return this.#listPane.list;
   }
 
   /** Shows what the address bar says. */
   async goToPlace() {
     this.#place = readPlace();
-    const { mailbox, uid } = this.#place;
-    const before = this.#opened;
-    this.#opened = undefined;
-    this.#reading.abort();
-    this.#reading = new AbortController();
+    const { mailbox, uid, query } = this.#place;
+    if (query === undefined) this.#home = mailbox;
+    const before = this.#messagePane.opened;
     document.body.dataset.pane = uid === undefined ? 'list' : 'message';
-    this.#mailboxView.markOpen(uid === undefined ? '' : `${mailbox}/${uid}`);
-    await this.refresh();
-    if (uid !== undefined) await this.#openMessage(mailbox, uid);
-    else {
-      this.#messageView.clear();
-      if (before) this.#mailboxView.focus(this.#returnTo || keyOf(before));
+    this.list.markOpen(uid === undefined ? '' : `${mailbox}/${uid}`);
+    this.#messagePane.clear();
+    await this.#listPane.goTo(this.#place);
+    if (uid !== undefined) await this.#openMessage();
+    else if (before) {
+      this.list.focus(this.#returnTo || keyOf(before));
       this.#returnTo = '';
     }
   }
 
-  /** Goes back to the list. */
+  /** @param {string} query nothing goes back to the mailbox */
+  search(query) {
+    location.hash = placeUrl({ mailbox: this.#home, ...(query !== '' && { query }) });
+  }
+
+  /** Goes back: from the message to the list, from what was found to the mailbox. */
   leave() {
     if (this.#place.uid !== undefined) {
       location.hash = placeUrl({ ...this.#place, uid: undefined });
+    } else if (this.#place.query !== undefined) {
+      this.search('');
     }
   }
 
@@ -130,91 +117,17 @@ export class Screen {
     this.leave();
   }
 
-  /** @param {Entry} entry @returns {string} key of the row after that message */
-  keyAfter(entry) {
-    return this.#mailboxView.keyAfter(keyOf(entry));
-  }
-
   /** Shows everything again as the cache has it. */
   async refresh() {
-    const inbox = this.#inbox;
-    if (!inbox || inbox.account === '') return;
-    const { cache } = this.#options;
-    const { account } = inbox;
-    const { mailbox } = this.#place;
-    const { messages, total } = await cache.newest(account, mailbox, this.#mailboxView.wanted);
-    const unread = await cache.mailboxes(account);
-    if (inbox !== this.#inbox || mailbox !== this.#place.mailbox) return;
-    showTabs(inbox.mailboxes.length > 0 ? inbox.mailboxes : ['INBOX'], mailbox, unread);
-    showTitle(unread.get('INBOX'));
-    byId('account').textContent = account;
-    byId('account').title = account;
-    this.#mailboxView.show(this.#place, {
-      entries: messages.map((message) => ({ mailbox, message })),
-      hasMore: total > messages.length,
-      count: total === 0 ? '' : `${total.toLocaleString()} ${total === 1 ? 'message' : 'messages'}`,
-    });
-    const isEmpty = total === 0 && this.#isSettled;
-    if (isEmpty) byId('empty').replaceChildren(...emptyHint(account, mailbox));
-    byId('empty').hidden = !isEmpty;
-    if (this.#wantsFocus && (total > 0 || isEmpty)) {
-      this.#wantsFocus = false;
-      if (this.#place.uid === undefined) this.#mailboxView.focus();
-      else byId('message-pane').focus();
-    }
-    await this.#refreshMessage(account);
+    await this.#listPane.refresh();
+    if (!this.#inbox) return;
+    if (this.#messagePane.opened) await this.#messagePane.refresh(this.#inbox.account);
+    else if (this.#place.uid !== undefined) await this.#openMessage();
   }
 
-  /** The message that is open may have other flags by now, or be gone. @param {string} account */
-  async #refreshMessage(account) {
-    const shown = this.#opened;
-    if (!shown) return;
-    const read = await this.#options.cache.read(account, shown.mailbox, shown.message.uid);
-    if (shown !== this.#opened) return;
-    if (read) {
-      shown.message = read.message;
-      this.#messageView.update(read.message);
-    } else {
-      this.#opened = undefined;
-      this.#messageView.removed();
-    }
-  }
-
-  /**
-   * @param {string} mailbox
-   * @param {number} uid
-   */
-  async #openMessage(mailbox, uid) {
-    const inbox = this.#inbox;
-    if (!inbox) return;
-    const { session, cache, onTool } = this.#options;
-    const { account } = inbox;
-    const position = await cache.position(account, mailbox);
-    const read = await cache.read(account, mailbox, uid);
-    if (uid !== this.#place.uid || mailbox !== this.#place.mailbox) return;
-    if (!read) {
-      this.#messageView.removed();
-      return;
-    }
-    const { message } = read;
-    const { signal } = this.#reading;
-    const opened = { mailbox, message };
-    this.#opened = opened;
-    // A message never changes under its UID: what was read once is good for ever.
-    let body = read.body;
-    this.#messageView.show(message, {
-      back: placeUrl({ ...this.#place, uid: undefined }),
-      tools: TOOLS.map((tool) => ({ ...tool, run: () => onTool(tool.name, opened) })),
-      body: async () => {
-        body ??= await readBody(session, mailbox, uid, message.bodyStructure, signal);
-        if (position) await cache.keepBody(account, mailbox, position.uidvalidity, uid, body);
-        return body;
-      },
-      headers: () => readHeaders(session, mailbox, uid, signal),
-      save: (part) => saveAttachment(session, mailbox, uid, part),
-    });
-    if (matchMedia('(max-width: 44rem)').matches) byId('message-pane').focus();
-    if (isUnread(message)) onTool('read', opened);
+  async #openMessage() {
+    if (!this.#inbox) return;
+    await this.#messagePane.open(this.#inbox.account, this.#place, this.#listPane.isSettled);
   }
 
   /**
@@ -222,7 +135,7 @@ export class Screen {
    * @param {Message[]} messages that have just come
    */
   markFresh(mailbox, messages) {
-    this.#mailboxView.markFresh(mailbox, messages);
+    this.list.markFresh(mailbox, messages);
     void this.refresh();
   }
 }

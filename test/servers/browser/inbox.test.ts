@@ -329,7 +329,7 @@ test('a mail whose body is a frameset opens, with what it says to those without 
 test('of a very long mail the beginning is shown, in its own charset', async () => {
   const { address } = await newAccount();
   // Three bytes each: the limit lies within one of them.
-  await send(address, 'Long', { text: `Hier: ${'€'.repeat(400_000)}`, encoding: 'base64' });
+  await send(address, 'Long', { text: `Hier: ${'€'.repeat(600_000)}`, encoding: 'base64' });
   const watched = await open(address);
   const { page } = watched;
   await row(page, 'Long').click();

@@ -1,0 +1,87 @@
+/** The message that is open: fetched once, shown again when its flags change. */
+import { placeUrl } from './address-bar.js';
+import { byId } from './elements.js';
+import { TOOLS } from './message-tools.js';
+import { MessageView } from './message-view.js';
+import { readBody, readHeaders, saveAttachment } from './read-message.js';
+import { isUnread } from './sync-client.js';
+
+/** @typedef {import('./mailbox-view.js').Entry} Entry */
+
+export class MessagePane {
+  #options;
+  #view = new MessageView();
+  /** The message that is open. @type {Entry | undefined} */
+  opened;
+  /** Lets go of what is being fetched for a message that nobody looks at any more. */
+  #reading = new AbortController();
+
+  /** @param {Pick<import('./screen.js').ScreenOptions, 'session' | 'cache' | 'onTool'>} options */
+  constructor(options) {
+    this.#options = options;
+  }
+
+  clear() {
+    this.opened = undefined;
+    this.#reading.abort();
+    this.#reading = new AbortController();
+    this.#view.clear();
+  }
+
+  /**
+   * The message that is open may have other flags by now, or be gone.
+   *
+   * @param {string} account
+   */
+  async refresh(account) {
+    const shown = this.opened;
+    if (!shown) return;
+    const read = await this.#options.cache.read(account, shown.mailbox, shown.message.uid);
+    if (shown !== this.opened) return;
+    if (read) {
+      shown.message = read.message;
+      this.#view.update(read.message);
+    } else {
+      this.opened = undefined;
+      this.#view.showMissing('This message is not there any more.');
+    }
+  }
+
+  /**
+   * @param {string} account
+   * @param {import('./address-bar.js').Place} place
+   * @param {boolean} isSynced whether what the cache does not have is gone
+   */
+  async open(account, place, isSynced) {
+    const { mailbox, uid = 0 } = place;
+    const { session, cache, onTool } = this.#options;
+    const { signal } = this.#reading;
+    const position = await cache.position(account, mailbox);
+    const read = await cache.read(account, mailbox, uid);
+    if (signal.aborted || this.opened) return;
+    if (!read) {
+      this.#view.showMissing(
+        isSynced ? 'This message is not there any more.' : 'This message is not here yet.',
+      );
+      return;
+    }
+    const { message } = read;
+    const opened = { mailbox, message };
+    this.opened = opened;
+    // A message never changes under its UID: what was read once is good for ever.
+    let body = read.body;
+    this.#view.show(message, {
+      back: placeUrl({ ...place, uid: undefined }),
+      tools: TOOLS.map((tool) => ({ ...tool, run: () => onTool(tool.name, opened) })),
+      body: async () => {
+        body ??= await readBody(session, mailbox, uid, message.bodyStructure, signal);
+        if (position) await cache.keepBody(account, mailbox, position.uidvalidity, uid, body);
+        return body;
+      },
+      headers: () => readHeaders(session, mailbox, uid, signal),
+      save: (part) => saveAttachment(session, mailbox, uid, part),
+    });
+    if (matchMedia('(max-width: 44rem)').matches) byId('message-pane').focus();
+    if (isUnread(message)) onTool('read', opened);
+  }
+}

@@ -1,0 +1,29 @@
+/** What the checks of the sender found: whether a mail is from whom it says. */
+import { element } from './elements.js';
+
+/**
+ * @typedef {object} Auth verdicts such as `pass`, `fail` and `none`, by check
+ * @property {string | null} [spf]
+ * @property {string | null} [dkim]
+ * @property {string | null} [dmarc]
+ */
+
+/** What speaks for a sender, and against. */
+const GOOD = ['pass'];
+const BAD = ['fail', 'softfail', 'permerror'];
+
+const CHECKS = /** @type {const} */ (['spf', 'dkim', 'dmarc']);
+
+/**
+ * @param {{ auth?: Auth | undefined }} body
+ * @returns {Node[]}
+ */
+export function senderBadge({ auth }) {
+  if (!auth) return [];
+  const shown = CHECKS.filter((check) => typeof auth[check] === 'string');
+  return shown.map((check) => {
+    const verdict = String(auth[check]);
+    const kind = GOOD.includes(verdict) ? 'good' : BAD.includes(verdict) ? 'bad' : 'open';
+    return element('span', { class: `verdict ${kind}` }, `${check.toUpperCase()} ${verdict}`);
+  });
+}
