@@ -5,7 +5,7 @@
  * refers to it. A large one is a file (`body-folder.ts`) that is written and fsynced before the row
  * that names it is committed (`bodies.file`), but for the first lines of its header, which may be in
  * the row. A crash in between leaves a file that no row names; {@link Bodies.sweepFiles} moves it to
- * quarantine. Database and folder have the same store id (`store-id.ts`): where they differ, nothing
+ * quarantine. Database and folder have the same store id (`body-folder.ts`): where they differ, nothing
  * is taken and nothing removed. Whoever removes messages or deliveries releases their bodies in the same
  * transaction ({@link Bodies.release}), so that no row is left that nobody names.
  */

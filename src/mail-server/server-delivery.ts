@@ -10,9 +10,7 @@ import type {
   MailUser,
   ServerMail,
 } from '../mailstore/mailstore.ts';
-import { LmtpClient, type LmtpClientOptions } from './lmtp/lmtp-client.ts';
-import { failed } from './lmtp/send-mail.ts';
-import { withLineEnds } from './lmtp/source-lines.ts';
+import { failed, LmtpClient, type LmtpClientOptions, withLineEnds } from './lmtp.ts';
 
 /** What IMAP APPEND needs (RFC 3501 section 6.3.11). */
 export interface ImapAppend {

@@ -10,7 +10,7 @@
  * end it: it counts as part of the field before it, as some mail readers show it.
  */
 import { Buffer } from 'node:buffer';
-import { asBuffer } from './line-ends.ts';
+import { asBuffer } from './text.ts';
 
 /** Octets and fields of a header that are read; of the rest only the end is looked for. */
 export const MAX_HEADER = 256 * 1024;

@@ -10,6 +10,8 @@
  */
 export {
   type Address,
+  canonicalAddress,
+  formatAddress,
   type Mailbox,
   parseAddress,
   readAddressList,
@@ -45,6 +47,8 @@ export {
   findAuthors,
   MAX_AUTHOR_DOMAINS,
   readEnvelope,
+  readMessageIds,
+  readReferences,
 } from './envelope.ts';
 export {
   fieldValue,
@@ -57,10 +61,8 @@ export {
   readHeader,
   startsHeader,
 } from './header.ts';
-export { asBuffer, LineEnds } from './line-ends.ts';
 export { MessageParser, type ParsedMessage, shiftParsed } from './parse-message.ts';
 export { readContent } from './part-content.ts';
-export { readMessageIds, readReferences } from './references.ts';
 export {
   type BodyStructure,
   findPart,
@@ -69,7 +71,7 @@ export {
   partFilename,
   toBodyStructure,
 } from './structure.ts';
-export { decodeRawHeader, decodeText, oneLine } from './text.ts';
+export { asBuffer, decodeRawHeader, decodeText, LineEnds, oneLine } from './text.ts';
 export {
   createDecoder,
   type DecodedRange,

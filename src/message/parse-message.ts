@@ -6,13 +6,12 @@
  * Lines end at LF; a CR before it belongs to the line end. A CR alone is content.
  */
 import { Buffer } from 'node:buffer';
-import { type Envelope, readEnvelope } from './envelope.ts';
+import { type Envelope, readEnvelope, readReferences } from './envelope.ts';
 import { firstValue, HeaderReader } from './header.ts';
-import { asBuffer } from './line-ends.ts';
 import { type Delimiter, type Next, OpenParts } from './open-parts.ts';
 import { readContent } from './part-content.ts';
-import { readReferences } from './references.ts';
 import type { MessagePart } from './structure.ts';
+import { asBuffer } from './text.ts';
 
 /** What is known of a message once it has been read. All of it can be stored as JSON. */
 export interface ParsedMessage {

@@ -3,7 +3,7 @@
  * any bytes have a content, and how they are cut into chunks makes no difference.
  */
 import { Buffer } from 'node:buffer';
-import { asBuffer } from './line-ends.ts';
+import { asBuffer } from './text.ts';
 
 /** Removes one transfer encoding; takes chunks of any size and keeps next to nothing of them. */
 export interface TransferDecoder {

@@ -2,13 +2,10 @@
  * Sockets and addresses, in both directions.
  *
  * SMTP and LMTP as a client: a pure protocol (`smtp-client.ts`) over a socket and its clocks
- * (`smtp-connection.ts`); replies and dots for both sides (`smtp-reply.ts`, `dot-transparency.ts`).
+ * (`smtp-connection.ts`); replies and dots for both sides (`smtp-text.ts`).
  *
- * SMTP and LMTP as a client: a pure protocol (`smtp-client.ts`) over a socket and its clocks
- * (`smtp-connection.ts`); replies and dots for both sides (`smtp-reply.ts`, `dot-transparency.ts`).
- *
- * Clients that come to us: where a request comes from, and under which name a client is counted
- * (`client-address.ts`), what each client holds (`client-shares.ts`), how often it may do something (`limits.ts`), and how HTTP requests are refused
+ * Clients that come to us: where a request comes from, under which name a client is counted, and what
+ * it holds (`clients.ts`); how often it may do something (`limits.ts`); how HTTP requests are refused
  * (`http.ts`).
  *
  * Addresses we connect to when somebody else named the host: webhooks, and mail exchangers found in
@@ -34,7 +31,6 @@ export {
   readBearer,
   requestIdOf,
 } from './http.ts';
-export { runInTurn } from './in-turn.ts';
 export {
   type AddressFilter,
   type AddressRecords,
@@ -44,7 +40,7 @@ export {
   guardLookup,
   type ResolveHost,
 } from './judge-address.ts';
-export { type Limit, limitInMemory, type OpenLimit, type Usage } from './limits.ts';
+export { type Limit, limitInMemory, type OpenLimit, runInTurn, type Usage } from './limits.ts';
 export {
   type Envelope,
   isWritablePath,

@@ -7,15 +7,16 @@
  * (`rewrite-sender.ts`), and a message is read from where it lies, twice for each attempt.
  */
 export {
+  type BounceQuestion,
   buildDsn,
   type Dsn,
   type DsnOptions,
   formatDate,
+  mayBounce,
   type RecipientStatus,
 } from './build-dsn.ts';
 export type { Exchanger, Lookup, OutboundDns } from './find-exchangers.ts';
 export type { LocalMail, LocalMailDelivery, PreparedLocal } from './local-mail.ts';
-export { type BounceQuestion, mayBounce } from './may-bounce.ts';
 export { mailDelays, mailDestination, type SendError, type SendOutcome } from './outcome.ts';
 export {
   type ForwardOptions,

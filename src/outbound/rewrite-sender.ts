@@ -17,8 +17,7 @@
  * become good again when the digits come round.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { parseAddress } from '../message/message.ts';
-import { formatAddress } from './format-address.ts';
+import { formatAddress, parseAddress } from '../message/message.ts';
 
 /** How long bounces are taken: MTAs give up after 5 days (RFC 5321 section 4.5.4.1). */
 const VALID_DAYS = 10;

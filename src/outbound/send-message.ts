@@ -3,10 +3,9 @@
  * smarthost. Attempts and reports; trying again is the queue's.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
-import { parseAddress } from '../message/message.ts';
+import { formatAddress, parseAddress } from '../message/message.ts';
 import { type ConnectionTimeouts, type Endpoint, type Login, runInTurn } from '../net/net.ts';
 import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
-import { formatAddress } from './format-address.ts';
 import { failure, type SendOutcome } from './outcome.ts';
 import {
   type OutgoingMessage,

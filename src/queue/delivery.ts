@@ -1,4 +1,8 @@
 /** What is queued, what a worker gets of it, and what an operator sees of it. */
+
+import { Buffer } from 'node:buffer';
+import { type Static, type TObject, Type } from 'typebox';
+import { Compile } from 'typebox/compile';
 import type { Row } from '../database/database.ts';
 
 export interface NewDelivery {
@@ -104,4 +108,94 @@ export interface Delivery {
   readonly updatedAt: number;
   /** When it was delivered or given up. */
   readonly finishedAt?: number;
+}
+
+/** Bytes of an error's text that are kept. */
+const TEXT_MAX = 500;
+
+const stored = Compile(Type.Object({ status: Type.Optional(Type.Integer()), text: Type.String() }));
+
+/** JSON of an error as it is stored: its text cut to 500 bytes, between two characters. */
+export function errorToJson({ status, text }: DeliveryError): string {
+  const cut = cutText(text.toWellFormed());
+  return JSON.stringify(status === undefined ? { text: cut } : { status, text: cut });
+}
+
+/** A stored error that cannot be read hides no other delivery: operators are told so in its place. */
+export function errorFromJson(json: string): DeliveryError {
+  try {
+    const error: unknown = JSON.parse(json);
+    if (stored.Check(error)) return error;
+  } catch {
+    // Not JSON.
+  }
+  return { text: 'the error that is stored cannot be read' };
+}
+
+function cutText(text: string): string {
+  const bytes = Buffer.from(text.slice(0, TEXT_MAX));
+  if (bytes.length <= TEXT_MAX) return bytes.toString().replace(/\ufffd$/, '');
+  // A character that is cut reads as U+FFFD, one for all its bytes.
+  return bytes
+    .subarray(0, TEXT_MAX)
+    .toString()
+    .replace(/\ufffd+$/, '');
+}
+
+/*
+ * The form in which the payload of a delivery lies in the database: JSON with its version as `v`. It is
+ * checked whenever it is read: another version of the program may have written it.
+ *
+ * The version stays the same as long as a program that knows only the old form can read the new one:
+ * a new optional member does no harm, since members that are not known are ignored. Otherwise one
+ * release reads the new version, and the next one writes it.
+ */
+
+/** A payload that this program cannot read; the message says why. */
+export class UnreadablePayload extends Error {
+  override readonly name = 'UnreadablePayload';
+}
+
+/** Writes and reads the payloads of one kind of delivery. */
+export interface PayloadFormat<Payload> {
+  write(payload: Payload): string;
+  /** @throws UnreadablePayload */
+  read(json: string): Payload;
+}
+
+/** @param schema of the payload, without `v` */
+export function payloadFormat<Schema extends TObject>(
+  version: number,
+  schema: Schema,
+): PayloadFormat<Static<Schema>> {
+  const validator = Compile(schema);
+  return {
+    write: (payload) => JSON.stringify({ v: version, ...payload }),
+    read(json) {
+      const value = parse(json);
+      const found = versionOf(value);
+      if (found !== version) {
+        throw new UnreadablePayload(
+          `the payload is of version ${JSON.stringify(found)}, this program reads version ${version}`,
+        );
+      }
+      if (validator.Check(value)) return value;
+      const [error] = validator.Errors(value);
+      throw new UnreadablePayload(
+        `the payload is not valid: ${error?.instancePath || 'it'} ${error?.message}`,
+      );
+    },
+  };
+}
+
+function parse(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch (error) {
+    throw new UnreadablePayload('the payload is not JSON', { cause: error });
+  }
+}
+
+function versionOf(value: unknown): unknown {
+  return typeof value === 'object' && value !== null && 'v' in value ? value.v : undefined;
 }

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { Destinations } from './destinations.ts';
-import { DueHeap } from './due-heap.ts';
+import { Destinations, DueHeap } from './destinations.ts';
 
 const HORIZON = 10_000;
 const open = (concurrency = 512, perDestination = 32) =>

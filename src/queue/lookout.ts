@@ -1,7 +1,6 @@
 /** Finds what nobody told the worker of: rows of an earlier run, of other nodes, due later. */
 import type { Database } from '../database/database.ts';
-import type { Clock } from './clock.ts';
-import type { QueueLog } from './work-options.ts';
+import type { Clock, QueueLog } from './work-options.ts';
 import { findWaiting, type Waiting } from './worker-rows.ts';
 
 /**

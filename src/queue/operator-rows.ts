@@ -1,8 +1,7 @@
 /** The queries of operators on `deliveries`: what there is, once more, and away with the old. */
 import { sql } from 'kysely';
 import type { Queries, Row } from '../database/database.ts';
-import type { Delivery, DeliveryStatus } from './delivery.ts';
-import { errorFromJson } from './error-text.ts';
+import { type Delivery, type DeliveryStatus, errorFromJson } from './delivery.ts';
 
 /** Rows that go in one transaction. */
 const REMOVED_AT_A_TIME = 200;

@@ -3,7 +3,7 @@
  * schedule is at its end. It knows no protocol; a kind of delivery brings the function that attempts.
  *
  * A delivery is a row of `deliveries`, written in the transaction of whoever accepts the message
- * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads` (`payload.ts`). It is `queued`
+ * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads`. It is `queued`
  * until it is `delivered` or `failed`; ended rows are kept for operators until {@link Queue.prune}. One
  * that cannot be attempted, such as one whose payload this program cannot read, is `held`: it is
  * logged, its error says why, and nothing is done with it until somebody tries it again by hand. A row
@@ -27,17 +27,229 @@
  *
  * Fairness: see `destinations.ts`.
  */
-export { type Clock, systemClock } from './clock.ts';
-export type {
-  Delivery,
-  DeliveryError,
-  DeliveryStatus,
-  Job,
-  NewDelivery,
-  Outcome,
-  Settled,
+import { randomUUID } from 'node:crypto';
+import type { Database, Queries } from '../database/database.ts';
+import { type Delivery, errorToJson, type NewDelivery } from './delivery.ts';
+import { clearLate } from './late.ts';
+import {
+  findRow,
+  type ListRequest,
+  listRows,
+  pruneRows,
+  type QueueDepth,
+  readDepths,
+  removeRowsOf,
+  requeueRow,
+} from './operator-rows.ts';
+import {
+  type AttemptReport,
+  type Clock,
+  type QueueLog,
+  systemClock,
+  type WorkOptions,
+} from './work-options.ts';
+import { Worker } from './worker.ts';
+
+export {
+  type Delivery,
+  type DeliveryError,
+  type DeliveryStatus,
+  type Job,
+  type NewDelivery,
+  type Outcome,
+  type PayloadFormat,
+  payloadFormat,
+  type Settled,
+  UnreadablePayload,
 } from './delivery.ts';
-export { Queue, type QueueDepth, type QueueOptions } from './delivery-queue.ts';
-export type { ListRequest } from './operator-rows.ts';
-export { type PayloadFormat, payloadFormat, UnreadablePayload } from './payload.ts';
-export type { Attempted, AttemptReport, QueueLog, WorkOptions } from './work-options.ts';
+export type { ListRequest, QueueDepth } from './operator-rows.ts';
+export {
+  type Attempted,
+  type AttemptReport,
+  type Clock,
+  type QueueLog,
+  systemClock,
+  type WorkOptions,
+} from './work-options.ts';
+
+export interface QueueOptions {
+  readonly database: Database;
+  readonly log: QueueLog;
+  /** Told of every attempt whose outcome is written. */
+  readonly onAttempt?: (report: AttemptReport) => void;
+  readonly clock?: Clock;
+  /** From 0 to 1; for the jitter. */
+  readonly random?: () => number;
+}
+
+/** What says when something is done with a delivery. */
+type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
+
+function dueAt({ notBefore, tried }: Times, now: number): number {
+  return tried ? now + tried.retryMs : (notBefore ?? now);
+}
+
+export class Queue {
+  readonly #database: Database;
+  readonly #clock: Clock;
+  readonly #options: QueueOptions;
+  readonly #owner = randomUUID();
+  readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
+
+  constructor(options: QueueOptions) {
+    this.#options = options;
+    this.#database = options.database;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /**
+   * Queues a delivery within the caller's transaction. Once that is committed, {@link Queue.wake}
+   * makes the first attempt come at once.
+   *
+   * @returns its id
+   */
+  async enqueue(tx: Queries, delivery: NewDelivery): Promise<number> {
+    const now = this.#clock.now();
+    const { tried } = delivery;
+    const { id } = await tx
+      .insertInto('deliveries')
+      .values({
+        kind: delivery.kind,
+        domain_id: delivery.domainId,
+        destination: delivery.destination,
+        body_id: delivery.bodyId,
+        public_id: delivery.publicId ?? randomUUID(),
+        status: 'queued',
+        next_attempt_at: dueAt(delivery, now),
+        ...(tried && { attempts: 1, attempted_at: now, last_error: errorToJson(tried.error) }),
+        late_at: delivery.lateAt ?? null,
+        created_at: now,
+        updated_at: now,
+      })
+      .returning('id')
+      .executeTakeFirstOrThrow();
+    await tx
+      .insertInto('delivery_payloads')
+      .values({ delivery_id: id, payload: delivery.payload })
+      .execute();
+    return id;
+  }
+
+  /** Says that deliveries were queued and committed: those that are due are attempted at once. */
+  wake(deliveries: Iterable<Pick<NewDelivery, 'kind' | 'destination' | keyof Times>>): void {
+    const now = this.#clock.now();
+    for (const delivery of deliveries) {
+      const { kind, destination, lateAt } = delivery;
+      this.#workers.get(kind)?.wake(destination, dueAt(delivery, now), lateAt);
+    }
+  }
+
+  /**
+   * Takes over what a delivery does not wait for its first attempt with: it is for the caller to do,
+   * in this transaction.
+   *
+   * @returns false where that was done, or there was nothing to do
+   */
+  cancelLate(tx: Queries, id: number): Promise<boolean> {
+    return clearLate(tx, id);
+  }
+
+  /**
+   * Takes a delivery back that waits for its turn.
+   *
+   * @returns false where it has ended, is gone, or an attempt is under way: then nothing is changed
+   */
+  async withdraw(tx: Queries, id: number): Promise<boolean> {
+    const row = await tx
+      .deleteFrom('deliveries')
+      .where('id', '=', id)
+      .where('status', '=', 'queued')
+      .where('lease_owner', 'is', null)
+      .returning('id')
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
+  /** Starts to attempt the deliveries of one kind, those of earlier runs first. */
+  work<Payload, Prepared>(options: WorkOptions<Payload, Prepared>): void {
+    if (this.#workers.has(options.kind)) throw new Error(`${options.kind} has a worker already`);
+    const worker = new Worker(options, {
+      database: this.#database,
+      clock: this.#clock,
+      random: this.#options.random ?? Math.random,
+      owner: this.#owner,
+      log: this.#options.log,
+      onAttempt: this.#options.onAttempt ?? (() => {}),
+    });
+    this.#workers.set(options.kind, worker);
+    worker.start();
+  }
+
+  /** Deliveries of a domain in the order they were queued. */
+  list(request: ListRequest): Promise<Delivery[]> {
+    return listRows(this.#database.read, request);
+  }
+
+  /** One delivery of a domain, where there is one. */
+  find(domainId: number, id: number): Promise<Delivery | undefined> {
+    return findRow(this.#database.read, domainId, id);
+  }
+
+  /**
+   * Tries a delivery again now, from the start of its schedule, whether it waits or has ended: with
+   * the same public id, payload and body. One that is being attempted right now is left alone.
+   *
+   * @returns the delivery as it is then; undefined where the domain has none of that id
+   */
+  async retry(domainId: number, id: number): Promise<Delivery | undefined> {
+    const requeued = await this.#database.write((tx) =>
+      requeueRow(tx, domainId, id, this.#clock.now()),
+    );
+    if (requeued?.isDue) this.wake([requeued.delivery]);
+    return requeued?.delivery;
+  }
+
+  /** The body of a delivery by its public id, ended or not; undefined where there is none. */
+  async findBody(publicId: string): Promise<number | undefined> {
+    const row = await this.#database.read
+      .selectFrom('deliveries')
+      .select('body_id')
+      .where('public_id', '=', publicId)
+      .executeTakeFirst();
+    return row?.body_id;
+  }
+
+  /** What of each kind is queued, for metrics; a kind with nothing queued is left out. */
+  depths(): Promise<QueueDepth[]> {
+    return readDepths(this.#database.read);
+  }
+
+  /**
+   * Removes some deliveries that ended before an instant, in the caller's transaction, which releases
+   * their bodies.
+   *
+   * @param before milliseconds since 1970
+   * @returns the bodies they named; none where no such delivery is left
+   */
+  prune(tx: Queries, before: number): Promise<number[]> {
+    return pruneRows(tx, before);
+  }
+
+  /** The same with the deliveries of a domain that is deleted, whatever became of them. */
+  removeSomeOf(tx: Queries, domainId: number): Promise<number[]> {
+    return removeRowsOf(tx, domainId);
+  }
+
+  /** Resolves when no attempt is under way and none is due. */
+  async idle(): Promise<void> {
+    for (const worker of this.#workers.values()) await worker.idle();
+  }
+
+  /**
+   * Stops all workers: waits so long for attempts under way, then aborts them. What has no outcome
+   * by then is attempted again after the next start.
+   */
+  async stop(deadlineMs: number): Promise<void> {
+    await Promise.all([...this.#workers.values()].map((worker) => worker.stop(deadlineMs)));
+  }
+}

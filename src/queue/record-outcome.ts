@@ -1,8 +1,7 @@
 /** Writes what came of an attempt, with what follows from it. */
 import type { Queries } from '../database/database.ts';
-import { nextDelayMs, wait } from './clock.ts';
 import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
-import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
+import { nextDelayMs, type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 
 /** Waits between the tries to write an outcome: it is not to be attempted again without need. */

@@ -1,8 +1,7 @@
 /** The queries of workers on `deliveries`: which destinations wait, leases, outcomes. */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
-import type { DeliveryError, DeliveryStatus, JobFacts } from './delivery.ts';
-import { errorToJson } from './error-text.ts';
+import { type DeliveryError, type DeliveryStatus, errorToJson, type JobFacts } from './delivery.ts';
 
 /** A literal, since a partial index serves only a condition that is known when a query is planned. */
 const queued = sql.lit('queued' as const);

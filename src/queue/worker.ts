@@ -1,12 +1,11 @@
 /** A worker of one kind: leases what is due, runs the attempts, has written what came of them. */
-import { wait } from './clock.ts';
-import type { JobFacts } from './delivery.ts';
+
+import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { type Batch, Destinations } from './destinations.ts';
 import { LateWatch } from './late.ts';
 import { Lookout } from './lookout.ts';
-import { UnreadablePayload } from './payload.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
-import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
+import { type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import {
   endLeases,
   jobFacts,

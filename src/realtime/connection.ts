@@ -8,8 +8,7 @@ import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
 import type { MailAccess } from '../accounts/accounts.ts';
-import type { AccessChange, Change, Changes } from '../changes/changes.ts';
-import { encodeChange } from './messages.ts';
+import type { AccessChange, Change, Changes, MailboxChange } from '../changes/changes.ts';
 
 /** Why a connection ends (RFC 6455 section 7.4; 4000 to 4999 are ours to give). */
 export const closings = {
@@ -167,5 +166,109 @@ export class AccountFeed {
     }
     const message = encodeChange(change);
     for (const connection of this.connections) connection.tell(change.mailbox, message);
+  }
+}
+
+/*
+ * The messages that clients get: the JSON of contract section 6, as UTF-8.
+ */
+
+/** Where a mailbox stands: the token is the one that a sync would return now. */
+export interface MailboxTip {
+  readonly mailbox: string;
+  readonly uidvalidity: string;
+  readonly token: string;
+}
+
+export interface Hello {
+  /** The account's address. */
+  readonly user: string;
+  readonly connectionId: string;
+  /** Milliseconds since 1970. */
+  readonly serverTime: number;
+  readonly heartbeatSeconds: number;
+  readonly mailboxes: readonly MailboxTip[];
+}
+
+/** The first message: a client that was away sees at once which mailboxes it is behind in. */
+export function encodeHello(hello: Hello): Buffer {
+  return encode({
+    type: 'hello',
+    user: hello.user,
+    connectionId: hello.connectionId,
+    serverTime: new Date(hello.serverTime).toISOString(),
+    heartbeatSeconds: hello.heartbeatSeconds,
+    mailboxes: hello.mailboxes.map(({ mailbox, uidvalidity, token }) => ({
+      mailbox,
+      uidvalidity,
+      token,
+    })),
+  });
+}
+
+/** A mailbox moved on. */
+export function encodeChange({ mailbox, uidvalidity, token, eventType }: MailboxChange): Buffer {
+  return encode({ type: 'mailbox_changed', mailbox, uidvalidity, token, eventType });
+}
+
+function encode(message: object): Buffer {
+  return Buffer.from(JSON.stringify(message));
+}
+
+const TICK_SECONDS = 1;
+
+/**
+ * All connections, on one timer that ticks about every second: each tick pings one share of the
+ * connections, so that a heartbeat of thousands is no burst, and ends those whose token is expired.
+ * A token may be good for years, which no timer of its own could count (2^31 ms at most).
+ */
+export class Heartbeat {
+  readonly #slots: Set<Connection>[];
+  readonly #tickMs: number;
+  readonly #now: () => number;
+  #timer: NodeJS.Timeout | undefined;
+  #current = 0;
+  #size = 0;
+
+  /** @param seconds between two pings of the same connection */
+  constructor(seconds: number, now: () => number) {
+    const slots = Math.max(1, Math.floor(seconds / TICK_SECONDS));
+    this.#slots = Array.from({ length: slots }, () => new Set());
+    this.#tickMs = (seconds / slots) * 1000;
+    this.#now = now;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The first ping comes after a whole heartbeat. */
+  add(connection: Connection): void {
+    connection.slot = this.#current;
+    this.#slots[this.#current]?.add(connection);
+    this.#size++;
+    // Nothing is to be kept alive by it: the server's own socket does that.
+    this.#timer ??= setInterval(() => this.#tick(), this.#tickMs).unref();
+  }
+
+  remove(connection: Connection): void {
+    if (!this.#slots[connection.slot]?.delete(connection)) return;
+    this.#size--;
+    if (this.#size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  *[Symbol.iterator](): Generator<Connection> {
+    for (const slot of this.#slots) yield* slot;
+  }
+
+  #tick(): void {
+    this.#current = (this.#current + 1) % this.#slots.length;
+    for (const connection of this.#slots[this.#current] ?? []) connection.beat();
+    const now = this.#now();
+    for (const connection of this) {
+      if (connection.user.expiresAt <= now) connection.end(closings.expired);
+    }
   }
 }

@@ -18,13 +18,18 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import type { MailAccess } from '../accounts/accounts.ts';
 import type { Changes } from '../changes/changes.ts';
 import { Refusal } from '../errors/errors.ts';
-import { AccountFeed, ClientSocket, Connection, closings } from './connection.ts';
-import { Heartbeat } from './heartbeat.ts';
-import { encodeHello, type MailboxTip } from './messages.ts';
-import { checkHandshake, readToken, SUBPROTOCOL } from './read-upgrade.ts';
-import { refuseUpgrade } from './refuse-upgrade.ts';
+import {
+  AccountFeed,
+  ClientSocket,
+  Connection,
+  closings,
+  encodeHello,
+  Heartbeat,
+  type MailboxTip,
+} from './connection.ts';
+import { checkHandshake, readToken, refuseUpgrade, SUBPROTOCOL } from './upgrade.ts';
 
-export { asksForWebSocket } from './read-upgrade.ts';
+export { asksForWebSocket } from './upgrade.ts';
 
 /** What the rate limit says of a request. */
 export interface Admission {

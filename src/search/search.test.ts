@@ -9,8 +9,8 @@ import { settingStore } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource } from '../mailstore/mailstore.ts';
-import { readQuery } from './query.ts';
 import { createSearch, enqueueSearch, type Search, type SearchOptions } from './search.ts';
+import { readQuery } from './terms.ts';
 
 function mail(subject: string, text: string, more = ''): string {
   return `From: Bob Builder <bob@sender.test>\r\nTo: Ada <ada@acme.test>\r\nSubject: ${subject}\r\n${more}\r\n${text}\r\n`;

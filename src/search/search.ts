@@ -6,19 +6,15 @@
  * shows. On SQLite it is a file of its own (`search.db`), on PostgreSQL a table (`search_documents`).
  * Either can be thrown away, and is filled again. Owns the table `search_queue`: what changed since.
  */
-import { Indexer } from './indexer.ts';
-import { PostgresFeed } from './postgres-feed.ts';
-import { PostgresIndex } from './postgres-index.ts';
-import type { FindRequest, Hit } from './search-index.ts';
-import type { IndexerOptions } from './search-queue.ts';
-import { SqliteFeed } from './sqlite-feed.ts';
-import { SqliteIndex } from './sqlite-index.ts';
 
-export type { StoredMessage } from './document-texts.ts';
-export { type QueryTexts, readQuery } from './query.ts';
-export type { FindRequest, Hit, HitPlace } from './search-index.ts';
-export { enqueueSearch, type SearchNews, type SearchSource } from './search-queue.ts';
-export type { QueryTerm, SearchField } from './terms.ts';
+import type { FindRequest, Hit } from './documents.ts';
+import { Indexer, type IndexerOptions } from './indexer.ts';
+import { PostgresFeed, PostgresIndex } from './postgres-index.ts';
+import { SqliteFeed, SqliteIndex } from './sqlite-index.ts';
+
+export type { FindRequest, Hit, HitPlace, StoredMessage } from './documents.ts';
+export { enqueueSearch, type SearchNews, type SearchSource } from './indexer.ts';
+export { type QueryTerm, type QueryTexts, readQuery, type SearchField } from './terms.ts';
 
 export interface SearchOptions extends IndexerOptions {
   /** Of the index on SQLite. */

@@ -5,8 +5,7 @@
 import { rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
-import { documentTexts } from './document-texts.ts';
-import type { FindRequest, SearchChange } from './search-index.ts';
+import { documentTexts, type FindRequest, type SearchChange } from './documents.ts';
 import type { Opened, ThreadAnswer, ThreadRequest, ThreadStart } from './sqlite-index.ts';
 import {
   addDocument,

@@ -7,7 +7,7 @@
  * the index has come, written in the transaction of the changes themselves.
  */
 import type { DatabaseSync } from 'node:sqlite';
-import type { FindRequest, Hit } from './search-index.ts';
+import type { FindRequest, Hit } from './documents.ts';
 import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
 const SCHEMA = `

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { readRetryAfter } from './read-answer.ts';
+import { readRetryAfter } from './send-webhook.ts';
 import { type RawLink, signLink, verifyLink } from './webhooks.ts';
 
 const SECRET = 'a secret of at least sixteen';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { lines, parse, readCorpus } from '../message/testing/sample-messages.ts';
-import { cutToJson, fitToJson, jsonSize } from './fit-json.ts';
+import { cutToJson, fitToJson, jsonSize } from './webhook-body.ts';
 import { buildWebhookBody, type WebhookMessage } from './webhooks.ts';
 
 interface Body {

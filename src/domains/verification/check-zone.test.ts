@@ -14,8 +14,8 @@ import {
 import { createDnsResolver, type DnsResolver } from '../../dns/dns.ts';
 import { generateDkimKey, type NewDkimKey, seedRecords } from '../dns-records.ts';
 import { checkZone } from './check-zone.ts';
-import { createOurServers } from './find-our-servers.ts';
-import { settleRecord } from './settle-record.ts';
+import { createOurServers } from './judge-spf.ts';
+import { settleRecord } from './write-verdicts.ts';
 
 const OUR_HOST = 'mail.postroom.example';
 const INCLUDE = '_spf.postroom.example';

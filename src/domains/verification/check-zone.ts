@@ -2,12 +2,15 @@
 import { getDomain } from 'tldts';
 import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
 import type { DnsRecord } from '../dns-records.ts';
-import { evaluateSpf, type OurServers } from './evaluate-spf.ts';
-import { judgeDkim } from './judge-dkim.ts';
-import { hasPolicy, judgeDmarc, type PolicyAnswer } from './judge-dmarc.ts';
-import { judgeMx } from './judge-mx.ts';
-import { judgeSpf, spfRecordsOf } from './judge-spf.ts';
-import type { Verdict } from './verdict.ts';
+import {
+  hasPolicy,
+  judgeDkim,
+  judgeDmarc,
+  judgeMx,
+  type PolicyAnswer,
+  type Verdict,
+} from './judge-records.ts';
+import { evaluateSpf, judgeSpf, type OurServers, spfRecordsOf } from './judge-spf.ts';
 
 type CheckedRecord = Pick<DnsRecord, 'id' | 'purpose' | 'host' | 'expectedValue'>;
 

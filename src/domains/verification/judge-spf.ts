@@ -1,6 +1,7 @@
-/** Whether a domain's SPF record lets our servers send (RFC 7208). */
-import type { DnsAnswer } from '../../dns/dns.ts';
-import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './verdict.ts';
+/** Whether a domain's SPF record lets our servers send (RFC 7208), and which addresses those have. */
+import { spf } from 'mailauth/lib/spf/index.js';
+import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
+import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './judge-records.ts';
 
 /** RFC 7208 section 4.6.4. */
 export const LOOKUPS_MAX = 10;
@@ -95,4 +96,224 @@ function judgeMissing(domain: string, include: string, txt: DnsAnswer<'TXT'>): V
       ? 'The SPF record holds quotation marks as part of its text: enter it without them.'
       : 'The SPF record must begin with v=spf1 followed by a space: mend its beginning.',
   };
+}
+
+/*
+ * Evaluates a domain's SPF record for our servers, with `mailauth` in its strict mode (RFC 7208 to
+ * the letter: nested includes, redirect, macros, both lookup limits).
+ */
+
+/** What is known of our side. */
+export interface OurServers {
+  /** Our host: the name that our servers say in HELO. */
+  readonly hostname: string;
+  /** Every A and AAAA address of it; none where DNS has none, or could not be asked. */
+  readonly addresses: readonly string[];
+  /** Why the addresses could not be asked for; undefined where they could. */
+  readonly unanswered?: string | undefined;
+}
+
+/**
+ * An address that nobody has (RFC 7600), to evaluate records with where ours are not known: then
+ * only a record that reaches our include lets it pass.
+ */
+const NO_ADDRESS = '192.0.0.8';
+
+interface Evaluation {
+  readonly result: string;
+  readonly text: string;
+  readonly lookups: number;
+  readonly voidLookups: number;
+  /** Whether the name with the given record was looked up on the way. */
+  readonly reached: boolean;
+  /** The question that made it a temporary error. */
+  readonly failed: { readonly name: string; readonly reason: string } | undefined;
+}
+
+/**
+ * Evaluates the record of `domain` for each of our addresses.
+ *
+ * What our own include says is taken for granted: it is the operator's to mend, not the zone's
+ * owner's. Whatever else the record says is evaluated as receivers do, so an include that is never
+ * reached, or reached with another qualifier than `+`, does not count.
+ *
+ * @param include the name that the record has to include
+ */
+export async function evaluateSpf(
+  dns: DnsLookup,
+  domain: string,
+  include: string,
+  ours: OurServers,
+): Promise<SpfEvaluation> {
+  const addresses = ours.addresses.length > 0 ? ours.addresses : [NO_ADDRESS];
+  for (const address of addresses) {
+    const evaluation = await evaluate(dns, domain, address, ours.hostname, {
+      name: include,
+      record: 'v=spf1 +all',
+    });
+    const { failed } = evaluation;
+    if (evaluation.result === 'temperror') {
+      return {
+        kind: 'unanswered',
+        name: failed?.name ?? domain,
+        reason: failed?.reason ?? 'error',
+      };
+    }
+    if (evaluation.result === 'permerror') return toError(evaluation);
+    const real = address !== NO_ADDRESS;
+    if (evaluation.result !== 'pass' || !(real || evaluation.reached)) {
+      return !real && ours.unanswered !== undefined
+        ? { kind: 'unanswered', name: ours.hostname, reason: ours.unanswered }
+        : { kind: 'refused', address: real ? address : undefined };
+    }
+    // Receivers look up what our include has in it as well (RFC 7208 section 4.6.4).
+    const within = evaluation.reached ? await costOf(dns, include, address, ours.hostname) : 0;
+    if (evaluation.lookups + within > LOOKUPS_MAX) return { kind: 'too_many_lookups' };
+  }
+  return { kind: 'allowed' };
+}
+
+function toError(evaluation: Evaluation): SpfEvaluation {
+  if (evaluation.lookups > LOOKUPS_MAX) return { kind: 'too_many_lookups' };
+  if (evaluation.voidLookups > VOID_LOOKUPS_MAX) return { kind: 'too_many_void_lookups' };
+  return { kind: 'broken', text: evaluation.text };
+}
+
+/**
+ * Lookups that our include takes for an address, without the one of the include itself; 0 where it
+ * cannot be evaluated. Asked through a record that includes it, since its name may be one that no
+ * sender can have (`_spf.example.com`).
+ */
+async function costOf(
+  dns: DnsLookup,
+  include: string,
+  address: string,
+  hostname: string,
+): Promise<number> {
+  const { result, lookups } = await evaluate(dns, ASKING, address, hostname, {
+    name: ASKING,
+    record: `v=spf1 include:${include} -all`,
+  });
+  return result === 'pass' || result === 'fail' ? lookups - 1 : 0;
+}
+
+/** A name that is in no DNS (RFC 6761 section 6.4). */
+const ASKING = 'spf.invalid';
+
+/** @param given what the TXT record of one name says, whatever DNS says */
+async function evaluate(
+  dns: DnsLookup,
+  domain: string,
+  ip: string,
+  helo: string,
+  given: { readonly name: string; readonly record: string },
+): Promise<Evaluation> {
+  let reached = false;
+  let failed: Evaluation['failed'];
+  const resolver = async (name: string, type: string) => {
+    if (type === 'TXT' && name.toLowerCase() === given.name) {
+      reached = true;
+      return [given.record];
+    }
+    const answer = await dns.lookup(name, checkType(type));
+    if (answer.kind === 'unanswered') failed ??= { name, reason: answer.reason };
+    // The types of mailauth leave out what it takes for MX: the objects of Node's own resolver.
+    return toRecords(answer) as string[];
+  };
+  const answered = await spf({
+    sender: `postmaster@${domain}`,
+    ip,
+    helo,
+    // Part of no verdict; without it the machine's own name would be asked for.
+    mta: helo,
+    strict: true,
+    resolver,
+  });
+  const { result, comment } = answered.status;
+  const text = typeof comment === 'string' ? comment : '';
+  return {
+    result,
+    text: text.slice(text.indexOf(TEXT_AFTER) + TEXT_AFTER.length).replace(/^\S+: /, ''),
+    lookups: answered.lookups?.count ?? 0,
+    voidLookups: answered.lookups?.void ?? 0,
+    reached,
+    failed,
+  };
+}
+
+/** The library's comment tells of the error after these words and the sender. */
+const TEXT_AFTER = 'during lookup of ';
+
+const types: readonly string[] = ['A', 'AAAA', 'MX', 'PTR', 'TXT'] satisfies DnsType[];
+
+function isAsked(type: string): type is 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT' {
+  return types.includes(type);
+}
+
+function checkType(type: string): 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT' {
+  if (!isAsked(type)) throw new Error(`SPF asked for records of type ${type}`);
+  return type;
+}
+
+/** An answer as `dns.resolve` gives or throws it, which is what the library knows. */
+function toRecords(answer: DnsAnswer<'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT'>): unknown[] {
+  if (answer.kind === 'records') {
+    return answer.records.map((record) =>
+      typeof record === 'string'
+        ? record
+        : { priority: record.preference, exchange: record.exchange },
+    );
+  }
+  const code =
+    answer.kind === 'unanswered'
+      ? 'ESERVFAIL'
+      : { no_name: 'ENOTFOUND', no_record: 'ENODATA', bad_name: 'EBADNAME' }[answer.reason];
+  throw Object.assign(new Error(code), { code });
+}
+
+/* The addresses that mail of ours comes from. */
+
+/** They are the same for every domain, so that they are not asked for again for each. */
+const KEPT_MS = 60_000;
+/** SPF records are evaluated for each; nobody has more mail hosts behind one name. */
+const ADDRESSES_MAX = 16;
+
+/**
+ * Finds the A and AAAA addresses of our host, and keeps them for a minute.
+ *
+ * @param now milliseconds since 1970
+ */
+export function createOurServers(
+  dns: DnsLookup,
+  hostname: string,
+  now: () => number,
+): () => Promise<OurServers> {
+  let kept: { readonly at: number; readonly servers: Promise<OurServers> } | undefined;
+  return () => {
+    if (!kept || now() - kept.at >= KEPT_MS || now() < kept.at) {
+      const found = { at: now(), servers: findServers(dns, hostname) };
+      kept = found;
+      // What could not be asked is asked again the next time.
+      const forget = () => {
+        if (kept === found) kept = undefined;
+      };
+      found.servers.then(({ unanswered }) => unanswered !== undefined && forget(), forget);
+    }
+    return kept.servers;
+  };
+}
+
+async function findServers(dns: DnsLookup, hostname: string): Promise<OurServers> {
+  const answers: readonly DnsAnswer<'A' | 'AAAA'>[] = await Promise.all([
+    dns.lookup(hostname, 'A'),
+    dns.lookup(hostname, 'AAAA'),
+  ]);
+  for (const answer of answers) {
+    // Half of them would let a record pass that leaves the other half out.
+    if (answer.kind === 'unanswered') {
+      return { hostname, addresses: [], unanswered: answer.reason };
+    }
+  }
+  const addresses = answers.flatMap((answer) => (answer.kind === 'records' ? answer.records : []));
+  return { hostname, addresses: addresses.slice(0, ADDRESSES_MAX) };
 }

@@ -11,8 +11,7 @@ import { Refusal } from '../../errors/errors.ts';
 import { logStatusChanges } from '../claims.ts';
 import { readRecords } from '../dns-records.ts';
 import { checkZone } from './check-zone.ts';
-import type { OurServers } from './evaluate-spf.ts';
-import { createOurServers } from './find-our-servers.ts';
+import { createOurServers, type OurServers } from './judge-spf.ts';
 import { type LeasedClaim, leaseClaim, leaseDueClaims, releaseClaim } from './leases.ts';
 import { writeVerdicts } from './write-verdicts.ts';
 

@@ -12,7 +12,7 @@ import {
   type MailUser,
   normalizeFlags,
 } from '../../mailstore/mailstore.ts';
-import { withLineEnds } from '../lmtp/source-lines.ts';
+import { withLineEnds } from '../lmtp.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
 import type { EditorOptions } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { LineEnds } from './line-ends.ts';
+import { LineEnds } from './text.ts';
 
 /** Lines as SMTP wants them, whole, by a regular expression. */
 const expected = (text: string) => {

@@ -2,10 +2,8 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { parseTagList, trimSpace } from '../../message/message.ts';
-import { judgeDkim } from './judge-dkim.ts';
-import { judgeDmarc } from './judge-dmarc.ts';
+import { judgeDkim, judgeDmarc, listTexts, showText } from './judge-records.ts';
 import { judgeSpf, spfRecordsOf } from './judge-spf.ts';
-import { listTexts, showText } from './verdict.ts';
 
 /** Any bytes, as a TXT record comes: one character each. */
 const bytes = fc

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { nextDelayMs } from './clock.ts';
-import { errorFromJson, errorToJson } from './error-text.ts';
+import { errorFromJson, errorToJson } from './delivery.ts';
+import { nextDelayMs } from './work-options.ts';
 
 const noJitter = () => 0;
 const DAY_MS = 24 * 3_600_000;

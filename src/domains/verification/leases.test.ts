@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type CheckedClaim, nextCheckAt } from './schedule.ts';
-import { type RecordState, settleRecord } from './settle-record.ts';
-import type { Verdict } from './verdict.ts';
+import type { Verdict } from './judge-records.ts';
+import { type CheckedClaim, nextCheckAt } from './leases.ts';
+import { type RecordState, settleRecord } from './write-verdicts.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;

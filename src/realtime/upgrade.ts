@@ -1,9 +1,15 @@
-/**
- * What a request has to be to become a WebSocket, and where its token is.
- */
+/** What a request has to be to become a WebSocket, where its token is, and how it is refused. */
 import type { IncomingMessage } from 'node:http';
-import { Refusal } from '../errors/errors.ts';
-import { countField, readBearer } from '../net/net.ts';
+import type { Duplex } from 'node:stream';
+import { type ErrorCode, Refusal } from '../errors/errors.ts';
+import {
+  answerOnSocket,
+  answerProblem,
+  bearerChallenge,
+  countField,
+  readBearer,
+  requestIdOf,
+} from '../net/net.ts';
 
 const PATH = '/ws';
 
@@ -84,4 +90,43 @@ export function readToken(request: IncomingMessage): string {
 function offeredProtocols(request: IncomingMessage): string[] {
   const field = request.headers['sec-websocket-protocol'];
   return field === undefined ? [] : field.split(',').map((name) => name.trim());
+}
+
+/*
+ * Refusals at the upgrade: plain HTTP answers with the same body as everywhere else, written to the
+ * socket since there is no response object for a request that asked for an upgrade.
+ */
+
+/** What an answer has to carry because of its code. */
+const OWN_HEADERS: Partial<Record<ErrorCode, Readonly<Record<string, string>>>> = {
+  method_not_allowed: { allow: 'GET' },
+  // RFC 9110 sections 7.8 and 15.5.22, RFC 6455 section 4.4: an Upgrade field is named by Connection.
+  upgrade_required: {
+    upgrade: 'websocket',
+    'sec-websocket-version': '13',
+    connection: 'upgrade, close',
+  },
+};
+
+/**
+ * Answers the request with a refusal and closes its connection.
+ *
+ * @param more fields of the answer, such as those of a rate limit
+ */
+export function refuseUpgrade(
+  request: IncomingMessage,
+  socket: Duplex,
+  refusal: Refusal,
+  more: Readonly<Record<string, string>> = {},
+): void {
+  const { headers } = request;
+  const requestId = requestIdOf(request);
+  const answer = answerProblem(refusal, requestId, headers.accept);
+  const offersToken =
+    headers.authorization !== undefined || headers['sec-websocket-protocol']?.includes('bearer.');
+  answerOnSocket(socket, answer, requestId, {
+    ...more,
+    ...OWN_HEADERS[refusal.code],
+    ...(answer.status === 401 && { 'www-authenticate': bearerChallenge(offersToken === true) }),
+  });
 }

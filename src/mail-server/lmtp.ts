@@ -1,0 +1,297 @@
+/**
+ * A client for one LMTP server: a bounded number of connections, kept for the next message, and a
+ * deadline for each attempt.
+ */
+
+import { isAscii } from 'node:buffer';
+import pLimit, { type LimitFunction } from 'p-limit';
+import type { MailboxResult, ServerMail } from '../mailstore/mailstore.ts';
+import { asBuffer, LineEnds, oneLine } from '../message/message.ts';
+import {
+  type ConnectionTimeouts,
+  type Endpoint,
+  enhancedOf,
+  isFinalRefusal,
+  isWritablePath,
+  type RecipientResult,
+  runInTurn,
+  SmtpConnection,
+  SmtpFailure,
+  sizeLimit,
+} from '../net/net.ts';
+
+export interface LmtpClientOptions {
+  readonly server: Endpoint;
+  /** What LHLO says. */
+  readonly hostname: string;
+  /** Connections at a time; 20. The others wait in the order they came. */
+  readonly connections?: number;
+  readonly timeouts?: Partial<LmtpClientTimeouts>;
+}
+
+/** Milliseconds. */
+interface LmtpClientTimeouts extends ConnectionTimeouts {
+  /**
+   * One message, waiting for a connection included. The client whose message it is waits as well: 10
+   * minutes at most by RFC 5321 section 4.5.3.2.6, some less.
+   */
+  readonly whole: number;
+  /** How long a connection is kept for the next message. */
+  readonly idle: number;
+}
+
+const TIMEOUTS: LmtpClientTimeouts = {
+  connect: 10_000,
+  reply: 30_000,
+  message: 120_000,
+  whole: 240_000,
+  idle: 30_000,
+};
+const CONNECTIONS = 20;
+
+interface Idle {
+  readonly connection: SmtpConnection;
+  readonly timer: NodeJS.Timeout;
+}
+
+export class LmtpClient {
+  readonly #options: LmtpClientOptions;
+  readonly #timeouts: LmtpClientTimeouts;
+  readonly #places: LimitFunction;
+  /** The one used last comes last, and is used next. */
+  #idle: Idle[] = [];
+  #isClosed = false;
+
+  constructor(options: LmtpClientOptions) {
+    this.#options = options;
+    this.#timeouts = { ...TIMEOUTS, ...options.timeouts };
+    this.#places = pLimit(options.connections ?? CONNECTIONS);
+  }
+
+  /**
+   * Makes one attempt. Never hangs: it is over after `timeouts.whole`.
+   *
+   * @param to forward-paths
+   * @param stop ends the attempt, which is temporary then
+   * @returns what became of each recipient, in their order
+   * @throws what the message's source throws; nothing else
+   */
+  async deliver(
+    mail: ServerMail,
+    to: readonly string[],
+    stop?: AbortSignal,
+  ): Promise<readonly MailboxResult[]> {
+    const deadline = AbortSignal.timeout(this.#timeouts.whole);
+    const signal = stop ? AbortSignal.any([stop, deadline]) : deadline;
+    try {
+      return await runInTurn(this.#places, signal, () => this.#attempt(mail, to, signal));
+    } catch (error) {
+      const isFailure = error instanceof SmtpFailure;
+      if (!isFailure && !(signal.aborted && error === signal.reason)) throw error;
+      const text = isFailure ? explain(error) : 'no connection to the mail server was free in time';
+      return to.map(() => failed('temporary', '4.4.1', text));
+    }
+  }
+
+  /** Ends the connections that nothing is sent on; the others end with their message. */
+  close(): void {
+    this.#isClosed = true;
+    for (const { connection, timer } of this.#idle.splice(0)) {
+      clearTimeout(timer);
+      connection.quit();
+    }
+  }
+
+  async #attempt(
+    mail: ServerMail,
+    to: readonly string[],
+    signal: AbortSignal,
+  ): Promise<readonly MailboxResult[]> {
+    const kept = this.#nextIdle();
+    if (kept) {
+      const { results, isUntouched } = await this.#send(kept, mail, to, signal);
+      // The server had closed it meanwhile; nothing of the message has been sent.
+      if (!isUntouched || signal.aborted) return results;
+    }
+    const { server, hostname } = this.#options;
+    const options = { protocol: 'lmtp', hostname, tls: 'none', isKept: true } as const;
+    const timeouts = this.#timeouts;
+    const fresh = await SmtpConnection.open(server, { ...options, timeouts }, signal);
+    return (await this.#send(fresh, mail, to, signal)).results;
+  }
+
+  async #send(
+    connection: SmtpConnection,
+    mail: ServerMail,
+    to: readonly string[],
+    signal: AbortSignal,
+  ): Promise<Sent> {
+    try {
+      return await sendMail(connection, mail, to, signal);
+    } finally {
+      this.#keep(connection);
+    }
+  }
+
+  #keep(connection: SmtpConnection): void {
+    if (!connection.isUsable) {
+      connection.destroy();
+      return;
+    }
+    if (this.#isClosed) {
+      connection.quit();
+      return;
+    }
+    const timer = setTimeout(() => {
+      this.#forget(connection);
+      connection.quit();
+    }, this.#timeouts.idle);
+    timer.unref();
+    this.#idle.push({ connection, timer });
+    connection.watch(() => {
+      this.#forget(connection);
+      connection.destroy();
+    });
+  }
+
+  #nextIdle(): SmtpConnection | undefined {
+    const last = this.#idle.pop();
+    if (!last) return undefined;
+    clearTimeout(last.timer);
+    last.connection.watch(() => {});
+    return last.connection;
+  }
+
+  #forget(connection: SmtpConnection): void {
+    const found = this.#idle.find((idle) => idle.connection === connection);
+    if (!found) return;
+    clearTimeout(found.timer);
+    this.#idle = this.#idle.filter((idle) => idle !== found);
+  }
+}
+
+function explain({ during, message }: SmtpFailure): string {
+  return during === 'connect' ? `no connection to the mail server: ${message}` : message;
+}
+
+/* One message over one LMTP connection, and what the server's answers mean for each recipient. */
+
+export interface Sent {
+  /** In the order of the recipients. */
+  readonly results: readonly MailboxResult[];
+  /** The connection ended before any of the message was sent: another one may do better. */
+  readonly isUntouched: boolean;
+}
+
+/** @throws what the message's source throws */
+export async function sendMail(
+  connection: SmtpConnection,
+  { open, size, from }: ServerMail,
+  recipients: readonly string[],
+  signal: AbortSignal,
+): Promise<Sent> {
+  const { server } = connection;
+  const limit = sizeLimit(server);
+  if (size > limit) {
+    const text = `the mail server takes ${limit} octets at most`;
+    return {
+      results: recipients.map(() => failed('permanent', '5.3.4', text)),
+      isUntouched: false,
+    };
+  }
+  const isCyrus = /\bCyrus\b/i.test(server.greeting.text);
+  const to = recipients.filter((address) => !(isCyrus && address.includes('^')));
+  // A server without SMTPUTF8 (RFC 6531 section 3.2) gets the message from the null sender; then our
+  // own Return-Path is the one place where the sender stands.
+  const smtpUtf8 = server.extensions.has('SMTPUTF8');
+  const isKnown = isWritablePath(from) && (smtpUtf8 || isAscii(Buffer.from(from)));
+  // Header fields may be UTF-8 whatever the reverse-path is, and bodies have 8 bits.
+  const envelope = { from: isKnown ? from : '', to, size, eightBit: true, smtpUtf8 };
+  const source = () => withLineEnds(isKnown ? withoutReturnPath(open()) : open());
+  const answers = to.length > 0 ? await connection.send(envelope, source, signal) : [];
+  const isUntouched = answers.length > 0 && answers.every(isLeftBefore);
+  const results = [...answers];
+  return {
+    results: recipients.map((address) => {
+      if (!to.includes(address)) return anothersMailbox;
+      const answer = results.shift();
+      return answer ? resultOf(answer) : failed('temporary', '4.5.0', 'no result');
+    }),
+    isUntouched,
+  };
+}
+
+/**
+ * Cyrus writes the dots of a name as `^` where `/` separates mailboxes, and tells them apart no more:
+ * mail for `a^b@` would lie in the mailbox of `a.b@`.
+ */
+const anothersMailbox = failed('permanent', '5.1.3', 'the mail server takes "^" for a dot');
+
+/** 421: the server closes the connection, whatever was asked (RFC 5321 section 3.8). */
+function isLeftBefore(result: RecipientResult): boolean {
+  return result.stage === 'envelope' && (!('reply' in result) || result.reply.code === 421);
+}
+
+function resultOf(result: RecipientResult): MailboxResult {
+  if ('reply' in result) {
+    const { code, text } = result.reply;
+    if (code < 300) return { result: 'delivered' };
+    const error = { status: code, enhancedStatus: enhancedOf(result.reply), text: oneLine(text) };
+    return { result: isFinalRefusal(result.reply) ? 'permanent' : 'temporary', error };
+  }
+  // Half a conversation says nothing about the message: it is tried again.
+  const isSent = result.stage === 'sent';
+  const doubt = ', after the whole message was sent: it may have been taken';
+  return failed('temporary', '4.4.2', isSent ? `${result.failure}${doubt}` : result.failure);
+}
+
+/** A failure that we see, not the server. */
+export function failed(
+  result: 'temporary' | 'permanent',
+  enhancedStatus: string,
+  text: string,
+): Exclude<MailboxResult, { readonly result: 'delivered' }> {
+  return { result, error: { enhancedStatus, text: oneLine(text) } };
+}
+
+/* A stored message as a mail server gets it. */
+
+const RETURN_PATH = Buffer.from('Return-Path: ');
+/** Longer than any line of ours. */
+const RETURN_PATH_MAX = 4096;
+
+/**
+ * Takes the Return-Path line off that we put in front of every message: by LMTP the server makes the
+ * final delivery and writes its own from the reverse-path (RFC 5321 section 4.4).
+ */
+export async function* withoutReturnPath(
+  source: AsyncIterable<Uint8Array>,
+): AsyncGenerator<Buffer> {
+  let start: Buffer | undefined = Buffer.alloc(0);
+  for await (const chunk of source) {
+    if (!start) {
+      yield asBuffer(chunk);
+      continue;
+    }
+    start = Buffer.concat([start, chunk]);
+    const mayBe = start
+      .subarray(0, RETURN_PATH.length)
+      .equals(RETURN_PATH.subarray(0, start.length));
+    if (mayBe && !start.includes('\n') && start.length < RETURN_PATH_MAX) continue;
+    yield cutReturnPath(start);
+    start = undefined;
+  }
+  if (start) yield cutReturnPath(start);
+}
+
+function cutReturnPath(start: Buffer): Buffer {
+  if (!start.subarray(0, RETURN_PATH.length).equals(RETURN_PATH)) return start;
+  return start.subarray(start.indexOf('\n') + 1);
+}
+
+/** Every line ends in CRLF (RFC 5321 section 2.3.8). */
+export async function* withLineEnds(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
+  const lineEnds = new LineEnds();
+  for await (const chunk of source) yield lineEnds.write(chunk);
+  yield lineEnds.end();
+}
