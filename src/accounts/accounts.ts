@@ -88,6 +88,8 @@ interface AccountPage {
   /** 1 to 1000. */
   readonly limit: number;
   readonly offset: number;
+  /** Ids above this one. */
+  readonly after?: number;
 }
 
 interface AccountUpdate {
@@ -208,7 +210,7 @@ class StoredAccounts implements Accounts {
     return { account, password };
   }
 
-  async list({ userId, domain, limit, offset }: AccountPage): Promise<Account[]> {
+  async list({ userId, domain, limit, offset, after = 0 }: AccountPage): Promise<Account[]> {
     checkUserId(userId);
     if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) {
       throw invalidField('limit', `must be an integer from 1 to ${LIMIT_MAX}`);
@@ -216,7 +218,9 @@ class StoredAccounts implements Accounts {
     if (!Number.isSafeInteger(offset) || offset < 0) {
       throw invalidField('offset', 'must be an integer from 0');
     }
-    let query = selectAccounts(this.#database.read).where('user_id', '=', userId);
+    let query = selectAccounts(this.#database.read)
+      .where('user_id', '=', userId)
+      .where('id', '>', after);
     if (domain !== undefined) {
       const { id } = await this.#domains.find(userId, domain);
       query = query.where('domain_id', '=', id);

@@ -3,99 +3,20 @@
  */
 import { Type } from 'typebox';
 import type { Accounts } from '../accounts/accounts.ts';
-import {
-  type DnsRecord,
-  type DomainDetails,
-  type Domains,
-  type Route,
-  type Verification,
-  writeZone,
-} from '../domains/domains.ts';
+import { type Domains, type Verification, writeZone } from '../domains/domains.ts';
+import { DetailsBody, DnsRecordBody, writeDetails, writeRecord } from './domain-bodies.ts';
 import {
   DomainBody,
   DomainName,
-  isoTime,
+  pageEcho,
+  pageFields,
+  pageOf,
   RecordId,
   UserId,
   UserQuery,
   writeDomain,
 } from './schemas.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
-
-const DnsRecordBody = Type.Object(
-  {
-    id: RecordId,
-    record_type: Type.String({ description: '`MX` or `TXT`.', examples: ['MX'] }),
-    host: Type.String({
-      description: 'Relative to the domain, `@` for the domain itself.',
-      examples: ['@'],
-    }),
-    expected_value: Type.String({
-      description: 'What to publish; the priority of an MX record is beside it.',
-      examples: ['mail.localhost'],
-    }),
-    priority: Type.Optional(Type.Integer({ description: 'Of MX records.', examples: [10] })),
-    purpose: Type.String({ description: '`mx`, `spf`, `dmarc` or `dkim`.', examples: ['mx'] }),
-    status: Type.String({
-      description: '`pending`, `verified`, `failed`, or `disabled` by hand.',
-      examples: ['pending'],
-    }),
-    observed_value: Type.Optional(
-      Type.String({
-        description: 'What DNS answered last (`no record` for nothing), or what the override said.',
-        examples: ['10 mx.example.net'],
-      }),
-    ),
-    detail: Type.Optional(
-      Type.String({
-        description: 'What the last check came to, and what to do about it.',
-        examples: [
-          'Mail goes to mx.example.net: replace the MX records by one that names mail.localhost.',
-        ],
-      }),
-    ),
-    last_checked_at: Type.Optional(
-      Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:30.000Z'] }),
-    ),
-  },
-  { title: 'DnsRecord', description: 'One record that the zone of the domain has to carry.' },
-);
-
-const RouteBody = Type.Object(
-  {
-    domain: DomainName,
-    forward_mode: Type.String({
-      description: '`store`, `webhook`, `webhook_then_store` or `forward_email`.',
-      examples: ['store'],
-    }),
-    webhook_url: Type.Optional(Type.String({ description: 'Of the webhook modes.' })),
-    webhook_secret: Type.Optional(
-      Type.String({ description: 'Of the webhook modes, if set: it comes back as it was set.' }),
-    ),
-    forward_to_email: Type.Optional(Type.String({ description: 'Of `forward_email`.' })),
-  },
-  {
-    title: 'Route',
-    description: 'What happens to mail for the domain. Fields of other modes are left out.',
-    examples: [{ domain: 'acme.test', forward_mode: 'store' }],
-  },
-);
-
-const DetailsBody = Type.Object(
-  {
-    domain: DomainBody,
-    dns: Type.Array(DnsRecordBody),
-    route: RouteBody,
-    mx: Type.Object(
-      {
-        host: Type.String({ description: 'Our mail exchanger.', examples: ['mail.localhost'] }),
-        priority: Type.Integer({ examples: [10] }),
-      },
-      { title: 'MailExchanger' },
-    ),
-  },
-  { title: 'DomainDetails', description: 'A domain with all that belongs to it.' },
-);
 
 const DomainPath = Type.Object({ domain: DomainName });
 
@@ -117,40 +38,6 @@ const DnsListing = {
 
 const common = { tags: ['Domains'], security: credentials.apiKey };
 
-function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody> {
-  return {
-    id: record.id,
-    record_type: record.recordType,
-    host: record.host,
-    expected_value: record.expectedValue,
-    ...(record.priority !== undefined && { priority: record.priority }),
-    purpose: record.purpose,
-    status: record.status,
-    ...(record.observedValue !== undefined && { observed_value: record.observedValue }),
-    ...(record.detail !== undefined && { detail: record.detail }),
-    ...(record.lastCheckedAt !== undefined && { last_checked_at: isoTime(record.lastCheckedAt) }),
-  };
-}
-
-function writeRoute(route: Route): Type.Static<typeof RouteBody> {
-  return {
-    domain: route.domain,
-    forward_mode: route.forwardMode,
-    ...(route.webhookUrl !== undefined && { webhook_url: route.webhookUrl }),
-    ...(route.webhookSecret !== undefined && { webhook_secret: route.webhookSecret }),
-    ...(route.forwardToEmail !== undefined && { forward_to_email: route.forwardToEmail }),
-  };
-}
-
-function writeDetails(details: DomainDetails): Type.Static<typeof DetailsBody> {
-  return {
-    domain: writeDomain(details.domain),
-    dns: details.dns.map(writeRecord),
-    route: writeRoute(details.route),
-    mx: { host: details.mx.host, priority: details.mx.priority },
-  };
-}
-
 /** The routes of domains; deleting one is of `accounts/`, which tells of the mailboxes lost. */
 export function domainRoutes(
   domains: Domains,
@@ -159,6 +46,7 @@ export function domainRoutes(
 ): RouteGroup {
   return (app) => {
     addCreate(app, domains);
+    addList(app, domains);
     addReads(app, domains);
     addDelete(app, accounts);
     addSetRoute(app, domains);
@@ -248,6 +136,27 @@ function addReads(app: Api, domains: Domains): void {
         return reply.type('text/plain; charset=utf-8').send(writeZone(domain.name, dns));
       }
       return { domain: writeDomain(domain), dns: dns.map(writeRecord) };
+    },
+  );
+}
+
+function addList(app: Api, domains: Domains): void {
+  app.get(
+    '/v2/domains',
+    {
+      schema: {
+        ...common,
+        summary: "List a user's domains",
+        description: 'Ordered by id.',
+        operationId: 'listDomains',
+        querystring: Type.Object({ user_id: UserId, ...pageFields }),
+        response: { 200: Type.Object({ items: Type.Array(DomainBody), ...pageEcho }) },
+      },
+    },
+    async ({ query }) => {
+      const page = pageOf(query);
+      const items = await domains.list({ userId: query.user_id, ...page });
+      return { items: items.map(writeDomain), ...page };
     },
   );
 }

@@ -25,6 +25,7 @@ export const UserQuery = Type.Object({ user_id: UserId });
 /** The contract's Domain, with additions of ours. */
 export const DomainBody = Type.Object(
   {
+    id: RecordId,
     domain: DomainName,
     status: Type.String({ description: '`pending` or `active`.', examples: ['pending'] }),
     organization_id: Type.Optional(
@@ -44,6 +45,7 @@ export const DomainBody = Type.Object(
     description: 'A claim of a user on a domain name.',
     examples: [
       {
+        id: 1,
         domain: 'acme.test',
         status: 'pending',
         organization_id: 'org-1',
@@ -55,6 +57,7 @@ export const DomainBody = Type.Object(
 
 export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
   return {
+    id: domain.id,
     domain: domain.name,
     status: domain.status,
     ...(domain.organizationId !== undefined && { organization_id: domain.organizationId }),
@@ -86,6 +89,16 @@ export const pageFields = {
       examples: [0],
     }),
   ),
+  after: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: Number.MAX_SAFE_INTEGER,
+      description:
+        'Only what comes after this id: the last one of the page before. What is added or removed ' +
+        'meanwhile moves no page, as it does with `offset`.',
+      examples: [50],
+    }),
+  ),
 };
 
 /** What a listing echoes of its page. */
@@ -99,9 +112,11 @@ const LIMIT_DEFAULT = 50;
 interface Page {
   readonly limit: number;
   readonly offset: number;
+  readonly after: number;
 }
 
 /** The page that a query asks for. */
 export function pageOf(query: Partial<Page>): Page {
-  return { limit: query.limit ?? LIMIT_DEFAULT, offset: query.offset ?? 0 };
+  const { limit = LIMIT_DEFAULT, offset = 0, after = 0 } = query;
+  return { limit, offset, after };
 }

@@ -85,6 +85,32 @@ export async function readClaim(queries: Queries, userId: string, text: string):
   return claim;
 }
 
+/** Which of a user's claims are listed, in the order of their ids. */
+export interface ClaimPage {
+  readonly userId: string;
+  /** Ids above this one. */
+  readonly after: number;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** @throws Refusal invalid_request (`user_id`) */
+export async function listClaims(
+  queries: Queries,
+  { userId, after, limit, offset }: ClaimPage,
+): Promise<Domain[]> {
+  const rows = await queries
+    .selectFrom('domains')
+    .select(columns)
+    .where('user_id', '=', checkUserId(userId))
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(limit)
+    .offset(offset)
+    .execute();
+  return rows.map(toDomain);
+}
+
 /**
  * Reads all claims on a name, oldest first, and holds them still until the transaction ends.
  *

@@ -15,10 +15,12 @@ import type { Logger } from 'pino';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import {
+  type ClaimPage,
   type Domain,
   evaluateName,
   findClaim,
   hasActiveRival,
+  listClaims,
   lockClaim,
   logStatusChanges,
   readClaim,
@@ -115,6 +117,8 @@ export interface Domains {
   create(input: NewDomain): Promise<DomainDetails>;
   /** @throws Refusal domain_not_found */
   get(userId: string, name: string): Promise<DomainDetails>;
+  /** A user's claims by their ids. */
+  list(page: ClaimPage): Promise<Domain[]>;
   /** The claim alone. @throws Refusal domain_not_found */
   find(userId: string, name: string): Promise<Domain>;
   /**
@@ -223,6 +227,10 @@ class StoredDomains implements Domains {
     return this.#database.snapshot(async (queries) =>
       this.#details(queries, await readClaim(queries, userId, name)),
     );
+  }
+
+  list(page: ClaimPage): Promise<Domain[]> {
+    return listClaims(this.#database.read, page);
   }
 
   find(userId: string, name: string): Promise<Domain> {

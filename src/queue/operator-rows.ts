@@ -11,16 +11,19 @@ export interface ListRequest {
   readonly status?: DeliveryStatus | undefined;
   readonly limit: number;
   readonly offset: number;
+  /** Ids above this one. */
+  readonly after?: number;
 }
 
 export async function listRows(
   queries: Queries,
-  { domainId, status, limit, offset }: ListRequest,
+  { domainId, status, limit, offset, after = 0 }: ListRequest,
 ): Promise<Delivery[]> {
   const rows = await queries
     .selectFrom('deliveries')
     .selectAll()
     .where('domain_id', '=', domainId)
+    .where('id', '>', after)
     .$if(status !== undefined, (query) => query.where('status', '=', status ?? 'queued'))
     .orderBy('id')
     .limit(limit)

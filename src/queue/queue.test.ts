@@ -797,6 +797,12 @@ onEachEngine('queue for operators', (engine) => {
     assert.deepEqual(await list(bench.domainId), ['a', 'bad', 'b', 'c']);
     assert.deepEqual(await list(bench.domainId, 'failed'), ['bad']);
     assert.deepEqual(await list(bench.domainId, undefined, 2, 1), ['bad', 'b']);
+    const [oldest] = await queue.list({ domainId: bench.domainId, limit: 1, offset: 0 });
+    const behind = { domainId: bench.domainId, limit: 2, offset: 0, after: oldest?.id ?? 0 };
+    assert.deepEqual(
+      (await queue.list(behind)).map(({ destination }) => destination),
+      ['bad', 'b'],
+    );
     assert.deepEqual(await list(other), []);
     assert.equal(await queue.find(other, first), undefined);
     assert.equal(await queue.retry(other, first), undefined);

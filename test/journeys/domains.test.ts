@@ -12,6 +12,38 @@ onEachEngine('domains', (engine) => {
     api = await startApi(engine);
   });
 
+  test("a user's domains are listed by their ids, page by page", async () => {
+    const names = ['zeta.test', 'alpha.test', 'mitte.test'];
+    for (const domain of [...names, 'other.test']) {
+      const user_id = domain === 'other.test' ? 'somebody' : 'collector';
+      await api.call('POST', '/v2/domain', { domain, user_id });
+    }
+    const list = async (query: string) => {
+      const { status, body } = await api.call('GET', `/v2/domains?user_id=collector${query}`);
+      assert.equal(status, 200);
+      return body;
+    };
+    const namesOf = ({ items }: { items: { domain: string }[] }) => items.map((one) => one.domain);
+    const all = await list('');
+    assert.deepEqual(namesOf(all), names);
+    assert.deepEqual([all.limit, all.offset], [50, 0]);
+    assert.deepEqual(Object.keys(all.items[0]), ['id', 'domain', 'status', 'created_at']);
+    assert.deepEqual(namesOf(await list('&limit=1&offset=1')), ['alpha.test']);
+    const first = await list('&limit=1');
+    // What goes meanwhile moves no page.
+    await api.call('POST', '/v2/domains/delete', { domain: 'zeta.test', user_id: 'collector' });
+    const after = await list(`&limit=2&after=${first.items[0].id}`);
+    assert.deepEqual(namesOf(after), ['alpha.test', 'mitte.test']);
+    assert.deepEqual(namesOf(await list(`&after=${after.items[1].id}`)), []);
+    for (const query of ['&limit=0', '&after=-1', '&after=x', '&limit=1001']) {
+      const { status } = await api.call('GET', `/v2/domains?user_id=collector${query}`);
+      assert.equal(status, 400, query);
+    }
+    const { body } = await api.call('GET', '/v2/domains?user_id=nobody');
+    assert.deepEqual(body.items, []);
+    assert.equal((await api.call('GET', '/v2/domains')).status, 400);
+  });
+
   test('a domain is created, proved, read and deleted', async () => {
     const created = await api.call('POST', '/v2/domain', {
       domain: 'Acme.test',

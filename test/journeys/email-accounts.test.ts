@@ -148,6 +148,8 @@ onEachEngine('email accounts', (engine) => {
     const second = await list('/v2/email-accounts?user_id=lister&limit=1&offset=1');
     assert.deepEqual(addresses(second), ['b@two.test']);
     assert.deepEqual([second.limit, second.offset], [1, 1]);
+    const behind = await list(`/v2/email-accounts?user_id=lister&after=${all.items[0].id}`);
+    assert.deepEqual(behind.items, all.items.slice(1));
     const past = await list('/v2/email-accounts?user_id=lister&offset=9007199254740991');
     assert.deepEqual(addresses(past), []);
 
