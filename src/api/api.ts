@@ -32,6 +32,7 @@ export { mailSendRoutes } from './mail-send.ts';
 export { mailserverEventRoutes } from './mailserver-events.ts';
 export { rawMessageRoute } from './raw-messages.ts';
 export type { Admission, Api, RouteGroup } from './server.ts';
+export { suppressionRoutes } from './suppressions.ts';
 
 export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly domains: Domains;

@@ -254,7 +254,9 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
       config: {
         refusals: [
           'account_inactive',
+          'send_disabled',
           'domain_not_ready',
+          'send_limit',
           'message_too_large',
           'idempotency_key_reused',
           'mailbox_not_found',

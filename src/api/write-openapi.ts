@@ -12,6 +12,7 @@ import {
   mailSendRoutes,
   mailserverEventRoutes,
   rawMessageRoute,
+  suppressionRoutes,
 } from './api.ts';
 import { writeDescription } from './describe-api.ts';
 
@@ -27,7 +28,10 @@ function uncalled<T extends object>(name: string): T {
 }
 
 /** Groups below /v2 that the composition root adds, described only. */
-export const keyedRoutesElsewhere = [deliveryRoutes(uncalled('domains'), uncalled('queue'))];
+export const keyedRoutesElsewhere = [
+  deliveryRoutes(uncalled('domains'), uncalled('queue')),
+  suppressionRoutes(uncalled('domains'), uncalled('suppressions')),
+];
 
 /** Its other groups, described only. */
 export const routesElsewhere = [

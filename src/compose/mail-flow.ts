@@ -22,6 +22,7 @@ import type { Queue } from '../queue/queue.ts';
 import {
   type CarryOutSendsOptions,
   EmbeddedCopies,
+  Reports,
   Sending,
   ServerCopies,
 } from '../sending/sending.ts';
@@ -100,6 +101,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     ...resolving,
     checks,
     hostname,
+    reports: new Reports(),
     count: (result) => metrics.countRecipient(result),
   });
   const sender = createMessageSender({
@@ -126,7 +128,11 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   };
   const { maxMessageBytes } = config.limits;
   const { mailstore } = options;
-  const sending = new Sending({ ...shared, mailstore, copies, maxMessageBytes });
+  const sending = new Sending({
+    ...shared,
+    ...config.sending,
+    ...{ mailstore, copies, maxMessageBytes },
+  });
   const close = async () => {
     await webhooks.close();
     dns.close();

@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Tokens } from '../accounts/accounts.ts';
+import { pruneSends } from '../sending/sending.ts';
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
@@ -96,23 +97,36 @@ export class Maintenance {
     while (!signal.aborted && (await purgeStep(this.#options))) await pause(PAUSE_MS);
   }
 
+  /**
+   * Does a step again and again, until it has nothing left to do.
+   *
+   * @param step answers how many it removed
+   */
+  async #repeatStep(step: () => Promise<number>): Promise<number> {
+    let sum = 0;
+    while (!this.#stopping.signal.aborted) {
+      const removed = await step();
+      if (removed === 0) break;
+      sum += removed;
+      await pause(PAUSE_MS);
+    }
+    return sum;
+  }
+
   async #forgetOld(): Promise<void> {
-    const { pruneTombstones, queue, tokens, logger } = this.#options;
+    const { pruneTombstones, database, queue, tokens, logger } = this.#options;
     const { signal } = this.#stopping;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
     const before = Date.now() - DELIVERIES_KEPT_MS;
-    let deliveries = 0;
-    while (!signal.aborted) {
-      const removed = await removeDeliveries(this.#options, (tx) => queue.prune(tx, before));
-      if (removed === 0) break;
-      deliveries += removed;
-      await pause(PAUSE_MS);
-    }
-    if (tombstones + deliveries + logins > 0) {
+    const deliveries = await this.#repeatStep(() =>
+      removeDeliveries(this.#options, (tx) => queue.prune(tx, before)),
+    );
+    const sends = await this.#repeatStep(() => database.write((tx) => pruneSends(tx, before)));
+    if (tombstones + deliveries + sends + logins > 0) {
       logger.info(
-        { tombstones, deliveries, logins },
-        'removals, deliveries and remembered logins older than 30 days forgotten',
+        { tombstones, deliveries, sends, logins },
+        'removals, deliveries, sent messages and remembered logins older than 30 days forgotten',
       );
     }
   }

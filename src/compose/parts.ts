@@ -18,6 +18,7 @@ import {
   mailSendRoutes,
   mailserverEventRoutes,
   rawMessageRoute,
+  suppressionRoutes,
 } from '../api/api.ts';
 import { Bodies } from '../bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../changes/changes.ts';
@@ -44,7 +45,7 @@ import { limitInMemory, type OpenLimit } from '../net/net.ts';
 import { Queue } from '../queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
 import { createSearch, type Search } from '../search/search.ts';
-import type { Sending } from '../sending/sending.ts';
+import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
@@ -145,7 +146,7 @@ export function buildParts(
     queue,
     bodies,
     // Both, since an operator may have changed from one to the other.
-    stores: [embedded, shadowsOf(database)],
+    stores: [embedded, shadowsOf(database), { bury: burySends, purge: async () => false }],
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
   });
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));
@@ -251,7 +252,10 @@ function buildApi(ground: Ground, served: Served): Api {
     hostname: config.mailHostname,
     upgrades: asksForWebSocket,
     siteDirectory: SITE_DIRECTORY,
-    keyedRoutes: [deliveryRoutes(served.domains, served.queue)],
+    keyedRoutes: [
+      deliveryRoutes(served.domains, served.queue),
+      suppressionRoutes(served.domains, new Suppressions(database)),
+    ],
     routes: [
       mailSendRoutes(served.sending, limits.maxMessageBytes),
       rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),

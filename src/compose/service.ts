@@ -128,7 +128,7 @@ async function open(
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
   carryOut(parts.flow.courier);
-  carryOutSends(parts.flow.sendCourier);
+  if (config.sending.enabled) carryOutSends(parts.flow.sendCourier);
   onStop(async () => {
     await parts.queue.stop(DRAIN_MS);
     await parts.flow.close();

@@ -87,6 +87,7 @@ test('an empty environment gives the defaults', () => {
       url: 'http://127.0.0.1:8080/hooks/mailserver',
     },
     senderChecks: { dmarcEnforce: true },
+    sending: { enabled: true, recipientsPerDay: 500 },
   });
 });
 
@@ -129,6 +130,8 @@ test('every key set comes out in its place', () => {
       MX_PORT: '2526',
       LMTP_URL: 'lmtp://dove_cot',
       DMARC_ENFORCE: 'OFF',
+      SEND_ENABLED: 'no',
+      SEND_RECIPIENTS_PER_DAY: '0',
       METRICS_PORT: '9090',
       OUTBOUND_ALLOW_CIDRS: '192.168.0.0/16',
       NOTIFIER_SPOOL: 'spool',
@@ -198,6 +201,7 @@ test('every key set comes out in its place', () => {
     },
     notifier: { spool: join(empty, 'spool'), url: 'https://in.example.com/hooks/mailserver' },
     senderChecks: { dmarcEnforce: false },
+    sending: { enabled: false, recipientsPerDay: 0 },
   });
   // What we call a resolver must be one for the library that gets it.
   new dns.Resolver().setServers(config.dns.servers);
@@ -376,6 +380,8 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['LMTP_URL', 'lmtp://me:pw@host', lmtpForm, '"lmtp://***@host"'],
   ['LMTP_URL', 'host:24', lmtpForm, '"host://..."'],
   ['DMARC_ENFORCE', 'maybe', 'true or false'],
+  ['SEND_ENABLED', 'maybe', 'true or false'],
+  ['SEND_RECIPIENTS_PER_DAY', '-1', 'a whole number from 0 to 1000000'],
   ['METRICS_PORT', '99999', 'a port number from 0 to 65535'],
   ['OUTBOUND_ALLOW_CIDRS', 'localhost', `none, or ${networks}`],
   ['LOG_LEVEL', 'verbose', 'one of trace, debug, info, warn, error, fatal, silent'],

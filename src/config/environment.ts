@@ -106,6 +106,12 @@ export interface Config {
     /** Refuse mail that fails a `p=reject` policy (RFC 7489 section 6.3). */
     readonly dmarcEnforce: boolean;
   };
+  readonly sending: {
+    /** Whether accounts may send. */
+    readonly enabled: boolean;
+    /** Recipients that one account may write to in 24 hours; 0: no limit. */
+    readonly recipientsPerDay: number;
+  };
 }
 
 /** An IMAP server as the mail store; its login is a master user's. */
@@ -207,6 +213,10 @@ function groupByPart(values: Values, folder: string): Config {
       url: values.NOTIFIER_URL ?? `${ownUrl}/hooks/mailserver`,
     },
     senderChecks: { dmarcEnforce: values.DMARC_ENFORCE },
+    sending: {
+      enabled: values.SEND_ENABLED,
+      recipientsPerDay: values.SEND_RECIPIENTS_PER_DAY,
+    },
   };
 }
 

@@ -88,6 +88,8 @@ const settings = {
     '52428800',
   ),
   MAILSTORE_URL: setting(mailstoreUrl, 'embedded'),
+  SEND_ENABLED: setting(yesOrNo, 'true'),
+  SEND_RECIPIENTS_PER_DAY: setting(wholeNumber(0, 1_000_000), '500'),
   TLS_CERT: optional(filePath),
   TLS_KEY: optional(filePath),
   SMTP_RELAY_URL: optional(relayUrl),

@@ -15,7 +15,7 @@
  */
 import type { Bodies } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
-import { type Database, isStorageFull } from '../database/database.ts';
+import { type Database, isStorageFull, type Queries } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import {
   describeMessage,
@@ -24,7 +24,7 @@ import {
   type StagedMessage,
 } from '../mailstore/mailstore.ts';
 import { readHeader } from '../message/message.ts';
-import { isLooping } from '../outbound/outbound.ts';
+import { isLooping, type ReportReader } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import {
   type AcceptedMail,
@@ -34,6 +34,7 @@ import {
   queueMail,
 } from './queue-mail.ts';
 import {
+  type DeliveryPlan,
   type Destination,
   planDelivery,
   type RecipientSources,
@@ -79,6 +80,8 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   readonly publish: (change: MailboxChange) => void;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   readonly log: DeliveryLog;
+  /** Reads what comes back of messages that accounts sent. */
+  readonly reports?: ReportReader | undefined;
   /** Told what became of each recipient of a message that was taken. */
   readonly count?: (result: RecipientOutcome['result']) => void;
   /** Milliseconds since 1970. */
@@ -209,12 +212,33 @@ class RoutedReceiver implements MailReceiver {
     const queued = await queueMail(this.#options, plan, mail);
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
     const internalDate = mail.receivedAt;
+    const report = await this.#readReport(mail, plan);
     const targets = [...plan.users.values()].map(
       ({ recipient, ...user }): MailboxTarget => ({ user, recipient, mailbox, internalDate }),
     );
     return this.#serverMailboxes
-      ? this.#toServer(this.#serverMailboxes, mail, targets, queued)
-      : this.#store(mail, targets, queued);
+      ? this.#toServer(this.#serverMailboxes, mail, targets, queued, report)
+      : this.#store(mail, targets, queued, report);
+  }
+
+  /** What a bounce says of messages that the accounts it came to have sent. */
+  async #readReport(
+    { envelope, message }: AcceptedMail,
+    { users, webhooks }: DeliveryPlan,
+  ): Promise<((tx: Queries) => Promise<void>) | undefined> {
+    const { bodies, reports } = this.#options;
+    // RFC 3464 section 2: nothing else is a report.
+    if (envelope.from !== '') return undefined;
+    const report = await reports?.read(message.parsed, (range) => bodies.read(message.body, range));
+    const accountIds = [users, ...[...webhooks.values()].map((webhook) => webhook.users)];
+    return (
+      report &&
+      ((tx) =>
+        report.apply(
+          tx,
+          accountIds.flatMap((some) => [...some.keys()]),
+        ))
+    );
   }
 
   /** Into our own mailboxes: body, messages and queue in one transaction. */
@@ -222,6 +246,7 @@ class RoutedReceiver implements MailReceiver {
     mail: AcceptedMail,
     targets: readonly MailboxTarget[],
     queued: readonly QueuedMail[],
+    report: ((tx: Queries) => Promise<void>) | undefined,
   ): Promise<Refused> {
     const { database, bodies, mailstore, queue, publish } = this.#options;
     const { parsed, body } = mail.message;
@@ -235,6 +260,7 @@ class RoutedReceiver implements MailReceiver {
         throw refuseWhole(goneRefusal(), mail.envelope.to.length);
       }
       for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+      await report?.(tx);
       return { appended, gone };
     });
     for (const { change } of appended) publish(change);
@@ -251,6 +277,7 @@ class RoutedReceiver implements MailReceiver {
     mail: AcceptedMail,
     targets: readonly MailboxTarget[],
     queued: readonly QueuedMail[],
+    report: ((tx: Queries) => Promise<void>) | undefined,
   ): Promise<Refused> {
     const { database, bodies, queue } = this.#options;
     const { body } = mail.message;
@@ -262,12 +289,19 @@ class RoutedReceiver implements MailReceiver {
       throw refusalOfAll(retried);
     }
     if (retried.length + queued.length === 0) {
+      if (report) {
+        // The server has it: refused now, it would come twice.
+        await database.write(report).catch((err: unknown) => {
+          this.#options.log.warn({ err }, 'a bounce is stored, and what it says is not noted');
+        });
+      }
       await bodies.discard(body);
     } else {
       const origin = await originOf(this.#options, mail);
       const rows = await database.write(async (tx) => {
         const bodyId = await bodies.commit(tx, body);
         for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+        await report?.(tx);
         return server.enqueue(tx, retried, { bodyId, origin });
       });
       queue.wake([...queued, ...rows]);

@@ -35,6 +35,7 @@ export const answers = {
   message_not_found: { http: 404, title: 'There is no such message' },
   delivery_not_found: { http: 404, title: 'There is no such delivery' },
   send_not_found: { http: 404, title: 'There is no such mail sent' },
+  suppression_not_found: { http: 404, title: 'The address is not suppressed' },
   part_not_found: { http: 404, title: 'The message has no such part' },
   method_not_allowed: { http: 405, title: 'The path does not take this method' },
   not_acceptable: { http: 406, title: 'None of the accepted types can be sent' },

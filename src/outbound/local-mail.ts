@@ -1,6 +1,7 @@
-/** What mail to recipients that are hosted here needs, which goes out to nobody. */
+/** What stays here of mail that accounts send: to recipients hosted here, and reports on it. */
 import type { Queries } from '../database/database.ts';
 import type { Refusal } from '../errors/errors.ts';
+import type { ParsedMessage } from '../message/message.ts';
 
 /** A message for recipients of one domain that is hosted here. */
 export interface LocalMail {
@@ -41,4 +42,23 @@ export interface LocalMailDelivery {
     user: { readonly accountId: number; readonly address: string },
     source: Buffer,
   ): Promise<() => void>;
+}
+
+/** A report from outside on messages that accounts sent (RFC 3464). */
+export interface LocalReport {
+  /** Notes what it says of messages of these accounts, in the transaction that stores the report. */
+  apply(tx: Queries, accountIds: readonly number[]): Promise<void>;
+}
+
+export interface ReportReader {
+  /**
+   * Reads a message from the null sender.
+   *
+   * @param open reads a range of its source
+   * @returns undefined where it is no report
+   */
+  read(
+    parsed: ParsedMessage,
+    open: (range: { readonly start: number; readonly end: number }) => AsyncIterable<Uint8Array>,
+  ): Promise<LocalReport | undefined>;
 }

@@ -16,7 +16,13 @@ export {
   type RecipientStatus,
 } from './build-dsn.ts';
 export type { Exchanger, Lookup, OutboundDns } from './find-exchangers.ts';
-export type { LocalMail, LocalMailDelivery, PreparedLocal } from './local-mail.ts';
+export type {
+  LocalMail,
+  LocalMailDelivery,
+  LocalReport,
+  PreparedLocal,
+  ReportReader,
+} from './local-mail.ts';
 export { mailDelays, mailDestination, type SendError, type SendOutcome } from './outcome.ts';
 export {
   type ForwardOptions,

@@ -15,6 +15,7 @@ import {
   insertRecipients,
   insertSend,
   type RequestKey,
+  refuseOverLimit,
   SEND,
   type SendRow,
   sendPayloads,
@@ -26,6 +27,8 @@ export interface AcceptOptions {
   readonly domains: Pick<Domains, 'findActive'>;
   readonly copies: Copies;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
+  /** Recipients that one account may write to in 24 hours; 0 for no limit. */
+  readonly recipientsPerDay: number;
   /** Milliseconds since 1970. */
   readonly now: () => number;
 }
@@ -67,7 +70,7 @@ type Outcome =
 /**
  * Accepts a message.
  *
- * @throws Refusal account_not_found, idempotency_key_reused; then nothing was accepted
+ * @throws Refusal account_not_found, idempotency_key_reused, send_limit; then nothing was accepted
  */
 export async function accept(options: AcceptOptions, message: WrittenMessage): Promise<Accepted> {
   const { database, bodies, copies, queue } = options;
@@ -93,7 +96,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
 }
 
 async function write(
-  { database, bodies, copies, queue, now: clock }: AcceptOptions,
+  { database, bodies, copies, queue, recipientsPerDay, now: clock }: AcceptOptions,
   tx: Queries,
   message: WrittenMessage,
   groups: readonly RecipientGroup[],
@@ -107,15 +110,19 @@ async function write(
   }
   const known = key && (await findAccepted(tx, accountId, key));
   if (known) return { known };
+  const now = clock();
+  const recipients = message.recipients.length;
+  if (recipientsPerDay > 0) {
+    await refuseOverLimit(tx, { accountId, recipients, now }, recipientsPerDay);
+  }
   const bodyId = await bodies.commit(tx, message.staged.body);
   const kept = await copy.commit(tx, bodyId);
-  const now = clock();
   const { domainId, domain } = account;
   const row = await insertSend(tx, {
     ...{ accountId, domainId, bodyId, key, sendAt, now },
     messageId: message.messageId,
     place: kept.place,
-    recipients: message.recipients.length,
+    recipients,
     // What goes out at once takes its draft along here.
     draft: sendAt === undefined ? undefined : draft,
   });

@@ -34,6 +34,7 @@ import {
   takeDraft,
   writeStatuses,
 } from './send-rows.ts';
+import { findSuppressed, isAddressGone, type Suppression, suppress } from './suppressions.ts';
 
 export interface CarryOutSendsOptions {
   readonly database: Database;
@@ -96,6 +97,8 @@ class SendCourier {
 
   async attempt(job: Job<SendPayload>, signal: AbortSignal): Promise<Attempted<Prepared>> {
     const recipients = await this.#findDue(job);
+    // What a deleted account sent is forgotten.
+    if (recipients.length === 0) return { result: 'permanent', error: GONE };
     const sent = await this.#sendAll(job, recipients, signal).catch((error: unknown): Sent => {
       // After five days the sender is to be told, whatever it is that keeps us from sending.
       if (!job.isLast) throw error;
@@ -104,14 +107,14 @@ class SendCourier {
     });
     const { results, local } = sent;
     const outcome = outcomeOf(results);
-    const undelivered = job.isReplay ? [] : endedWithout(job, results);
+    const undelivered = job.isReplay || sent.isGone ? [] : endedWithout(job, results);
     const dsn = undelivered.length > 0 ? await this.#writeDsn(job, undelivered) : undefined;
     return { ...outcome, prepared: { results, local, dsn } };
   }
 
   async afterAttempt(
     tx: Queries,
-    { id: deliveryId, payload }: Job<SendPayload>,
+    { id: deliveryId, domainId, payload }: Job<SendPayload>,
     { status }: Settled,
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined> {
@@ -121,6 +124,7 @@ class SendCourier {
     const { sendId, account } = payload;
     const recipients = results.map((result) => recipientOf(result, status === 'failed'));
     await writeStatuses(tx, { sendId, deliveryId }, recipients);
+    if (!local) await this.#suppress(tx, domainId, results);
     const done: AfterCommit[] = [];
     if (local) done.push(await local.commit(tx));
     // The mail goes, so its draft does.
@@ -130,6 +134,17 @@ class SendCourier {
     return () => {
       for (const one of done) one();
     };
+  }
+
+  /** An address that does not exist is written to no more. */
+  async #suppress(tx: Queries, domainId: number, results: readonly Result[]): Promise<void> {
+    const createdAt = this.#now();
+    for (const result of results) {
+      const { address, outcome } = result;
+      if (outcome.result !== 'permanent' || !isAddressGone(outcome.error.enhancedStatus)) continue;
+      const { detail = '' } = recipientOf(result, true);
+      await suppress(tx, domainId, { address, detail, createdAt });
+    }
   }
 
   /** Recipients whose turn it is: in a replay by hand those who did not get it, or else all. */
@@ -150,7 +165,7 @@ class SendCourier {
     const { database, bodies, domains } = this.#options;
     const { account, domain } = job.payload;
     const found = await findSendingAccount(database.read, account.accountId);
-    if (!found) return allOf(recipients, 'permanent', GONE);
+    if (!found) return { ...allOf(recipients, 'permanent', GONE), isGone: true };
     if (found.status !== 'active') return allOf(recipients, 'temporary', SUSPENDED);
     const obstacle = await findSendingObstacle(database.read, job.domainId);
     if (obstacle) {
@@ -191,14 +206,20 @@ class SendCourier {
   }
 
   async #sendOut(
-    { payload: { from } }: Job<SendPayload>,
+    { payload: { from, domain }, domainId }: Job<SendPayload>,
     recipients: readonly string[],
     { size, eightBit, eightBitHeader: smtpUtf8, open }: PreparedMessage,
     signal: AbortSignal,
   ): Promise<Sent> {
-    const { sender } = this.#options;
+    const { database, sender } = this.#options;
+    const suppressed = await findSuppressed(database.read, domainId, recipients);
     const results: Result[] = [];
     for (const to of recipients) {
+      const known = suppressed.get(to);
+      if (known) {
+        results.push({ address: to, outcome: refuseSuppressed(known, domain) });
+        continue;
+      }
       const envelope = { from, to, size, eightBit, smtpUtf8, open };
       results.push({ address: to, outcome: await sender.sendMessage(envelope, signal) });
     }
@@ -235,6 +256,8 @@ class SendCourier {
 interface Sent {
   readonly results: readonly Result[];
   readonly local?: PreparedLocal;
+  /** The account was deleted: nobody is told then. */
+  readonly isGone?: true;
 }
 
 const GONE: SendError = { enhancedStatus: '5.7.1', text: 'the account was deleted' };
@@ -246,6 +269,13 @@ function allOf(
   error: SendError,
 ): Sent {
   return { results: recipients.map((address) => ({ address, outcome: { result, error } })) };
+}
+
+/** RFC 3463: 5.7.1 is a refusal of ours, not the far end's. */
+function refuseSuppressed({ detail, createdAt }: Suppression, domain: string): SendOutcome {
+  const since = new Date(createdAt).toISOString().slice(0, 10);
+  const text = `on the suppression list of ${domain} since ${since}: ${detail}`;
+  return { result: 'permanent', error: { enhancedStatus: '5.7.1', text } };
 }
 
 function refusedHere({ code, message: text }: Refusal): SendOutcome {

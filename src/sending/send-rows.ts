@@ -178,6 +178,75 @@ export function insertSend(tx: Queries, { place, key, draft, ...send }: NewSend)
     .executeTakeFirstOrThrow();
 }
 
+/** Forgets what deleted accounts sent, in the transaction that takes away what they had. */
+export async function burySends(tx: Queries, accountIds: readonly number[]): Promise<void> {
+  await tx.deleteFrom('sends').where('account_id', 'in', accountIds).execute();
+}
+
+/** Rows that go in one transaction. */
+const PRUNED_AT_A_TIME = 200;
+
+/**
+ * Forgets some messages that were sent before an instant, and of which nothing waits any more.
+ *
+ * @param before milliseconds since 1970
+ * @returns how many; none where no such message is left
+ */
+export async function pruneSends(tx: Queries, before: number): Promise<number> {
+  const rows = await tx
+    .deleteFrom('sends')
+    .where('id', 'in', (eb) =>
+      eb
+        .selectFrom('sends')
+        .select('id')
+        .where('created_at', '<', before)
+        .where(({ not, exists, selectFrom }) =>
+          not(
+            exists(
+              selectFrom('send_recipients')
+                .select('send_recipients.id')
+                .whereRef('send_recipients.send_id', '=', 'sends.id')
+                .where('send_recipients.status', 'in', ['queued', 'deferred']),
+            ),
+          ),
+        )
+        .orderBy('created_at')
+        .limit(PRUNED_AT_A_TIME),
+    )
+    .returning('id')
+    .execute();
+  return rows.length;
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * Refuses a message that would bring an account beyond its recipients of 24 hours; cancelled messages do
+ * not count.
+ *
+ * @throws Refusal send_limit
+ */
+export async function refuseOverLimit(
+  tx: Queries,
+  { accountId, recipients, now }: Pick<NewSend, 'accountId' | 'recipients' | 'now'>,
+  most: number,
+): Promise<void> {
+  const { sent, oldest } = await tx
+    .selectFrom('sends')
+    .select(({ fn }) => [
+      fn.sum<number | null>('recipients').as('sent'),
+      fn.min('created_at').as('oldest'),
+    ])
+    .where('account_id', '=', accountId)
+    .where('created_at', '>', now - DAY_MS)
+    .where('cancelled_at', 'is', null)
+    .executeTakeFirstOrThrow();
+  if ((sent ?? 0) + recipients <= most) return;
+  const detail = `the account may write to ${most} recipients in 24 hours, and wrote to ${sent ?? 0}`;
+  const retryAfter = Math.ceil(((oldest ?? now) + DAY_MS - now) / 1_000);
+  throw new Refusal('send_limit', detail, { retryAfter });
+}
+
 /** @param addresses of one delivery */
 export async function insertRecipients(
   tx: Queries,

@@ -39,6 +39,8 @@ export interface SendingOptions extends Omit<AcceptOptions, 'now' | 'queue'> {
   readonly queue: AcceptOptions['queue'] & CancelOptions['queue'];
   /** Reads what is answered and attached. */
   readonly mailstore: Pick<Mailstore, 'fetchMessage' | 'fetchPart'>;
+  /** Whether accounts may send. */
+  readonly enabled: boolean;
   /** Octets of a message at most. */
   readonly maxMessageBytes: number;
   /** Milliseconds since 1970. */
@@ -56,8 +58,8 @@ export class Sending {
    * Takes a message that we write. When it answers, the message is durable.
    *
    * @param key `Idempotency-Key` of the request
-   * @throws Refusal invalid_request, domain_not_ready, message_too_large, idempotency_key_reused,
-   *   mailbox_not_found, message_not_found, part_not_found, storage_full
+   * @throws Refusal invalid_request, send_disabled, domain_not_ready, message_too_large,
+   *   idempotency_key_reused, send_limit, mailbox_not_found, message_not_found, part_not_found, storage_full
    */
   async send(user: MailUser, request: ComposeRequest, key?: string): Promise<Accepted> {
     const { database, mailstore, now } = this.#options;
@@ -127,6 +129,9 @@ export class Sending {
   }
 
   async #findSender(queries: Queries, { accountId, address }: MailUser): Promise<SendingAccount> {
+    if (!this.#options.enabled) {
+      throw new Refusal('send_disabled', 'the operator of this server has switched sending off');
+    }
     const account = await findSendingAccount(queries, accountId);
     if (!account) throw new Refusal('account_not_found', `there is no account ${address}`);
     const obstacle = await findSendingObstacle(queries, account.domainId);

@@ -4,11 +4,14 @@
  *
  * `sends` has a row for each message, `send_recipients` one for each of its recipients. What goes out are
  * deliveries of kind `send` in the queue. The source of a message is one body: with Bcc, as the copy in
- * Sent has it; Bcc is left out whenever it goes out.
+ * Sent has it; Bcc is left out whenever it goes out. `suppressions` has the addresses that a domain's
+ * accounts do not write to any more.
  */
 export { type CarryOutSendsOptions, carryOutSends } from './carry-out-sends.ts';
 export { type Copies, EmbeddedCopies } from './copies.ts';
 export type { ComposeRequest, GivenAttachment, SendTimes } from './read-request.ts';
+export { Reports } from './reports.ts';
 export { Sending, type SendingOptions } from './send.ts';
-export type { Accepted, SendStatus } from './send-rows.ts';
+export { type Accepted, burySends, pruneSends, type SendStatus } from './send-rows.ts';
 export { ServerCopies } from './server-copies.ts';
+export { Suppressions } from './suppressions.ts';

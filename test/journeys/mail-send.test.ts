@@ -17,12 +17,15 @@ const someone = { address: 'bob@far.test' };
 onEachEngine('sending mail', (engine) => {
   let service: TestService;
   let far: FarEnd;
+  /** Recipients that the far end refused. */
+  let refused = 0;
   before(async () => {
     // It takes mail for everybody but nobody@.
     far = await startFarEnd({
       onRcptTo({ address }, _session, callback) {
-        if (address.startsWith('nobody@')) callback(refusal(550, '5.1.1 no such user'));
-        else callback();
+        if (!address.toLowerCase().startsWith('nobody@')) return callback();
+        refused++;
+        return callback(refusal(550, '5.1.1 no such user'));
       },
     });
     service = await startTestService(engine, { SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}` });
@@ -181,6 +184,147 @@ onEachEngine('sending mail', (engine) => {
     assert.equal((await service.mail(ben.token, 'GET', '/mail/sends?key=order-1')).status, 404);
     const foreign = await service.mail(ben.token, 'GET', `/mail/sends/${first?.body.id}`);
     assert.equal(foreign.body.code, 'send_not_found');
+  });
+
+  const suppressions = async ({ domain, userId }: TestAccount) => {
+    const path = `/v2/domains/${domain}/suppressions?user_id=${userId}`;
+    return (await service.v2('GET', path)).body.items;
+  };
+
+  test('an address that does not exist is written to no more, until an operator says so', async () => {
+    const ada = await service.makeAccount('ada');
+    const message = {
+      to: [{ address: 'Nobody@Far.test' }, someone],
+      subject: 'Hello',
+      text: 'Hi.',
+    };
+    const first = await send(ada, message);
+    await settled(ada, first.body.id);
+    const [entry, ...more] = await suppressions(ada);
+    assert.deepEqual(more, []);
+    assert.equal(entry.address, 'nobody@far.test');
+    assert.match(entry.detail, /550 5\.1\.1 no such user/);
+    const attempts = refused;
+    const second = await settled(ada, (await send(ada, message)).body.id);
+    assert.equal(refused, attempts, 'nothing was attempted');
+    assert.match(second.recipients[0].detail, /^on the suppression list of d\d+\.test since 20/);
+    assert.equal(second.recipients[0].status, 'bounced');
+    assert.equal(second.recipients[1].status, 'delivered');
+    // The list is the domain's own.
+    const eve = await service.makeAccount('eve');
+    assert.deepEqual(await suppressions(eve), []);
+    const remove = (account: TestAccount, user_id = account.userId) =>
+      service.v2('POST', `/v2/domains/${account.domain}/suppressions/delete`, {
+        user_id,
+        address: 'NOBODY@far.test',
+      });
+    assert.equal((await remove(ada, eve.userId)).body.code, 'domain_not_found');
+    assert.deepEqual((await remove(ada)).body, { ok: true, deleted: 'nobody@far.test' });
+    assert.equal((await remove(ada)).body.code, 'suppression_not_found');
+    await settled(ada, (await send(ada, message)).body.id);
+    assert.equal(refused, attempts + 1);
+  });
+
+  test('a bounce from outside changes the status of what was taken', async () => {
+    const ada = await service.makeAccount('ada');
+    const to = [{ address: 'gone@far.test' }, { address: 'slow@far.test' }, someone];
+    const { body } = await send(ada, { to, subject: 'Hello', text: 'Hi.' });
+    assert.equal((await settled(ada, body.id)).status, 'delivered');
+    const report = (messageId: string) =>
+      [
+        'From: MAILER-DAEMON@far.test',
+        'Subject: Undelivered',
+        'MIME-Version: 1.0',
+        'Content-Type: multipart/report; report-type=delivery-status; boundary=b',
+        '',
+        '--b\r\nContent-Type: text/plain\r\n\r\nSorry.',
+        '--b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.far.test\r\n',
+        'Final-Recipient: rfc822; Gone@far.test\r\nAction: failed\r\nStatus: 5.1.1',
+        'Diagnostic-Code: smtp; 550 5.1.1 left the company\r\n',
+        'Original-Recipient: rfc822;slow@far.test\r\nFinal-Recipient: rfc822; x@y.test',
+        'Action: delayed\r\nStatus: 4.4.1\r\n',
+        'Final-Recipient: rfc822; stranger@far.test\r\nAction: failed\r\nStatus: 5.1.1\r\n',
+        `--b\r\nContent-Type: text/rfc822-headers\r\n\r\nMessage-ID: ${messageId}\r\n`,
+        '--b--\r\n',
+      ].join('\r\n');
+    const deliver = (address: string, from: string, raw: string) =>
+      service.send({ envelope: { from, to: address }, raw });
+    const status = async () => {
+      const { body: now } = await service.mail(ada.token, 'GET', `/mail/sends/${body.id}`);
+      return now.recipients.map((one: Record<string, string>) => [one.status, one.detail]);
+    };
+    const before = await status();
+    // Not from the null sender; of another message; to another account.
+    const ben = await service.addAccount(ada, 'ben');
+    await deliver(ada.address, 'eve@far.test', report(body.messageId));
+    await deliver(ada.address, '', report('<other@acme.test>'));
+    await deliver(ben.address, '', report(body.messageId));
+    assert.deepEqual(await status(), before);
+    await deliver(ada.address, '', report(body.messageId));
+    const [gone, slow, bob] = await status();
+    assert.deepEqual(gone, ['bounced', 'failed: 5.1.1 550 5.1.1 left the company']);
+    assert.deepEqual(slow, ['delivered', 'delayed: 4.4.1']);
+    assert.deepEqual(bob, before[2]);
+    const listed = (await suppressions(ada)).map((one: Record<string, string>) => one.address);
+    assert.deepEqual(listed, ['gone@far.test']);
+  });
+
+  test('an account writes to so many recipients a day', async () => {
+    const limited = await startTestService(engine, {
+      SEND_RECIPIENTS_PER_DAY: '3',
+      SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}`,
+    });
+    const ada = await limited.makeAccount('ada');
+    const sendTo = (count: number, more: object = {}) =>
+      limited.mail(ada.token, 'POST', '/mail/send', {
+        to: Array.from({ length: count }, (_, n) => ({ address: `r${n}@far.test` })),
+        ...more,
+      });
+    assert.equal((await sendTo(4)).body.code, 'send_limit');
+    assert.equal((await sendTo(1)).status, 202);
+    const later = await sendTo(2, { delaySeconds: 3_600 });
+    assert.equal(later.status, 202);
+    const refused = await sendTo(1);
+    assert.equal(refused.status, 429);
+    assert.equal(refused.body.code, 'send_limit');
+    assert.ok(Number(refused.headers.get('retry-after')) > 86_000);
+    // What is cancelled does not count; each account has its own.
+    await limited.mail(ada.token, 'POST', '/mail/sends/cancel', { id: later.body.id });
+    assert.equal((await sendTo(2)).status, 202);
+    const ben = await limited.addAccount(ada, 'ben');
+    const bens = await limited.mail(ben.token, 'POST', '/mail/send', { to: [someone] });
+    assert.equal(bens.status, 202);
+  });
+
+  test('an operator can switch sending off', async () => {
+    const off = await startTestService(engine, { SEND_ENABLED: 'false' });
+    const ada = await off.makeAccount('ada');
+    const refused = await off.mail(ada.token, 'POST', '/mail/send', { to: [someone] });
+    assert.equal(refused.status, 403);
+    assert.equal(refused.body.code, 'send_disabled');
+  });
+
+  test('mail waits while the domain of its sender is not active', async () => {
+    const ada = await service.makeAccount('ada');
+    const { body } = await send(ada, { to: [{ address: 'waits@far.test' }], delaySeconds: 1 });
+    const dns = await service.v2('GET', `/v2/domains/${ada.domain}/dns?user_id=${ada.userId}`);
+    const dkim = dns.body.dns.find(({ host }: { host: string }) => host.endsWith('._domainkey'));
+    const mark = (status: string) =>
+      service.v2('POST', `/v2/domains/${ada.domain}/dns/mark`, {
+        user_id: ada.userId,
+        id: dkim.id,
+        status,
+      });
+    await mark('failed');
+    const waiting = await settled(ada, body.id);
+    assert.equal(waiting.status, 'deferred');
+    assert.match(waiting.recipients[0].detail, /has no verified DKIM record/);
+    assert.deepEqual(arrived('waits@far.test'), []);
+    await mark('verified');
+    const path = `/v2/domains/${ada.domain}/deliveries`;
+    const { items } = (await service.v2('GET', `${path}?user_id=${ada.userId}`)).body;
+    await service.v2('POST', `${path}/${items[0].id}/retry`, { user_id: ada.userId });
+    while (arrived('waits@far.test').length === 0) await pause(20);
   });
 
   test('a domain whose DKIM record is not verified sends nothing', async () => {

@@ -1,0 +1,82 @@
+/** The addresses that a domain's accounts do not write to any more, for operators. */
+import { Type } from 'typebox';
+import type { Domains } from '../domains/domains.ts';
+import { Refusal } from '../errors/errors.ts';
+import type { Suppressions } from '../sending/sending.ts';
+import { DomainName, isoTime, pageEcho, pageFields, pageOf, UserId } from './schemas.ts';
+import { credentials, type RouteGroup } from './server.ts';
+
+const Address = Type.String({ examples: ['bob@sender.test'] });
+
+const SuppressionBody = Type.Object(
+  {
+    address: Address,
+    detail: Type.String({
+      description: 'What the mail server of the address said.',
+      examples: ['mx.sender.test: 550 5.1.1 no such user'],
+    }),
+    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+  },
+  { title: 'Suppression', description: 'An address that bounced for good.' },
+);
+
+/** `GET /v2/domains/:domain/suppressions` and `POST /v2/domains/:domain/suppressions/delete`. */
+export function suppressionRoutes(domains: Domains, suppressions: Suppressions): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/domains/:domain/suppressions',
+      {
+        config: { refusals: ['domain_not_found'] },
+        schema: {
+          tags: ['Domains'],
+          summary: 'List suppressed addresses',
+          description:
+            "Addresses that do not exist, as a mail server said (status 5.1.x): what the domain's " +
+            'accounts send to them bounces at once. In the order in which they came on the list.',
+          operationId: 'listSuppressions',
+          security: credentials.apiKey,
+          params: Type.Object({ domain: DomainName }),
+          querystring: Type.Object({ user_id: UserId, ...pageFields }),
+          response: { 200: Type.Object({ items: Type.Array(SuppressionBody), ...pageEcho }) },
+        },
+      },
+      async ({ params, query }) => {
+        const { id } = await domains.find(query.user_id, params.domain);
+        const page = pageOf(query);
+        const items = await suppressions.list(id, page);
+        return {
+          items: items.map(({ address, detail, createdAt }) => ({
+            address,
+            detail,
+            created_at: isoTime(createdAt),
+          })),
+          ...page,
+        };
+      },
+    );
+    app.post(
+      '/v2/domains/:domain/suppressions/delete',
+      {
+        config: { refusals: ['domain_not_found', 'suppression_not_found'] },
+        schema: {
+          tags: ['Domains'],
+          summary: 'Write to an address again',
+          description: 'Takes it off the list.',
+          operationId: 'deleteSuppression',
+          security: credentials.apiKey,
+          params: Type.Object({ domain: DomainName }),
+          body: Type.Object({ user_id: UserId, address: Address }),
+          response: { 200: Type.Object({ ok: Type.Boolean(), deleted: Address }) },
+        },
+      },
+      async ({ params, body }) => {
+        const { id } = await domains.find(body.user_id, params.domain);
+        const deleted = await suppressions.remove(id, body.address);
+        if (deleted === undefined) {
+          throw new Refusal('suppression_not_found', `${body.address} is not on the list`);
+        }
+        return { ok: true, deleted };
+      },
+    );
+  };
+}

@@ -1,0 +1,164 @@
+/**
+ * Bounces that come from outside (RFC 3464): what a mail server that took a message says afterwards of its
+ * recipients.
+ *
+ * Anybody can write one. It counts where it names the Message-ID of a message that the very account it came
+ * to has sent, and a recipient whose mail server took the message; so all that who has that message can do
+ * is to call one of its recipients unreachable.
+ */
+import type { Queries } from '../database/database.ts';
+import {
+  decodePart,
+  fieldValue,
+  firstValue,
+  type HeaderField,
+  type MessagePart,
+  oneLine,
+  type ParsedMessage,
+  readHeader,
+} from '../message/message.ts';
+import type { LocalReport, ReportReader } from '../outbound/outbound.ts';
+import { comparableAddress, isAddressGone, suppress } from './suppressions.ts';
+
+/** Octets of a report, and recipients in it, that are read. */
+const REPORT_MAX = 64 * 1024;
+const RECIPIENTS_MAX = 100;
+const MESSAGE_ID = /^<[!-;=?-~]{1,980}>$/;
+
+type Open = (range: { start: number; end: number }) => AsyncIterable<Uint8Array>;
+
+/** What a report says of one recipient. */
+interface Reported {
+  /** In the form of {@link comparableAddress}. */
+  readonly addresses: readonly string[];
+  readonly action: 'failed' | 'delayed';
+  /** RFC 3463. */
+  readonly status: string;
+  /** For people. */
+  readonly detail: string;
+}
+
+export class Reports implements ReportReader {
+  readonly #now: () => number;
+
+  constructor(now: () => number = Date.now) {
+    this.#now = now;
+  }
+
+  async read({ structure }: ParsedMessage, open: Open): Promise<LocalReport | undefined> {
+    if (structure.type !== 'multipart/report') return undefined;
+    const parts = structure.childNodes ?? [];
+    const status = parts.find(({ type }) => type === 'message/delivery-status');
+    const original = parts.find(({ type }) => ORIGINAL.has(type));
+    if (!status || !original) return undefined;
+    const messageId = firstValue(await fieldsOf(await textOf(original, open)), 'message-id');
+    if (messageId === undefined || !MESSAGE_ID.test(messageId)) return undefined;
+    const reported = await readRecipients(await textOf(status, open));
+    if (reported.length === 0) return undefined;
+    return {
+      apply: async (tx, accountIds) => {
+        for (const id of accountIds) await apply(tx, id, messageId, reported, this.#now());
+      },
+    };
+  }
+}
+
+/** What gives the header of the message that the report is about (RFC 6522 section 3). */
+const ORIGINAL = new Set(['message/rfc822', 'text/rfc822-headers', 'message/global-headers']);
+
+async function textOf(part: MessagePart, open: Open): Promise<Buffer> {
+  const end = Math.min(part.bodyEnd, part.bodyStart + 4 * REPORT_MAX);
+  if (end <= part.bodyStart) return Buffer.alloc(0);
+  const source = open({ start: part.bodyStart, end });
+  const range = { start: 0, end: REPORT_MAX };
+  const pieces: Buffer[] = [];
+  // A decoder may give the memory that it will use again.
+  for await (const piece of decodePart(part.encoding, source, range))
+    pieces.push(Buffer.from(piece));
+  return Buffer.concat(pieces);
+}
+
+async function fieldsOf(text: Buffer): Promise<readonly HeaderField[]> {
+  const { fields } = await readHeader(
+    (async function* () {
+      yield text;
+    })(),
+  );
+  return fields;
+}
+
+/** RFC 3464 section 2.1: groups of fields; the first is about the message, each other about a recipient. */
+async function readRecipients(text: Buffer): Promise<Reported[]> {
+  const [, ...groups] = text
+    .toString('latin1')
+    .split(/(?:\r?\n){2,}/)
+    .slice(0, RECIPIENTS_MAX + 1);
+  const reported: Reported[] = [];
+  for (const group of groups) {
+    const fields = await fieldsOf(Buffer.from(`${group}\r\n\r\n`, 'latin1'));
+    const one = readRecipient(fields);
+    if (one) reported.push(one);
+  }
+  return reported;
+}
+
+function readRecipient(fields: readonly HeaderField[]): Reported | undefined {
+  const action = firstValue(fields, 'action')?.toLowerCase();
+  if (action !== 'failed' && action !== 'delayed') return undefined;
+  const status = /^\d\.\d{1,3}\.\d{1,3}/.exec(firstValue(fields, 'status') ?? '')?.[0] ?? '';
+  const diagnostic = typedValue(fields, 'diagnostic-code') ?? '';
+  return {
+    action,
+    status,
+    addresses: ['original-recipient', 'final-recipient'].flatMap((name) => {
+      const address = typedValue(fields, name);
+      return address === undefined ? [] : [comparableAddress(address)];
+    }),
+    detail: oneLine(`${action}: ${status} ${Buffer.from(diagnostic, 'latin1').toString()}`),
+  };
+}
+
+/** What stands behind the type (RFC 3464 section 2.1.2). */
+function typedValue(fields: readonly HeaderField[], name: string): string | undefined {
+  const field = fields.find((one) => one.name === name);
+  const [, value] = field ? (/^[^;]*;(.*)$/.exec(fieldValue(field)) ?? []) : [];
+  return value?.trim();
+}
+
+async function apply(
+  tx: Queries,
+  accountId: number,
+  messageId: string,
+  reported: readonly Reported[],
+  now: number,
+): Promise<void> {
+  const send = await tx
+    .selectFrom('sends')
+    .select(['id', 'domain_id'])
+    .where('account_id', '=', accountId)
+    .where('message_id', '=', messageId)
+    .orderBy('id', 'desc')
+    .executeTakeFirst();
+  if (!send) return;
+  const recipients = await tx
+    .selectFrom('send_recipients')
+    .select(['id', 'address', 'status'])
+    .where('send_id', '=', send.id)
+    .execute();
+  for (const { addresses, action, status, detail } of reported) {
+    const named = recipients.find(({ address }) => addresses.includes(comparableAddress(address)));
+    // The only recipient may have had its mail forwarded: the report names where it went.
+    const found = named ?? (recipients.length === 1 ? recipients[0] : undefined);
+    // What still waits here goes on: a report must not keep a message from being sent.
+    if (found?.status !== 'delivered') continue;
+    const bounced = action === 'failed';
+    await tx
+      .updateTable('send_recipients')
+      .set({ detail, ...(bounced && { status: 'bounced' as const }) })
+      .where('id', '=', found.id)
+      .execute();
+    if (bounced && named && isAddressGone(status)) {
+      await suppress(tx, send.domain_id, { address: found.address, detail, createdAt: now });
+    }
+  }
+}

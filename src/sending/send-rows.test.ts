@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import {
+  burySends,
+  insertRecipients,
+  insertSend,
+  pruneSends,
+  type RecipientStatus,
+  readStatus,
+  writeStatuses,
+} from './send-rows.ts';
+
+onEachEngine('rows of sent mail', (engine) => {
+  async function openRows() {
+    const { database } = await openTestDatabase(engine);
+    let sent = 0;
+    /** A message of two recipients, each with a delivery of its own. */
+    const make = (accountId: number, statuses: readonly RecipientStatus[], now = 1_000) =>
+      database.write(async (tx) => {
+        const row = await insertSend(tx, {
+          ...{ accountId, domainId: 1, bodyId: 1, now, messageId: `<${++sent}@acme.test>` },
+          place: { mailbox: 'Sent', uid: sent, uidvalidity: '1' },
+          recipients: statuses.length,
+          ...{ key: undefined, draft: undefined, sendAt: undefined },
+        });
+        for (const [at, status] of statuses.entries()) {
+          const delivery = { sendId: row.id, deliveryId: at };
+          const address = `r${at}@far.test`;
+          await insertRecipients(tx, delivery, [address]);
+          await writeStatuses(tx, delivery, [{ address, status }]);
+        }
+        return row;
+      });
+    const count = async () => {
+      const tables = ['sends', 'send_recipients'] as const;
+      const rows = tables.map((table) => database.read.selectFrom(table).select('id').execute());
+      return (await Promise.all(rows)).map((found) => found.length);
+    };
+    return { database, make, count };
+  }
+
+  test('the status of a message is the one that says most', async () => {
+    const { database, make } = await openRows();
+    for (const [statuses, expected] of [
+      [['delivered', 'queued', 'bounced'], 'queued'],
+      [['delivered', 'deferred', 'bounced'], 'deferred'],
+      [['delivered', 'bounced'], 'bounced'],
+      [['delivered', 'delivered'], 'delivered'],
+      [['cancelled', 'cancelled'], 'cancelled'],
+    ] as const) {
+      const { status } = await readStatus(database.read, await make(1, statuses));
+      assert.equal(status, expected);
+    }
+  });
+
+  test('what is old and over is forgotten, what waits is not', async () => {
+    const { database, make, count } = await openRows();
+    await make(1, ['delivered', 'bounced'], 1_000);
+    await make(1, ['delivered', 'deferred'], 1_000);
+    await make(1, ['delivered'], 3_000);
+    const prune = () => database.write((tx) => pruneSends(tx, 2_000));
+    assert.equal(await prune(), 1);
+    assert.equal(await prune(), 0);
+    assert.deepEqual(await count(), [2, 3]);
+  });
+
+  test('what a deleted account sent is forgotten', async () => {
+    const { database, make, count } = await openRows();
+    await make(1, ['delivered', 'deferred']);
+    await make(2, ['queued']);
+    await database.write((tx) => burySends(tx, [1, 3]));
+    assert.deepEqual(await count(), [1, 1]);
+  });
+});

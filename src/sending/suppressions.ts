@@ -1,0 +1,101 @@
+/** Addresses that bounced for good: a domain's accounts write to them no more, which would cost its name. */
+import type { Database, Queries, Row } from '../database/database.ts';
+import { parseAddress } from '../message/message.ts';
+
+export interface Suppression {
+  readonly address: string;
+  /** For people: why. */
+  readonly detail: string;
+  /** Milliseconds since 1970. */
+  readonly createdAt: number;
+}
+
+/**
+ * Whether a status says that there is no such address (RFC 3463 section 3.2). 5.1.7 and 5.1.8 are about
+ * the sender's.
+ */
+export function isAddressGone(enhancedStatus: string): boolean {
+  return /^5\.1\.(?![78]$)\d{1,3}$/.test(enhancedStatus);
+}
+
+/** The one form in which addresses are compared: far ends may tell cases apart, and hardly any does. */
+export function comparableAddress(text: string): string {
+  const address = parseAddress(text);
+  return address ? `${address.local.toLowerCase()}@${address.domain}` : text.toLowerCase();
+}
+
+/** Puts an address on the list of a domain; one that is on it stays as it is. */
+export async function suppress(
+  tx: Queries,
+  domainId: number,
+  { address, detail, createdAt }: Suppression,
+): Promise<void> {
+  await tx
+    .insertInto('suppressions')
+    .values({
+      domain_id: domainId,
+      address: comparableAddress(address),
+      detail,
+      created_at: createdAt,
+    })
+    .onConflict((conflict) => conflict.columns(['domain_id', 'address']).doNothing())
+    .execute();
+}
+
+/** Those of the addresses that are on the list of a domain, by address as it was given. */
+export async function findSuppressed(
+  queries: Queries,
+  domainId: number,
+  addresses: readonly string[],
+): Promise<Map<string, Suppression>> {
+  const byForm = new Map(addresses.map((address) => [comparableAddress(address), address]));
+  const rows = await queries
+    .selectFrom('suppressions')
+    .selectAll()
+    .where('domain_id', '=', domainId)
+    .where('address', 'in', [...byForm.keys()])
+    .execute();
+  return new Map(rows.map((row) => [byForm.get(row.address) ?? row.address, toSuppression(row)]));
+}
+
+function toSuppression(row: Row<'suppressions'>): Suppression {
+  return { address: row.address, detail: row.detail, createdAt: row.created_at };
+}
+
+/** The lists of all domains, for operators. */
+export class Suppressions {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** Addresses in the order in which they came on the list. */
+  async list(
+    domainId: number,
+    { limit, offset }: { readonly limit: number; readonly offset: number },
+  ): Promise<Suppression[]> {
+    const rows = await this.#database.read
+      .selectFrom('suppressions')
+      .selectAll()
+      .where('domain_id', '=', domainId)
+      .orderBy('id')
+      .limit(limit)
+      .offset(offset)
+      .execute();
+    return rows.map(toSuppression);
+  }
+
+  /** Takes an address off the list. @returns it as it was on the list; undefined where it was not */
+  async remove(domainId: number, address: string): Promise<string | undefined> {
+    const row = await this.#database.write((tx) =>
+      tx
+        .deleteFrom('suppressions')
+        .where('domain_id', '=', domainId)
+        .where('address', '=', comparableAddress(address))
+        .returning('address')
+        .executeTakeFirst(),
+    );
+    return row?.address;
+  }
+}
