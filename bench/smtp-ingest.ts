@@ -16,7 +16,7 @@ import type { Spool } from './support/reference-smtp.ts';
 import { startWorker } from './support/worker.ts';
 
 const LOADS = [
-  { connections: 20, messages: 3_000, target: 0.8 },
+  { connections: 20, messages: 3_000, target: 0.7 },
   { connections: 1, messages: 500, target: 0.7 },
 ];
 const ROUNDS = 5;

@@ -1,7 +1,8 @@
 /** POST /mail/sync: what changed in a mailbox (contract 4.3). */
 import { Readable } from 'node:stream';
+import { setImmediate as turn } from 'node:timers/promises';
 import { Type } from 'typebox';
-import { hasTexts, type Mailstore } from '../mailstore/mailstore.ts';
+import { hasTexts, type Mailstore, type SyncResult } from '../mailstore/mailstore.ts';
 import {
   fieldsSchema,
   MAIL_BODY_MAX,
@@ -10,7 +11,6 @@ import {
   writtenHere,
 } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
-import { isShort, writeInPieces } from './write-sync.ts';
 
 const syncBody = Type.Object(
   {
@@ -79,7 +79,6 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
         reply.type('application/json; charset=utf-8');
         reply.serializer((text: string) => text);
         const withTexts = hasTexts(fields ?? []);
-        if (isShort(result, withTexts)) return reply.send(JSON.stringify(result));
         const pieces = writeInPieces(result, withTexts);
         const first = await pieces.next();
         if (first.done) return reply.send(first.value);
@@ -92,4 +91,45 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
 async function* inOrder(first: string, rest: AsyncGenerator<string, string>) {
   yield first;
   yield yield* rest;
+}
+
+/*
+ * The JSON of a sync, in pieces with turns of the event loop in between: a first sync may have a
+ * hundred thousand changes, and an envelope or a structure is as long as the sender made it.
+ */
+
+/** Characters from which on a piece is handed on. */
+const PIECE = 64 * 1024;
+
+/** Changes made JSON in one go; flags alone make them 4 KB long at most. */
+const CHANGES_AT_A_TIME = 200;
+
+/**
+ * Writes an answer.
+ *
+ * @param withTexts whether added messages may have any length: each is then written for itself
+ * @returns at the end, the last piece: what is short is this one alone
+ */
+export async function* writeInPieces(
+  { changes, ...rest }: SyncResult,
+  withTexts: boolean,
+): AsyncGenerator<string, string> {
+  let text = `${JSON.stringify(rest).slice(0, -1)},"changes":{`;
+  let comma = '';
+  for (const kind of ['added', 'updated', 'removed'] as const) {
+    text += `${comma}"${kind}":[`;
+    comma = ',';
+    const items: readonly object[] = changes[kind];
+    const step = withTexts && kind === 'added' ? 1 : CHANGES_AT_A_TIME;
+    for (let at = 0; at < items.length; at += step) {
+      if (at > 0) text += ',';
+      text += JSON.stringify(items.slice(at, at + step)).slice(1, -1);
+      if (text.length < PIECE) continue;
+      yield text;
+      text = '';
+      await turn();
+    }
+    text += ']';
+  }
+  return `${text}}}`;
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AddedMessage, SyncResult } from '../mailstore/mailstore.ts';
-import { isShort, writeInPieces } from './write-sync.ts';
+import { writeInPieces } from './mail-sync.ts';
 
 const PIECE_MAX = 1_000_000;
 
@@ -33,7 +33,7 @@ function messages(count: number, length: number): AddedMessage[] {
   }));
 }
 
-void test('large messages are written few at a time', async () => {
+test('large messages are written few at a time', async () => {
   const answer = answerOf({ added: messages(9, 500_000), removed: [{ uid: 70 }] }, true);
   const pieces = await write(answer, true);
   assert.deepEqual(JSON.parse(pieces.join('')), answer);
@@ -41,14 +41,14 @@ void test('large messages are written few at a time', async () => {
   for (const piece of pieces) assert.ok(piece.length < PIECE_MAX);
 });
 
-void test('many small ones are written many at a time', async () => {
+test('many small ones are written many at a time', async () => {
   const answer = answerOf({ added: messages(5_000, 200) });
   const pieces = await write(answer, true);
   assert.deepEqual(JSON.parse(pieces.join('')), answer);
   assert.ok(pieces.length > 1 && pieces.length < 30, `${pieces.length} pieces`);
 });
 
-void test('changes without such fields are bounded as well, whatever flags they have', async () => {
+test('changes without such fields are bounded as well, whatever flags they have', async () => {
   const keyword = 'k'.repeat(64);
   const answer = answerOf({
     added: Array.from({ length: 30_000 }, (_, index) => ({ uid: 500 + index })),
@@ -65,7 +65,7 @@ void test('changes without such fields are bounded as well, whatever flags they 
   for (const piece of pieces) assert.ok(piece.length < 1.3 * PIECE_MAX);
 });
 
-void test('what is short is one piece', async () => {
+test('what is short is one piece', async () => {
   for (const answer of [
     answerOf({}),
     answerOf({ added: messages(3, 100), updated: [{ uid: 9, modseq: '7', flags: ['\\Seen'] }] }),
@@ -75,11 +75,4 @@ void test('what is short is one piece', async () => {
       [answer],
     );
   }
-});
-
-void test('only what cannot be long is told to be short', () => {
-  assert.ok(isShort(answerOf({ added: [{ uid: 1 }], removed: [{ uid: 2 }] }), false));
-  assert.ok(isShort(answerOf({ removed: [{ uid: 2 }] }), true));
-  assert.ok(!isShort(answerOf({ added: messages(1, 9) }), true));
-  assert.ok(!isShort(answerOf({ added: messages(5_000, 9) }), false));
 });
