@@ -26,6 +26,7 @@ const webhookAttachment = Type.Object(
     content_type: Type.String({ examples: ['text/csv'] }),
     size: Type.Integer({ description: 'Octets, transfer encoding removed.', examples: [6] }),
     part: Type.String({ description: 'Part number, as in IMAP.', examples: ['2'] }),
+    url: Type.String({ format: 'uri', description: 'The bytes of this part, for 7 days.' }),
   },
   { title: 'WebhookAttachment' },
 );
@@ -69,6 +70,10 @@ const receivedMessage = Type.Object(
       { title: 'SenderChecks', examples: [{ spf: 'pass', dkim: 'pass', dmarc: 'pass' }] },
     ),
     raw_url: Type.String({ format: 'uri', description: 'The source, for 7 days.' }),
+    mailbox: textOrNull({
+      description: 'Where the message is stored as well; null where the webhook alone has it.',
+      examples: ['INBOX'],
+    }),
   },
   { title: 'ReceivedMessage' },
 );

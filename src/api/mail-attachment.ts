@@ -1,6 +1,7 @@
 /** GET /mail/attachment: one MIME part as bytes (contract 4.3). */
 import type { Readable } from 'node:stream';
 import { create as contentDisposition } from 'content-disposition';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { invalidField, Refusal } from '../errors/errors.ts';
 import type { ByteRange, Mailstore, PartContent } from '../mailstore/mailstore.ts';
@@ -12,6 +13,19 @@ import { credentials, type RouteGroup } from './server.ts';
 /** Streams are not serialized: this only describes them. */
 const bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
 const unchanged = Type.Unsafe<undefined>(Type.Null({ description: 'The client has it already.' }));
+
+/** What {@link sendPart} answers. */
+export const partAnswer = {
+  200: {
+    description: 'The whole part.',
+    content: { 'application/octet-stream': { schema: bytes } },
+  },
+  206: {
+    description: 'The bytes that Range asked for.',
+    content: { 'application/octet-stream': { schema: bytes } },
+  },
+  304: unchanged,
+};
 
 export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
   return (app, tools) => {
@@ -34,17 +48,7 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
               examples: ['2'],
             }),
           }),
-          response: {
-            200: {
-              description: 'The whole part.',
-              content: { 'application/octet-stream': { schema: bytes } },
-            },
-            206: {
-              description: 'The bytes that Range asked for.',
-              content: { 'application/octet-stream': { schema: bytes } },
-            },
-            304: unchanged,
-          },
+          response: partAnswer,
         },
         config: {
           refusals: [
@@ -64,28 +68,36 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
           throw invalidField('part', 'must be a MIME part number such as 2 or 1.2');
         }
         const part = await mailstore.fetchPart(user, mailbox || 'INBOX', uid, number);
-        const headers = headersOf(part);
-        if (matchesEtag(request.headers['if-none-match'], part.etag)) {
-          return reply.headers(headers).code(304).send();
-        }
-        const range = rangeOf(request.headers, part.etag, part.size);
-        if (range === 'unsatisfiable') {
-          reply.headers(headers).header('content-range', `bytes */${part.size}`);
-          throw new Refusal('range_not_satisfiable', `the part has ${part.size} bytes`);
-        }
-        const { start, end } = range ?? { start: 0, end: part.size };
-        const content = await beginStream(part.open(range));
-        if (range)
-          reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${part.size}`);
-        return reply
-          .headers(headers)
-          .type('application/octet-stream')
-          .header('content-length', end - start)
-          .header('content-disposition', contentDisposition(part.filename))
-          .send(content);
+        return sendPart(request, reply, part);
       },
     );
   };
+}
+
+/**
+ * Answers with the bytes of a part, or with the range of them that was asked for.
+ *
+ * @throws Refusal range_not_satisfiable, and whatever opening the part throws
+ */
+export async function sendPart(request: FastifyRequest, reply: FastifyReply, part: PartContent) {
+  const headers = headersOf(part);
+  if (matchesEtag(request.headers['if-none-match'], part.etag)) {
+    return reply.headers(headers).code(304).send();
+  }
+  const range = rangeOf(request.headers, part.etag, part.size);
+  if (range === 'unsatisfiable') {
+    reply.headers(headers).header('content-range', `bytes */${part.size}`);
+    throw new Refusal('range_not_satisfiable', `the part has ${part.size} bytes`);
+  }
+  const { start, end } = range ?? { start: 0, end: part.size };
+  const content = await beginStream(part.open(range));
+  if (range) reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${part.size}`);
+  return reply
+    .headers(headers)
+    .type('application/octet-stream')
+    .header('content-length', end - start)
+    .header('content-disposition', contentDisposition(part.filename))
+    .send(content);
 }
 
 function headersOf({ etag }: PartContent) {

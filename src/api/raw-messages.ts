@@ -1,11 +1,18 @@
-/** GET /webhooks/raw/:id: the source of a message, for whoever got the link in a webhook. */
+/**
+ * What the links in a webhook lead to: GET /webhooks/raw/:id, the source of a message, and
+ * GET /webhooks/attachments/:id/:part, one part of it. Whoever has a link needs no other credential.
+ */
 import type { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { Bodies } from '../bodies/bodies.ts';
+import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { Refusal } from '../errors/errors.ts';
+import type { PartContent } from '../mailstore/mailstore.ts';
+import { decodePart, findPart, MessageParser, partFilename } from '../message/message.ts';
 import type { Queue } from '../queue/queue.ts';
-import { verifyLink } from '../webhooks/webhooks.ts';
+import { type LinkTarget, verifyLink } from '../webhooks/webhooks.ts';
 import { beginStream } from './answer-errors.ts';
+import { partAnswer, sendPart } from './mail-attachment.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 export interface RawMessagesOptions {
@@ -18,47 +25,146 @@ export interface RawMessagesOptions {
 /** Streams are not serialized: this only describes it. */
 const source = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
 
-export function rawMessageRoute({ bodies, queue, linkSecret }: RawMessagesOptions): RouteGroup {
+const linkQuery = Type.Object({
+  expires: Type.String({ maxLength: 20 }),
+  signature: Type.String({ maxLength: 100 }),
+});
+
+const linkId = Type.String({ maxLength: 64 });
+
+const common = {
+  tags: ['Webhooks'],
+  security: credentials.none,
+  querystring: linkQuery,
+};
+
+interface LinkRequest extends LinkTarget {
+  readonly expires: string;
+  readonly signature: string;
+}
+
+export function rawMessageRoute(options: RawMessagesOptions): RouteGroup {
   return (app, { limits }) => {
-    app.get(
-      '/webhooks/raw/:id',
-      {
-        // A good link has a budget of its own; a bad one counts as any other request.
-        config: {
-          charge: 'own',
-          refusals: ['link_invalid', 'message_not_found', 'body_unavailable'],
-        },
-        schema: {
-          tags: ['Webhooks'],
-          summary: 'Fetch the source of a message by its link',
-          description:
-            'The `raw_url` of a webhook; good for 7 days, and needs no other credential.',
-          operationId: 'fetchRawMessage',
-          security: credentials.none,
-          params: Type.Object({ id: Type.String({ maxLength: 64 }) }),
-          querystring: Type.Object({
-            expires: Type.String({ maxLength: 20 }),
-            signature: Type.String({ maxLength: 100 }),
-          }),
-          response: {
-            200: {
-              description: 'The source of the message.',
-              content: { 'message/rfc822': { schema: source } },
-            },
+    /** A good link has a budget of its own; a bad one counts as any other request. */
+    const findBody = async (link: LinkRequest, request: FastifyRequest, reply: FastifyReply) => {
+      const isGood = verifyLink(options.linkSecret, link, Date.now());
+      if (!isGood) throw new Refusal('link_invalid', 'this link was changed or has expired');
+      await limits.take('links', request, reply);
+      return findMessage(options, link.id);
+    };
+    addSource(app, options, findBody);
+    addAttachment(app, options, findBody);
+  };
+}
+
+type FindBody = (link: LinkRequest, request: FastifyRequest, reply: FastifyReply) => Promise<Found>;
+
+interface Found {
+  readonly bodyId: number;
+  readonly body: StoredBody;
+}
+
+type AddRoute = (
+  app: Parameters<RouteGroup>[0],
+  options: RawMessagesOptions,
+  findBody: FindBody,
+) => void;
+
+const addSource: AddRoute = (app, { bodies }, findBody) => {
+  app.get(
+    '/webhooks/raw/:id',
+    {
+      config: {
+        charge: 'own',
+        refusals: ['link_invalid', 'message_not_found', 'body_unavailable'],
+      },
+      schema: {
+        ...common,
+        summary: 'Fetch the source of a message by its link',
+        description: 'The `raw_url` of a webhook; good for 7 days, and needs no other credential.',
+        operationId: 'fetchRawMessage',
+        params: Type.Object({ id: linkId }),
+        response: {
+          200: {
+            description: 'The source of the message.',
+            content: { 'message/rfc822': { schema: source } },
           },
         },
       },
-      async (request, reply) => {
-        const { params, query } = request;
-        const isGood = verifyLink(linkSecret, { id: params.id, ...query }, Date.now());
-        if (!isGood) throw new Refusal('link_invalid', 'this link was changed or has expired');
-        await limits.take('links', request, reply);
-        const bodyId = await queue.findBody(params.id);
-        const body = bodyId === undefined ? undefined : await bodies.find(bodyId);
-        if (!body) throw new Refusal('message_not_found', 'the message is gone');
-        const content = await beginStream(bodies.read(body, undefined, false, { bodyId }));
-        return reply.type('message/rfc822').header('content-length', body.size).send(content);
+    },
+    async (request, reply) => {
+      const link = { ...request.params, ...request.query };
+      const { bodyId, body } = await findBody(link, request, reply);
+      const content = await beginStream(bodies.read(body, undefined, false, { bodyId }));
+      return reply.type('message/rfc822').header('content-length', body.size).send(content);
+    },
+  );
+};
+
+const addAttachment: AddRoute = (app, { bodies }, findBody) => {
+  app.get(
+    '/webhooks/attachments/:id/:part',
+    {
+      config: {
+        charge: 'own',
+        refusals: [
+          'link_invalid',
+          'message_not_found',
+          'part_not_found',
+          'range_not_satisfiable',
+          'body_unavailable',
+        ],
       },
-    );
+      schema: {
+        ...common,
+        summary: 'Fetch an attachment by its link',
+        description:
+          'The `url` of an attachment in a webhook; good for 7 days, for this one part, and needs no ' +
+          'other credential. Takes Range, If-Range and If-None-Match.',
+        operationId: 'fetchLinkedAttachment',
+        params: Type.Object({ id: linkId, part: Type.String({ maxLength: 100 }) }),
+        response: partAnswer,
+      },
+    },
+    async (request, reply) => {
+      const link = { ...request.params, ...request.query };
+      const found = await findBody(link, request, reply);
+      return sendPart(request, reply, await openPart(bodies, found, link));
+    },
+  );
+};
+
+async function findMessage(
+  { bodies, queue }: RawMessagesOptions,
+  publicId: string,
+): Promise<Found> {
+  const bodyId = await queue.findBody(publicId);
+  const body = bodyId === undefined ? undefined : await bodies.find(bodyId);
+  if (bodyId === undefined || !body) throw new Refusal('message_not_found', 'the message is gone');
+  return { bodyId, body };
+}
+
+/** Reads the message for where the part lies: no row has the structure of one that is stored nowhere. */
+async function openPart(
+  bodies: Bodies,
+  { bodyId, body }: Found,
+  { id, part: number }: { readonly id: string; readonly part: string },
+): Promise<PartContent> {
+  const about = { bodyId };
+  const parser = new MessageParser();
+  for await (const chunk of bodies.read(body, undefined, true, about)) parser.write(chunk);
+  const part = findPart(parser.end().structure, number);
+  if (!part) throw new Refusal('part_not_found', `the message has no part ${number}`);
+  const filename = partFilename(part);
+  return {
+    size: part.decodedSize,
+    etag: `"${id}-${number}"`,
+    ...(filename !== undefined && { filename }),
+    open: (range) =>
+      decodePart(
+        part.encoding,
+        bodies.read(body, { start: part.bodyStart, end: part.bodyEnd }, false, about),
+        range,
+      ),
   };
 }

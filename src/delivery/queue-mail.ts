@@ -96,6 +96,8 @@ async function queueWebhook(
   const { webhookUrl: url, webhookSecret: secret, forwardMode } = domain.route;
   if (url === undefined) throw new Error('a webhook route has no URL');
   const publicId = randomUUID();
+  const mode = forwardMode === 'webhook' ? 'webhook' : 'webhook_then_store';
+  const mailbox = verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
   const body = await buildWebhookBody(
     {
       domain: domain.name,
@@ -106,12 +108,13 @@ async function queueWebhook(
         dkim: verdicts ? dkimSummary(verdicts) : null,
         dmarc: verdicts?.dmarc.result ?? null,
       },
-      rawUrl: signLink(linkSecret, publicUrl(), publicId, receivedAt),
+      rawUrl: signLink(linkSecret, publicUrl(), { id: publicId }, receivedAt),
+      partUrl: (part) => signLink(linkSecret, publicUrl(), { id: publicId, part }, receivedAt),
+      mailbox: mode === 'webhook_then_store' && users.size > 0 ? mailbox : null,
       receivedAt,
     },
     (range) => bodies.read(message.body, range),
   );
-  const mode = forwardMode === 'webhook' ? 'webhook' : 'webhook_then_store';
   const payload = webhookPayloads.write({
     origin,
     domain: domain.name,
@@ -121,7 +124,7 @@ async function queueWebhook(
     body,
     users: [...users.values()],
     strangers,
-    mailbox: verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX',
+    mailbox,
   });
   return {
     kind: WEBHOOK,

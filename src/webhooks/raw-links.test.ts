@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { readRetryAfter } from './send-webhook.ts';
-import { type RawLink, signLink, verifyLink } from './webhooks.ts';
+import { type SignedLink, signLink, verifyLink } from './webhooks.ts';
 
 const SECRET = 'a secret of at least sixteen';
 const NOW = Date.UTC(2026, 0, 1);
 const DAY = 24 * 3_600_000;
 
-function partsOf(link: string): RawLink {
+function partsOf(link: string): SignedLink {
   const url = new URL(link);
   const parameter = (name: string) => url.searchParams.get(name) ?? '';
   const id = decodeURIComponent(url.pathname.split('/').at(-1) ?? '');
@@ -16,7 +16,7 @@ function partsOf(link: string): RawLink {
 }
 
 suite('links to the source', () => {
-  const link = signLink(SECRET, 'https://mail.test/base/', 'abc-1', NOW);
+  const link = signLink(SECRET, 'https://mail.test/base/', { id: 'abc-1' }, NOW);
 
   test('are below the public URL', () => {
     assert.match(
@@ -33,7 +33,7 @@ suite('links to the source', () => {
 
   test('are good only as they were made', () => {
     const parts = partsOf(link);
-    const changed: Partial<RawLink>[] = [
+    const changed: Partial<SignedLink>[] = [
       { id: 'abc-2' },
       { expires: String(Number(parts.expires) + 1) },
       { expires: `${parts.expires}0` },
@@ -52,6 +52,32 @@ suite('links to the source', () => {
     // What stands on one side of the colon cannot be moved to the other.
     const [first, ...rest] = parts.expires;
     const moved = { ...parts, id: `${parts.id}:${first}`, expires: rest.join('') };
+    assert.equal(verifyLink(SECRET, moved, NOW), false);
+  });
+
+  test('to one part open that part alone', () => {
+    const target = { id: 'abc-1', part: '1.2' };
+    const url = signLink(SECRET, 'https://mail.test', target, NOW);
+    assert.match(
+      url,
+      /^https:\/\/mail\.test\/webhooks\/attachments\/abc-1\/1\.2\?expires=\d+&signature=[\w-]{43}$/,
+    );
+    const { searchParams } = new URL(url);
+    const [expires, signature] = ['expires', 'signature'].map(
+      (name) => searchParams.get(name) ?? '',
+    );
+    const good = { ...target, expires: expires ?? '', signature: signature ?? '' };
+    assert.equal(verifyLink(SECRET, good, NOW), true);
+    const { part: _, ...whole } = good;
+    const others = [
+      { ...good, part: '1.3' },
+      { ...good, part: '1' },
+      { ...good, id: 'abc-2' },
+      whole,
+    ];
+    for (const other of others) assert.equal(verifyLink(SECRET, other, NOW), false);
+    assert.equal(verifyLink(SECRET, { ...partsOf(link), part: '1' }, NOW), false);
+    const moved = { ...good, id: 'abc-1:1.2', part: '' };
     assert.equal(verifyLink(SECRET, moved, NOW), false);
   });
 

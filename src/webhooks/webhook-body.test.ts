@@ -17,6 +17,9 @@ interface Body {
 
 const MEGABYTE = 1_000_000;
 
+/** As long as a real one. */
+const urlOf = (part: string) => `http://mail.test/attachments/${'1'.repeat(80)}/${part}`;
+
 /** Builds the body of a source, reads it again, and notes how much of the source was read. */
 async function build(source: Buffer, more: Partial<WebhookMessage> = {}) {
   let read = 0;
@@ -27,6 +30,8 @@ async function build(source: Buffer, more: Partial<WebhookMessage> = {}) {
       parsed: parse(source),
       auth: { spf: 'pass', dkim: 'none', dmarc: null },
       rawUrl: 'http://mail.test/webhooks/raw/1?expires=2&signature=3',
+      partUrl: urlOf,
+      mailbox: null,
       receivedAt: Date.UTC(2026, 0, 2, 3, 4, 5),
       ...more,
     },
@@ -112,11 +117,18 @@ test('a message in full', async () => {
       text: 'Grüße\nzweite Zeile\nThe footer of a list',
       html: '<b>Grüße</b>',
       attachments: [
-        { filename: 'logo.png', content_type: 'image/png', size: 6, part: '1.2.2' },
-        { filename: 'notes.txt', content_type: 'text/plain', size: 8, part: '2' },
+        {
+          filename: 'logo.png',
+          content_type: 'image/png',
+          size: 6,
+          part: '1.2.2',
+          url: urlOf('1.2.2'),
+        },
+        { filename: 'notes.txt', content_type: 'text/plain', size: 8, part: '2', url: urlOf('2') },
       ],
       auth: { spf: 'pass', dkim: 'none', dmarc: null },
       raw_url: 'http://mail.test/webhooks/raw/1?expires=2&signature=3',
+      mailbox: null,
     },
   });
 });
@@ -129,7 +141,7 @@ test('what a message lacks is null or empty', async () => {
     { subject: '', from: [], to: [], cc: [], date: null, message_id: null, text: null, html: null },
   );
   assert.deepEqual(attachments, [
-    { filename: null, content_type: 'application/pdf', size: 3, part: '1' },
+    { filename: null, content_type: 'application/pdf', size: 3, part: '1', url: urlOf('1') },
   ]);
 });
 

@@ -24,6 +24,9 @@ export interface WebhookMessage {
   readonly auth: AuthVerdicts;
   /** See {@link signLink}. */
   readonly rawUrl: string;
+  readonly partUrl: (part: string) => string;
+  /** Where the message is stored as well, once the first attempt was made; null where it is not. */
+  readonly mailbox: string | null;
   /** When the message was accepted, milliseconds since 1970. */
   readonly receivedAt: number;
 }
@@ -79,14 +82,15 @@ export async function buildWebhookBody(message: WebhookMessage, open: OpenSource
 }
 
 /** Everything but text and html, in bounds. */
-function describe({ domain, envelope, parsed, auth, rawUrl }: WebhookMessage) {
+function describe(message: WebhookMessage) {
+  const { domain, envelope, parsed, auth, rawUrl, partUrl, mailbox } = message;
   const header = parsed.envelope;
   const recipients = fitToJson(envelope.to, RECIPIENTS_MAX);
   const from = fitToJson(mailboxes(header.from), ADDRESSES_MAX);
   const to = fitToJson(mailboxes(header.to), ADDRESSES_MAX);
   const cc = fitToJson(mailboxes(header.cc), ADDRESSES_MAX);
   const attachments = fitToJson(
-    listAttachments(parsed.structure).map(describeAttachment),
+    listAttachments(parsed.structure).map((one) => describeAttachment(one, partUrl)),
     ATTACHMENTS_MAX,
   );
   const addressesCut = [recipients, from, to, cc].some(({ cut }) => cut);
@@ -106,12 +110,17 @@ function describe({ domain, envelope, parsed, auth, rawUrl }: WebhookMessage) {
     ...(attachments.cut ? { attachments_truncated: true } : {}),
     auth: { spf: auth.spf, dkim: auth.dkim, dmarc: auth.dmarc },
     raw_url: rawUrl,
+    mailbox,
   };
   return { head, tail };
 }
 
-function describeAttachment({ filename, contentType, size, part }: Attachment) {
-  return { filename: filename ?? null, content_type: contentType, size, part };
+function describeAttachment(
+  { filename, contentType, size, part }: Attachment,
+  partUrl: WebhookMessage['partUrl'],
+) {
+  const url = partUrl(part);
+  return { filename: filename ?? null, content_type: contentType, size, part, url };
 }
 
 function mailboxes(list: readonly Mailbox[] | undefined): Mailbox[] {

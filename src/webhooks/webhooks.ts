@@ -20,33 +20,46 @@ export { type AuthVerdicts, buildWebhookBody, type WebhookMessage } from './webh
 
 /** How long a link is good, in seconds. */
 const GOOD_FOR_S = 7 * 24 * 3600;
-const PATH = '/webhooks/raw/';
 
-/** The parts of a link as a request brings them: all hostile text. */
-export interface RawLink {
+/** What a link leads to. */
+export interface LinkTarget {
+  /** By which the source is found; letters, digits and dashes. */
   readonly id: string;
+  /** Number of one MIME part; left out for the whole source. */
+  readonly part?: string;
+}
+
+/** A link as a request brings it: all hostile text. */
+export interface SignedLink extends LinkTarget {
   /** Seconds since 1970, decimal. */
   readonly expires: string;
   readonly signature: string;
 }
 
 /** What is signed says what it is for: the secret may sign other things, too. */
-function sign(secret: string, id: string, expires: string): Buffer {
-  return createHmac('sha256', secret).update(`raw_url:${id}:${expires}`).digest();
+function sign(secret: string, { id, part }: LinkTarget, expires: string): Buffer {
+  const target = part === undefined ? `raw_url:${id}` : `attachment_url:${id}:${part}`;
+  return createHmac('sha256', secret).update(`${target}:${expires}`).digest();
 }
 
 /**
- * Makes the link to a source: `<publicUrl>/webhooks/raw/<id>?expires=...&signature=...`, good for 7
- * days.
+ * Makes the link to a source, `<publicUrl>/webhooks/raw/<id>?expires=...&signature=...`, or to a part of it,
+ * `<publicUrl>/webhooks/attachments/<id>/<part>?...`; good for 7 days.
  *
- * @param id what the source is found by; letters, digits and dashes
  * @param now milliseconds since 1970
  */
-export function signLink(secret: string, publicUrl: string, id: string, now: number): string {
+export function signLink(
+  secret: string,
+  publicUrl: string,
+  target: LinkTarget,
+  now: number,
+): string {
   const expires = String(Math.floor(now / 1000) + GOOD_FOR_S);
-  const signature = sign(secret, id, expires).toString('base64url');
+  const signature = sign(secret, target, expires).toString('base64url');
   const base = publicUrl.replace(/\/$/, '');
-  return `${base}${PATH}${encodeURIComponent(id)}?expires=${expires}&signature=${signature}`;
+  const id = encodeURIComponent(target.id);
+  const path = target.part === undefined ? `raw/${id}` : `attachments/${id}/${target.part}`;
+  return `${base}/webhooks/${path}?expires=${expires}&signature=${signature}`;
 }
 
 /**
@@ -54,9 +67,11 @@ export function signLink(secret: string, publicUrl: string, id: string, now: num
  *
  * @param now milliseconds since 1970
  */
-export function verifyLink(secret: string, link: RawLink, now: number): boolean {
+export function verifyLink(secret: string, link: SignedLink, now: number): boolean {
   if (!/^\d{1,12}$/.test(link.expires)) return false;
-  const expected = sign(secret, link.id, link.expires);
+  // Neither has a colon: nothing can be moved from one side of it to the other.
+  if (link.part !== undefined && !/^[\d.]{1,100}$/.test(link.part)) return false;
+  const expected = sign(secret, link, link.expires);
   const given = Buffer.from(link.signature, 'base64url');
   if (given.length !== expected.length || !timingSafeEqual(given, expected)) return false;
   return Number(link.expires) * 1000 > now;

@@ -125,6 +125,20 @@ onEachEngine('routes', (engine) => {
     const raw = await fetch(service.url + link.pathname + link.search);
     assert.equal(raw.headers.get('content-type'), 'message/rfc822');
     assert.match(await raw.text(), /Subject: To the webhook/);
+    const file = new URL(data.attachments[0].url);
+    const open = (headers: Record<string, string> = {}, from = file) =>
+      fetch(service.url + from.pathname + from.search, { headers });
+    const attached = await open();
+    assert.equal(await attached.text(), 'attached');
+    assert.equal(attached.headers.get('content-type'), 'application/octet-stream');
+    assert.equal(attached.headers.get('content-disposition'), 'attachment; filename=a.txt');
+    assert.equal(attached.headers.get('x-content-type-options'), 'nosniff');
+    const ranged = await open({ range: 'bytes=2-4' });
+    assert.deepEqual([ranged.status, await ranged.text()], [206, 'tac']);
+    // A link is for its one part.
+    const other = new URL(file);
+    other.pathname = other.pathname.replace(/[^/]*$/, '1');
+    assert.equal((await open({}, other)).status, 403);
     link.searchParams.set('expires', '9999999999');
     const forged = await fetch(service.url + link.pathname + link.search);
     assert.equal(forged.status, 403);

@@ -239,6 +239,8 @@ async function inspect(header: string, encoding: 'utf8' | 'latin1') {
     parsed,
     auth: { spf: null, dkim: null, dmarc: null },
     rawUrl: '',
+    partUrl: () => '',
+    mailbox: null,
     receivedAt: 0,
   };
   const body = JSON.parse(await buildWebhookBody(webhook, async function* () {}));
