@@ -259,7 +259,7 @@ class StoredAccounts implements Accounts {
       if (status === 'suspended') await forgetLoginsOf(tx, id);
       return account;
     });
-    // Told again where it was suspended already: that costs nothing and cannot be missed.
+    // Published even where the account was suspended already: it costs nothing, and nobody misses it.
     if (status === 'suspended') {
       this.#changes.publish({ kind: 'access', accountId: id, reason: 'suspended' });
     }
@@ -313,7 +313,7 @@ class StoredAccounts implements Accounts {
     return ids.length > 0;
   }
 
-  /** Tells sockets and other nodes of accounts that are gone, and whoever removes what they had. */
+  /** Tells sockets and other nodes that accounts are gone, and starts the removal of their mail. */
   #tellDeleted(ids: readonly number[]): void {
     for (const id of ids) {
       this.#changes.publish({ kind: 'access', accountId: id, reason: 'deleted' });
@@ -384,7 +384,7 @@ function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void
   }
 }
 
-/** PostgreSQL lets two deletions read a row, and both believe that they delete it. */
+/** On PostgreSQL two deletions may read the same row, and both would then report it as deleted. */
 async function lockAccount(tx: Queries, engine: Database['engine'], id: number): Promise<void> {
   if (engine !== 'postgres' || !Number.isSafeInteger(id)) return;
   await tx.selectFrom('accounts').select('id').where('id', '=', id).forUpdate().execute();

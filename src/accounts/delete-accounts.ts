@@ -1,7 +1,7 @@
 /**
  * Deleting accounts. The row goes at once, and with it every way in: API, tokens, mail, sync. What it
- * had is removed afterwards, in short transactions: its id waits in `deleted_accounts` until its
- * mailboxes have been taken away from it.
+ * had is removed afterwards, in short transactions: its id stays in `deleted_accounts` until its mailboxes
+ * are gone.
  *
  * The accounts of a deleted domain go in steps, too. Until then they lie there without a domain, and no
  * query of this folder finds them ({@link domainIsThere}).
@@ -77,7 +77,7 @@ export async function listDeletedAccounts({ read }: Pick<Database, 'read'>): Pro
   return rows.map(({ id }) => id);
 }
 
-/** Ends the deletion of accounts, in the transaction that takes away what they had. */
+/** Ends the deletion of accounts, in the transaction that removes their last mailboxes. */
 export async function endAccountDeletion(tx: Queries, ids: readonly number[]): Promise<void> {
   await tx.deleteFrom('deleted_accounts').where('id', 'in', ids).execute();
 }
@@ -88,7 +88,7 @@ export async function endAccountDeletion(tx: Queries, ids: readonly number[]): P
  * A token of the operator's names an address and, mostly, the whole second it was issued in (`iat`,
  * RFC 7519 section 4.1.6). An account at an address that never had another takes both kinds. Where
  * there was another, `accounts.tokens_from` says from which instant on tokens are meant for this
- * account, and one that does not say when it was issued is not taken at all.
+ * account, and a token without `iat` is refused.
  *
  * The issuer's clock may be ahead of ours by {@link CLOCK_SKEW_SECONDS}. The last token of the earlier
  * account may therefore have an `iat` that lies so far after the end of that account. The successor

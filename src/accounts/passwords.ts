@@ -8,7 +8,7 @@ import { invalidField, Refusal } from '../errors/errors.ts';
 const PASSWORD_MIN = 8;
 const PASSWORD_MAX_BYTES = 1024;
 
-/** Letters and digits that are told apart in every typeface: no 0 O o, 1 l I. */
+/** Letters and digits that look different in every typeface: no 0 O o, 1 l I. */
 const ALPHABET = 'abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
 /** 116 bits. */
 const GENERATED_LENGTH = 20;
@@ -27,7 +27,7 @@ const COST = { algorithm: ARGON2ID, memoryCost: 19_456, timeCost: 2, parallelism
 const logins = pLimit(2);
 const settings = pLimit(1);
 
-/** The last in line waits about 4 s, and twice as long to set a password. */
+/** With a full queue the last login waits about 4 s, and a change of a password twice as long. */
 const WAITING_MAX = 256;
 
 /** @throws Refusal unavailable where too many wait already */
@@ -71,7 +71,7 @@ export function hashPassword(password: string): Promise<string> {
 
 let nobody: Promise<string> | undefined;
 
-/** The hash of no account's password; one that could not be made is made anew. */
+/** A hash that belongs to no account; made again where that failed. */
 function hashOfNobody(): Promise<string> {
   nobody ??= hash(generatePassword(), COST).catch((error: unknown) => {
     nobody = undefined;

@@ -144,7 +144,10 @@ export class RememberedLogins {
     if (generation === row.generation - 1 && now < row.renewed_at + GRACE_MS) {
       return { accountId, credentialVersion, series, generation: row.generation };
     }
-    this.#log.warn({ accountId }, 'a remembered login was used by two clients: it is ended');
+    this.#log.warn(
+      { accountId },
+      'a remembered login was used by two clients, so one has a copy: the login is ended',
+    );
     await remove(tx, series);
     return undefined;
   }

@@ -1,4 +1,4 @@
-/** Which keys sign mailbox tokens (JWT, RFC 7519), and what is left of a token when one did. */
+/** The keys that sign mailbox tokens (JWT, RFC 7519), and the claims of a token that was verified. */
 import { createPublicKey, createSecretKey, type KeyObject } from 'node:crypto';
 import {
   createRemoteJWKSet,
@@ -25,7 +25,7 @@ export interface TokenKeysOptions {
   readonly audience?: string | undefined;
 }
 
-/** What a token says, once its signature and times are found good. */
+/** The claims of a token whose signature and times are good. */
 export interface VerifiedToken {
   /** Whether it was signed with the secret, as ours are. */
   readonly bySecret: boolean;
@@ -96,7 +96,7 @@ export function refuseToken(why: string, cause?: unknown): Refusal {
   return new Refusal('unauthorized', `the token ${why}`, { cause });
 }
 
-/** An API key often comes here; this does not say whether it is one. */
+/** Clients often send an API key here by mistake; the answer does not say whether it is one. */
 const NOT_A_JWT =
   'is not a signed JWT: an API key belongs in the header x-api-key, and opens /v2 alone';
 

@@ -96,7 +96,7 @@ export interface Tokens {
 interface OwnClaims {
   readonly kind: 'account';
   readonly accountId: number;
-  /** The same account's, as a check on the id. */
+  /** The address of the same account, as a check on the id. */
   readonly address: string;
   readonly credentialVersion: number;
   readonly expiresAt: number;
@@ -120,7 +120,7 @@ const CREDENTIAL_CLAIM = 'postroom_credential';
 const SECOND_MS = 1000;
 const SKEW_MS = CLOCK_SKEW_SECONDS * SECOND_MS;
 const LIFETIME_SECONDS = 3600;
-/** Of a text that is no address, so much tells one from another. */
+/** Characters of a text that is no address, under which its failures are counted. */
 const UNREADABLE_MAX = 64;
 /** Tokens whose signature is not checked again; about 600 bytes each: 6 MB, and 20 MB at most. */
 const KNOWN_MAX = 10_000;
@@ -220,7 +220,10 @@ class SignedTokens implements Tokens {
       throw new Refusal('unauthorized', 'address or password is wrong');
     }
     await attempt.succeed().catch((error: unknown) => {
-      this.#log.error({ err: error, address }, 'login succeeded, but its client is not remembered');
+      this.#log.error(
+        { err: error, address },
+        'a login succeeded, but could not remember its client: the limit on failed logins still applies to it',
+      );
     });
     return found.credentials;
   }

@@ -179,7 +179,7 @@ function explain({ during, message }: SmtpFailure): string {
 export interface Sent {
   /** In the order of the recipients. */
   readonly results: readonly MailboxResult[];
-  /** The connection ended before any of the message was sent: another one may do better. */
+  /** The connection ended before any of the message was sent: another connection may be tried. */
   readonly isUntouched: boolean;
 }
 
@@ -239,13 +239,13 @@ function resultOf(result: RecipientResult): MailboxResult {
     const error = { status: code, enhancedStatus: enhancedOf(result.reply), text: oneLine(text) };
     return { result: isFinalRefusal(result.reply) ? 'permanent' : 'temporary', error };
   }
-  // Half a conversation says nothing about the message: it is tried again.
+  // A session that broke off says nothing about the message: it is tried again.
   const isSent = result.stage === 'sent';
   const doubt = ', after the whole message was sent: it may have been taken';
   return failed('temporary', '4.4.2', isSent ? `${result.failure}${doubt}` : result.failure);
 }
 
-/** A failure that we see, not the server. */
+/** A failure on our side, without a reply of the server. */
 export function failed(
   result: 'temporary' | 'permanent',
   enhancedStatus: string,

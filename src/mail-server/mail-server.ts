@@ -1,6 +1,6 @@
 /**
  * Mailboxes on a mail server that the operator runs: `imap/` is the mail store's interface spoken to
- * an IMAP server, `lmtp/` brings inbound mail to it. Owns the tables `imap_*` (what was seen of a
+ * an IMAP server, `lmtp.ts` brings inbound mail to it. Owns the tables `imap_*` (what was seen of a
  * mailbox whose server cannot tell what changed).
  */
 export { ImapMailstore, type ImapOptions, type ImapServer, imapDefaults } from './imap/imap.ts';

@@ -97,7 +97,7 @@ export class ServerDelivery implements MailServer {
     return targets.map((target, index) => [target, results[index] ?? noResult]);
   }
 
-  /** One after the other: they are many only where one message is for many. */
+  /** One after the other: there are several only where one message is for several accounts. */
   async #appendAll(
     { open }: ServerMail,
     targets: readonly AppendTarget[],
@@ -139,7 +139,7 @@ export class ServerDelivery implements MailServer {
       if (error instanceof Refusal && error.code === 'mailbox_refused') {
         return failed('permanent', '5.2.0', error.message);
       }
-      log.warn({ err: error, mailbox }, 'a message was not added to a mailbox');
+      log.warn({ err: error, mailbox }, 'could not add a message to a mailbox on the mail server');
       return failed('temporary', '4.3.0', 'the mailbox could not be written to');
     } finally {
       signal.removeEventListener('abort', stop);

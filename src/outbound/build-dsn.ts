@@ -15,7 +15,7 @@ import {
 import type { SendError } from './outcome.ts';
 import { type PreparedMessage, prepareOwn, toWire } from './prepare-forward.ts';
 
-/** What became of one recipient. */
+/** The outcome for one recipient. */
 export interface RecipientStatus {
   /**
    * The address that the sender wrote to. The one it was forwarded to is not told (RFC 3464 section
@@ -179,7 +179,7 @@ function diagnosticOf({ error, forwardedTo, recipient }: RecipientStatus): strin
   return oneLine(hide(whole, forwardedTo, recipient));
 }
 
-/** As it was given and as it is written otherwise, in any case. */
+/** All ways to write an address, without regard to case. */
 function hide(text: string, address: string, shown: string): string {
   return [address, canonicalAddress(address)].reduce(
     (left, secret) => left.replaceAll(new RegExp(RegExp.escape(secret), 'giu'), () => shown),
@@ -235,7 +235,7 @@ export interface BounceQuestion {
  * Whether a DSN may answer a message. Never to the null sender (RFC 5321 section 6.1, RFC 3464 section
  * 2), which is what keeps two servers from bouncing at each other; nor to who stands in for it
  * against the rules: MAILER-DAEMON, a DSN with a sender, an automatic reply (RFC 3834 section 2).
- * Nor to a sender that SPF says is forged, who would be told of mail that he never wrote.
+ * Nor to a sender that SPF says is forged: that person never wrote the message.
  *
  * Lists and generated mail (`auto-generated`) are told: their VERP addresses wait for it.
  */

@@ -21,7 +21,7 @@ export type Lookup<Found> =
     }
   | { readonly kind: 'unanswered'; readonly reason: string };
 
-/** The questions that sending asks; none of them throws. Names are in ASCII. */
+/** The DNS lookups of sending; none of them throws. Names are in ASCII. */
 export interface OutboundDns {
   mx(domain: string): Promise<Lookup<Exchanger>>;
   a(host: string): Promise<Lookup<string>>;

@@ -1,7 +1,7 @@
 /**
- * Mail on its way out: what accounts send, forwarding and bounces. Prepares a message, makes one attempt to send it, and
- * reports what came of it; what follows a failure is decided by `delivery/`, and when the next
- * attempt is made by the queue.
+ * Mail on its way out: what accounts send, forwarding and bounces. Prepares a message, makes one attempt
+ * to send it, and reports the outcome. `delivery/` decides what follows a failure, and the queue when the
+ * next attempt is made.
  *
  * Holds nothing in storage. A rewritten sender carries all that is needed to read it again
  * (`rewrite-sender.ts`), and a message is read from where it lies, twice for each attempt.

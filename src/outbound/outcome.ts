@@ -17,7 +17,7 @@ export function mailDestination(address: string): string {
   return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 }
 
-/** Why a message was not taken. */
+/** Why a message was not accepted. */
 export interface SendError {
   /** SMTP reply code (RFC 5321 section 4.2); absent where no reply says it. */
   readonly status?: number;
@@ -44,7 +44,7 @@ export type SendOutcome =
     }
   | { readonly result: 'temporary' | 'permanent'; readonly error: SendError };
 
-/** A failure that we see, not the far end. */
+/** A failure on our side, without a reply of the far end. */
 export function failure(
   result: 'temporary' | 'permanent',
   enhancedStatus: string,

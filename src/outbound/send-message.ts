@@ -44,8 +44,8 @@ export interface MessageSenderOptions {
   readonly smarthost?: Smarthost | undefined;
   readonly ownListener?: OwnListener | undefined;
   /**
-   * Sessions at a time; 1,000. The others wait in the order they came, behind whoever is slow: who
-   * has to be fair begins fewer.
+   * Sessions at a time; 1,000. The others wait in the order they came, also behind slow ones. A caller
+   * that has to be fair starts fewer.
    */
   readonly maxSessions?: number;
   readonly timeouts?: Partial<SendTimeouts>;
@@ -70,11 +70,11 @@ const TIMEOUTS: SendTimeouts = {
 };
 const MX_PORT = 25;
 const SESSIONS = 1_000;
-/** Of them, to our own listener, which takes only so many of one client (SMTP_MAX_PER_IP). */
+/** Sessions to our own listener, which limits them by client (SMTP_MAX_PER_IP). */
 const OWN_SESSIONS = 32;
 /** Connections tried for one message (RFC 5321 section 5.1 asks for two at least). */
 const TRIES_MAX = 10;
-/** Hosts that get as far as refusing the transaction for now; greylisting is told soon enough. */
+/** Hosts that may refuse a transaction for now before the attempt ends; enough to notice greylisting. */
 const REFUSALS_MAX = 2;
 
 type Failed = Exclude<SendOutcome, { readonly result: 'delivered' }>;
@@ -115,7 +115,7 @@ class SmtpSender implements MessageSender {
   ): Promise<SendOutcome> {
     const { ownListener, smarthost } = this.#options;
     if (ownListener && (await inTime(signal, ownListener.hosts(domain)))) {
-      // Through the front door, so that loops between domains of ours are seen as any other.
+      // By SMTP like any other mail, so that loops between domains hosted here are found as well.
       const options = this.#session(this.#options.hostname, 'none', signal);
       return runInTurn(
         this.#ownPlaces,
@@ -138,7 +138,7 @@ class SmtpSender implements MessageSender {
     const startTls = login ? 'required' : 'offered';
     const options = { ...this.#session(host, implicitTls ? 'implicit' : startTls, signal), login };
     const { outcome, about } = await runSession(smarthost, message, options);
-    // A smarthost that does not talk to us is the operator's to mend, until the queue gives up.
+    // Only the operator can repair a smarthost that refuses us; the mail waits until the queue gives up.
     return outcome.result === 'permanent' && about === 'connection'
       ? { ...outcome, result: 'temporary' }
       : outcome;

@@ -1,4 +1,4 @@
-/** One message to one host, and what its answers mean for the message. */
+/** Sends one message to one host, and reads from its answers what became of the message. */
 import { oneLine } from '../message/message.ts';
 import {
   type ConnectionTimeouts,
@@ -55,16 +55,16 @@ export interface SessionOptions {
 
 export interface SessionResult {
   readonly outcome: SendOutcome;
-  /** What failed, or was answered to: our wish to talk with the host, or the message. */
+  /** What failed: the session with the host, or the message. */
   readonly about: 'connection' | 'message';
-  /** Another host may do better: this one cannot have the message and did not refuse it for good. */
+  /** Whether another host may be tried: this one did not take the message, and did not refuse it for good. */
   readonly tryNext: boolean;
   /** STARTTLS was offered and failed. */
   readonly tlsFailed: boolean;
 }
 
 /**
- * Connects, sends a message, and takes leave of the far end.
+ * Connects, sends a message, and ends the session.
  *
  * @throws what the message's source throws; nothing else
  */
@@ -113,7 +113,7 @@ export async function runSession(
   }
 }
 
-/** What the message needs and the far end has not. */
+/** The extension that the message needs and the far end lacks. */
 function findLacking(
   { server }: SmtpConnection,
   { size, from, to, smtpUtf8 }: OutgoingMessage,
@@ -127,7 +127,7 @@ function findLacking(
     return failure('permanent', '5.1.3', 'an address that no command can hold', host);
   }
   if (server.extensions.has('SMTPUTF8')) return undefined;
-  // RFC 6531 section 3.2: nothing is sent to who may not understand it.
+  // RFC 6531 section 3.2: such a message is not sent to a host without the extension.
   if (isInternationalized(from + to)) {
     return failure('permanent', '5.6.7', 'the far end takes no address outside ASCII', host);
   }
@@ -139,7 +139,7 @@ function isInternationalized(text: string): boolean {
   return /[^\0-\x7f]/.test(text);
 }
 
-/** The far end would not talk with us, or could not be reached. */
+/** The far end refused the session, or could not be reached. */
 function judgeFailure(
   { message, reply, during }: SmtpFailure,
   endpoint: Endpoint,
@@ -153,7 +153,7 @@ function judgeFailure(
     const status = isUnreached && !signal.aborted ? '4.4.1' : '4.4.2';
     return { ...about('connection', failure('temporary', status, text, host), true), tlsFailed };
   }
-  // Encryption and login are between us: never the message's fault.
+  // A failure of encryption or login is never the fault of the message.
   const result = isFinalRefusal(reply) && !during ? 'permanent' : 'temporary';
   // A host that is not for us at all says nothing about the next one (RFC 7504 section 4).
   return { ...about('connection', refusedBy(reply, result, host), true), tlsFailed };

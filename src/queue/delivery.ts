@@ -1,4 +1,4 @@
-/** What is queued, what a worker gets of it, and what an operator sees of it. */
+/** Deliveries: as they are queued, as a worker gets them, as an operator sees them; and their payloads. */
 
 import { Buffer } from 'node:buffer';
 import { type Static, type TObject, Type } from 'typebox';
@@ -34,7 +34,7 @@ export interface Job<Payload = unknown> extends JobFacts {
   readonly payload: Payload;
 }
 
-/** What is known of a delivery whatever its payload is. */
+/** What is known of a delivery, whatever its payload. */
 export interface JobFacts {
   readonly id: number;
   readonly publicId: string;
@@ -78,8 +78,8 @@ export type Outcome =
     }
   | { readonly result: 'permanent'; readonly error: DeliveryError }
   /**
-   * It cannot be attempted, for a reason of ours that time does not mend: it waits until somebody
-   * tries it again by hand.
+   * It cannot be attempted, for a reason on our side that time does not remove. It waits until an
+   * operator retries it.
    */
   | { readonly result: 'held'; readonly error: DeliveryError };
 
@@ -121,7 +121,7 @@ export function errorToJson({ status, text }: DeliveryError): string {
   return JSON.stringify(status === undefined ? { text: cut } : { status, text: cut });
 }
 
-/** A stored error that cannot be read hides no other delivery: operators are told so in its place. */
+/** A stored error that cannot be read is replaced by a text that says so, so that the list still works. */
 export function errorFromJson(json: string): DeliveryError {
   try {
     const error: unknown = JSON.parse(json);

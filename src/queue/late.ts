@@ -1,8 +1,8 @@
 /**
- * What does not wait for the first attempt of a delivery: behind a long queue for a dead receiver even
- * the first attempt comes late. A row that was queued with `late_at` has its {@link WorkOptions.onLate}
- * done at that instant, once: whoever clears the column in its transaction does it, this watch or, by
- * `Queue.cancelLate`, the outcome of an attempt that ended in time.
+ * Steps that must not wait for the first attempt of a delivery, which comes late behind a long queue for
+ * a dead receiver. For a row with `late_at`, {@link WorkOptions.onLate} runs at that instant. It runs once:
+ * the transaction that runs it clears the column. An attempt that ends in time clears it as well
+ * (`Queue.cancelLate`).
  */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
@@ -25,7 +25,7 @@ export class LateWatch<Payload> {
   #stopped = false;
   #disarm: () => void = () => {};
 
-  /** @param track keeps account of what is under way */
+  /** @param track remembers a task until it ends */
   constructor(
     options: WorkOptions<Payload>,
     around: WorkerSurroundings,
@@ -74,7 +74,10 @@ export class LateWatch<Payload> {
       if (rows.length === ROWS_AT_A_TIME) this.#next = clock.now();
       else this.#next = Math.min(this.#next, await findNext(database.read, kind, clock.now()));
     } catch (error) {
-      log.error({ err: error, kind }, 'late deliveries cannot be looked for');
+      log.error(
+        { err: error, kind },
+        'could not read which deliveries are late: trying again shortly',
+      );
     }
     this.#looking = false;
     if (!this.#stopped) this.#arm();
@@ -93,7 +96,7 @@ export class LateWatch<Payload> {
     } catch (error) {
       log.error(
         { err: error, kind, id: row.id },
-        'what a late delivery does not wait for failed; it is tried again in a minute',
+        'a late delivery: the step that does not wait for its first attempt failed; trying again in a minute',
       );
       await postpone(database, row.id, clock.now() + RETRY_MS);
     }
@@ -101,7 +104,7 @@ export class LateWatch<Payload> {
 }
 
 /**
- * Notes that nothing is to be done late any more.
+ * Notes that `onLate` need not run any more.
  *
  * @returns whether there was something
  */

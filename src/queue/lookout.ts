@@ -1,4 +1,4 @@
-/** Finds what nobody told the worker of: rows of an earlier run, of other nodes, due later. */
+/** Finds rows that the worker was not told of: those of an earlier run, of other nodes, and those due later. */
 import type { Database } from '../database/database.ts';
 import type { Clock, QueueLog } from './work-options.ts';
 import { findWaiting, type Waiting } from './worker-rows.ts';
@@ -18,9 +18,9 @@ interface LookoutOptions {
   readonly log: QueueLog;
   readonly kind: string;
   found(waiting: readonly Waiting[]): void;
-  /** Whether what is found has no place for now: then the look stops where it is. */
+  /** Whether there is no room for more destinations: then the look stops where it is. */
   isFull(): boolean;
-  /** Keeps account of what is under way. */
+  /** Remembers a task until it ends. */
   track(task: Promise<void>): void;
 }
 
@@ -77,7 +77,7 @@ export class Lookout {
         await new Promise((resolve) => setImmediate(resolve));
       }
     } catch (error) {
-      log.error({ err: error, kind }, 'the queue cannot be read');
+      log.error({ err: error, kind }, 'could not read the queue: trying again shortly');
       again = RETRY_MS;
     }
     this.#looking = false;

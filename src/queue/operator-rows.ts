@@ -1,4 +1,4 @@
-/** The queries of operators on `deliveries`: what there is, once more, and away with the old. */
+/** The queries of operators on `deliveries`: list, retry, and remove what has ended. */
 import { sql } from 'kysely';
 import type { Queries, Row } from '../database/database.ts';
 import { type Delivery, type DeliveryStatus, errorFromJson } from './delivery.ts';
@@ -49,7 +49,7 @@ export async function findRow(
 /** A row that was queued again, and for whom. */
 interface Requeued {
   readonly delivery: Delivery;
-  /** Whether it is due now; not so where an attempt is under way anyhow. */
+  /** Whether it is due now; false while an attempt is under way. */
   readonly isDue: boolean;
 }
 
@@ -100,7 +100,7 @@ export async function pruneRows(tx: Queries, before: number): Promise<number[]> 
         .orderBy('finished_at')
         .limit(REMOVED_AT_A_TIME),
     )
-    // Not one that is replayed at this moment.
+    // A row that is being retried at this moment is left alone.
     .where('finished_at', '<', before)
     .returning('body_id')
     .execute();

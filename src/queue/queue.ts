@@ -1,6 +1,6 @@
 /**
- * The durable queue: what has to reach a destination outside, and is tried until it did or the
- * schedule is at its end. It knows no protocol; a kind of delivery brings the function that attempts.
+ * The durable queue of deliveries to destinations outside. Each is attempted until it succeeds or its
+ * schedule ends. The queue knows no protocol; each kind of delivery brings the function that attempts it.
  *
  * A delivery is a row of `deliveries`, written in the transaction of whoever accepts the message
  * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads`. It is `queued`
@@ -16,8 +16,8 @@
  *   attempt, leaves rows that nobody touches until the lease ends; then they are attempted again
  *   under the same public id, with the same payload. On SQLite there is one process: its start ends
  *   every lease at once.
- * - The receiver has it, but the worker dies before that is written: it gets it once more. Receivers
- *   know the repeat by its public id.
+ * - Where the worker dies after the receiver took the delivery and before that is written, the receiver
+ *   gets it again. It recognizes the repeat by the public id.
  * - The end of a delivery and what follows from it (storing it, bouncing it) are one transaction, by
  *   {@link WorkOptions.onOutcome}: it is done once, or the delivery has not ended.
  *
@@ -82,7 +82,7 @@ export interface QueueOptions {
   readonly random?: () => number;
 }
 
-/** What says when something is done with a delivery. */
+/** What of a delivery says when it is attempted. */
 type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
 
 function dueAt({ notBefore, tried }: Times, now: number): number {
@@ -145,17 +145,16 @@ export class Queue {
   }
 
   /**
-   * Takes over what a delivery does not wait for its first attempt with: it is for the caller to do,
-   * in this transaction.
+   * Cancels `onLate` of a delivery, in this transaction; the caller does the work in its place.
    *
-   * @returns false where that was done, or there was nothing to do
+   * @returns false where `onLate` has run already, or the delivery has none
    */
   cancelLate(tx: Queries, id: number): Promise<boolean> {
     return clearLate(tx, id);
   }
 
   /**
-   * Takes a delivery back that waits for its turn.
+   * Cancels a delivery that waits for its next attempt.
    *
    * @returns false where it has ended, is gone, or an attempt is under way: then nothing is changed
    */

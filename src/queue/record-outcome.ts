@@ -1,14 +1,14 @@
-/** Writes what came of an attempt, with what follows from it. */
+/** Records the outcome of an attempt, together with what follows from it. */
 import type { Queries } from '../database/database.ts';
 import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
 import { nextDelayMs, type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 
-/** Waits between the tries to write an outcome: it is not to be attempted again without need. */
+/** Milliseconds between tries to write an outcome. An outcome that is lost means a second attempt. */
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
 /** When it could not be written: until the next attempt, so that a bug does not flood a receiver. */
 const UNWRITTEN_DELAY_MS = 300_000;
-/** How often a last attempt that throws comes again. */
+/** How often a last attempt is repeated where it throws. */
 const LAST_REPEATS = 5;
 const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' };
 
@@ -46,7 +46,7 @@ export class OutcomeRecorder {
       } catch (error) {
         log.error(
           { err: error, kind: this.#options.kind, id: job.id },
-          'an outcome is not written',
+          'could not write the outcome of a delivery attempt: trying again',
         );
       }
       if (signal.aborted) return undefined;
@@ -79,8 +79,11 @@ export class OutcomeRecorder {
       onAttempt({ kind, outcome, status, attemptMs, ageMs: now - job.createdAt });
       written.afterCommit?.();
     } catch (error) {
-      // A bug of whoever listens; the outcome itself is written.
-      log.error({ err: error, kind, id: job.id }, 'what follows an attempt threw');
+      // A bug in the listener; the outcome itself is written.
+      log.error(
+        { err: error, kind, id: job.id },
+        'the outcome is written, but a step after it failed unexpectedly',
+      );
     }
     return nextAttemptAt;
   }
@@ -101,9 +104,9 @@ export class OutcomeRecorder {
   }
 
   /**
-   * The last attempt threw: that says nothing about the receiver, and what follows an end may not
-   * have been made ready. So it does not end the delivery but comes again, as long after as the
-   * schedule waits at its end, and at last is held.
+   * Repeats a last attempt that threw. The error says nothing about the receiver, so it does not end the
+   * delivery: the attempt is repeated after the longest wait of the schedule. In the end the delivery is
+   * held.
    *
    * @returns when the delivery is due again, where that could be written
    */
@@ -122,7 +125,7 @@ export class OutcomeRecorder {
   }
 
   /**
-   * The attempt comes again, but not soon.
+   * Postpones the next attempt.
    *
    * @param attempts that count; without this one when left out
    */
@@ -140,7 +143,10 @@ export class OutcomeRecorder {
       await database.write((tx) => writeOutcome(tx, owner, job.id, row));
       return nextAttemptAt;
     } catch (error) {
-      log.error({ err: error, id: job.id }, 'the lease stays until it ends');
+      log.error(
+        { err: error, id: job.id },
+        'could not postpone a delivery: it is attempted again once its lease ends',
+      );
       return undefined;
     }
   }

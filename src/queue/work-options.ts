@@ -1,4 +1,4 @@
-/** What a kind of delivery brings to its worker, and what a worker tells. */
+/** The options of a worker, and what it reports; its clock and its schedule. */
 import type { Database, Queries } from '../database/database.ts';
 import type { Job, Outcome, PayloadFormat, Settled } from './delivery.ts';
 
@@ -46,8 +46,8 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined>;
   /**
-   * What a delivery with `lateAt` does not wait for its first attempt with. What it throws is logged,
-   * and it comes again.
+   * Runs once a delivery with `lateAt` is late, without waiting for its first attempt. An error is logged,
+   * and it runs again.
    *
    * @returns what is to be written, in the transaction that notes that it is done, on the terms of
    *   `onOutcome`
@@ -55,7 +55,7 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
   onLate?(job: Job<Payload>): Promise<(tx: Queries) => Promise<(() => void) | undefined>>;
 }
 
-/** How an attempt went, and what it made ready for what follows from it. */
+/** The outcome of an attempt, and what it prepared for `onOutcome`. */
 export type Attempted<Prepared = unknown> = Outcome & { readonly prepared?: Prepared | undefined };
 
 /** What the queue tells the log; a pino Logger fits. */
@@ -73,7 +73,7 @@ export interface AttemptReport extends Settled {
   readonly ageMs: number;
 }
 
-/** What a worker stands on. */
+/** What a worker works with. */
 export interface WorkerSurroundings {
   readonly database: Database;
   readonly clock: Clock;
@@ -86,11 +86,11 @@ export interface WorkerSurroundings {
 
 /* Time as the queue sees it, and when the next attempt comes. */
 
-/** So that tests need not wait for it. */
+/** An interface, so that tests need not wait. */
 export interface Clock {
   /** Milliseconds since 1970; may be set to another time. */
   now(): number;
-  /** Milliseconds since some instant; only ever goes on. */
+  /** Milliseconds since some instant; never goes back. */
   monotonic(): number;
   /**
    * Runs something once, after so many milliseconds, whatever the clock is set to meanwhile.
@@ -120,7 +120,7 @@ export function wait(clock: Clock, ms: number): Promise<void> {
 
 /** How much later than its time an attempt may come, as a part of the delay. */
 const JITTER = 0.1;
-/** Longest delay that a receiver can ask for: a mistyped one must not bury a message. */
+/** Longest delay that a receiver can ask for: a mistyped one must not delay a message for ever. */
 const RETRY_AFTER_MAX_S = 24 * 3600;
 
 /**

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import { type DeliveryError, type DeliveryStatus, errorToJson, type JobFacts } from './delivery.ts';
 
-/** A literal, since a partial index serves only a condition that is known when a query is planned. */
+/** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
 const queued = sql.lit('queued' as const);
 
 /** Ids in one statement: both engines bound the number of parameters. */
@@ -68,7 +68,7 @@ interface LeaseRequest {
 
 interface Lease {
   readonly rows: readonly LeasedRow[];
-  /** When the next row that nobody has can be taken; undefined where there is none, or not asked. */
+  /** When the next row that is not leased is due; undefined where there is none, or it was not looked for. */
   readonly nextDue: number | undefined;
 }
 
@@ -225,9 +225,9 @@ export async function endLeases(database: Database, kind: string, now: number): 
 }
 
 /**
- * Brings rows that were written when the clock was ahead back to its time: what waited an hour waits an
- * hour, and a lease runs no longer than one that begins now. A row that was never attempted and was
- * queued for a later instant keeps that instant.
+ * Corrects rows that were written while the clock was ahead: a wait of an hour stays an hour, and a lease
+ * ends no later than one that begins now. A row that was never attempted and was queued for a later instant
+ * keeps that instant.
  *
  * @param leaseMs how long a lease runs
  */

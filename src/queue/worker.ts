@@ -1,4 +1,4 @@
-/** A worker of one kind: leases what is due, runs the attempts, has written what came of them. */
+/** A worker of one kind of delivery: leases what is due, runs the attempts, and records their outcomes. */
 
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { type Batch, Destinations } from './destinations.ts';
@@ -22,7 +22,7 @@ import {
  */
 const LEASE_MS = 20_000;
 const RENEW_MS = 6_000;
-/** By how much the clock has to go back to be noticed; less delays nothing that matters. */
+/** The clock counts as set back from this many milliseconds on; less makes no difference. */
 const CLOCK_BACK_MS = 1_000;
 /** After an error of the database. */
 const DATABASE_RETRY_MS = 1_000;
@@ -34,7 +34,7 @@ const CONCURRENCY = 512;
 const PAYLOADS_MAX = 64 * 1024 * 1024;
 /** Leases under way at a time: how large their rows are is known only when they are there. */
 const LEASES_MAX = 4;
-/** What an attempt comes to that throws. */
+/** The outcome of an attempt that throws. */
 const THREW = { result: 'temporary', error: { text: 'internal error' } } as const;
 const PER_DESTINATION = 32;
 
@@ -57,7 +57,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   #disarmPump: () => void = () => {};
   #pumping = false;
   #stopped = false;
-  /** How far the clock was ahead of the monotonic one, when it was so most. */
+  /** The largest difference seen between the clock and the monotonic clock. */
   #clockOffset = Number.NEGATIVE_INFINITY;
 
   constructor(options: WorkOptions<Payload, Prepared>, around: WorkerSurroundings) {
@@ -105,8 +105,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   /**
-   * Takes nothing new and waits for what is under way; after `deadlineMs` attempts are aborted. What
-   * has no outcome by then is given back uncounted.
+   * Starts no more attempts and waits for those under way; after `deadlineMs` they are aborted. A delivery
+   * without an outcome by then is given back, and the attempt does not count.
    */
   async stop(deadlineMs: number): Promise<void> {
     if (this.#stopped) return;
@@ -122,7 +122,10 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const left = [...this.#leased];
     this.#leased.clear();
     await releaseLeases(database, owner, left, clock.now()).catch((error: unknown) =>
-      log.error({ err: error, left: left.length }, 'leases stay until they end'),
+      log.error(
+        { err: error, left: left.length },
+        'could not give leases back: these deliveries are attempted again once their leases end',
+      ),
     );
   }
 
@@ -130,27 +133,30 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     while (this.#tasks.size > 0) await Promise.all(this.#tasks);
   }
 
-  /** Keeps account of a task; tasks catch their own errors. */
+  /** Remembers a task until it ends; tasks catch their own errors. */
   #track(task: Promise<void>): void {
     const tracked = task.finally(() => this.#tasks.delete(tracked));
     this.#tasks.add(tracked);
   }
 
-  /** Makes what an earlier run left behind due, and looks for all that is. */
+  /** Makes the deliveries of an earlier run due, and looks for everything that is due. */
   async #recover(): Promise<void> {
     const { database, clock, log } = this.#around;
     const { kind } = this.#options;
     try {
       await this.#keepWaits();
-      // One process has the file: whoever held these leases is dead.
+      // Only one process uses the file, so the holder of these leases has ended.
       if (database.engine === 'sqlite') await endLeases(database, kind, clock.now());
     } catch (error) {
-      log.error({ err: error, kind }, 'leases of the last run stay until they end');
+      log.error(
+        { err: error, kind },
+        'could not end the leases of the last run: its deliveries are attempted once their leases end',
+      );
     }
     this.#lookout.look();
   }
 
-  /** What became free in the same turn of the event loop is filled by one lease, not by many. */
+  /** Places that become free in one turn of the event loop are filled by a single lease. */
   #pumpSoon(): void {
     if (this.#pumping || this.#stopped) return;
     this.#pumping = true;
@@ -186,13 +192,13 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       const now = clock.now();
       const request = { kind, destination, owner, now, until: now + LEASE_MS, limit };
       const { rows, nextDue } = await leaseRows(database, request);
-      // A lease of ours that ended unnoticed and was taken again: the attempt is still under way.
+      // Our lease ended unnoticed and was taken again: the first attempt is still under way.
       const fresh = rows.filter(({ id }) => !this.#leased.has(id));
       const due = rows.length === limit ? now : nextDue;
       this.#destinations.leased(batch, fresh.length, due, clock.now());
       for (const row of fresh) this.#begin(row);
     } catch (error) {
-      log.error({ err: error, kind }, 'no deliveries can be leased');
+      log.error({ err: error, kind }, 'could not lease deliveries: trying again shortly');
       const now = clock.now();
       this.#destinations.leased(batch, 0, now + DATABASE_RETRY_MS, now);
     }
@@ -203,7 +209,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   #begin(row: LeasedRow): void {
     this.#leased.add(row.id);
     this.#leasedSize += row.payload.length;
-    // Leased when the worker had been told to stop: it is given back with the rest.
+    // Leased after the worker was told to stop: `stop` gives it back with the others.
     if (!this.#stopped) this.#track(this.#run(row));
   }
 
@@ -214,7 +220,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const job = jobFacts(row, this.#options.delays);
     const ended = await this.#attempt(job, row.payload);
     const { outcome } = ended;
-    // What was cut short says nothing about the receiver.
+    // An aborted attempt says nothing about the receiver.
     if (signal.aborted && outcome.result === 'temporary') return;
     const attemptMs = clock.monotonic() - startedAt;
     const due =
@@ -241,7 +247,10 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       if (error instanceof UnreadablePayload) {
         return { outcome: { result: 'held', error: { text: error.message } } };
       }
-      log.error({ err: error, kind, id: facts.id }, 'an attempt threw');
+      log.error(
+        { err: error, kind, id: facts.id },
+        'a delivery attempt failed unexpectedly: it counts as a temporary failure',
+      );
       return { outcome: THREW };
     }
   }
@@ -252,24 +261,27 @@ export class Worker<Payload = unknown, Prepared = unknown> {
 
   async #renew(): Promise<void> {
     const { database, clock, owner, log } = this.#around;
-    // Also while stopping: attempts under way keep what they have.
+    // Also while stopping: attempts under way keep their leases.
     this.#armRenewal();
     try {
       if (this.#hasGoneBack()) {
         log.warn(
           { kind: this.#options.kind },
-          'the clock went back: deliveries are due as long from now as they were',
+          'the clock went back: waiting deliveries keep the length of their wait',
         );
         await this.#keepWaits();
         this.#lookout.lookAnew();
       }
       await renewLeases(database, owner, [...this.#leased], clock.now() + LEASE_MS);
     } catch (error) {
-      log.error({ err: error, kind: this.#options.kind }, 'leases cannot be renewed');
+      log.error(
+        { err: error, kind: this.#options.kind },
+        'could not renew leases: other nodes may attempt these deliveries as well',
+      );
     }
   }
 
-  /** Rows that were written when the clock was ahead, by this run or an earlier one. */
+  /** Corrects rows that were written while the clock was ahead, by this run or an earlier one. */
   async #keepWaits(): Promise<void> {
     const { database, clock } = this.#around;
     this.#clockOffset = clock.now() - clock.monotonic();

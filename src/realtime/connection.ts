@@ -1,5 +1,5 @@
 /**
- * One connected client: what it is told, and when it is let go.
+ * One connected client: which messages it gets, and when its connection ends.
  *
  * There may be thousands, so a connection has no timer and no closure of its own, and keeps nothing
  * of the request that it came with.
@@ -26,7 +26,7 @@ type Closing = (typeof closings)[keyof typeof closings];
 
 /** Heartbeats that may pass without a pong, or without a full buffer getting empty. */
 const BEATS_MISSED_MAX = 2;
-/** Mailboxes with a change that waits for a slow client; with more it is better off anew. */
+/** Mailboxes whose change waits for a slow client; with more the client has to connect again. */
 const HELD_MAX = 1_000;
 
 const AS_TEXT = { binary: false };
@@ -94,7 +94,7 @@ export class Connection {
     this.#socket.terminate();
   }
 
-  /** Pings; lets go a client that answers no pings or reads nothing. */
+  /** Sends a ping; ends the connection of a client that answers no pings or reads nothing. */
   beat(): void {
     if (this.#ending) return;
     if (this.#pongsMissed >= BEATS_MISSED_MAX || this.#beatsCongested >= BEATS_MISSED_MAX) {
@@ -114,7 +114,7 @@ export class Connection {
 
   #send(message: Buffer): void {
     this.#socket.send(message, AS_TEXT);
-    // Full: the client's window and the kernel's buffer are, and 64 KiB of ours.
+    // Full means: the client's window, the kernel's buffer, and 64 KiB of ours are full.
     if (!this.#stream.writableNeedDrain || this.#congested) return;
     this.#congested = true;
     this.#held = new Map();
@@ -129,7 +129,7 @@ export class Connection {
     this.#tellAll(held);
   }
 
-  /** On the way the buffer may fill up again: `tell` sees to it. */
+  /** The buffer may fill up again meanwhile; `tell` checks that for each change. */
   #tellAll(held: Map<string, Buffer> | undefined): void {
     for (const [mailbox, message] of held ?? []) this.tell(mailbox, message);
   }
@@ -206,7 +206,7 @@ export function encodeHello(hello: Hello): Buffer {
   });
 }
 
-/** A mailbox moved on. */
+/** The message that a mailbox has changed. */
 export function encodeChange({ mailbox, uidvalidity, token, eventType }: MailboxChange): Buffer {
   return encode({ type: 'mailbox_changed', mailbox, uidvalidity, token, eventType });
 }
@@ -247,7 +247,7 @@ export class Heartbeat {
     connection.slot = this.#current;
     this.#slots[this.#current]?.add(connection);
     this.#size++;
-    // Nothing is to be kept alive by it: the server's own socket does that.
+    // The timer must not keep the process running; the server's socket does.
     this.#timer ??= setInterval(() => this.#tick(), this.#tickMs).unref();
   }
 

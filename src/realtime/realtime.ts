@@ -1,6 +1,6 @@
 /**
  * The realtime channel: WebSocket connections at `/ws` (RFC 6455), each bound to one account, that
- * are told of every mailbox that moved on. Holds nothing in storage.
+ * are told of every mailbox that changed. Holds nothing in storage.
  *
  * The way of a connection: the rate limit, the token (a refusal is a plain HTTP answer), the
  * account's subscription, `hello` with where every mailbox stands, then one `mailbox_changed` for
@@ -120,7 +120,10 @@ class WebSocketChannel implements Realtime {
     const forget = () => this.#forget(socket);
     socket.on('error', ignore).once('close', forget);
     this.#upgrade(request, socket, head, forget).catch((error: unknown) => {
-      this.#options.logger.error({ err: error }, 'upgrade failed');
+      this.#options.logger.error(
+        { err: error },
+        'a WebSocket upgrade failed unexpectedly: the client gets an error',
+      );
       refuseUpgrade(request, socket, new Refusal('internal', 'something failed on our side'));
     });
   }
@@ -230,7 +233,10 @@ class WebSocketChannel implements Realtime {
     } catch (error) {
       const closing = closingOf(error);
       if (closing === closings.failed) {
-        this.#options.logger.error({ err: error, connectionId: connection.id }, 'no hello');
+        this.#options.logger.error(
+          { err: error, connectionId: connection.id },
+          'could not prepare hello: the connection is closed',
+        );
       }
       connection.end(closing);
     }
@@ -271,7 +277,7 @@ function onPong(this: WebSocket): void {
 }
 
 function onMessage(this: WebSocket, _message: unknown, isBinary: boolean): void {
-  // RFC 6455 section 7.4.1: 1003 is for the kind of message that is not taken.
+  // RFC 6455 section 7.4.1: 1003 is for a kind of message that is not accepted.
   if (isBinary) connectionOf(this)?.end(closings.binary);
 }
 
@@ -279,10 +285,10 @@ function connectionOf(socket: WebSocket): Connection | undefined {
   return socket instanceof ClientSocket ? socket.connection : undefined;
 }
 
-/** The library closes the connection by itself; what broke it is the client's affair. */
+/** The library closes the connection by itself; the error is the client's. */
 function ignore(): void {}
 
-/** Never the one with the token. */
+/** Selects our subprotocol, never the one with the token. */
 function selectProtocol(offered: Set<string>): string | false {
   return offered.has(SUBPROTOCOL) ? SUBPROTOCOL : false;
 }

@@ -97,7 +97,7 @@ function offeredProtocols(request: IncomingMessage): string[] {
  * socket since there is no response object for a request that asked for an upgrade.
  */
 
-/** What an answer has to carry because of its code. */
+/** Header fields that an answer must have because of its code. */
 const OWN_HEADERS: Partial<Record<ErrorCode, Readonly<Record<string, string>>>> = {
   method_not_allowed: { allow: 'GET' },
   // RFC 9110 sections 7.8 and 15.5.22, RFC 6455 section 4.4: an Upgrade field is named by Connection.

@@ -1,8 +1,12 @@
 /**
- * The narrow face of imapflow that is leaned on: it connects, does TLS and SASL, and reads and writes
- * IMAP; which commands are sent, and what their answers mean, is ours. Its own commands hide what a
- * sync is made of (the answer of one EXAMINE, UIDs as ranges), so commands go through the layer that
- * they are built on, which imapflow declares internal: its release is pinned, and a test holds it.
+ * What we use of imapflow: it connects, does TLS and SASL, and reads and writes IMAP. Which commands are
+ * sent, and what their answers mean, is ours.
+ *
+ * Two of its members are internal, and {@link commandLayer} is the one place that names them: `exec` and
+ * `untaggedHandlers`. The public API cannot replace them. It has no way to send a command of our own, and
+ * its methods do not give what a sync needs: UIDs as ranges, VANISHED of one EXAMINE (QRESYNC), what the server
+ * says between two commands, FETCH without a message object for each of 100,000 messages. So package.json
+ * pins the release, and `wire.test.ts` fails where a newer one behaves in another way.
  */
 import type { ImapAttribute, ImapAttributeNode, ImapFlow, ImapResponse } from 'imapflow';
 
