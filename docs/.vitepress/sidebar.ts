@@ -30,6 +30,7 @@ export const sidebar: SidebarGroup[] = [
     items: [
       { text: 'Build an inbox client', link: '/guides/inbox-client' },
       { text: 'Change mail', link: '/guides/change-mail' },
+      { text: 'Send mail', link: '/guides/send-mail' },
       { text: 'Search mail', link: '/guides/search' },
       { text: 'Threads', link: '/guides/threads' },
       { text: 'Receive webhooks', link: '/guides/webhooks' },
