@@ -1,0 +1,184 @@
+/** The process is killed (SIGKILL) while accounts send: nothing is lost, and nothing is sent twice. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { before, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type FarEnd, refusal, startFarEnd } from '../../src/outbound/testing/far-end.ts';
+import { freePort } from '../support/free-port.ts';
+import { type Process, ROOT, start } from '../support/process.ts';
+
+const KEY = 'key-of-the-crash-test';
+const ROUNDS = 2;
+const AT_ONCE = 4;
+
+const port = await freePort();
+const url = `http://127.0.0.1:${port}`;
+let far: FarEnd;
+let token = '';
+/** What the far end does with a recipient. */
+let onRecipient: (address: string) => Promise<'take' | 'later'> = async () => 'take';
+
+async function startService(): Promise<Process> {
+  const service = start({
+    DATA_DIR: join(ROOT, 'data'),
+    PORT: String(port),
+    SMTP_PORT: '0',
+    DNS_SERVERS: '127.0.0.1:9',
+    API_KEYS: KEY,
+    RATE_LIMIT_PER_MINUTE: '0',
+    SEND_RECIPIENTS_PER_DAY: '0',
+    SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}`,
+    LOG_LEVEL: 'error',
+  });
+  while (!(await fetch(`${url}/readyz`).catch(() => undefined))?.ok) {
+    assert.equal(service.child.exitCode, null, service.output());
+    await pause(20);
+  }
+  return service;
+}
+
+async function kill({ child }: Process): Promise<void> {
+  const exit = once(child, 'exit');
+  child.kill('SIGKILL');
+  await exit;
+}
+
+async function call(path: string, body: unknown, headers: Record<string, string>) {
+  const response = await fetch(url + path, {
+    method: body === undefined ? 'GET' : 'POST',
+    headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert on whatever JSON came back
+  return { status: response.status, body: (await response.json()) as any };
+}
+
+const mail = (path: string, body?: unknown, headers = {}) =>
+  call(path, body, { authorization: `Bearer ${token}`, ...headers });
+
+before(async () => {
+  far = await startFarEnd({
+    onRcptTo({ address }, _session, callback) {
+      onRecipient(address).then(
+        (what) => callback(what === 'take' ? null : refusal(451, '4.3.0 later')),
+        callback,
+      );
+    },
+  });
+  const service = await startService();
+  const v2 = (path: string, body: object) =>
+    call(path, { user_id: 'u', ...body }, { 'x-api-key': KEY });
+  const created = await v2('/v2/domain', { domain: 'acme.test' });
+  for (const { id } of created.body.domain.dns) {
+    await v2('/v2/domains/acme.test/dns/mark', { id, status: 'verified' });
+  }
+  const ada = { domain: 'acme.test', local_part: 'ada', password: 'a good password' };
+  assert.equal((await v2('/v2/email-accounts/create', ada)).status, 201);
+  const login = { address: 'ada@acme.test', password: ada.password };
+  token = (await call('/mail/token', login, {})).body.token;
+  await kill(service);
+});
+
+const sendOf = (name: string) => ({
+  to: [{ address: `${name}@far.test` }],
+  subject: name,
+  // Beyond 64 KiB a body is a file of its own.
+  text: name.endsWith('0') ? `${name}\n`.repeat(20_000) : name,
+});
+
+const arrived = (name: string) =>
+  far.received.filter(({ to }) => to.includes(`${name}@far.test`)).length;
+
+/** Subjects of the copies in Sent. */
+async function copies(): Promise<string[]> {
+  const { body } = await mail('/mail/sync', { mailbox: 'Sent', fields: ['envelope'] });
+  return body.changes.added.map((one: { envelope: { subject: string } }) => one.envelope.subject);
+}
+
+/** What failed is due at the next start, not in a minute. */
+function makeAllDue(): void {
+  const database = new DatabaseSync(join(ROOT, 'data', 'postroom.sqlite'));
+  database.exec("update deliveries set next_attempt_at = 0 where status = 'queued'");
+  database.close();
+}
+
+test('killed between commit and answer: the same key is answered, and sent once', async () => {
+  const first = await startService();
+  const attempted = Promise.withResolvers<void>();
+  onRecipient = (address) => {
+    if (address === 'unheard@far.test') attempted.resolve();
+    // Kept waiting: the attempt is under way when the process dies.
+    return new Promise(() => {});
+  };
+  const body = JSON.stringify(sendOf('unheard'));
+  const socket = connect(port, '127.0.0.1');
+  socket.on('error', () => {});
+  socket.write(
+    `POST /mail/send HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${token}\r\n` +
+      `Content-Type: application/json\r\nIdempotency-Key: unheard\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  // It is attempted only after the commit; the answer is never read.
+  await attempted.promise;
+  await kill(first);
+  socket.destroy();
+
+  onRecipient = async () => 'take';
+  const second = await startService();
+  const again = await mail('/mail/send', sendOf('unheard'), { 'idempotency-key': 'unheard' });
+  assert.equal(again.status, 202);
+  const found = await mail('/mail/sends?key=unheard');
+  assert.equal(found.body.id, again.body.id);
+  while ((await mail(`/mail/sends/${again.body.id}`)).body.status !== 'delivered') await pause(20);
+  assert.equal(arrived('unheard'), 1);
+  assert.deepEqual(await copies(), ['unheard']);
+  await kill(second);
+});
+
+test('killed again and again under load: each message is sent once', async () => {
+  // Nothing is taken before the end: what arrives then twice was sent twice.
+  onRecipient = async () => 'later';
+  const waiting = new Set<string>();
+  const answers = new Map<string, string>();
+  const send = async (name: string) => {
+    const { status, body } = await mail('/mail/send', sendOf(name), { 'idempotency-key': name });
+    assert.equal(status, 202, JSON.stringify(body));
+    assert.equal(answers.get(name) ?? body.id, body.id);
+    answers.set(name, body.id);
+    waiting.delete(name);
+  };
+  let names = 0;
+  let service = await startService();
+  for (let round = 0; round < ROUNDS; round++) {
+    let isOver = false;
+    const load = Array.from({ length: AT_ONCE }, async () => {
+      while (!isOver) {
+        const name = `m${names++}`;
+        waiting.add(name);
+        await send(name).catch((error: unknown) => {
+          // The connection broke: whether it was sent is not known.
+          if (!(error instanceof TypeError)) throw error;
+        });
+      }
+    });
+    await pause(150 + 100 * round);
+    await kill(service);
+    isOver = true;
+    await Promise.all(load);
+    service = await startService();
+    await Promise.all([...waiting].map(send));
+  }
+  await kill(service);
+  onRecipient = async () => 'take';
+  makeAllDue();
+  service = await startService();
+  for (const [name, id] of answers) {
+    while ((await mail(`/mail/sends/${id}`)).body.status !== 'delivered') await pause(20);
+    assert.equal(arrived(name), 1, name);
+  }
+  assert.ok(answers.size > ROUNDS * AT_ONCE, `only ${answers.size} messages were sent`);
+  assert.deepEqual((await copies()).toSorted(), ['unheard', ...answers.keys()].toSorted());
+  await kill(service);
+});
