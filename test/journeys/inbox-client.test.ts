@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { before, test } from 'node:test';
 import { WebSocketServer } from 'ws';
+import { Refused } from '../../docs/public/inbox/api-call.js';
 import { Inbox } from '../../docs/public/inbox/inbox.js';
 import { MemoryCache } from '../../docs/public/inbox/memory-cache.js';
 import {
@@ -14,7 +15,7 @@ import {
   sortParts,
 } from '../../docs/public/inbox/message-parts.js';
 import { ProtocolLog } from '../../docs/public/inbox/protocol-log.js';
-import { Refused, Session } from '../../docs/public/inbox/session.js';
+import { Session } from '../../docs/public/inbox/session.js';
 import { SyncClient } from '../../docs/public/inbox/sync-client.js';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 

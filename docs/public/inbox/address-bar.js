@@ -1,6 +1,7 @@
 /**
  * What is on the screen, in the address bar: `#/INBOX` is a mailbox, `#/INBOX/12` a message,
- * `#/INBOX/12?q=invoice` one that was found. So the browser's own back button goes between them.
+ * `#/INBOX/12?q=invoice` one that was found; `/write` at its end says that somebody writes. So the
+ * browser's own back button goes between them.
  */
 
 /**
@@ -8,24 +9,26 @@
  * @property {string} mailbox
  * @property {number | undefined} [uid] of the message that is open
  * @property {string} [query] what is searched for
+ * @property {boolean} [isWriting]
  */
 
 /** @returns {Place} */
 export function readPlace() {
   const [path = '', query = ''] = location.hash.split('?q=');
-  const [, mailbox = '', uid = ''] = path.split('/');
+  const [, mailbox = '', uid = '', last = uid] = path.split('/');
   return {
     mailbox: decode(mailbox) || 'INBOX',
     ...(/^[1-9]\d{0,9}$/.test(uid) && { uid: Number(uid) }),
     ...(query !== '' && { query: decode(query) }),
+    isWriting: last === 'write',
   };
 }
 
 /** @param {Place} place */
-export function placeUrl({ mailbox, uid, query }) {
+export function placeUrl({ mailbox, uid, query, isWriting }) {
   const message = uid === undefined ? '' : `/${uid}`;
   const search = query ? `?q=${encodeURIComponent(query)}` : '';
-  return `#/${encodeURIComponent(mailbox)}${message}${search}`;
+  return `#/${encodeURIComponent(mailbox)}${message}${isWriting ? '/write' : ''}${search}`;
 }
 
 /** @param {string} text as an address bar has it, where anybody may write anything */

@@ -2,8 +2,8 @@
  * The client without its page: puts session, cache, sync and realtime channel together. Whatever
  * goes wrong ends in one of two ways: it is tried again by itself, or the session has ended.
  */
+import { Refused, Unreachable } from './api-call.js';
 import { LiveChannel } from './live-channel.js';
-import { Refused, Unreachable } from './session.js';
 import { SyncClient } from './sync-client.js';
 
 /** @typedef {import('./live-channel.js').ChannelState} ChannelState */

@@ -9,6 +9,7 @@
  * @property {() => void} leave
  * @property {(name: string) => void} onMessage does it to the message that is open or has the focus
  * @property {() => void} undo
+ * @property {() => void} write
  * @property {() => void} search
  * @property {() => void} help
  */
@@ -17,6 +18,8 @@ export const KEYS = {
   '↓ ↑': 'next, previous message (also j, k)',
   Enter: 'open the message',
   Esc: 'back to the list',
+  c: 'write a message',
+  'r a f': 'reply, reply to all, forward',
   s: 'star',
   u: 'read or unread',
   e: 'archive',
@@ -29,6 +32,9 @@ export const KEYS = {
 
 /** @type {Record<string, string>} */
 const ON_MESSAGE = {
+  r: 'reply',
+  a: 'reply-all',
+  f: 'forward',
   s: 'star',
   u: 'unread',
   e: 'archive',
@@ -56,12 +62,14 @@ export function listenToKeys(list, deeds) {
     }
     const name = ON_MESSAGE[key];
     if (key === 'Escape') deeds.leave();
+    else if (target.closest('#compose-pane')) return;
     else if (!target.closest('#inbox') && target !== document.body) return;
     // In a text the arrows scroll.
     else if (step !== undefined && (list.contains(target) || /^[jk]$/.test(key))) {
       deeds.moveFocus(step);
     } else if (name !== undefined) deeds.onMessage(name);
     else if (key === 'z') deeds.undo();
+    else if (key === 'c') deeds.write();
     else if (key === '/') deeds.search();
     else if (key === '?') deeds.help();
     else return;

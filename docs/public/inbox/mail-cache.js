@@ -24,7 +24,9 @@ export function openMailCache() {
       // What an earlier version of this page kept is asked for again.
       for (const store of [...database.objectStoreNames]) database.deleteObjectStore(store);
       for (const store of STORES) database.createObjectStore(store);
-      request.transaction?.objectStore('messages').createIndex('byArrival', 'order');
+      const messages = request.transaction?.objectStore('messages');
+      messages?.createIndex('byArrival', 'order');
+      messages?.createIndex('byMessageId', 'envelope.messageId');
     };
     request.onerror = () => reject(request.error);
     request.onsuccess = () => resolve(new MailCache(request.result));
@@ -155,6 +157,18 @@ export class MailCache {
     const key = [account, mailbox, position.uidvalidity, uid];
     const message = await result(messages.get(key));
     return message && { message, body: await result(bodies.get(key)) };
+  }
+
+  /**
+   * @param {string} account
+   * @param {string} messageId
+   * @returns {Promise<{ mailbox: string, uid: number } | undefined>} where a message is
+   */
+  async find(account, messageId) {
+    const store = this.#database.transaction('messages').objectStore('messages');
+    const found = await result(store.index('byMessageId').getAll(messageId));
+    const match = found.find(({ order }) => order[0] === account);
+    return match && { mailbox: match.order[1], uid: match.uid };
   }
 
   /**

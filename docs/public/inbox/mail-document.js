@@ -120,7 +120,7 @@ function parseMail(html) {
  *
  * @param {string} html
  */
-function flatten(html) {
+export function flatten(html) {
   let depth = 0;
   let left = 0;
   return html.replace(TAG, (tag, /** @type {string} */ end, /** @type {string} */ name) => {

@@ -172,9 +172,12 @@ export class MailboxView {
     const names = formatAddresses(isOutgoing ? envelope.to : envelope.from).join(', ');
     const from = isOutgoing ? `To: ${names || 'nobody yet'}` : names || 'Unknown sender';
     const hasAttachments = bodyStructure && sortParts(bodyStructure).attachments.length > 0;
+    // A draft is opened to be gone on with.
+    const isWriting = message.flags.includes('\\Draft');
+    const href = placeUrl({ mailbox, uid, isWriting, ...(query && { query }) });
     const link = element(
       'a',
-      { href: placeUrl({ mailbox, uid, ...(query && { query }) }), class: 'row' },
+      { href, class: 'row' },
       element('span', { class: 'from' }, element('span', { class: 'state unseen' }), from),
       element('time', { class: 'when', datetime: internalDate }, shortDate(internalDate)),
       element('span', { class: 'subject' }, straighten(envelope.subject) || '(no subject)'),

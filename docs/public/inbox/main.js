@@ -2,8 +2,11 @@
  * The page: who is signed in, and how the parts hang together. What is shown is in screen.js, what
  * changes the cache in inbox.js.
  */
+import { Composer } from './composer.js';
 import { ConnectionBadge } from './connection-badge.js';
 import { confirmDialog, keysDialog } from './dialogs.js';
+import { newDraft } from './draft.js';
+import { DraftKeeper } from './draft-keeper.js';
 import { byId } from './elements.js';
 import { Inbox } from './inbox.js';
 import { KEYS, listenToKeys } from './keys.js';
@@ -39,9 +42,24 @@ const screen = new Screen({
   cache,
   onTool: (name, entry) => void useTool(name, entry),
   onSendTest: () => void sendTest(),
+  composer: () => composer,
+});
+const composer = new Composer({
+  keeper: () => {
+    if (!page) throw new Error('nobody is signed in');
+    return page.keeper;
+  },
+  notice,
+  onOpen: () => screen.showWriting(),
+  onClose: () => screen.endWriting(),
+  onKept: (kept) => screen.markKept(kept),
 });
 
-/** What works for the account that is signed in. @type {{ inbox: Inbox, actions: MailActions } | undefined} */
+/**
+ * What works for the account that is signed in.
+ *
+ * @type {{ inbox: Inbox, actions: MailActions, keeper: DraftKeeper } | undefined}
+ */
 let page;
 
 // ---- Who is signed in
@@ -50,6 +68,7 @@ let page;
 function showWelcome(why) {
   page?.inbox.stop();
   page = undefined;
+  composer.drop();
   show('welcome');
   screen.close();
   badge.show('stopped', 0);
@@ -78,13 +97,18 @@ async function enter(wantsFocus) {
       ),
     onTrouble: say,
   });
-  page = { inbox, actions: new MailActions({ inbox, notice, confirm: confirmDialog }) };
+  page = {
+    inbox,
+    actions: new MailActions({ inbox, notice, confirm: confirmDialog }),
+    keeper: new DraftKeeper(session, inbox),
+  };
   screen.open(inbox, wantsFocus);
   await inbox.start();
   await screen.goToPlace();
 }
 
 async function signOut() {
+  if (composer.isOpen && !(await composer.close())) return;
   const ending = page;
   page = undefined;
   await ending?.inbox.signOut();
@@ -112,7 +136,12 @@ function show(view) {
  * @param {Entry | undefined} entry
  */
 async function useTool(name, entry) {
-  if (page && entry) await applyTool(name, entry, { ...page, screen });
+  if (!page || !entry) return;
+  try {
+    await applyTool(name, entry, { ...page, screen, composer });
+  } catch (error) {
+    notice.show(error instanceof Error ? error.message : String(error), { isError: true });
+  }
 }
 
 /**
@@ -158,9 +187,11 @@ listenToKeys(byId('messages'), {
   leave: () => screen.leave(),
   onMessage: (name) => void useTool(name, screen.chosen),
   undo: () => notice.undo(),
+  write: () => void composer.open('New message', newDraft()),
   search: () => byId('search').focus(),
   help: () => void keysDialog(KEYS),
 });
+byId('write').addEventListener('click', () => void composer.open('New message', newDraft()));
 byId('sign-out').addEventListener('click', () => void signOut());
 
 if (session.restore()) await enter(false);

@@ -99,6 +99,19 @@ export class MemoryCache {
 
   /**
    * @param {string} account
+   * @param {string} messageId
+   * @returns {Promise<{ mailbox: string, uid: number } | undefined>}
+   */
+  async find(account, messageId) {
+    for (const [mailbox, { messages }] of this.#accounts.get(account) ?? []) {
+      const found = [...messages.values()].find(({ envelope }) => envelope.messageId === messageId);
+      if (found) return { mailbox, uid: found.uid };
+    }
+    return undefined;
+  }
+
+  /**
+   * @param {string} account
    * @param {string} mailbox
    * @param {string} uidvalidity
    * @param {number} uid

@@ -48,6 +48,24 @@ export class MessagePane {
   }
 
   /**
+   * What a message says: kept, or fetched and kept. It never changes under its UID.
+   *
+   * @param {string} account
+   * @param {Entry} entry
+   * @param {AbortSignal} [signal]
+   */
+  async read(account, { mailbox, message }, signal = this.#reading.signal) {
+    const { session, cache } = this.#options;
+    const { uid, bodyStructure } = message;
+    const position = await cache.position(account, mailbox);
+    const kept = await cache.read(account, mailbox, uid);
+    if (kept?.body) return kept.body;
+    const body = await readBody(session, mailbox, uid, bodyStructure, signal);
+    if (position) await cache.keepBody(account, mailbox, position.uidvalidity, uid, body);
+    return body;
+  }
+
+  /**
    * @param {string} account
    * @param {import('./address-bar.js').Place} place
    * @param {boolean} isSynced whether what the cache does not have is gone
@@ -56,7 +74,6 @@ export class MessagePane {
     const { mailbox, uid = 0 } = place;
     const { session, cache, onTool } = this.#options;
     const { signal } = this.#reading;
-    const position = await cache.position(account, mailbox);
     const read = await cache.read(account, mailbox, uid);
     if (signal.aborted || this.opened) return;
     if (!read) {
@@ -68,16 +85,10 @@ export class MessagePane {
     const { message } = read;
     const opened = { mailbox, message };
     this.opened = opened;
-    // A message never changes under its UID: what was read once is good for ever.
-    let body = read.body;
     this.#view.show(message, {
       back: placeUrl({ ...place, uid: undefined }),
       tools: TOOLS.map((tool) => ({ ...tool, run: () => onTool(tool.name, opened) })),
-      body: async () => {
-        body ??= await readBody(session, mailbox, uid, message.bodyStructure, signal);
-        if (position) await cache.keepBody(account, mailbox, position.uidvalidity, uid, body);
-        return body;
-      },
+      body: () => this.read(account, opened, signal),
       headers: () => readHeaders(session, mailbox, uid, signal),
       save: (part) => saveAttachment(session, mailbox, uid, part),
     });

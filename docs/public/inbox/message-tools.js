@@ -1,5 +1,6 @@
 /** The tools of a message: what each is called, and what it does. */
 import { mailboxDialog } from './dialogs.js';
+import { answer, forward } from './draft.js';
 import { keyOf } from './mailbox-view.js';
 import { isUnread } from './sync-client.js';
 
@@ -16,6 +17,9 @@ import { isUnread } from './sync-client.js';
 
 /** @type {Tool[]} */
 export const TOOLS = [
+  { name: 'reply', label: 'Reply', key: 'r' },
+  { name: 'reply-all', label: 'Reply all', key: 'a' },
+  { name: 'forward', label: 'Forward', key: 'f' },
   { name: 'archive', label: 'Archive', key: 'e' },
   { name: 'move', label: 'Move', key: 'm' },
   { name: 'delete', label: 'Delete', key: '#' },
@@ -33,22 +37,32 @@ function isStarred(message) {
  *
  * @param {string} name
  * @param {Entry} entry
- * @param {{ inbox: import('./inbox.js').Inbox, actions: import('./mail-actions.js').MailActions, screen: import('./screen.js').Screen }} page
+ * @param {object} page
+ * @param {import('./inbox.js').Inbox} page.inbox
+ * @param {import('./mail-actions.js').MailActions} page.actions
+ * @param {import('./screen.js').Screen} page.screen
+ * @param {import('./composer.js').Composer} page.composer
  */
-export async function applyTool(name, { mailbox, message }, { inbox, actions, screen }) {
+export async function applyTool(name, entry, { inbox, actions, screen, composer }) {
+  const { mailbox, message } = entry;
   const { uid } = message;
   /** @param {() => Promise<boolean>} takeAway */
   const goAway = async (takeAway) => {
-    const next = screen.list.keyAfter(keyOf({ mailbox, message }));
-    if (await takeAway()) screen.leaveMessage({ mailbox, message }, next);
+    const next = screen.list.keyAfter(keyOf(entry));
+    if (await takeAway()) screen.leaveMessage(entry, next);
   };
-  if (name === 'star') {
+  if (name === 'reply' || name === 'reply-all') {
+    const toAll = name === 'reply-all';
+    await composer.open('Reply', answer(entry, await screen.read(entry), inbox.account, toAll));
+  } else if (name === 'forward') {
+    await composer.open('Forward', forward(entry, await screen.read(entry)));
+  } else if (name === 'star') {
     await actions.setFlag(mailbox, uid, '\\Flagged', !isStarred(message));
   } else if (name === 'read') {
     await actions.setFlag(mailbox, uid, '\\Seen', true);
   } else if (name === 'unread') {
     await actions.setFlag(mailbox, uid, '\\Seen', isUnread(message));
-    if (!isUnread(message)) screen.leaveMessage({ mailbox, message });
+    if (!isUnread(message)) screen.leaveMessage(entry);
   } else if (name === 'delete') {
     await goAway(() => actions.delete(mailbox, uid));
   } else if (name === 'archive') {

@@ -1,8 +1,9 @@
 /**
- * What is on the screen: the list, and the message that is open. The address bar says which;
+ * What is on the screen: the list, and the message that is open or is written. The address bar says which;
  * `refresh` shows them again after a change of the cache.
  */
 import { placeUrl, readPlace } from './address-bar.js';
+import { newDraft, reopen } from './draft.js';
 import { ListPane } from './list-pane.js';
 import { keyOf } from './mailbox-view.js';
 import { MessagePane } from './message-pane.js';
@@ -17,9 +18,11 @@ import { MessagePane } from './message-pane.js';
  * @property {import('./mail-cache.js').MailCache | import('./memory-cache.js').MemoryCache} cache
  * @property {(tool: string, entry: Entry) => void} onTool somebody wants something done to a message
  * @property {() => void} onSendTest
+ * @property {() => import('./composer.js').Composer} composer
  */
 
 export class Screen {
+  #options;
   #listPane;
   #messagePane;
   /** Whose mail is shown. @type {Inbox | undefined} */
@@ -32,6 +35,7 @@ export class Screen {
 
   /** @param {ScreenOptions} options */
   constructor(options) {
+    this.#options = options;
     this.#listPane = new ListPane({
       ...options,
       onStar: (entry) => options.onTool('star', entry),
@@ -64,9 +68,9 @@ export class Screen {
     void this.refresh();
   }
 
-  /** The message that is open, else the one that has the focus. */
+  /** The message that has the focus in the list, else the one that is open. */
   get chosen() {
-    return this.#messagePane.opened ?? this.#listPane.list.focused;
+    return this.list.focused ?? this.#messagePane.opened;
   }
 
   get list() {
@@ -75,19 +79,82 @@ export class Screen {
 
   /** Shows what the address bar says. */
   async goToPlace() {
+    const wasWriting = this.#place.isWriting;
     this.#place = readPlace();
-    const { mailbox, uid, query } = this.#place;
+    const { mailbox, uid, query, isWriting } = this.#place;
+    const composer = this.#options.composer();
+    if (!isWriting && composer.isOpen && !(await composer.close())) {
+      // What was written could not be saved: it stays on the screen.
+      location.hash = placeUrl({ ...this.#place, isWriting: true });
+      return;
+    }
     if (query === undefined) this.#home = mailbox;
     const before = this.#messagePane.opened;
-    document.body.dataset.pane = uid === undefined ? 'list' : 'message';
+    document.body.dataset.pane = isWriting ? 'compose' : uid === undefined ? 'list' : 'message';
     this.list.markOpen(uid === undefined ? '' : `${mailbox}/${uid}`);
-    this.#messagePane.clear();
+    if (!isWriting) this.#messagePane.clear();
     await this.#listPane.goTo(this.#place);
-    if (uid !== undefined) await this.#openMessage();
-    else if (before) {
-      this.list.focus(this.#returnTo || keyOf(before));
+    if (isWriting) await this.#goOnWriting();
+    else if (uid !== undefined) await this.#openMessage();
+    else if (before || wasWriting) {
+      this.list.focus(this.#returnTo || (before ? keyOf(before) : ''));
       this.#returnTo = '';
     }
+  }
+
+  /** After a reload, or by the row of a draft: the form is opened with what was kept. */
+  async #goOnWriting() {
+    const { cache } = this.#options;
+    const composer = this.#options.composer();
+    const { mailbox, uid } = this.#place;
+    if (composer.isOpen || !this.#inbox) return;
+    const { account } = this.#inbox;
+    const read = uid === undefined ? undefined : await cache.read(account, mailbox, uid);
+    if (!read?.message.flags.includes('\\Draft')) {
+      await composer.open('New message', newDraft());
+      return;
+    }
+    const entry = { mailbox, message: read.message };
+    const draft = reopen(entry, await this.read(entry));
+    const inReplyTo = draft.answeredId && (await cache.find(account, draft.answeredId));
+    await composer.open('Draft', { ...draft, ...(inReplyTo && { inReplyTo }) });
+  }
+
+  /** The form is open. */
+  showWriting() {
+    document.body.dataset.pane = 'compose';
+    if (!this.#place.isWriting) location.hash = placeUrl({ ...this.#place, isWriting: true });
+  }
+
+  /**
+   * What is written was saved: a reload goes on with it.
+   *
+   * @param {import('./draft.js').MessagePlace} kept
+   */
+  markKept(kept) {
+    const { isWriting, query } = this.#place;
+    if (!isWriting) return;
+    history.replaceState(null, '', placeUrl({ ...kept, isWriting, ...(query && { query }) }));
+    this.list.markOpen(`${kept.mailbox}/${kept.uid}`);
+  }
+
+  /** The form is closed: what was there before is shown again. */
+  endWriting() {
+    if (!this.#place.isWriting) return;
+    const isDrafts = this.#inbox?.useOf(this.#place.mailbox) === '\\Drafts';
+    location.hash = placeUrl({
+      ...this.#place,
+      isWriting: false,
+      ...(isDrafts && { uid: undefined }),
+    });
+  }
+
+  /**
+   * @param {Entry} entry
+   * @returns {Promise<import('./message-parts.js').Body>} its text
+   */
+  read(entry) {
+    return this.#messagePane.read(this.#inbox?.account ?? '', entry);
   }
 
   /** @param {string} query nothing goes back to the mailbox */
@@ -97,7 +164,8 @@ export class Screen {
 
   /** Goes back: from the message to the list, from what was found to the mailbox. */
   leave() {
-    if (this.#place.uid !== undefined) {
+    if (this.#place.isWriting) void this.#options.composer().close();
+    else if (this.#place.uid !== undefined) {
       location.hash = placeUrl({ ...this.#place, uid: undefined });
     } else if (this.#place.query !== undefined) {
       this.search('');
@@ -113,6 +181,7 @@ export class Screen {
   leaveMessage(entry, next = '') {
     const { mailbox, uid } = this.#place;
     if (uid !== entry.message.uid || mailbox !== entry.mailbox) return;
+    if (this.#place.isWriting) return;
     this.#returnTo = next;
     this.leave();
   }
@@ -122,7 +191,7 @@ export class Screen {
     await this.#listPane.refresh();
     if (!this.#inbox) return;
     if (this.#messagePane.opened) await this.#messagePane.refresh(this.#inbox.account);
-    else if (this.#place.uid !== undefined) await this.#openMessage();
+    else if (this.#place.uid !== undefined && !this.#place.isWriting) await this.#openMessage();
   }
 
   async #openMessage() {

@@ -47,7 +47,7 @@ export class Search {
    * Fetches one more page.
    *
    * @param {AbortSignal} signal
-   * @throws {import('./session.js').Refused | import('./session.js').Unreachable}
+   * @throws {import('./api-call.js').Refused | import('./api-call.js').Unreachable}
    */
   async load(signal) {
     const cursor = this.#cursor;

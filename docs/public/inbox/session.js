@@ -2,32 +2,9 @@
  * Who is signed in, and calls of the API in their name: the token goes along, is renewed once it is
  * refused, and a server that asks for patience gets it.
  */
+import { callApi, Refused } from './api-call.js';
 
 /** @typedef {import('./protocol-log.js').ProtocolLog} ProtocolLog */
-
-/** The server answered, but not with what was asked for. */
-export class Refused extends Error {
-  /**
-   * @param {number} status
-   * @param {string} code stable code of the API's errors; empty where something else answered
-   * @param {string} detail
-   * @param {number | undefined} retryAfter seconds
-   */
-  constructor(status, code, detail, retryAfter) {
-    super(detail);
-    this.status = status;
-    this.code = code;
-    this.retryAfter = retryAfter;
-  }
-
-  /** Whether waiting as long as the server says may help. */
-  get isBusy() {
-    return this.status === 429 || this.status === 503;
-  }
-}
-
-/** No answer came: no network, or no server. */
-export class Unreachable extends Error {}
 
 const PATIENCE = 5;
 const STORED_AS = 'postroom-inbox';
@@ -40,13 +17,7 @@ const STORED_AS = 'postroom-inbox';
  * @property {(seconds: number) => void} [onWait] the server asked us to wait
  */
 
-/**
- * @typedef {object} Call
- * @property {string} [method]
- * @property {unknown} [body] sent as JSON
- * @property {string} [accept]
- * @property {AbortSignal} [signal]
- */
+/** @typedef {import('./api-call.js').Call} Call */
 
 export class Session {
   token = '';
@@ -203,56 +174,8 @@ export class Session {
    * @param {Call} call
    * @param {string} token
    */
-  async #send(path, { method = 'GET', body, accept, signal }, token) {
-    /** @type {Record<string, string>} */
-    const headers = {
-      ...(accept !== undefined && { accept }),
-      ...(token !== '' && { authorization: `Bearer ${token}` }),
-      ...(body !== undefined && { 'content-type': 'application/json' }),
-    };
-    const pending = this.options.log.request(method, path, headers, body);
-    try {
-      const response = await fetch(new URL(path, this.options.origin), {
-        method,
-        headers,
-        // The token is the only credential: no cookies, nothing for another site to abuse.
-        credentials: 'omit',
-        ...(body !== undefined && { body: JSON.stringify(body) }),
-        ...(signal && { signal }),
-      });
-      return await this.#judge(response, pending);
-    } catch (error) {
-      if (error instanceof Refused) throw error;
-      pending.failed(error instanceof Error ? error.message : String(error));
-      if (signal?.aborted) throw error;
-      throw new Unreachable('The server does not answer.', { cause: error });
-    }
-  }
-
-  /**
-   * @param {Response} response
-   * @param {import('./protocol-log.js').PendingAnswer} pending
-   */
-  async #judge(response, pending) {
-    const { status, headers } = response;
-    const isJson = /^application\/(problem\+)?json/.test(headers.get('content-type') ?? '');
-    if (response.ok && !isJson) {
-      pending.answered(status, headers, `(${headers.get('content-length') ?? 'some'} bytes)`);
-      return response;
-    }
-    const text = await response.text();
-    const answer = isJson ? JSON.parse(text) : {};
-    // The answer of /mail/token is a secret from its first appearance on.
-    if (response.url.endsWith('/mail/token') && answer.token) this.options.log.hide(answer.token);
-    pending.answered(status, headers, isJson ? text : `(${text.length} characters)`);
-    if (response.ok) return new Response(text, { status, headers });
-    const retryAfter = Number.parseInt(headers.get('retry-after') ?? '', 10);
-    throw new Refused(
-      status,
-      answer.code ?? '',
-      answer.detail ?? `The server answered ${status}.`,
-      Number.isNaN(retryAfter) ? undefined : retryAfter,
-    );
+  #send(path, call, token) {
+    return callApi(this.options, path, call, token);
   }
 }
 

@@ -1,6 +1,7 @@
 /** The form that opens a session: by address and password, or by a token. */
+
+import { Refused } from './api-call.js';
 import { byId } from './elements.js';
-import { Refused } from './session.js';
 
 /** @typedef {import('./session.js').Session} Session */
 

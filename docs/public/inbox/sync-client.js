@@ -17,6 +17,9 @@
  * @property {Address[]} [replyTo]
  * @property {Address[]} [to]
  * @property {Address[]} [cc]
+ * @property {Address[]} [bcc]
+ * @property {string} [messageId] in angle brackets
+ * @property {string} [inReplyTo] that of the message which is answered
  */
 
 /**

@@ -1,0 +1,229 @@
+/**
+ * Writing a message: it saves itself as a draft while somebody writes, and is sent once. What was sent
+ * can be taken back for a few seconds, and is in the form again then.
+ */
+import { findBadAddress, parseAddresses } from './address-list.js';
+import { ComposeView } from './compose-view.js';
+import { newDraft } from './draft.js';
+import { FILES_MAX, sizeOf } from './draft-keeper.js';
+import { randomKey } from './draft-source.js';
+import { longDate } from './elements.js';
+
+/** @typedef {import('./draft.js').Draft} Draft */
+
+const TEXTS = /** @type {const} */ (['to', 'cc', 'bcc', 'subject', 'text']);
+
+/** How long after the last key a draft is saved. */
+const PAUSE_MS = 2_000;
+
+/**
+ * @typedef {object} ComposerOptions
+ * @property {() => import('./draft-keeper.js').DraftKeeper} keeper of the account that is signed in
+ * @property {import('./notice-bar.js').NoticeBar} notice
+ * @property {() => void} onOpen the form is to be seen
+ * @property {() => void} onClose it is not any more
+ * @property {(kept: import('./draft.js').MessagePlace) => void} onKept where the draft is now
+ */
+
+export class Composer {
+  #options;
+  #view;
+  /** What was last saved or opened, and where. @type {Draft | undefined} */
+  #draft;
+  #title = '';
+  #key = '';
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  /** The saving that is under way. @type {Promise<boolean>} */
+  #saving = Promise.resolve(true);
+
+  /** @param {ComposerOptions} options */
+  constructor(options) {
+    this.#options = options;
+    this.#view = new ComposeView({
+      onChange: () => this.#changed(),
+      onSend: () => void this.#send(),
+      onClose: () => void this.close(),
+      onDiscard: () => void this.#discard(),
+    });
+    addEventListener('beforeunload', (event) => this.#isDirty() && event.preventDefault());
+  }
+
+  get isOpen() {
+    return this.#draft !== undefined;
+  }
+
+  /**
+   * @param {string} title
+   * @param {Draft} draft
+   * @param {Draft} [saved] what is saved of it, where that is not all
+   */
+  async open(title, draft, saved = draft) {
+    // What was written before it is a draft; where that fails, it stays.
+    if (!(await this.#save())) return;
+    this.#draft = saved;
+    this.#title = title;
+    this.#key = randomKey();
+    this.#options.onOpen();
+    this.#view.open(title, draft);
+    if (saved !== draft) this.#changed();
+  }
+
+  /** Saves what was written and closes the form. @returns {Promise<boolean>} false where that failed */
+  async close() {
+    const wasDirty = this.#isDirty();
+    if (!(await this.#save())) return false;
+    if (wasDirty) this.#options.notice.show('Draft saved.');
+    this.#shut();
+    return true;
+  }
+
+  /** Throws away what is in the form: somebody signs out. */
+  drop() {
+    if (this.isOpen) this.#shut();
+  }
+
+  #shut() {
+    clearTimeout(this.#timer);
+    this.#draft = undefined;
+    this.#view.close();
+    this.#options.onClose();
+  }
+
+  #isDirty() {
+    if (!this.#draft) return false;
+    const saved = this.#draft;
+    const now = this.#view.read();
+    const isSame = TEXTS.every((field) => now[field] === saved[field]);
+    return !isSame || !haveSame(now.files, saved.files);
+  }
+
+  #changed() {
+    this.#key = randomKey();
+    this.#view.say('');
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#save(), PAUSE_MS);
+  }
+
+  /** One saving after the other, so that there is never more than one draft of a message. */
+  #save() {
+    clearTimeout(this.#timer);
+    this.#saving = this.#saving.then(() => this.#saveNow());
+    return this.#saving;
+  }
+
+  async #saveNow() {
+    const before = this.#draft;
+    if (!before || !this.#isDirty()) return true;
+    const written = this.#view.read();
+    if (sizeOf(written.files) > FILES_MAX) {
+      this.#view.say('Not saved: the files are too large.');
+      return true;
+    }
+    try {
+      this.#view.say('Saving…');
+      const kept = await this.#options.keeper().keep({ ...before, ...written });
+      if (this.#draft !== before) return true;
+      // What was written meanwhile stays, and is saved next.
+      const isStill = haveSame(this.#view.read().files, written.files);
+      this.#draft = { ...kept, files: isStill ? kept.files : written.files };
+      if (isStill) this.#view.replaceFiles(kept.files);
+      this.#view.say('Draft saved');
+      if (kept.kept) this.#options.onKept(kept.kept);
+      return true;
+    } catch (error) {
+      this.#view.say('');
+      this.#view.fail(`The draft was not saved. ${reasonOf(error)}`);
+      return false;
+    }
+  }
+
+  async #send() {
+    const { keeper, notice } = this.#options;
+    const written = this.#view.read();
+    const trouble = findTrouble(written);
+    this.#view.fail(trouble?.why ?? '');
+    if (trouble) {
+      this.#view.focus(trouble.field);
+      return;
+    }
+    this.#view.setBusy(true);
+    clearTimeout(this.#timer);
+    // A saving under way ends first: it knows where the draft is.
+    await this.#saving;
+    if (!this.#draft) return;
+    const draft = { ...this.#draft, ...written };
+    const at = this.#view.sendAt;
+    try {
+      const { id } = await keeper().send(draft, this.#key, at);
+      const title = this.#title;
+      const told = at ? `It goes out on ${longDate(at.toISOString())}.` : 'Sent.';
+      this.#shut();
+      notice.show(told, { undo: () => void this.#takeBack(id, title, draft) });
+    } catch (error) {
+      this.#view.fail(`It was not sent. ${reasonOf(error)}`);
+      this.#view.setBusy(false);
+    }
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} title
+   * @param {Draft} draft
+   */
+  async #takeBack(id, title, draft) {
+    const { keeper, notice } = this.#options;
+    try {
+      const kept = await keeper().cancel(id);
+      await this.open(title, { ...draft, kept });
+    } catch (error) {
+      notice.show(`It was not taken back. ${reasonOf(error)}`, { isError: true });
+    }
+  }
+
+  async #discard() {
+    const { keeper, notice } = this.#options;
+    await this.#saving;
+    if (!this.#draft) return;
+    const title = this.#title;
+    const { kept, ...draft } = { ...this.#draft, ...this.#view.read() };
+    this.#shut();
+    try {
+      if (kept) await keeper().discard(kept);
+      notice.show('Draft thrown away.', {
+        undo: () => void this.open(title, draft, { ...draft, ...newDraft() }),
+      });
+    } catch (error) {
+      notice.show(`The draft is still there. ${reasonOf(error)}`, { isError: true });
+    }
+  }
+}
+
+/** @param {Pick<Draft, 'to' | 'cc' | 'bcc' | 'files'>} draft */
+function findTrouble({ to, cc, bcc, files }) {
+  for (const [field, text] of Object.entries({ to, cc, bcc })) {
+    const bad = findBadAddress(text);
+    if (bad !== undefined) return { field, why: `"${bad}" is not an address.` };
+  }
+  if ([to, cc, bcc].every((text) => parseAddresses(text).length === 0)) {
+    return { field: 'to', why: 'Say to whom it goes.' };
+  }
+  const most = Math.floor(FILES_MAX / 1_000_000);
+  // Parts of messages are named, not sent.
+  return sizeOf(files.filter(({ from }) => !from)) > FILES_MAX
+    ? { field: 'text', why: `The files are too large: ${most} MB at most.` }
+    : undefined;
+}
+
+/**
+ * @param {unknown[]} one
+ * @param {unknown[]} other
+ */
+function haveSame(one, other) {
+  return one.length === other.length && one.every((item, at) => item === other[at]);
+}
+
+/** @param {unknown} error */
+function reasonOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}

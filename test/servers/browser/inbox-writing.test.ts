@@ -1,0 +1,335 @@
+/** Writing mail in the live inbox: answers, drafts, files, sending and taking back. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import {
+  assertAccessible,
+  assertFits,
+  DESKTOP,
+  DOMAIN,
+  type InboxPages,
+  PHONE,
+  row,
+  startInboxPages,
+} from './inbox-page.ts';
+
+let pages: InboxPages;
+
+before(async () => {
+  pages = await startInboxPages();
+});
+
+after(async () => {
+  await pages?.end();
+});
+
+type Account = Awaited<ReturnType<InboxPages['newAccount']>>;
+
+/** Sent mail goes out ten seconds later. */
+const GOES_OUT = { timeout: 40_000 };
+
+async function countIn(account: Account, mailbox: string): Promise<number> {
+  const { mailboxes } = await pages.callMail(account.id, 'GET', '/mail/mailboxes');
+  return mailboxes.find((one: { mailbox: string }) => one.mailbox === mailbox).messages;
+}
+
+/** The newest message of a mailbox, as another device reads it. */
+async function newestIn(account: Account, mailbox: string) {
+  const { changes } = await pages.callMail(account.id, 'POST', '/mail/sync', { mailbox });
+  const { uid } = changes.added.at(-1);
+  return pages.callMail(account.id, 'GET', `/mail/content?mailbox=${mailbox}&uid=${uid}`);
+}
+
+async function write(page: Page, to: string, subject: string, text: string): Promise<void> {
+  await page.getByRole('button', { name: 'Write' }).click();
+  await page.getByLabel('To', { exact: true }).fill(to);
+  await page.getByLabel('Subject').fill(subject);
+  await page.getByLabel('Text').fill(text);
+}
+
+const send = (page: Page) => page.getByRole('button', { name: 'Send', exact: true }).click();
+const addressesOf = (list: { address: string }[] = []) => list.map(({ address }) => address);
+
+test('an answer to all goes to whom it should, quotes, and marks what it answers', async () => {
+  const [ada, bob, carol] = [
+    await pages.newAccount(),
+    await pages.newAccount(),
+    await pages.newAccount(),
+  ];
+  await pages.service.send({
+    from: '"Baker, Bob" <bob@sender.test>',
+    replyTo: bob.address,
+    to: [ada.address, carol.address],
+    subject: 'Spring',
+    text: 'First line\n\n> older\nLast line\n',
+  });
+  const watched = await pages.open(ada.address);
+  const { page } = watched;
+  await row(page, 'Spring').click();
+  await page.getByRole('button', { name: 'Reply all' }).click();
+  assert.equal(await page.getByLabel('To', { exact: true }).inputValue(), bob.address);
+  assert.equal(await page.getByLabel('Cc', { exact: true }).inputValue(), carol.address);
+  assert.equal(await page.getByLabel('Subject').inputValue(), 'Re: Spring');
+  // The cursor stands above what is quoted.
+  await page.keyboard.type('Thank you! Grüße 你好');
+  assert.match(
+    await page.getByLabel('Text').inputValue(),
+    /^Thank you! Grüße 你好\n\nOn .+, Baker, Bob wrote:\n> First line\n> \n>> older\n> Last line\n$/,
+  );
+  await assertAccessible(page);
+  await page.keyboard.press('Control+Enter');
+  await page.getByText('Sent.').waitFor();
+  await page.locator('pre.text', { hasText: 'First line' }).waitFor();
+  await page.locator('.about', { hasText: '\\Answered' }).waitFor();
+
+  const other = await pages.open(carol.address);
+  await row(other.page, 'Re: Spring').waitFor(GOES_OUT);
+  const got = await newestIn(bob, 'INBOX');
+  assert.deepEqual(addressesOf(got.envelope.to), [bob.address]);
+  assert.deepEqual(addressesOf(got.envelope.cc), [carol.address]);
+  const { envelope } = await newestIn(ada, 'INBOX');
+  assert.equal(got.envelope.inReplyTo, envelope.messageId);
+  assert.match(got.text, /Grüße 你好/);
+  assert.equal(await countIn(ada, 'Sent'), 1);
+  assert.equal(await countIn(ada, 'Drafts'), 0);
+  watched.assertQuiet();
+  await watched.context.close();
+  await other.context.close();
+});
+
+test('a forwarded file is named, not sent through the browser, and arrives byte for byte', async () => {
+  const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
+  const content = randomBytes(200_000);
+  await pages.send(ada.address, 'With a file', {
+    attachments: [{ filename: 'Übersicht.bin', content }],
+  });
+  const watched = await pages.open(ada.address);
+  const { page } = watched;
+  await row(page, 'With a file').click();
+  await page.locator('pre.text').waitFor();
+  await page.keyboard.press('f');
+  await page.getByLabel('To', { exact: true }).fill(bob.address);
+  await page.locator('#compose-files', { hasText: 'Übersicht.bin' }).waitFor();
+  const [request] = await Promise.all([
+    page.waitForRequest((one) => one.url().endsWith('/mail/send')),
+    send(page),
+  ]);
+  const [file] = request.postDataJSON().attachments;
+  assert.deepEqual(file, { filename: 'Übersicht.bin', mailbox: 'INBOX', uid: 1, part: '2' });
+  const other = await pages.open(bob.address);
+  await row(other.page, 'Fwd: With a file').click(GOES_OUT);
+  const shown = other.page.locator('pre.text', { hasText: 'Forwarded message' });
+  await shown.waitFor();
+  assert.match((await shown.textContent()) ?? '', /From: Bob <bob@sender\.test>\n/);
+  const [download] = await Promise.all([
+    other.page.waitForEvent('download'),
+    other.page.getByRole('button', { name: /Übersicht\.bin/ }).click(),
+  ]);
+  const chunks: Buffer[] = [];
+  for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+  assert.deepEqual(Buffer.concat(chunks), content);
+  watched.assertQuiet();
+  await watched.context.close();
+  await other.context.close();
+});
+
+test('a draft saves itself, once, and is gone on with after a reload and from its row', async () => {
+  const ada = await pages.newAccount();
+  await pages.send(ada.address, 'To answer');
+  const watched = await pages.open(ada.address);
+  const { page } = watched;
+  await row(page, 'To answer').click();
+  await page.locator('pre.text').waitFor();
+  await page.keyboard.press('r');
+  await page
+    .getByLabel('Subject')
+    .fill('Größer als "=?x?=" \u{1F600} und so lang, dass es nicht auf eine Zeile passt');
+  const name = `it's "Ünï" (1).txt`;
+  await page
+    .locator('#compose-file')
+    .setInputFiles([{ name, mimeType: 'text/plain', buffer: Buffer.from('Bytes\r\nof a file') }]);
+  await page.getByText('Draft saved').waitFor();
+  await page
+    .getByLabel('To', { exact: true })
+    .fill('"Baker, Bob" <bob@sender.test>, Ünal <u@sender.test>');
+  await page
+    .getByText('Draft saved')
+    .waitFor({ state: 'detached' })
+    .catch(() => undefined);
+  await page.getByText('Draft saved').waitFor();
+  const kept = await newestIn(ada, 'Drafts');
+  assert.deepEqual(kept.flags.toSorted(), ['\\Draft', '\\Seen']);
+  assert.equal(kept.attachments[0].filename, name);
+  await page.reload();
+  await page.getByRole('heading', { name: 'Draft' }).waitFor();
+  assert.equal(
+    await page.getByLabel('To', { exact: true }).inputValue(),
+    '"Baker, Bob" <bob@sender.test>, Ünal <u@sender.test>',
+  );
+  assert.match(
+    await page.getByLabel('Subject').inputValue(),
+    /^Größer als "=\?x\?=" \u{1F600} und so lang, dass es nicht auf eine Zeile passt$/u,
+  );
+  await page.getByLabel('Text').fill('Line one\n\nLine three');
+  await page.keyboard.press('Escape');
+  await page.locator('#done').getByText('Draft saved.').waitFor();
+  assert.equal(await countIn(ada, 'Drafts'), 1);
+  await page.locator('[data-state=live]').waitFor();
+  await page.getByRole('link', { name: 'Drafts' }).click();
+  await row(page, 'Größer').getByText('To: Baker, Bob, Ünal').waitFor();
+  await row(page, 'Größer').click();
+  await page.getByRole('heading', { name: 'Draft' }).waitFor();
+  assert.equal(await page.getByLabel('Text').inputValue(), 'Line one\n\nLine three');
+  await page.getByLabel('To', { exact: true }).fill(ada.address);
+  const [request] = await Promise.all([
+    page.waitForRequest((one) => one.url().endsWith('/mail/send')),
+    send(page),
+  ]);
+  // It is still the answer that it was, and the file goes from where the draft is.
+  const body = request.postDataJSON();
+  assert.deepEqual(body.inReplyTo, { mailbox: 'INBOX', uid: 1 });
+  assert.equal(body.attachments[0].mailbox, 'Drafts');
+  assert.equal(body.attachments[0].content, undefined);
+  await page.getByRole('link', { name: 'Inbox' }).click();
+  await row(page, 'Größer').click(GOES_OUT);
+  await page.locator('pre.text', { hasText: 'Line three' }).waitFor();
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: /Ünï/ }).click(),
+  ]);
+  const chunks: Buffer[] = [];
+  for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+  assert.equal(Buffer.concat(chunks).toString(), 'Bytes\r\nof a file');
+  while ((await countIn(ada, 'Drafts')) > 0);
+  watched.assertQuiet();
+  await watched.context.close();
+});
+
+test('what was sent is taken back, and what was thrown away, too', async () => {
+  const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
+  const watched = await pages.open(ada.address);
+  const { page } = watched;
+  await write(page, bob.address, 'Too early', 'Wait');
+  await send(page);
+  await page.getByText('Sent.').waitFor();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('heading', { name: 'New message' }).waitFor();
+  assert.equal(await page.getByLabel('Subject').inputValue(), 'Too early');
+  assert.equal(await countIn(ada, 'Sent'), 0);
+  assert.equal(await countIn(ada, 'Drafts'), 1);
+  await page.getByRole('button', { name: 'Throw the draft away' }).click();
+  await page.getByText('Draft thrown away.').waitFor();
+  while ((await countIn(ada, 'Drafts')) !== 0);
+  await page.keyboard.press('z');
+  assert.equal(await page.getByLabel('Text').inputValue(), 'Wait');
+  await page.getByLabel('Text').fill('Now');
+  await send(page);
+  await page.getByText('Sent.').waitFor();
+  const other = await pages.open(bob.address);
+  await row(other.page, 'Too early').waitFor(GOES_OUT);
+  assert.equal(await other.page.locator('.row').count(), 1);
+  watched.assertQuiet();
+  await watched.context.close();
+  await other.context.close();
+});
+
+test('a mail whose answer was lost is sent again, and arrives once', async () => {
+  const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
+  const { page, context } = await pages.open(ada.address);
+  await write(page, bob.address, 'Only once', 'Once');
+  let lost = 0;
+  await page.route('**/mail/send', async (route) => {
+    if (lost++ > 0) return route.continue();
+    await route.fetch();
+    await route.abort();
+  });
+  await send(page);
+  await page.getByRole('alert').filter({ hasText: 'It was not sent.' }).waitFor();
+  assert.equal(await page.getByLabel('Text').inputValue(), 'Once');
+  await send(page);
+  await page.getByText('Sent.').waitFor();
+  const other = await pages.open(bob.address);
+  await row(other.page, 'Only once').waitFor(GOES_OUT);
+  assert.equal(await countIn(ada, 'Sent'), 1);
+  assert.equal(await countIn(bob, 'INBOX'), 1);
+  await context.close();
+  await other.context.close();
+});
+
+test('what cannot be sent is said by the field, in the form', async () => {
+  const ada = await pages.newAccount();
+  const { page, context } = await pages.open(ada.address);
+  const alert = page.locator('#compose-notice');
+  await write(page, '', 'To nobody', 'x');
+  await send(page);
+  await alert.getByText('Say to whom it goes.').waitFor();
+  await page.locator('#compose-to:focus').waitFor();
+  await page.getByLabel('To', { exact: true }).fill('ann@acme.test, bob');
+  await send(page);
+  await alert.getByText('"bob" is not an address.').waitFor();
+  await page.getByLabel('To', { exact: true }).fill('ann@nowhere..test');
+  await send(page);
+  await alert.getByText(/^It was not sent\. /).waitFor();
+  await assertAccessible(page);
+  // A time to send it at: it waits in Drafts and Sent, and can be taken back.
+  await page.getByLabel('To', { exact: true }).fill(ada.address);
+  await page.getByText('Later', { exact: true }).click();
+  await page.getByLabel('Send at').fill('2027-01-31T12:00');
+  await assertAccessible(page);
+  await send(page);
+  await page.getByText(/^It goes out on Sunday,? 31 January 2027/).waitFor();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('heading', { name: 'New message' }).waitFor();
+  assert.equal(await countIn(ada, 'Sent'), 0);
+  await context.close();
+});
+
+test('an empty mailbox sends itself a test mail, whose sender is checked', async () => {
+  const ada = await pages.newAccount();
+  const watched = await pages.open(ada.address);
+  const { page } = watched;
+  await page.getByRole('button', { name: 'Send yourself a test mail' }).click();
+  await row(page, 'It works').click();
+  await page.locator('pre.text', { hasText: 'This is a test mail' }).waitFor();
+  await pages.send(ada.address, 'From a stranger');
+  await row(page, 'From a stranger').click();
+  await page.locator('.verdict', { hasText: 'SPF' }).waitFor();
+  await page.locator('.verdict', { hasText: 'DMARC' }).waitFor();
+  await assertAccessible(page);
+  watched.assertQuiet();
+  await watched.context.close();
+});
+
+for (const [name, viewport] of Object.entries({ PHONE, DESKTOP })) {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    test(`writing fits and is accessible: ${name}, ${colorScheme}`, async () => {
+      const ada = await pages.newAccount();
+      await pages.send(ada.address, 'Before');
+      const watched = await pages.open(ada.address, { viewport, colorScheme });
+      const { page } = watched;
+      await row(page, 'Before').waitFor();
+      await assertAccessible(page);
+      await write(page, `x@${DOMAIN}`, 'A subject', 'A text');
+      await page.getByRole('button', { name: 'Cc, Bcc' }).click();
+      await page.locator('#compose-file').setInputFiles([
+        {
+          name: `${'a name that is longer than the screen '.repeat(4)}.txt`,
+          mimeType: 'text/plain',
+          buffer: Buffer.from('x'),
+        },
+      ]);
+      await page.getByText('Later', { exact: true }).click();
+      await assertFits(page);
+      await assertAccessible(page);
+      // The browser's own back button leaves the form; what was written is kept.
+      await page.goBack();
+      await page.locator('#done').getByText('Draft saved.').waitFor();
+      await row(page, 'Before').waitFor();
+      assert.equal(await page.locator('#compose-pane').isVisible(), false);
+      assert.equal(await countIn(ada, 'Drafts'), 1);
+      watched.assertQuiet();
+      await watched.context.close();
+    });
+  }
+}
