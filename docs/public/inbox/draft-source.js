@@ -62,15 +62,21 @@ function toBlob(lines) {
 /** @param {string} name @param {string} addresses */
 function addressField(name, addresses) {
   const written = parseAddresses(addresses).map(({ name: person, address }) =>
-    person ? `${encodeWords(person)} <${oneLine(address)}>` : oneLine(address),
+    // A comma in a name would make two of it.
+    person ? `${encodeWords(person, /^[\w ]{1,60}$/)} <${oneLine(address)}>` : oneLine(address),
   );
   return written.length === 0 ? [] : [`${name}: ${written.join(',\r\n ')}`];
 }
 
-/** Text of a header field in encoded words (RFC 2047), each at most 75 characters. @param {string} text */
-function encodeWords(text) {
+/**
+ * Text of a header field in encoded words (RFC 2047), each at most 75 characters.
+ *
+ * @param {string} text
+ * @param {RegExp} plainText what stands for itself
+ */
+function encodeWords(text, plainText = /^[\w .,:!'-]{0,60}$/) {
   const plain = oneLine(text);
-  if (/^[\w .,!?'-]{0,60}$/.test(plain) && !plain.includes('=?')) return plain;
+  if (plainText.test(plain)) return plain;
   // Ten characters are at most 40 bytes of UTF-8, which no word cuts in two.
   const pieces = plain.match(/.{1,10}/gsu) ?? [];
   return pieces.map((piece) => `=?utf-8?B?${bytesToBase64(piece)}?=`).join('\r\n ');
