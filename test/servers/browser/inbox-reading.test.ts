@@ -12,7 +12,6 @@ import {
   roundTrip,
   row,
   startInboxPages,
-  until,
 } from './inbox-page.ts';
 
 let pages: InboxPages;
@@ -83,7 +82,7 @@ test('mail is found by words, sender and flags in every mailbox, and changed in 
   await page.locator('li.flagged').waitFor();
   await page.keyboard.press('Escape');
   // The list of results is still there, and the focus on the one that was open.
-  await until(page, `document.activeElement.textContent.includes('Invoice one')`);
+  await page.locator('.row:focus', { hasText: 'Invoice one' }).waitFor();
   await page.keyboard.press('#');
   await page.getByText('Moved to Trash.').waitFor();
   await page.getByText('Nothing found.').waitFor();
