@@ -136,7 +136,20 @@ const hello = Type.Object(
     connectionId: Type.String({ examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'] }),
     serverTime: instant,
     heartbeatSeconds: Type.Integer({ description: 'Between two pings.', examples: [30] }),
-    mailboxes: Type.Array(Type.Object(tip, { title: 'MailboxTip' })),
+    mailboxes: Type.Array(
+      Type.Object(
+        {
+          ...tip,
+          mailboxId: Type.Optional(
+            Type.String({
+              description: 'Kept over a rename; absent where a mail server has none.',
+              examples: ['m1795244400'],
+            }),
+          ),
+        },
+        { title: 'MailboxTip' },
+      ),
+    ),
   },
   { title: 'HelloEvent', description: 'The first message: where every mailbox stands.' },
 );
@@ -153,10 +166,19 @@ const mailboxChanged = Type.Object(
   },
 );
 
+const mailboxesChanged = Type.Object(
+  { type: Type.Literal('mailboxes_changed') },
+  {
+    title: 'MailboxesChangedEvent',
+    description: 'Mailboxes were made, renamed or deleted: list them again.',
+  },
+);
+
 /** The messages of the WebSocket by their `type`: OpenAPI has no place of its own for them. */
 export const socketEvents = {
   hello: plain(hello),
   mailbox_changed: plain(mailboxChanged),
+  mailboxes_changed: plain(mailboxesChanged),
 };
 
 /** As JSON has it, without what TypeBox adds. */

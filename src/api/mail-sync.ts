@@ -17,6 +17,12 @@ const syncBody = Type.Object(
     mailbox: Type.Optional(
       Type.String({ maxLength: MAILBOX_MAX, description: 'Mailbox name; INBOX when left out.' }),
     ),
+    mailboxId: Type.Optional(
+      Type.String({
+        maxLength: 256,
+        description: 'As `hello` has it, so that what it says can be sent back; `mailbox` counts.',
+      }),
+    ),
     uidvalidity: Type.Optional(
       Type.String({ maxLength: 64, description: 'As the last sync returned it.' }),
     ),

@@ -26,7 +26,13 @@ export interface AccessChange {
   readonly reason: 'suspended' | 'deleted' | 'password_reset';
 }
 
-export type Change = MailboxChange | AccessChange;
+/** Mailboxes of an account were made, renamed or deleted. */
+export interface ListChange {
+  readonly kind: 'mailboxes';
+  readonly accountId: number;
+}
+
+export type Change = MailboxChange | ListChange | AccessChange;
 
 export type ChangeListener = (change: Change) => void;
 

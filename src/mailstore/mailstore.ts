@@ -6,8 +6,8 @@
  * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. `mail-server/` has the
  * second implementation of the interface, on an IMAP server that the operator runs.
  */
-import type { MailboxChange } from '../changes/changes.ts';
-import type { ChangedMailbox, Mailstore } from './store.ts';
+import type { ListChange, MailboxChange } from '../changes/changes.ts';
+import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
 export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
 export { createSearchSource } from './embedded/search-source.ts';
@@ -66,10 +66,16 @@ export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
  */
 export function announceChanges(
   mailstore: Mailstore,
-  publish: (change: MailboxChange) => void,
+  publish: (change: MailboxChange | ListChange) => void,
 ): Mailstore {
   const announced = <Changed extends ChangedMailbox>(changed: Changed): Changed => {
     for (const change of changed.changes) publish(change);
+    return changed;
+  };
+  /** Told last: whoever lists the mailboxes again finds them as they were told. */
+  const listed = ({ accountId }: MailUser, changed: ChangedMailbox): ChangedMailbox => {
+    announced(changed);
+    publish({ kind: 'mailboxes', accountId });
     return changed;
   };
   return {
@@ -78,10 +84,10 @@ export function announceChanges(
     sync: (user, request) => mailstore.sync(user, request),
     fetchMessage: (user, mailbox, uid) => mailstore.fetchMessage(user, mailbox, uid),
     fetchPart: (user, mailbox, uid, part) => mailstore.fetchPart(user, mailbox, uid, part),
-    createMailbox: async (user, name) => announced(await mailstore.createMailbox(user, name)),
+    createMailbox: async (user, name) => listed(user, await mailstore.createMailbox(user, name)),
     renameMailbox: async (user, name, to) =>
-      announced(await mailstore.renameMailbox(user, name, to)),
-    deleteMailbox: async (user, name) => announced(await mailstore.deleteMailbox(user, name)),
+      listed(user, await mailstore.renameMailbox(user, name, to)),
+    deleteMailbox: async (user, name) => listed(user, await mailstore.deleteMailbox(user, name)),
     appendMessage: async (user, request, source) =>
       announced(await mailstore.appendMessage(user, request, source)),
     setFlags: async (user, set, flags) => announced(await mailstore.setFlags(user, set, flags)),

@@ -164,8 +164,12 @@ export class AccountFeed {
       for (const connection of this.connections) connection.end(closingFor[change.reason]);
       return;
     }
-    const message = encodeChange(change);
-    for (const connection of this.connections) connection.tell(change.mailbox, message);
+    // No mailbox has no name: of several changes of the list one is told, as of each mailbox.
+    const [about, message] =
+      change.kind === 'mailboxes'
+        ? ['', encode({ type: 'mailboxes_changed' })]
+        : [change.mailbox, encodeChange(change)];
+    for (const connection of this.connections) connection.tell(about, message);
   }
 }
 
@@ -176,6 +180,8 @@ export class AccountFeed {
 /** Where a mailbox stands: the token is the one that a sync would return now. */
 export interface MailboxTip {
   readonly mailbox: string;
+  /** Kept over a rename; absent where a mail server has none. */
+  readonly mailboxId?: string;
   readonly uidvalidity: string;
   readonly token: string;
 }
@@ -198,8 +204,9 @@ export function encodeHello(hello: Hello): Buffer {
     connectionId: hello.connectionId,
     serverTime: new Date(hello.serverTime).toISOString(),
     heartbeatSeconds: hello.heartbeatSeconds,
-    mailboxes: hello.mailboxes.map(({ mailbox, uidvalidity, token }) => ({
+    mailboxes: hello.mailboxes.map(({ mailbox, mailboxId, uidvalidity, token }) => ({
       mailbox,
+      ...(mailboxId !== undefined && { mailboxId }),
       uidvalidity,
       token,
     })),

@@ -99,6 +99,7 @@ onEachEngine('changing mail', (engine) => {
     const made = await call(ann, '/mail/mailboxes/create', { mailbox: 'Projects/Größe' });
     assert.equal(made.status, 201);
     assert.equal((await socket.next()).mailbox, 'Projects/Größe');
+    assert.deepEqual(await socket.next(), { type: 'mailboxes_changed' });
     await call(ann, '/mail/mailboxes/create', { mailbox: 'Projects' });
     await call(ann, '/mail/copy', { mailbox: 'INBOX', uids: [1], to: 'Projects' });
     const before = (await mailboxes(ann)).get('Projects');
@@ -111,6 +112,11 @@ onEachEngine('changing mail', (engine) => {
     const gone = await call(ann, '/mail/sync', { mailbox: 'Projects' });
     assert.equal(gone.body.code, 'mailbox_not_found');
     socket.close();
+    const again = await openSocket(service, ann.token);
+    const hello = await again.next();
+    const tip = hello.mailboxes.find(({ mailbox }: { mailbox: string }) => mailbox === 'Work');
+    assert.equal(tip.mailboxId, before?.mailboxId);
+    again.close();
   });
 
   test('a mailbox is deleted with its messages, and its name is free for another', async () => {
