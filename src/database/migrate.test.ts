@@ -3,9 +3,10 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { sql } from 'kysely';
-import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import type { Engine } from './database.ts';
+import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { type Database, type Engine, openPostgres, openSqlite } from './database.ts';
 import { migrate, UnfitDatabase } from './migrate.ts';
+import { first } from './migrations/0001.ts';
 
 /** What a start says on a database that was changed by these statements; undefined where it works. */
 async function startAfter(engine: Engine, ...statements: string[]): Promise<unknown> {
@@ -20,6 +21,35 @@ async function startAfter(engine: Engine, ...statements: string[]): Promise<unkn
     assert.ok(error instanceof UnfitDatabase, String(error));
     return error.message;
   }
+}
+
+/** Puts the tables of release 0.2.0 in place of all that are there, with one message. */
+async function beginAsFirstRelease({ engine, write }: Database): Promise<void> {
+  await write(async (tx) => {
+    const all =
+      engine === 'sqlite'
+        ? sql<{
+            name: string;
+          }>`select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'`
+        : sql<{
+            name: string;
+          }>`select tablename as name from pg_tables where schemaname = current_schema()`;
+    await sql`drop view dovecot_users`.execute(tx);
+    const { rows } = await all.execute(tx);
+    const cascade = engine === 'sqlite' ? sql`` : sql`cascade`;
+    for (const { name } of rows) await sql`drop table ${sql.table(name)} ${cascade}`.execute(tx);
+    await first(engine).up(tx);
+    for (const statement of [
+      'create table kysely_migration (name varchar(255) primary key, timestamp varchar(255) not null)',
+      'create table kysely_migration_lock (id varchar(255) primary key, is_locked integer default 0 not null)',
+      "insert into kysely_migration values ('0001', '2026-11-22T00:00:00.000Z')",
+      'insert into bodies (id, size) values (1, 2)',
+      "insert into mailboxes (id, account_id, name, uidvalidity) values (1, 1, 'INBOX', 7)",
+      `insert into messages values (1, 1, 2, 2, '', 2, 0, 1, '{}', '{}')`,
+    ]) {
+      await sql.raw(statement).execute(tx);
+    }
+  });
 }
 
 onEachEngine('a database', (engine) => {
@@ -63,6 +93,21 @@ onEachEngine('a database', (engine) => {
     assert.match(
       String(said),
       /routes\.webhook_url is "text not null default .*" and should be "text"/,
+    );
+  });
+
+  test('of the first release is brought up to date, and keeps what is in it', async () => {
+    const { database: before, location } = await openTestDatabase(engine);
+    await beginAsFirstRelease(before);
+    const database = await (engine === 'sqlite'
+      ? openSqlite({ path: location })
+      : openPostgres({ url: location, poolSize: 2 }));
+    atEnd(() => database.close());
+    const kept = await database.read.selectFrom('messages').selectAll().execute();
+    const { mailbox_id, uid, body_id, preview, thread_id } = kept[0] ?? {};
+    assert.deepEqual(
+      [kept.length, mailbox_id, uid, body_id, preview, thread_id],
+      [1, 1, 1, 1, null, null],
     );
   });
 
