@@ -35,8 +35,6 @@ import { forgetLoginsOf } from './remembered-logins.ts';
 
 export {
   type Account,
-  type AccountState,
-  type AccountStatus,
   findAccountStates,
   findAccounts,
   findSendingAccount,

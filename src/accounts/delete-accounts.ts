@@ -102,7 +102,7 @@ const SECOND_MS = 1000;
 const ROWS_AT_ONCE = 1000;
 
 /** Remembers addresses that are deleted in this transaction, for good. */
-export async function retireAddresses(
+async function retireAddresses(
   tx: Queries,
   addresses: readonly string[],
   now: number,

@@ -29,7 +29,7 @@ import {
  * Octets up to which a body lies in the row, besides header lines that are put in front of it: one
  * fsync stores it, and one query reads it.
  */
-export const INLINE_MAX = 64 * 1024;
+const INLINE_MAX = 64 * 1024;
 /**
  * Octets of the disk that stay free of mail, so that what was taken before can still be read, marked,
  * removed and delivered.

@@ -24,7 +24,7 @@ import { type Database, settingStore } from '../database/database.ts';
 import { ensureFolder, isMissing, replaceDurably, syncFolder } from '../files/files.ts';
 
 /** How long a file stays in quarantine, in milliseconds. */
-export const QUARANTINED_MS = 7 * 86_400_000;
+const QUARANTINED_MS = 7 * 86_400_000;
 
 /**
  * Octets read at a time. What a decoder makes of them stays below the 128 KiB from which on malloc
@@ -306,7 +306,7 @@ async function readId(path: string): Promise<string> {
  * Files younger than this are spared: their message may be about to be committed, here or on another
  * node. A message is never on its way for that long.
  */
-export const SPARED_MS = 86_400_000;
+const SPARED_MS = 86_400_000;
 
 /** Between batches of files, in milliseconds: a sweep of millions goes on beside everything else. */
 const PAUSE_MS = 5;

@@ -9,11 +9,11 @@
  * Only main.ts imports this; the parts get plain values. Whatever stops a start is a
  * {@link ConfigError}, whose lines are for the operator.
  */
-export { type Certificate, type CertificateOptions, loadCertificate } from './certificate.ts';
+export { type Certificate, loadCertificate } from './certificate.ts';
 export { ConfigError } from './config-error.ts';
 export { ensureDataDir, watchPlaces } from './data-folder.ts';
-export { type Config, type ImapMailstore, type Listener, readConfig } from './environment.ts';
-export { publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
+export { type Config, type ImapMailstore, readConfig } from './environment.ts';
+export { publicUrlOf } from './parse-urls.ts';
 export { type BoundAddress, type BoundAddresses, describeStart, type Start } from './quickstart.ts';
 export { fileSecretStore, loadSecrets, type SecretStore, type Secrets } from './secrets.ts';
 export { configKeys } from './settings.ts';

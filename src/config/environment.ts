@@ -6,8 +6,7 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { isMissing } from '../files/files.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
-import type { ImapOptions } from './mailstore-url.ts';
-import { publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
+import { type ImapOptions, publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
 import { readSettings, type Values } from './settings.ts';
 
 /** Where a part of ours listens. */

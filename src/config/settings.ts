@@ -2,13 +2,13 @@
  * The keys of the environment: how each is read and what holds where it is absent.
  */
 import { ConfigError, problemLine, quote } from './config-error.ts';
-import { mailstoreUrl } from './mailstore-url.ts';
 import {
   corsOrigin,
   databaseUrl,
   hookUrl,
   jwksUrl,
   lmtpUrl,
+  mailstoreUrl,
   publicUrl,
   relayUrl,
 } from './parse-urls.ts';

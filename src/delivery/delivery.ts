@@ -58,10 +58,10 @@ import {
 } from './stage-mail.ts';
 
 export { type CarryOutOptions, carryOut } from './carry-out.ts';
-export { LocalDelivery, type LocalDeliveryOptions } from './local-delivery.ts';
-export { createSenderChecks, type SenderChecks } from './sender-checks/check-sender.ts';
+export { LocalDelivery } from './local-delivery.ts';
+export { createSenderChecks } from './sender-checks/check-sender.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
-export type { Arrival, InboundEnvelope, MailReceiver, RecipientOutcome } from './stage-mail.ts';
+export type { InboundEnvelope, MailReceiver, RecipientOutcome } from './stage-mail.ts';
 
 /** What delivery tells the log; a pino Logger fits. */
 interface DeliveryLog {

@@ -286,7 +286,7 @@ function reasonToFallBack(
  * The active claim, where another claim has its DKIM key published: whoever controls the zone may
  * have changed, so that the active one is checked soon and often.
  */
-export function contestedOf(claims: readonly ClaimStanding[]): ClaimStanding | undefined {
+function contestedOf(claims: readonly ClaimStanding[]): ClaimStanding | undefined {
   const active = claims.find(({ status }) => status === 'active');
   const isContested = claims.some((claim) => claim !== active && hasDkim(claim, 'verified'));
   return isContested ? active : undefined;

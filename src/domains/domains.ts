@@ -51,12 +51,9 @@ export {
   findSendingObstacle,
   writeZone,
 } from './dns-records.ts';
-export { checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
+export { checkText, checkUserId } from './domain-names.ts';
 export type { Route, RouteSettings } from './routes.ts';
-export {
-  createVerification,
-  type Verification,
-} from './verification/verification.ts';
+export { createVerification, type Verification } from './verification/verification.ts';
 
 interface DomainsOptions {
   readonly database: Database;

@@ -184,7 +184,7 @@ export interface Sent {
 }
 
 /** @throws what the message's source throws */
-export async function sendMail(
+async function sendMail(
   connection: SmtpConnection,
   { open, size, from }: ServerMail,
   recipients: readonly string[],

@@ -3,10 +3,6 @@
  * an IMAP server, `lmtp.ts` brings inbound mail to it. Owns the tables `imap_*` (what was seen of a
  * mailbox whose server cannot tell what changed).
  */
-export { ImapMailstore, type ImapOptions, type ImapServer, imapDefaults } from './imap/imap.ts';
+export { ImapMailstore, type ImapServer } from './imap/imap.ts';
 export { buryShadowsOf, purgeShadows } from './imap/purge-shadows.ts';
-export {
-  type ImapAppend,
-  ServerDelivery,
-  type ServerDeliveryOptions,
-} from './server-delivery.ts';
+export { type ImapAppend, ServerDelivery, type ServerDeliveryOptions } from './server-delivery.ts';

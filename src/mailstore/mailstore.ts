@@ -9,7 +9,7 @@
 import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
-export { EmbeddedMailstore, type EmbeddedOptions } from './embedded/embedded.ts';
+export { EmbeddedMailstore } from './embedded/embedded.ts';
 export { createSearchSource } from './embedded/search-source.ts';
 export { describeMessage, prependHeader, stageMessage } from './stage-message.ts';
 export {
@@ -20,7 +20,6 @@ export {
   type AppendTarget,
   type ByteRange,
   type ChangedMailbox,
-  type Description,
   type Expunged,
   type FlagChange,
   type Flagged,
@@ -39,7 +38,6 @@ export {
   messageFields,
   type PartContent,
   type Relocated,
-  type SearchFilter,
   type SearchMatch,
   type SearchRequest,
   type SearchResult,

@@ -9,7 +9,6 @@
  * a message nor fetching an attachment parses anything again. Part numbers are those of IMAP.
  */
 export {
-  type Address,
   canonicalAddress,
   formatAddress,
   type Mailbox,
@@ -25,7 +24,6 @@ export {
   htmlToText,
   listAttachments,
   listTextParts,
-  type MessageTexts,
   type OpenSource,
   previewOf,
   readInlineText,
@@ -45,7 +43,6 @@ export {
   type Authors,
   type Envelope,
   findAuthors,
-  MAX_AUTHOR_DOMAINS,
   readEnvelope,
   readMessageIds,
   readReferences,
@@ -72,10 +69,4 @@ export {
   toBodyStructure,
 } from './structure.ts';
 export { asBuffer, decodeRawHeader, decodeText, LineEnds, oneLine } from './text.ts';
-export {
-  createDecoder,
-  type DecodedRange,
-  decodePart,
-  isEncoded,
-  type TransferDecoder,
-} from './transfer-encoding.ts';
+export { createDecoder, decodePart, isEncoded } from './transfer-encoding.ts';

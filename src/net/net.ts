@@ -41,19 +41,8 @@ export {
   type ResolveHost,
 } from './judge-address.ts';
 export { type Limit, limitInMemory, type OpenLimit, runInTurn, type Usage } from './limits.ts';
-export {
-  type Envelope,
-  isWritablePath,
-  type Login,
-  type RecipientResult,
-  sizeLimit,
-} from './smtp-client.ts';
-export {
-  type ConnectionOptions,
-  type ConnectionTimeouts,
-  type Endpoint,
-  SmtpConnection,
-} from './smtp-connection.ts';
+export { isWritablePath, type Login, type RecipientResult, sizeLimit } from './smtp-client.ts';
+export { type ConnectionTimeouts, type Endpoint, SmtpConnection } from './smtp-connection.ts';
 export {
   DotTransparency,
   enhancedOf,
@@ -61,5 +50,4 @@ export {
   isFinalRefusal,
   type Reply,
   SmtpFailure,
-  stuffDots,
 } from './smtp-text.ts';

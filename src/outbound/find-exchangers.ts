@@ -39,7 +39,7 @@ const HOSTS_MAX = 20;
 const ADDRESSES_MAX = 10;
 
 /** Shuffles a copy: hosts of one preference, and addresses of one host, share the load. */
-export function shuffled<Item>(items: readonly Item[]): Item[] {
+function shuffled<Item>(items: readonly Item[]): Item[] {
   const copy = [...items];
   for (let left = copy.length; left > 1; left--) {
     const chosen = Math.floor(Math.random() * left);

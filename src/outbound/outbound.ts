@@ -7,15 +7,13 @@
  * (`rewrite-sender.ts`), and a message is read from where it lies, twice for each attempt.
  */
 export {
-  type BounceQuestion,
   buildDsn,
-  type Dsn,
   type DsnOptions,
   formatDate,
   mayBounce,
   type RecipientStatus,
 } from './build-dsn.ts';
-export type { Exchanger, Lookup, OutboundDns } from './find-exchangers.ts';
+export type { Lookup, OutboundDns } from './find-exchangers.ts';
 export type {
   LocalMail,
   LocalMailDelivery,
@@ -25,26 +23,16 @@ export type {
 } from './local-mail.ts';
 export { mailDelays, mailDestination, type SendError, type SendOutcome } from './outcome.ts';
 export {
-  type ForwardOptions,
   isLooping,
-  type PreparedForward,
   type PreparedMessage,
   prepareForward,
   prepareSubmission,
 } from './prepare-forward.ts';
 export type { SenderVerdict } from './rewrite-from.ts';
-export {
-  createSenderRewriting,
-  type ReversedSender,
-  type SenderRewriting,
-  type SenderRewritingOptions,
-} from './rewrite-sender.ts';
+export { createSenderRewriting, type SenderRewriting } from './rewrite-sender.ts';
 export {
   createMessageSender,
   type MessageSender,
   type MessageSenderOptions,
-  type OwnListener,
-  type SendTimeouts,
   type Smarthost,
 } from './send-message.ts';
-export type { OutgoingMessage } from './smtp-session.ts';

@@ -248,7 +248,7 @@ export interface Signing {
  * @returns the DKIM-Signature field, or undefined for a message that has not exactly one From: no
  *   signature holds without it (RFC 6376 section 5.4), and with two nobody could say what it means
  */
-export async function signDkim(
+async function signDkim(
   fields: readonly HeaderField[],
   { key, domain, bodyHash, now }: Signing,
 ): Promise<HeaderField | undefined> {

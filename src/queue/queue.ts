@@ -53,24 +53,14 @@ import { Worker } from './worker.ts';
 export {
   type Delivery,
   type DeliveryError,
-  type DeliveryStatus,
   type Job,
   type NewDelivery,
   type Outcome,
-  type PayloadFormat,
   payloadFormat,
   type Settled,
-  UnreadablePayload,
 } from './delivery.ts';
-export type { ListRequest, QueueDepth } from './operator-rows.ts';
-export {
-  type Attempted,
-  type AttemptReport,
-  type Clock,
-  type QueueLog,
-  systemClock,
-  type WorkOptions,
-} from './work-options.ts';
+export type { QueueDepth } from './operator-rows.ts';
+export type { Attempted, AttemptReport, Clock, WorkOptions } from './work-options.ts';
 
 export interface QueueOptions {
   readonly database: Database;

@@ -214,7 +214,7 @@ export function encodeHello(hello: Hello): Buffer {
 }
 
 /** The message that a mailbox has changed. */
-export function encodeChange({ mailbox, uidvalidity, token, eventType }: MailboxChange): Buffer {
+function encodeChange({ mailbox, uidvalidity, token, eventType }: MailboxChange): Buffer {
   return encode({ type: 'mailbox_changed', mailbox, uidvalidity, token, eventType });
 }
 

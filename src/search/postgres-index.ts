@@ -54,7 +54,7 @@ export class PostgresIndex implements SearchIndex {
 }
 
 /** Makes changes in their order, within a transaction of the caller's. */
-export async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promise<void> {
+async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promise<void> {
   for (const change of changes) {
     if (change.kind === 'add') await insert(tx, change.document);
     else if (change.kind === 'remove') {

@@ -12,9 +12,9 @@ import { Indexer, type IndexerOptions } from './indexer.ts';
 import { PostgresFeed, PostgresIndex } from './postgres-index.ts';
 import { SqliteFeed, SqliteIndex } from './sqlite-index.ts';
 
-export type { FindRequest, Hit, HitPlace, StoredMessage } from './documents.ts';
-export { enqueueSearch, type SearchNews, type SearchSource } from './indexer.ts';
-export { type QueryTerm, type QueryTexts, readQuery, type SearchField } from './terms.ts';
+export type { HitPlace, StoredMessage } from './documents.ts';
+export { enqueueSearch, type SearchSource } from './indexer.ts';
+export { type QueryTerm, type QueryTexts, readQuery } from './terms.ts';
 
 export interface SearchOptions extends IndexerOptions {
   /** Of the index on SQLite. */

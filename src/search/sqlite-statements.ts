@@ -25,12 +25,6 @@ const SCHEMA = `
   create table state (name text primary key, value text not null) without rowid;
 `;
 
-/** What makes an index useless: another store's, or made by other rules. */
-export interface IndexIdentity {
-  readonly storeId: string;
-  readonly termsVersion: number;
-}
-
 /** Prepares an empty file, or one that is there. */
 export function prepareIndex(db: DatabaseSync): void {
   db.exec('pragma page_size = 8192');

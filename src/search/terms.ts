@@ -19,7 +19,7 @@ const MARKS: Readonly<Record<SearchField, string>> = {
   to: '_t_',
 };
 
-export const searchFields: readonly SearchField[] = ['body', 'subject', 'from', 'to'];
+const searchFields: readonly SearchField[] = ['body', 'subject', 'from', 'to'];
 
 /** Goes up when the same text makes other terms than before: an older index is filled anew. */
 export const TERMS_VERSION = 1;
@@ -159,7 +159,7 @@ export interface QueryTerm {
 }
 
 /** Letters that a prefix typed by a user needs: of one letter it would meet most of an account. */
-export const PREFIX_MIN = 2;
+const PREFIX_MIN = 2;
 
 /** What a query asks for; a word with `*` behind it is a prefix. */
 export interface ParsedQuery {

@@ -296,7 +296,7 @@ const meanings: Readonly<Record<string, string>> = {
 };
 
 /** One sentence without a stack; what is not known goes by its code. */
-export function explainFailure(error: unknown): string {
+function explainFailure(error: unknown): string {
   const code = codeOf(error);
   // Its message says what is to be said, and no more.
   if (code === 'ADDRESS_REFUSED' && error instanceof Error) return error.message;

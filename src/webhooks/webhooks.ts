@@ -11,12 +11,11 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 
 export {
   createWebhookSender,
-  type WebhookRequest,
   type WebhookSender,
   type WebhookSenderOptions,
   webhookDestination,
 } from './send-webhook.ts';
-export { type AuthVerdicts, buildWebhookBody, type WebhookMessage } from './webhook-body.ts';
+export { buildWebhookBody, type WebhookMessage } from './webhook-body.ts';
 
 /** How long a link is good, in seconds. */
 const GOOD_FOR_S = 7 * 24 * 3600;

@@ -22,18 +22,7 @@ import type { Judgement, SpfVerdict } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
 export type { SendingClient } from './evaluate-spf.ts';
-export type { Lookup, LookupAnswer, LookupType } from './lookups.ts';
-export {
-  type ArcResult,
-  type DkimResult,
-  type DmarcPolicy,
-  type DmarcResult,
-  type Judgement,
-  RESULTS_MAX,
-  type SenderAction,
-  type SpfResult,
-  type Verdicts,
-} from './verdicts.ts';
+export { RESULTS_MAX, type Verdicts } from './verdicts.ts';
 
 export interface SenderChecksOptions {
   readonly lookup: Lookup;

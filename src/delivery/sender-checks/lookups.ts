@@ -26,7 +26,7 @@ export type LookupAnswer =
 /** Asks one question. Rejects for bugs only: what goes wrong is `unanswered`. */
 export type Lookup = (name: string, type: LookupType) => Promise<LookupAnswer>;
 
-export function unanswered(reason: string): LookupAnswer {
+function unanswered(reason: string): LookupAnswer {
   return { kind: 'unanswered', reason };
 }
 
@@ -149,7 +149,7 @@ export interface ResolverGuardOptions {
 }
 
 /** Answers within `ms`, else `unanswered`. */
-export function withDeadline(lookup: Promise<LookupAnswer>, ms: number): Promise<LookupAnswer> {
+function withDeadline(lookup: Promise<LookupAnswer>, ms: number): Promise<LookupAnswer> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => resolve(unanswered('timeout')), ms);
     lookup.then(resolve, reject).finally(() => clearTimeout(timer));

@@ -27,7 +27,7 @@ import {
 import type { ArcVerdict, DkimResult } from './verdicts.ts';
 
 /** Signatures that are verified; RFC 6376 section 6.1 leaves the limit to the verifier. */
-export const MAX_SIGNATURES = 10;
+const MAX_SIGNATURES = 10;
 
 export interface SignatureFinding {
   readonly result: DkimResult;
@@ -233,7 +233,7 @@ function readSets(fields: readonly HeaderField[]): ArcSet[] | undefined {
   return sets.every((set) => set !== undefined) ? sets : undefined;
 }
 
-export class ArcChain {
+class ArcChain {
   /** Undefined where the chain is broken as it stands. */
   readonly #sets: readonly ArcSet[] | undefined;
   /** The ARC-Message-Signature that the message as it came must fit. */

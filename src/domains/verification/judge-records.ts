@@ -338,7 +338,7 @@ export function showText(text: string): string {
 }
 
 /** Several things in one line, none of them left unsaid without a word of it. */
-export function listed(texts: readonly string[]): string {
+function listed(texts: readonly string[]): string {
   const shown = texts.slice(0, RECORDS_MAX);
   const more = texts.length - shown.length;
   if (more > 0) shown.push(`${more} more`);

@@ -4,8 +4,8 @@ import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
 import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './judge-records.ts';
 
 /** RFC 7208 section 4.6.4. */
-export const LOOKUPS_MAX = 10;
-export const VOID_LOOKUPS_MAX = 2;
+const LOOKUPS_MAX = 10;
+const VOID_LOOKUPS_MAX = 2;
 
 /** What the evaluation of a domain's one record for our servers came to. */
 export type SpfEvaluation =
