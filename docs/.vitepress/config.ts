@@ -5,7 +5,7 @@ import { codeTheme, stylesAsClasses } from './code-styles.ts';
 import { writeReference } from './reference/pages.ts';
 import { nameRows } from './row-anchors.ts';
 import { searchRoles } from './search-roles.ts';
-import { sidebar } from './sidebar.ts';
+import { referenceFirst, sidebar } from './sidebar.ts';
 import { description } from './texts.ts';
 
 /** Paths below `/docs/` that the server answers by itself: links to them leave the site's router. */
@@ -60,7 +60,8 @@ export default defineConfig({
       { text: 'API reference', link: '/reference/api', activeMatch: '^/reference/' },
       { text: 'Live inbox', link: '/inbox/', target: '_self' },
     ],
-    sidebar,
+    // The reference begins with itself, so that its operations are in view.
+    sidebar: { '/reference/api': referenceFirst, '/': sidebar },
     outline: { level: [2, 3], label: 'On this page' },
     search: {
       provider: 'local',

@@ -1,9 +1,22 @@
 import { referenceLinks } from './reference/pages.ts';
 
+export interface SidebarPage {
+  readonly text: string;
+  readonly link: string;
+  /** Shown below the page while it is open. */
+  readonly items?: { text: string; link: string }[];
+  readonly collapsed?: boolean;
+}
+
 export interface SidebarGroup {
   readonly text: string;
-  readonly items: { text: string; link: string }[];
+  readonly items: SidebarPage[];
 }
+
+const reference: SidebarGroup = {
+  text: 'API reference',
+  items: [{ text: 'Overview', link: '/reference/api' }, ...referenceLinks()],
+};
 
 /** The order of the pages: the site's sidebar, `llms.txt` and `llms-full.txt` follow it. */
 export const sidebar: SidebarGroup[] = [
@@ -39,10 +52,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Go to production', link: '/guides/production' },
     ],
   },
-  {
-    text: 'API reference',
-    items: [{ text: 'Overview', link: '/reference/api' }, ...referenceLinks()],
-  },
+  reference,
   {
     text: 'Reference',
     items: [
@@ -57,3 +67,6 @@ export const sidebar: SidebarGroup[] = [
     ],
   },
 ];
+
+/** The same groups, that of the API reference before the others. */
+export const referenceFirst = [reference, ...sidebar.filter((group) => group !== reference)];

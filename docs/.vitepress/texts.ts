@@ -113,33 +113,37 @@ function plain(source: string, link: string): string {
 }
 
 function plainProse(source: string, link: string): string {
-  return source
-    .replace(/^<script setup[\s\S]*?<\/script>\n/gm, '')
-    .replace(/^<TryIt .*$/gm, '')
-    .replace(/^<MessageWay \/>$/gm, '')
-    .replace(/^<\/?div(?: class="(?:operation|about|examples)")?>$/gm, '')
-    .replace(
-      /<p class="endpoint">(?:<[^>]+>)*(\w+)<\/span> <code v-pre>(.*?)<\/code><\/p>/g,
-      '`$1 $2`',
-    )
-    .replace(/<dt><code>(.*?)<\/code> (.*?)<\/dt>\n<dd>(.*?)<\/dd>/g, '- `$1` ($2): $3')
-    .replace(/^<\/?dl.*$/gm, '')
-    .replace(/<code(?: v-pre)?>(.*?)<\/code>/g, '`$1`')
-    .replace(/<a href="[^"]*">(.*?)<\/a>/g, '$1')
-    .replace(/<\/?(?:span|p)(?: class="[^"]*")?>/g, '')
-    .replaceAll('&lt;', '<')
-    .replaceAll('&gt;', '>')
-    .replaceAll('&amp;', '&')
-    .replace(/^(#+ .*?) \{#[\w-]+\}$/gm, '$1')
-    .replace(
-      /\]\(\/(?!docs\/|\/)([^)#\s]*)/g,
-      (_whole, path: string) => `](/docs/${markdownPath(path)}`,
-    )
-    .replace(
-      /\]\((\.{1,2}\/[^)#\s]*|[\w-][\w./-]*\.md)/g,
-      (_whole, path: string) => `](${new URL(path, `http://here/docs${link}`).pathname}`,
-    )
-    .replace(/\n{3,}/g, '\n\n');
+  return (
+    source
+      .replace(/^<script setup[\s\S]*?<\/script>\n/gm, '')
+      .replace(/^<TryIt .*$/gm, '')
+      .replace(/^<MessageWay \/>$/gm, '')
+      // The blocks of a group stand one after the other.
+      .replace(/^::: code-group\n([\s\0]*?)\n:::$/gm, '$1')
+      .replace(/^<\/?div(?: class="(?:operation|about|examples)")?>$/gm, '')
+      .replace(
+        /<p class="endpoint">(?:<[^>]+>)*(\w+)<\/span> <code v-pre>(.*?)<\/code><\/p>/g,
+        '`$1 $2`',
+      )
+      .replace(/<dt><code>(.*?)<\/code> (.*?)<\/dt>\n<dd>(.*?)<\/dd>/g, '- `$1` ($2): $3')
+      .replace(/^<\/?dl.*$/gm, '')
+      .replace(/<code(?: v-pre)?>(.*?)<\/code>/g, '`$1`')
+      .replace(/<a href="[^"]*">(.*?)<\/a>/g, '$1')
+      .replace(/<\/?(?:span|p)(?: class="[^"]*")?>/g, '')
+      .replaceAll('&lt;', '<')
+      .replaceAll('&gt;', '>')
+      .replaceAll('&amp;', '&')
+      .replace(/^(#+ .*?) \{#[\w-]+\}$/gm, '$1')
+      .replace(
+        /\]\(\/(?!docs\/|\/)([^)#\s]*)/g,
+        (_whole, path: string) => `](/docs/${markdownPath(path)}`,
+      )
+      .replace(
+        /\]\((\.{1,2}\/[^)#\s]*|[\w-][\w./-]*\.md)/g,
+        (_whole, path: string) => `](${new URL(path, `http://here/docs${link}`).pathname}`,
+      )
+      .replace(/\n{3,}/g, '\n\n')
+  );
 }
 
 /** `concepts/sync` is a page; `openapi.json` and `inbox/` are not. */

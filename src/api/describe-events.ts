@@ -61,7 +61,10 @@ const receivedMessage = Type.Object(
     message_id: textOrNull({ examples: ['<1@sender.test>'] }),
     text: textOrNull({ description: 'The text/plain parts.', examples: ['Hello, Ada.'] }),
     text_truncated: cut('the text'),
-    html: textOrNull({ description: 'The text/html parts, as they were sent.' }),
+    html: textOrNull({
+      description: 'The text/html parts, as they were sent.',
+      examples: ['<p>Hello, Ada.</p>'],
+    }),
     html_truncated: cut('the HTML'),
     attachments: Type.Array(webhookAttachment),
     attachments_truncated: cut('all attachments'),
@@ -69,7 +72,11 @@ const receivedMessage = Type.Object(
       { spf: verdict('SPF'), dkim: verdict('DKIM'), dmarc: verdict('DMARC') },
       { title: 'SenderChecks', examples: [{ spf: 'pass', dkim: 'pass', dmarc: 'pass' }] },
     ),
-    raw_url: Type.String({ format: 'uri', description: 'The source, for 7 days.' }),
+    raw_url: Type.String({
+      format: 'uri',
+      description: 'The source, for 7 days.',
+      examples: ['https://mail.example.com/webhooks/raw/7?expires=1795849200&signature=c2ln'],
+    }),
     mailbox: textOrNull({
       description: 'Where the message is stored as well; null where the webhook alone has it.',
       examples: ['INBOX'],

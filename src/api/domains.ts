@@ -222,7 +222,7 @@ function addSetRoute(app: Api, domains: Domains): void {
           {
             examples: [
               {
-                user_id: 'user-1',
+                user_id: 'demo',
                 forward_mode: 'webhook_then_store',
                 webhook_url: 'https://app.example.com/hooks/mail',
                 webhook_secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',

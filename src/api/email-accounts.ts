@@ -24,9 +24,9 @@ const AccountBody = Type.Object(
     id: RecordId,
     user_id: UserId,
     domain: DomainName,
-    local_part: Type.String({ examples: ['ann'] }),
-    address: Type.String({ description: '`local_part@domain`.', examples: ['ann@acme.test'] }),
-    display_name: Type.String({ examples: ['Ann'] }),
+    local_part: Type.String({ examples: ['ada'] }),
+    address: Type.String({ description: '`local_part@domain`.', examples: ['ada@acme.test'] }),
+    display_name: Type.String({ examples: ['Ada'] }),
     status: Type.String({ description: '`active` or `suspended`.', examples: ['active'] }),
     is_default: Type.Boolean({ description: "Whether it is its user's oldest account." }),
     created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
@@ -41,7 +41,7 @@ const OnceShown = Type.Object(
     account: AccountBody,
     password: Type.String({
       description: 'Shown here and never again.',
-      examples: ['correct horse battery'],
+      examples: ['correct horse'],
     }),
     note: Type.String({ examples: ['Save this password now: it is not shown again.'] }),
   },
@@ -54,7 +54,7 @@ const AccountPath = Type.Object({ id: RecordId });
 
 const Password = Type.String({
   description: 'At least 8 characters; generated when left out.',
-  examples: ['correct horse battery'],
+  examples: ['correct horse'],
 });
 
 const common = { tags: ['Email accounts'], security: credentials.apiKey };
@@ -105,8 +105,8 @@ function addCreate(app: Api, accounts: Accounts): void {
         operationId: 'createAccount',
         body: Type.Object({
           domain: DomainName,
-          local_part: Type.String({ description: 'The part before the @.', examples: ['ann'] }),
-          display_name: Type.Optional(Type.String({ examples: ['Ann'] })),
+          local_part: Type.String({ description: 'The part before the @.', examples: ['ada'] }),
+          display_name: Type.Optional(Type.String({ examples: ['Ada'] })),
           user_id: UserId,
           password: Type.Optional(Password),
         }),
@@ -209,7 +209,7 @@ function addReadAndUpdate(app: Api, accounts: Accounts): void {
         params: AccountPath,
         body: Type.Object({
           user_id: UserId,
-          display_name: Type.Optional(Type.String({ examples: ['Ann B.'] })),
+          display_name: Type.Optional(Type.String({ examples: ['Ada L.'] })),
           status: Type.Optional(
             Type.Enum(['active', 'suspended'], { type: 'string', examples: ['suspended'] }),
           ),
@@ -243,7 +243,7 @@ function addDelete(app: Api, accounts: Accounts): void {
             ok: Type.Boolean(),
             deleted: Type.Object({
               id: RecordId,
-              address: Type.String({ examples: ['ann@acme.test'] }),
+              address: Type.String({ examples: ['ada@acme.test'] }),
             }),
           }),
         },

@@ -16,7 +16,10 @@ const RETRY_AFTER = 2;
 
 const flag = Type.String({ maxLength: 4_096, examples: ['\\Seen'] });
 
-const source = Type.Unknown({ description: 'The source of the message, byte by byte.' });
+const source = Type.Unknown({
+  description: 'The source of the message, byte by byte.',
+  examples: ['From: Bob <bob@sender.test>\nTo: ada@acme.test\nSubject: Hello\n\nHello, Ada.\n'],
+});
 
 export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): RouteGroup {
   const shares = new ClientShares(IN_ALL);

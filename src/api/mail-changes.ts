@@ -59,9 +59,9 @@ const synced = { sync: Type.Optional(Type.Unsafe<SyncResult>(syncAnswer)) };
 
 const relocated = (what: 'moved' | 'copied') =>
   Type.Object({
-    mailbox: Type.String(),
-    to: Type.String(),
-    uidvalidity: Type.String({ description: 'Of `to`.' }),
+    mailbox: Type.String({ examples: ['INBOX'] }),
+    to: Type.String({ examples: ['Archive'] }),
+    uidvalidity: Type.String({ description: 'Of `to`.', examples: ['1795244400'] }),
     [what]: Type.Array(
       Type.Object({ uid: uidSchema, toUid: uidSchema }, { title: 'RelocatedMessage' }),
     ),
@@ -92,11 +92,14 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
             'Adds and removes IMAP flags; what is both added and removed is removed. ' +
             '`updated` has every message that is there, as it is now.',
           security: credentials.bearer,
-          body: Type.Object({
-            ...messageSet,
-            add: flags('Flags to add.'),
-            remove: flags('Flags to remove.'),
-          }),
+          body: Type.Object(
+            {
+              ...messageSet,
+              add: flags('Flags to add.'),
+              remove: flags('Flags to remove.'),
+            },
+            { examples: [{ mailbox: 'INBOX', uids: [7], add: ['\\Seen'] }] },
+          ),
           response: {
             200: Type.Object({
               ...mailboxState,
@@ -129,7 +132,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
           operationId: 'deleteMessages',
           description: 'Nothing brings them back. To put them into Trash, move them.',
           security: credentials.bearer,
-          body: Type.Object(messageSet),
+          body: Type.Object(messageSet, { examples: [{ mailbox: 'Trash', uids: [7] }] }),
           response: {
             200: Type.Object({
               ...mailboxState,
@@ -170,7 +173,10 @@ function relocationRoute(
         operationId: `${verb}Messages`,
         description: `Into another mailbox of the account. \`${done}\` says which UID each has there.`,
         security: credentials.bearer,
-        body: Type.Object({ ...messageSet, to: mailboxName('The mailbox that gets them.') }),
+        body: Type.Object(
+          { ...messageSet, to: mailboxName('The mailbox that gets them.') },
+          { examples: [{ mailbox: 'INBOX', uids: [7], to: 'Archive' }] },
+        ),
         response: { 200: relocated(done) },
       },
       config: { refusals: [...refusals] },

@@ -26,7 +26,9 @@ const attachment = Type.Object(
     filename: Type.Optional(Type.String({ examples: ['a.csv'] })),
     contentType: Type.String({ examples: ['text/csv'] }),
     size: Type.Integer({ description: 'Octets, transfer encoding removed.', examples: [812] }),
-    contentId: Type.Optional(Type.String({ description: 'What HTML names as `cid:`.' })),
+    contentId: Type.Optional(
+      Type.String({ description: 'What HTML names as `cid:`.', examples: ['logo@sender.test'] }),
+    ),
     inline: Type.Boolean({ description: 'Meant to be shown within the message.' }),
   },
   { title: 'Attachment' },
@@ -38,16 +40,25 @@ const content = {
   uid: uidSchema,
   flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
   envelope: envelopeSchema,
-  internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
+  internalDate: Type.String({
+    description: 'When the message arrived, RFC 3339.',
+    examples: ['2026-01-31T12:00:00.000Z'],
+  }),
   size: Type.Integer({ description: 'Octets of the source.' }),
-  preview: Type.String({ description: 'The first words, on one line.' }),
+  preview: Type.String({ description: 'The first words, on one line.', examples: ['Hello, Ada.'] }),
   threadId: threadIdSchema,
   text: Type.Optional(
-    Type.String({ description: 'The text/plain parts; absent where there are none.' }),
+    Type.String({
+      description: 'The text/plain parts; absent where there are none.',
+      examples: ['Hello, Ada.'],
+    }),
   ),
   textTruncated: Type.Optional(Type.Boolean({ description: 'There is more text in the source.' })),
   html: Type.Optional(
-    Type.String({ description: 'The text/html parts as they were sent: make them safe to show.' }),
+    Type.String({
+      description: 'The text/html parts as they were sent: make them safe to show.',
+      examples: ['<p>Hello, Ada.</p>'],
+    }),
   ),
   htmlTruncated: Type.Optional(Type.Boolean({ description: 'There is more HTML in the source.' })),
   attachments: Type.Array(attachment),
@@ -131,16 +142,19 @@ export function mailContentRoutes(mailstore: Mailstore, hostname: string): Route
             'be read, is left out. An answer that grows too long is cut after a message, and says ' +
             '`hasMore`.',
           security: credentials.bearer,
-          body: Type.Object({
-            mailbox: mailboxName('The mailbox that has the messages.'),
-            uids: Type.Array(uidSchema, { minItems: 1, maxItems: MESSAGES_MAX }),
-            fields: Type.Optional(
-              Type.Array(Type.Enum([...contentFields]), {
-                maxItems: contentFields.length,
-                description: 'What each message carries besides its uid; all when left out.',
-              }),
-            ),
-          }),
+          body: Type.Object(
+            {
+              mailbox: mailboxName('The mailbox that has the messages.'),
+              uids: Type.Array(uidSchema, { minItems: 1, maxItems: MESSAGES_MAX }),
+              fields: Type.Optional(
+                Type.Array(Type.Enum([...contentFields]), {
+                  maxItems: contentFields.length,
+                  description: 'What each message carries besides its uid; all when left out.',
+                }),
+              ),
+            },
+            { examples: [{ mailbox: 'INBOX', uids: [6, 7], fields: ['envelope', 'preview'] }] },
+          ),
           response: { 200: messagesAnswer },
         },
         config: { refusals: ['mailbox_not_found', 'account_inactive'] },

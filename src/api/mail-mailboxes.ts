@@ -61,7 +61,10 @@ const createRoute: AddRoute = (app, tools, mailstore) => {
         operationId: 'createMailbox',
         description: 'Levels of a name are separated by `/`.',
         security: credentials.bearer,
-        body: Type.Object({ mailbox: mailboxName('Name of the new mailbox.') }),
+        body: Type.Object(
+          { mailbox: mailboxName('Name of the new mailbox.') },
+          { examples: [{ mailbox: 'Projects' }] },
+        ),
         response: { 201: mailboxStateSchema },
       },
       config: { refusals: ['mailbox_exists', 'account_inactive'] },
@@ -85,10 +88,13 @@ const renameRoute: AddRoute = (app, tools, mailstore) => {
         operationId: 'renameMailbox',
         description: 'Mailboxes below it go with it. INBOX and special-use mailboxes stay.',
         security: credentials.bearer,
-        body: Type.Object({
-          mailbox: mailboxName('Its name now.'),
-          to: mailboxName('Its new name.'),
-        }),
+        body: Type.Object(
+          {
+            mailbox: mailboxName('Its name now.'),
+            to: mailboxName('Its new name.'),
+          },
+          { examples: [{ mailbox: 'Projects', to: 'Archive/Projects' }] },
+        ),
         response: { 200: mailboxStateSchema },
       },
       config: {
@@ -114,8 +120,16 @@ const deleteRoute: AddRoute = (app, tools, mailstore) => {
         operationId: 'deleteMailbox',
         description: 'For good. Mailboxes below it stay, as do INBOX and special-use mailboxes.',
         security: credentials.bearer,
-        body: Type.Object({ mailbox: mailboxName('Name of the mailbox.') }),
-        response: { 200: Type.Object({ ok: Type.Literal(true), deleted: Type.String() }) },
+        body: Type.Object(
+          { mailbox: mailboxName('Name of the mailbox.') },
+          { examples: [{ mailbox: 'Projects' }] },
+        ),
+        response: {
+          200: Type.Object({
+            ok: Type.Literal(true),
+            deleted: Type.String({ examples: ['Projects'] }),
+          }),
+        },
       },
       config: { refusals: ['mailbox_not_found', 'mailbox_protected', 'account_inactive'] },
     },

@@ -18,7 +18,7 @@ const messageAnswer = Type.Object(
     flags: Type.Array(Type.String({ description: 'IMAP flags.', examples: ['\\Seen'] })),
     rfc822: Type.String({
       description: 'The source; see rfc822Encoding.',
-      examples: ['From: Bob <bob@sender.test>\r\nTo: ann@acme.test\r\n…'],
+      examples: ['From: Bob <bob@sender.test>\r\nTo: ada@acme.test\r\n…'],
     }),
     rfc822Encoding: Type.Enum(['utf-8', 'latin1'], {
       description: 'How characters of rfc822 become the bytes of the source again.',

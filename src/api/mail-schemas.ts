@@ -41,7 +41,7 @@ export const envelopeSchema = Type.Object(
         date: '2026-01-31T11:59:58.000Z',
         subject: 'Hello',
         from: [{ name: 'Bob', address: 'bob@sender.test' }],
-        to: [{ name: 'Ann', address: 'ann@acme.test' }],
+        to: [{ name: 'Ada', address: 'ada@acme.test' }],
         messageId: '<1@sender.test>',
       },
     ],
@@ -154,7 +154,10 @@ export const threadIdSchema = Type.String({
 export const syncAnswer = Type.Object(
   {
     mailbox: Type.String({ description: 'The mailbox that was synced.' }),
-    uidvalidity: Type.String({ description: 'To be passed on the next sync, with the token.' }),
+    uidvalidity: Type.String({
+      description: 'To be passed on the next sync, with the token.',
+      examples: ['1795244400'],
+    }),
     token: Type.String({ description: 'To be passed on the next sync.' }),
     changes: Type.Object({
       added: Type.Array(
@@ -162,22 +165,31 @@ export const syncAnswer = Type.Object(
           {
             uid: uidSchema,
             envelope: Type.Optional(envelopeSchema),
-            flags: Type.Optional(Type.Array(Type.String())),
+            flags: Type.Optional(Type.Array(Type.String({ examples: ['\\Seen'] }))),
             size: Type.Optional(Type.Integer({ description: 'Octets of the source.' })),
             internalDate: Type.Optional(
-              Type.String({ description: 'When the message arrived, RFC 3339.' }),
+              Type.String({
+                description: 'When the message arrived, RFC 3339.',
+                examples: ['2026-01-31T12:00:00.000Z'],
+              }),
             ),
             bodyStructure: Type.Optional(bodyStructureSchema),
             modseq: Type.Optional(
-              Type.String({ description: 'Of the last change; with `flags`.' }),
+              Type.String({ description: 'Of the last change; with `flags`.', examples: ['44'] }),
             ),
-            preview: Type.Optional(Type.String({ description: 'The first words, on one line.' })),
+            preview: Type.Optional(
+              Type.String({
+                description: 'The first words, on one line.',
+                examples: ['Hello, Ada.'],
+              }),
+            ),
             threadId: Type.Optional(threadIdSchema),
             emailId: Type.Optional(
               Type.String({
                 description:
                   'Names these bytes, also where the message is moved (RFC 8474); absent where a ' +
                   'mail server has none.',
+                examples: ['M7f3a'],
               }),
             ),
             hasAttachment: Type.Optional(

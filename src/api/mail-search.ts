@@ -30,41 +30,50 @@ const flags = (description: string) =>
     }),
   );
 
-const searchBody = Type.Object({
-  mailbox: Type.Optional(mailboxName('Where to search; all mailboxes when left out.')),
-  text: text('Words anywhere: subject, names, addresses, text, file names. `inv*` is a prefix.'),
-  from: text('Words of the names and addresses in From.'),
-  to: text('Words of the names and addresses in To, Cc and Bcc.'),
-  subject: text('Words of the subject.'),
-  body: text('Words of the text and of the names of attachments.'),
-  since: time('Arrived at this date or time (RFC 3339) or later.'),
-  before: time('Arrived before this date or time.'),
-  larger: octets('More octets than this.'),
-  smaller: octets('Fewer octets than this.'),
-  flags: flags('All of these flags.'),
-  notFlags: flags('None of these flags.'),
-  hasAttachment: Type.Optional(Type.Boolean({ description: 'With attachments, or without.' })),
-  limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: MATCHES_MAX,
-      description: `Matches in one answer at most; ${MATCHES_DEFAULT} when left out.`,
-    }),
-  ),
-  cursor: Type.Optional(Type.String({ maxLength: 512, description: 'Of the answer before.' })),
-});
+const searchBody = Type.Object(
+  {
+    mailbox: Type.Optional(mailboxName('Where to search; all mailboxes when left out.')),
+    text: text('Words anywhere: subject, names, addresses, text, file names. `inv*` is a prefix.'),
+    from: text('Words of the names and addresses in From.'),
+    to: text('Words of the names and addresses in To, Cc and Bcc.'),
+    subject: text('Words of the subject.'),
+    body: text('Words of the text and of the names of attachments.'),
+    since: time('Arrived at this date or time (RFC 3339) or later.'),
+    before: time('Arrived before this date or time.'),
+    larger: octets('More octets than this.'),
+    smaller: octets('Fewer octets than this.'),
+    flags: flags('All of these flags.'),
+    notFlags: flags('None of these flags.'),
+    hasAttachment: Type.Optional(Type.Boolean({ description: 'With attachments, or without.' })),
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MATCHES_MAX,
+        description: `Matches in one answer at most; ${MATCHES_DEFAULT} when left out.`,
+      }),
+    ),
+    cursor: Type.Optional(Type.String({ maxLength: 512, description: 'Of the answer before.' })),
+  },
+  { examples: [{ text: 'invoice*', from: 'bob', hasAttachment: true }] },
+);
 
 const searchAnswer = Type.Unsafe<SearchResult>(
   Type.Object({
     matches: Type.Array(
       Type.Object(
         {
-          mailbox: Type.String(),
+          mailbox: Type.String({ examples: ['INBOX'] }),
           uid: uidSchema,
           envelope: envelopeSchema,
-          flags: Type.Array(Type.String()),
-          internalDate: Type.String({ description: 'When the message arrived, RFC 3339.' }),
-          preview: Type.String({ description: 'The first words, on one line.' }),
+          flags: Type.Array(Type.String({ examples: ['\\Seen'] })),
+          internalDate: Type.String({
+            description: 'When the message arrived, RFC 3339.',
+            examples: ['2026-01-31T12:00:00.000Z'],
+          }),
+          preview: Type.String({
+            description: 'The first words, on one line.',
+            examples: ['Hello, Ada.'],
+          }),
           threadId: threadIdSchema,
         },
         { title: 'SearchMatch' },
@@ -72,7 +81,10 @@ const searchAnswer = Type.Unsafe<SearchResult>(
       { description: 'Newest first.' },
     ),
     cursor: Type.Optional(
-      Type.String({ description: 'Leads to the next page; absent where there is none.' }),
+      Type.String({
+        description: 'Leads to the next page; absent where there is none.',
+        examples: ['MTc5NTI0NDQwMA'],
+      }),
     ),
     indexing: Type.Optional(
       Type.Boolean({ description: 'Some of the newest mail is not in the index yet.' }),

@@ -84,35 +84,45 @@ const attachment = Type.Object({
   ),
   uid: Type.Optional(uidSchema),
   part: Type.Optional(Type.String({ description: 'IMAP part number.', examples: ['2'] })),
-  contentId: Type.Optional(Type.String({ description: 'What HTML names as `cid:`.' })),
+  contentId: Type.Optional(
+    Type.String({ description: 'What HTML names as `cid:`.', examples: ['logo@sender.test'] }),
+  ),
   inline: Type.Optional(Type.Boolean({ description: 'Meant to be shown within the message.' })),
 });
 
-const sendBody = Type.Object({
-  from: Type.Optional(
-    Type.Object(correspondent.properties, {
-      description: 'The account, under a name or a +tag of its choice; the account when left out.',
-    }),
-  ),
-  to: correspondents('Recipients. To, Cc and Bcc together have 1 to 100.'),
-  cc: correspondents('Recipients of copies.'),
-  bcc: correspondents('Recipients whom nobody else sees; the copy in Sent names them.'),
-  replyTo: correspondents('Where answers go.'),
-  subject: Type.Optional(Type.String({ examples: ['Hello'] })),
-  text: Type.Optional(Type.String({ examples: ['Hello, Bob.'] })),
-  html: Type.Optional(Type.String({ examples: ['<p>Hello, Bob.</p>'] })),
-  attachments: Type.Optional(Type.Array(attachment, { maxItems: ATTACHMENTS_MAX })),
-  headers: Type.Optional(
-    Type.Record(Type.String(), Type.String(), {
-      description: 'Further header fields by name, such as List-Unsubscribe.',
-    }),
-  ),
-  inReplyTo: place(
-    'The message that is answered: In-Reply-To and References are made of it, and it gets `\\Answered`.',
-  ),
-  draft: place('The draft that is sent: it is removed once the mail goes.'),
-  ...times,
-});
+const sendBody = Type.Object(
+  {
+    from: Type.Optional(
+      Type.Object(correspondent.properties, {
+        description:
+          'The account, under a name or a +tag of its choice; the account when left out.',
+      }),
+    ),
+    to: correspondents('Recipients. To, Cc and Bcc together have 1 to 100.'),
+    cc: correspondents('Recipients of copies.'),
+    bcc: correspondents('Recipients whom nobody else sees; the copy in Sent names them.'),
+    replyTo: correspondents('Where answers go.'),
+    subject: Type.Optional(Type.String({ examples: ['Hello'] })),
+    text: Type.Optional(Type.String({ examples: ['Hello, Bob.'] })),
+    html: Type.Optional(Type.String({ examples: ['<p>Hello, Bob.</p>'] })),
+    attachments: Type.Optional(Type.Array(attachment, { maxItems: ATTACHMENTS_MAX })),
+    headers: Type.Optional(
+      Type.Record(Type.String(), Type.String(), {
+        description: 'Further header fields by name, such as List-Unsubscribe.',
+      }),
+    ),
+    inReplyTo: place(
+      'The message that is answered: In-Reply-To and References are made of it, and it gets `\\Answered`.',
+    ),
+    draft: place('The draft that is sent: it is removed once the mail goes.'),
+    ...times,
+  },
+  {
+    examples: [
+      { to: [{ name: 'Bob', address: 'bob@sender.test' }], subject: 'Hello', text: 'Hello, Bob.' },
+    ],
+  },
+);
 
 const sendId = Type.String({
   description: 'What the message is known by here.',
@@ -144,12 +154,19 @@ const statusAnswer = Type.Unsafe<SendStatus>(
       id: sendId,
       messageId,
       status,
-      sendAt: Type.Optional(Type.String({ description: 'RFC 3339' })),
+      sendAt: Type.Optional(
+        Type.String({ description: 'RFC 3339', examples: ['2026-02-01T08:00:00.000Z'] }),
+      ),
       recipients: Type.Array(
         Type.Object({
           address: Type.String({ examples: ['bob@sender.test'] }),
           status,
-          detail: Type.Optional(Type.String({ description: 'What the far end said.' })),
+          detail: Type.Optional(
+            Type.String({
+              description: 'What the far end said.',
+              examples: ['250 2.0.0 Ok: queued'],
+            }),
+          ),
         }),
       ),
     },

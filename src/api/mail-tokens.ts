@@ -22,7 +22,7 @@ export const TokenBody = Type.Object(
   {
     token: Type.String({
       description: 'JWT, for `Authorization: Bearer`.',
-      examples: ['eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm5AYWNtZS50ZXN0In0.c2lnbmF0dXJl'],
+      examples: ['eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGFAYWNtZS50ZXN0In0.c2lnbmF0dXJl'],
     }),
     expires_in: Type.Integer({ description: 'Seconds.', examples: [3600] }),
   },
@@ -40,8 +40,6 @@ const CREDENTIAL_MAX = 1024;
 export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup {
   return (app) => {
     const cookies = new LoginCookies(publicUrl);
-    addRenewal(app, tokens, cookies);
-    addEnd(app, tokens, cookies);
     app.post(
       '/mail/token',
       {
@@ -60,12 +58,12 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
             address: Type.String({
               minLength: 1,
               maxLength: CREDENTIAL_MAX,
-              examples: ['ann@acme.test'],
+              examples: ['ada@acme.test'],
             }),
             password: Type.String({
               minLength: 1,
               maxLength: CREDENTIAL_MAX,
-              examples: ['correct horse battery'],
+              examples: ['correct horse'],
             }),
             remember: Type.Optional(
               Type.Boolean({
@@ -83,6 +81,8 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
         return cookies.answer(issued, request, reply);
       },
     );
+    addRenewal(app, tokens, cookies);
+    addEnd(app, tokens, cookies);
   };
 }
 

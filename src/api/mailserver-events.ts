@@ -28,7 +28,7 @@ const SIGNATURE_HEADER = 'x-mailserver-signature';
 
 const example = {
   event_id: 'evt-1',
-  user: 'ann@acme.test',
+  user: 'ada@acme.test',
   event_type: 'MailboxesChanged',
   mailbox: 'INBOX',
   uidvalidity: '1795244400',

@@ -9,7 +9,7 @@ export const UserId = Type.String({
   minLength: 1,
   maxLength: 255,
   description: 'The user of yours whom everything in this call belongs to.',
-  examples: ['user-1'],
+  examples: ['demo'],
 });
 
 export const DomainName = Type.String({

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { before, test } from 'node:test';
 import type { TryIt } from '../../docs/.vitepress/reference/operation.ts';
 import { writeReference } from '../../docs/.vitepress/reference/pages.ts';
+import { SAMPLE_ADDRESS } from '../../docs/.vitepress/reference/sample-address.ts';
 import { urlOf } from '../../docs/.vitepress/theme/try-it.ts';
 import {
   API_KEY,
@@ -20,6 +21,8 @@ import {
 let service: TestService;
 let account: TestAccount;
 let forms: TryIt[];
+/** The samples in JavaScript. */
+let scripts: string[];
 
 before(async () => {
   service = await startTestService('sqlite');
@@ -30,6 +33,9 @@ before(async () => {
     globSync(join(directory, 'reference/api/*.md')).map((path) => readFile(path, 'utf8')),
   );
   await rm(directory, { recursive: true });
+  scripts = pages.flatMap((page) =>
+    [...page.matchAll(/^```js \[JavaScript\]\n([\s\S]*?)\n```$/gm)].map(([, code = '']) => code),
+  );
   forms = pages.flatMap((page) =>
     [...page.matchAll(/^<TryIt operation='(.*)' \/>$/gm)].map(([, json = '']) =>
       JSON.parse(json.replaceAll('&#39;', "'").replaceAll('&amp;', '&')),
@@ -66,4 +72,21 @@ test('no example is refused for its form', async () => {
     assert.ok(wellFormed || said.includes('is not the address of an account'), said);
     if (form.credential === 'apiKey') assert.notEqual(answer.status, 401, said);
   }
+});
+
+test('the samples in JavaScript run, and are not refused for their form', async () => {
+  assert.equal(scripts.length, forms.length);
+  const printed: unknown[][] = [];
+  const AsyncFunction = Object.getPrototypeOf(async () => {}).constructor;
+  const env = { KEY: API_KEY, TOKEN: account.token, SIGNATURE: '00', COOKIE: 'postroom_login=x' };
+  for (const script of scripts) {
+    const code = script.replaceAll(SAMPLE_ADDRESS, service.url);
+    const run = new AsyncFunction('process', 'console', code);
+    await run({ env }, { log: (...values: unknown[]) => printed.push(values) });
+    const [status, body] = printed.at(-1) ?? [];
+    const said = `${code}\n${status} ${JSON.stringify(body)}`;
+    assert.ok(![400, 405, 413, 415, 500].includes(Number(status)), said);
+    if (code.includes('x-api-key')) assert.notEqual(status, 401, said);
+  }
+  assert.equal(printed.length, scripts.length);
 });

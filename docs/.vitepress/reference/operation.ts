@@ -2,17 +2,17 @@
  * One operation as markdown: what it takes, what it answers, how it fails, an example of each, and
  * the form to try it.
  */
+import {
+  bodyOf,
+  credentialHeader,
+  credentialOf,
+  exampleOf,
+  writeBody,
+  writeSamples,
+} from './code-samples.ts';
 import { bodyRows, parameterRows, type ShapeLink, writeFields } from './fields.ts';
-import type { Answer, Description, Endpoint, Media } from './openapi.ts';
+import type { Answer, Description, Endpoint } from './openapi.ts';
 import { sampleOf } from './sample.ts';
-
-/** What each credential is sent as. */
-const credentialHeaders: Readonly<Record<string, readonly [header: string, value: string]>> = {
-  apiKey: ['x-api-key', '$KEY'],
-  bearer: ['authorization', 'Bearer $TOKEN'],
-  signature: ['x-mailserver-signature', '$SIGNATURE'],
-  cookie: ['cookie', '$COOKIE'],
-};
 
 /** What the form needs to know. */
 export interface TryIt {
@@ -63,20 +63,11 @@ ${writeAnswerExamples(description, endpoint)}
 `;
 }
 
-/** The name of the credential that an operation takes. */
-function credentialOf({ security = [] }: Endpoint): string | undefined {
-  return Object.keys(security[0] ?? {})[0];
-}
-
 function writeCredential(endpoint: Endpoint): string {
-  const [header, value] = credentialHeaders[credentialOf(endpoint) ?? ''] ?? [];
+  const { header, scheme } = credentialHeader(endpoint) ?? {};
   if (!header) return '<p class="credential">Needs no credential.</p>';
-  const shown = value?.startsWith('Bearer') ? `${header}: Bearer &lt;token&gt;` : header;
+  const shown = scheme ? `${header}: ${scheme}&lt;token&gt;` : header;
   return `<p class="credential">Credential: <code>${shown}</code></p>`;
-}
-
-function bodyOf({ requestBody }: Endpoint): readonly [type: string, media: Media] | undefined {
-  return Object.entries(requestBody?.content ?? {})[0];
 }
 
 function writeRequest(description: Description, endpoint: Endpoint, link: ShapeLink): string {
@@ -122,7 +113,7 @@ function writeErrors({ responses }: Endpoint): string {
     .filter(([status]) => Number(status) >= 400)
     .flatMap(([status, { description }]) =>
       [...description.matchAll(/`([a-z_]+)`: ([^.]+)\./g)].map(
-        ([, code, title]) => `| ${status} | [\`${code}\`](/reference/errors) | ${title} |`,
+        ([, code, title]) => `| ${status} | [\`${code}\`](/reference/errors#${code}) | ${title} |`,
       ),
     );
   return ['| Status | Code | |', '|---|---|---|', ...rows].join('\n');
@@ -130,7 +121,7 @@ function writeErrors({ responses }: Endpoint): string {
 
 function writeRequestExample(description: Description, endpoint: Endpoint): string {
   if (endpoint.path === '/ws') return '';
-  return `\`\`\`sh\n${writeCurl(description, endpoint)}\n\`\`\``;
+  return writeSamples(description, endpoint);
 }
 
 function writeAnswerExamples(description: Description, endpoint: Endpoint): string {
@@ -144,43 +135,6 @@ function writeAnswerExamples(description: Description, endpoint: Endpoint): stri
     }
   }
   return blocks.join('\n\n');
-}
-
-function writeCurl(description: Description, endpoint: Endpoint): string {
-  const { method, parameters = [] } = endpoint;
-  let path = endpoint.path;
-  const query: string[] = [];
-  for (const parameter of parameters) {
-    const value = encodeURIComponent(exampleOf(parameter));
-    if (parameter.in === 'path') path = path.replace(`{${parameter.name}}`, value);
-    else if (parameter.in === 'query' && parameter.required) {
-      query.push(`${parameter.name}=${value}`);
-    }
-  }
-  const url = `"$URL${path}${query.length > 0 ? `?${query.join('&')}` : ''}"`;
-  const [header, value] = credentialHeaders[credentialOf(endpoint) ?? ''] ?? [];
-  const [type, media] = bodyOf(endpoint) ?? [];
-  const lines = [
-    `curl ${method === 'GET' || (method === 'POST' && media) ? '' : `-X ${method} `}${url}`,
-    ...(header ? [`-H "${header}: ${value}"`] : []),
-    ...(type ? [`-H 'content-type: ${type}'`] : []),
-    ...(media ? [`${flagFor(type)} '${writeBody(description, media)}'`] : []),
-  ];
-  return lines.join(' \\\n  ');
-}
-
-/** Line breaks are part of a batch of events; `-d` would drop them. */
-function flagFor(type: string | undefined): string {
-  return type === 'application/json' ? '-d' : '--data-binary';
-}
-
-function writeBody(description: Description, media: Media): string {
-  const value = sampleOf(description, media);
-  return typeof value === 'string' ? value.trimEnd() : JSON.stringify(value, null, 2);
-}
-
-function exampleOf({ example, schema, name }: NonNullable<Endpoint['parameters']>[number]): string {
-  return String(example ?? schema.examples?.[0] ?? schema.enum?.[0] ?? name);
 }
 
 /** JSON with short arrays and objects on one line, as a person would write it. */

@@ -37,12 +37,17 @@ const endpointsOf = (description: Description, tag: string): Endpoint[] =>
 const webhooksOf = (description: Description, tag: string) =>
   Object.entries(description.webhooks).filter(([, { post }]) => post.tags.includes(tag));
 
-/** The titles and paths of the pages, for the sidebar. */
-export function referenceLinks(): { text: string; link: string }[] {
-  return shownTags(readDescription()).map(({ name }) => ({
-    text: name,
-    link: `/reference/api/${nameOf(name)}`,
-  }));
+/** The titles and paths of the pages with their operations, for the sidebar. */
+export function referenceLinks() {
+  const description = readDescription();
+  return shownTags(description).map(({ name }) => {
+    const link = `/reference/api/${nameOf(name)}`;
+    const items = endpointsOf(description, name).map(({ summary, operationId }) => ({
+      text: summary,
+      link: `${link}#${operationId}`,
+    }));
+    return { text: name, link, collapsed: true, items };
+  });
 }
 
 /** Writes the pages below `docs/`, those that changed. */

@@ -11,7 +11,15 @@ export function sampleOf(description: Description, media: Media): unknown {
 function sample(description: Description, schema: Schema): unknown {
   const given = schema.examples ?? resolve(description, schema).examples;
   if (given?.length) return given[0];
-  const { type, properties = {}, items, format, enum: values } = resolve(description, schema);
+  const {
+    type,
+    properties = {},
+    items,
+    format,
+    enum: values,
+    const: only,
+  } = resolve(description, schema);
+  if (only !== undefined) return only;
   if (values?.length) return values[0];
   if (type === 'object') {
     const members = Object.entries(properties);

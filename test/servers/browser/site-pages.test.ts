@@ -62,6 +62,9 @@ test('no page complains or asks another host, and no link or anchor is broken', 
   assert.ok(statuses.size > service.pages.length, 'pages link to each other');
 });
 
+/** The switch between light and dark of a page that is ready. */
+const NAMED_SWITCH = '.VPSwitchAppearance:not([title=""])';
+
 for (const colorScheme of ['light', 'dark'] as const) {
   test(`no page keeps anybody out (${colorScheme})`, async () => {
     const watched = await openWatched(browser, service.url, { colorScheme });
@@ -69,6 +72,9 @@ for (const colorScheme of ['light', 'dark'] as const) {
     try {
       for (const path of service.pages) {
         await watched.page.goto(service.url + path, { waitUntil: 'networkidle' });
+        // Named once the page's scripts have run.
+        const isInbox = path === '/docs/inbox';
+        if (!isInbox) await watched.page.waitForSelector(NAMED_SWITCH, { state: 'attached' });
         violations.push(...(await findViolations(watched.page)).map((line) => `${path}: ${line}`));
       }
     } finally {

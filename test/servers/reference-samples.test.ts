@@ -1,0 +1,53 @@
+/** The Python samples of the API reference, run against a service. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { globSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { promisify } from 'node:util';
+import { writeReference } from '../../docs/.vitepress/reference/pages.ts';
+import { SAMPLE_ADDRESS } from '../../docs/.vitepress/reference/sample-address.ts';
+import { API_KEY, startTestService } from '../support/service.ts';
+
+/** Runs each sample; prints the statuses of the answers. */
+const runner = `
+import contextlib, io, json, sys
+from urllib.error import HTTPError
+
+statuses = []
+for sample in json.load(open(sys.argv[1])):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            exec(sample, {})
+            statuses.append(int(printed.getvalue().split()[0]))
+        except HTTPError as error:
+            statuses.append(error.code)
+print(json.dumps(statuses))
+`;
+
+test('each one is a call that the service takes', async () => {
+  const service = await startTestService('sqlite');
+  const { token } = await service.makeAccount();
+  const directory = await mkdtemp(join(tmpdir(), 'postroom-python-'));
+  writeReference(directory);
+  const pages = await Promise.all(
+    globSync(join(directory, 'reference/api/*.md')).map((path) => readFile(path, 'utf8')),
+  );
+  const samples = pages.flatMap((page) =>
+    [...page.matchAll(/^```python \[Python\]\n([\s\S]*?)\n```$/gm)].map(([, code = '']) =>
+      code.replaceAll(SAMPLE_ADDRESS, service.url),
+    ),
+  );
+  assert.ok(samples.length > 20);
+  const path = join(directory, 'samples.json');
+  await writeFile(path, JSON.stringify(samples));
+  const env = { ...process.env, KEY: API_KEY, TOKEN: token, SIGNATURE: '00', COOKIE: 'x=y' };
+  const { stdout } = await promisify(execFile)('python3', ['-c', runner, path], { env });
+  await rm(directory, { recursive: true });
+  const statuses: number[] = JSON.parse(stdout);
+  for (const [index, status] of statuses.entries()) {
+    assert.ok(![400, 405, 413, 415, 500].includes(status), `${samples[index]}\n${status}`);
+  }
+});
