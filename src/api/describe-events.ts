@@ -149,7 +149,7 @@ const hello = Type.Object(
           ...tip,
           mailboxId: Type.Optional(
             Type.String({
-              description: 'Kept over a rename; absent where a mail server has none.',
+              description: 'Kept over a rename; absent on a mail server.',
               examples: ['m1795244400'],
             }),
           ),

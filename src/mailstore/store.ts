@@ -25,7 +25,10 @@ export interface MailboxState {
 
 /** A mailbox in the list of an account's. */
 export interface MailboxSummary extends MailboxState {
-  /** Kept over a rename (RFC 8474); absent where a mail server has none. */
+  /**
+   * Kept over a rename (RFC 8474). Absent on a mail server: Cyrus 3.6 answers LIST with freed memory in
+   * place of MAILBOXID, and to ask for each by itself costs a round trip.
+   */
   readonly mailboxId?: string;
   readonly messages: number;
   /** Messages without `\\Seen`. */

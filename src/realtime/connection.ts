@@ -180,7 +180,7 @@ export class AccountFeed {
 /** Where a mailbox stands: the token is the one that a sync would return now. */
 export interface MailboxTip {
   readonly mailbox: string;
-  /** Kept over a rename; absent where a mail server has none. */
+  /** Kept over a rename; absent on a mail server. */
   readonly mailboxId?: string;
   readonly uidvalidity: string;
   readonly token: string;

@@ -5,9 +5,14 @@ import { once } from 'node:events';
 import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-const journeys = ['mail.test.ts', 'realtime.test.ts'].map((name) =>
-  fileURLToPath(new URL(`../journeys/${name}`, import.meta.url)),
-);
+const journeys = [
+  'mail.test.ts',
+  'mail-append.test.ts',
+  'mail-content.test.ts',
+  'mail-lists.test.ts',
+  'realtime.test.ts',
+  'two-devices.test.ts',
+].map((name) => fileURLToPath(new URL(`../journeys/${name}`, import.meta.url)));
 
 void suite('the journeys of mail', () => {
   for (const name of ['dovecot', 'cyrus', 'courier']) {

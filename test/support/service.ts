@@ -29,6 +29,8 @@ export interface TestAccount extends MailUser {
   readonly token: string;
 }
 
+export type MailboxesSeen = ReadonlyMap<string, ReadonlyMap<number, readonly string[]>>;
+
 export interface TestService extends Service {
   readonly url: string;
   readonly smtpPort: number;
@@ -43,6 +45,8 @@ export interface TestService extends Service {
   makeAccount(localPart?: string): Promise<TestAccount>;
   /** Makes one more account on an account's domain. */
   addAccount(beside: TestAccount, localPart: string): Promise<TestAccount>;
+  /** Every mailbox of an account with the flags of its messages by UID, as the store itself has them. */
+  look(account: TestAccount): Promise<MailboxesSeen>;
   /** Sends by SMTP as any MTA would. */
   send(message: SendMailOptions): Promise<void>;
 }
@@ -73,6 +77,8 @@ const mailServerName = process.env.TEST_MAIL_SERVER;
 interface MailServerAtHand {
   readonly environment: Record<string, string>;
   addAccount(address: string): Promise<void>;
+  /** What another IMAP client sees. */
+  look(address: string): Promise<MailboxesSeen>;
 }
 
 /** Starts the mail server that journeys run on; it is stopped after the service. */
@@ -83,7 +89,22 @@ async function startMailServer(name: string): Promise<MailServerAtHand> {
   const server = await servers[name]?.();
   if (!server) throw new Error(`there is no mail server ${name}`);
   atEnd(() => server.stop());
+  const look = async (address: string) => {
+    const client = await connectAs(server, address);
+    const seen = new Map<string, ReadonlyMap<number, readonly string[]>>();
+    for (const { path, flags } of await client.list()) {
+      if (flags.has('\\Noselect') || flags.has('\\NonExistent')) continue;
+      const { exists } = await client.mailboxOpen(path, { readOnly: true });
+      const messages = new Map<number, readonly string[]>();
+      const rows = exists > 0 ? client.fetch('1:*', { uid: true, flags: true }) : [];
+      for await (const { uid, flags } of rows) messages.set(uid, sortedFlags(flags ?? []));
+      seen.set(path, messages);
+    }
+    await client.logout();
+    return seen;
+  };
   return {
+    look,
     environment: { MAILSTORE_URL: mailstoreUrl(server), ...deliveryUrl(server) },
     async addAccount(address) {
       await server.addAccount(address);
@@ -94,6 +115,11 @@ async function startMailServer(name: string): Promise<MailServerAtHand> {
       await client.logout();
     },
   };
+}
+
+/** `\\Recent` is of a session, not of the message. */
+function sortedFlags(flags: Iterable<string>): string[] {
+  return [...flags].filter((flag) => flag !== '\\Recent').sort();
 }
 
 /** Starts the service on a database and folder of its own; it is stopped when the file ends. */
@@ -178,6 +204,16 @@ function withCalls(
       return createAccount(userId, domain, localPart);
     },
     addAccount: (beside, localPart) => createAccount(beside.userId, beside.domain, localPart),
+    async look({ address, token }) {
+      if (mailServer) return mailServer.look(address);
+      const seen = new Map<string, ReadonlyMap<number, readonly string[]>>();
+      for (const { mailbox } of (await mail(token, 'GET', '/mail/mailboxes')).body.mailboxes) {
+        const { body } = await mail(token, 'POST', '/mail/sync', { mailbox, fields: ['flags'] });
+        const rows: { uid: number; flags: string[] }[] = body.changes.added;
+        seen.set(mailbox, new Map(rows.map(({ uid, flags }) => [uid, sortedFlags(flags)])));
+      }
+      return seen;
+    },
     async send(message) {
       const transport = createTransport({
         host: '127.0.0.1',

@@ -17,6 +17,7 @@ import { expungeMessages, readCurrent, relocateMessages, storeFlags } from './ch
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { listMailboxes } from './list-mailboxes.ts';
+import { readNamespace, toServerName } from './namespace.ts';
 import { encodeMailboxName } from './utf7.ts';
 import { quoted } from './wire.ts';
 
@@ -99,8 +100,9 @@ export class MailboxEditor {
   }
 
   create(user: MailUser, wanted: string): Promise<ChangedMailbox> {
-    const name = readNewName('mailbox', wanted);
+    const given = readNewName('mailbox', wanted);
     return this.#options.once(user, undefined, async (connection) => {
+      const name = toServerName(given, await readNamespace(connection));
       await refuseTaken(connection, name);
       await connection.command('CREATE', [quoted(encodeMailboxName(name))]).catch(explainTaken);
       // What is not subscribed to is hidden by many clients (RFC 3501 section 6.3.6).
@@ -111,9 +113,14 @@ export class MailboxEditor {
   }
 
   rename(user: MailUser, name: string, wanted: string): Promise<ChangedMailbox> {
-    const to = readNewName('to', wanted);
+    const given = readNewName('to', wanted);
     const from = canonicalMailboxName(name);
     return this.#options.once(user, undefined, async (connection) => {
+      const namespace = await readNamespace(connection);
+      const to = toServerName(given, namespace);
+      if (to.startsWith(from + namespace.separator)) {
+        throw invalidField('to', 'must not be below the mailbox that is renamed');
+      }
       await refuseProtected(connection, from);
       // Says that there is no such mailbox in the words of every other call.
       const before = await this.#options.changeOf(connection, user, from);
