@@ -224,21 +224,16 @@ class RoutedReceiver implements MailReceiver {
   /** What a bounce says of messages that the accounts it came to have sent. */
   async #readReport(
     { envelope, message }: AcceptedMail,
-    { users, webhooks }: DeliveryPlan,
+    { users, webhooks, forwards }: DeliveryPlan,
   ): Promise<((tx: Queries) => Promise<void>) | undefined> {
     const { bodies, reports } = this.#options;
     // RFC 3464 section 2: nothing else is a report.
     if (envelope.from !== '') return undefined;
     const report = await reports?.read(message.parsed, (range) => bodies.read(message.body, range));
-    const accountIds = [users, ...[...webhooks.values()].map((webhook) => webhook.users)];
-    return (
-      report &&
-      ((tx) =>
-        report.apply(
-          tx,
-          accountIds.flatMap((some) => [...some.keys()]),
-        ))
-    );
+    if (!report) return undefined;
+    const others = [...webhooks.values(), ...forwards.values()].map((one) => one.users);
+    const accountIds = [users, ...others].flatMap((some) => [...some.keys()]);
+    return (tx) => report.apply(tx, accountIds);
   }
 
   /** Into our own mailboxes: body, messages and queue in one transaction. */

@@ -14,7 +14,8 @@ export type Destination =
   /** To the route's URL; `user` is whose mailbox may keep it as well. */
   | { readonly kind: 'webhook'; readonly domain: ActiveDomain; readonly user?: MailUser }
   /** On to the route's address. */
-  | { readonly kind: 'forward'; readonly domain: ActiveDomain }
+  /** Of a bounce also the account that it came to: it may be about mail that the account sent. */
+  | { readonly kind: 'forward'; readonly domain: ActiveDomain; readonly user?: MailUser }
   /** A bounce of mail that we forwarded: back to who sent it first. */
   | { readonly kind: 'return'; readonly domain: ActiveDomain; readonly sender: string };
 
@@ -57,11 +58,13 @@ export async function resolveRecipient(
   const returned = await resolveReturn(sources, address.local, domain, from);
   if (returned) return returned;
   const recipient = { forwardPath, localPart: mailboxLocalPart(address.local), domain };
-  if (domain.route.forwardMode === 'forward_email') return { kind: 'forward', domain };
+  const { forwardMode } = domain.route;
+  if (forwardMode === 'forward_email' && from !== '') return { kind: 'forward', domain };
   const account = await findAccount(sources, recipient);
-  if (domain.route.forwardMode === 'store') return resolveMailbox(recipient, account);
-  // A webhook takes every local part. Nothing of a suspended account's mail may get lost either.
-  return { kind: 'webhook', domain, ...(account && { user: userOf(account) }) };
+  if (forwardMode === 'store') return resolveMailbox(recipient, account);
+  // Both take every local part. Nothing of a suspended account's mail may get lost either.
+  const kind = forwardMode === 'forward_email' ? 'forward' : 'webhook';
+  return { kind, domain, ...(account && { user: userOf(account) }) };
 }
 
 /** `SRS0` and `SRS1` local parts are ours, and bounces alone may come to them. */
@@ -161,6 +164,8 @@ export interface PlannedForward {
   readonly domain: ActiveDomain;
   /** Forward-paths at this domain, at least one. */
   readonly recipients: string[];
+  /** Accounts that a bounce came to. */
+  readonly users: Map<number, Addressee>;
 }
 
 export interface DeliveryPlan {
@@ -186,10 +191,12 @@ export function planDelivery(recipients: readonly ResolvedRecipient[]): Delivery
     } else if (destination.kind === 'return') {
       plan.returns.set(destination.sender, destination.domain);
     } else if (destination.kind === 'forward') {
-      const { domain } = destination;
-      const forward = plan.forwards.get(domain.id) ?? { domain, recipients: [] };
+      const { domain, user } = destination;
+      const none: PlannedForward = { domain, recipients: [], users: new Map() };
+      const forward = plan.forwards.get(domain.id) ?? none;
       plan.forwards.set(domain.id, forward);
       forward.recipients.push(forwardPath);
+      if (user) addAddressee(forward.users, user, forwardPath);
     } else {
       addToWebhook(plan, forwardPath, destination);
     }

@@ -156,6 +156,23 @@ test('mail that an account sends arrives and passes SPF, DKIM and DMARC there', 
   assert.equal((await whenSettled(body.id)).status, 'delivered');
 });
 
+test('what the far end takes and then bounces is no longer delivered mail of the account', async () => {
+  const sent = await service.mail(ann.token, 'POST', '/mail/send', {
+    to: [{ address: 'bounced@far.test' }],
+    subject: 'Sent and bounced',
+    text: 'Hello.\n',
+  });
+  assert.equal(sent.status, 202);
+  for (;;) {
+    const { status, recipients } = await whenSettled(sent.body.id);
+    if (status === 'bounced') {
+      assert.equal(recipients[0].address, 'bounced@far.test');
+      break;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+});
+
 test('what the far end bounces comes back to the sender', async () => {
   await forward('bounced@far.test', 'Bounces later');
   const bounce = await arrival(/^Content-Type: multipart\/report;[\s\S]*Subject: Bounces later/m);
