@@ -11,7 +11,7 @@ import { configKeys, readConfig } from '../../src/config/config.ts';
 import { answerOf, answers, type ErrorCode, Refusal } from '../../src/errors/errors.ts';
 import { answerProblem } from '../../src/net/net.ts';
 import { compareJson, compareLines } from '../support/compare-output.ts';
-import { idleExceptions, notRun } from '../support/doc-not-run.ts';
+import { idleExceptions, notRun, ownSuites } from '../support/doc-not-run.ts';
 import { type Page, readPage, readPages, repository } from '../support/doc-pages.ts';
 import { roleOf } from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
@@ -89,7 +89,7 @@ test('no code is shown that nothing tries, but for a reason', () => {
       if (block.language === 'json') JSON.parse(block.text);
     }
   }
-  for (const suite of Object.values(triedBy)) {
+  for (const suite of [...Object.values(triedBy), ...Object.values(ownSuites)]) {
     assert.ok(existsSync(`${repository}test/servers/${suite}.test.ts`), suite);
   }
   assert.deepEqual(idleExceptions([...pages, readme]), []);

@@ -43,7 +43,7 @@ const pages = [readPage('README.md'), ...readPages()];
 const quickstart = runnable(pages.find(({ path }) => path === 'docs/quickstart.md'));
 
 /** Files that some page shows: where another page uses one, it says where it is from. */
-const files = pages.flatMap(({ blocks }) => blocks.filter((block) => roleOf(block) === 'file'));
+const files = pages.flatMap((page) => runnable(page).filter((block) => roleOf(block) === 'file'));
 
 function runnable(page: Page | undefined): CodeBlock[] {
   assert.ok(page);

@@ -79,6 +79,7 @@ function localSettings(directory: string, ports: Ports, options: DovecotOptions)
     `base_dir = ${directory}/run`,
     `state_dir = ${directory}/state`,
     `log_path = ${directory}/dovecot.log`,
+    'mail_location = mdbox:~/mdbox',
     `mail_uid = ${mailUser}`,
     `mail_gid = ${mailUser}`,
     'mail_fsync = never',
@@ -92,8 +93,7 @@ function localSettings(directory: string, ports: Ports, options: DovecotOptions)
     `  inet_listener imaps {\n    port = ${options.tls ? ports.imaps : 0}\n  }\n}`,
     `service lmtp {\n  inet_listener lmtp {\n    port = ${ports.lmtp}\n  }\n}`,
   ];
-  if (root) lines.push('service auth-worker {\n  user = root\n}');
-  else {
+  if (!root) {
     const me = userInfo().username;
     lines.push(`default_internal_user = ${me}`, `default_login_user = ${me}`);
     lines.push(`default_internal_group = ${me}`, `service auth-worker {\n  user = ${me}\n}`);
@@ -113,8 +113,9 @@ async function placeDeployFiles(directory: string, users: DovecotOptions['users'
     text = text
       .replaceAll('/etc/dovecot/', `${directory}/`)
       .replaceAll('/var/vmail/', `${directory}/vmail/`)
-      .replaceAll('/var/spool/postroom/', `${directory}/spool/`);
-    if (name === 'dovecot.conf') {
+      .replaceAll('/var/spool/postroom/', `${directory}/spool/`)
+      .replaceAll("'vmail' AS", `'${mailUser}' AS`);
+    if (name === 'postroom.conf') {
       text = text
         .replaceAll(/^#?(!include \S*\/users-)/gm, '#$1')
         .replace(

@@ -1,0 +1,117 @@
+/**
+ * A machine to throw away, on which the commands of a guide are run as they stand there: this one's files,
+ * with a layer over them that takes every change, and a network of its own where every port is free. What
+ * runs on it ends with it. That takes root.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { repository } from '../support/doc-pages.ts';
+import { endProcess, runCommand } from './mail-server.ts';
+
+export interface RunOptions {
+  readonly input?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export interface Machine {
+  /** Runs a script as root in Postroom's folder. @throws Error with what it said where it fails */
+  run(script: string, options?: RunOptions): Promise<string>;
+  /** Starts a script that goes on. */
+  start(script: string, env: Readonly<Record<string, string>>): ChildProcess;
+  /** Appends to a file. */
+  append(path: string, text: string): Promise<unknown>;
+  stop(): Promise<void>;
+}
+
+/** Where the guide has Postroom (docs/guides/production.md). */
+const INSTALLED = '/opt/postroom';
+
+/**
+ * What the machine has in place of two programs: packages are there already, and systemd does not run
+ * where there is no boot. It does with a unit what systemd would, as far as the guides need it.
+ */
+const shims = {
+  'apt-get': `\
+[ "$1" = install ] || exit 100
+shift
+exec dpkg-query --show "$@"
+`,
+  systemctl: `\
+start_unit() {
+  unit=/etc/systemd/system/$1.service
+  value() { sed -n "s/^$1=//p" "$unit"; }
+  set -a; . "$(value EnvironmentFile)"; set +a
+  cd "$(value WorkingDirectory)" || exit 1
+  runuser -u "$(value User)" -- $(value ExecStart) </dev/null >"/var/log/$1.log" 2>&1 &
+}
+case "$*" in
+  'restart dovecot')
+    if doveadm stop 2>/dev/null; then
+      while [ -e /run/dovecot/master.pid ]; do sleep 0.1; done
+      # systemd ends what a unit leaves behind.
+      pkill -KILL -x 'imap|lmtp' || true
+    fi
+    /usr/sbin/dovecot </dev/null >/var/log/dovecot.start 2>&1 || { cat /var/log/dovecot.start; exit 1; } ;;
+  'enable --now '*) start_unit "$3" ;;
+  *) echo "systemctl $*: not known on this machine" >&2; exit 1 ;;
+esac
+`,
+};
+
+/** Runs in the new namespaces; its shell is PID 1 there. */
+const boot = (directory: string) => `\
+set -e
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 machine ${directory}
+cd ${directory}
+mkdir changes work root
+mount -t overlay -o lowerdir=/,upperdir=changes,workdir=work machine root
+mount -t proc proc root/proc
+mount --rbind /dev root/dev
+mount --bind ${repository} root${repository}
+mount -o remount,bind,ro root${repository}
+ip link set lo up
+ln -s ${repository} root${INSTALLED}
+echo ready
+exec chroot root sleep infinity
+`;
+
+export async function startMachine(): Promise<Machine> {
+  const directory = await mkdtemp(join(tmpdir(), 'postroom-machine-'));
+  const namespaces = ['--mount', '--pid', '--net', '--fork', '--kill-child=SIGKILL'];
+  const holder = spawn('unshare', [...namespaces, 'sh', '-c', boot(directory)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const [first] = await Promise.race([once(holder.stdout, 'data'), once(holder, 'exit')]);
+  if (String(first).trim() !== 'ready') throw new Error(`no machine could be made: ${first}`);
+  const children = await readFile(`/proc/${holder.pid}/task/${holder.pid}/children`, 'utf8');
+  const enter = ['--target', children.trim(), '--mount', '--pid', '--net'];
+  const shell = [...enter, 'chroot', join(directory, 'root'), 'sh', '-c'];
+  const path = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C' };
+  const inside = (script: string) => [...shell, `cd ${INSTALLED} || exit 1\n${script}`];
+  const run = (script: string, { input, env }: RunOptions = {}) =>
+    runCommand('nsenter', inside(`set -e\n${script}`), {
+      env: { ...path, ...env },
+      ...(input !== undefined && { input }),
+    });
+  for (const [name, text] of Object.entries(shims)) {
+    const at = `/usr/local/sbin/${name}`;
+    await run(`cat > ${at} && chmod 755 ${at}`, { input: `#!/bin/sh\n${text}` });
+  }
+  return {
+    run,
+    start: (script, env) =>
+      spawn('nsenter', inside(script), {
+        env: { ...path, ...env },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      }),
+    append: (at, input) => run(`cat >> ${at}`, { input }),
+    async stop() {
+      await endProcess(holder, 'SIGKILL');
+      await rm(directory, { recursive: true, force: true, maxRetries: 3 });
+    },
+  };
+}
