@@ -52,6 +52,7 @@ export class Inbox {
       token: () => session.token,
       onHello: (hello) => void this.#greeted(hello),
       onChange: (tip) => void this.#follow(tip),
+      onListChange: () => void this.#attempt(() => this.#readList()),
       onRefused: (why) => void this.#refused(why),
       onUnopened: async () => {
         await this.#attempt((client) => client.sync(this.mailboxes[0] ?? 'INBOX'));
@@ -75,10 +76,7 @@ export class Inbox {
     this.#channel.start();
   }
 
-  /**
-   * @param {string} mailbox
-   * @returns {string | undefined} what it is for, such as `\\Trash`
-   */
+  /** @param {string} mailbox @returns {string | undefined} what it is for, such as `\\Trash` */
   useOf(mailbox) {
     return this.#uses.get(mailbox);
   }
@@ -107,10 +105,12 @@ export class Inbox {
   }
   // #endregion change
 
-  /** @param {string} mailbox name of the new mailbox; the event of its making lists it */
+  /** @param {string} mailbox name of the new mailbox */
   async createMailbox(mailbox) {
-    const { session } = this.#options;
-    await session.json('/mail/mailboxes/create', { method: 'POST', body: { mailbox } });
+    await this.#options.session.json('/mail/mailboxes/create', {
+      method: 'POST',
+      body: { mailbox },
+    });
   }
 
   /** Says nothing more, whatever is still under way. */
@@ -140,32 +140,43 @@ export class Inbox {
   // #region hello
   /** @param {Hello} hello */
   async #greeted({ user, mailboxes }) {
-    const { session, cache, onMailboxes, onSettled } = this.#options;
+    const { session, onSettled } = this.#options;
     if (session.account !== user) {
       this.#client = undefined;
       session.remember(user);
     }
-    // Hello lists every mailbox: what is cached beyond them was deleted.
-    this.mailboxes = mailboxes.map(({ mailbox }) => mailbox);
-    for (const mailbox of (await cache.mailboxes(user)).keys()) {
-      if (!this.mailboxes.includes(mailbox)) await cache.forgetMailbox(user, mailbox);
-    }
-    onMailboxes();
-    for (const tip of mailboxes) {
-      if (!(await this.#follow(tip))) return;
-    }
-    if (!(await this.#attempt(() => this.#learnUses()))) return;
+    // Hello does not say which mailbox is for what.
+    if (!(await this.#takeList(mailboxes)) || !(await this.#attempt(() => this.#readList())))
+      return;
     this.#channel.settle();
     onSettled();
   }
 
-  async #learnUses() {
+  /**
+   * @param {Tip[]} mailboxes every mailbox of the account
+   * @returns {Promise<boolean>} whether the cache is where they are
+   */
+  async #takeList(mailboxes) {
+    const { cache, onMailboxes } = this.#options;
+    this.mailboxes = mailboxes.map(({ mailbox }) => mailbox);
+    // What is cached beyond them was deleted.
+    for (const mailbox of (await cache.mailboxes(this.account)).keys()) {
+      if (!this.mailboxes.includes(mailbox)) await cache.forgetMailbox(this.account, mailbox);
+    }
+    onMailboxes();
+    for (const tip of mailboxes) {
+      if (!(await this.#follow(tip))) return false;
+    }
+    return true;
+  }
+
+  async #readList() {
     const { mailboxes } = await this.#options.session.json('/mail/mailboxes');
     this.#uses.clear();
     for (const { mailbox, specialUse } of mailboxes) {
       if (specialUse !== undefined) this.#uses.set(mailbox, specialUse);
     }
-    this.#options.onMailboxes();
+    await this.#takeList(mailboxes);
   }
 
   /** @param {Tip} tip */

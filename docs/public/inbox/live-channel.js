@@ -28,6 +28,7 @@
  * @property {ProtocolLog} log
  * @property {(hello: Hello) => void} onHello
  * @property {(tip: Tip) => void} onChange
+ * @property {() => void} onListChange mailboxes were made, renamed or deleted
  * @property {(state: ChannelState, retryInMs: number) => void} onState
  * @property {(why: 'expired' | 'inactive') => void} onRefused the server wants no more of this token
  * @property {() => Promise<void>} onUnopened the connection could not be opened; a browser does not
@@ -120,6 +121,8 @@ export class LiveChannel {
       this.#options.onHello(message);
     } else if (message.type === 'mailbox_changed') {
       this.#options.onChange(message);
+    } else if (message.type === 'mailboxes_changed') {
+      this.#options.onListChange();
     }
   }
 

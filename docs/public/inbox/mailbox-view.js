@@ -167,7 +167,7 @@ export class MailboxView {
    * @param {string | undefined} query
    */
   #makeRow({ mailbox, message }, query) {
-    const { uid, envelope, internalDate, bodyStructure } = message;
+    const { uid, envelope, internalDate, bodyStructure, preview = '' } = message;
     const isOutgoing = this.#options.isOutgoing(mailbox);
     const names = formatAddresses(isOutgoing ? envelope.to : envelope.from).join(', ');
     const from = isOutgoing ? `To: ${names || 'nobody yet'}` : names || 'Unknown sender';

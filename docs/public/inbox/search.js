@@ -13,6 +13,7 @@ import { readQuery } from './search-query.js';
  * @property {import('./sync-client.js').Envelope} envelope
  * @property {string[]} flags
  * @property {string} internalDate
+ * @property {string} preview
  */
 
 const PAGE = 50;

@@ -43,6 +43,7 @@
  * @property {number} size octets of the source
  * @property {string} internalDate when it arrived, RFC 3339
  * @property {BodyStructure} bodyStructure
+ * @property {string} [preview] the first words of its text
  */
 
 /**
@@ -69,7 +70,7 @@
  */
 
 /** What each added message carries, so that a list needs no call per message. */
-const FIELDS = ['envelope', 'flags', 'size', 'internalDate', 'bodyStructure'];
+const FIELDS = ['envelope', 'flags', 'size', 'internalDate', 'bodyStructure', 'preview'];
 /** Changes of one answer: a page of this size is shown at once and is cheap to ask for again. */
 const PAGE = 500;
 
@@ -183,7 +184,8 @@ export class SyncClient {
     for (let hasMore = true; hasMore && !this.#stopped; ) {
       const base = await cache.position(account, mailbox);
       const since = base && { uidvalidity: base.uidvalidity, token: base.token };
-      const page = await ask({ mailbox, ...since, limit, fields: FIELDS });
+      // Of a large mailbox that is new here, what somebody looks for comes with the first page.
+      const page = await ask({ mailbox, ...since, limit, fields: FIELDS, order: 'newest' });
       if (!base || startsAnew(base, page)) isCatchUp = false;
       // Another tab may have been faster: then this page starts from where the cache is no more.
       if (await this.#take(base, page, isCatchUp)) hasMore = page.hasMore === true;

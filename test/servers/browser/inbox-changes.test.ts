@@ -161,6 +161,25 @@ test('mail is archived, and moved into a mailbox that is made for it', async () 
   await watched.context.close();
 });
 
+test('mailboxes that another device makes, renames and deletes are there and gone', async () => {
+  const account = await accountWith('One');
+  const watched = await pages.open(account.address);
+  const { page } = watched;
+  const link = (name: string) => page.getByRole('link', { name, exact: true });
+  await link('Archive').waitFor();
+  const change = (path: string, body: object) =>
+    pages.callMail(account.id, 'POST', `/mail/mailboxes/${path}`, body);
+  await change('create', { mailbox: 'Taxes' });
+  await link('Taxes').waitFor();
+  await change('rename', { mailbox: 'Taxes', to: 'Taxes 2026' });
+  await link('Taxes 2026').waitFor();
+  await link('Taxes').waitFor({ state: 'detached' });
+  await change('delete', { mailbox: 'Taxes 2026' });
+  await link('Taxes 2026').waitFor({ state: 'detached' });
+  watched.assertQuiet();
+  await watched.context.close();
+});
+
 test('two tabs of one browser see what the other changes', async () => {
   const account = await accountWith('Shared', 'Other');
   const watched = await pages.open(account.address);
