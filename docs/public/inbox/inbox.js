@@ -91,11 +91,8 @@ export class Inbox {
    * Changes messages by one of the calls that take `since`: /mail/flags, /mail/move, /mail/copy and
    * /mail/delete. What has changed is in the cache when this is done.
    *
-   * @param {string} path
-   * @param {string} mailbox
-   * @param {object} change members of the call besides the mailbox
+   * @param {string} path @param {string} mailbox @param {object} change members of the call
    * @returns {Promise<any>} the answer
-   * @throws {Refused | Unreachable}
    */
   change(path, mailbox, change) {
     const { session } = this.#options;
@@ -152,10 +149,7 @@ export class Inbox {
     onSettled();
   }
 
-  /**
-   * @param {Tip[]} mailboxes every mailbox of the account
-   * @returns {Promise<boolean>} whether the cache is where they are
-   */
+  /** @param {Tip[]} mailboxes all there are @returns whether the cache is where they are */
   async #takeList(mailboxes) {
     const { cache, onMailboxes } = this.#options;
     this.mailboxes = mailboxes.map(({ mailbox }) => mailbox);

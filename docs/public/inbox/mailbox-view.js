@@ -195,6 +195,7 @@ export class MailboxView {
             ]
           : []),
       ),
+      element('span', { class: 'preview' }, straighten(preview)),
     );
     // By keyboard a star is given with `s`: a stop at each row would make the list twice as long.
     const star = element('button', {

@@ -54,7 +54,7 @@ test('a message that is opened is read, for every device, with one request', asy
   await until(page, `document.title.startsWith('(1)')`);
   await until(second.page, `document.title.startsWith('(1)')`);
   assert.deepEqual(await flagsOf(account, 'INBOX', 2), ['\\Seen']);
-  await page.getByText('Text of Two').waitFor();
+  await page.locator('#message-pane').getByText('Text of Two').waitFor();
   const asked = first.requests.slice(before).map((url) => new URL(url).pathname);
   assert.deepEqual(
     asked.filter((path) => path !== '/mail/attachment' && path !== '/mail/content'),
@@ -99,7 +99,7 @@ test('deleted mail goes to Trash, comes back, and is deleted there for good', as
   const watched = await pages.open(account.address);
   const { page } = watched;
   await row(page, 'Throw away').click();
-  await page.getByText('Text of Throw away').waitFor();
+  await page.locator('#message-pane').getByText('Text of Throw away').waitFor();
   await page.getByRole('toolbar').getByRole('button', { name: 'Delete' }).click();
   await page.getByText('Moved to Trash.').waitFor();
   await row(page, 'Throw away').waitFor({ state: 'detached' });
@@ -117,12 +117,12 @@ test('deleted mail goes to Trash, comes back, and is deleted there for good', as
   await row(page, 'Throw away').waitFor({ state: 'detached' });
   await page.getByRole('link', { name: 'Trash' }).click();
   await row(page, 'Throw away').click();
-  await page.getByText('Text of Throw away').waitFor();
+  await page.locator('#message-pane').getByText('Text of Throw away').waitFor();
   await page.keyboard.press('#');
   await page.getByRole('dialog').getByText('for good').waitFor();
   await assertAccessible(page);
   await page.keyboard.press('Escape');
-  await page.getByText('Text of Throw away').waitFor();
+  await page.locator('#message-pane').getByText('Text of Throw away').waitFor();
   await page.keyboard.press('#');
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByText('Deleted for good.').waitFor();
@@ -150,7 +150,7 @@ test('mail is archived, and moved into a mailbox that is made for it', async () 
   await page.getByText('Moved to Projects/Spring <b>.').waitFor();
   await page.getByRole('link', { name: 'Projects/Spring <b>' }).click();
   await row(page, 'To project').click();
-  await page.getByText('Text of To project').waitFor();
+  await page.locator('#message-pane').getByText('Text of To project').waitFor();
   // A name that is refused is said, and nothing is moved.
   await page.keyboard.press('m');
   await dialog.getByLabel('Or to a new mailbox').fill('trash');
@@ -187,7 +187,7 @@ test('two tabs of one browser see what the other changes', async () => {
   const tab = await context.newPage();
   await pages.signIn(tab, account.address);
   await row(tab, 'Shared').click();
-  await tab.getByText('Text of Shared').waitFor();
+  await tab.locator('#message-pane').getByText('Text of Shared').waitFor();
   await page.locator('li.unseen-mail', { hasText: 'Shared' }).waitFor({ state: 'detached' });
   await row(page, 'Shared').focus();
   await page.keyboard.press('#');
@@ -207,7 +207,7 @@ test('the focus is in the list after signing in, and where one was after Esc', a
   await page.keyboard.press('j');
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
-  await page.getByText('Text of First').waitFor();
+  await page.locator('#message-pane').getByText('Text of First').waitFor();
   await page.keyboard.press('Escape');
   await page.getByText('Choose a message').waitFor();
   await until(page, `${focusedText}.includes('First')`);
@@ -250,7 +250,7 @@ for (const [name, viewport] of Object.entries({ PHONE, DESKTOP })) {
       const watched = await pages.open(account.address, { viewport, colorScheme });
       const { page } = watched;
       await row(page, 'On a small screen').click();
-      await page.getByText('Text of On a small screen').waitFor();
+      await page.locator('#message-pane').getByText('Text of On a small screen').waitFor();
       await assertFits(page);
       await assertAccessible(page);
       await page.getByRole('button', { name: 'Move' }).click();

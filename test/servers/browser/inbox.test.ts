@@ -89,7 +89,7 @@ test('a mail that is sent while the page is open appears at once, with its proto
   );
 
   await row(page, 'Straight away').click();
-  await page.getByText('Text of Straight away').waitFor();
+  await page.locator('#message-pane').getByText('Text of Straight away').waitFor();
   assert.equal(await page.locator('.fresh').count(), 0);
   await page.getByRole('button', { name: 'Headers' }).click();
   await page.getByText(/^Return-Path: /).waitFor();
@@ -122,7 +122,7 @@ test('keys move through the list, open a message and go back', async () => {
   await row(page, 'Third').focus();
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
-  await page.getByText('Text of Second').waitFor();
+  await page.locator('#message-pane').getByText('Text of Second').waitFor();
   assert.equal(
     await page
       .locator('[aria-current].row')
@@ -350,8 +350,8 @@ test('neither attachments nor a subject without end push the text out of sight',
   const watched = await open(address);
   const { page } = watched;
   await row(page, 'Much').click();
-  await page.getByText('Here it is.').waitFor();
-  const box = await page.getByText('Here it is.').boundingBox();
+  await page.locator('#message-pane').getByText('Here it is.').waitFor();
+  const box = await page.locator('#message-pane').getByText('Here it is.').boundingBox();
   assert.ok(box && box.y + box.height < 820, `the text stands at ${box?.y}`);
   await assertAccessible(page);
   watched.assertQuiet();
@@ -364,13 +364,13 @@ test('it outlives a restart of the server, and shows what came meanwhile', async
   const watched = await open(address);
   const { page, context } = watched;
   await row(page, 'Before').click();
-  await page.getByText('Text of Before').waitFor();
+  await page.locator('#message-pane').getByText('Text of Before').waitFor();
   await page.keyboard.press('Escape');
   await service.stop();
   await page.locator('[data-state=reconnecting]').waitFor();
   // What was read once is still there to read.
   await row(page, 'Before').click();
-  await page.getByText('Text of Before').waitFor();
+  await page.locator('#message-pane').getByText('Text of Before').waitFor();
   await context.setOffline(true);
   await service.start();
   await send(address, 'Meanwhile');
@@ -430,7 +430,7 @@ test('two tabs share one cache; signing out leaves nothing behind', async () => 
   const watched = await open(address);
   const { page, context } = watched;
   await row(page, 'One').click();
-  await page.getByText('Text of One').waitFor();
+  await page.locator('#message-pane').getByText('Text of One').waitFor();
   const other = await context.newPage();
   await signIn(other, address);
   for (let at = 0; at < 5; at++) await send(address, `More ${at}`);
@@ -440,7 +440,7 @@ test('two tabs share one cache; signing out leaves nothing behind', async () => 
   }
   // A reload goes on where it was.
   await page.reload();
-  await page.getByText('Text of One').waitFor();
+  await page.locator('#message-pane').getByText('Text of One').waitFor();
   await page.locator('[data-state=live]').waitFor();
   await other.close();
   await page.getByRole('button', { name: 'Sign out' }).click();
