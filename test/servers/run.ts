@@ -35,6 +35,9 @@ const needed = [
   { package: 'bsdutils', found: () => onPath('script') },
   { package: 'gcc', found: () => onPath('gcc') },
   { package: 'libc6-dev', found: () => existsSync('/usr/include/stdio.h') },
+  { package: 'iproute2', found: () => onPath('ip') },
+  { package: 'procps', found: () => onPath('pgrep') },
+  { package: 'adduser', found: () => onPath('adduser') },
   { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 
