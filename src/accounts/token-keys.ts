@@ -203,7 +203,7 @@ function fetched(keys: RemoteJWKSet): RemoteJWKSet {
       ) {
         throw error;
       }
-      throw new Refusal('unavailable', 'the keys that sign tokens cannot be had right now', {
+      throw new Refusal('unavailable', 'the keys that sign tokens cannot be fetched right now', {
         retryAfter: 5,
         cause: error,
       });

@@ -25,7 +25,7 @@ const DeliveryBody = Type.Object(
     kind: Type.String({
       description:
         'webhook, forward, bounce, send (what an account sent), or mailbox (what the mail server behind ' +
-        'Postroom has not taken yet)',
+        'Postroom has not accepted yet)',
       examples: ['webhook'],
     }),
     destination: Type.String({

@@ -266,5 +266,5 @@ function notAllowed(
   );
   if (allowed.length === 0) return undefined;
   reply.header('allow', allowed.join(', '));
-  return new Refusal('method_not_allowed', `this path takes ${allowed.join(', ')}`);
+  return new Refusal('method_not_allowed', `the method must be ${allowed.join(' or ')}`);
 }

@@ -28,7 +28,10 @@ export function acceptJsonBodies(app: Api): void {
       if (error) return done(error);
       if (!isStorable(body)) {
         return done(
-          new Refusal('invalid_request', 'the body has text with NUL or half characters'),
+          new Refusal(
+            'invalid_request',
+            'the body has text with NUL characters or unpaired surrogates',
+          ),
         );
       }
       done(null, withoutNulls(body));

@@ -99,8 +99,8 @@ function addRenewal(app: Api, tokens: Tokens, cookies: LoginCookies): void {
         tags: ['Mail'],
         summary: 'Renew a token without the password',
         description:
-          'Takes the cookie of POST /mail/token and sets the next one. Each is taken once; one that was ' +
-          'replaced before ends the login, except for a minute. A password reset, a suspension, and ' +
+          'Takes the cookie of POST /mail/token and sets the next one. Each is accepted once. One that was ' +
+          'replaced more than a minute ago ends the login. A password reset, a suspension, and ' +
           '30 days without a renewal end it too.',
         operationId: 'renewToken',
         security: credentials.cookie,

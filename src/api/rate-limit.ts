@@ -50,7 +50,7 @@ export class RequestLimits implements RateLimits {
     const usage = await this.#take(bucket, request.raw);
     reply.headers(headersOf(usage));
     if (!usage.exceeded) return undefined;
-    return new Refusal('rate_limited', `at most ${usage.most} requests are taken in a minute`, {
+    return new Refusal('rate_limited', `at most ${usage.most} requests are allowed in a minute`, {
       retryAfter: usage.resetSeconds,
     });
   }

@@ -44,7 +44,7 @@ export async function resolveRecipient(
   from: string,
 ): Promise<Destination | Refusal> {
   // The database may be a foreign one: that it does not know a recipient says nothing.
-  if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is taken right now');
+  if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is accepted right now');
   const address = parseAddress(forwardPath);
   if (!address) return unparsable(forwardPath);
   const domain = await sources.domains.findActive(address.domain);
@@ -76,7 +76,7 @@ async function resolveReturn(
 ): Promise<Destination | Refusal | undefined> {
   const reversed = senders.reverse(local, domain.name);
   if (reversed.kind === 'not_srs') return undefined;
-  if (from !== '') return new Refusal('srs_invalid', 'this address takes bounces only');
+  if (from !== '') return new Refusal('srs_invalid', 'this address accepts bounces only');
   if (reversed.kind === 'original') return { kind: 'return', domain, sender: reversed.sender };
   if (reversed.kind === 'digest') {
     // A sender too long to be carried. The address is good, and far ends may call back to see that;
@@ -131,10 +131,10 @@ function unparsable(forwardPath: string): Refusal {
 
 function refuseDomain(state: string, domain: string): Refusal {
   if (state === 'lapsed') {
-    return new Refusal('domain_suspended', `${domain} does not take mail for now`);
+    return new Refusal('domain_suspended', `${domain} does not accept mail for now`);
   }
   if (state === 'pending' || state === 'expired') {
-    return new Refusal('domain_not_active', `${domain} does not take mail`);
+    return new Refusal('domain_not_active', `${domain} does not accept mail`);
   }
   return new Refusal('relay_denied', `${domain} is not hosted here`);
 }

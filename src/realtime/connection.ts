@@ -13,7 +13,7 @@ import type { AccessChange, Change, Changes, MailboxChange } from '../changes/ch
 /** Why a connection ends (RFC 6455 section 7.4; 4000 to 4999 are ours to give). */
 export const closings = {
   shutdown: { code: 1001, reason: 'the server stops' },
-  binary: { code: 1003, reason: 'no binary messages are taken' },
+  binary: { code: 1003, reason: 'binary messages are not accepted' },
   failed: { code: 1011, reason: 'something failed on our side' },
   behind: { code: 1013, reason: 'too far behind, connect again' },
   unavailable: { code: 1013, reason: 'not available right now' },

@@ -42,7 +42,7 @@ export function checkHandshake(request: IncomingMessage): void {
   if (pathOf(request.url ?? '') !== PATH) {
     throw new Refusal('route_not_found', 'there is nothing at this path');
   }
-  if (request.method !== 'GET') throw new Refusal('method_not_allowed', 'this path takes GET');
+  if (request.method !== 'GET') throw new Refusal('method_not_allowed', 'the method must be GET');
   if (!asksForWebSocket(request)) {
     throw new Refusal('upgrade_required', 'this path speaks WebSocket only (RFC 6455)');
   }

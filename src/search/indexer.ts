@@ -73,7 +73,7 @@ export class Indexer {
         const retrySeconds = RETRY_MS / 1000;
         this.#log.error(
           { err, retrySeconds },
-          'the search index could not be written: mail is taken as before, searches miss what is new',
+          'the search index could not be written: mail is accepted as before, searches miss what is new',
         );
         await this.#feed.close().catch(() => {});
         await this.#pause(RETRY_MS);

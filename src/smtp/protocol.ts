@@ -371,5 +371,5 @@ export class ServerProtocol {
 const NEEDS_SMTPUTF8 = reply(553, '5.6.7', 'A non-ASCII address needs the SMTPUTF8 parameter');
 
 const TOO_MANY_RECIPIENTS = refusalReply(
-  new Refusal('too_many_recipients', 'Send the rest in a transaction more'),
+  new Refusal('too_many_recipients', 'Send the rest in one more transaction'),
 );

@@ -129,7 +129,7 @@ export class MessageAppender {
     });
     return appended.catch((error: unknown) => {
       if (!signal.aborted || error !== signal.reason) throw error;
-      throw new Refusal('unavailable', 'the mail server did not take the message in time');
+      throw new Refusal('unavailable', 'the mail server did not accept the message in time');
     });
   }
 
