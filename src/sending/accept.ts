@@ -90,8 +90,8 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
     await bodies.discard(staged.body);
     return outcome.known;
   }
-  for (const one of outcome.afterCommit) one();
   queue.wake(outcome.deliveries);
+  await Promise.all(outcome.afterCommit.map((one) => one()));
   return acceptedOf(outcome.row);
 }
 

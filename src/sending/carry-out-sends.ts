@@ -132,7 +132,7 @@ class SendCourier {
     if (draft) done.push(await copies.remove(tx, account, draft));
     if (dsn) done.push(await localMail.report(tx, account, dsn));
     return () => {
-      for (const one of done) one();
+      for (const one of done) void one();
     };
   }
 

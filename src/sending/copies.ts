@@ -38,8 +38,8 @@ export interface KeptCopy {
   readonly afterCommit: AfterCommit;
 }
 
-/** What is to be done once the transaction is committed. */
-export type AfterCommit = () => void;
+/** What is to be done once the transaction is committed; it never fails. */
+export type AfterCommit = () => Promise<void> | void;
 
 export interface Copies {
   /** @throws Refusal for the account or the mailbox that takes nothing */

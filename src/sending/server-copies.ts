@@ -53,14 +53,14 @@ export class ServerCopies implements Copies {
   }
 
   async remove(_tx: Queries, user: MailUser, place: Place): Promise<AfterCommit> {
-    return () => void this.#expunge(user, place);
+    return () => this.#expunge(user, place);
   }
 
   async setAnswered(_tx: Queries, user: MailUser, place: Place): Promise<AfterCommit> {
     const { mailstore } = this.#options;
     const set = { ...place, uids: [place.uid] };
     return () =>
-      void this.#try(user, 'a message is not marked as answered', () =>
+      this.#try(user, 'a message is not marked as answered', () =>
         mailstore.setFlags(user, set, { add: ['\\Answered'] }),
       );
   }

@@ -72,6 +72,15 @@ onEachEngine('sending mail', (engine) => {
     return body.changes.added;
   }
 
+  /** A mailbox once it has so many messages: on a mail server they come after the outcome. */
+  async function filled(account: TestAccount, count: number) {
+    for (;;) {
+      const messages = await inbox(account);
+      if (messages.length >= count) return messages;
+      await pause(20);
+    }
+  }
+
   test('a message arrives signed, without Bcc, and has its copy in Sent', async () => {
     const ada = await service.makeAccount('ada');
     const { status, body } = await send(ada, {
@@ -142,7 +151,7 @@ onEachEngine('sending mail', (engine) => {
     assert.equal(nobody.status, 'bounced');
     assert.match(nobody.detail, /550 5\.1\.1 no such user/);
     assert.equal(bob.status, 'delivered');
-    const [dsn, ...more] = await inbox(ada);
+    const [dsn, ...more] = await filled(ada, 1);
     assert.deepEqual(more, []);
     assert.equal(dsn.envelope.inReplyTo, body.messageId);
     const read = await service.mail(ada.token, 'GET', `/mail/content?uid=${dsn.uid}`);
@@ -365,20 +374,18 @@ onEachEngine('sending mail', (engine) => {
       [ada.address]: 'delivered',
     });
     // Two addresses of one account bring one copy.
-    const [bens, ...more] = await inbox(ben);
+    const [bens, ...more] = await filled(ben, 1);
     assert.deepEqual(more, []);
     assert.equal(bens.envelope.bcc, undefined);
-    assert.equal((await inbox(cy)).length, 1);
-    const own = await inbox(ada);
+    assert.equal((await filled(cy, 1)).length, 1);
+    const own = await filled(ada, 2);
     assert.deepEqual(own.map((one: typeof bens) => one.envelope.subject).toSorted(), [
       'Here',
       'Undelivered mail returned to sender',
     ]);
     const source = await service.mail(ben.token, 'GET', `/mail/message?uid=${bens.uid}`);
-    assert.match(
-      source.body.rfc822,
-      new RegExp(`^Return-Path: <${ada.address}>\r\nDKIM-Signature:`),
-    );
+    assert.match(source.body.rfc822, new RegExp(`^Return-Path: <${ada.address}>\r\n`));
+    assert.match(source.body.rfc822, /\r\nDKIM-Signature: /);
     assert.match(source.body.rfc822, /\r\nReceived: by mail\.localhost with HTTP id /);
   });
 
@@ -435,7 +442,8 @@ onEachEngine('sending mail', (engine) => {
     assert.equal((await inbox(ada, 'Drafts')).length, 1);
     await settled(ada, sent.body.id);
     assert.ok(Date.now() >= Date.parse(sendAt));
-    assert.deepEqual(await inbox(ada, 'Drafts'), []);
+    // On a mail server it goes after the outcome is written.
+    while ((await inbox(ada, 'Drafts')).length > 0) await pause(20);
   });
 
   async function appendDraft(account: TestAccount) {
