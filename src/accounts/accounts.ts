@@ -41,6 +41,12 @@ export {
   findSomeActive,
   type SendingAccount,
 } from './account-rows.ts';
+export {
+  ANSWERS_KEPT_MS,
+  AnsweredRequests,
+  type BegunRequest,
+  hashOf,
+} from './answered-requests.ts';
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
 export { REMEMBERED_SECONDS } from './remembered-logins.ts';
 export {

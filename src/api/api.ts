@@ -3,11 +3,12 @@
  * limits, the API description and the public pages. Keeps nothing in storage; what a route does is
  * one call of the capability it speaks for.
  */
-import type { Accounts, Tokens } from '../accounts/accounts.ts';
+import type { Accounts, AnsweredRequests, Tokens } from '../accounts/accounts.ts';
 import type { Domains, Verification } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { authenticateMail, requireApiKey } from './authenticate.ts';
+import { compressAnswers } from './compress-answers.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
 import { socketEvents } from './describe-events.ts';
 import { openSite } from './docs-files.ts';
@@ -25,6 +26,7 @@ import { mailMessageRoutes } from './mail-message.ts';
 import { mailSearchRoutes } from './mail-search.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
+import { keepAnswers } from './repeat-safely.ts';
 import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 export { deliveryRoutes } from './deliveries.ts';
@@ -46,6 +48,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly maxMessageBytes: number;
   /** Where the service is reached: by HTTPS, cookies are sent by HTTPS alone. */
   readonly publicUrl: () => string;
+  /** What requests with an `Idempotency-Key` were answered. */
+  readonly answeredRequests: AnsweredRequests;
   /** Keys that open /v2, at least one. */
   readonly apiKeys: readonly string[];
   /** Absolute path of the folder of the public pages. */
@@ -66,6 +70,9 @@ export function createApi(options: ApiOptions): Api {
     limits,
     authenticateMail: (request) => authenticateMail(options.tokens, request),
   };
+  const repeatSafely = keepAnswers(app, tools, options.answeredRequests);
+  // After what keeps answers as they are.
+  compressAnswers(app);
   describeApi(app);
   const add = (parent: Api, group: RouteGroup) =>
     parent.register((scope, _options, done) => {
@@ -80,10 +87,13 @@ export function createApi(options: ApiOptions): Api {
   });
   add(app, tokenRoutes(options.tokens, options.publicUrl));
   add(app, mailSyncRoutes(options.mailstore));
-  add(app, mailMailboxRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));
-  add(app, mailChangeRoutes(options.mailstore));
-  add(app, mailAppendRoute(options.mailstore, options.maxMessageBytes));
+  add(app, (scope) => {
+    repeatSafely(scope);
+    add(scope, mailMailboxRoutes(options.mailstore));
+    add(scope, mailChangeRoutes(options.mailstore));
+    add(scope, mailAppendRoute(options.mailstore, options.maxMessageBytes));
+  });
   add(app, mailContentRoutes(options.mailstore, options.hostname));
   add(app, mailSearchRoutes(options.mailstore));
   add(app, mailAttachmentRoutes(options.mailstore));

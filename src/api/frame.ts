@@ -18,7 +18,6 @@ import {
 } from '../net/net.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl } from './broken-requests.ts';
-import { compressAnswers } from './compress-answers.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isPartOfPage } from './docs-files.ts';
 import { type NotFoundPage, sendBusyPage, wantsPage } from './docs-pages.ts';
@@ -71,7 +70,6 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   limitConnections(app.server, options.connections, isExempt, options.logger);
   allowOrigins(app, options.corsOrigins);
   app.decorate('admitUpgrade', async (request) => limits?.admit(request) ?? { allowed: true });
-  compressAnswers(app);
   admitRequests(app, limits, collectPaths(app));
   acceptJsonBodies(app);
   convertIntegers(app);

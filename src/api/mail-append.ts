@@ -5,6 +5,7 @@ import { invalidField, Refusal } from '../errors/errors.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { ClientShares } from '../net/net.ts';
 import { mailboxName, uidSchema } from './mail-schemas.ts';
+import { hashedBody } from './repeat-safely.ts';
 import { type Api, credentials, type RouteGroup } from './server.ts';
 
 /** Messages that are read at once: of one account, and in all. */
@@ -78,7 +79,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
             user,
             { mailbox, flags: [flags].flat().flatMap(splitFlags), octets: length },
             // The parser below is the only one that sets it; there is none where there is no body.
-            readMessage(request.body as Readable | undefined, maxMessageBytes),
+            hashedBody(request, readMessage(request.body as Readable | undefined, maxMessageBytes)),
           );
           reply.code(201);
           return { mailbox: state.mailbox, uidvalidity: state.uidvalidity, uid };

@@ -14,6 +14,7 @@ import {
   uidSchema,
   uidvaliditySchema,
 } from './mail-schemas.ts';
+import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
 import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
 /** Octets of a message as JSON; a larger one goes as message/rfc822. */
@@ -186,16 +187,6 @@ const cancelAnswer = Type.Object({
   ),
 });
 
-const KEY_MAX = 255;
-
-/** The key by which a client repeats a request safely. @throws Refusal invalid_request */
-function readKey({ headers }: FastifyRequest): string | undefined {
-  const key = headers['idempotency-key'];
-  if (key === undefined) return undefined;
-  if (typeof key === 'string' && /^[!-~]{1,255}$/.test(key)) return key;
-  throw invalidField('idempotency-key', `must have 1 to ${KEY_MAX} visible ASCII characters`);
-}
-
 /** Octets from which on a request counts as a large one; of those, one account and all have so many. */
 const LARGE = 1024 * 1024;
 const OF_ONE_ACCOUNT = 4;
@@ -222,6 +213,19 @@ class GivenSource {
     this.source = source;
   }
 }
+
+const refusals = [
+  'account_inactive',
+  'send_disabled',
+  'domain_not_ready',
+  'send_limit',
+  'message_too_large',
+  'idempotency_key_reused',
+  'mailbox_not_found',
+  'message_not_found',
+  'part_not_found',
+  'storage_full',
+] as const;
 
 function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageBytes: number): void {
   app.addContentTypeParser('message/rfc822', (_request, payload, done) =>
@@ -257,6 +261,7 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
           '`message/rfc822` goes as it is to whom To, Cc and Bcc name, at most `MAX_MESSAGE_BYTES`; ' +
           '`sendAt` and `delaySeconds` stand in the query then.',
         security: credentials.bearer,
+        headers: keyHeaders,
         querystring: Type.Object(times),
         body: {
           content: {
@@ -269,18 +274,7 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
         response: { 202: acceptedAnswer },
       },
       config: {
-        refusals: [
-          'account_inactive',
-          'send_disabled',
-          'domain_not_ready',
-          'send_limit',
-          'message_too_large',
-          'idempotency_key_reused',
-          'mailbox_not_found',
-          'message_not_found',
-          'part_not_found',
-          'storage_full',
-        ],
+        refusals: [...refusals],
       },
     },
     async (request, reply) => {

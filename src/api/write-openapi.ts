@@ -48,6 +48,7 @@ export async function describeWholeApi(): Promise<string> {
     accounts: uncalled('accounts'),
     tokens: uncalled('tokens'),
     mailstore: uncalled('mailstore'),
+    answeredRequests: uncalled('answeredRequests'),
     logger,
     publicUrl: () => '',
     apiKeys: [],

@@ -1,7 +1,7 @@
 /** What is done now and then, whatever the load, and what a deletion leaves to be removed. */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Tokens } from '../accounts/accounts.ts';
+import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../accounts/accounts.ts';
 import { pruneSends } from '../sending/sending.ts';
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
@@ -118,6 +118,7 @@ export class Maintenance {
     const { signal } = this.#stopping;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
+    await new AnsweredRequests(database).forget(Date.now() - ANSWERS_KEPT_MS);
     const before = Date.now() - DELIVERIES_KEPT_MS;
     const deliveries = await this.#repeatStep(() =>
       removeDeliveries(this.#options, (tx) => queue.prune(tx, before)),

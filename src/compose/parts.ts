@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import {
   type Accounts,
+  AnsweredRequests,
   createAccounts,
   createTokens,
   findAccounts,
@@ -240,6 +241,7 @@ function buildApi(ground: Ground, served: Served): Api {
   const { credentials, http, limits } = config;
   return createApi({
     ...served,
+    answeredRequests: new AnsweredRequests(database),
     logger,
     apiKeys: credentials.apiKeys ?? [secrets.apiKey],
     rateLimitPerMinute: limits.ratePerMinute,

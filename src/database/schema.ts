@@ -341,6 +341,20 @@ interface SendRecipientTable {
   detail: string | null;
 }
 
+/** `accounts/`: a request with an `Idempotency-Key`, and its answer. */
+interface IdempotencyKeyTable {
+  id: Generated<number>;
+  account_id: number;
+  key: string;
+  /** SHA-256 of the request, in hex; null while it is under way. */
+  request_hash: string | null;
+  /** HTTP status of the answer. */
+  status: number | null;
+  /** JSON; null while the request is under way, or where the process died in it. */
+  answer: string | null;
+  started_at: number;
+}
+
 /** `sending/`: addresses that a domain's accounts do not write to any more. */
 interface SuppressionTable {
   id: Generated<number>;
@@ -375,6 +389,7 @@ export interface Schema {
   delivery_payloads: DeliveryPayloadTable;
   sends: SendTable;
   send_recipients: SendRecipientTable;
+  idempotency_keys: IdempotencyKeyTable;
   suppressions: SuppressionTable;
   shadow_mailboxes: ShadowMailboxTable;
   shadow_messages: ShadowMessageTable;

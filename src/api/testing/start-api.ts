@@ -8,6 +8,7 @@ import { openTestDatabase } from '../../../test/support/databases.ts';
 import { findAccounts } from '../../accounts/account-rows.ts';
 import {
   type Accounts,
+  AnsweredRequests,
   createAccounts,
   createTokens,
   type Tokens,
@@ -159,12 +160,12 @@ export async function startApi(
     accounts,
     tokens,
     mailstore,
+    answeredRequests: new AnsweredRequests(database),
     logger,
     publicUrl: () => 'http://127.0.0.1:8080',
     apiKeys: [apiKey, secondApiKey],
     rateLimitPerMinute: 0,
-    openLimit: limitInMemory,
-    trustProxy: [],
+    ...{ openLimit: limitInMemory, trustProxy: [] },
     connections: { perClient: 250, inAll: 10_000 },
     corsOrigins: [],
     maxBody: 262_144,

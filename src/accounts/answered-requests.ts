@@ -1,0 +1,143 @@
+/**
+ * Requests of accounts that carried an `Idempotency-Key`, and what they were answered: made again with the
+ * same key, a request is answered the same, and not carried out again.
+ *
+ * `idempotency_keys` has a row from the start of a request on, its answer at the end. A process that dies in
+ * between leaves a row without an answer. The request is carried out again then, after
+ * {@link UNDER_WAY_MS}: what it did before it died is not known.
+ */
+import { createHash } from 'node:crypto';
+import type { Database, Row } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+
+/** How long a request without an answer counts as under way: longer than any takes. */
+const UNDER_WAY_MS = 5 * 60 * 1000;
+/** A repeat waits so long for the answer of the request that is under way. */
+const WAITS = 100;
+const WAIT_MS = 100;
+const RETRY_AFTER = 10;
+
+/** How long an answer is kept. */
+export const ANSWERS_KEPT_MS = 24 * 60 * 60 * 1000;
+
+/** What a request was answered. */
+export interface GivenAnswer {
+  readonly status: number;
+  /** JSON. */
+  readonly body: string;
+}
+
+/** A request that is to be carried out; it is ended by `finish` or `giveUp`. */
+export interface BegunRequest {
+  readonly id: number;
+}
+
+export interface KeyedRequest {
+  readonly accountId: number;
+  readonly key: string;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+  /** Ends the wait for a request that is under way. */
+  readonly wait?: (milliseconds: number) => Promise<void>;
+  /** SHA-256 of the request in hex; asked only where there is an answer to compare it with. */
+  readonly hash: () => Promise<string>;
+}
+
+export class AnsweredRequests {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /**
+   * Begins a request, or finds what the same request was answered.
+   *
+   * @throws Refusal idempotency_key_reused where another request has the key; idempotency_key_in_use where
+   *   it is under way for long
+   */
+  async begin(request: KeyedRequest): Promise<BegunRequest | GivenAnswer> {
+    const { wait = pause } = request;
+    for (let waits = 0; waits <= WAITS; waits++) {
+      const begun = await this.#claim(request);
+      if (begun) return begun;
+      const row = await this.#find(request);
+      if (row?.answer !== null && row?.answer !== undefined) {
+        if (row.request_hash === (await request.hash())) {
+          return { status: row.status ?? 200, body: row.answer };
+        }
+        throw new Refusal(
+          'idempotency_key_reused',
+          'this Idempotency-Key came with another request',
+        );
+      }
+      await wait(WAIT_MS);
+    }
+    const detail = 'the request with this Idempotency-Key is under way';
+    throw new Refusal('idempotency_key_in_use', detail, { retryAfter: RETRY_AFTER });
+  }
+
+  /** Keeps the answer of a request. */
+  async finish({ id }: BegunRequest, hash: string, answer: GivenAnswer): Promise<void> {
+    const values = { request_hash: hash, status: answer.status, answer: answer.body };
+    await this.#database.write((tx) =>
+      tx.updateTable('idempotency_keys').set(values).where('id', '=', id).execute(),
+    );
+  }
+
+  /** A request changed nothing: it may be made again with the same key. */
+  async giveUp({ id }: BegunRequest): Promise<void> {
+    await this.#database.write((tx) =>
+      tx.deleteFrom('idempotency_keys').where('id', '=', id).execute(),
+    );
+  }
+
+  /** Forgets answers that were given before an instant, milliseconds since 1970. */
+  async forget(before: number): Promise<number> {
+    const { numDeletedRows } = await this.#database.write((tx) =>
+      tx.deleteFrom('idempotency_keys').where('started_at', '<', before).executeTakeFirst(),
+    );
+    return Number(numDeletedRows);
+  }
+
+  /** @returns undefined where another request has the key */
+  #claim({ accountId, key, now }: KeyedRequest): Promise<BegunRequest | undefined> {
+    return this.#database.write((tx) =>
+      tx
+        .insertInto('idempotency_keys')
+        .values({ account_id: accountId, key, started_at: now })
+        .onConflict((conflict) =>
+          conflict
+            .columns(['account_id', 'key'])
+            .doUpdateSet({ started_at: now })
+            .where('idempotency_keys.answer', 'is', null)
+            .where('idempotency_keys.started_at', '<', now - UNDER_WAY_MS),
+        )
+        .returning('id')
+        .executeTakeFirst(),
+    );
+  }
+
+  #find({ accountId, key }: KeyedRequest): Promise<Row<'idempotency_keys'> | undefined> {
+    return this.#database.read
+      .selectFrom('idempotency_keys')
+      .selectAll()
+      .where('account_id', '=', accountId)
+      .where('key', '=', key)
+      .executeTakeFirst();
+  }
+}
+
+function pause(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+  });
+}
+
+/** The hash of a request from its parts. */
+export function hashOf(...parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash('sha256');
+  // Each with its length: no two requests have the same parts one after the other.
+  for (const part of parts) hash.update(`${part.length}:`).update(part);
+  return hash.digest('hex');
+}

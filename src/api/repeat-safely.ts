@@ -1,0 +1,129 @@
+/** `Idempotency-Key`: a request that is made again with the same key is answered, and not carried out. */
+import { createHash, type Hash } from 'node:crypto';
+import { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { type AnsweredRequests, type BegunRequest, hashOf } from '../accounts/accounts.ts';
+import { invalidField } from '../errors/errors.ts';
+import type { Api, RouteTools } from './server.ts';
+
+export const KEY_MAX = 255;
+
+/** The header field of a request that can be repeated. */
+export const keyHeaders = Type.Object({
+  'idempotency-key': Type.Optional(
+    Type.String({
+      description:
+        'A key of your choice. The same request with the same key is carried out once, and answered the ' +
+        'same for 24 hours; a message that was sent as long as it is known.',
+      examples: ['order-4711'],
+    }),
+  ),
+});
+
+/** Characters of an answer that is kept; a request with a longer one is carried out again. */
+const ANSWER_MAX = 1024 * 1024;
+
+/** The key by which a client repeats a request safely. @throws Refusal invalid_request */
+export function readKey({ headers }: FastifyRequest): string | undefined {
+  const key = headers['idempotency-key'];
+  if (key === undefined) return undefined;
+  if (typeof key === 'string' && /^[!-~]{1,255}$/.test(key)) return key;
+  throw invalidField('idempotency-key', `must have 1 to ${KEY_MAX} visible ASCII characters`);
+}
+
+/** A request that is being carried out. */
+interface UnderWay {
+  readonly begun: BegunRequest;
+  /** What is known of the request before its body, where that is a stream. */
+  readonly hash: () => string;
+}
+
+/** Bodies that are streams, hashed while they are read. */
+const streamHashes = new WeakMap<FastifyRequest, Hash>();
+
+/** Hashes the body of a request while its route reads it. */
+export async function* hashedBody(
+  request: FastifyRequest,
+  source: AsyncIterable<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
+  const hash = createHash('sha256');
+  for await (const chunk of source) {
+    hash.update(chunk);
+    yield chunk;
+  }
+  streamHashes.set(request, hash);
+}
+
+/**
+ * Keeps what requests with a key are answered.
+ *
+ * @returns makes every POST of a scope one that can be repeated
+ */
+export function keepAnswers(
+  app: Api,
+  tools: RouteTools,
+  answered: AnsweredRequests,
+): (scope: Api) => void {
+  const underWay = new WeakMap<FastifyRequest, UnderWay>();
+
+  async function begin(request: FastifyRequest, reply: FastifyReply) {
+    const key = request.method === 'POST' ? readKey(request) : undefined;
+    if (key === undefined) return undefined;
+    const { accountId } = await tools.authenticateMail(request);
+    const found = await answered.begin({
+      accountId,
+      key,
+      now: Date.now(),
+      hash: async () => {
+        // A stream that nobody reads is read here, to be compared.
+        if (request.body instanceof Readable) {
+          for await (const _ of hashedBody(request, request.body));
+        }
+        return hashRequest(request);
+      },
+    });
+    if ('body' in found) {
+      return reply.code(found.status).type('application/json; charset=utf-8').send(found.body);
+    }
+    underWay.set(request, { begun: found, hash: () => hashRequest(request) });
+    return undefined;
+  }
+
+  async function end(request: FastifyRequest, reply: FastifyReply, payload: unknown) {
+    const own = underWay.get(request);
+    if (!own) return payload;
+    underWay.delete(request);
+    const { statusCode: status } = reply;
+    // A request that was refused changed nothing: it may be carried out later.
+    if (status >= 300 || typeof payload !== 'string' || payload.length > ANSWER_MAX) {
+      await answered.giveUp(own.begun);
+    } else {
+      await answered.finish(own.begun, own.hash(), { status, body: payload });
+    }
+    return payload;
+  }
+
+  app.addHook('onSend', end);
+  return (scope) => {
+    scope.addHook('onRoute', (route) => {
+      if (route.method !== 'POST') return;
+      route.schema = { ...route.schema, headers: keyHeaders };
+      route.config = {
+        ...route.config,
+        refusals: [
+          ...(route.config?.refusals ?? []),
+          'idempotency_key_reused',
+          'idempotency_key_in_use',
+        ],
+      };
+    });
+    scope.addHook('preHandler', begin);
+  };
+}
+
+function hashRequest(request: FastifyRequest): string {
+  const { method, url, body } = request;
+  const stream = streamHashes.get(request)?.copy().digest();
+  return hashOf(method, url, stream ?? JSON.stringify(body ?? null));
+}
