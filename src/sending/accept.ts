@@ -91,7 +91,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
     return outcome.known;
   }
   queue.wake(outcome.deliveries);
-  await Promise.all(outcome.afterCommit.map((one) => one()));
+  await Promise.all(outcome.afterCommit.map(async (one) => one()));
   return acceptedOf(outcome.row);
 }
 

@@ -56,7 +56,7 @@ export async function cancelSend(
     await anew?.undo();
     return cancelSend(options, user, id);
   }
-  await Promise.all(cancelled.afterCommit.map((one) => one()));
+  await Promise.all(cancelled.afterCommit.map(async (one) => one()));
   await bodies.removeFiles(cancelled.files);
   return cancelled.place;
 }
