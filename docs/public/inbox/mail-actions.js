@@ -35,6 +35,18 @@ export class MailActions {
   }
 
   /**
+   * Somebody has opened the message. Without a connection it stays unread, which is no trouble: what
+   * was fetched before can be read without one.
+   *
+   * @param {string} mailbox
+   * @param {number} uid
+   */
+  async markRead(mailbox, uid) {
+    const change = { uids: [uid], add: ['\\Seen'] };
+    await this.#options.inbox.change('/mail/flags', mailbox, change).catch(() => undefined);
+  }
+
+  /**
    * To Trash; from there, for good.
    *
    * @param {string} mailbox

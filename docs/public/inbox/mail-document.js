@@ -19,8 +19,8 @@ function policyOf(withRemote) {
   ].join('; ');
 }
 
-/** Elements within elements. Newsletters have some thirty levels; 30,000 take seconds to parse. */
-const LEVELS_MAX = 100;
+/** Elements within elements. A long exchange has some hundred levels; 30,000 take seconds to parse. */
+const LEVELS_MAX = 200;
 const TAG = /<(\/?)([a-z][a-z0-9]*)\b[^<>]*>?/gi;
 /** They have no end tag, or may do without. */
 const NEVER_NESTED =

@@ -59,7 +59,7 @@ export async function applyTool(name, entry, { inbox, actions, screen, composer 
   } else if (name === 'star') {
     await actions.setFlag(mailbox, uid, '\\Flagged', !isStarred(message));
   } else if (name === 'read') {
-    await actions.setFlag(mailbox, uid, '\\Seen', true);
+    await actions.markRead(mailbox, uid);
   } else if (name === 'unread') {
     await actions.setFlag(mailbox, uid, '\\Seen', isUnread(message));
     if (!isUnread(message)) screen.leaveMessage(entry);

@@ -188,9 +188,9 @@ function mailFrame({ html = '', images }, withRemote) {
       type: 'button',
       class: 'plain',
       click: () => {
-        const loaded = mailFrame({ html, images }, true);
-        shown.replaceWith(loaded);
-        loaded.querySelector('iframe')?.focus();
+        shown.replaceWith(mailFrame({ html, images }, true));
+        // Not the frame, in which the keys of the page do nothing.
+        byId('message-pane').focus();
       },
     },
     'Load images',
