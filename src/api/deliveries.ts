@@ -55,12 +55,29 @@ const DeliveryBody = Type.Object(
     created_at: Instant,
     updated_at: Instant,
     finished_at: Type.Optional(Instant),
+    message_id: Type.Optional(
+      Type.String({ description: 'Of the message.', examples: ['<1@sender.test>'] }),
+    ),
+    subject: Type.Optional(Type.String({ description: 'Of the message.', examples: ['Hello'] })),
+    stored: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            address: Type.String({ examples: ['ann@acme.test'] }),
+            mailbox: Type.String({ examples: ['INBOX'] }),
+            uid: Type.Integer({ examples: [7] }),
+          },
+          { title: 'StoredPlace' },
+        ),
+        { description: 'Where the message was stored as well; absent on a mail server.' },
+      ),
+    ),
   },
   { title: 'Delivery', description: 'Something that has to reach a receiver outside.' },
 );
 
 function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
-  const { lastError, nextAttemptAt, finishedAt } = delivery;
+  const { lastError, nextAttemptAt, finishedAt, messageId, subject, stored } = delivery;
   return {
     id: delivery.id,
     webhook_id: delivery.publicId,
@@ -73,6 +90,9 @@ function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
     created_at: isoTime(delivery.createdAt),
     updated_at: isoTime(delivery.updatedAt),
     ...(finishedAt !== undefined && { finished_at: isoTime(finishedAt) }),
+    ...(messageId !== undefined && { message_id: messageId }),
+    ...(subject !== undefined && { subject }),
+    ...(stored !== undefined && { stored: [...stored] }),
   };
 }
 

@@ -236,6 +236,11 @@ interface DeliveryTable {
   created_at: number;
   updated_at: number;
   finished_at: number | null;
+  /** Of the message, cut; these and what follows are null in rows of before 0.3.0. */
+  message_id: Generated<string | null>;
+  subject: Generated<string | null>;
+  /** JSON of where the message was stored as well. */
+  stored: Generated<string | null>;
 }
 
 /** `queue/`: what an attempt needs to know, written once. */

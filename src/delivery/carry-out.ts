@@ -329,7 +329,7 @@ class Courier {
    */
   async #store(
     tx: Queries,
-    { bodyId, payload }: Job<WebhookPayload | MailboxPayload>,
+    { id, bodyId, payload }: Job<WebhookPayload | MailboxPayload>,
     targets: readonly MailboxTarget[],
     texts: MessageTexts | undefined,
   ): Promise<AfterCommit> {
@@ -342,6 +342,10 @@ class Courier {
     }
     if (!texts) throw new Error('the attempt did not read what is to be stored');
     const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
+    const places = appended.map(({ user: { address }, uid, change: { mailbox } }) => {
+      return { address, mailbox, uid };
+    });
+    await queue.noteStored(tx, id, places);
     return () => {
       for (const { change } of appended) publish(change);
     };

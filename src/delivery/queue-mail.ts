@@ -63,7 +63,9 @@ export async function queueMail(
       payload: bouncePayloads.write({ to, domain: domain.name, smtpUtf8: cameByUtf8(mail) }),
     });
   }
-  return queued;
+  const { messageId, subject } = mail.message.parsed.envelope;
+  const about = { subject, ...(messageId !== undefined && { messageId }) };
+  return queued.map((delivery) => ({ ...delivery, about }));
 }
 
 /** Where a message came from, and who is told where it cannot be delivered. */

@@ -27,6 +27,15 @@ export interface NewDelivery {
    * and the delivery goes on.
    */
   readonly lateAt?: number;
+  /** Which message it is, for operators: its header's Message-ID and Subject. */
+  readonly about?: { readonly messageId?: string; readonly subject: string };
+}
+
+/** Where a message was stored as well. */
+export interface StoredPlace {
+  readonly address: string;
+  readonly mailbox: string;
+  readonly uid: number;
 }
 
 /** A delivery in the hands of a worker. */
@@ -108,6 +117,11 @@ export interface Delivery {
   readonly updatedAt: number;
   /** When it was delivered or given up. */
   readonly finishedAt?: number;
+  /** Of the message, cut where they are long. */
+  readonly messageId?: string;
+  readonly subject?: string;
+  /** Where the message was stored as well, once it was. */
+  readonly stored?: readonly StoredPlace[];
 }
 
 /** Bytes of an error's text that are kept. */

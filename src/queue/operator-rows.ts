@@ -1,7 +1,7 @@
 /** The queries of operators on `deliveries`: list, retry, and remove what has ended. */
 import { sql } from 'kysely';
 import type { Queries, Row } from '../database/database.ts';
-import { type Delivery, type DeliveryStatus, errorFromJson } from './delivery.ts';
+import { type Delivery, type DeliveryStatus, errorFromJson, type StoredPlace } from './delivery.ts';
 
 /** Rows that go in one transaction. */
 const REMOVED_AT_A_TIME = 200;
@@ -177,5 +177,8 @@ function toDelivery(row: Row<'deliveries'>): Delivery {
     createdAt: row.created_at,
     updatedAt: row.updated_at,
     ...(row.finished_at === null ? {} : { finishedAt: row.finished_at }),
+    ...(row.message_id === null ? {} : { messageId: row.message_id }),
+    ...(row.subject === null ? {} : { subject: row.subject }),
+    ...(row.stored === null ? {} : { stored: JSON.parse(row.stored) as StoredPlace[] }),
   };
 }

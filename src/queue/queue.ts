@@ -29,7 +29,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../database/database.ts';
-import { type Delivery, errorToJson, type NewDelivery } from './delivery.ts';
+import { type Delivery, errorToJson, type NewDelivery, type StoredPlace } from './delivery.ts';
 import { clearLate } from './late.ts';
 import {
   findRow,
@@ -79,6 +79,9 @@ function dueAt({ notBefore, tried }: Times, now: number): number {
   return tried ? now + tried.retryMs : (notBefore ?? now);
 }
 
+/** Characters of a Message-ID or a subject that are kept for operators. */
+const ABOUT_MAX = 255;
+
 export class Queue {
   readonly #database: Database;
   readonly #clock: Clock;
@@ -113,6 +116,8 @@ export class Queue {
         next_attempt_at: dueAt(delivery, now),
         ...(tried && { attempts: 1, attempted_at: now, last_error: errorToJson(tried.error) }),
         late_at: delivery.lateAt ?? null,
+        message_id: delivery.about?.messageId?.slice(0, ABOUT_MAX).toWellFormed() ?? null,
+        subject: delivery.about?.subject.slice(0, ABOUT_MAX).toWellFormed() ?? null,
         created_at: now,
         updated_at: now,
       })
@@ -141,6 +146,12 @@ export class Queue {
    */
   cancelLate(tx: Queries, id: number): Promise<boolean> {
     return clearLate(tx, id);
+  }
+
+  /** Notes, in this transaction, where the message of a delivery was stored as well. */
+  async noteStored(tx: Queries, id: number, places: readonly StoredPlace[]): Promise<void> {
+    const stored = JSON.stringify(places);
+    await tx.updateTable('deliveries').set({ stored }).where('id', '=', id).execute();
   }
 
   /**

@@ -134,7 +134,8 @@ async function write(
   const deliveries: NewDelivery[] = [];
   for (const { destination, addresses } of groups) {
     const notBefore = sendAt === undefined ? {} : { notBefore: sendAt };
-    const delivery = { kind: SEND, domainId, destination, bodyId, payload, ...notBefore };
+    const about = { messageId: message.messageId, subject: message.staged.parsed.envelope.subject };
+    const delivery = { kind: SEND, domainId, destination, bodyId, payload, about, ...notBefore };
     const deliveryId = await queue.enqueue(tx, delivery);
     await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);
     deliveries.push(delivery);

@@ -206,10 +206,15 @@ onEachEngine('routes', (engine) => {
     const ann = await service.makeAccount();
     status = 500;
     await route(ann, { forward_mode: 'webhook_then_store', webhook_url: url() });
-    await service.send({ from: 'bob@example.test', to: ann.address, subject: 'Both', text: 'x' });
-    await posts.next();
+    const messageId = '<both@example.test>';
+    const mail = { from: 'bob@example.test', to: ann.address, subject: 'Both', text: 'x' };
+    await service.send({ ...mail, messageId });
+    const { data } = JSON.parse((await posts.next()).body);
+    assert.equal(data.mailbox, 'INBOX');
     await until(async () => (await count(ann)) === 1);
     const [delivery] = await deliveries(ann);
+    assert.deepEqual([delivery.message_id, delivery.subject], [messageId, 'Both']);
+    assert.deepEqual(delivery.stored, [{ address: ann.address, mailbox: 'INBOX', uid: 1 }]);
     assert.equal(delivery.status, 'queued');
     assert.equal(delivery.attempts, 1);
     assert.ok(Date.parse(delivery.next_attempt_at) > Date.now());

@@ -61,12 +61,17 @@ const sendingTables: Record<string, Columns> = {
   },
 };
 
-/** What a sync and a search tell of a message; null in rows of before. */
-const messageColumns: Columns = {
-  preview: 'text',
-  has_attachment: 'INT',
-  thread_id: 'INT',
-  message_key: 'INT',
+/** Columns of tables of 0.2.0, null in rows of before. */
+const addedColumns: Record<string, Columns> = {
+  // What a sync and a search tell of a message.
+  messages: {
+    preview: 'text',
+    has_attachment: 'INT',
+    thread_id: 'INT',
+    message_key: 'INT',
+  },
+  // Which message it is, and where it was stored as well.
+  deliveries: { message_id: 'text', subject: 'text', stored: 'text' },
 };
 
 /** Kept by `accounts/remembered-logins.ts`. */
@@ -113,8 +118,10 @@ export function second(engine: 'sqlite' | 'postgres'): Migration {
         const lines = define(columns, types[engine]);
         await sql.raw(`create table ${name} (${lines.join(', ')})`).execute(db);
       }
-      for (const column of define(messageColumns, types[engine])) {
-        await sql.raw(`alter table messages add column ${column}`).execute(db);
+      for (const [name, columns] of Object.entries(addedColumns)) {
+        for (const column of define(columns, types[engine])) {
+          await sql.raw(`alter table ${name} add column ${column}`).execute(db);
+        }
       }
       for (const statement of indexes) await sql.raw(statement).execute(db);
     },

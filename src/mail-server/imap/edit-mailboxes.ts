@@ -118,10 +118,10 @@ export class MailboxEditor {
     return this.#options.once(user, undefined, async (connection) => {
       const namespace = await readNamespace(connection);
       const to = toServerName(given, namespace);
+      await refuseProtected(connection, from);
       if (to.startsWith(from + namespace.separator)) {
         throw invalidField('to', 'must not be below the mailbox that is renamed');
       }
-      await refuseProtected(connection, from);
       // Says that there is no such mailbox in the words of every other call.
       const before = await this.#options.changeOf(connection, user, from);
       await refuseTaken(connection, to);
