@@ -46,6 +46,9 @@ before(async () => {
         app.get('/attachment', (_request, reply) =>
           reply.type('application/octet-stream').send(Buffer.from(json)),
         );
+        app.get('/unwritable', (_request, reply) =>
+          reply.header('x-broken', 'a\nb').send({ items }),
+        );
         app.get('/range', (_request, reply) =>
           reply
             .code(206)
@@ -123,6 +126,11 @@ test('a stream that fails does not end as if it were whole', async () => {
     () => 'broken off',
   );
   assert.ok(outcome === 500 || outcome === 'broken off', String(outcome));
+  assert.equal((await ask('/whole', 'gzip')).status, 200);
+});
+
+test('an answer whose header cannot be written is a 500, and harms no other', async () => {
+  assert.equal((await ask('/unwritable', 'gzip')).status, 500);
   assert.equal((await ask('/whole', 'gzip')).status, 200);
 });
 

@@ -62,11 +62,15 @@ export function compressAnswers(app: Api): void {
     }
     const isWhole = typeof payload === 'string' || Buffer.isBuffer(payload);
     if (!isWhole || Buffer.byteLength(payload) < WORTH_IT) return done(null, payload);
-    codings[coding].whole(payload).then((compressed) => {
-      announce(reply, coding);
-      reply.header('content-length', compressed.length);
-      done(null, compressed);
-    }, done);
+    codings[coding]
+      .whole(payload)
+      .then((compressed) => {
+        announce(reply, coding);
+        reply.header('content-length', compressed.length);
+        done(null, compressed);
+      })
+      // Also where the answer could not be written: nobody else hears of it here.
+      .catch((error: Error) => reply.send(error));
   });
 }
 
