@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import { attachment } from './attachment.ts';
 import { firstSync } from './first-sync.ts';
 import { imapSync } from './imap-sync.ts';
+import { mailActions } from './mail-actions.ts';
 import { mailserverEvents } from './mailserver-events.ts';
 import { message } from './message.ts';
 import { mixed } from './mixed.ts';
@@ -30,6 +31,7 @@ const benchmarks = [
   syncUnchanged,
   syncChanges,
   message,
+  mailActions,
   attachment,
   firstSync,
   imapSync,

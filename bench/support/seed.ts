@@ -67,6 +67,23 @@ async function insertAccounts(database: Database, count: number): Promise<number
       .returning('id')
       .executeTakeFirstOrThrow();
     await tx.insertInto('routes').values({ domain_id: id, forward_mode: 'store' }).execute();
+    await tx
+      .insertInto('dns_records')
+      .values({
+        domain_id: id,
+        purpose: 'dkim',
+        record_type: 'TXT',
+        host: 'bench._domainkey',
+        expected_value: 'none',
+        priority: null,
+        status: 'verified',
+        observed_value: null,
+        detail: null,
+        last_checked_at: null,
+        failing_since: null,
+        marked: 1,
+      })
+      .execute();
     return id;
   });
   const rows = Array.from({ length: count }, (_, index) => ({

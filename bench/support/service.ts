@@ -49,6 +49,7 @@ export async function startService(
       SMTP_PORT: String(smtpPort),
       DATA_DIR: dataDir,
       RATE_LIMIT_PER_MINUTE: '0',
+      SEND_RECIPIENTS_PER_DAY: '0',
       API_KEYS: API_KEY,
       JWT_SECRET,
       MAILSERVER_WEBHOOK_SECRET: EVENTS_SECRET,

@@ -19,7 +19,10 @@ import { startTestService, type TestService } from '../support/service.ts';
 
 const pages = readPages();
 const readme = readPage('README.md');
-const papers = [readme, ...['ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md'].map(readPage)];
+const papers = [
+  readme,
+  ...['ARCHITECTURE.md', 'DECISIONS.md', 'CONTRIBUTING.md', 'CHANGELOG.md'].map(readPage),
+];
 
 let service: TestService;
 let metricsUrl: string;
