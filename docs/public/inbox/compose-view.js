@@ -114,7 +114,7 @@ export class ComposeView {
     return this.#later.open && value !== '' ? new Date(value) : undefined;
   }
 
-  /** Files have come to where the draft was saved. @param {DraftFile[]} files as many as before */
+  /** The files are where the draft was saved now. @param {DraftFile[]} files */
   replaceFiles(files) {
     this.#attached = files;
     this.#showFiles();

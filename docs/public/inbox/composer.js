@@ -124,11 +124,12 @@ export class Composer {
       this.#view.say('Saving…');
       const kept = await this.#options.keeper().keep({ ...before, ...written });
       if (this.#draft !== before) return true;
-      // What was written meanwhile stays, and is saved next.
-      const isStill = haveSame(this.#view.read().files, written.files);
-      this.#draft = { ...kept, files: isStill ? kept.files : written.files };
-      if (isStill) this.#view.replaceFiles(kept.files);
-      this.#view.say('Draft saved');
+      this.#draft = kept;
+      // What was written or chosen meanwhile stays, and is saved next.
+      const placed = new Map(written.files.map((file, at) => [file, kept.files[at]]));
+      this.#view.replaceFiles(this.#view.read().files.map((file) => placed.get(file) ?? file));
+      this.#view.say(this.#isDirty() ? '' : 'Draft saved');
+      this.#view.fail('');
       if (kept.kept) this.#options.onKept(kept.kept);
       return true;
     } catch (error) {
@@ -140,8 +141,7 @@ export class Composer {
 
   async #send() {
     const { keeper, notice } = this.#options;
-    const written = this.#view.read();
-    const trouble = findTrouble(written);
+    const trouble = findTrouble(this.#view.read());
     this.#view.fail(trouble?.why ?? '');
     if (trouble) {
       this.#view.focus(trouble.field);
@@ -149,10 +149,10 @@ export class Composer {
     }
     this.#view.setBusy(true);
     clearTimeout(this.#timer);
-    // A saving under way ends first: it knows where the draft is.
+    // A saving under way ends first: it knows where the draft and its files are.
     await this.#saving;
     if (!this.#draft) return;
-    const draft = { ...this.#draft, ...written };
+    const draft = { ...this.#draft, ...this.#view.read() };
     const at = this.#view.sendAt;
     try {
       const { id } = await keeper().send(draft, this.#key, at);

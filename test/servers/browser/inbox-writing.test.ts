@@ -204,6 +204,48 @@ test('a draft saves itself, once, and is gone on with after a reload and from it
   await watched.context.close();
 });
 
+test('a file that is chosen while a draft is being saved stays, beside those that the draft had', async () => {
+  const ada = await pages.newAccount();
+  await pages.send(ada.address, 'Has a file', {
+    attachments: [{ filename: 'first.txt', content: 'first' }],
+  });
+  const { page, context } = await pages.open(ada.address);
+  await row(page, 'Has a file').click();
+  await page.locator('pre.text').waitFor();
+  await page.keyboard.press('f');
+  await page.getByLabel('To', { exact: true }).fill(ada.address);
+  await page.getByText('Draft saved').waitFor();
+  // Gone on with after a reload: the file is a part of the draft that is replaced by each saving.
+  await page.reload();
+  await page.getByRole('heading', { name: 'Draft' }).waitFor();
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const held = page.waitForRequest('**/mail/append?*');
+  await page.route('**/mail/append?*', async (route) => {
+    await released;
+    await route.continue();
+  });
+  await page.getByLabel('Subject').fill('Two files');
+  await held;
+  await page
+    .locator('#compose-file')
+    .setInputFiles([{ name: 'second.txt', mimeType: 'text/plain', buffer: Buffer.from('second') }]);
+  release();
+  await page.getByText('Draft saved').waitFor();
+  const { subject, files } = await newestIn(ada, 'Drafts').then(({ envelope, attachments }) => ({
+    subject: envelope.subject,
+    files: attachments.map(({ filename }: { filename: string }) => filename),
+  }));
+  assert.deepEqual(
+    { subject, files },
+    { subject: 'Two files', files: ['first.txt', 'second.txt'] },
+  );
+  assert.equal(await countIn(ada, 'Drafts'), 1);
+  await context.close();
+});
+
 test('what was sent is taken back, and what was thrown away, too', async () => {
   const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
   const watched = await pages.open(ada.address);
