@@ -13,8 +13,10 @@ import { longDate } from './elements.js';
 
 const TEXTS = /** @type {const} */ (['to', 'cc', 'bcc', 'subject', 'text']);
 
-/** How long after the last key a draft is saved. */
+/** How long after the last key a draft is saved, and how long after it was saved before. */
 const PAUSE_MS = 2_000;
+/** Each saving is three requests, and a server takes 60 a minute unless told otherwise. */
+const SPACING_MS = 8_000;
 
 /**
  * @typedef {object} ComposerOptions
@@ -34,6 +36,7 @@ export class Composer {
   #key = '';
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
+  #savedAt = 0;
   /** The saving that is under way. @type {Promise<boolean>} */
   #saving = Promise.resolve(true);
 
@@ -102,7 +105,8 @@ export class Composer {
     this.#key = randomKey();
     this.#view.say('');
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#save(), PAUSE_MS);
+    const wait = Math.max(PAUSE_MS, this.#savedAt + SPACING_MS - Date.now());
+    this.#timer = setTimeout(() => void this.#save(), wait);
   }
 
   /** One saving after the other, so that there is never more than one draft of a message. */
@@ -125,6 +129,7 @@ export class Composer {
       const kept = await this.#options.keeper().keep({ ...before, ...written });
       if (this.#draft !== before) return true;
       this.#draft = kept;
+      this.#savedAt = Date.now();
       // What was written or chosen meanwhile stays, and is saved next.
       const placed = new Map(written.files.map((file, at) => [file, kept.files[at]]));
       this.#view.replaceFiles(this.#view.read().files.map((file) => placed.get(file) ?? file));

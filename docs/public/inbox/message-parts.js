@@ -96,7 +96,6 @@ export function formatSize(bytes) {
   return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }
 
-// #region decode
 /**
  * Bytes of a header as text. A charset that is missing, unknown or wrong must not hide the mail.
  *
@@ -114,7 +113,6 @@ export function decodeText(bytes, charset, isCut = false) {
     return text.includes('\ufffd') ? new TextDecoder('windows-1252').decode(bytes) : text;
   }
 }
-// #endregion decode
 
 /**
  * Text of a stranger for one line, without the characters that turn around what stands after them:
