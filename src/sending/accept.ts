@@ -42,6 +42,8 @@ export interface WrittenMessage {
   /** Envelope sender. */
   readonly from: string;
   readonly recipients: readonly string[];
+  /** Whether the same request gives it the same Message-ID, and no other one does. */
+  readonly isRepeatable: boolean;
   /** Names the request where the client wants to repeat it safely. */
   readonly key: RequestKey | undefined;
   /** Before which it does not go out, milliseconds since 1970. */
@@ -77,7 +79,8 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   const { user, staged } = message;
   const texts = await describeMessage(bodies, staged);
   const groups = await groupRecipients(options, message.recipients);
-  const copy = await copies.keep(user, { use: '\\Sent', texts, body: staged.body });
+  const messageId = message.isRepeatable ? message.messageId : undefined;
+  const copy = await copies.keep(user, { use: '\\Sent', texts, body: staged.body, messageId });
   const outcome = await database
     .write((tx) => write(options, tx, message, groups, copy))
     .catch(async (error: unknown) => {

@@ -23,6 +23,11 @@ export interface KeptMessage {
   readonly use: '\\Sent' | '\\Drafts';
   readonly texts: MessageTexts;
   readonly body: StoredBody | StagedBody;
+  /**
+   * Its Message-ID, where an earlier request may have kept the same message and died: on a mail server it
+   * is looked for then.
+   */
+  readonly messageId?: string | undefined;
 }
 
 /** A message that is being kept. */

@@ -30,6 +30,7 @@ import {
   type Accepted,
   findAccepted,
   findSend,
+  type RequestKey,
   readStatus,
   type SendStatus,
   sendNotFound,
@@ -69,12 +70,13 @@ export class Sending {
     if (known) return known;
     const account = await this.#findSender(database.read, user);
     const sendAt = readSendAt(request, now());
-    const messageId = newMessageId(account);
+    const messageId = newMessageId(account, named);
     const own = { messageId, date: new Date(sendAt ?? now()) };
     const composition = await readRequest(request, { mailstore, user, account, own });
     const staged = await this.#stage(composeMessage(composition));
     return this.#accept({
       ...{ user, account, staged, messageId, sendAt, key: named },
+      isRepeatable: named !== undefined,
       from: composition.from.address,
       recipients: recipientsOf(composition),
       inReplyTo: request.inReplyTo,
@@ -101,15 +103,17 @@ export class Sending {
     const staged = await this.#stage(hashed(source, hash));
     const named = key === undefined ? undefined : { key, hash: hash.digest('hex') };
     let read: ReadSource;
+    const messageId = newMessageId(account, named);
     try {
-      const own = { messageId: newMessageId(account), date: new Date(sendAt ?? now()) };
+      const own = { messageId, date: new Date(sendAt ?? now()) };
       read = await readSource(staged, (body) => bodies.read(body), account, own);
     } catch (error) {
       await bodies.discard(staged.body);
       throw error;
     }
+    const isRepeatable = named !== undefined && read.messageId === messageId;
     const nothing = { inReplyTo: undefined, draft: undefined };
-    return this.#accept({ user, account, ...read, sendAt, key: named, ...nothing });
+    return this.#accept({ user, account, ...read, sendAt, key: named, isRepeatable, ...nothing });
   }
 
   /** What became of a message. @throws Refusal send_not_found */
@@ -155,8 +159,11 @@ export class Sending {
   }
 }
 
-function newMessageId({ domain }: SendingAccount): string {
-  return `<${randomUUID()}@${domain}>`;
+/** A Message-ID that no other message has; the same for a request that is made again with its key. */
+function newMessageId({ address, domain }: SendingAccount, named?: RequestKey): string {
+  if (!named) return `<${randomUUID()}@${domain}>`;
+  const request = JSON.stringify([address, named.key, named.hash]);
+  return `<${createHash('sha256').update(request).digest('hex').slice(0, 32)}@${domain}>`;
 }
 
 async function* hashed(

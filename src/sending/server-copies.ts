@@ -5,7 +5,8 @@
  * Crashes:
  * - The copy is added to Sent first (APPEND); then the transaction accepts the message. A message whose
  *   copy cannot be kept is not accepted. Dying in between leaves a copy of a message that never went out;
- *   the client heard no answer. Nothing was queued, so nothing is sent twice.
+ *   the client heard no answer. Nothing was queued, so nothing is sent twice. A client that asks again
+ *   with its `Idempotency-Key` gets the same Message-ID: the copy is found by it, and not added again.
  * - `\Answered`, the removal of a draft and that of a cancelled copy come after the commit. Dying before
  *   them leaves a flag unset or a message that is not needed any more; the mail itself is not touched.
  */
@@ -27,11 +28,14 @@ export interface ServerCopiesOptions {
   /** The mail server's, with every change announced. */
   readonly mailstore: Pick<
     Mailstore,
-    'listMailboxes' | 'createMailbox' | 'appendMessage' | 'expunge' | 'setFlags'
+    'listMailboxes' | 'sync' | 'createMailbox' | 'appendMessage' | 'expunge' | 'setFlags'
   >;
   readonly bodies: Pick<Bodies, 'read'>;
   readonly log: { warn(fields: object, message: string): void };
 }
+
+/** A client that heard no answer asks again soon: so many messages came since, at most. */
+const LOOKED_THROUGH = 50;
 
 export class ServerCopies implements Copies {
   readonly #options: ServerCopiesOptions;
@@ -40,9 +44,15 @@ export class ServerCopies implements Copies {
     this.#options = options;
   }
 
-  async keep(user: MailUser, { use, body }: KeptMessage): Promise<Keeping> {
+  async keep(user: MailUser, { use, body, messageId }: KeptMessage): Promise<Keeping> {
     const { mailstore, bodies } = this.#options;
     const mailbox = await this.#findMailbox(user, use);
+    const known = messageId === undefined ? undefined : await this.#find(user, mailbox, messageId);
+    if (known) {
+      const commit = async () => ({ place: known, afterCommit: () => {} });
+      // It may be another request's, which is about to be accepted.
+      return { commit, undo: async () => {} };
+    }
     const request = { mailbox, flags: FLAGS[use], octets: body.size };
     const { uid, state } = await mailstore.appendMessage(user, request, bodies.read(body));
     const place = { mailbox: state.mailbox, uid, uidvalidity: state.uidvalidity };
@@ -63,6 +73,19 @@ export class ServerCopies implements Copies {
       this.#try(user, 'a message is not marked as answered', () =>
         mailstore.setFlags(user, set, { add: ['\\Answered'] }),
       );
+  }
+
+  /** Looks for a message among the newest of a mailbox. */
+  async #find(
+    user: MailUser,
+    mailbox: string,
+    messageId: string,
+  ): Promise<Required<Place> | undefined> {
+    const { mailstore } = this.#options;
+    const request = { mailbox, fields: ['envelope'], newest: true, limit: LOOKED_THROUGH } as const;
+    const { changes, uidvalidity } = await mailstore.sync(user, request);
+    const found = changes.added.find(({ envelope }) => envelope?.messageId === messageId);
+    return found && { mailbox, uid: found.uid, uidvalidity };
   }
 
   #expunge(user: MailUser, place: Place): Promise<void> {

@@ -10,6 +10,7 @@ const journeys = [
   'mail-append.test.ts',
   'mail-content.test.ts',
   'mail-lists.test.ts',
+  'mail-send.test.ts',
   'realtime.test.ts',
   'two-devices.test.ts',
 ].map((name) => fileURLToPath(new URL(`../journeys/${name}`, import.meta.url)));
