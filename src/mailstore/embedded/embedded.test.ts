@@ -13,6 +13,7 @@ import type { Queries } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { type MailUser, type SyncResult, stageMessage } from '../mailstore.ts';
 import { liveQuery } from './change-queries.ts';
+import { threadsQuery } from './find-thread.ts';
 import { oldTombstones } from './purge-mailboxes.ts';
 
 const DAY = 86_400_000;
@@ -403,5 +404,14 @@ test('what is swept is found without a look at everything', async () => {
   assert.match(
     await planOf(database.read, named.compile().sql),
     /^SEARCH bodies USING COVERING INDEX bodies_by_file \(file=\?\)/,
+  );
+});
+
+test('the thread of an answer is found by key, not by walking the mail of the account', async () => {
+  const { database } = await openTestMailstore('sqlite');
+  const { sql: query } = threadsQuery(database.read, 1, [1, 2]).compile();
+  assert.match(
+    await planOf(database.read, query),
+    /^SEARCH messages USING INDEX messages_by_key \(message_key=\?\)/,
   );
 });

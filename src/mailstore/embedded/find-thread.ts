@@ -33,13 +33,7 @@ export async function findThread(
   const keys = references.map((id) => keyOf(accountId, id)).reverse();
   // A second copy of the same message belongs where the first one does.
   if (message_key !== null) keys.unshift(message_key);
-  const rows = await tx
-    .selectFrom('messages')
-    .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
-    .select(['messages.message_key', 'messages.thread_id'])
-    .where('messages.message_key', 'in', keys)
-    .where('mailboxes.account_id', '=', accountId)
-    .execute();
+  const rows = await threadsQuery(tx, accountId, keys).execute();
   const threads = new Map(rows.map((row) => [row.message_key, row.thread_id]));
   const found = keys.map((key) => threads.get(key)).find((thread) => typeof thread === 'number');
   return { thread_id: found ?? byHeader, message_key };
@@ -48,4 +42,20 @@ export async function findThread(
 /** What stands for the id of a message that has none. */
 export function otherName(bodyId: number): string {
   return `body ${bodyId}`;
+}
+
+/** No join: SQLite would go through all messages of the account for it. */
+export function threadsQuery(queries: Queries, accountId: number, keys: readonly number[]) {
+  return queries
+    .selectFrom('messages')
+    .select(['message_key', 'thread_id'])
+    .where('message_key', 'in', keys)
+    .where(({ exists, selectFrom }) =>
+      exists(
+        selectFrom('mailboxes')
+          .select('mailboxes.id')
+          .whereRef('mailboxes.id', '=', 'messages.mailbox_id')
+          .where('mailboxes.account_id', '=', accountId),
+      ),
+    );
 }
