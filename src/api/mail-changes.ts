@@ -1,9 +1,12 @@
 /** Changing messages: flags, move, copy, delete for good, append. */
+import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { invalidField, Refusal } from '../errors/errors.ts';
 import type {
   Mailstore,
   MailUser,
   MessageSet,
+  SyncRequest,
   SyncResult,
   UpdatedMessage,
 } from '../mailstore/mailstore.ts';
@@ -113,11 +116,13 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
       async (request) => {
         const user = await tools.authenticateMail(request);
         const { add, remove } = request.body;
+        checkSince(mailstore, request.body);
         const { state, updated } = await mailstore.setFlags(user, setOf(request.body), {
           ...(add && { add }),
           ...(remove && { remove }),
         });
-        return { ...stateOf(state), updated, ...(await syncAfter(mailstore, user, request.body)) };
+        const synced = await syncAfter(mailstore, user, request);
+        return { ...stateOf(state), updated, ...synced };
       },
     );
     relocationRoute(app, tools, mailstore, 'move');
@@ -145,11 +150,12 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
       },
       async (request) => {
         const user = await tools.authenticateMail(request);
+        checkSince(mailstore, request.body);
         const { state, removed } = await mailstore.expunge(user, setOf(request.body));
         return {
           ...stateOf(state),
           removed: removed.map((uid) => ({ uid })),
-          ...(await syncAfter(mailstore, user, request.body)),
+          ...(await syncAfter(mailstore, user, request)),
         };
       },
     );
@@ -184,13 +190,14 @@ function relocationRoute(
     async (request) => {
       const user = await tools.authenticateMail(request);
       const { mailbox, to } = request.body;
+      checkSince(mailstore, request.body);
       const { state, uids } = await mailstore[verb](user, setOf(request.body), to);
       return {
         mailbox,
         to: state.mailbox,
         uidvalidity: state.uidvalidity,
         [done]: [...uids].map(([uid, toUid]) => ({ uid, toUid })),
-        ...(await syncAfter(mailstore, user, request.body)),
+        ...(await syncAfter(mailstore, user, request)),
       };
     },
   );
@@ -208,13 +215,42 @@ function stateOf({
   return { mailbox, uidvalidity, token };
 }
 
-/** What a sync since the given state tells, so that an action costs an app one request. */
+/** What a sync after the change is asked. */
+function syncOf({ mailbox, since, fields }: SetBody): SyncRequest {
+  return { mailbox, ...since, ...(fields && { fields }) };
+}
+
+/**
+ * Refuses a `since` that no sync takes, before anything is changed.
+ *
+ * @throws Refusal invalid_request
+ */
+function checkSince(mailstore: Mailstore, body: SetBody): void {
+  try {
+    mailstore.checkSync(syncOf(body));
+  } catch (error) {
+    const [wrong] = (error instanceof Refusal && error.errors) || [];
+    throw wrong ? invalidField(`since.${wrong.field}`, wrong.message) : error;
+  }
+}
+
+/**
+ * What a sync since the given state tells, so that an action costs an app one request. The change is
+ * made by then: where the sync fails, the answer goes without it.
+ */
 async function syncAfter(
   mailstore: Mailstore,
   user: MailUser,
-  { mailbox, since, fields }: SetBody,
+  request: FastifyRequest<{ Body: SetBody }>,
 ): Promise<{ sync?: SyncResult }> {
-  if (!since) return {};
-  const sync = await mailstore.sync(user, { mailbox, ...since, ...(fields && { fields }) });
-  return { sync };
+  if (!request.body.since) return {};
+  try {
+    return { sync: await mailstore.sync(user, syncOf(request.body)) };
+  } catch (error) {
+    request.log.warn(
+      { err: error, requestId: request.id },
+      'the sync after a change failed: the change is made, and its answer has no sync',
+    );
+    return {};
+  }
 }

@@ -79,6 +79,7 @@ export function announceChanges(
   return {
     listMailboxes: (user) => mailstore.listMailboxes(user),
     search: (user, request) => mailstore.search(user, request),
+    checkSync: (request) => mailstore.checkSync(request),
     sync: (user, request) => mailstore.sync(user, request),
     fetchMessage: (user, mailbox, uid) => mailstore.fetchMessage(user, mailbox, uid),
     fetchPart: (user, mailbox, uid, part) => mailstore.fetchPart(user, mailbox, uid, part),

@@ -286,6 +286,12 @@ export interface SearchResult {
 export interface Mailstore {
   /** Every mailbox of the account, INBOX first. */
   listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
+  /**
+   * Checks the form of a sync request, and reads nothing: for whoever changes messages first and syncs then.
+   *
+   * @throws Refusal invalid_request
+   */
+  checkSync(request: SyncRequest): void;
   /** What changed since the token (contract 4.3); refuses with `mailbox_not_found`. */
   sync(user: MailUser, request: SyncRequest): Promise<SyncResult>;
   /** Refuses with `mailbox_not_found` or `message_not_found`. Never sets `\Seen`. */

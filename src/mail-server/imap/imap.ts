@@ -56,9 +56,9 @@ import {
   type ShadowRow,
   shadowState,
 } from './shadow-rows.ts';
-import { requireUidvalidity, stateOf, syncByModseq } from './sync-modseq.ts';
+import { readToken, stateOf, syncByModseq } from './sync-modseq.ts';
 import { Shadows } from './sync-shadow.ts';
-import { formatState, parseImapToken } from './token.ts';
+import { formatState } from './token.ts';
 
 export type { ImapServer };
 
@@ -185,9 +185,12 @@ export class ImapMailstore implements Mailstore {
     return { uidvalidity: row.uidvalidity, token: formatState(shadowState(row)) };
   }
 
+  checkSync(request: SyncRequest): void {
+    readToken(request);
+  }
+
   async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {
-    const token = request.token === undefined ? undefined : parseImapToken(request.token);
-    requireUidvalidity(request);
+    const token = readToken(request);
     const mailbox = canonicalMailboxName(request.mailbox);
     return this.#read(user, mailbox, async (connection) => {
       const context = { connection, mailbox, request, token };

@@ -27,7 +27,14 @@ import { ChangeCollector, fetchRows, listUids, requirePlausible } from './fetch.
 import { fetchPreviews, fieldItems, readFields } from './message-fields.ts';
 import type { Selected } from './selected.ts';
 import { readFlags } from './server-flags.ts';
-import { formatCursor, formatState, type ImapToken, isSameState, type SyncState } from './token.ts';
+import {
+  formatCursor,
+  formatState,
+  type ImapToken,
+  isSameState,
+  parseImapToken,
+  type SyncState,
+} from './token.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';
 import { atom, listOf, sequence } from './wire.ts';
 
@@ -73,11 +80,14 @@ export function pageLimit({ limit, fields = [] }: SyncRequest): number {
   return limit ?? (fields.length > 0 ? PAGE_WITH_FIELDS : Number.POSITIVE_INFINITY);
 }
 
-/** @throws Refusal `invalid_request` */
-export function requireUidvalidity(request: SyncRequest): void {
-  if (request.token !== undefined && request.uidvalidity === undefined) {
+/** @throws Refusal `invalid_request` for one that is no token, or has no UIDVALIDITY beside it */
+export function readToken({ token, uidvalidity }: SyncRequest): ImapToken | undefined {
+  if (token === undefined) return undefined;
+  const read = parseImapToken(token);
+  if (uidvalidity === undefined) {
     throw invalidField('uidvalidity', 'is required together with token');
   }
+  return read;
 }
 
 /** What cannot be told because the mailbox changes meanwhile is asked for anew, so often in all. */

@@ -89,11 +89,12 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#mailboxes.list(user);
   }
 
+  checkSync(request: SyncRequest): void {
+    readToken(request);
+  }
+
   async sync(user: MailUser, request: SyncRequest): Promise<SyncResult> {
-    const token = request.token === undefined ? undefined : parseSyncToken(request.token);
-    if (token && request.uidvalidity === undefined) {
-      throw invalidField('uidvalidity', 'is required together with token');
-    }
+    const token = readToken(request);
     const mailbox = await this.#mailboxes.find(user, request.mailbox);
     if (isUpToDate(mailbox, request, token)) return unchanged(mailbox);
     const result = await this.#readChanges(user, request, token);
@@ -240,6 +241,16 @@ export class EmbeddedMailstore implements Mailstore {
 }
 
 /** The commonest sync by far: nothing happened since the last one. */
+/** @throws Refusal `invalid_request` for one that is no token, or has no UIDVALIDITY beside it */
+function readToken({ token, uidvalidity }: SyncRequest): SyncToken | undefined {
+  if (token === undefined) return undefined;
+  const read = parseSyncToken(token);
+  if (uidvalidity === undefined) {
+    throw invalidField('uidvalidity', 'is required together with token');
+  }
+  return read;
+}
+
 function isUpToDate(mailbox: MailboxRow, request: SyncRequest, token: SyncToken | undefined) {
   return (
     token?.kind === 'modseq' &&
