@@ -1,7 +1,6 @@
 /** POST /mail/send, GET /mail/sends: mail that an account sends, and what became of it. */
 
 import type { Readable } from 'node:stream';
-import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { invalidField, Refusal } from '../errors/errors.ts';
 import { ClientShares } from '../net/net.ts';
@@ -232,23 +231,19 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
     done(null, new GivenSource(payload)),
   );
   const shares = new ClientShares(IN_ALL);
-  const holders = new WeakMap<FastifyRequest, string>();
   app.post(
     '/mail/send',
     {
       bodyLimit: SEND_BODY_MAX,
       // Before the body is read: nobody else makes us hold so much.
-      onRequest: async (request) => {
+      onRequest: async (request, reply) => {
         const { accountId } = await tools.authenticateMail(request);
         const length = Number(request.headers['content-length'] ?? Number.POSITIVE_INFINITY);
         if (length < LARGE) return;
         const holder = String(accountId);
         if (!shares.take(holder, 1, OF_ONE_ACCOUNT)) throw tooMany();
-        holders.set(request, holder);
-      },
-      onResponse: async (request) => {
-        const holder = holders.get(request);
-        if (holder !== undefined) shares.give(holder, 1);
+        // Also where the client goes away before it is answered.
+        reply.raw.once('close', () => shares.give(holder, 1));
       },
       schema: {
         tags: ['Mail'],

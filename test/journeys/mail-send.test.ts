@@ -1,5 +1,6 @@
 /** What accounts send: to a real SMTP receiver, with its copy, its status and its signature. */
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { verify } from '../../src/outbound/testing/dkim.ts';
@@ -654,6 +655,29 @@ onEachEngine('sending mail', (engine) => {
     const badKey = await send(ada, { to: [someone] }, { 'idempotency-key': 'a b' });
     assert.equal(badKey.body.errors[0].field, 'idempotency-key');
     assert.deepEqual(await inbox(ada, 'Sent'), []);
+  });
+
+  test('large messages that break off leave room for others', async () => {
+    const ada = await service.makeAccount('ada');
+    const { hostname, port } = new URL(service.url);
+    for (let n = 0; n < 6; n++) {
+      const socket = connect(Number(port), hostname);
+      socket.on('error', () => {});
+      const head =
+        `POST /mail/send HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ada.token}\r\n` +
+        'Content-Type: application/json\r\nContent-Length: 2000000\r\n\r\n{';
+      await new Promise((resolve) => socket.write(head, resolve));
+      await pause(50);
+      socket.destroy();
+    }
+    const text = 'x'.repeat(2_000_000);
+    for (;;) {
+      const { status } = await send(ada, { to: [someone], text });
+      if (status === 202) break;
+      // The last one may not have been seen to break off yet.
+      assert.equal(status, 429);
+      await pause(50);
+    }
   });
 
   test('attachments of 40 MB in JSON are refused', async () => {
