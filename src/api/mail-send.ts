@@ -114,7 +114,10 @@ const sendBody = Type.Object(
     inReplyTo: place(
       'The message that is answered: In-Reply-To and References are made of it, and it gets `\\Answered`.',
     ),
-    draft: place('The draft that is sent: it is removed once the mail goes.'),
+    draft: place(
+      'The draft that is sent: it is removed once the mail goes. It has the flag `\\Draft`, or is in the ' +
+        'mailbox of drafts.',
+    ),
     ...times,
   },
   {
@@ -223,6 +226,7 @@ const refusals = [
   'mailbox_not_found',
   'message_not_found',
   'part_not_found',
+  'uidvalidity_changed',
   'storage_full',
 ] as const;
 

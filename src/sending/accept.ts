@@ -7,7 +7,7 @@ import { Refusal } from '../errors/errors.ts';
 import { describeMessage, type MailUser, type StagedMessage } from '../mailstore/mailstore.ts';
 import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
-import type { AfterCommit, Copies, Keeping, Place } from './copies.ts';
+import type { AfterCommit, Copies, Keeping, PinnedPlace } from './copies.ts';
 import {
   type Accepted,
   acceptedOf,
@@ -49,9 +49,9 @@ export interface WrittenMessage {
   /** Before which it does not go out, milliseconds since 1970. */
   readonly sendAt: number | undefined;
   /** The message that it answers. */
-  readonly inReplyTo: Place | undefined;
+  readonly inReplyTo: PinnedPlace | undefined;
   /** What it was written in, and goes once the mail goes. */
-  readonly draft: Place | undefined;
+  readonly draft: PinnedPlace | undefined;
 }
 
 /** Recipients of one delivery. */

@@ -5,7 +5,13 @@ import { Refusal } from '../errors/errors.ts';
 import { describeMessage, type Mailstore, type MailUser } from '../mailstore/mailstore.ts';
 import { MessageParser } from '../message/message.ts';
 import type { Queue } from '../queue/queue.ts';
-import type { AfterCommit, Copies, Keeping, Place } from './copies.ts';
+import {
+  type AfterCommit,
+  type Copies,
+  findDraft,
+  type Keeping,
+  type PinnedPlace,
+} from './copies.ts';
 import {
   cancelRow,
   findSend,
@@ -19,7 +25,7 @@ import {
 export interface CancelOptions {
   readonly database: Database;
   readonly bodies: Bodies;
-  readonly mailstore: Pick<Mailstore, 'fetchMessage'>;
+  readonly mailstore: Pick<Mailstore, 'listMailboxes' | 'fetchMessage'>;
   readonly copies: Copies;
   readonly queue: Pick<Queue, 'withdraw'>;
   /** Milliseconds since 1970. */
@@ -37,7 +43,7 @@ export async function cancelSend(
   options: CancelOptions,
   user: MailUser,
   id: string,
-): Promise<Place> {
+): Promise<PinnedPlace> {
   const { database, bodies } = options;
   const row = await findSend(database.read, user.accountId, { id });
   if (!row) throw sendNotFound({ id });
@@ -66,7 +72,7 @@ async function write(
   tx: Queries,
   user: MailUser,
   row: SendRow,
-  draft: Place | Keeping | undefined,
+  draft: PinnedPlace | Keeping | undefined,
 ) {
   if (!draft) throw alreadySent();
   const recipients = await readRecipients(tx, row.id);
@@ -75,7 +81,7 @@ async function write(
     if (!(await queue.withdraw(tx, deliveryId))) throw alreadySent();
   }
   const afterCommit: AfterCommit[] = [];
-  let place: Place;
+  let place: PinnedPlace;
   if ('commit' in draft) {
     const kept = await draft.commit(tx, row.body_id);
     afterCommit.push(kept.afterCommit);
@@ -90,22 +96,21 @@ async function write(
   return { afterCommit, place, files: await bodies.release(tx, [row.body_id]) };
 }
 
-function draftOf({ draft }: SendRow): Place | undefined {
+function draftOf({ draft }: SendRow): PinnedPlace | undefined {
   return draft === null ? undefined : readPlace(draft);
 }
 
-/** Whether the user still has the draft. */
+/** Whether the user still has that very draft. */
 async function isThere(
   { mailstore }: CancelOptions,
   user: MailUser,
-  { mailbox, uid }: Place,
+  draft: PinnedPlace,
 ): Promise<boolean> {
   try {
-    await mailstore.fetchMessage(user, mailbox, uid);
-    return true;
+    return (await findDraft(mailstore, user, draft)) !== undefined;
   } catch (error) {
-    const missing = ['message_not_found', 'mailbox_not_found'];
-    if (error instanceof Refusal && missing.includes(error.code)) return false;
+    const changed = ['uidvalidity_changed', 'invalid_request'];
+    if (error instanceof Refusal && changed.includes(error.code)) return false;
     throw error;
   }
 }

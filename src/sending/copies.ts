@@ -7,16 +7,25 @@
 import type { Bodies, StagedBody, StoredBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
 import type { Queries } from '../database/database.ts';
-import { Refusal } from '../errors/errors.ts';
-import type { EmbeddedMailstore, MailUser, MessageTexts } from '../mailstore/mailstore.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import {
+  canonicalMailboxName,
+  type EmbeddedMailstore,
+  type Mailstore,
+  type MailUser,
+  type MessageTexts,
+} from '../mailstore/mailstore.ts';
 
-/** Where a message is. */
+/** Where a message is, as an app names it. */
 export interface Place {
   readonly mailbox: string;
   readonly uid: number;
   /** Left out: whatever the mailbox has now. */
   readonly uidvalidity?: string;
 }
+
+/** Names one message for good: a mailbox that is made anew gives its UIDs to other messages. */
+export type PinnedPlace = Required<Place>;
 
 /** A message that is to be kept. */
 export interface KeptMessage {
@@ -39,7 +48,7 @@ export interface Keeping {
 }
 
 export interface KeptCopy {
-  readonly place: Required<Place>;
+  readonly place: PinnedPlace;
   readonly afterCommit: AfterCommit;
 }
 
@@ -50,9 +59,9 @@ export interface Copies {
   /** @throws Refusal for the account or the mailbox that takes nothing */
   keep(user: MailUser, message: KeptMessage): Promise<Keeping>;
   /** Takes a message away, where it is still there. */
-  remove(tx: Queries, user: MailUser, place: Place): Promise<AfterCommit>;
+  remove(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit>;
   /** Sets `\Answered` on a message, where it is still there (RFC 3501 section 2.3.2). */
-  setAnswered(tx: Queries, user: MailUser, place: Place): Promise<AfterCommit>;
+  setAnswered(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit>;
 }
 
 export interface EmbeddedCopiesOptions {
@@ -88,7 +97,7 @@ export class EmbeddedCopies implements Copies {
     };
   }
 
-  async remove(tx: Queries, user: MailUser, place: Place): Promise<AfterCommit> {
+  async remove(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
     const { mailstore, bodies, publish, log } = this.#options;
     const set = { ...place, uids: [place.uid] };
     const removed = await mailstore.expungeIn(tx, user, set).catch(passOverMissing);
@@ -101,7 +110,7 @@ export class EmbeddedCopies implements Copies {
     };
   }
 
-  async setAnswered(tx: Queries, user: MailUser, place: Place): Promise<AfterCommit> {
+  async setAnswered(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
     const { mailstore, publish } = this.#options;
     const set = { ...place, uids: [place.uid] };
     const change = { add: ['\\Answered'] };
@@ -117,4 +126,51 @@ function passOverMissing(error: unknown): undefined {
   const passedOver = ['mailbox_not_found', 'uidvalidity_changed'];
   if (error instanceof Refusal && passedOver.includes(error.code)) return undefined;
   throw error;
+}
+
+type Reader = Pick<Mailstore, 'listMailboxes' | 'fetchMessage'>;
+
+/**
+ * Adds the UIDVALIDITY that the mailbox has now.
+ *
+ * @throws Refusal mailbox_not_found; uidvalidity_changed where the app named another one
+ */
+export async function pinPlace(
+  mailstore: Pick<Reader, 'listMailboxes'>,
+  user: MailUser,
+  place: Place,
+): Promise<PinnedPlace & { readonly isDrafts: boolean }> {
+  const name = canonicalMailboxName(place.mailbox);
+  const mailboxes = await mailstore.listMailboxes(user);
+  const found = mailboxes.find(({ mailbox }) => mailbox === name);
+  if (!found) throw new Refusal('mailbox_not_found', `there is no mailbox "${name}"`);
+  const { mailbox, uidvalidity, specialUse } = found;
+  if ((place.uidvalidity ?? uidvalidity) !== uidvalidity) {
+    throw new Refusal('uidvalidity_changed', `${mailbox} has UIDVALIDITY ${uidvalidity} now`);
+  }
+  return { mailbox, uid: place.uid, uidvalidity, isDrafts: specialUse === '\\Drafts' };
+}
+
+/**
+ * Finds a draft, which goes once its mail goes: nothing else may be named as one.
+ *
+ * @returns undefined where it is gone; the user may have removed it meanwhile
+ * @throws Refusal invalid_request (`draft`) for a message that is no draft; uidvalidity_changed
+ */
+export async function findDraft(
+  mailstore: Reader,
+  user: MailUser,
+  place: Place,
+): Promise<PinnedPlace | undefined> {
+  try {
+    // Pinned first: where the mailbox is made anew before the message is read, the pin is the old one.
+    const { isDrafts, ...draft } = await pinPlace(mailstore, user, place);
+    const { flags } = await mailstore.fetchMessage(user, draft.mailbox, draft.uid);
+    if (isDrafts || flags.includes('\\Draft')) return draft;
+  } catch (error) {
+    const missing = ['mailbox_not_found', 'message_not_found'];
+    if (error instanceof Refusal && missing.includes(error.code)) return undefined;
+    throw error;
+  }
+  throw invalidField('draft', 'must have the flag \\Draft, or be in the mailbox of drafts');
 }

@@ -7,7 +7,7 @@ import { type Static, Type } from 'typebox';
 import type { Queries, Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { payloadFormat } from '../queue/queue.ts';
-import type { Place } from './copies.ts';
+import type { PinnedPlace } from './copies.ts';
 
 export const SEND = 'send';
 
@@ -139,11 +139,11 @@ export interface NewSend {
   readonly messageId: string;
   readonly bodyId: number;
   /** Of the copy in Sent. */
-  readonly place: Required<Place>;
+  readonly place: PinnedPlace;
   readonly recipients: number;
   readonly key: RequestKey | undefined;
   /** Of the draft that goes once the mail goes. */
-  readonly draft: Place | undefined;
+  readonly draft: PinnedPlace | undefined;
   /** Milliseconds since 1970; undefined where it goes out at once. */
   readonly sendAt: number | undefined;
   /** Milliseconds since 1970. */
@@ -261,7 +261,7 @@ export async function insertRecipients(
 }
 
 /** Where the draft is that goes now that the mail goes; undefined where there is none, or it has gone. */
-export async function takeDraft(tx: Queries, sendId: number): Promise<Place | undefined> {
+export async function takeDraft(tx: Queries, sendId: number): Promise<PinnedPlace | undefined> {
   const row = await tx
     .selectFrom('sends')
     .select('draft')
@@ -273,9 +273,9 @@ export async function takeDraft(tx: Queries, sendId: number): Promise<Place | un
   return readPlace(row.draft);
 }
 
-/** Written by {@link insertSend} and {@link cancelRow} alone. */
-export function readPlace(json: string): Place {
-  return JSON.parse(json) as Place;
+/** Written by {@link insertSend} and {@link writeDraft} alone. */
+export function readPlace(json: string): PinnedPlace {
+  return JSON.parse(json) as PinnedPlace;
 }
 
 /**
@@ -301,7 +301,7 @@ export async function cancelRow(tx: Queries, sendId: number, now: number): Promi
 }
 
 /** Notes where the draft of a cancelled message is. */
-export async function writeDraft(tx: Queries, sendId: number, draft: Place): Promise<void> {
+export async function writeDraft(tx: Queries, sendId: number, draft: PinnedPlace): Promise<void> {
   await tx
     .updateTable('sends')
     .set({ draft: JSON.stringify(draft) })

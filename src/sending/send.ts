@@ -23,7 +23,7 @@ import {
 import { type AcceptOptions, accept } from './accept.ts';
 import { type CancelOptions, cancelSend } from './cancel.ts';
 import { composeMessage, recipientsOf } from './compose-message.ts';
-import type { Place } from './copies.ts';
+import { findDraft, type PinnedPlace, pinPlace } from './copies.ts';
 import { type ComposeRequest, readRequest, readSendAt, type SendTimes } from './read-request.ts';
 import { type ReadSource, readSource } from './read-source.ts';
 import {
@@ -39,7 +39,7 @@ import {
 export interface SendingOptions extends Omit<AcceptOptions, 'now' | 'queue'> {
   readonly queue: AcceptOptions['queue'] & CancelOptions['queue'];
   /** Reads what is answered and attached. */
-  readonly mailstore: Pick<Mailstore, 'fetchMessage' | 'fetchPart'>;
+  readonly mailstore: Pick<Mailstore, 'listMailboxes' | 'fetchMessage' | 'fetchPart'>;
   /** Whether accounts may send. */
   readonly enabled: boolean;
   /** Octets of a message at most. */
@@ -60,7 +60,8 @@ export class Sending {
    *
    * @param key `Idempotency-Key` of the request
    * @throws Refusal invalid_request, send_disabled, domain_not_ready, message_too_large,
-   *   idempotency_key_reused, send_limit, mailbox_not_found, message_not_found, part_not_found, storage_full
+   *   idempotency_key_reused, send_limit, mailbox_not_found, message_not_found, part_not_found,
+   *   uidvalidity_changed, storage_full
    */
   async send(user: MailUser, request: ComposeRequest, key?: string): Promise<Accepted> {
     const { database, mailstore, now } = this.#options;
@@ -72,15 +73,18 @@ export class Sending {
     const sendAt = readSendAt(request, now());
     const messageId = newMessageId(account, named);
     const own = { messageId, date: new Date(sendAt ?? now()) };
+    const { inReplyTo, draft } = request;
+    const answered = inReplyTo && (await pinPlace(mailstore, user, inReplyTo));
     const composition = await readRequest(request, { mailstore, user, account, own });
+    const written = draft && (await findDraft(mailstore, user, draft));
     const staged = await this.#stage(composeMessage(composition));
     return this.#accept({
       ...{ user, account, staged, messageId, sendAt, key: named },
       isRepeatable: named !== undefined,
       from: composition.from.address,
       recipients: recipientsOf(composition),
-      inReplyTo: request.inReplyTo,
-      draft: request.draft,
+      inReplyTo: answered,
+      draft: written,
     });
   }
 
@@ -128,7 +132,7 @@ export class Sending {
   }
 
   /** See {@link cancelSend}. */
-  cancel(user: MailUser, id: string): Promise<Place> {
+  cancel(user: MailUser, id: string): Promise<PinnedPlace> {
     return cancelSend(this.#options, user, id);
   }
 

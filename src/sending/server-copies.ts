@@ -21,7 +21,7 @@ import {
   type Keeping,
   type KeptMessage,
   NAMES,
-  type Place,
+  type PinnedPlace,
 } from './copies.ts';
 
 export interface ServerCopiesOptions {
@@ -62,11 +62,11 @@ export class ServerCopies implements Copies {
     };
   }
 
-  async remove(_tx: Queries, user: MailUser, place: Place): Promise<AfterCommit> {
+  async remove(_tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
     return () => this.#expunge(user, place);
   }
 
-  async setAnswered(_tx: Queries, user: MailUser, place: Place): Promise<AfterCommit> {
+  async setAnswered(_tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
     const { mailstore } = this.#options;
     const set = { ...place, uids: [place.uid] };
     return () =>
@@ -80,7 +80,7 @@ export class ServerCopies implements Copies {
     user: MailUser,
     mailbox: string,
     messageId: string,
-  ): Promise<Required<Place> | undefined> {
+  ): Promise<PinnedPlace | undefined> {
     const { mailstore } = this.#options;
     const request = { mailbox, fields: ['envelope'], newest: true, limit: LOOKED_THROUGH } as const;
     const { changes, uidvalidity } = await mailstore.sync(user, request);
@@ -88,7 +88,7 @@ export class ServerCopies implements Copies {
     return found && { mailbox, uid: found.uid, uidvalidity };
   }
 
-  #expunge(user: MailUser, place: Place): Promise<void> {
+  #expunge(user: MailUser, place: PinnedPlace): Promise<void> {
     const { mailstore } = this.#options;
     const set = { ...place, uids: [place.uid] };
     return this.#try(user, 'a draft or a copy that is not needed any more stays', () =>

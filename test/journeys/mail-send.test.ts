@@ -471,6 +471,57 @@ onEachEngine('sending mail', (engine) => {
     return response.json();
   }
 
+  test('nothing but a draft goes as one', async () => {
+    const ada = await service.makeAccount('ada');
+    const message = { to: [{ address: 'draft@far.test' }], subject: 'Mine', text: 'Mine.' };
+    const append = async (mailbox: string, flags = '') => {
+      const response = await fetch(
+        `${service.url}/mail/append?mailbox=${mailbox}&flags=${encodeURIComponent(flags)}`,
+        {
+          method: 'POST',
+          headers: { authorization: `Bearer ${ada.token}`, 'content-type': 'message/rfc822' },
+          body: 'From: bob@far.test\r\nSubject: Other\r\n\r\nOther.\r\n',
+        },
+      );
+      assert.equal(response.status, 201);
+      const appended: Answer['body'] = await response.json();
+      return appended;
+    };
+    const other = await append('INBOX');
+    const refused = await send(ada, { ...message, draft: { mailbox: 'inbox', uid: other.uid } });
+    assert.equal(refused.status, 400);
+    assert.equal(refused.body.errors[0].field, 'draft');
+    for (const member of ['draft', 'inReplyTo']) {
+      const changed = await send(ada, { ...message, [member]: { ...other, uidvalidity: '1' } });
+      assert.equal(changed.status, 409, member);
+      assert.equal(changed.body.code, 'uidvalidity_changed', member);
+    }
+    assert.equal((await inbox(ada)).length, 1);
+
+    // A draft of another mailbox is one by its flag; the mailbox is made anew while its mail waits.
+    const remake = async (flags: string) => {
+      await post(ada, '/mail/mailboxes/delete', { mailbox: 'Work' });
+      const made = await post(ada, '/mail/mailboxes/create', { mailbox: 'Work' });
+      assert.equal(made.status, 201);
+      return append('Work', flags);
+    };
+    const { mailbox, uid } = await remake('\\Draft');
+    const draft = { mailbox, uid };
+    const cancelled = await send(ada, { ...message, draft, delaySeconds: 3_600 });
+    const gone = await send(ada, { ...message, draft, delaySeconds: 2 });
+    assert.equal(gone.status, 202, JSON.stringify(gone.body));
+    assert.equal((await remake('\\Draft')).uid, uid);
+    await settled(ada, gone.body.id);
+    assert.equal((await inbox(ada, 'Work')).length, 1);
+    const { body } = await post(ada, '/mail/sends/cancel', { id: cancelled.body.id });
+    assert.notEqual(body.draft.mailbox, 'Work');
+    const [anew] = await inbox(ada, 'Drafts');
+    assert.equal(anew.envelope.subject, 'Mine');
+    // Who removed the draft on another device sends all the same.
+    await post(ada, '/mail/delete', { mailbox: 'Work', uids: [uid] });
+    assert.equal((await send(ada, { ...message, draft })).status, 202);
+  });
+
   test('an answer is threaded, and forwards what the account has without its bytes', async () => {
     const ada = await service.makeAccount('ada');
     const picture = Buffer.from(Array.from({ length: 100_000 }, (_, n) => n % 251));
