@@ -66,7 +66,11 @@ export interface Envelope {
 
 /** What is known of one recipient at the end of a transaction. */
 export type RecipientResult = (
-  | { readonly reply: Reply }
+  | {
+      readonly reply: Reply;
+      /** It answers RCPT: it is about this recipient, and not about the sender or the message. */
+      readonly isToRcpt?: true;
+    }
   /** No reply says it: the connection failed, or the server made no sense. */
   | { readonly failure: string }
 ) & {
@@ -214,7 +218,7 @@ function* address(
       // The replies to RCPT are on their way all the same.
       if (!isPipelined) break;
     } else if (!refused && reply.code >= 300) {
-      results[at - 1] = { reply, stage: 'envelope' };
+      results[at - 1] = { reply, isToRcpt: true, stage: 'envelope' };
     }
   }
   if (refused || !results.includes(undefined)) return refused;

@@ -27,6 +27,8 @@ export interface SendError {
   readonly text: string;
   /** The far end's host name; absent where none was reached. */
   readonly host?: string;
+  /** The far end said it to RCPT: it is about the recipient, and not about the sender or the message. */
+  readonly isToRcpt?: true;
 }
 
 /**

@@ -92,7 +92,8 @@ suite('a message that is taken', () => {
     const far = await startFarEnd();
     const message = { ...outgoing(MESSAGE), from: '"a<b"@acme.test' };
     const outcome = await senderTo(far.port).sendMessage(message);
-    assert.deepEqual(codes(outcome), ['permanent', undefined, '5.1.3']);
+    // It is not said of the recipient.
+    assert.deepEqual(codes(outcome), ['permanent', undefined, '5.1.7']);
   });
 });
 
@@ -230,6 +231,22 @@ suite('replies', () => {
     ];
     for (const [RCPT, DATA, expected] of cases) {
       assert.deepEqual(codes(await sendTo({ EHLO: pipelining, RCPT, DATA })), expected);
+    }
+  });
+
+  test('to RCPT are told from those to the sender and the message', async () => {
+    const cases: [answers: Parameters<typeof replies>[0], isToRcpt: boolean][] = [
+      [{ RCPT: '550 5.1.1 no such user' }, true],
+      [{ EHLO: '250-far.test\r\n250 PIPELINING', RCPT: '550 5.1.1 no such user' }, true],
+      [{ MAIL: '550 5.1.1 who are you?' }, false],
+      [{ DATA: '550 5.1.1 no' }, false],
+      [{ MESSAGE: '550 5.1.1 no' }, false],
+    ];
+    for (const [answers, isToRcpt] of cases) {
+      const outcome = await sendTo(answers);
+      assert.equal(outcome.result, 'permanent');
+      const said = outcome.result === 'permanent' && outcome.error.isToRcpt === true;
+      assert.equal(said, isToRcpt, JSON.stringify(answers));
     }
   });
 

@@ -95,7 +95,7 @@ export async function runSession(
   }
   try {
     const lacking = findLacking(connection, message, host);
-    if (lacking) return about('message', lacking, lacking.error.enhancedStatus !== '5.1.3');
+    if (lacking) return about('message', lacking, !UNWRITABLE.has(lacking.error.enhancedStatus));
     const { from, to, size, eightBit, smtpUtf8, open } = message;
     const envelope = {
       from,
@@ -113,6 +113,9 @@ export async function runSession(
   }
 }
 
+/** RFC 3463 section 3.2: an address that no command can hold, of a recipient or the sender; no host takes it. */
+const UNWRITABLE = new Set(['5.1.3', '5.1.7']);
+
 /** The extension that the message needs and the far end lacks. */
 function findLacking(
   { server }: SmtpConnection,
@@ -123,7 +126,10 @@ function findLacking(
   if (size > limit) {
     return failure('permanent', '5.3.4', `the far end takes ${limit} octets at most`, host);
   }
-  if (!isWritablePath(from) || !isWritablePath(to)) {
+  if (!isWritablePath(from)) {
+    return failure('permanent', '5.1.7', 'a sender that no command can hold', host);
+  }
+  if (!isWritablePath(to)) {
     return failure('permanent', '5.1.3', 'an address that no command can hold', host);
   }
   if (server.extensions.has('SMTPUTF8')) return undefined;
@@ -164,7 +170,8 @@ function judgeResult(result: RecipientResult, host: string, signal: AbortSignal)
     const { reply } = result;
     if (reply.code < 300) return about('message', deliveredBy(reply, host), false);
     const kind = isFinalRefusal(reply) ? 'permanent' : 'temporary';
-    return about('message', refusedBy(reply, kind, host), kind === 'temporary');
+    const refused = refusedBy(reply, kind, host, result.isToRcpt);
+    return about('message', refused, kind === 'temporary');
   }
   const isSent = result.stage === 'sent';
   const doubt = ', after the whole message was sent: it may have been taken';
@@ -185,10 +192,13 @@ function deliveredBy({ code, enhanced = '', text }: Reply, host: string): SendOu
   return { result: 'delivered', host, detail: oneLine(`${code} ${enhanced} ${text}`) };
 }
 
-function refusedBy(reply: Reply, result: 'temporary' | 'permanent', host: string): SendOutcome {
+function refusedBy(
+  reply: Reply,
+  result: 'temporary' | 'permanent',
+  host: string,
+  isToRcpt?: true,
+): SendOutcome {
   const { code: status, text } = reply;
-  return {
-    result,
-    error: { status, enhancedStatus: enhancedOf(reply), text: oneLine(text), host },
-  };
+  const said = { status, enhancedStatus: enhancedOf(reply), text: oneLine(text), host };
+  return { result, error: { ...said, ...(isToRcpt && { isToRcpt }) } };
 }

@@ -141,7 +141,7 @@ class SendCourier {
     const createdAt = this.#now();
     for (const result of results) {
       const { address, outcome } = result;
-      if (outcome.result !== 'permanent' || !isAddressGone(outcome.error.enhancedStatus)) continue;
+      if (outcome.result !== 'permanent' || !isAddressGone(outcome.error)) continue;
       const { detail = '' } = recipientOf(result, true);
       await suppress(tx, domainId, { address, detail, createdAt });
     }

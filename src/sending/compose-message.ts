@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { invalidField } from '../errors/errors.ts';
 import { parseAddress } from '../message/message.ts';
+import { isWritablePath } from '../net/net.ts';
 
 /** Somebody in a header field. */
 export interface Correspondent {
@@ -89,9 +90,15 @@ export function checkComposition(composition: Composition): void {
   }
 }
 
+/** Whether mail can go to an address, or come from it: it is one, and SMTP commands can hold it. */
+export function isSendable(address: string): boolean {
+  return parseAddress(address) !== undefined && isWritablePath(address);
+}
+
 function checkCorrespondent(field: string, { name, address }: Correspondent): void {
-  if (!parseAddress(address)) {
-    throw invalidField(`${field}.address`, 'must be an e-mail address such as ada@example.com');
+  if (!isSendable(address)) {
+    const expected = 'must be an e-mail address such as ada@example.com, without "<" and ">"';
+    throw invalidField(`${field}.address`, expected);
   }
   if (name !== undefined) checkLine(`${field}.name`, name, NAME_MAX);
 }

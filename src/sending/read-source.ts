@@ -6,13 +6,12 @@ import { prependHeader, type StagedMessage } from '../mailstore/mailstore.ts';
 import {
   fieldValue,
   type HeaderField,
-  parseAddress,
   rawValue,
   readAddressList,
   readHeader,
 } from '../message/message.ts';
 import { formatDate } from '../outbound/outbound.ts';
-import { RECIPIENTS_MAX, recipientsOf } from './compose-message.ts';
+import { isSendable, RECIPIENTS_MAX, recipientsOf } from './compose-message.ts';
 import { isOwnAddress, type OwnFields } from './read-request.ts';
 
 export interface ReadSource {
@@ -77,8 +76,11 @@ function addressesOf(fields: readonly HeaderField[], name: string): string[] {
     .filter((field) => field.name === name)
     .flatMap((field) => {
       const { mailboxes, isExact } = readAddressList(rawValue(field));
-      if (isExact && mailboxes.every(({ address }) => parseAddress(address))) return mailboxes;
-      throw invalidField(name, 'must be a list of addresses as RFC 5322 section 3.4 has them');
+      if (isExact && mailboxes.every(({ address }) => isSendable(address))) return mailboxes;
+      throw invalidField(
+        name,
+        'must be a list of addresses (RFC 5322 section 3.4) without "<" in them',
+      );
     })
     .map(({ address }) => address);
 }

@@ -4,7 +4,8 @@
  *
  * Anybody can write one. It counts where it names the Message-ID of a message that the very account it came
  * to has sent, and a recipient whose mail server took the message; so all that who has that message can do
- * is to call one of its recipients unreachable.
+ * is to change what the account sees of it. It puts no address on a suppression list: every recipient has
+ * the Message-ID, and could keep the others from mail of the whole domain.
  */
 import type { Queries } from '../database/database.ts';
 import {
@@ -18,7 +19,7 @@ import {
   readHeader,
 } from '../message/message.ts';
 import type { LocalReport, ReportReader } from '../outbound/outbound.ts';
-import { comparableAddress, isAddressGone, suppress } from './suppressions.ts';
+import { comparableAddress } from './suppressions.ts';
 
 /** Octets of a report, and recipients in it, that are read. */
 const REPORT_MAX = 64 * 1024;
@@ -32,19 +33,11 @@ interface Reported {
   /** In the form of {@link comparableAddress}. */
   readonly addresses: readonly string[];
   readonly action: 'failed' | 'delayed';
-  /** RFC 3463. */
-  readonly status: string;
   /** For people. */
   readonly detail: string;
 }
 
 export class Reports implements ReportReader {
-  readonly #now: () => number;
-
-  constructor(now: () => number = Date.now) {
-    this.#now = now;
-  }
-
   async read({ structure }: ParsedMessage, open: Open): Promise<LocalReport | undefined> {
     if (structure.type !== 'multipart/report') return undefined;
     const parts = structure.childNodes ?? [];
@@ -57,7 +50,7 @@ export class Reports implements ReportReader {
     if (reported.length === 0) return undefined;
     return {
       apply: async (tx, accountIds) => {
-        for (const id of accountIds) await apply(tx, id, messageId, reported, this.#now());
+        for (const id of accountIds) await apply(tx, id, messageId, reported);
       },
     };
   }
@@ -109,7 +102,6 @@ function readRecipient(fields: readonly HeaderField[]): Reported | undefined {
   const diagnostic = typedValue(fields, 'diagnostic-code') ?? '';
   return {
     action,
-    status,
     addresses: ['original-recipient', 'final-recipient'].flatMap((name) => {
       const address = typedValue(fields, name);
       return address === undefined ? [] : [comparableAddress(address)];
@@ -130,11 +122,10 @@ async function apply(
   accountId: number,
   messageId: string,
   reported: readonly Reported[],
-  now: number,
 ): Promise<void> {
   const send = await tx
     .selectFrom('sends')
-    .select(['id', 'domain_id'])
+    .select('id')
     .where('account_id', '=', accountId)
     .where('message_id', '=', messageId)
     .orderBy('id', 'desc')
@@ -145,7 +136,7 @@ async function apply(
     .select(['id', 'address', 'status'])
     .where('send_id', '=', send.id)
     .execute();
-  for (const { addresses, action, status, detail } of reported) {
+  for (const { addresses, action, detail } of reported) {
     const named = recipients.find(({ address }) => addresses.includes(comparableAddress(address)));
     // The only recipient may have had its mail forwarded: the report names where it went.
     const found = named ?? (recipients.length === 1 ? recipients[0] : undefined);
@@ -157,8 +148,5 @@ async function apply(
       .set({ detail, ...(bounced && { status: 'bounced' as const }) })
       .where('id', '=', found.id)
       .execute();
-    if (bounced && named && isAddressGone(status)) {
-      await suppress(tx, send.domain_id, { address: found.address, detail, createdAt: now });
-    }
   }
 }

@@ -1,6 +1,7 @@
 /** Addresses that bounced for good: a domain's accounts write to them no more, which would cost its name. */
 import type { Database, Queries, Row } from '../database/database.ts';
 import { parseAddress } from '../message/message.ts';
+import type { SendError } from '../outbound/outbound.ts';
 
 export interface Suppression {
   readonly address: string;
@@ -11,11 +12,12 @@ export interface Suppression {
 }
 
 /**
- * Whether a status says that there is no such address (RFC 3463 section 3.2). 5.1.7 and 5.1.8 are about
- * the sender's.
+ * Whether the far end said that there is no such address (RFC 3463 section 3.2): in its answer to RCPT, and
+ * nowhere else, since other answers are about the sender or the message. 5.1.7 and 5.1.8 are about the
+ * sender's address.
  */
-export function isAddressGone(enhancedStatus: string): boolean {
-  return /^5\.1\.(?![78]$)\d{1,3}$/.test(enhancedStatus);
+export function isAddressGone({ enhancedStatus, isToRcpt }: SendError): boolean {
+  return isToRcpt === true && /^5\.1\.(?![78]$)\d{1,3}$/.test(enhancedStatus);
 }
 
 /** The one form in which addresses are compared: far ends may tell cases apart, and hardly any does. */

@@ -287,8 +287,8 @@ onEachEngine('sending mail', (engine) => {
     assert.deepEqual(gone, ['bounced', 'failed: 5.1.1 550 5.1.1 left the company']);
     assert.deepEqual(slow, ['delivered', 'delayed: 4.4.1']);
     assert.deepEqual(bob, before[2]);
-    const listed = (await suppressions(ada)).map((one: Record<string, string>) => one.address);
-    assert.deepEqual(listed, ['gone@far.test']);
+    // Whoever received the message could have written that.
+    assert.deepEqual(await suppressions(ada), []);
   });
 
   test('an account writes to so many recipients a day', async () => {
@@ -636,6 +636,8 @@ onEachEngine('sending mail', (engine) => {
       [source(`eve@far.test>, <${ada.address}`), 'from'],
       [source(ada.address).replace(/^To.*\r\nBcc.*\r\n/m, ''), 'to'],
       [source(ada.address).replace('raw@far.test', 'raw@'), 'to'],
+      [source(ada.address).replace('raw@far.test', '"x> SIZE=1"@far.test'), 'to'],
+      [source(`"ada+<z>"@${ada.domain}`), 'from'],
       [source(ada.address, 'Message-ID: none\r\n'), 'message-id'],
       ['', 'body'],
     ];
@@ -658,6 +660,16 @@ onEachEngine('sending mail', (engine) => {
       'a From of somebody else',
       { from: { address: 'eve@far.test' }, to: [someone] },
       'from.address',
+    ],
+    [
+      'a From that no command can hold',
+      { from: { address: '"ADA+<z>"@ACME' }, to: [someone] },
+      'from.address',
+    ],
+    [
+      'a recipient that no command can hold',
+      { to: [{ address: '"x> SIZE=1"@far.test' }] },
+      'to.0.address',
     ],
     ['CR LF in the subject', { to: [someone], subject: 'a\r\nBcc: x@far.test' }, 'subject'],
     ['CR LF in a name', { to: [{ ...someone, name: 'a\r\nb' }] }, 'to.0.name'],
@@ -699,7 +711,11 @@ onEachEngine('sending mail', (engine) => {
   test('bad input is refused by the name of its field', async () => {
     const ada = await service.makeAccount('ada');
     for (const [title, body, field] of refusals) {
-      const refused = await send(ada, body);
+      // A From of the account's own.
+      const own = JSON.parse(
+        JSON.stringify(body).replace('ADA', 'ada').replace('ACME', ada.domain),
+      );
+      const refused = await send(ada, own);
       assert.equal(refused.status, 400, title);
       assert.equal(refused.body.errors?.[0]?.field, field, title);
     }
