@@ -27,6 +27,9 @@ async function open(options: Parameters<typeof openImapStore>[2] = {}) {
   return { server, ...(await openImapStore(server.port, {}, options)) };
 }
 
+/** A test that waits for the end of this is stopped before. */
+const patient = { timeoutMs: 3_600_000 };
+
 /** Asks until the server is used again; each refusal meanwhile is the one for such a time. */
 async function untilUp(ask: () => Promise<unknown>): Promise<void> {
   for (;;) {
@@ -185,8 +188,6 @@ void suite('a server that cannot be used', () => {
     const made = await generate([{ name: 'commonName', value: 'imap.example' }]);
     const server = await startFakeServer({ tls: { cert: made.cert, key: made.private } });
     for (const tls of ['off', 'starttls'] as const) {
-      // A test that waits for the end of these is stopped before.
-      const patient = { timeoutMs: 3_600_000 };
       const { store, logged } = await openImapStore(server.port, { tls }, patient);
       await assert.rejects(store.sync(ann, inbox), isUnavailable);
       assert.equal(logged.at(-1)?.failure, 'wants_tls');
@@ -297,7 +298,7 @@ void suite('a server that fails at a command', () => {
   });
 
   void test('announces a literal that is too long', async () => {
-    const { server, store, logged } = await open();
+    const { server, store, logged } = await open(patient);
     server.fault = once('UID FETCH', { send: '* 1 FETCH (UID 1 BODY[]<0> {999999999}\r\n' });
     await assert.rejects(store.fetchMessage(ann, 'INBOX', 1), isUnavailable);
     assert.equal(logged.at(-1)?.failure, 'garbled');
@@ -337,7 +338,7 @@ void suite('a server whose answers cannot be', () => {
 
   void test('lists more messages than it has', async () => {
     for (const extensions of ['QRESYNC UIDPLUS', 'UIDPLUS']) {
-      const { server, store, user, logged } = await open();
+      const { server, store, user, logged } = await open(patient);
       server.capabilities = `IMAP4rev1 AUTH=PLAIN ENABLE CONDSTORE ESEARCH ${extensions}`;
       server.mailbox.uidnext = 5_000;
       const first = await store.sync(user, inbox);
@@ -355,7 +356,7 @@ void suite('a server whose answers cannot be', () => {
   });
 
   void test('lists more that went away meanwhile than there was', async () => {
-    const { server, store, logged } = await open();
+    const { server, store, logged } = await open(patient);
     server.mailbox.uidnext = 5_000;
     const list = '* ESEARCH (TAG "TAG") UID ALL 1\r\n* VANISHED 1:4999\r\nTAG OK done\r\n';
     server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
