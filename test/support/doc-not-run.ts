@@ -56,17 +56,6 @@ const exceptions: readonly Exception[] = [
   },
   {
     page: 'docs/guides/imap-server.md',
-    begins: '# Postroom may act for every account',
-    reason: 'the suites with mail servers run the programs with these settings',
-  },
-  {
-    page: 'docs/guides/imap-server.md',
-    begins: 'saslpasswd2 -c',
-    reason:
-      'changes the machine; the suites with mail servers start these programs with these settings',
-  },
-  {
-    page: 'docs/guides/imap-server.md',
     begins: 'apt-get install courier-imap',
     reason:
       'changes the machine; the suites with mail servers start these programs with these settings',
