@@ -13,6 +13,7 @@ import {
   type PinnedPlace,
 } from './copies.ts';
 import {
+  cancelRecipients,
   cancelRow,
   findSend,
   readPlace,
@@ -75,11 +76,13 @@ async function write(
   draft: PinnedPlace | Keeping | undefined,
 ) {
   if (!draft) throw alreadySent();
-  const recipients = await readRecipients(tx, row.id);
   if (!(await cancelRow(tx, row.id, now()))) return undefined;
+  const recipients = await readRecipients(tx, row.id);
   for (const deliveryId of new Set(recipients.map(({ delivery_id }) => delivery_id))) {
     if (!(await queue.withdraw(tx, deliveryId))) throw alreadySent();
   }
+  // Recipients of one delivery may have ended while others wait; with it withdrawn, no more of them end.
+  if (!(await cancelRecipients(tx, row.id))) throw alreadySent();
   const afterCommit: AfterCommit[] = [];
   let place: PinnedPlace;
   if ('commit' in draft) {

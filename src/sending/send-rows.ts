@@ -279,7 +279,7 @@ export function readPlace(json: string): PinnedPlace {
 }
 
 /**
- * Marks a message and its recipients as cancelled.
+ * Marks a message as cancelled.
  *
  * @returns false where it is already
  */
@@ -291,13 +291,23 @@ export async function cancelRow(tx: Queries, sendId: number, now: number): Promi
     .where('cancelled_at', 'is', null)
     .returning('id')
     .executeTakeFirst();
-  if (!row) return false;
+  return row !== undefined;
+}
+
+/**
+ * Marks the recipients of a message as cancelled who still wait.
+ *
+ * @returns whether that is all of them: nobody got it, and nobody was given up
+ */
+export async function cancelRecipients(tx: Queries, sendId: number): Promise<boolean> {
   await tx
     .updateTable('send_recipients')
     .set({ status: 'cancelled', detail: null })
     .where('send_id', '=', sendId)
+    .where('status', 'in', ['queued', 'deferred'])
     .execute();
-  return true;
+  const recipients = await readRecipients(tx, sendId);
+  return recipients.every(({ status }) => status === 'cancelled');
 }
 
 /** Notes where the draft of a cancelled message is. */
