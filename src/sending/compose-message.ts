@@ -58,13 +58,21 @@ const FIELD_NAME = /^[!-9;-~]{1,76}$/;
 const CONTROL = /[\u0000-\u0008\u000a-\u001f\u007f\u0080-\u009f\u2028\u2029]/;
 const MEDIA_TYPE = /^[a-z\d!#$&^_.+-]{1,127}\/[a-z\d!#$&^_.+-]{1,127}$/i;
 
-/** Fields that say who sent a message, how it is built and what was checked: written by us alone. */
+/** Fields of {@link Composition}, and what says how a message is built: the composer writes them. */
 const OWN_FIELDS = new Set(
-  'from sender to cc bcc reply-to subject date message-id in-reply-to references return-path received delivered-to mime-version dkim-signature authentication-results received-spf'.split(
+  'from sender to cc bcc reply-to subject date message-id in-reply-to references mime-version'.split(
     ' ',
   ),
 );
-const OWN_PREFIXES = ['content-', 'arc-', 'resent-'];
+/** Fields that say which way a message went, and what was checked on it. */
+const TRACE_FIELDS = new Set(
+  'return-path received delivered-to dkim-signature authentication-results received-spf'.split(' '),
+);
+
+/** Whether mail servers alone write a field: readers would take it for what one of them says. */
+export function isTraceField(name: string): boolean {
+  return TRACE_FIELDS.has(name) || name.startsWith('arc-') || name.startsWith('resent-');
+}
 
 /**
  * Checks what an app gave, before anything is written.
@@ -119,7 +127,7 @@ function checkHeaders(headers: Readonly<Record<string, string>>): void {
       throw invalidField(field, 'must be a field name: printable ASCII without spaces and colons');
     }
     const lower = name.toLowerCase();
-    if (OWN_FIELDS.has(lower) || OWN_PREFIXES.some((prefix) => lower.startsWith(prefix))) {
+    if (OWN_FIELDS.has(lower) || lower.startsWith('content-') || isTraceField(lower)) {
       throw invalidField(field, 'is written by Postroom; use the member of the request instead');
     }
     checkLine(field, value, HEADER_MAX);

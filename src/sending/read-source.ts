@@ -11,7 +11,7 @@ import {
   readHeader,
 } from '../message/message.ts';
 import { formatDate } from '../outbound/outbound.ts';
-import { isSendable, RECIPIENTS_MAX, recipientsOf } from './compose-message.ts';
+import { isSendable, isTraceField, RECIPIENTS_MAX, recipientsOf } from './compose-message.ts';
 import { isOwnAddress, type OwnFields } from './read-request.ts';
 
 export interface ReadSource {
@@ -38,6 +38,7 @@ export async function readSource(
 ): Promise<ReadSource> {
   const { fields, isWhole } = await readHeader(open(staged.body));
   if (!isWhole) throw new Refusal('message_too_large', 'the header is too long to be sent');
+  for (const field of fields) checkField(field);
   const [from, ...others] = addressesOf(fields, 'from');
   if (from === undefined || others.length > 0 || !isOwnAddress(from, account.address)) {
     throw invalidField('from', `must be ${account.address} alone, or that with a +tag`);
@@ -58,6 +59,21 @@ export async function readSource(
     from,
     recipients: readRecipients(fields),
   };
+}
+
+/** Lines of a field: each but the first begins with white space (RFC 5322 section 2.2.3). */
+const FIELD_LINES = /^[^\x00-\x08\x0a-\x1f\x7f]*(?:\r?\n[ \t][^\x00-\x08\x0a-\x1f\x7f]*)*$/;
+
+/**
+ * Refuses what readers could take for another field than we do, under our signature, and what mail servers
+ * alone write.
+ */
+function checkField({ name, text }: HeaderField): void {
+  if (name === '' || !FIELD_LINES.test(text)) {
+    const expected = 'must be followed by lines of header fields alone, without control characters';
+    throw invalidField(name === '' ? 'header' : name, expected);
+  }
+  if (isTraceField(name)) throw invalidField(name, 'is written by mail servers; leave it out');
 }
 
 function readRecipients(fields: readonly HeaderField[]): string[] {

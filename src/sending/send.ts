@@ -25,7 +25,7 @@ import { type CancelOptions, cancelSend } from './cancel.ts';
 import { composeMessage, recipientsOf } from './compose-message.ts';
 import { findDraft, type PinnedPlace, pinPlace } from './copies.ts';
 import { type ComposeRequest, readRequest, readSendAt, type SendTimes } from './read-request.ts';
-import { type ReadSource, readSource } from './read-source.ts';
+import { readSource } from './read-source.ts';
 import {
   type Accepted,
   findAccepted,
@@ -101,23 +101,30 @@ export class Sending {
     key?: string,
   ): Promise<Accepted> {
     const { database, bodies, now } = this.#options;
-    const account = await this.#findSender(database.read, user);
-    const sendAt = readSendAt(times, now());
     const hash = createHash('sha256').update(JSON.stringify(times));
     const staged = await this.#stage(hashed(source, hash));
     const named = key === undefined ? undefined : { key, hash: hash.digest('hex') };
-    let read: ReadSource;
-    const messageId = newMessageId(account, named);
+    let message: Parameters<typeof accept>[1];
     try {
+      // First of all: what was accepted is answered again, whatever is the case by now.
+      const known = named && (await findAccepted(database.read, user.accountId, named));
+      if (known) {
+        await bodies.discard(staged.body);
+        return known;
+      }
+      const account = await this.#findSender(database.read, user);
+      const sendAt = readSendAt(times, now());
+      const messageId = newMessageId(account, named);
       const own = { messageId, date: new Date(sendAt ?? now()) };
-      read = await readSource(staged, (body) => bodies.read(body), account, own);
+      const read = await readSource(staged, (body) => bodies.read(body), account, own);
+      const isRepeatable = named !== undefined && read.messageId === messageId;
+      const nothing = { inReplyTo: undefined, draft: undefined };
+      message = { user, account, ...read, sendAt, key: named, isRepeatable, ...nothing };
     } catch (error) {
       await bodies.discard(staged.body);
       throw error;
     }
-    const isRepeatable = named !== undefined && read.messageId === messageId;
-    const nothing = { inReplyTo: undefined, draft: undefined };
-    return this.#accept({ user, account, ...read, sendAt, key: named, isRepeatable, ...nothing });
+    return this.#accept(message);
   }
 
   /** What became of a message. @throws Refusal send_not_found */
