@@ -1,10 +1,11 @@
 /** POST /mail/send, GET /mail/sends: mail that an account sends, and what became of it. */
 
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { invalidField, Refusal } from '../errors/errors.ts';
-import { ClientShares } from '../net/net.ts';
+import { invalidField } from '../errors/errors.ts';
 import type { Accepted, Sending, SendStatus } from '../sending/sending.ts';
+import { LargeRequests } from './large-requests.ts';
 import { readMessage } from './mail-append.ts';
 import {
   MAIL_BODY_MAX,
@@ -63,6 +64,8 @@ const times = {
     }),
   ),
 };
+
+const query = Type.Object(times);
 
 const attachment = Type.Object({
   filename: Type.Optional(Type.String({ examples: ['a.csv'] })),
@@ -189,12 +192,6 @@ const cancelAnswer = Type.Object({
   ),
 });
 
-/** Octets from which on a request counts as a large one; of those, one account and all have so many. */
-const LARGE = 1024 * 1024;
-const OF_ONE_ACCOUNT = 4;
-const IN_ALL = 12;
-const RETRY_AFTER = 2;
-
 export function mailSendRoutes(sending: Sending, maxMessageBytes: number): RouteGroup {
   return (app, tools) => {
     // In a scope of its own: no other route takes messages by this parser.
@@ -234,20 +231,20 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
   app.addContentTypeParser('message/rfc822', (_request, payload, done) =>
     done(null, new GivenSource(payload)),
   );
-  const shares = new ClientShares(IN_ALL);
+  const large = new LargeRequests();
   app.post(
     '/mail/send',
     {
       bodyLimit: SEND_BODY_MAX,
       // Before the body is read: nobody else makes us hold so much.
-      onRequest: async (request, reply) => {
+      preParsing: async (request, reply, payload) => {
         const { accountId } = await tools.authenticateMail(request);
-        const length = Number(request.headers['content-length'] ?? Number.POSITIVE_INFINITY);
-        if (length < LARGE) return;
         const holder = String(accountId);
-        if (!shares.take(holder, 1, OF_ONE_ACCOUNT)) throw tooMany();
-        // Also where the client goes away before it is answered.
-        reply.raw.once('close', () => shares.give(holder, 1));
+        const body = Readable.from(large.read(request, reply, payload, holder), {
+          objectMode: false,
+        });
+        // It may break off when nobody reads it any more: after a refusal.
+        return body.on('error', () => undefined);
       },
       schema: {
         tags: ['Mail'],
@@ -261,7 +258,7 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
           '`sendAt` and `delaySeconds` stand in the query then.',
         security: credentials.bearer,
         headers: keyHeaders,
-        querystring: Type.Object(times),
+        querystring: query,
         body: {
           content: {
             'application/json': { schema: sendBody },
@@ -276,25 +273,21 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
         refusals: [...refusals],
       },
     },
-    async (request, reply) => {
-      const user = await tools.authenticateMail(request);
-      const key = readKey(request);
-      reply.code(202);
-      const { body, query } = request;
-      if (body === undefined) throw invalidField('body', 'must be JSON or a message');
-      if (body instanceof GivenSource) {
-        const source = readMessage(body.source, maxMessageBytes);
-        return sending.sendSource(user, source, query, key);
-      }
-      return sending.send(user, body as Static<typeof sendBody>, key);
-    },
+    (request, reply) => large.work(request, accept(request, reply)),
   );
-}
 
-function tooMany(): Refusal {
-  return new Refusal('rate_limited', 'too many large messages are being read', {
-    retryAfter: RETRY_AFTER,
-  });
+  async function accept(request: FastifyRequest, reply: FastifyReply): Promise<Accepted> {
+    const user = await tools.authenticateMail(request);
+    const key = readKey(request);
+    reply.code(202);
+    const { body } = request;
+    if (body === undefined) throw invalidField('body', 'must be JSON or a message');
+    if (body instanceof GivenSource) {
+      const source = readMessage(body.source, maxMessageBytes);
+      return sending.sendSource(user, source, request.query as Static<typeof query>, key);
+    }
+    return sending.send(user, body as Static<typeof sendBody>, key);
+  }
 }
 
 function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {

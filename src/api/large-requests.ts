@@ -1,0 +1,80 @@
+/** How many large requests are read and carried out at a time. */
+import type { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Refusal } from '../errors/errors.ts';
+import { ClientShares } from '../net/net.ts';
+
+/** Octets from which on a request is a large one. */
+const LARGE = 1024 * 1024;
+/** So many large requests one account has at a time, and all have. */
+const OF_ONE_ACCOUNT = 4;
+const IN_ALL = 12;
+const RETRY_AFTER = 2;
+
+/** The large requests that are being read or carried out. */
+export class LargeRequests {
+  readonly #shares = new ClientShares(IN_ALL);
+  readonly #work = new WeakMap<FastifyRequest, Promise<unknown>>();
+
+  /**
+   * Passes a body on, and counts the request once it is a large one.
+   *
+   * @throws Refusal rate_limited
+   */
+  async *read(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    payload: Readable,
+    holder: string,
+  ): AsyncGenerator<Uint8Array> {
+    let octets = 0;
+    try {
+      // Left open where the request is refused: the answer goes out on the same connection.
+      const chunks: AsyncIterable<Uint8Array> = payload.iterator({ destroyOnReturn: false });
+      for await (const chunk of chunks) {
+        const isLarge = octets < LARGE && octets + chunk.length >= LARGE;
+        octets += chunk.length;
+        if (isLarge) this.#count(request, reply, holder);
+        yield chunk;
+      }
+    } finally {
+      payload.resume();
+    }
+  }
+
+  /** Notes what is done for a request: it goes on where the client leaves. */
+  work<Answer>(request: FastifyRequest, answer: Promise<Answer>): Promise<Answer> {
+    this.#work.set(request, answer);
+    return answer;
+  }
+
+  #count(request: FastifyRequest, reply: FastifyReply, holder: string): void {
+    if (!this.#shares.take(holder, 1, OF_ONE_ACCOUNT)) throw tooMany();
+    void closed(request, reply)
+      .then(() => this.#work.get(request))
+      .catch(() => undefined)
+      .then(() => this.#shares.give(holder, 1));
+  }
+}
+
+/** Waits until a request is answered or its client has left. Fastify runs no hook for all that leave. */
+function closed(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const { socket } = request.raw;
+  return new Promise((resolve) => {
+    const end = () => {
+      reply.raw.off('close', end);
+      // A request that waits for the answer of another one on its connection has no answer to close.
+      socket.off('close', end);
+      resolve();
+    };
+    reply.raw.on('close', end);
+    socket.on('close', end);
+    if (socket.destroyed) end();
+  });
+}
+
+function tooMany(): Refusal {
+  return new Refusal('rate_limited', 'too many large messages are being read', {
+    retryAfter: RETRY_AFTER,
+  });
+}
