@@ -120,7 +120,8 @@ export async function* readMessage(
       yield chunk;
     }
   } catch (error) {
-    if (error instanceof Refusal || !body?.errored) throw error;
+    // Whatever else comes from the stream: a client that left early leaves one without an error of its own.
+    if (error instanceof Refusal) throw error;
     throw new Refusal('invalid_request', 'the body broke off', { cause: error });
   } finally {
     // What still comes is read and dropped.

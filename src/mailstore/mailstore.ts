@@ -53,6 +53,7 @@ export {
   defaultMailboxes,
   flagsFromText,
   flagsToText,
+  isBelow,
   normalizeFlags,
   readNewName,
 } from './syntax.ts';

@@ -47,9 +47,17 @@ export function readNewName(field: string, name: string): string {
   return [canonicalMailboxName(first), ...below].join(SEPARATOR);
 }
 
-/** INBOX is INBOX in any case (RFC 3501 section 5.1); other names are taken to the letter. */
+/**
+ * INBOX is INBOX in any case (RFC 3501 section 5.1), of ASCII alone: the capital of a dotless i is I, too. Other
+ * names are taken to the letter.
+ */
 export function canonicalMailboxName(name: string): string {
-  return name.length === 5 && name.toUpperCase() === 'INBOX' ? 'INBOX' : name;
+  return /^inbox$/i.test(name) ? 'INBOX' : name;
+}
+
+/** Whether a name is below another one. Names that differ in case alone are one to people. */
+export function isBelow(name: string, above: string, separator = SEPARATOR): boolean {
+  return name.toLowerCase().startsWith((above + separator).toLowerCase());
 }
 
 /* IMAP flags (RFC 3501 section 2.3.2): system flags and keywords, compared without case. */

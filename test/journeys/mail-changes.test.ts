@@ -204,6 +204,10 @@ onEachEngine('changing mail', (engine) => {
     await call(ann, '/mail/mailboxes/create', { mailbox: 'Top' });
     const child = await call(ann, '/mail/mailboxes/rename', { mailbox: 'Top', to: 'Top/Below' });
     assert.equal(child.body.code, 'invalid_request');
+    const cased = await call(ann, '/mail/mailboxes/rename', { mailbox: 'Top', to: 'tOP/Below' });
+    assert.equal(cased.body.code, 'invalid_request');
+    const dotless = await call(ann, '/mail/sync', { mailbox: 'ıNBOX' });
+    assert.equal(dotless.body.code, 'mailbox_not_found');
     const after = await mailboxes(ann);
     assert.deepEqual(after.get('INBOX'), before.get('INBOX'));
   });

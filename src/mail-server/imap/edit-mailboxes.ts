@@ -7,6 +7,7 @@ import {
   type Expunged,
   type FlagChange,
   type Flagged,
+  isBelow,
   type MailboxState,
   type MailUser,
   type MessageSet,
@@ -119,7 +120,7 @@ export class MailboxEditor {
       const namespace = await readNamespace(connection);
       const to = toServerName(given, namespace);
       await refuseProtected(connection, from);
-      if (to.startsWith(from + namespace.separator)) {
+      if (isBelow(to, from, namespace.separator)) {
         throw invalidField('to', 'must not be below the mailbox that is renamed');
       }
       // Says that there is no such mailbox in the words of every other call.

@@ -1,4 +1,5 @@
 /** The mailboxes of an account with their states: LIST, SPECIAL-USE and STATUS. */
+import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import type { SyncState } from './token.ts';
@@ -55,7 +56,7 @@ export async function listMailboxes(connection: Connection): Promise<ListedMailb
       if (mailbox) listed.set(mailbox.wireName, mailbox);
     },
     STATUS: ({ attributes = [] }: ImapResponse) => {
-      const name = canonical(textOf(attributes[0]) ?? '');
+      const name = canonicalMailboxName(textOf(attributes[0]) ?? '');
       const status = readStatus(listOf(attributes[1]));
       if (status) statuses.set(name, status);
     },
@@ -113,18 +114,13 @@ function passOverNo(error: unknown): undefined {
   throw error;
 }
 
-/** INBOX is INBOX in any case (RFC 3501 section 5.1). */
-function canonical(wireName: string): string {
-  return wireName.toUpperCase() === 'INBOX' ? 'INBOX' : wireName;
-}
-
 function readListed({ attributes = [] }: ImapResponse, tellsUse: boolean): Listed | undefined {
   const flags = listOf(attributes[0]).map((flag) => textOf(flag)?.toLowerCase());
   // RFC 3501 section 7.2.2, RFC 5258 section 3: names that only hold others.
   if (flags.includes('\\noselect') || flags.includes('\\nonexistent')) return undefined;
   const name = textOf(attributes[2]);
   if (name === undefined) return undefined;
-  const wireName = canonical(name);
+  const wireName = canonicalMailboxName(name);
   const mailbox = decodeMailboxName(wireName);
   const separator = textOf(attributes[1]);
   const marked = SPECIAL_USES.find((use) => flags.includes(use.toLowerCase()));

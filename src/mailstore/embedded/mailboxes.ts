@@ -4,7 +4,13 @@ import type { MailboxChange } from '../../changes/changes.ts';
 import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
 import type { ChangedMailbox, MailboxState, MailboxSummary, MailUser } from '../store.ts';
-import { canonicalMailboxName, defaultMailboxes, readNewName, SEPARATOR } from '../syntax.ts';
+import {
+  canonicalMailboxName,
+  defaultMailboxes,
+  isBelow,
+  readNewName,
+  SEPARATOR,
+} from '../syntax.ts';
 import { buryMailbox } from './purge-mailboxes.ts';
 
 export type MailboxRow = Pick<
@@ -293,7 +299,7 @@ export class MailboxWriter {
     const to = readNewName('to', wanted);
     const from = canonicalMailboxName(name);
     refuseProtected(from);
-    if (to.startsWith(from + SEPARATOR)) {
+    if (isBelow(to, from)) {
       throw invalidField('to', 'must not be below the mailbox that is renamed');
     }
     return this.#database.write(async (tx) => {

@@ -1,0 +1,16 @@
+/** A message that a request brings, where its client leaves. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { Readable } from 'node:stream';
+import { test } from 'node:test';
+import { readMessage } from './mail-append.ts';
+
+test('a client that left before its message was read is no failure of ours', async () => {
+  const body = new Readable({ read() {} });
+  body.destroy();
+  await once(body, 'close');
+  await assert.rejects(Array.fromAsync(readMessage(body, 100)), {
+    code: 'invalid_request',
+    message: 'the body broke off',
+  });
+});
