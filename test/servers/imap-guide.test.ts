@@ -15,6 +15,7 @@ import {
   stopMachines,
   used,
 } from './imap-guide.ts';
+import { followCourier } from './imap-guide-courier.ts';
 import { followCyrus } from './imap-guide-cyrus.ts';
 import type { Machine } from './machine.ts';
 import { endProcess } from './mail-server.ts';
@@ -174,6 +175,7 @@ userdb {
   });
 
   void test('sets up Cyrus', followCyrus);
+  void test('sets up Courier', followCourier);
 
   void test('has no code that was not run, but for a reason', () => {
     const left = page.blocks.filter((one) => !used.has(one) && !exceptionOf(page.path, one.text));

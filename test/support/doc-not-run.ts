@@ -55,18 +55,6 @@ const exceptions: readonly Exception[] = [
     reason: 'the test starts the service with this setting for the page',
   },
   {
-    page: 'docs/guides/imap-server.md',
-    begins: 'apt-get install courier-imap',
-    reason:
-      'changes the machine; the suites with mail servers start these programs with these settings',
-  },
-  {
-    page: 'docs/guides/imap-server.md',
-    begins: 'home=/var/vmail',
-    reason:
-      'changes the machine; the suites with mail servers start these programs with these settings',
-  },
-  {
     page: 'docs/guides/inbox-client.md',
     begins: '   hello, events',
     reason: 'a picture',
