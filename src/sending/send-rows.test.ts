@@ -8,6 +8,7 @@ import {
   pruneSends,
   type RecipientStatus,
   readStatus,
+  refuseOverLimit,
   writeStatuses,
 } from './send-rows.ts';
 
@@ -16,13 +17,18 @@ onEachEngine('rows of sent mail', (engine) => {
     const { database } = await openTestDatabase(engine);
     let sent = 0;
     /** A message of two recipients, each with a delivery of its own. */
-    const make = (accountId: number, statuses: readonly RecipientStatus[], now = 1_000) =>
+    const make = (
+      accountId: number,
+      statuses: readonly RecipientStatus[],
+      now = 1_000,
+      sendAt?: number,
+    ) =>
       database.write(async (tx) => {
         const row = await insertSend(tx, {
           ...{ accountId, domainId: 1, bodyId: 1, now, messageId: `<${++sent}@acme.test>` },
           place: { mailbox: 'Sent', uid: sent, uidvalidity: '1' },
           recipients: statuses.length,
-          ...{ key: undefined, draft: undefined, sendAt: undefined },
+          ...{ key: undefined, draft: undefined, sendAt },
         });
         for (const [at, status] of statuses.entries()) {
           const delivery = { sendId: row.id, deliveryId: at };
@@ -59,10 +65,28 @@ onEachEngine('rows of sent mail', (engine) => {
     await make(1, ['delivered', 'bounced'], 1_000);
     await make(1, ['delivered', 'deferred'], 1_000);
     await make(1, ['delivered'], 3_000);
+    // It went out later than it came.
+    await make(1, ['delivered'], 1_000, 3_000);
     const prune = () => database.write((tx) => pruneSends(tx, 2_000));
     assert.equal(await prune(), 1);
     assert.equal(await prune(), 0);
-    assert.deepEqual(await count(), [2, 3]);
+    assert.deepEqual(await count(), [3, 4]);
+  });
+
+  test('what goes out later counts until a day after', async () => {
+    const { database, make } = await openRows();
+    const day = 24 * 60 * 60 * 1_000;
+    await make(1, ['queued', 'queued'], 0, 100 * day);
+    const isTaken = (now: number) =>
+      database
+        .write((tx) => refuseOverLimit(tx, { accountId: 1, recipients: 2, now }, 3))
+        .then(
+          () => true,
+          ({ code, retryAfter }) => [code, retryAfter],
+        );
+    assert.deepEqual(await isTaken(50 * day), ['send_limit', (51 * day) / 1_000]);
+    assert.deepEqual(await isTaken(101 * day - 1_000), ['send_limit', 1]);
+    assert.equal(await isTaken(101 * day), true);
   });
 
   test('what a deleted account sent is forgotten', async () => {

@@ -200,6 +200,7 @@ export async function pruneSends(tx: Queries, before: number): Promise<number> {
         .selectFrom('sends')
         .select('id')
         .where('created_at', '<', before)
+        .where(({ fn }) => fn.coalesce('send_at', 'created_at'), '<', before)
         .where(({ not, exists, selectFrom }) =>
           not(
             exists(
@@ -221,8 +222,8 @@ export async function pruneSends(tx: Queries, before: number): Promise<number> {
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Refuses a message that would bring an account beyond its recipients of 24 hours; cancelled messages do
- * not count.
+ * Refuses a message that would bring an account beyond its recipients of 24 hours. A message that goes out
+ * later counts until 24 hours after it went, so that what waits cannot pile up; cancelled ones do not count.
  *
  * @throws Refusal send_limit
  */
@@ -235,14 +236,16 @@ export async function refuseOverLimit(
     .selectFrom('sends')
     .select(({ fn }) => [
       fn.sum<number | null>('recipients').as('sent'),
-      fn.min('created_at').as('oldest'),
+      fn.min<number | null>(fn.coalesce('send_at', 'created_at')).as('oldest'),
     ])
     .where('account_id', '=', accountId)
-    .where('created_at', '>', now - DAY_MS)
+    .where(({ fn }) => fn.coalesce('send_at', 'created_at'), '>', now - DAY_MS)
     .where('cancelled_at', 'is', null)
     .executeTakeFirstOrThrow();
   if ((sent ?? 0) + recipients <= most) return;
-  const detail = `the account may write to ${most} recipients in 24 hours, and wrote to ${sent ?? 0}`;
+  const detail =
+    `the account may write to ${most} recipients in 24 hours; it wrote to ${sent ?? 0}, ` +
+    'with those of messages that go out later';
   const retryAfter = Math.ceil(((oldest ?? now) + DAY_MS - now) / 1_000);
   throw new Refusal('send_limit', detail, { retryAfter });
 }

@@ -91,7 +91,7 @@ const indexes = [
   'create unique index sends_by_public_id on sends (public_id)',
   'create unique index sends_by_key on sends (account_id, idempotency_key) where idempotency_key is not null',
   // What an account sent in the last day, and which of its messages a bounce is about.
-  'create index sends_by_account on sends (account_id, created_at)',
+  'create index sends_by_account on sends (account_id, coalesce(send_at, created_at))',
   'create index sends_by_message_id on sends (account_id, message_id)',
   'create index sends_by_time on sends (created_at)',
   'create index send_recipients_by_send on send_recipients (send_id, id)',
