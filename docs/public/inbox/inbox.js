@@ -40,6 +40,8 @@ export class Inbox {
   /** @type {SyncClient | undefined} */
   #client;
   #stopped = false;
+  /** The end of the list that is being taken. */
+  #listTurn = Promise.resolve(true);
 
   /** @param {InboxOptions} options */
   constructor(options) {
@@ -52,7 +54,7 @@ export class Inbox {
       token: () => session.token,
       onHello: (hello) => void this.#greeted(hello),
       onChange: (tip) => void this.#follow(tip),
-      onListChange: () => void this.#attempt(() => this.#readList()),
+      onListChange: () => void this.#inTurn(() => this.#attempt(() => this.#readList())),
       onRefused: (why) => void this.#refused(why),
       onUnopened: async () => {
         await this.#attempt((client) => client.sync(this.mailboxes[0] ?? 'INBOX'));
@@ -142,11 +144,27 @@ export class Inbox {
       this.#client = undefined;
       session.remember(user);
     }
-    // Hello does not say which mailbox is for what.
-    if (!(await this.#takeList(mailboxes)) || !(await this.#attempt(() => this.#readList())))
-      return;
+    const isThere = await this.#inTurn(
+      async () =>
+        (await this.#takeList(mailboxes)) &&
+        // Hello does not say which mailbox is for what.
+        (await this.#attempt(() => this.#readList())),
+    );
+    if (!isThere) return;
     this.#channel.settle();
     onSettled();
+  }
+
+  /**
+   * Lists are taken one after the other: an older one that is still being followed would bring back what
+   * a newer one does not have any more.
+   *
+   * @param {() => Promise<boolean>} take
+   */
+  #inTurn(take) {
+    const taken = this.#listTurn.then(take);
+    this.#listTurn = taken.catch(() => false);
+    return taken;
   }
 
   /** @param {Tip[]} mailboxes all there are @returns whether the cache is where they are */

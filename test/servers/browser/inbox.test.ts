@@ -123,21 +123,15 @@ test('keys move through the list, open a message and go back', async () => {
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
   await page.locator('#message-pane').getByText('Text of Second').waitFor();
-  assert.equal(
-    await page
-      .locator('[aria-current].row')
-      .textContent()
-      .then((text) => text?.includes('Second')),
-    true,
-  );
+  await page.locator('[aria-current].row', { hasText: 'Second' }).waitFor();
   await page.keyboard.press('Escape');
   await page.getByText('Choose a message').waitFor();
-  assert.match((await page.locator(':focus').textContent()) ?? '', /Second|Third/);
+  await page.locator(':focus', { hasText: /Second|Third/ }).waitFor();
   // A mail that comes does not take the focus away.
   await page.keyboard.press('End');
   await send(address, 'Fourth');
   await row(page, 'Fourth').waitFor();
-  assert.match((await page.locator(':focus').textContent()) ?? '', /First/);
+  await page.locator(':focus', { hasText: 'First' }).waitFor();
   watched.assertQuiet();
   await watched.context.close();
 });
