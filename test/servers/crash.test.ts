@@ -1,4 +1,4 @@
-/** 80 kills on the embedded database, or as many as CRASH_ROUNDS says. */
+/** 50 kills on the embedded database, or as many as CRASH_ROUNDS says. */
 import { declareCrashTest } from './crash.ts';
 
-declareCrashTest({ rounds: Number(process.env.CRASH_ROUNDS ?? '80') });
+declareCrashTest({ rounds: Number(process.env.CRASH_ROUNDS ?? '50') });

@@ -20,7 +20,7 @@ import { type DovecotServer, startDovecot } from './dovecot.ts';
 import { readSources } from './look-through.ts';
 
 const PROCESS = fileURLToPath(new URL('./lmtp-process.ts', import.meta.url));
-const ROUNDS = Number(process.env.LMTP_CRASH_ROUNDS ?? '25');
+const ROUNDS = Number(process.env.LMTP_CRASH_ROUNDS ?? '15');
 const CLIENTS = 5;
 /** From the first mail of a round to its kill, in milliseconds. */
 const FLOW_MAX_MS = 1_200;
