@@ -119,7 +119,8 @@ export async function startCyrus(): Promise<CyrusServer> {
       '-p',
       join(directory, 'master.pid'),
     ];
-    const started = spawn(join(bin, 'master'), options, { env, stdio: 'ignore' });
+    // Its master ends every process of its group with itself: here another test's Cyrus.
+    const started = spawn(join(bin, 'master'), options, { env, stdio: 'ignore', detached: true });
     await untilGreeting(imapPort, started);
     return started;
   };
