@@ -1,6 +1,6 @@
 /** POST /mail/search: messages by their words and properties. */
 import { Type } from 'typebox';
-import { invalidField } from '../errors/errors.ts';
+import { readInstant } from '../errors/errors.ts';
 import type { Mailstore, SearchResult } from '../mailstore/mailstore.ts';
 import {
   envelopeSchema,
@@ -127,22 +127,11 @@ export function mailSearchRoutes(mailstore: Mailstore): RouteGroup {
         return mailstore.search(user, {
           ...rest,
           texts: { text, from, to, subject, body },
-          ...(since !== undefined && { since: readTime('since', since) }),
-          ...(before !== undefined && { before: readTime('before', before) }),
+          ...(since !== undefined && { since: readInstant('since', since, true) }),
+          ...(before !== undefined && { before: readInstant('before', before, true) }),
           limit: limit ?? MATCHES_DEFAULT,
         });
       },
     );
   };
-}
-
-/** RFC 3339: a date, which is its midnight in UTC, or a time with its offset. */
-const TIME = /^\d{4}-\d\d-\d\d(?:[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d))?$/;
-
-function readTime(field: string, written: string): number {
-  const instant = TIME.test(written) ? Date.parse(written) : Number.NaN;
-  if (Number.isNaN(instant)) {
-    throw invalidField(field, 'must be a date (2026-01-31) or a time (2026-01-31T12:00:00Z)');
-  }
-  return instant;
 }

@@ -125,6 +125,33 @@ export function invalidField(field: string, expected: string): Refusal {
   });
 }
 
+const DATE = /^\d{4}-\d\d-\d\d$/;
+/** RFC 3339 section 5.6, without leap seconds: Date knows none. */
+const TIME =
+  /^(?<date>\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/i;
+
+/**
+ * Reads a point in time that a caller wrote: the one reader of them.
+ *
+ * @param field path of the field as the caller wrote it
+ * @param takesDate whether a date without a time will do; it is its midnight in UTC
+ * @returns milliseconds since 1970
+ * @throws Refusal invalid_request for what is no RFC 3339, and for a day or an hour that does not exist
+ */
+export function readInstant(field: string, written: string, takesDate = false): number {
+  const date = takesDate && DATE.test(written) ? written : TIME.exec(written)?.groups?.date;
+  const midnight = date === undefined ? Number.NaN : Date.parse(date);
+  const expected = takesDate
+    ? 'must be a date (2026-01-31) or a time (2026-01-31T12:00:00Z)'
+    : 'must be a time (2026-01-31T12:00:00Z)';
+  if (Number.isNaN(midnight)) throw invalidField(field, expected);
+  // Date takes the 30th of February for the 2nd of March.
+  if (!new Date(midnight).toISOString().startsWith(`${date}`)) {
+    throw invalidField(field, `${expected}; there is no ${date}`);
+  }
+  return Date.parse(written);
+}
+
 /** What a refusal is over HTTP and over SMTP. */
 interface RefusalAnswer {
   /** HTTP status code. */

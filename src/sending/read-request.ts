@@ -1,7 +1,7 @@
 /** From what an app asks to send to a message that can be written. */
 import { Readable } from 'node:stream';
 import type { SendingAccount } from '../accounts/accounts.ts';
-import { invalidField } from '../errors/errors.ts';
+import { invalidField, readInstant } from '../errors/errors.ts';
 import type { Mailstore, MailUser } from '../mailstore/mailstore.ts';
 import {
   fieldValue,
@@ -196,7 +196,6 @@ function typeOf(type: string = ANY_TYPE): string {
 /** Clocks of clients are not exact. */
 const SKEW_MS = 60_000;
 const LATEST_MS = 366 * 24 * 60 * 60 * 1000;
-const TIME = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)$/;
 
 /**
  * Reads when a message is to go out.
@@ -211,8 +210,7 @@ export function readSendAt({ sendAt, delaySeconds }: SendTimes, now: number): nu
     return delaySeconds === 0 ? undefined : now + delaySeconds * 1_000;
   }
   if (sendAt === undefined) return undefined;
-  const instant = TIME.test(sendAt) ? Date.parse(sendAt) : Number.NaN;
-  if (Number.isNaN(instant)) throw invalidField('sendAt', 'must be a time (2026-01-31T12:00:00Z)');
+  const instant = readInstant('sendAt', sendAt);
   if (instant < now - SKEW_MS) throw invalidField('sendAt', 'must not be in the past');
   if (instant > now + LATEST_MS) throw invalidField('sendAt', 'must be within a year');
   return instant <= now ? undefined : instant;

@@ -107,6 +107,8 @@ onEachEngine('searching mail', (engine) => {
       'body',
     ],
     ['a date that is none', { since: 'yesterday' }, 'invalid_request', 'since'],
+    ['a day that is not', { since: '2026-02-30' }, 'invalid_request', 'since'],
+    ['an hour that is not', { before: '2026-01-31T24:00:00Z' }, 'invalid_request', 'before'],
     ['a cursor of nobody', { cursor: 'x' }, 'invalid_request', 'cursor'],
     ['a limit of 501', { limit: 501 }, 'invalid_request', 'limit'],
   ];

@@ -719,6 +719,9 @@ onEachEngine('sending mail', (engine) => {
       'sendAt',
     ],
     ['sendAt that is no time', { to: [someone], sendAt: 'tomorrow' }, 'sendAt'],
+    ['sendAt without a time', { to: [someone], sendAt: '2027-01-31' }, 'sendAt'],
+    ['a day that is not', { to: [someone], sendAt: '2027-02-30T12:00:00Z' }, 'sendAt'],
+    ['an hour that is not', { to: [someone], sendAt: '2027-01-31T25:00:00Z' }, 'sendAt'],
     [
       'sendAt and delaySeconds',
       { to: [someone], sendAt: '2027-01-31T12:00:00Z', delaySeconds: 1 },
