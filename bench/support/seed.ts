@@ -196,7 +196,11 @@ answerTasks(async ({ dataDir, accounts }: Seed): Promise<SeededAccount[]> => {
   const database = await openSqlite({ path: join(dataDir, 'postroom.sqlite') });
   const bodies = new Bodies({ database, directory: join(dataDir, 'bodies') });
   await bodies.checkStore(true);
-  const seeder = new Seeder(database, bodies, new EmbeddedMailstore({ database, bodies }));
+  const seeder = new Seeder(
+    database,
+    bodies,
+    new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }),
+  );
   const ids = await insertAccounts(database, accounts.length);
   const users = ids.map((accountId, index) => ({ accountId, address: `a${index}@bench.test` }));
   const others = users.filter((_, index) => (accounts[index]?.messages ?? 0) === 0);

@@ -127,7 +127,8 @@ export function buildParts(
   const bodies = new Bodies({ database, directory, log: logger });
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search);
-  const embedded = new EmbeddedMailstore({ database, bodies, search });
+  const idSecret = secrets.linkSecret;
+  const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search });
   const metrics = createMetrics();
   const queue = new Queue({
     database,

@@ -49,7 +49,7 @@ function open({ directory }: TestMailstore, database: Database) {
   const accounts = createAccounts({ database, domains, changes: { publish: () => {} } });
   const queue = new Queue({ database, log: { warn: () => {}, error: () => {} } });
   const stores = [
-    new EmbeddedMailstore({ database, bodies }),
+    new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }),
     { bury: buryShadowsOf, purge: () => purgeShadows(database) },
   ];
   return { database, bodies, domains, accounts, queue, stores } satisfies PurgeOptions;

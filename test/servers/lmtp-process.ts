@@ -78,7 +78,7 @@ await database.write((tx) =>
     .where('updated_at', '<', Date.now() - SETTLED_MS)
     .execute(),
 );
-const mailstore = new EmbeddedMailstore({ database, bodies });
+const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' });
 const { delivery, courier } = buildMailFlow({
   config,
   secrets,

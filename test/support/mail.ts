@@ -32,7 +32,13 @@ export async function openTestMailstore(
   const { database, directory } = opened;
   const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
   await bodies.checkStore(true);
-  const mailstore = new EmbeddedMailstore({ database, bodies, now, ...options });
+  const mailstore = new EmbeddedMailstore({
+    database,
+    bodies,
+    idSecret: 'secret',
+    now,
+    ...options,
+  });
   let users = 0;
   return {
     ...opened,

@@ -145,7 +145,7 @@ export async function startApi(
     secret: 'a secret of thirty-two bytes, or more',
   });
   const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
-  const mailstore = new EmbeddedMailstore({ database, bodies });
+  const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' });
   const mailserverEvents = mailserverEventRoutes(
     new MailserverEvents({
       secret: mailserverSecret,

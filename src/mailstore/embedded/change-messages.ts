@@ -10,6 +10,7 @@ import type { Appended, AppendTarget, MessageTexts } from '../store.ts';
 import { flagsToText, normalizeFlags } from '../syntax.ts';
 import { findThread } from './find-thread.ts';
 import { MailboxAdvance, type Mailboxes, type MailboxRow, mailboxChange } from './mailboxes.ts';
+import type { OpaqueIds } from './opaque-ids.ts';
 
 /** A message to be appended; its body is stored already. */
 export interface AppendedMessage extends MessageTexts {
@@ -24,6 +25,7 @@ interface Found {
 export interface MessageWriterOptions {
   readonly database: Database;
   readonly mailboxes: Mailboxes;
+  readonly ids: OpaqueIds;
   readonly now: () => number;
 }
 
@@ -51,14 +53,16 @@ function prepareInsert(queries: Queries) {
 
 export class MessageWriter {
   readonly #mailboxes: Mailboxes;
+  readonly #ids: OpaqueIds;
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
   readonly #insertMessage: ReturnType<typeof prepareInsert>;
 
-  constructor({ database, mailboxes, now }: MessageWriterOptions) {
+  constructor({ database, mailboxes, ids, now }: MessageWriterOptions) {
     this.#advance = new MailboxAdvance(database.read);
     this.#insertMessage = prepareInsert(database.read);
     this.#mailboxes = mailboxes;
+    this.#ids = ids;
     this.#now = now;
   }
 
@@ -73,6 +77,7 @@ export class MessageWriter {
       const mailbox = await this.#mailboxes.findOrMake(tx, target.user, target.mailbox);
       if (mailbox) found.push({ target, mailbox });
     }
+    const otherName = () => this.#ids.nameBody(bodyId);
     const appended: Appended[] = [];
     // One order for everybody: two messages to the same two mailboxes never wait for each other.
     for (const { target, mailbox } of found.toSorted((a, b) => a.mailbox.id - b.mailbox.id)) {
@@ -90,7 +95,7 @@ export class MessageWriter {
         structure,
         preview,
         has_attachment: hasAttachment ? 1 : 0,
-        ...(await findThread(tx, target.user.accountId, thread, bodyId)),
+        ...(await findThread(tx, target.user.accountId, thread, otherName)),
         body_id: bodyId,
         mailbox_id: mailbox.id,
         uid,

@@ -28,6 +28,7 @@ import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from '..
 import { type AppendedMessage, MessageWriter } from './change-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
 import { Mailboxes, type MailboxRow, MailboxWriter, mailboxNotFound } from './mailboxes.ts';
+import { OpaqueIds } from './opaque-ids.ts';
 import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
@@ -37,6 +38,8 @@ export interface EmbeddedOptions {
   readonly database: Database;
   readonly bodies: Bodies;
   /** The search index; without it a search for words is refused. */
+  /** Of the ids that accounts see; the same on each node, and after each start. */
+  readonly idSecret: string;
   readonly search?: Pick<Search, 'find' | 'isBehind'> | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -68,6 +71,7 @@ export class EmbeddedMailstore implements Mailstore {
   constructor({
     database,
     bodies,
+    idSecret,
     search,
     now = Date.now,
     pageBytes = PAGE_BYTES,
@@ -75,13 +79,15 @@ export class EmbeddedMailstore implements Mailstore {
     this.#database = database;
     this.#bodies = bodies;
     this.#now = now;
-    this.#mailboxes = new Mailboxes(database, now);
-    this.#reader = new MessageReader(database, bodies, this.#mailboxes);
-    this.#changes = new ChangeReader({ queries: database.read, bodies, pageBytes });
-    const mailboxes = this.#mailboxes;
-    this.#writer = new MessageWriter({ database, mailboxes, now });
+    const ids = new OpaqueIds(idSecret);
+    const mailboxes = new Mailboxes(database, now);
+    this.#mailboxes = mailboxes;
+    this.#reader = new MessageReader({ database, bodies, ids, mailboxes });
+    const sources = { bodies, ids };
+    this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
+    this.#writer = new MessageWriter({ database, mailboxes, ids, now });
     this.#editor = new MessageEditor({ database, bodies, mailboxes, now });
-    this.#search = new MessageSearch({ database, bodies, mailboxes, search });
+    this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
   }
 

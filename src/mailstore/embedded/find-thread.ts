@@ -18,16 +18,18 @@ function keyOf(accountId: number, messageId: string): number {
  * An answer belongs where the message belongs that it answers, or where another one does that it names.
  * What is not there yet, and what nobody answered, tells its thread by its header. A thread that was told
  * never changes.
+ *
+ * @param otherName what stands for the id of a message that has none
  */
 export async function findThread(
   tx: Queries,
   accountId: number,
   headers: ThreadHeaders,
-  bodyId: number,
+  otherName: () => string,
 ): Promise<ThreadColumns> {
   const { messageId, references } = headers;
   const message_key = messageId === undefined ? null : keyOf(accountId, messageId);
-  const byHeader = threadByHeader(headers, () => otherName(bodyId));
+  const byHeader = threadByHeader(headers, otherName);
   if (references.length === 0) return { thread_id: byHeader, message_key };
   // Last first: the one that is answered.
   const keys = references.map((id) => keyOf(accountId, id)).reverse();
@@ -37,11 +39,6 @@ export async function findThread(
   const threads = new Map(rows.map((row) => [row.message_key, row.thread_id]));
   const found = keys.map((key) => threads.get(key)).find((thread) => typeof thread === 'number');
   return { thread_id: found ?? byHeader, message_key };
-}
-
-/** What stands for the id of a message that has none. */
-export function otherName(bodyId: number): string {
-  return `body ${bodyId}`;
 }
 
 /** No join: SQLite would go through all messages of the account for it. */

@@ -14,13 +14,19 @@ import {
 } from '../../message/message.ts';
 import type { Description } from '../store.ts';
 import { formatThreadId, threadByHeader, threadHeaders } from '../threads.ts';
-import { otherName } from './find-thread.ts';
+import type { OpaqueIds } from './opaque-ids.ts';
 
 /** What a row tells of its message; null in one of before 0.3.0. */
 export interface Told {
   readonly preview: string | null;
   readonly thread_id: number | null;
   readonly has_attachment: number | null;
+}
+
+/** Where messages are read, and what names those without an id. */
+export interface Sources {
+  readonly bodies: Pick<Bodies, 'find' | 'read'>;
+  readonly ids: OpaqueIds;
 }
 
 interface OlderRow {
@@ -41,21 +47,17 @@ export function readTold({ preview, thread_id, has_attachment }: Told): Descript
 }
 
 /** What a row says of its message, or its source where the row does not. */
-export async function describeRow(
-  bodies: Pick<Bodies, 'find' | 'read'>,
-  row: Told & OlderRow,
-): Promise<Description> {
-  return readTold(row) ?? describeOlder(bodies, row);
+export async function describeRow(sources: Sources, row: Told & OlderRow): Promise<Description> {
+  return readTold(row) ?? describeOlder(sources, row);
 }
 
-export async function describeOlder(
-  bodies: Pick<Bodies, 'find' | 'read'>,
-  row: OlderRow,
-): Promise<Description> {
+export async function describeOlder({ bodies, ids }: Sources, row: OlderRow): Promise<Description> {
   const structure = JSON.parse(row.structure) as MessagePart;
   const { messageId } = JSON.parse(row.envelope) as Envelope;
   const { preview, references } = await readSource(bodies, row.body_id, structure);
-  const thread = threadByHeader(threadHeaders(messageId, references), () => otherName(row.body_id));
+  const thread = threadByHeader(threadHeaders(messageId, references), () =>
+    ids.nameBody(row.body_id),
+  );
   return {
     preview,
     threadId: formatThreadId(thread),
@@ -65,7 +67,7 @@ export async function describeOlder(
 
 /** A source that is missing keeps no sync from telling of the others. */
 async function readSource(
-  bodies: Pick<Bodies, 'find' | 'read'>,
+  bodies: Sources['bodies'],
   bodyId: number,
   structure: MessagePart,
 ): Promise<{ preview: string; references: string[] }> {

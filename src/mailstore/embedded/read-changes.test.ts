@@ -3,6 +3,7 @@ import { before, test } from 'node:test';
 import type { CompiledQuery } from 'kysely';
 import { openTestMailstore, type TestMailstore } from '../../../test/support/mail.ts';
 import type { Queries } from '../../database/database.ts';
+import { OpaqueIds } from './opaque-ids.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 
 const MESSAGE = 'From: a@b.test\r\nSubject: hello\r\n\r\nhello\r\n';
@@ -39,7 +40,11 @@ async function plansOf(window: Partial<ChangeWindow>): Promise<string[]> {
     },
   });
   const { bodies } = store;
-  const reader = new ChangeReader({ queries: read, bodies, pageBytes: 1_000_000 });
+  const reader = new ChangeReader({
+    queries: read,
+    sources: { bodies, ids: new OpaqueIds('secret') },
+    pageBytes: 1_000_000,
+  });
   const page = await reader.read(seen, {
     mailboxId: mailbox.id,
     base: 0,

@@ -6,7 +6,6 @@
  * in between it never hears of. The cost follows the number of changes, not the mailbox's size.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Bodies } from '../../bodies/bodies.ts';
 import { PreparedQuery, type Queries } from '../../database/database.ts';
 import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
 import { type AddedMessage, hasTexts, type MessageField, type UpdatedMessage } from '../store.ts';
@@ -23,7 +22,8 @@ import {
   type LiveRow,
   liveQuery,
 } from './change-queries.ts';
-import { describeOlder, readTold } from './older-messages.ts';
+import { describeOlder, readTold, type Sources } from './older-messages.ts';
+import type { OpaqueIds } from './opaque-ids.ts';
 import {
   TEXT_AT_A_TIME,
   TextReader,
@@ -61,7 +61,7 @@ const ROWS_AT_A_TIME = 5_000;
 
 export interface ChangeReaderOptions {
   readonly queries: Queries;
-  readonly bodies: Pick<Bodies, 'find' | 'read'>;
+  readonly sources: Sources;
   /** Octets of envelopes and structures in one page. */
   readonly pageBytes: number;
 }
@@ -69,7 +69,7 @@ export interface ChangeReaderOptions {
 /** Reads changes with queries that are compiled once. */
 export class ChangeReader {
   readonly #queries: Queries;
-  readonly #bodies: ChangeReaderOptions['bodies'];
+  readonly #sources: Sources;
   readonly #pageBytes: number;
   readonly #texts: TextReader;
   readonly #live = new Map<string, PreparedQuery<WindowValues, LiveRow>>();
@@ -77,9 +77,9 @@ export class ChangeReader {
   readonly #goneUpwards: PreparedQuery<GoneInOrderValues, GoneRow>;
   readonly #goneDownwards: PreparedQuery<GoneInOrderValues, GoneRow>;
 
-  constructor({ queries, bodies, pageBytes }: ChangeReaderOptions) {
+  constructor({ queries, sources, pageBytes }: ChangeReaderOptions) {
     this.#queries = queries;
-    this.#bodies = bodies;
+    this.#sources = sources;
     this.#pageBytes = pageBytes;
     this.#texts = new TextReader(queries);
     this.#gone = new PreparedQuery((value) => goneQuery(queries, value));
@@ -92,7 +92,10 @@ export class ChangeReader {
     const most = window.limit === undefined ? undefined : window.limit + 1;
     const live = await this.#readLive(tx, window, most ?? Number.POSITIVE_INFINITY);
     await this.#describeOlder(tx, window, live.rows);
-    return classify(live, await this.#readGone(tx, window, most), window);
+    return classify(live, await this.#readGone(tx, window, most), {
+      ...window,
+      ids: this.#sources.ids,
+    });
   }
 
   /** Reads from their sources what rows of before 0.3.0 do not have. */
@@ -105,7 +108,7 @@ export class ChangeReader {
         .where('mailbox_id', '=', mailboxId)
         .where('uid', '=', row.uid)
         .executeTakeFirst();
-      if (texts) row.older = await describeOlder(this.#bodies, texts);
+      if (texts) row.older = await describeOlder(this.#sources, texts);
     }
   }
 
@@ -234,7 +237,7 @@ export class ChangeReader {
 async function classify(
   { rows: live, fullAt }: TextRows<LiveRow>,
   gone: readonly GoneRow[],
-  window: ChangeWindow,
+  window: ChangeWindow & { readonly ids: OpaqueIds },
 ): Promise<ChangePage> {
   const { limit, newest } = window;
   const compare = inOrder(newest);
@@ -255,7 +258,7 @@ async function classify(
       await turn();
     }
     textLength += lengthOf(row);
-    if (row.created_modseq > window.base) added.push(addedMessage(row, window.fields));
+    if (row.created_modseq > window.base) added.push(addedMessage(row, window));
     else updated.push(updatedMessage(row));
   }
   for (const { uid, created_modseq } of gone) {
@@ -283,7 +286,10 @@ function cutAt(
   return uids[limit - 1];
 }
 
-function addedMessage(row: LiveRow, fields: readonly MessageField[]): AddedMessage {
+function addedMessage(
+  row: LiveRow,
+  { fields, ids }: { readonly fields: readonly MessageField[]; readonly ids: OpaqueIds },
+): AddedMessage {
   if (fields.length === 0) return { uid: row.uid };
   const wants = (field: MessageField) => fields.includes(field);
   const { preview = null, thread_id = null, has_attachment = null, body_id } = row;
@@ -308,7 +314,7 @@ function addedMessage(row: LiveRow, fields: readonly MessageField[]): AddedMessa
       }),
     ...(wants('preview') && told && { preview: told.preview }),
     ...(wants('threadId') && told && { threadId: told.threadId }),
-    ...(wants('emailId') && body_id !== undefined && { emailId: `e${body_id}` }),
+    ...(wants('emailId') && body_id !== undefined && { emailId: ids.nameBody(body_id) }),
     ...(wants('hasAttachment') && told && { hasAttachment: told.hasAttachment }),
   };
 }

@@ -16,6 +16,7 @@ import type { ByteRange, Description, MailUser, Message, PartContent } from '../
 import { canonicalMailboxName, flagsFromText } from '../syntax.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow, type Told } from './older-messages.ts';
+import type { OpaqueIds } from './opaque-ids.ts';
 
 type MessageRow = Pick<
   Row<'messages'>,
@@ -85,22 +86,31 @@ class StoredMessage implements Message {
   }
 }
 
+export interface MessageReaderOptions {
+  readonly database: Database;
+  readonly bodies: Bodies;
+  readonly ids: OpaqueIds;
+  readonly mailboxes: Mailboxes;
+}
+
 export class MessageReader {
   readonly #database: Database;
   readonly #select: ReturnType<typeof prepareSelect>;
   readonly #bodies: Bodies;
+  readonly #ids: OpaqueIds;
   readonly #mailboxes: Mailboxes;
 
-  constructor(database: Database, bodies: Bodies, mailboxes: Mailboxes) {
+  constructor({ database, bodies, ids, mailboxes }: MessageReaderOptions) {
     this.#database = database;
     this.#bodies = bodies;
+    this.#ids = ids;
     this.#mailboxes = mailboxes;
     this.#select = prepareSelect(database.read);
   }
 
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const row = await this.#find(user, mailbox, uid);
-    const describe = () => describeRow(this.#bodies, row);
+    const describe = () => describeRow({ bodies: this.#bodies, ids: this.#ids }, row);
     return new StoredMessage(row, describe, (range) => this.#read(user, row, range));
   }
 

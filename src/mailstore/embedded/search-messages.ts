@@ -12,6 +12,7 @@ import type { MailUser, SearchFilter, SearchMatch, SearchRequest, SearchResult }
 import { flagsFromText } from '../syntax.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow } from './older-messages.ts';
+import type { OpaqueIds } from './opaque-ids.ts';
 
 /** Hits and rows that are looked at in one go. */
 const CHUNK = 300;
@@ -35,6 +36,7 @@ interface Candidate extends Place {
 export interface MessageSearchOptions {
   readonly database: Database;
   readonly bodies: Pick<Bodies, 'find' | 'read'>;
+  readonly ids: OpaqueIds;
   readonly mailboxes: Mailboxes;
   readonly search: Pick<Search, 'find' | 'isBehind'> | undefined;
 }
@@ -47,9 +49,9 @@ export class MessageSearch {
   }
 
   async run(user: MailUser, request: SearchRequest): Promise<SearchResult> {
-    const { search } = this.#options;
+    const { search, ids: opaque } = this.#options;
     const terms = readQuery(request.texts);
-    const after = request.cursor === undefined ? undefined : readCursor(request.cursor);
+    const after = request.cursor === undefined ? undefined : readCursor(opaque, request.cursor);
     const mailboxes = await this.#mailboxesOf(user, request.mailbox);
     if (mailboxes.size === 0) return { matches: [] };
     if (terms.length > 0 && !search) throw new Refusal('unavailable', 'there is no search index');
@@ -72,7 +74,7 @@ export class MessageSearch {
     const behind = terms.length > 0 && (await search?.isBehind(user.accountId)) === true;
     return {
       matches,
-      ...(last && { cursor: writeCursor(last) }),
+      ...(last && { cursor: opaque.seal(writeCursor(last)) }),
       ...(behind && { indexing: true as const }),
     };
   }
@@ -187,7 +189,7 @@ export class MessageSearch {
     mailboxes: ReadonlyMap<number, string>,
   ): Promise<SearchMatch | undefined> {
     if (!passes(flags, size, filter)) return undefined;
-    const { database, bodies } = this.#options;
+    const { database } = this.#options;
     const row = await database.read
       .selectFrom('messages')
       .select(['envelope', 'structure', 'internal_date', 'body_id'])
@@ -196,7 +198,7 @@ export class MessageSearch {
       .where('uid', '=', uid)
       .executeTakeFirst();
     if (!row) return undefined;
-    const told = await describeRow(bodies, row);
+    const told = await describeRow(this.#options, row);
     const { hasAttachment } = filter;
     if (hasAttachment !== undefined && told.hasAttachment !== hasAttachment) return undefined;
     return {
@@ -248,11 +250,9 @@ function writeCursor({ date, hit, mailboxId, uid }: Place): string {
   return [date, hit, mailboxId, uid].map((part) => part.toString(36)).join('-');
 }
 
-function readCursor(text: string): Place {
-  const parts = /^(?:-?[\da-z]{1,11}-){3}[\da-z]{1,11}$/.test(text)
-    ? text.split(/(?<=[\da-z])-/).map((part) => Number.parseInt(part, 36))
-    : [];
-  const [date, hit, mailboxId, uid] = parts;
+function readCursor(ids: OpaqueIds, sealed: string): Place {
+  const parts = ids.open(sealed)?.split(/(?<=[\da-z])-/) ?? [];
+  const [date, hit, mailboxId, uid] = parts.map((part) => Number.parseInt(part, 36));
   if (date === undefined || hit === undefined || mailboxId === undefined || uid === undefined) {
     throw invalidField('cursor', 'must be a cursor of an earlier answer');
   }
