@@ -51,7 +51,8 @@ onEachEngine('ids that an account sees', (engine) => {
     const other = await read(open('another'), 'INBOX');
     assert.notEqual(other[0]?.emailId, first?.emailId, 'nobody makes it without the secret');
 
-    await database.write((tx) => tx.updateTable('messages').set({ thread_id: null }).execute());
+    const older = { preview: null, has_attachment: null, thread_id: null };
+    await database.write((tx) => tx.updateTable('messages').set(older).execute());
     assert.deepEqual((await read(mailstore, 'INBOX'))[0], first);
     const otherThread = (await read(open('another'), 'INBOX'))[0]?.threadId;
     assert.notEqual(otherThread, first?.threadId, 'nor the thread of one without an id');
