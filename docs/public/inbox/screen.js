@@ -93,11 +93,15 @@ export class Screen {
     document.body.dataset.pane = isWriting ? 'compose' : uid === undefined ? 'list' : 'message';
     this.list.markOpen(uid === undefined ? '' : `${mailbox}/${uid}`);
     if (!isWriting) this.#messagePane.clear();
+    const focused = document.activeElement;
     await this.#listPane.goTo(this.#place);
     if (isWriting) await this.#goOnWriting();
     else if (uid !== undefined) await this.#openMessage();
     else if (before || wasWriting) {
-      this.list.focus(this.#returnTo || (before ? keyOf(before) : ''));
+      // Whoever has moved the focus while the list was read keeps it.
+      if (document.activeElement === focused || !focused?.isConnected) {
+        this.list.focus(this.#returnTo || (before ? keyOf(before) : ''));
+      }
       this.#returnTo = '';
     }
   }
