@@ -46,6 +46,8 @@ export interface SmtpOptions {
   readonly crowdedIdleTimeout?: number;
   /** Milliseconds that a stranger is waited for without a message that is taken; 5 minutes by default. */
   readonly lifetime?: number;
+  /** The same where three quarters of all connections are taken; 6 times `crowdedIdleTimeout` by default. */
+  readonly crowdedLifetime?: number;
   /** Milliseconds that one message may take to arrive; 1 hour by default. */
   readonly messageTimeout?: number;
   /** Milliseconds in which a stranger must not talk yet; 100 by default, 0 off. */
@@ -77,7 +79,7 @@ const UNFINISHED_PER_CLIENT = 4;
 const UNFINISHED_IN_ALL = 40;
 /** The part of all connections from which on silent clients are sent away soon. */
 const CROWDED = 0.75;
-/** Times the shorter silence that a stranger then has for a message, all in all: a minute by default. */
+/** How many times the shorter silence a stranger then has for a message: a minute by default. */
 const CROWDED_LIFETIME = 6;
 /** Milliseconds between looks at who keeps us waiting, at most. */
 const LOOK_EVERY = 1_000;
@@ -114,6 +116,7 @@ class Listener {
     readonly idleTimeout: number;
     readonly crowdedIdleTimeout: number;
     readonly lifetime: number;
+    readonly crowdedLifetime: number;
   };
   readonly #isTrusted: NetworkTest;
   readonly #logger: Logger;
@@ -127,6 +130,9 @@ class Listener {
 
   constructor(options: SmtpOptions) {
     const { maxMessageBytes, idleTimeout = 5 * 60_000, maxConnections = 2_000 } = options;
+    const { lifetime = 5 * 60_000 } = options;
+    const crowdedIdleTimeout = Math.min(options.crowdedIdleTimeout ?? 10_000, idleTimeout);
+    const crowdedLifetime = options.crowdedLifetime ?? CROWDED_LIFETIME * crowdedIdleTimeout;
     this.#settings = {
       ...{ recipientsMax: 100, errorsMax: 10, commandsMax: 1_000 },
       ...{ messageTimeout: 60 * 60_000, greetingDelay: 100 },
@@ -140,8 +146,9 @@ class Listener {
       allBytes: UNFINISHED_IN_ALL * maxMessageBytes,
       connections: maxConnections,
       idleTimeout,
-      crowdedIdleTimeout: Math.min(options.crowdedIdleTimeout ?? 10_000, idleTimeout),
-      lifetime: options.lifetime ?? 5 * 60_000,
+      crowdedIdleTimeout,
+      lifetime,
+      crowdedLifetime: Math.min(crowdedLifetime, lifetime),
     };
     this.#isTrusted = options.isTrusted ?? isLoopback;
     this.#logger = options.logger.child({ protocol: options.protocol });
@@ -168,9 +175,10 @@ class Listener {
     this.#server.on('error', (error) =>
       this.#logger.warn({ err: error }, 'a connection could not be accepted'),
     );
-    const { idleTimeout, crowdedIdleTimeout, lifetime } = this.#limits;
+    const { idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime } = this.#limits;
     const { messageTimeout } = this.#settings;
-    const shortest = Math.min(idleTimeout, crowdedIdleTimeout, lifetime, messageTimeout);
+    const limits = [idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime, messageTimeout];
+    const shortest = Math.min(...limits);
     this.#look = setInterval(() => this.#endSlowOnes(), Math.min(LOOK_EVERY, shortest / 4));
     // A listening TCP socket has an address of this form; strings are for pipes.
     const bound = this.#server.address() as AddressInfo;
@@ -243,11 +251,12 @@ class Listener {
 
   /** Ends connections of clients that keep us waiting too long, sooner where there is little room. */
   #endSlowOnes(): void {
-    const { connections, idleTimeout, crowdedIdleTimeout, lifetime } = this.#limits;
+    const { connections, idleTimeout, crowdedIdleTimeout } = this.#limits;
+    const { lifetime, crowdedLifetime } = this.#limits;
     const isCrowded = this.#shares.taken >= CROWDED * connections;
     const idle = isCrowded ? crowdedIdleTimeout : idleTimeout;
     // Else one command a second, or one octet of a message, would keep a place for all of the lifetime.
-    const alive = isCrowded ? Math.min(lifetime, CROWDED_LIFETIME * crowdedIdleTimeout) : lifetime;
+    const alive = isCrowded ? crowdedLifetime : lifetime;
     for (const connection of this.#connections) connection.checkTime(idle, alive);
   }
 }
