@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { anyCharacter } from '../../test/support/any-character.ts';
 import { htmlToText, readMessageTexts, readPreview } from './content.ts';
 import { MessageParser } from './parse-message.ts';
 
@@ -101,7 +102,7 @@ test('property: any text is taken, and no tag is left', () => {
       '<a href="',
       '\n',
     ),
-    fc.string({ unit: 'binary' }),
+    fc.string({ unit: anyCharacter }),
   );
   fc.assert(
     fc.property(fc.array(piece), (pieces) => {

@@ -28,7 +28,8 @@ function cut(bytes: Buffer, lengths: readonly number[]): Buffer[] {
 function canonical(body: string, canon: Canonicalization): string {
   const lines = body.replace(/\r?\n/g, '\r\n');
   const relaxed = lines.replace(/[ \t]+(?=\r\n|$)/g, '').replace(/[ \t]+/g, ' ');
-  const text = (canon === 'relaxed' ? relaxed : lines).replace(/(?:\r\n)+$/, '');
+  let text = canon === 'relaxed' ? relaxed : lines;
+  while (text.endsWith('\r\n')) text = text.slice(0, -2);
   return text === '' && canon === 'relaxed' ? '' : `${text}\r\n`;
 }
 

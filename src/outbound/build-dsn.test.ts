@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
+import { anyCharacter } from '../../test/support/any-character.ts';
 import { MessageParser, type MessagePart, readHeader } from '../message/message.ts';
 import { mutatedMessages } from '../message/testing/sample-messages.ts';
 import { buildDsn, type DsnOptions, mayBounce } from './outbound.ts';
@@ -143,8 +144,8 @@ suite('a DSN', () => {
     await fc.assert(
       fc.asyncProperty(
         mutatedMessages,
-        fc.string({ unit: 'binary' }),
-        fc.string({ unit: 'binary' }),
+        fc.string({ unit: anyCharacter }),
+        fc.string({ unit: anyCharacter }),
         async (original, text, recipient) => {
           const error = { status: 550, enhancedStatus: '5.1.1', text };
           const { source, parts } = await build({ recipients: [{ recipient, error }] }, original);

@@ -275,7 +275,7 @@ onEachEngine('verification', (engine) => {
       await pass(DAY);
       assert.equal(await statusesOf('u1', 'acme.test'), 'failed verified verified verified');
       assert.equal(await statusOf('u1', 'acme.test'), 'active');
-      await pass(60 * DAY);
+      await pass(20 * DAY);
       assert.equal(await statusOf('u1', 'acme.test'), 'active', 'DKIM is still there');
       server.remove('acme.test', 'MX');
       server.add(['acme.test', 'MX', `10 ${mailHostname}`]);
@@ -355,9 +355,9 @@ onEachEngine('verification', (engine) => {
 
     test('goes to a claim that was made while the old one was active', async () => {
       await activate('old', 'acme.test');
-      await pass(40 * DAY);
+      await pass(4 * DAY);
       await claim('new', 'acme.test');
-      await pass(10 * DAY);
+      await pass(4 * DAY);
       assert.deepEqual(await statuses(), ['active', 'pending'], 'without a key of its own');
       // MX, SPF and DMARC stay as they are: both claims want the same.
       server.publish([]);
@@ -414,7 +414,7 @@ onEachEngine('verification', (engine) => {
       await activate('old', 'acme.test');
       await claim('new', 'acme.test');
       server.publish([]);
-      await pass(10 * DAY);
+      await pass(4 * DAY);
       assert.deepEqual(await statuses(), ['active', 'pending']);
     });
   });
