@@ -47,6 +47,8 @@ export interface MailFlowOptions {
   /** Where links to us begin, known once the port is. */
   readonly publicUrl: () => string;
   readonly logger: Logger;
+  /** Milliseconds since 1970, the same on all nodes. */
+  readonly now: () => number;
 }
 
 export interface MailFlow {
@@ -74,7 +76,7 @@ const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { config, secrets, database, changes, domains, accounts, bodies, queue } = options;
-  const { embedded, mailServer, metrics, logger: log } = options;
+  const { embedded, mailServer, metrics, logger: log, now } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const dns = createDnsResolver({ servers: config.dns.servers, concurrency: DELIVERY_CONCURRENCY });
@@ -90,6 +92,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     mailServer,
     publish,
     log,
+    now,
   };
   const resolving = {
     ...shared,

@@ -10,6 +10,8 @@ export interface MaintenanceOptions extends PurgeOptions {
   /** Forgets removals that were kept for longer than that; says how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
   readonly logger: Pick<Logger, 'info' | 'error'>;
 }
 
@@ -43,45 +45,39 @@ export class Deletions {
 }
 
 /**
- * Runs each task at the start and then again and again; what fails is tried again at its next time. Each
- * works in short transactions and ends after the one under way when it is told to stop.
+ * Runs each task at once and then again and again; what fails is tried again at its next time. Each works
+ * in short transactions and ends after the one under way when it is told to stop. One node does it for all.
  */
 export class Maintenance {
   readonly #options: MaintenanceOptions;
-  readonly #stopping = new AbortController();
-  #running: Promise<unknown> = Promise.resolve();
 
   constructor(options: MaintenanceOptions) {
     this.#options = options;
   }
 
-  start(): void {
-    const { bodies } = this.#options;
-    const { signal } = this.#stopping;
-    this.#running = Promise.all([
-      this.#repeat(HOUR_MS, () => this.#forgetOld()),
-      this.#repeat(DAY_MS, () => bodies.sweepFiles(signal)),
+  /** @param signal ends it */
+  async run(signal: AbortSignal): Promise<void> {
+    const { bodies, deletions } = this.#options;
+    await Promise.all([
+      this.#repeat(signal, HOUR_MS, () => this.#forgetOld(signal)),
+      this.#repeat(signal, DAY_MS, () => bodies.sweepFiles(signal)),
       // What another node was told of is found within a minute.
       this.#repeat(
+        signal,
         MINUTE_MS,
-        () => this.#purge(),
-        () => this.#options.deletions.signal,
+        () => this.#purge(signal),
+        () => deletions.signal,
       ),
     ]);
   }
 
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#running;
-  }
-
   /** @param sooner ends a rest before its time */
   async #repeat(
+    signal: AbortSignal,
     everyMs: number,
     task: () => Promise<unknown>,
-    sooner = () => this.#stopping.signal,
+    sooner = () => signal,
   ): Promise<void> {
-    const { signal } = this.#stopping;
     while (!signal.aborted) {
       await task().catch((err: unknown) => {
         this.#options.logger.error({ err }, 'maintenance failed; it is tried again later');
@@ -91,9 +87,8 @@ export class Maintenance {
     }
   }
 
-  async #purge(): Promise<void> {
+  async #purge(signal: AbortSignal): Promise<void> {
     this.#options.deletions.clear();
-    const { signal } = this.#stopping;
     while (!signal.aborted && (await purgeStep(this.#options))) await pause(PAUSE_MS);
   }
 
@@ -102,9 +97,9 @@ export class Maintenance {
    *
    * @param step answers how many it removed
    */
-  async #repeatStep(step: () => Promise<number>): Promise<number> {
+  async #repeatStep(signal: AbortSignal, step: () => Promise<number>): Promise<number> {
     let sum = 0;
-    while (!this.#stopping.signal.aborted) {
+    while (!signal.aborted) {
       const removed = await step();
       if (removed === 0) break;
       sum += removed;
@@ -113,17 +108,18 @@ export class Maintenance {
     return sum;
   }
 
-  async #forgetOld(): Promise<void> {
-    const { pruneTombstones, database, queue, tokens, logger } = this.#options;
-    const { signal } = this.#stopping;
+  async #forgetOld(signal: AbortSignal): Promise<void> {
+    const { pruneTombstones, database, queue, tokens, logger, now } = this.#options;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
-    await new AnsweredRequests(database).forget(Date.now() - ANSWERS_KEPT_MS);
-    const before = Date.now() - DELIVERIES_KEPT_MS;
-    const deliveries = await this.#repeatStep(() =>
+    await new AnsweredRequests(database).forget(now() - ANSWERS_KEPT_MS);
+    const before = now() - DELIVERIES_KEPT_MS;
+    const deliveries = await this.#repeatStep(signal, () =>
       removeDeliveries(this.#options, (tx) => queue.prune(tx, before)),
     );
-    const sends = await this.#repeatStep(() => database.write((tx) => pruneSends(tx, before)));
+    const sends = await this.#repeatStep(signal, () =>
+      database.write((tx) => pruneSends(tx, before)),
+    );
     if (tombstones + deliveries + sends + logins > 0) {
       logger.info(
         { tombstones, deliveries, sends, logins },

@@ -43,7 +43,7 @@ import {
 } from '../mailstore/mailstore.ts';
 import { createMetrics, type Metrics } from '../metrics/metrics.ts';
 import { limitInMemory, type OpenLimit } from '../net/net.ts';
-import { Queue } from '../queue/queue.ts';
+import { Queue, systemClock } from '../queue/queue.ts';
 import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
 import { createSearch, type Search } from '../search/search.ts';
 import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
@@ -89,6 +89,8 @@ interface Ground {
   /** Where requests and logins are counted. */
   readonly openLimit: OpenLimit;
   readonly logger: Logger;
+  /** Milliseconds since 1970, the same on all nodes. */
+  readonly now: () => number;
 }
 
 /** Who owns what, and who may open it. */
@@ -117,26 +119,23 @@ const MAX_JSON_BODY = 1024 * 1024;
 const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
 
 /** Builds all parts; none of them listens or runs yet. */
-export function buildParts(
-  config: Config,
-  secrets: Secrets,
-  database: Database,
-  logger: Logger,
-): Parts {
+export function buildParts(given: Omit<Ground, 'changes' | 'openLimit'>): Parts {
+  const { config, secrets, database, logger, now } = given;
   const directory = join(config.dataDir, 'bodies');
   const bodies = new Bodies({ database, directory, log: logger });
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search);
   const idSecret = secrets.linkSecret;
-  const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search });
+  const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search, now });
   const metrics = createMetrics();
   const queue = new Queue({
     database,
     log: logger,
+    clock: { ...systemClock, now },
     onAttempt: (report) => metrics.countAttempt(report),
   });
   const deletions = new Deletions();
-  const ground: Ground = { config, secrets, database, changes, openLimit: limitInMemory, logger };
+  const ground: Ground = { ...given, changes, openLimit: limitInMemory };
   const owners = buildOwners(ground, deletions);
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
@@ -169,16 +168,14 @@ export function buildParts(
   });
   const connections = () => realtime.connections;
   metrics.watch({ connections, queueDepths: () => queue.depths() });
-  const { domains, verification } = owners;
   return {
+    ...owners,
     database,
     bodies,
     changes,
     mailstore,
     search: imap ? undefined : search,
     closeMailstore: () => imap?.close(),
-    domains,
-    verification,
     queue,
     flow,
     api,
@@ -211,21 +208,23 @@ function buildChanges(search: Search): Changes {
 }
 
 function buildOwners(ground: Ground, deletions: Deletions): Owners {
-  const { config, secrets, database, changes, openLimit, logger } = ground;
+  const { config, secrets, database, changes, openLimit, logger, now } = ground;
   const { mailHostname, spfInclude, jwt } = config;
-  const domains = createDomains({ database, mailHostname, spfInclude, log: logger });
+  const domains = createDomains({ database, mailHostname, spfInclude, log: logger, now });
   const dns = createDnsResolver({ servers: config.dns.servers });
-  const verification = createVerification({ database, dns, mailHostname, log: logger });
+  const verification = createVerification({ database, dns, mailHostname, log: logger, now });
   const accounts = createAccounts({
     database,
     domains,
     changes,
+    now,
     onDeleted: () => deletions.tell(),
   });
   const tokens = createTokens({
     database,
     domains,
     openLimit,
+    now,
     log: logger,
     secret: jwt.secret ?? secrets.jwtSecret,
     publicKeyPem: jwt.publicKey,
@@ -267,6 +266,7 @@ function buildApi(ground: Ground, served: Served): Api {
           secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
           database,
           changes,
+          now: ground.now,
           findAccounts: (addresses) => findAccounts(database, addresses),
         }),
       ),

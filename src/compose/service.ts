@@ -3,6 +3,7 @@
  * in the order that loses nothing.
  */
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Changes } from '../changes/changes.ts';
 import {
@@ -31,8 +32,10 @@ import { hasDomains } from '../domains/domains.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { serveMetrics } from '../metrics/metrics.ts';
 import { testNetworks } from '../net/net.ts';
+import { joinNodes, NodeRefused, type Nodes } from '../nodes/nodes.ts';
 import { carryOutSends } from '../sending/sending.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
+import { factsOf } from './node-facts.ts';
 import { buildParts, type Parts } from './parts.ts';
 
 export interface Service {
@@ -111,14 +114,19 @@ async function open(
 ): Promise<Omit<Service, 'stop'>> {
   const isNew = !(await hasDomains(database.read));
   const { secrets, created } = await loadSecrets(secretStore(config, database), isNew);
-  const parts = buildParts(config, secrets, database, logger);
+  const facts = factsOf(config, secrets);
+  const nodes = await joinNodes({ database, facts, log: logger, onRefused: onLost }).catch(
+    explainRefusal,
+  );
+  onStop(() => nodes.leave());
+  const parts = buildParts({ config, secrets, database, logger, now: nodes.now });
   onStop(parts.closeMailstore);
-  await parts.bodies.checkStore(isNew);
+  await checkBodies(parts, nodes, isNew);
   onStop(await watchData(config, parts, onLost));
   parts.search?.start();
   onStop(() => parts.search?.stop());
-  parts.maintenance.start();
-  onStop(() => parts.maintenance.stop());
+  nodes.lead('maintenance', (signal) => parts.maintenance.run(signal));
+  onStop(() => nodes.stopLeading());
   const renamed = await parts.domains.adoptNames();
   if (renamed > 0) logger.info({ domains: renamed }, 'DNS records ask for our new names');
   parts.verification.start();
@@ -139,6 +147,31 @@ async function open(
   });
   const { mailstore, changes } = parts;
   return { config, addresses, secrets, created, mailstore, changes };
+}
+
+/** How long a node that starts beside others waits for the first one to mark the store of bodies. */
+const MARK_WITHIN_MS = 10_000;
+
+/** A node whose bodies the others do not have is refused; alone it starts, and takes no mail. */
+async function checkBodies({ bodies }: Parts, nodes: Nodes, isNew: boolean): Promise<void> {
+  if (nodes.isAlone) {
+    await bodies.checkStore(isNew);
+    return;
+  }
+  for (let waited = 0; ; waited += 500) {
+    const mismatch = await bodies.checkStore(false);
+    if (!mismatch) return;
+    if (waited >= MARK_WITHIN_MS) {
+      throw new ConfigError([
+        `S3_URL: expected bodies that all nodes share, in S3 or in a folder that each has as DATA_DIR; ${mismatch}`,
+      ]);
+    }
+    await pause(500);
+  }
+}
+
+function explainRefusal(error: unknown): never {
+  throw error instanceof NodeRefused ? new ConfigError([error.message]) : error;
 }
 
 /** Several nodes on one PostgreSQL have to agree on the secrets: there they lie in the database. */

@@ -371,6 +371,31 @@ interface SuppressionTable {
   created_at: number;
 }
 
+/** `nodes/`: a process that has the database open, on PostgreSQL. */
+interface NodeTable {
+  /** UUID of this run. */
+  id: string;
+  host: string;
+  pid: number;
+  version: string;
+  /** 1 where it hears of the changes that other nodes make. */
+  has_events: number;
+  /** JSON of what has to be equal on all nodes, secrets as digests. */
+  settings: string;
+  /** By the database's clock, like `seen_at`. */
+  started_at: number;
+  seen_at: number;
+}
+
+/** `nodes/`: work that one node does for all, on PostgreSQL. */
+interface LeaseTable {
+  name: string;
+  /** Id of the node. */
+  owner: string;
+  /** By the database's clock. */
+  until: number;
+}
+
 export interface Schema {
   domains: DomainTable;
   dns_records: DnsRecordTable;
@@ -399,6 +424,8 @@ export interface Schema {
   shadow_mailboxes: ShadowMailboxTable;
   shadow_messages: ShadowMessageTable;
   shadow_tombstones: ShadowTombstoneTable;
+  nodes: NodeTable;
+  leases: LeaseTable;
 }
 
 /** A row of a table as it is read. */

@@ -60,7 +60,13 @@ export {
   type Settled,
 } from './delivery.ts';
 export type { QueueDepth } from './operator-rows.ts';
-export type { Attempted, AttemptReport, Clock, WorkOptions } from './work-options.ts';
+export {
+  type Attempted,
+  type AttemptReport,
+  type Clock,
+  systemClock,
+  type WorkOptions,
+} from './work-options.ts';
 
 export interface QueueOptions {
   readonly database: Database;

@@ -94,6 +94,7 @@ const { delivery, courier } = buildMailFlow({
   metrics,
   publicUrl: () => 'http://localhost',
   logger,
+  now: Date.now,
 });
 carryOut(courier);
 const listener = await startSmtp({

@@ -85,6 +85,24 @@ const loginTables: Record<string, Columns> = {
   },
 };
 
+/** Kept by `nodes/`; on SQLite there is one node. */
+const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
+  sqlite: {},
+  postgres: {
+    nodes: {
+      id: 'text primary key',
+      host: 'text not null',
+      pid: 'INT not null',
+      version: 'text not null',
+      has_events: 'INT not null',
+      settings: 'text not null',
+      started_at: 'INT not null',
+      seen_at: 'INT not null',
+    },
+    leases: { name: 'text primary key', owner: 'text not null', until: 'INT not null' },
+  },
+};
+
 const indexes = [
   // An answer finds the thread of the message that it answers.
   'create index messages_by_key on messages (message_key) where message_key is not null',
@@ -114,7 +132,8 @@ function define(columns: Columns, types: Columns): string[] {
 export function second(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
-      for (const [name, columns] of Object.entries({ ...sendingTables, ...loginTables })) {
+      const tables = { ...sendingTables, ...loginTables, ...nodeTables[engine] };
+      for (const [name, columns] of Object.entries(tables)) {
         const lines = define(columns, types[engine]);
         await sql.raw(`create table ${name} (${lines.join(', ')})`).execute(db);
       }

@@ -1,0 +1,123 @@
+/**
+ * Work that one node does for all. The node holds a lease, a row of `leases`, and renews it while it works.
+ * Where it dies, the lease runs out, and the next node that asks takes it.
+ *
+ * A node that cannot renew its lease ends the work before the lease runs out, so that no two nodes do it at
+ * once. Leases run by the database's clock; how long the node itself still has it counts by the monotonic one,
+ * from before it asked.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Database } from '../database/database.ts';
+import { databaseTime } from './clock.ts';
+
+/** Of a lease, in milliseconds; it is renewed three times before it ends. */
+const LEASE_MS = 20_000;
+const RENEW_MS = 6_000;
+/** What the work has to end in, once it is told to, before another node may begin. */
+const END_MS = 5_000;
+/** How often a node asks for a lease that another one holds. */
+const ASK_MS = 5_000;
+
+export interface LeaseOptions {
+  readonly database: Database;
+  readonly name: string;
+  /** Id of this node. */
+  readonly owner: string;
+}
+
+/** @returns whether the lease is the owner's, for {@link LEASE_MS} from now on */
+async function take({ database, name, owner }: LeaseOptions): Promise<boolean> {
+  return database.write(async (tx) => {
+    const until = databaseTime;
+    const row = await tx
+      .insertInto('leases')
+      .values(({ eb }) => ({ name, owner, until: eb(until, '+', LEASE_MS) }))
+      .onConflict((conflict) =>
+        conflict
+          .column('name')
+          .doUpdateSet(({ ref }) => ({ owner, until: ref('excluded.until') }))
+          .where(({ eb, or }) =>
+            or([eb('leases.until', '<=', databaseTime), eb('leases.owner', '=', owner)]),
+          ),
+      )
+      .returning('owner')
+      .executeTakeFirst();
+    return row !== undefined;
+  });
+}
+
+async function giveBack({ database, name, owner }: LeaseOptions): Promise<void> {
+  await database.write((tx) =>
+    tx.deleteFrom('leases').where('name', '=', name).where('owner', '=', owner).execute(),
+  );
+}
+
+/**
+ * Does the work whenever the lease is this node's, until it is told to stop.
+ *
+ * @param work ends soon after its signal is aborted
+ * @param onError told of an error of the database; it is tried again
+ */
+export async function lead(
+  lease: LeaseOptions,
+  work: (signal: AbortSignal) => Promise<void>,
+  stopping: AbortSignal,
+  onError: (error: unknown) => void,
+): Promise<void> {
+  while (!stopping.aborted) {
+    const heldFrom = performance.now();
+    const isOurs = await take(lease).catch((error: unknown) => {
+      onError(error);
+      return false;
+    });
+    if (isOurs) await hold(lease, work, stopping, heldFrom, onError);
+    else await rest(ASK_MS, stopping);
+  }
+}
+
+/** Works until it is told to stop or the lease is lost. */
+async function hold(
+  lease: LeaseOptions,
+  work: (signal: AbortSignal) => Promise<void>,
+  stopping: AbortSignal,
+  heldFrom: number,
+  onError: (error: unknown) => void,
+): Promise<void> {
+  const lost = new AbortController();
+  const signal = AbortSignal.any([stopping, lost.signal]);
+  const renewing = renewUntil(lease, signal, heldFrom, onError).finally(() => lost.abort());
+  await work(signal);
+  lost.abort();
+  await renewing;
+  await giveBack(lease).catch(onError);
+}
+
+/** Renews the lease until the signal is aborted, or until the lease is about to run out. */
+async function renewUntil(
+  lease: LeaseOptions,
+  signal: AbortSignal,
+  heldFrom: number,
+  onError: (error: unknown) => void,
+): Promise<void> {
+  let renewedAt = heldFrom;
+  while (!signal.aborted) {
+    await rest(RENEW_MS, signal);
+    if (signal.aborted) return;
+    const askedAt = performance.now();
+    const left = renewedAt + LEASE_MS - END_MS - askedAt;
+    if (left <= 0) return;
+    const answer = await Promise.race([
+      take(lease).catch((error: unknown) => {
+        onError(error);
+        return undefined;
+      }),
+      rest(left, signal),
+    ]);
+    if (answer === false) return;
+    if (answer === true) renewedAt = askedAt;
+  }
+}
+
+async function rest(ms: number, signal: AbortSignal): Promise<undefined> {
+  await pause(ms, undefined, { signal, ref: false }).catch(() => {});
+}

@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { type Database, openPostgres } from '../database/database.ts';
+import { DatabaseClock } from './clock.ts';
+import { joinNodes, type NodeFacts, NodeRefused, type Nodes } from './nodes.ts';
+
+const facts: NodeFacts = {
+  version: '1.2.3',
+  hasEvents: true,
+  settings: { MAIL_HOSTNAME: ['mx.test'], API_KEYS: ['#old', '#new'], JWT_SECRET: ['#one'] },
+};
+
+const log = { info: () => {}, warn: () => {} };
+const onRefused = (line: string) => assert.fail(line);
+
+async function join(database: Database, changed: Partial<NodeFacts> = {}): Promise<Nodes> {
+  const node = await joinNodes({ database, facts: { ...facts, ...changed }, log, onRefused });
+  atEnd(async () => {
+    await node.stopLeading();
+    await node.leave();
+  });
+  return node;
+}
+
+/** Work that says who does it. */
+function worker(working: Set<string>, name: string) {
+  const begun = Promise.withResolvers<void>();
+  const work = async (signal: AbortSignal) => {
+    working.add(name);
+    begun.resolve();
+    if (!signal.aborted) await once(signal, 'abort');
+    working.delete(name);
+  };
+  return { work, begun: begun.promise };
+}
+
+onEachEngine('nodes', (engine) => {
+  test('a node that is alone does what one does for all, at once and until it is told to stop', async () => {
+    const { database } = await openTestDatabase(engine);
+    const node = await join(database);
+    assert.equal(node.isAlone, true);
+    assert.ok(Math.abs(node.now() - Date.now()) < 5_000);
+    const working = new Set<string>();
+    const { work, begun } = worker(working, 'a');
+    node.lead('sweep', work);
+    await begun;
+    await node.stopLeading();
+    assert.equal(working.size, 0);
+  });
+
+  if (engine === 'sqlite') return;
+
+  test('nodes that are equal join at the same time, and one of them is the first', async () => {
+    const { database } = await openTestDatabase(engine);
+    const nodes = await Promise.all([join(database), join(database), join(database)]);
+    assert.equal(nodes.filter(({ isAlone }) => isAlone).length, 1);
+  });
+
+  const differences: [string, Partial<NodeFacts>, RegExp][] = [
+    [
+      'a name',
+      { settings: { ...facts.settings, MAIL_HOSTNAME: ['other.test'] } },
+      /^MAIL_HOSTNAME: expected "mx\.test" that the node that runs on \S+ has, got "other\.test"; to change it, stop all nodes first/,
+    ],
+    [
+      'a secret, which is not shown',
+      { settings: { ...facts.settings, JWT_SECRET: ['#two'] } },
+      /^JWT_SECRET: expected the value that the node that runs on \S+ has, got another one; /,
+    ],
+    [
+      'events',
+      { hasEvents: false },
+      /^REDIS_URL: expected one Redis for all nodes that share a database, got nothing here while/,
+    ],
+  ];
+  for (const [what, changed, line] of differences) {
+    test(`a node that differs in ${what} is refused while another one runs`, async () => {
+      const { database } = await openTestDatabase(engine);
+      const first = await join(database);
+      await assert.rejects(join(database, changed), (error) => {
+        assert.ok(error instanceof NodeRefused);
+        assert.match(error.message, line);
+        assert.ok(!/[#\n]/.test(error.message));
+        return true;
+      });
+      await first.leave();
+      assert.equal((await join(database, changed)).isAlone, true);
+    });
+  }
+
+  test('keys are changed one node after the other where two nodes share one', async () => {
+    const { database } = await openTestDatabase(engine);
+    await join(database);
+    const API_KEYS = ['#new', '#newer'];
+    assert.equal(
+      (await join(database, { settings: { ...facts.settings, API_KEYS } })).isAlone,
+      false,
+    );
+  });
+
+  test('a node that was killed does not stand in the way of another one', async () => {
+    const { database } = await openTestDatabase(engine);
+    await join(database, { hasEvents: false });
+    const row = database.read.updateTable('nodes');
+    // On another machine its heartbeat runs out; on this one its process is seen to be gone.
+    await row.set({ host: 'elsewhere' }).execute();
+    await assert.rejects(
+      join(database),
+      /^NodeRefused: REDIS_URL: .* on elsewhere: stop that one$/,
+    );
+    await row.set(({ eb }) => ({ seen_at: eb('seen_at', '-', 20_000) })).execute();
+    assert.equal((await join(database)).isAlone, true);
+  });
+
+  test('one node at a time does what one does for all, and the next goes on where it stops or dies', async () => {
+    const { database, location } = await openTestDatabase(engine);
+    const other = await openPostgres({ url: location, poolSize: 2 });
+    atEnd(() => other.close());
+    const working = new Set<string>();
+    const [a, b] = [await join(database), await join(other)];
+    const [ofA, ofB] = [worker(working, 'a'), worker(working, 'b')];
+    a.lead('sweep', ofA.work);
+    await ofA.begun;
+    b.lead('sweep', ofB.work);
+    const early = await Promise.race([ofB.begun, new Promise((done) => setTimeout(done, 500, 0))]);
+    assert.equal(early, 0, 'two at once');
+    await a.stopLeading();
+    await ofB.begun;
+    assert.deepEqual([...working], ['b']);
+    // As if `b` had died: nobody renews its lease.
+    await b.stopLeading();
+    await database.read
+      .insertInto('leases')
+      .values({ name: 'sweep', owner: 'dead', until: b.now() - 1 })
+      .execute();
+    const c = await join(database);
+    const ofC = worker(working, 'c');
+    c.lead('sweep', ofC.work);
+    await ofC.begun;
+  });
+
+  test('a clock that is off plays no part, and is told of once', async (context) => {
+    const { database } = await openTestDatabase(engine);
+    const real = Date.now();
+    const clock = new DatabaseClock();
+    context.mock.timers.enable({ apis: ['Date'], now: real + 20_000 });
+    await clock.measure(database.read);
+    assert.ok(Math.abs(clock.now() - real) < 5_000);
+    assert.match(String(clock.report()), /^the clock of this machine is 20 s ahead of/);
+    assert.equal(clock.report(), undefined);
+    context.mock.timers.setTime(real);
+    assert.match(String(clock.report()), /agrees with the database's again$/);
+  });
+});

@@ -1,0 +1,266 @@
+/**
+ * The processes that share a database. On SQLite there is one; on PostgreSQL each is a row of `nodes` that it
+ * writes again every few seconds (a heartbeat), by the database's clock. A row that was not written for
+ * {@link GONE_MS} is of a node that is gone.
+ *
+ * What has to be equal on all nodes is in the row, secrets as digests. A node that differs from one that runs
+ * is refused; where none runs, the new one is right, so that an operator changes such a setting by stopping all
+ * nodes. Nodes that start together take turns (an advisory lock of the transaction, which PgBouncer passes on).
+ *
+ * A node that was silent for longer than {@link GONE_MS}, such as a machine that was paused, is judged anew.
+ */
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { sql } from 'kysely';
+import type { Logger } from 'pino';
+import type { Database, Queries, Row } from '../database/database.ts';
+import { DatabaseClock, databaseTime } from './clock.ts';
+import { lead } from './lead.ts';
+
+const BEAT_MS = 5_000;
+const GONE_MS = 20_000;
+/** How long the row of a node that is gone is kept. */
+const KEPT_MS = 86_400_000;
+/** Of the advisory lock: any number that nobody else uses. */
+const LOCK = 0x706f7374;
+
+/** What a node says of itself. */
+export interface NodeFacts {
+  /** Of the program. */
+  readonly version: string;
+  /** Whether it hears of the changes that other nodes make. */
+  readonly hasEvents: boolean;
+  /**
+   * What has to be equal on all nodes, by the key of the setting. Where several values hold, one has to be
+   * the same, so that keys are changed one node after the other. A secret is a digest that begins with `#`.
+   */
+  readonly settings: Readonly<Record<string, readonly string[]>>;
+}
+
+export interface NodesOptions {
+  readonly database: Database;
+  readonly facts: NodeFacts;
+  readonly log: Pick<Logger, 'info' | 'warn'>;
+  /** Told that this node may not go on beside another one: why, in one line. */
+  readonly onRefused: (line: string) => void;
+}
+
+/** This process may not run beside another one; the message is one line for the operator. */
+export class NodeRefused extends Error {
+  override readonly name = 'NodeRefused';
+}
+
+export interface Nodes {
+  /** Whether no other node ran when this one joined. */
+  readonly isAlone: boolean;
+  /** Milliseconds since 1970, the same on all nodes. */
+  readonly now: () => number;
+  /**
+   * Does work that one node does for all: whenever it is this node's turn, from now until {@link Nodes.leave}.
+   *
+   * @param work ends soon after its signal is aborted
+   */
+  lead(name: string, work: (signal: AbortSignal) => Promise<void>): void;
+  /** Ends the work that this node does for all. */
+  stopLeading(): Promise<void>;
+  /** Takes this node off the list. */
+  leave(): Promise<void>;
+}
+
+/**
+ * Puts this process on the list of the nodes.
+ *
+ * @throws NodeRefused where it differs from a node that runs
+ */
+export async function joinNodes(options: NodesOptions): Promise<Nodes> {
+  if (options.database.engine === 'sqlite') return new OnlyNode();
+  const node = new Node(options);
+  await node.join();
+  return node;
+}
+
+/** On SQLite, which one process has open. */
+class OnlyNode implements Nodes {
+  readonly isAlone = true;
+  readonly now = Date.now;
+  readonly #stopping = new AbortController();
+  readonly #work: Promise<void>[] = [];
+
+  lead(_name: string, work: (signal: AbortSignal) => Promise<void>): void {
+    this.#work.push(work(this.#stopping.signal));
+  }
+
+  async stopLeading(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all(this.#work);
+  }
+
+  async leave(): Promise<void> {}
+}
+
+class Node implements Nodes {
+  readonly #options: NodesOptions;
+  readonly #id = randomUUID();
+  readonly #clock = new DatabaseClock();
+  readonly now = this.#clock.now;
+  readonly #stopping = new AbortController();
+  readonly #work: Promise<void>[] = [];
+  #others = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #beating: Promise<void> = Promise.resolve();
+  /** By the monotonic clock. */
+  #lastBeat = 0;
+  #isSilent = false;
+
+  constructor(options: NodesOptions) {
+    this.#options = options;
+  }
+
+  get isAlone(): boolean {
+    return this.#others === 0;
+  }
+
+  async join(): Promise<void> {
+    await this.#enter();
+    this.#timer = setInterval(() => {
+      this.#beating = this.#beating.then(() => this.#beat());
+    }, BEAT_MS).unref();
+  }
+
+  lead(name: string, work: (signal: AbortSignal) => Promise<void>): void {
+    const { database, log } = this.#options;
+    const lease = { database, name, owner: this.#id };
+    const onError = (err: unknown) =>
+      log.warn({ err, lease: name }, 'a lease could not be taken or renewed: trying again shortly');
+    this.#work.push(lead(lease, work, this.#stopping.signal, onError));
+  }
+
+  async stopLeading(): Promise<void> {
+    this.#stopping.abort();
+    await Promise.all(this.#work);
+  }
+
+  async leave(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#beating;
+    await this.#options.database.write((tx) =>
+      tx.deleteFrom('nodes').where('id', '=', this.#id).execute(),
+    );
+  }
+
+  /** Judges this node by those that run, and writes its row. */
+  async #enter(): Promise<void> {
+    const { database, facts, log } = this.#options;
+    await this.#clock.measure(database.read);
+    const line = this.#clock.report();
+    if (line) log.warn(line);
+    const at = performance.now();
+    this.#others = await database.write(async (tx) => {
+      await sql`select pg_advisory_xact_lock(${sql.lit(LOCK)})`.execute(tx);
+      const others = await findRunning(tx, this.#id);
+      for (const other of others) {
+        const reason = judge(facts, other);
+        if (reason !== undefined) throw new NodeRefused(reason);
+      }
+      await writeRow(tx, this.#id, facts);
+      return others.length;
+    });
+    this.#lastBeat = at;
+  }
+
+  async #beat(): Promise<void> {
+    const { database, log, onRefused } = this.#options;
+    const at = performance.now();
+    try {
+      const wasGone = at - this.#lastBeat > GONE_MS;
+      if (wasGone || !(await this.#write())) await this.#enter();
+      this.#lastBeat = at;
+      await this.#clock.measure(database.read);
+      const line = this.#clock.report();
+      if (line) log.warn(line);
+      this.#isSilent = false;
+    } catch (err) {
+      if (err instanceof NodeRefused) return onRefused(err.message);
+      if (!this.#isSilent) log.warn({ err }, 'a heartbeat could not be written: trying again');
+      this.#isSilent = true;
+    }
+  }
+
+  /** @returns false where the row is gone */
+  async #write(): Promise<boolean> {
+    const { numUpdatedRows } = await this.#options.database.write((tx) =>
+      tx
+        .updateTable('nodes')
+        .set({ seen_at: databaseTime })
+        .where('id', '=', this.#id)
+        .executeTakeFirst(),
+    );
+    return numUpdatedRows > 0n;
+  }
+}
+
+/** The other nodes that run; the rows of those that do not are removed, at once or after a day. */
+async function findRunning(tx: Queries, ownId: string): Promise<Row<'nodes'>[]> {
+  const { rows } = await sql<{ now: number }>`select ${databaseTime} as now`.execute(tx);
+  const now = rows[0]?.now ?? 0;
+  await tx
+    .deleteFrom('nodes')
+    .where('seen_at', '<', now - KEPT_MS)
+    .execute();
+  const fresh = await tx
+    .selectFrom('nodes')
+    .selectAll()
+    .where('id', '!=', ownId)
+    .where('seen_at', '>', now - GONE_MS)
+    .execute();
+  const killed = fresh.filter((row) => wasKilledHere(row, now)).map(({ id }) => id);
+  if (killed.length > 0) await tx.deleteFrom('nodes').where('id', 'in', killed).execute();
+  return fresh.filter(({ id }) => !killed.includes(id));
+}
+
+/** Whether a node of this machine is surely gone, though its heartbeat is fresh: its process is not there. */
+function wasKilledHere({ host, pid, started_at }: Row<'nodes'>, now: number): boolean {
+  if (host !== hostname()) return false;
+  // In a container each run has the same number: a row from before this run is of an earlier one.
+  if (pid === process.pid) return started_at < now - process.uptime() * 1000 - 1_000;
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'ESRCH';
+  }
+}
+
+async function writeRow(tx: Queries, id: string, facts: NodeFacts): Promise<void> {
+  const { version, hasEvents } = facts;
+  const row = {
+    ...{ version, host: hostname(), pid: process.pid, seen_at: databaseTime },
+    has_events: hasEvents ? 1 : 0,
+    settings: JSON.stringify(facts.settings),
+  };
+  await tx
+    .insertInto('nodes')
+    .values({ id, started_at: databaseTime, ...row })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(row))
+    .execute();
+}
+
+/** Why a node may not run beside another one; undefined where it may. */
+function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined {
+  const where = `the node that runs on ${other.host}`;
+  const theirs: Record<string, string[]> = JSON.parse(other.settings);
+  for (const [key, values] of Object.entries(facts.settings)) {
+    const held = theirs[key];
+    // A node of another version may not know the key.
+    if (!held || held.some((value) => values.includes(value))) continue;
+    const isSecret = values.some((value) => value.startsWith('#'));
+    const [expected, got] = isSecret
+      ? ['the value', 'another one']
+      : [held, values].map((list) => list.map((value) => JSON.stringify(value)).join(','));
+    return `${key}: expected ${expected} that ${where} has, got ${got}; to change it, stop all nodes first (one that was killed counts for ${GONE_MS / 1000} s)`;
+  }
+  const expected = 'REDIS_URL: expected one Redis for all nodes that share a database';
+  if (!facts.hasEvents) return `${expected}, got nothing here while ${where} runs`;
+  if (other.has_events === 0) return `${expected}, got nothing on ${where}: stop that one`;
+  return undefined;
+}
