@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isStorageFull, isUnavailable } from '../database/database.ts';
+import { refusalOfFailure } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { answerProblem, bearerChallenge } from '../net/net.ts';
 import { describeInvalid, isInvalid } from './describe-invalid.ts';
@@ -41,12 +41,8 @@ function unsupportedType({ headers, routeOptions }: FastifyRequest): Refusal {
 export function toRefusal(error: unknown, request: FastifyRequest): Refusal {
   if (error instanceof Refusal) return error;
   if (isInvalid(error)) return describeInvalid(error);
-  if (isUnavailable(error)) {
-    return new Refusal('unavailable', 'the database cannot be reached right now', { cause: error });
-  }
-  if (isStorageFull(error)) {
-    return new Refusal('storage_full', 'there is no space left', { cause: error });
-  }
+  const failure = refusalOfFailure(error);
+  if (failure) return failure;
   if (error instanceof Error) {
     const known = 'code' in error ? frameworkRefusals[String(error.code)] : undefined;
     if (known) return known(request);

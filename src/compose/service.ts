@@ -196,9 +196,12 @@ async function openDatabase(
   onStop: OnStop,
   onLost: OnLost,
 ): Promise<Database> {
-  if (config.database.url !== undefined) {
+  const { urls, poolSize, timeoutMs } = config.database;
+  if (urls !== undefined) {
     const database = await openPostgres({
-      url: config.database.url,
+      url: urls,
+      poolSize,
+      timeoutMs,
       onBroken: (error) => logger.warn({ err: error }, 'database connection lost'),
     }).catch(explainDatabase);
     onStop(() => database.close());

@@ -58,8 +58,12 @@ export interface Config {
     readonly maxMessageBytes: number;
   };
   readonly database: {
-    /** A postgres URL with its password; undefined: SQLite in the data folder. */
-    readonly url: string | undefined;
+    /** Postgres URLs with their password, one for each host; undefined: SQLite in the data folder. */
+    readonly urls: readonly string[] | undefined;
+    /** Connections at most. */
+    readonly poolSize: number;
+    /** For one statement, and for a connection. */
+    readonly timeoutMs: number;
   };
   readonly mailstore: { readonly kind: 'embedded' } | ImapMailstore;
   /** `ip`, `ip:port` or `[ip]:port`; none: the resolvers of the system. */
@@ -178,7 +182,11 @@ function groupByPart(values: Values, folder: string): Config {
       ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
       maxMessageBytes: values.MAX_MESSAGE_BYTES,
     },
-    database: { url: values.DATABASE_URL },
+    database: {
+      urls: values.DATABASE_URL,
+      poolSize: values.DATABASE_POOL_SIZE,
+      timeoutMs: values.DATABASE_TIMEOUT_SECONDS * 1000,
+    },
     mailstore:
       values.MAILSTORE_URL === 'embedded'
         ? { kind: 'embedded' }

@@ -56,14 +56,29 @@ function found(text: string): string {
   return redacted === undefined ? 'a text that is no URL' : quote(redacted);
 }
 
-/** Where PostgreSQL is; the text is handed on as it is. */
-export const databaseUrl: Parse<string> = (text) => {
-  const url = URL.parse(text);
-  if (!url || !['postgres:', 'postgresql:'].includes(url.protocol) || !/^\w+:\/\//.test(text)) {
-    return unfit('postgres://user:password@host:5432/database', found(text));
+/**
+ * Where PostgreSQL is: one URL for each host. Several stand in one URL as in libpq,
+ * `postgres://user@a:5432,b:5432/database?target_session_attrs=read-write`; the one that can be written to is
+ * always looked for, so no other `target_session_attrs` has a meaning here.
+ */
+export const databaseUrl: Parse<readonly string[]> = (text) => {
+  const expected = 'postgres://user:password@host:5432/database';
+  const [, before = '', hosts = '', after = ''] =
+    /^(\w+:\/\/(?:[^/?#@]*@)?)([^/?#@]*)(.*)$/s.exec(text) ?? [];
+  const texts = hosts.split(',').map((host) => `${before}${host}${after}`);
+  for (const one of texts) {
+    const url = URL.parse(one);
+    if (!url || !['postgres:', 'postgresql:'].includes(url.protocol)) {
+      return unfit(expected, found(text));
+    }
+    if (url.hash !== '' || `${url.pathname}${url.search}`.includes('@')) return unencoded(text);
+    const wanted = url.searchParams.get('target_session_attrs') ?? 'read-write';
+    if (!['read-write', 'primary'].includes(wanted)) {
+      return unfit('target_session_attrs=read-write, or none', 'another value');
+    }
+    if (texts.length > 1 && url.hostname === '') return unfit(expected, found(text));
   }
-  if (url.hash !== '' || `${url.pathname}${url.search}`.includes('@')) return unencoded(text);
-  return fit(text);
+  return fit(texts);
 };
 
 function unencoded(text: string): Reading<never> {

@@ -155,11 +155,11 @@ function authorityOf(bound: BoundAddress | undefined): string {
 }
 
 function dataPlace({ dataDir, database }: Config): string {
-  return database.url === undefined
+  return database.urls === undefined
     ? `${dataDir} (SQLite)`
-    : `${dataDir}, PostgreSQL at ${redactUrl(database.url)}`;
+    : `${dataDir}, PostgreSQL at ${database.urls.map(redactUrl).join(', ')}`;
 }
 
 function secretsPlace({ dataDir, database }: Config): string {
-  return database.url === undefined ? secretsPath(dataDir) : 'the PostgreSQL database';
+  return database.urls === undefined ? secretsPath(dataDir) : 'the PostgreSQL database';
 }

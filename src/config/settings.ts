@@ -66,6 +66,8 @@ const settings = {
   LMTP_PORT: setting(lmtpPort, '0'),
   DATA_DIR: setting(filePath, './data'),
   DATABASE_URL: optional(databaseUrl),
+  DATABASE_POOL_SIZE: setting(wholeNumber(2, 1_000), '20'),
+  DATABASE_TIMEOUT_SECONDS: setting(wholeNumber(1, 600), '8'),
   API_KEYS: optional(apiKeys),
   JWT_SECRET: optional(secretText(32)),
   JWT_PUBLIC_KEY: optional(publicKey),

@@ -13,14 +13,13 @@ import { runDirectly } from './sqlite/driver.ts';
 export {
   type Database,
   type Engine,
-  isStorageFull,
-  isUnavailable,
   type Queries,
   type SettingStore,
   settingStore,
 } from './engine.ts';
+export { isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
 export { UnfitDatabase } from './migrate.ts';
-export { openPostgres, type PostgresOptions } from './postgres.ts';
+export { openPostgres, type PostgresOptions } from './postgres/postgres.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { lockDirectory, openSqlite, type SqliteOptions } from './sqlite/sqlite.ts';
 

@@ -37,13 +37,26 @@ export async function migrate<T>(kysely: Kysely<T>, engine: Engine): Promise<voi
   }
 }
 
-/** Applies the migrations that the database lacks; nodes that start together take turns (advisory lock). */
+/** Of the transaction that migrates; any number does that nobody else takes. */
+const MIGRATION_LOCK = 7_265_017;
+
+/**
+ * Applies the migrations that the database lacks; nodes that start together take turns. On PostgreSQL all is one
+ * transaction, which holds the lock: a pooler may give each transaction another session.
+ */
 export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Promise<void> {
   const migrations = migrationsFor(engine);
   refuseUnknown(await readApplied(kysely, engine), Object.keys(migrations));
   const provider = { getMigrations: async () => migrations };
-  const { error } = await new Migrator({ db: kysely, provider }).migrateToLatest();
-  if (error) throw error;
+  const apply = async (db: Kysely<T>) => {
+    const { error } = await new Migrator({ db, provider }).migrateToLatest();
+    if (error) throw error;
+  };
+  if (engine === 'sqlite') return apply(kysely);
+  await kysely.transaction().execute(async (tx) => {
+    await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
+    await apply(tx);
+  });
 }
 
 /** Names of the migrations that the database has had. */

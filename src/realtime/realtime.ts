@@ -17,6 +17,7 @@ import type { Logger } from 'pino';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { MailAccess } from '../accounts/accounts.ts';
 import type { Changes } from '../changes/changes.ts';
+import { refusalOfFailure } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import {
   AccountFeed,
@@ -124,7 +125,8 @@ class WebSocketChannel implements Realtime {
         { err: error },
         'a WebSocket upgrade failed unexpectedly: the client gets an error',
       );
-      refuseUpgrade(request, socket, new Refusal('internal', 'something failed on our side'));
+      const internal = new Refusal('internal', 'something failed on our side');
+      refuseUpgrade(request, socket, refusalOfFailure(error) ?? internal);
     });
   }
 
@@ -302,7 +304,7 @@ function tooManyRequests({ retryAfter }: Admission): Refusal {
 }
 
 function closingOf(error: unknown) {
-  const code = error instanceof Refusal ? error.code : undefined;
+  const code = (error instanceof Refusal ? error : refusalOfFailure(error))?.code;
   if (code === 'unauthorized') return closings.unauthorized;
   if (code === 'account_inactive' || code === 'account_not_found') return closings.inactive;
   if (code === 'unavailable') return closings.unavailable;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { isUnavailable } from '../engine.ts';
+import { isUnavailable } from '../failures.ts';
 import { Checkpoints, startThread } from './checkpoints.ts';
 
 /** Pages; a row below takes one and its commit a few more. */

@@ -15,7 +15,7 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
-import { LOG_LOST } from '../engine.ts';
+import { LOG_LOST } from '../failures.ts';
 
 /** Octets in the log from which on they are moved. */
 const LONG_LOG = 32 * 1024 * 1024;

@@ -8,7 +8,8 @@ import { close, fdatasync, fdatasyncSync, openSync } from 'node:fs';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { setImmediate as turn } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { LOG_LOST, type Queries } from '../engine.ts';
+import type { Queries } from '../engine.ts';
+import { LOG_LOST } from '../failures.ts';
 
 /**
  * Turns of the event loop in which more writes may join a group. A turn in which nothing happens takes

@@ -1,0 +1,89 @@
+/** Kysely's driver for PostgreSQL, over connections that have deadlines. */
+import {
+  AbortedTransactionError,
+  type CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  PostgresAdapter,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+  type QueryResult,
+  type TransactionSettings,
+} from 'kysely';
+import { type ConnectionOptions, Connections, type Lease } from './connections.ts';
+
+/** Commands whose number of rows is one of rows that changed. */
+const WRITES = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
+
+class PostgresConnection implements DatabaseConnection {
+  readonly lease: Lease;
+
+  constructor(lease: Lease) {
+    this.lease = lease;
+  }
+
+  async executeQuery<R>({ sql, parameters }: CompiledQuery): Promise<QueryResult<R>> {
+    const { command, rowCount, rows } = await this.lease.query(sql, parameters);
+    // What the columns are is the query's own knowledge.
+    const result = { rows: rows as R[] };
+    return WRITES.has(command) ? { ...result, numAffectedRows: BigInt(rowCount ?? 0) } : result;
+  }
+
+  // biome-ignore lint/correctness/useYield: the interface asks for it, and nothing of ours streams rows
+  async *streamQuery(): AsyncGenerator<never> {
+    throw new Error('rows are not streamed from PostgreSQL');
+  }
+}
+
+function leaseOf(connection: DatabaseConnection): Lease {
+  if (connection instanceof PostgresConnection) return connection.lease;
+  throw new TypeError('a connection of another driver');
+}
+
+class PostgresDriver implements Driver {
+  readonly #connections: Connections;
+
+  constructor(connections: Connections) {
+    this.#connections = connections;
+  }
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    return new PostgresConnection(await this.#connections.acquire());
+  }
+
+  async beginTransaction(connection: DatabaseConnection, settings: TransactionSettings) {
+    const { isolationLevel, accessMode = '' } = settings;
+    const level = isolationLevel ? ` isolation level ${isolationLevel} ` : ' ';
+    await leaseOf(connection).query(`begin${level}${accessMode}`);
+  }
+
+  async commitTransaction(connection: DatabaseConnection): Promise<void> {
+    // A COMMIT after a statement that failed takes the transaction back.
+    if ((await leaseOf(connection).commit()) === 'ROLLBACK') throw new AbortedTransactionError();
+  }
+
+  rollbackTransaction(connection: DatabaseConnection): Promise<void> {
+    return leaseOf(connection).rollback();
+  }
+
+  async releaseConnection(connection: DatabaseConnection): Promise<void> {
+    leaseOf(connection).release();
+  }
+
+  destroy(): Promise<void> {
+    return this.#connections.close();
+  }
+}
+
+/** What Kysely needs to speak to PostgreSQL. */
+export function postgresDialect(options: ConnectionOptions): Dialect {
+  return {
+    createAdapter: () => new PostgresAdapter(),
+    createDriver: () => new PostgresDriver(new Connections(options)),
+    createIntrospector: (kysely) => new PostgresIntrospector(kysely),
+    createQueryCompiler: () => new PostgresQueryCompiler(),
+  };
+}

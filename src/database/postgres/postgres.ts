@@ -1,0 +1,85 @@
+/** PostgreSQL, for operators who have one and for several nodes on the same state. */
+import { Kysely } from 'kysely';
+import type { Database, Queries } from '../engine.ts';
+import { isDamage, isLostConnection, isRolledBack } from '../failures.ts';
+import { migrate } from '../migrate.ts';
+import type { Schema } from '../schema.ts';
+import type { ConnectionOptions } from './connections.ts';
+import { postgresDialect } from './driver.ts';
+
+export interface PostgresOptions {
+  /** `postgres://user:password@host:port/database`, once for each host of the database. */
+  readonly url: string | readonly string[];
+  /** Connections at most. */
+  readonly poolSize?: number;
+  /** What one statement may take, and how long one waits for a connection. */
+  readonly timeoutMs?: number;
+  /** Told of connections that break, idle or not; they are replaced. */
+  readonly onBroken?: (error: Error) => void;
+}
+
+const ATTEMPTS_MAX = 5;
+
+/**
+ * Opens a PostgreSQL database and brings its schema up to date.
+ *
+ * @throws UnfitDatabase
+ */
+export async function openPostgres(options: PostgresOptions): Promise<Database> {
+  const { url, poolSize = 20, timeoutMs = 8_000, onBroken } = options;
+  const urls = typeof url === 'string' ? [url] : url;
+  await migrateOn({ urls, poolSize: 2, onBroken });
+  let isDamaged = false;
+  const kysely = new Kysely<Schema>({
+    dialect: postgresDialect({ urls, poolSize, timeoutMs, onBroken }),
+    log(event) {
+      if (event.level === 'error' && isDamage(event.error)) isDamaged = true;
+    },
+  });
+  return {
+    engine: 'postgres',
+    get isDamaged() {
+      return isDamaged;
+    },
+    read: kysely,
+    write: (work) => writeOn(kysely, work),
+    snapshot: (work) =>
+      kysely
+        .transaction()
+        .setIsolationLevel('repeatable read')
+        .setAccessMode('read only')
+        .execute(work),
+    close: () => kysely.destroy(),
+  };
+}
+
+/** Migrates on connections of its own: a migration may take longer than any query. */
+async function migrateOn(options: ConnectionOptions): Promise<void> {
+  const kysely = new Kysely<Schema>({ dialect: postgresDialect(options) });
+  try {
+    await migrate(kysely, 'postgres');
+  } finally {
+    await kysely.destroy();
+  }
+}
+
+/**
+ * Runs one transaction, and once more where the server took it back, or the connection was lost before
+ * the commit. A connection that is lost during the commit leaves it in doubt: the error says so to the
+ * caller, whose client comes again.
+ */
+async function writeOn<T>(kysely: Queries, work: (tx: Queries) => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    let isCommitting = false;
+    try {
+      return await kysely.transaction().execute(async (tx) => {
+        const value = await work(tx);
+        isCommitting = true;
+        return value;
+      });
+    } catch (error) {
+      const isSafe = isRolledBack(error) || (!isCommitting && isLostConnection(error));
+      if (attempt >= ATTEMPTS_MAX || !isSafe) throw error;
+    }
+  }
+}
