@@ -182,11 +182,7 @@ function groupByPart(values: Values, folder: string): Config {
       ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
       maxMessageBytes: values.MAX_MESSAGE_BYTES,
     },
-    database: {
-      urls: values.DATABASE_URL,
-      poolSize: values.DATABASE_POOL_SIZE,
-      timeoutMs: values.DATABASE_TIMEOUT_SECONDS * 1000,
-    },
+    database: databaseOf(values),
     mailstore:
       values.MAILSTORE_URL === 'embedded'
         ? { kind: 'embedded' }
@@ -224,6 +220,14 @@ function groupByPart(values: Values, folder: string): Config {
       enabled: values.SEND_ENABLED,
       recipientsPerDay: values.SEND_RECIPIENTS_PER_DAY,
     },
+  };
+}
+
+function databaseOf(values: Values): Config['database'] {
+  return {
+    urls: values.DATABASE_URL,
+    poolSize: values.DATABASE_POOL_SIZE,
+    timeoutMs: values.DATABASE_TIMEOUT_SECONDS * 1000,
   };
 }
 
