@@ -134,6 +134,7 @@ onEachEngine('accounts', (engine) => {
         ['display_name', { displayName: 'x'.repeat(256) }],
         ['display_name', { displayName: 'Ann\r\nBcc: x' }],
         ['display_name', { displayName: '\0' }],
+        ['display_name', { displayName: 'A\u202eda' }],
         ['display_name', { displayName: '\ud800' }],
         ['password', { password: '1234567' }],
         ['password', { password: '' }],

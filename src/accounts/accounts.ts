@@ -14,6 +14,7 @@ import type { Changes } from '../changes/changes.ts';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
 import { invalidField, Refusal } from '../errors/errors.ts';
+import { hasHidden } from '../message/message.ts';
 import {
   type Account,
   type AccountRow,
@@ -378,6 +379,10 @@ function checkDisplayName(text: string): string {
   checkText('display_name', text, DISPLAY_NAME_MAX);
   if (/\p{Cc}/u.test(text)) {
     throw invalidField('display_name', 'must not hold control characters');
+  }
+  if (hasHidden(text)) {
+    const expected = 'must not hold invisible characters, or ones that turn the order of others';
+    throw invalidField('display_name', expected);
   }
   return text;
 }

@@ -68,5 +68,6 @@ export {
   partFilename,
   toBodyStructure,
 } from './structure.ts';
-export { asBuffer, decodeRawHeader, decodeText, LineEnds, oneLine } from './text.ts';
+export { asBuffer, decodeRawHeader, decodeText, decodeWords, LineEnds, oneLine } from './text.ts';
 export { createDecoder, decodePart, isEncoded } from './transfer-encoding.ts';
+export { hasHidden } from './visible-text.ts';

@@ -106,6 +106,59 @@ test('what cannot stand in a header names its field', () => {
   assert.equal(refusedField(file({ contentId: 'a>b' })), 'attachments.0.contentId');
 });
 
+test('what hides something from readers names its field', () => {
+  for (const evil of [
+    'ada\u202exe',
+    'a\u200bda',
+    '\u2066ada\u2069',
+    'ad\u2028a',
+    'a\u00adda',
+    'a\ufeff',
+  ]) {
+    assert.equal(refusedField({ from: { name: evil, address: 'ada@acme.test' } }), 'from.name');
+    assert.equal(refusedField({ to: [{ address: `${evil}@far.test` }] }), 'to.0.address');
+    assert.equal(refusedField({ replyTo: [{ address: `x@${evil}.test` }] }), 'replyTo.0.address');
+    // Many readers decode these where they stand in quotes, too.
+    const name = `=?utf-8?b?${Buffer.from(evil).toString('base64')}?=`;
+    assert.equal(refusedField({ cc: [{ name, address: 'bob@far.test' }] }), 'cc.0.name');
+  }
+  assert.equal(refusedField({ to: [{ address: 'b\u3000ob@far.test' }] }), 'to.0.address');
+  assert.equal(refusedField({ subject: 'a\u2028b' }), 'subject');
+  assert.equal(refusedField({ subject: 'txt.\u202eexe' }), 'subject');
+});
+
+test('what languages and emoji need is sent', async () => {
+  for (const text of [
+    'علی می‌خواهم',
+    'ශ්‍රී',
+    '👩🏽‍💻 Ada',
+    '🏳️‍🌈',
+    'אבי (IT)\u200e',
+    '葛\u{e0100}',
+    'Čapek, K.',
+  ]) {
+    const { envelope } = parse(
+      await write({ subject: text, to: [{ name: text, address: 'bob@far.test' }] }),
+    );
+    assert.equal(envelope.subject, text);
+    assert.equal(envelope.to?.[0]?.name, text);
+  }
+});
+
+test('a subject that looks like an encoded word arrives as it is', async () => {
+  for (const subject of [
+    '=?utf-8?q?x?=',
+    'Re: =?utf-8?B?eA==?= and more',
+    '=?utf-8?q?x?= =?utf-8?q?y?=',
+    `=?utf-8?q?${'long '.repeat(40)}ü?=`,
+    '=?',
+  ]) {
+    const source = await write({ subject });
+    assert.equal(parse(source).envelope.subject, subject);
+    for (const line of String(source).split('\r\n')) assert.ok(line.length <= 78, line);
+  }
+});
+
 test('recipients are bounded, and each is one', () => {
   assert.equal(refusedField({ to: [] }), 'to');
   const many = Array.from({ length: 101 }, (_, n) => ({ address: `u${n}@far.test` }));

@@ -4,8 +4,9 @@
  */
 import type { Readable } from 'node:stream';
 import MailComposer from 'nodemailer/lib/mail-composer';
+import { encodeWord } from 'nodemailer/lib/mime-funcs';
 import { invalidField } from '../errors/errors.ts';
-import { parseAddress } from '../message/message.ts';
+import { decodeWords, hasHidden, parseAddress } from '../message/message.ts';
 import { isWritablePath } from '../net/net.ts';
 
 /** Somebody in a header field. */
@@ -49,6 +50,8 @@ export const RECIPIENTS_MAX = 100;
 /** Characters of a name, a subject, a further field (RFC 5322 section 2.1.1 bounds a line by 998). */
 const NAME_MAX = 255;
 const SUBJECT_MAX = 4_000;
+/** RFC 2047 section 2: an encoded word has at most 75 characters, and a line with one at most 76. */
+const ENCODED_MAX = 52;
 const HEADER_MAX = 4_000;
 const HEADERS_MAX = 50;
 
@@ -56,6 +59,12 @@ const HEADERS_MAX = 50;
 const FIELD_NAME = /^[!-9;-~]{1,76}$/;
 /** Line ends would begin another field; other control characters are shown differently by everybody. */
 const CONTROL = /[\u0000-\u0008\u000a-\u001f\u007f\u0080-\u009f\u2028\u2029]/;
+/** Any space but that of ASCII, which a quoted local part may have. */
+const STRANGE_SPACE = /(?! )\p{Zs}/u;
+/** Show a text in another order than its characters have (UAX 9 section 2.2); no language needs them. */
+const OVERRIDE = /[\u202d\u202e]/;
+export const NOT_HIDDEN =
+  'must not hold invisible characters, or ones that turn the order of others';
 const MEDIA_TYPE = /^[a-z\d!#$&^_.+-]{1,127}\/[a-z\d!#$&^_.+-]{1,127}$/i;
 
 /** Fields of {@link Composition}, and what says how a message is built: the composer writes them. */
@@ -92,23 +101,38 @@ export function checkComposition(composition: Composition): void {
     throw invalidField('to', `must have at most ${RECIPIENTS_MAX} recipients, with cc and bcc`);
   }
   checkLine('subject', composition.subject, SUBJECT_MAX);
+  if (OVERRIDE.test(composition.subject)) {
+    throw invalidField('subject', 'must not turn the order of its characters (U+202D, U+202E)');
+  }
   checkHeaders(composition.headers);
   for (const [index, attachment] of composition.attachments.entries()) {
     checkAttachment(`attachments.${index}`, attachment);
   }
 }
 
-/** Whether mail can go to an address, or come from it: it is one, and SMTP commands can hold it. */
+/**
+ * Whether mail can go to an address, or come from it: it is one, people see all of it, and SMTP commands can
+ * hold it.
+ */
 export function isSendable(address: string): boolean {
+  if (hasHidden(address) || STRANGE_SPACE.test(address)) return false;
   return parseAddress(address) !== undefined && isWritablePath(address);
+}
+
+/** Whether readers can show a name as something else than it is; some decode words even in quotes. */
+export function isDeceptive(name: string): boolean {
+  return hasHidden(name) || hasHidden(decodeWords(name));
 }
 
 function checkCorrespondent(field: string, { name, address }: Correspondent): void {
   if (!isSendable(address)) {
-    const expected = 'must be an e-mail address such as ada@example.com, without "<" and ">"';
+    const expected =
+      'must be an e-mail address such as ada@example.com, without "<", ">" and invisible characters';
     throw invalidField(`${field}.address`, expected);
   }
-  if (name !== undefined) checkLine(`${field}.name`, name, NAME_MAX);
+  if (name === undefined) return;
+  checkLine(`${field}.name`, name, NAME_MAX);
+  if (isDeceptive(name)) throw invalidField(`${field}.name`, NOT_HIDDEN);
 }
 
 function checkLine(field: string, text: string, most: number): void {
@@ -175,7 +199,7 @@ export function composeMessage(composition: Composition): Readable {
     cc: cc.map(writeAddress),
     bcc: bcc.map(writeAddress),
     replyTo: replyTo.map(writeAddress),
-    subject,
+    subject: writeSubject(subject),
     // A message without any text is one with an empty text, not one that is all attachment.
     ...((text !== undefined || html === undefined) && { text: text ?? '' }),
     ...(html !== undefined && { html }),
@@ -199,6 +223,14 @@ export function composeMessage(composition: Composition): Readable {
   const message = composer.compile();
   message.keepBcc = true;
   return message.createReadStream();
+}
+
+/**
+ * The composer takes what looks like an encoded word for one. Here it is text, which has to be encoded to
+ * arrive as it is (RFC 2047 section 5).
+ */
+function writeSubject(subject: string): string {
+  return subject.includes('=?') ? encodeWord(subject, 'B', ENCODED_MAX) : subject;
 }
 
 function writeAddress({ name, address }: Correspondent) {

@@ -11,7 +11,14 @@ import {
   readHeader,
 } from '../message/message.ts';
 import { formatDate } from '../outbound/outbound.ts';
-import { isSendable, isTraceField, RECIPIENTS_MAX, recipientsOf } from './compose-message.ts';
+import {
+  isDeceptive,
+  isSendable,
+  isTraceField,
+  NOT_HIDDEN,
+  RECIPIENTS_MAX,
+  recipientsOf,
+} from './compose-message.ts';
 import { isOwnAddress, type OwnFields } from './read-request.ts';
 
 export interface ReadSource {
@@ -92,10 +99,11 @@ function addressesOf(fields: readonly HeaderField[], name: string): string[] {
     .filter((field) => field.name === name)
     .flatMap((field) => {
       const { mailboxes, isExact } = readAddressList(rawValue(field));
+      if (mailboxes.some((one) => isDeceptive(one.name))) throw invalidField(name, NOT_HIDDEN);
       if (isExact && mailboxes.every(({ address }) => isSendable(address))) return mailboxes;
       throw invalidField(
         name,
-        'must be a list of addresses (RFC 5322 section 3.4) without "<" in them',
+        'must be a list of addresses (RFC 5322 section 3.4) without "<" and invisible characters in them',
       );
     })
     .map(({ address }) => address);

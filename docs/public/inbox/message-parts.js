@@ -115,13 +115,13 @@ export function decodeText(bytes, charset, isCut = false) {
 }
 
 /**
- * Text of a stranger for one line, without the characters that turn around what stands after them:
- * a name must not make its address read backwards.
+ * Text of a stranger for one line, without the characters that turn around what stands after them
+ * (a name must not make its address read backwards) and those that nobody sees.
  *
  * @param {string} text
  */
 export function straighten(text) {
-  return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, '');
+  return text.replace(/[\u00ad\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g, '');
 }
 
 /**
