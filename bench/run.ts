@@ -1,13 +1,16 @@
 /**
- * Runs the benchmarks, all or those named: `npm run bench -- [--profile] [name...]`.
+ * Runs the benchmarks, all or those named:
+ * `npm run bench -- [--profile] [--postgres] [--messages N] [name...]`.
  *
  * Each measures the service, started as an operator starts it, beside a reference on the same
  * machine at the same time, and what counts is the ratio. `--profile` leaves the service slower and
- * shows for each of its runs where the time went.
+ * shows for each of its runs where the time went. `search` takes `--messages` (of its large account), and
+ * `--postgres` for the server that TEST_DATABASE_URL names.
  */
 import { mkdtempSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { attachment } from './attachment.ts';
 import { firstSync } from './first-sync.ts';
 import { imapSync } from './imap-sync.ts';
@@ -17,6 +20,7 @@ import { message } from './message.ts';
 import { mixed } from './mixed.ts';
 import { queueCost } from './queue-cost.ts';
 import { realtime } from './realtime.ts';
+import { search } from './search.ts';
 import { smtpIngest } from './smtp-ingest.ts';
 import { type Figure, printTable } from './support/figures.ts';
 import { removeMailboxes } from './support/mailboxes.ts';
@@ -36,6 +40,7 @@ const benchmarks = [
   firstSync,
   imapSync,
   smtpIngest,
+  search,
   mailserverEvents,
   realtime,
   queueCost,
@@ -43,8 +48,26 @@ const benchmarks = [
   webhooksDeadReceiver,
 ];
 
-const names = process.argv.slice(2).filter((argument) => argument !== '--profile');
-const profiling = process.argv.includes('--profile');
+const { values: flags, positionals: names } = parseArgs({
+  allowPositionals: true,
+  options: {
+    profile: { type: 'boolean', default: false },
+    postgres: { type: 'boolean', default: false },
+    messages: { type: 'string', default: '100000' },
+  },
+});
+const options = {
+  postgres: flags.postgres ? process.env.TEST_DATABASE_URL : undefined,
+  messages: Number(flags.messages),
+};
+if (flags.postgres && options.postgres === undefined) {
+  console.error('--postgres: TEST_DATABASE_URL has to name a PostgreSQL server.');
+  process.exit(1);
+}
+if (!Number.isSafeInteger(options.messages) || options.messages < 1_000) {
+  console.error('--messages: a whole number from 1,000 on.');
+  process.exit(1);
+}
 const unknown = names.filter((name) => !benchmarks.some((known) => known.name === name));
 if (unknown.length > 0) {
   console.error(`There is no benchmark ${unknown.join(', ')}.`);
@@ -64,13 +87,13 @@ try {
   for (const benchmark of benchmarks) {
     if (names.length > 0 && !names.includes(benchmark.name)) continue;
     const from = performance.now();
-    if (profiling) {
+    if (flags.profile) {
       process.env.BENCH_PROFILE = mkdtempSync(
         join(tmpdir(), `postroom-profile-${benchmark.name}-`),
       );
     }
     try {
-      const found = await benchmark.run();
+      const found = await benchmark.run(options);
       figures.push(...found);
       printTable(found);
     } catch (error) {

@@ -10,9 +10,17 @@ export interface Figure {
   readonly met: boolean;
 }
 
+/** What the command line gives to every benchmark. */
+export interface BenchmarkOptions {
+  /** A PostgreSQL server to measure on, where the benchmark can; SQLite when left out. */
+  readonly postgres: string | undefined;
+  /** How much there is to search in. */
+  readonly messages: number;
+}
+
 export interface Benchmark {
   readonly name: string;
-  run(): Promise<Figure[]>;
+  run(options: BenchmarkOptions): Promise<Figure[]>;
 }
 
 export function median(values: readonly number[]): number {
@@ -81,6 +89,24 @@ export function atMost(
     ...atLeast(name, unit, ours, reference, 0),
     target: `<= ${target}`,
     met: ratio <= target,
+  };
+}
+
+/** A figure that counts for itself; where there is a reference, it says how fast the machine was. */
+export function absolute(
+  name: string,
+  values: readonly number[],
+  { unit, target, isMost }: { unit: string; target: number; isMost: boolean },
+  reference?: readonly number[],
+): Figure {
+  const value = median(values);
+  return {
+    name,
+    ours: `${shorten(value)} ${unit}`,
+    reference: reference ? `${shorten(median(reference))} req/s` : '-',
+    ratio: '-',
+    target: `${isMost ? '<=' : '>='} ${shorten(target)} ${unit}`,
+    met: isMost ? value <= target : value >= target,
   };
 }
 

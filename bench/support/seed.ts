@@ -6,7 +6,12 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Bodies } from '../../src/bodies/bodies.ts';
-import { type Database, openSqlite } from '../../src/database/database.ts';
+import {
+  type Database,
+  openPostgres,
+  openSqlite,
+  settingStore,
+} from '../../src/database/database.ts';
 import {
   describeMessage,
   EmbeddedMailstore,
@@ -14,6 +19,7 @@ import {
   type StagedMessage,
   stageMessage,
 } from '../../src/mailstore/mailstore.ts';
+import { corpusMessage } from './corpus.ts';
 import { message20K, messageWithAttachment, smallMessage } from './messages.ts';
 import { answerTasks } from './worker.ts';
 
@@ -28,10 +34,14 @@ export interface AccountSeed {
   readonly interleaved?: true;
   /** Ends with 10 messages added, 20 updated and 5 removed after {@link SeededAccount.before}. */
   readonly changes?: true;
+  /** Messages of the corpus for searches, from this number on, in place of `mail`. */
+  readonly corpusFrom?: number;
 }
 
 export interface Seed {
   readonly dataDir: string;
+  /** SQLite in the folder when left out. */
+  readonly databaseUrl?: string | undefined;
   readonly accounts: readonly AccountSeed[];
 }
 
@@ -48,6 +58,10 @@ export interface SeededAccount extends MailUser {
 const AT_ONCE = 512;
 const ROWS_AT_ONCE = 500;
 const INBOX = 'INBOX';
+/** When the messages of the corpus came: in no order, over three years. */
+const CORPUS_SINCE = Date.UTC(2023, 0, 1);
+const CORPUS_STEP_MS = 15 * 60 * 1000;
+const CORPUS_DATES = 100_003;
 
 async function insertAccounts(database: Database, count: number): Promise<number[]> {
   const domain_id = await database.write(async (tx) => {
@@ -125,9 +139,10 @@ class Seeder {
 
   /** @param others who get each message of an interleaved mailbox, too */
   async fill(user: MailUser, seed: AccountSeed, others: readonly MailUser[]) {
-    const { mail = 'small', messages = 0, of20KB = 0, interleaved, changes } = seed;
+    const { mail = 'small', messages = 0, of20KB = 0, interleaved, changes, corpusFrom } = seed;
     const users = interleaved ? [user, ...others] : [user];
-    if (messages > 0) await this.#append(users, await this.#stage(mail), messages);
+    if (corpusFrom !== undefined) await this.#appendCorpus(user, corpusFrom, messages);
+    else if (messages > 0) await this.#append(users, await this.#stage(mail), messages);
     if (of20KB > 0) await this.#append(users, await this.#stage('20 KB'), of20KB);
     const { token: before } = await this.#inbox(user);
     if (changes) await this.#change(user);
@@ -164,6 +179,28 @@ class Seeder {
     }
   }
 
+  async #appendCorpus(user: MailUser, from: number, count: number): Promise<void> {
+    for (let at = from; at < from + count; at += AT_ONCE) {
+      const numbers = Array.from(
+        { length: Math.min(AT_ONCE, from + count - at) },
+        (_, n) => at + n,
+      );
+      await Promise.all(
+        numbers.map(async (number) => {
+          const message = await stageMessage(this.#bodies, chunksOf(corpusMessage(number)));
+          const texts = await describeMessage(this.#bodies, message);
+          const place = (number * 7_919) % CORPUS_DATES;
+          const internalDate = CORPUS_SINCE + place * CORPUS_STEP_MS;
+          await this.#database.write(async (tx) => {
+            const bodyId = await this.#bodies.commit(tx, message.body);
+            const target = { user, mailbox: INBOX, internalDate };
+            await this.#mailstore.append(tx, { ...texts, bodyId }, [target]);
+          });
+        }),
+      );
+    }
+  }
+
   #stage(mail: Mail): Promise<StagedMessage[]> {
     const staged = this.#staged.get(mail) ?? this.#stageAnew(mail);
     this.#staged.set(mail, staged);
@@ -191,9 +228,12 @@ async function* chunksOf(source: Buffer): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < source.length; at += 65_536) yield source.subarray(at, at + 65_536);
 }
 
-answerTasks(async ({ dataDir, accounts }: Seed): Promise<SeededAccount[]> => {
+answerTasks(async ({ dataDir, databaseUrl, accounts }: Seed): Promise<SeededAccount[]> => {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  const database = await openSqlite({ path: join(dataDir, 'postroom.sqlite') });
+  const database =
+    databaseUrl === undefined
+      ? await openSqlite({ path: join(dataDir, 'postroom.sqlite') })
+      : await openPostgres({ url: databaseUrl });
   const bodies = new Bodies({ database, directory: join(dataDir, 'bodies') });
   await bodies.checkStore(true);
   const seeder = new Seeder(
@@ -212,9 +252,10 @@ answerTasks(async ({ dataDir, accounts }: Seed): Promise<SeededAccount[]> => {
     );
     seeded.push(...(await Promise.all(filled)));
   }
-  await database.close();
   // A database with content starts only with secrets beside it; the service is given its own.
   const secrets = JSON.stringify({ jwtSecret: randomBytes(32).toString('base64url') });
-  writeFileSync(join(dataDir, 'secrets.json'), secrets, { mode: 0o600 });
+  if (databaseUrl !== undefined) await settingStore(database, 'secrets').create(secrets);
+  else writeFileSync(join(dataDir, 'secrets.json'), secrets, { mode: 0o600 });
+  await database.close();
   return seeded;
 });

@@ -19,6 +19,13 @@ export interface RunningService {
   stop(): Promise<void>;
 }
 
+export interface StartOptions {
+  /** Settings beside those that every benchmark has. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Whether to wait until a start has done all its work. */
+  readonly untilRest?: boolean;
+}
+
 const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const START_MS = 20_000;
 const REST_MS = 600_000;
@@ -34,6 +41,7 @@ const RESTING_TICKS = 25;
 export async function startService(
   dataDir: string,
   nodeArgs: readonly string[] = [],
+  { env = {}, untilRest = true }: StartOptions = {},
 ): Promise<RunningService> {
   const [port, smtpPort] = [await findFreePort(), await findFreePort()];
   const profiles = process.env.BENCH_PROFILE;
@@ -55,6 +63,7 @@ export async function startService(
       MAILSERVER_WEBHOOK_SECRET: EVENTS_SECRET,
       // Nothing listens there: the sender checks find out at once that there is no DNS.
       DNS_SERVERS: '127.0.0.1:9',
+      ...env,
     },
     stdio: ['ignore', stdout, stdout],
   });
@@ -68,7 +77,7 @@ export async function startService(
     await delay(20);
   }
   const pid = pidOf(child);
-  await untilAtRest(pid);
+  if (untilRest) await untilAtRest(pid);
   return { pid, port, smtpPort, stop: () => endProcess(child) };
 }
 
@@ -86,7 +95,7 @@ async function untilAtRest(pid: number): Promise<void> {
 }
 
 /** Hundredths of a second of processor time that a process has used (Linux, proc(5)). */
-function processorTicks(pid: number): number {
+export function processorTicks(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return Number(fields[11]) + Number(fields[12]);
