@@ -8,7 +8,7 @@ import { openTestMailstore, type TestMailstore } from '../../test/support/mail.t
 import { settingStore } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
-import { createSearchSource } from '../mailstore/mailstore.ts';
+import { createSearchSource, EmbeddedMailstore } from '../mailstore/mailstore.ts';
 import { createSearch, enqueueSearch, type Search, type SearchOptions } from './search.ts';
 import { readQuery } from './terms.ts';
 
@@ -160,6 +160,30 @@ onEachEngine('the search index', (engine) => {
     const again = startSearch(store);
     await settle(again, user);
     assert.deepEqual(await found(again, user, 'one'), [second, first]);
+  });
+
+  test('a filter that hardly any of many hits passes gives each message once', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const hits = 310;
+    for (let at = 0; at < hits; at++) await add(store, user, mail('same', `text ${at}`), at);
+    const rare = [2, 9, 250, 305];
+    await store.mailstore.setFlags(user, { mailbox: 'INBOX', uids: rare }, { add: ['\\Flagged'] });
+    const search = startSearch(store);
+    await settle(search, user);
+    const { database, bodies } = store;
+    const mailstore = new EmbeddedMailstore({ database, bodies, search, idSecret: 'secret' });
+    for (const texts of [{ text: 'same' }, {}]) {
+      const uids: number[] = [];
+      let cursor: string | undefined;
+      do {
+        const request = { texts, flags: ['\\Flagged'], hasAttachment: false, limit: 3 };
+        const page = await mailstore.search(user, { ...request, ...(cursor && { cursor }) });
+        uids.push(...page.matches.map(({ uid }) => uid));
+        cursor = page.cursor;
+      } while (cursor);
+      assert.deepEqual(uids, rare.toReversed());
+    }
   });
 
   test('hostile words are words', async () => {

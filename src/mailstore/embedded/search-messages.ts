@@ -3,19 +3,34 @@
  * first either way. What the index finds are bodies: they are joined with the mailboxes that hold
  * them, so that a message that is gone never shows.
  */
+import { setImmediate as turn } from 'node:timers/promises';
+import { sql } from 'kysely';
 import type { Bodies } from '../../bodies/bodies.ts';
-import type { Database } from '../../database/database.ts';
+import type { Database, Row } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
 import type { Envelope } from '../../message/message.ts';
-import { type HitPlace, type QueryTerm, readQuery, type Search } from '../../search/search.ts';
+import {
+  type Hit,
+  type HitPlace,
+  type QueryTerm,
+  readQuery,
+  type Search,
+} from '../../search/search.ts';
 import type { MailUser, SearchFilter, SearchMatch, SearchRequest, SearchResult } from '../store.ts';
 import { flagsFromText } from '../syntax.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 
-/** Hits and rows that are looked at in one go. */
+/** Rows that are looked at in one go. */
 const CHUNK = 300;
+/**
+ * The index sorts all hits by date each time it is asked. Where a page is not full after the first hits,
+ * it is asked for so many times as many: 40,000 hits take three questions, not 130.
+ */
+const MORE_HITS = 20;
+/** Messages that are looked at before other requests have their turn: a few milliseconds. */
+const LOOKED_AT_A_TURN = 3_000;
 /** Messages that one call looks at, where hardly any passes the filters; the cursor goes on. */
 const LOOKED_AT_MAX = 100_000;
 
@@ -31,6 +46,8 @@ interface Place {
 interface Candidate extends Place {
   readonly flags: string;
   readonly size: number;
+  /** Null in rows of before 0.3.0. */
+  readonly hasAttachment: number | null;
 }
 
 export interface MessageSearchOptions {
@@ -61,16 +78,23 @@ export class MessageSearch {
         ? this.#byWords(user, terms, { ids, after, filter: request })
         : this.#byDate({ ids, after, filter: request });
     const matches: SearchMatch[] = [];
+    let page: Candidate[] = [];
     let lookedAt = 0;
     let last: Place | undefined;
     for await (const candidate of candidates) {
-      const match = await this.#read(candidate, request, mailboxes);
       lookedAt += 1;
+      // SQLite answers on the event loop: others have their turn meanwhile.
+      if (lookedAt % LOOKED_AT_A_TURN === 0) await turn();
+      if (passes(candidate, request)) page.push(candidate);
+      const isEnough = lookedAt === LOOKED_AT_MAX;
+      if (!isEnough && matches.length + page.length < request.limit) continue;
+      matches.push(...(await this.#read(page, request, mailboxes)));
+      page = [];
+      if (!isEnough && matches.length < request.limit) continue;
       last = candidate;
-      if (match) matches.push(match);
-      if (matches.length === request.limit || lookedAt === LOOKED_AT_MAX) break;
-      last = undefined;
+      break;
     }
+    matches.push(...(await this.#read(page, request, mailboxes)));
     const behind = terms.length > 0 && (await search?.isBehind(user.accountId)) === true;
     return {
       matches,
@@ -95,39 +119,46 @@ export class MessageSearch {
     terms: readonly QueryTerm[],
     { ids, after, filter }: Walk,
   ): AsyncGenerator<Candidate> {
-    const { search, database } = this.#options;
+    const { search } = this.#options;
+    const { accountId } = user;
     let place: HitPlace | undefined = startOf(after, filter);
+    let limit = CHUNK;
     while (search) {
-      const { accountId } = user;
-      const hits = await search.find({ accountId, terms, after: place, limit: CHUNK });
-      place = hits.at(-1);
-      if (!place) return;
-      const rows = await database.read
-        .selectFrom('messages')
-        .select(['mailbox_id', 'uid', 'body_id', 'internal_date', 'flags', 'size'])
-        .where(
-          'body_id',
-          'in',
-          hits.map(({ bodyId }) => bodyId),
-        )
-        .where('mailbox_id', 'in', ids)
-        .execute();
-      const byBody = Map.groupBy(rows, ({ body_id }) => body_id);
-      for (const { id: hit, bodyId, date } of hits) {
-        if (filter.since !== undefined && date < filter.since) return;
-        const found = (byBody.get(bodyId) ?? []).map(
-          ({ mailbox_id: mailboxId, uid, flags, size }) => ({
-            date,
-            hit,
-            mailboxId,
-            uid,
-            flags,
-            size,
-          }),
-        );
-        for (const one of found.sort(newestFirst)) if (isBehind(one, after)) yield one;
+      const hits = await search.find({ accountId, terms, after: place, limit });
+      for (let at = 0; at < hits.length; at += CHUNK) {
+        const some = hits.slice(at, at + CHUNK);
+        for (const one of await this.#locate(some, ids)) {
+          if (filter.since !== undefined && one.date < filter.since) return;
+          if (isBehind(one, after)) yield one;
+        }
       }
+      if (hits.length < limit) return;
+      place = hits.at(-1);
+      limit = Math.min(limit * MORE_HITS, LOOKED_AT_MAX);
     }
+  }
+
+  /** The messages that hits stand for, in their order: one for each mailbox that holds the body. */
+  async #locate(hits: readonly Hit[], mailboxIds: readonly number[]): Promise<Candidate[]> {
+    const rows = await this.#options.database.read
+      .selectFrom('messages')
+      .select(['mailbox_id', 'uid', 'body_id', 'flags', 'size', 'has_attachment'])
+      .where(
+        'body_id',
+        'in',
+        hits.map(({ bodyId }) => bodyId),
+      )
+      // With the plus, no index on mailboxes fits: SQLite would read through all of a mailbox.
+      .where(sql`+mailbox_id`, 'in', mailboxIds)
+      .execute();
+    const byBody = Map.groupBy(rows, ({ body_id }) => body_id);
+    return hits.flatMap(({ id: hit, bodyId, date }) =>
+      (byBody.get(bodyId) ?? [])
+        .map(({ mailbox_id: mailboxId, has_attachment: hasAttachment, uid, flags, size }) => ({
+          ...{ date, hit, mailboxId, uid, flags, size, hasAttachment },
+        }))
+        .sort(newestFirst),
+    );
   }
 
   /** The newest of each mailbox, merged: each comes from an index alone. */
@@ -151,8 +182,11 @@ export class MessageSearch {
   async *#mailboxByDate(
     mailboxId: number,
     after: Place | undefined,
-    { since, before }: SearchFilter,
+    filter: SearchFilter,
   ): AsyncGenerator<Candidate> {
+    const { since, before, larger, smaller, hasAttachment: wanted } = filter;
+    // Without these two the index has all that is read, and no row is.
+    const inIndex = larger === undefined && smaller === undefined && wanted === undefined;
     let upTo = Math.min(
       after?.date ?? Number.MAX_SAFE_INTEGER,
       (before ?? Number.MAX_SAFE_INTEGER) - 1,
@@ -161,7 +195,8 @@ export class MessageSearch {
     for (;;) {
       const rows = await this.#options.database.read
         .selectFrom('messages')
-        .select(['uid', 'internal_date', 'flags', 'size'])
+        .select(['uid', 'internal_date', 'flags'])
+        .$if(!inIndex, (query) => query.select(['size', 'has_attachment']))
         .where('mailbox_id', '=', mailboxId)
         .where(({ eb, refTuple, tuple }) =>
           eb(refTuple('internal_date', 'uid'), '<', tuple(upTo, uidBelow)),
@@ -171,8 +206,10 @@ export class MessageSearch {
         .orderBy('uid', 'desc')
         .limit(CHUNK)
         .execute();
-      for (const { uid, internal_date: date, flags, size } of rows) {
-        const one = { date, hit: 0, mailboxId, uid, flags, size };
+      for (const row of rows) {
+        const { uid, internal_date: date, flags, size = 0 } = row;
+        const hasAttachment = row.has_attachment ?? null;
+        const one = { date, hit: 0, mailboxId, uid, flags, size, hasAttachment };
         if (isBehind(one, after)) yield one;
       }
       const last = rows.at(-1);
@@ -182,36 +219,63 @@ export class MessageSearch {
     }
   }
 
-  /** What the answer says of a message; undefined where it does not pass or is gone. */
+  /** What the answer says of messages; those are left out that are gone, or older and do not pass. */
   async #read(
-    { mailboxId, uid, flags, size }: Candidate,
-    filter: SearchFilter,
+    candidates: readonly Candidate[],
+    { hasAttachment }: SearchFilter,
     mailboxes: ReadonlyMap<number, string>,
-  ): Promise<SearchMatch | undefined> {
-    if (!passes(flags, size, filter)) return undefined;
-    const { database } = this.#options;
-    const row = await database.read
+  ): Promise<SearchMatch[]> {
+    const found = new Map<string, FoundRow>();
+    for (const [mailboxId, some] of Map.groupBy(candidates, ({ mailboxId: id }) => id)) {
+      for (const row of await this.#readRows(mailboxId, some)) {
+        found.set(`${mailboxId} ${row.uid}`, row);
+      }
+    }
+    const matches: SearchMatch[] = [];
+    for (const { mailboxId, uid, flags } of candidates) {
+      const row = found.get(`${mailboxId} ${uid}`);
+      if (!row) continue;
+      const told = await describeRow(this.#options, row);
+      if (hasAttachment !== undefined && told.hasAttachment !== hasAttachment) continue;
+      matches.push({
+        mailbox: mailboxes.get(mailboxId) ?? '',
+        uid,
+        envelope: JSON.parse(row.envelope) as Envelope,
+        flags: flagsFromText(flags),
+        internalDate: new Date(row.internal_date).toISOString(),
+        preview: told.preview,
+        threadId: told.threadId,
+      });
+    }
+    return matches;
+  }
+
+  #readRows(mailboxId: number, candidates: readonly Candidate[]): Promise<FoundRow[]> {
+    return this.#options.database.read
       .selectFrom('messages')
-      .select(['envelope', 'structure', 'internal_date', 'body_id'])
+      .select(['uid', 'envelope', 'structure', 'internal_date', 'body_id'])
       .select(['preview', 'has_attachment', 'thread_id'])
       .where('mailbox_id', '=', mailboxId)
-      .where('uid', '=', uid)
-      .executeTakeFirst();
-    if (!row) return undefined;
-    const told = await describeRow(this.#options, row);
-    const { hasAttachment } = filter;
-    if (hasAttachment !== undefined && told.hasAttachment !== hasAttachment) return undefined;
-    return {
-      mailbox: mailboxes.get(mailboxId) ?? '',
-      uid,
-      envelope: JSON.parse(row.envelope) as Envelope,
-      flags: flagsFromText(flags),
-      internalDate: new Date(row.internal_date).toISOString(),
-      preview: told.preview,
-      threadId: told.threadId,
-    };
+      .where(
+        'uid',
+        'in',
+        candidates.map(({ uid }) => uid),
+      )
+      .execute();
   }
 }
+
+type FoundRow = Pick<
+  Row<'messages'>,
+  | 'uid'
+  | 'envelope'
+  | 'structure'
+  | 'internal_date'
+  | 'body_id'
+  | 'preview'
+  | 'has_attachment'
+  | 'thread_id'
+>;
 
 interface Walk {
   /** Mailboxes that are searched. */
@@ -234,12 +298,14 @@ function isBehind(place: Place, after: Place | undefined): boolean {
   return !after || newestFirst(after, place) < 0;
 }
 
-function passes(flagsText: string, size: number, filter: SearchFilter): boolean {
-  const { larger, smaller, flags = [], notFlags = [] } = filter;
+function passes({ size, ...row }: Candidate, filter: SearchFilter): boolean {
+  const { larger, smaller, flags = [], notFlags = [], hasAttachment } = filter;
   if (larger !== undefined && size <= larger) return false;
   if (smaller !== undefined && size >= smaller) return false;
+  const isKnown = hasAttachment !== undefined && row.hasAttachment !== null;
+  if (isKnown && (row.hasAttachment === 1) !== hasAttachment) return false;
   if (flags.length + notFlags.length === 0) return true;
-  const has = new Set(flagsFromText(flagsText.toLowerCase()));
+  const has = new Set(flagsFromText(row.flags.toLowerCase()));
   return (
     flags.every((flag) => has.has(flag.toLowerCase())) &&
     !notFlags.some((flag) => has.has(flag.toLowerCase()))
