@@ -105,7 +105,7 @@ function resolveMailbox(
 ): Destination | Refusal {
   if (!account) return new Refusal('account_not_found', `there is no mailbox ${forwardPath}`);
   if (account.status === 'suspended') {
-    return new Refusal('account_inactive', `mailbox ${forwardPath} is suspended for now`);
+    return new Refusal('account_inactive', `mailbox ${forwardPath} does not accept mail for now`);
   }
   return { kind: 'mailbox', user: userOf(account) };
 }

@@ -395,6 +395,23 @@ onEachEngine('sending mail', (engine) => {
     assert.match(source.body.rfc822, /\r\nReceived: by mail\.localhost with HTTP id /);
   });
 
+  test('of another account a sender hears what strangers hear by SMTP', async () => {
+    const ada = await service.makeAccount('ada');
+    const ben = await service.addAccount(ada, 'ben');
+    const change = { user_id: ben.userId, status: 'suspended' };
+    await service.v2('PUT', `/v2/email-accounts/${ben.id}`, change);
+    const { body } = await send(ada, { to: [{ address: ben.address }], text: 'x' });
+    const { status, recipients } = await settled(ada, body.id);
+    const stranger = service.send({ from: 'x@far.test', to: ben.address, text: 'x' });
+    const { response } = await stranger.then(
+      () => assert.fail('the mail of a suspended account is taken'),
+      (error: Error & { response?: string }) => error,
+    );
+    assert.deepEqual([status, recipients[0].detail], ['deferred', response]);
+    assert.match(recipients[0].detail, /^450 4\.2\.1 /);
+    assert.doesNotMatch(recipients[0].detail, /suspend|account|active/i);
+  });
+
   test('what waits can be cancelled, and is a draft again', async () => {
     const ada = await service.makeAccount('ada');
     const message = {
