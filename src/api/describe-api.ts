@@ -57,7 +57,8 @@ const securitySchemes = {
     type: 'apiKey',
     in: 'cookie',
     name: LOGIN_COOKIE,
-    description: 'Set by `POST /mail/token` with `remember: true`.',
+    description:
+      'Set by `POST /mail/token` with `remember: true`; by HTTPS its name begins with `__Host-`.',
   },
 } as const;
 

@@ -51,6 +51,20 @@ test('a browser gets the next token by the cookie, and each answer has the next 
   assert.equal((await renew(cookieOf(second))).status, 200);
 });
 
+test('a cookie of the same name that is not ours is passed over', async () => {
+  const first = await api.call('POST', '/mail/token', { ...login, remember: true });
+  const over = await api.call('POST', '/mail/token', { ...login, remember: true });
+  await api.call('POST', '/mail/token/forget', undefined, { cookie: cookieOf(over) });
+  const second = await renew(
+    `postroom_login=x; postroom_login=; ${cookieOf(over)}; ${cookieOf(first)}`,
+  );
+  assert.equal(second.status, 200);
+  // Signing out ends the login wherever its cookie stands.
+  const cookie = `postroom_login=x; ${cookieOf(second)}`;
+  await api.call('POST', '/mail/token/forget', undefined, { cookie });
+  assert.equal((await renew(cookieOf(second))).status, 401);
+});
+
 test('a login that is over is refused, and the browser drops the cookie', async () => {
   const none = await renew();
   assert.equal(none.status, 401);
@@ -81,7 +95,21 @@ test('where the service is reached by HTTPS the cookie is sent by HTTPS alone', 
   const forwarded = await behindProxy.call('POST', '/mail/token', body, {
     'x-forwarded-proto': 'https',
   });
-  assert.match(forwarded.headers.getSetCookie()[0] ?? '', /; Secure$/);
+  const [set = ''] = forwarded.headers.getSetCookie();
+  assert.match(
+    set,
+    /^__Host-postroom_login=[\w.-]+; Path=\/; Max-Age=2592000; HttpOnly; SameSite=Strict; Secure$/,
+  );
+  // Another host of the domain can set the name without the prefix.
+  const cookie = cookieOf(forwarded);
+  const renewWith = (given: string) =>
+    behindProxy.call('POST', '/mail/token/renew', undefined, {
+      cookie: given,
+      'x-api-key': undefined,
+      'x-forwarded-proto': 'https',
+    });
+  assert.equal((await renewWith(cookie.replace('__Host-', ''))).status, 401);
+  assert.equal((await renewWith(cookie)).status, 200);
   const direct = await behindProxy.call('POST', '/mail/token', body);
   assert.ok(!direct.headers.getSetCookie()[0]?.includes('Secure'));
   const byUrl = await start({ publicUrl: () => 'https://mail.acme.test' });

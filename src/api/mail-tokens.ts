@@ -2,8 +2,9 @@
  * `POST /mail/token`: a mailbox's address and password for a token, and how a browser that remembers the login
  * gets the next one.
  *
- * The cookie leads to these paths alone, is hidden from scripts, and is sent by pages of this site alone
- * (SameSite=Strict), so that no other site makes a browser use it.
+ * The cookie is hidden from scripts, and is sent by pages of this site alone (SameSite=Strict), so that no other
+ * site makes a browser use it. By HTTPS its name says that this host has set it (`__Host-`), so that no other
+ * host of the domain can put its own in place.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
@@ -109,17 +110,33 @@ function addRenewal(app: Api, tokens: Tokens, cookies: LoginCookies): void {
     },
     async (request, reply) => {
       const remembered = cookies.read(request);
-      if (remembered === undefined) {
-        throw new Refusal('unauthorized', `there is no cookie ${LOGIN_COOKIE}: sign in`);
-      }
-      const renewed = await tokens.renew(remembered).catch((error: unknown) => {
+      const renewed = await renewAny(tokens, remembered).catch((error: unknown) => {
         // The browser drops what is over; a database that does not answer ends nothing.
-        if (error instanceof Refusal && isOver.has(error.code)) cookies.set('', request, reply);
+        const dropped = remembered.length > 0 && endsLogin(error);
+        if (dropped) cookies.set('', request, reply);
         throw error;
       });
       return cookies.answer(renewed, request, reply);
     },
   );
+}
+
+function endsLogin(error: unknown): error is Refusal {
+  return error instanceof Refusal && isOver.has(error.code);
+}
+
+/** Renews by the first cookie that is good: another host of the domain may have set one of the same name. */
+async function renewAny(tokens: Tokens, remembered: readonly string[]): Promise<RememberedToken> {
+  let refusal = new Refusal('unauthorized', `there is no cookie ${LOGIN_COOKIE}: sign in`);
+  for (const [index, text] of remembered.entries()) {
+    try {
+      return await tokens.renew(text);
+    } catch (error) {
+      if (!endsLogin(error)) throw error;
+      if (index === 0) refusal = error;
+    }
+  }
+  throw refusal;
 }
 
 function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
@@ -138,13 +155,15 @@ function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
       },
     },
     async (request, reply) => {
-      const remembered = cookies.read(request);
-      if (remembered !== undefined) await tokens.forget(remembered);
+      for (const remembered of cookies.read(request)) await tokens.forget(remembered);
       cookies.set('', request, reply);
       return { ok: true as const };
     },
   );
 }
+
+/** Cookies of one request that are looked at. */
+const COOKIES_READ = 5;
 
 /** The cookie (RFC 6265) in which a browser remembers a login. */
 class LoginCookies {
@@ -154,24 +173,38 @@ class LoginCookies {
     this.#publicUrl = publicUrl;
   }
 
-  read({ headers }: FastifyRequest): string | undefined {
-    const pairs = (headers.cookie ?? '').split(';').map((pair) => pair.trim());
-    const pair = pairs.find((one) => one.startsWith(`${LOGIN_COOKIE}=`));
-    return pair?.slice(LOGIN_COOKIE.length + 1);
+  /** What the cookies of the name have: several where they were set for several paths or hosts. */
+  read(request: FastifyRequest): string[] {
+    const start = `${this.#name(request)}=`;
+    const pairs = (request.headers.cookie ?? '').split(';').map((pair) => pair.trim());
+    const values = pairs
+      .filter((one) => one.startsWith(start))
+      .map((one) => one.slice(start.length));
+    return [...new Set(values)].filter((value) => value !== '').slice(0, COOKIES_READ);
   }
 
   /** @param value none removes the cookie */
   set(value: string, request: FastifyRequest, reply: FastifyReply): void {
-    const isSecure = request.protocol === 'https' || this.#publicUrl().startsWith('https:');
+    const isSecure = this.#isSecure(request);
     const fields = [
-      `${LOGIN_COOKIE}=${value}`,
-      'Path=/mail/token',
+      `${this.#name(request)}=${value}`,
+      // Browsers keep a `__Host-` cookie with this path alone.
+      `Path=${isSecure ? '/' : '/mail/token'}`,
       `Max-Age=${value === '' ? 0 : REMEMBERED_SECONDS}`,
       'HttpOnly',
       'SameSite=Strict',
       ...(isSecure ? ['Secure'] : []),
     ];
     reply.header('set-cookie', fields.join('; '));
+  }
+
+  #isSecure({ protocol }: FastifyRequest): boolean {
+    return protocol === 'https' || this.#publicUrl().startsWith('https:');
+  }
+
+  /** RFC 6265bis section 4.1.3.2; without TLS browsers keep no cookie of that name. */
+  #name(request: FastifyRequest): string {
+    return this.#isSecure(request) ? `__Host-${LOGIN_COOKIE}` : LOGIN_COOKIE;
   }
 
   answer(issued: RememberedToken, request: FastifyRequest, reply: FastifyReply) {
