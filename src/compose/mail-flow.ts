@@ -79,8 +79,8 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { embedded, mailServer, metrics, logger: log, now } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
-  const dns = createDnsResolver({ servers: config.dns.servers, concurrency: DELIVERY_CONCURRENCY });
-  const { checks, close: closeSenderChecks } = buildSenderChecks(config);
+  const dns = openDeliveryDns(config, metrics);
+  const { checks, close: closeSenderChecks } = buildSenderChecks(config, metrics, log);
   const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
   const shared = {
     database,
@@ -106,6 +106,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     hostname,
     reports: new Reports(),
     count: (result) => metrics.countRecipient(result),
+    onChecked: (verdicts) => metrics.countChecks(verdicts),
   });
   const sender = createMessageSender({
     hostname,
@@ -144,6 +145,14 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   return { delivery, courier, sendCourier, sending, close, closeSenderChecks };
 }
 
+function openDeliveryDns({ dns: { servers } }: Config, metrics: Metrics) {
+  return createDnsResolver({
+    servers,
+    concurrency: DELIVERY_CONCURRENCY,
+    onAsked: (outcome, ms) => metrics.countDns('delivery', outcome, ms),
+  });
+}
+
 /** Mail from one of our domains to another goes to our own listener, whatever MX records say. */
 function ownListener({ smtp }: Config, domains: Domains) {
   if (smtp.port === 0) return undefined;
@@ -156,16 +165,44 @@ function ownListener({ smtp }: Config, domains: Domains) {
  * The sender checks ask DNS for themselves: an answer that comes late is of no use to a message that
  * waits, and questions about names that strangers chose must not hold up those of verification.
  */
-function buildSenderChecks({ dns: { servers }, mailHostname: hostname, senderChecks }: Config) {
+function buildSenderChecks(
+  { dns: { servers }, mailHostname: hostname, senderChecks }: Config,
+  metrics: Metrics,
+  log: Logger,
+) {
   const dns = createDnsResolver({
     servers,
     concurrency: CHECKS_CONCURRENCY,
     timeouts: CHECKS_TIMEOUTS,
+    keeps: true,
+    onAsked: (outcome, ms) => metrics.countDns('sender_checks', outcome, ms),
   });
+  let isClosed = false;
+  metrics.setChecksOff(false);
   const checks = createSenderChecks({
     lookup: (name, type) => dns.lookup(name, type),
+    kept(name, type) {
+      const answer = dns.kept(name, type);
+      if (answer) metrics.countDns('sender_checks', 'kept');
+      return answer;
+    },
+    onOutage(isOut) {
+      if (isClosed) return;
+      metrics.setChecksOff(isOut);
+      const dnsServers = servers.length > 0 ? servers : 'those of the system';
+      if (isOut) log.warn({ dnsServers }, CHECKS_END);
+      else log.warn({ dnsServers }, CHECKS_BEGIN);
+    },
     hostname,
     enforce: senderChecks.dmarcEnforce,
   });
-  return { checks, close: () => dns.close() };
+  const close = () => {
+    isClosed = true;
+    dns.close();
+  };
+  return { checks, close };
 }
+
+const CHECKS_END =
+  'DNS does not answer: SPF, DKIM and DMARC are not checked, and mail that they would refuse is taken, until it answers again';
+const CHECKS_BEGIN = 'DNS answers again: SPF, DKIM and DMARC of new mail are checked';

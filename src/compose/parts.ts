@@ -88,6 +88,7 @@ interface Ground {
   readonly changes: Changes;
   /** Where requests and logins are counted. */
   readonly openLimit: OpenLimit;
+  readonly metrics: Metrics;
   readonly logger: Logger;
   /** Milliseconds since 1970, the same on all nodes. */
   readonly now: () => number;
@@ -119,7 +120,7 @@ const MAX_JSON_BODY = 1024 * 1024;
 const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
 
 /** Builds all parts; none of them listens or runs yet. */
-export function buildParts(given: Omit<Ground, 'changes' | 'openLimit'>): Parts {
+export function buildParts(given: Omit<Ground, 'changes' | 'metrics' | 'openLimit'>): Parts {
   const { config, secrets, database, logger, now } = given;
   const directory = join(config.dataDir, 'bodies');
   const bodies = new Bodies({ database, directory, log: logger });
@@ -135,7 +136,7 @@ export function buildParts(given: Omit<Ground, 'changes' | 'openLimit'>): Parts 
     onAttempt: (report) => metrics.countAttempt(report),
   });
   const deletions = new Deletions();
-  const ground: Ground = { ...given, changes, openLimit: limitInMemory };
+  const ground: Ground = { ...given, changes, metrics, openLimit: limitInMemory };
   const owners = buildOwners(ground, deletions);
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
@@ -208,10 +209,13 @@ function buildChanges(search: Search): Changes {
 }
 
 function buildOwners(ground: Ground, deletions: Deletions): Owners {
-  const { config, secrets, database, changes, openLimit, logger, now } = ground;
+  const { config, secrets, database, changes, openLimit, metrics, logger, now } = ground;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = createDomains({ database, mailHostname, spfInclude, log: logger, now });
-  const dns = createDnsResolver({ servers: config.dns.servers });
+  const dns = createDnsResolver({
+    servers: config.dns.servers,
+    onAsked: (outcome, ms) => metrics.countDns('verification', outcome, ms),
+  });
   const verification = createVerification({ database, dns, mailHostname, log: logger, now });
   const accounts = createAccounts({
     database,

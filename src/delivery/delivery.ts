@@ -84,6 +84,8 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   readonly reports?: ReportReader | undefined;
   /** Told what became of each recipient of a message that was taken. */
   readonly count?: (result: RecipientOutcome['result']) => void;
+  /** Told what the sender checks found, whatever becomes of the message then. */
+  readonly onChecked?: (verdicts: Verdicts) => void;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -129,6 +131,7 @@ class RoutedReceiver implements MailReceiver {
   ): Promise<RecipientOutcome[]> {
     const arrived = { envelope, receivedAt: this.#now() };
     const staged = await stageMail(this.#options, arrived, source).catch(sayWhenFull);
+    if (staged.verdicts) this.#options.onChecked?.(staged.verdicts);
     const mail: AcceptedMail = { ...arrived, ...staged };
     const resolved = await this.#deliverOrDiscard(mail);
     const outcomes = resolved.map(outcomeOf);

@@ -2,8 +2,13 @@
  * DNS as the other capabilities ask it: one question, one typed answer that tells "there is no such
  * record" from "nobody could be asked". Owns nothing in storage.
  */
-import { promises as dns } from 'node:dns';
+import { getServers } from 'node:dns';
+import type { Answer, StringAnswer } from 'dns-packet';
+import { LRUCache } from 'lru-cache';
 import pLimit, { type LimitFunction } from 'p-limit';
+import { type Exchanged, exchange, isDnsName, RCODE } from './exchange.ts';
+
+export { isDnsName } from './exchange.ts';
 
 /** One MX record (RFC 1035 section 3.3.9). */
 export interface MxRecord {
@@ -59,9 +64,17 @@ export interface DnsResolverOptions {
   readonly concurrency?: number;
   /** Milliseconds that the first attempt waits for its answer, and the later ones each. */
   readonly timeouts?: { readonly first: number; readonly later: number };
+  /** Whether answers are kept, for as long as their records allow; left out, nothing is kept. */
+  readonly keeps?: boolean;
+  /** Told of each question that was sent, for metrics. */
+  readonly onAsked?: (outcome: DnsAnswer<DnsType>['kind'], ms: number) => void;
+  /** Milliseconds on a clock that never goes back. */
+  readonly now?: () => number;
 }
 
 export interface DnsResolver extends DnsLookup {
+  /** An earlier answer to a question, where it is kept and still holds. `lookup` asks always. */
+  kept<Type extends DnsType>(name: string, type: Type): DnsAnswer<Type> | undefined;
   /** Ends every question under way, and refuses new ones: all are `unanswered`. */
   close(): void;
 }
@@ -72,140 +85,214 @@ const TIMEOUTS_MS = { first: 3_000, later: 5_000 };
 /** A lone server is asked twice; of many, the later ones get their turn with the next question. */
 const ATTEMPTS = { min: 2, max: 3 };
 
-/** Errors that are answers: RFC 1035 section 4.1.1 (name error), RFC 2308 section 2.2 (no data). */
-const absences = {
-  ENOTFOUND: 'no_name',
-  ENODATA: 'no_record',
-  EBADNAME: 'bad_name',
-} as const;
+/*
+ * What is kept, at most. Names and answers are a stranger's choice: those that were used longest ago go
+ * first, and no answer of theirs is kept for longer than an hour.
+ */
+const KEPT_MAX = 20_000;
+const KEPT_OCTETS_MAX = 8 * 1024 * 1024;
+const KEPT_MS_MAX = 3_600_000;
+/** That there is no such record is kept for a short time: somebody may be putting it there (RFC 2308). */
+const KEPT_ABSENT_MS_MAX = 60_000;
+/** What an entry takes beside its texts. */
+const ENTRY_OCTETS = 300;
 
-/** What the other errors of c-ares are called among people; the rest goes by its code. */
-const reasons: Record<string, string> = {
-  EFORMERR: 'FORMERR',
-  ESERVFAIL: 'SERVFAIL',
-  ENOTIMP: 'NOTIMP',
-  EREFUSED: 'REFUSED',
-  ETIMEOUT: 'timeout',
-  ECONNREFUSED: 'no connection',
-  EBADRESP: 'malformed answer',
-  ECANCELLED: 'stopped',
-  ERR_INVALID_IP_ADDRESS: 'bad server address',
-};
+/** An answer, and for how long it holds, in milliseconds. */
+interface Timed<Type extends DnsType> {
+  readonly answer: DnsAnswer<Type>;
+  readonly ttl: number;
+}
+
+interface Kept {
+  /** Of the type that its key names. */
+  readonly answer: DnsAnswer<DnsType>;
+  readonly until: number;
+}
 
 /**
  * Asks the servers one after the other until one answers. A server that failed where another
  * answered is asked last from then on.
  */
 class RecursiveResolver implements DnsResolver {
-  readonly #servers: readonly string[];
+  readonly #options: DnsResolverOptions;
   readonly #timeouts: { readonly first: number; readonly later: number };
   readonly #limit: LimitFunction;
-  readonly #underWay = new Set<dns.Resolver>();
+  readonly #now: () => number;
+  readonly #underWay = new Set<AbortController>();
+  readonly #kept = new LRUCache<string, Kept>({
+    max: KEPT_MAX,
+    maxSize: KEPT_OCTETS_MAX,
+    sizeCalculation: ({ answer }, key) =>
+      ENTRY_OCTETS + 2 * key.length + (answer.kind === 'records' ? sizeOf(answer.records) : 0),
+  });
   #closed = false;
   /** How many servers were found wanting: where the next question starts. */
   #first = 0;
 
   constructor(options: DnsResolverOptions) {
-    this.#servers = options.servers;
+    this.#options = options;
     this.#timeouts = options.timeouts ?? TIMEOUTS_MS;
     this.#limit = pLimit(options.concurrency ?? CONCURRENCY);
+    this.#now = options.now ?? (() => performance.now());
   }
 
-  lookup<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>> {
-    return this.#limit(() => this.#ask(name, type));
+  kept<Type extends DnsType>(name: string, type: Type): DnsAnswer<Type> | undefined {
+    const kept = this.#kept.get(keyOf(name, type));
+    // The key names the type of the records.
+    return kept && kept.until > this.#now() ? (kept.answer as DnsAnswer<Type>) : undefined;
+  }
+
+  async lookup<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>> {
+    const asked = withoutRoot(name);
+    if (!isDnsName(asked)) return { kind: 'absent', reason: 'bad_name' };
+    const { answer, ttl } = await this.#limit(() => this.#ask(asked, type));
+    if (this.#options.keeps && ttl > 0) {
+      this.#kept.set(keyOf(asked, type), { answer, until: this.#now() + ttl });
+    }
+    return answer;
   }
 
   close(): void {
     this.#closed = true;
-    for (const resolver of this.#underWay) resolver.cancel();
+    for (const asking of this.#underWay) asking.abort();
   }
 
-  async #ask<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>> {
+  async #ask<Type extends DnsType>(name: string, type: Type): Promise<Timed<Type>> {
+    const askedAt = this.#now();
+    const found = await this.#askServers(name, type);
+    this.#options.onAsked?.(found.answer.kind, this.#now() - askedAt);
+    return found;
+  }
+
+  async #askServers<Type extends DnsType>(name: string, type: Type): Promise<Timed<Type>> {
     // Read anew, since a machine's resolvers change when it moves to another network.
-    const servers = this.#servers.length > 0 ? this.#servers : new dns.Resolver().getServers();
+    const servers = this.#options.servers.length > 0 ? this.#options.servers : getServers();
     const attempts = Math.min(Math.max(servers.length, ATTEMPTS.min), ATTEMPTS.max);
     const first = this.#first;
-    let answer: DnsAnswer<Type> = { kind: 'unanswered', reason: 'no DNS server is set' };
+    let found: Timed<Type> = unanswered('no DNS server is set');
     for (let attempt = 0; attempt < attempts; attempt++) {
       const server = servers[(first + attempt) % servers.length];
-      if (server === undefined) return answer;
-      if (this.#closed) return { kind: 'unanswered', reason: 'stopped' };
-      const timeout = attempt === 0 ? this.#timeouts.first : this.#timeouts.later;
-      answer = await this.#askServer(server, timeout, name, type);
-      if (answer.kind === 'unanswered') continue;
+      if (server === undefined) return found;
+      if (this.#closed) return unanswered('stopped');
+      found = await this.#askServer(server, attempt, name, type);
+      if (found.answer.kind === 'unanswered') continue;
       this.#first = (first + attempt) % servers.length;
-      return answer;
+      return found;
     }
     // None of them: the next question starts with the one after.
     this.#first = (first + attempts) % servers.length;
-    return answer;
+    return found;
   }
 
-  /**
-   * A resolver of its own for each attempt: c-ares shortens the timeout of one that it keeps to a
-   * few times the usual latency, which is that of answers from a cache. It costs 0.1 ms, and each
-   * question gets a source port of its own (RFC 5452 section 9.2). c-ares repeats a truncated
-   * answer's question over TCP (RFC 7766 section 5) and passes over answers to other questions.
-   */
   async #askServer<Type extends DnsType>(
     server: string,
-    timeout: number,
+    attempt: number,
     name: string,
     type: Type,
-  ): Promise<DnsAnswer<Type>> {
-    const resolver = new dns.Resolver({ timeout, tries: 1 });
-    this.#underWay.add(resolver);
-    try {
-      resolver.setServers([server]);
-      const records = await readers[type](resolver, name);
-      // An alias whose target was not followed: there is no record to tell of.
-      if (records.length === 0) return { kind: 'absent', reason: 'no_record' };
-      return { kind: 'records', records };
-    } catch (error) {
-      return toAnswer(error);
-    } finally {
-      this.#underWay.delete(resolver);
-    }
+  ): Promise<Timed<Type>> {
+    const asking = new AbortController();
+    this.#underWay.add(asking);
+    const isFirst = attempt === 0;
+    const said = await exchange(
+      { name, type },
+      {
+        server,
+        timeout: isFirst ? this.#timeouts.first : this.#timeouts.later,
+        // A server of before 1999 refuses what it does not know: it is asked again without.
+        edns: isFirst,
+        signal: asking.signal,
+      },
+    );
+    this.#underWay.delete(asking);
+    return readAnswer(said, name, type);
   }
 }
 
-function toAnswer(error: unknown): Exclude<DnsAnswer<DnsType>, { kind: 'records' }> {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  if (isAbsence(code)) return { kind: 'absent', reason: absences[code] };
-  const reason = reasons[code] ?? (/^E(?!RR_)[A-Z]+$/.test(code) ? code : undefined);
-  // Not an error of DNS but a bug.
-  if (reason === undefined) throw error;
-  return { kind: 'unanswered', reason };
-}
-
-function isAbsence(code: string): code is keyof typeof absences {
-  return Object.hasOwn(absences, code);
-}
-
-/** Backslashes that stand for themselves: c-ares reads them as escapes (RFC 1035 section 5.1). */
-const asName = (text: string) => text.replaceAll('\\', '\\\\');
+const keyOf = (name: string, type: DnsType) => `${type} ${withoutRoot(name)}`;
 
 const withoutRoot = (name: string) => name.toLowerCase().replace(/\.$/, '');
 
-const readers: {
-  [Type in DnsType]: (resolver: dns.Resolver, name: string) => Promise<DnsRecords[Type][]>;
-} = {
-  A: (resolver, name) => resolver.resolve4(asName(name)),
-  AAAA: (resolver, name) => resolver.resolve6(asName(name)),
-  CNAME: async (resolver, name) => (await resolver.resolveCname(asName(name))).map(withoutRoot),
-  PTR: async (resolver, name) => (await resolver.resolvePtr(asName(name))).map(withoutRoot),
-  TXT: async (resolver, name) =>
-    (await resolver.resolveTxt(asName(name))).map((strings) => strings.join('')),
-  MX: async (resolver, name) =>
-    (await resolver.resolveMx(asName(name))).map(({ priority, exchange }) => ({
-      preference: priority,
-      exchange: withoutRoot(exchange),
-    })),
+function sizeOf(records: readonly DnsRecords[DnsType][]): number {
+  const texts = records.map((one) => (typeof one === 'string' ? one : one.exchange));
+  return texts.reduce((size, { length }) => size + 2 * length + 50, 0);
+}
+
+function unanswered(reason: string): { answer: { kind: 'unanswered'; reason: string }; ttl: 0 } {
+  return { answer: { kind: 'unanswered', reason }, ttl: 0 };
+}
+
+/** RFC 1035 section 4.1.1; what is not listed goes by its number. */
+const NO_ERROR = 0;
+const NAME_ERROR = 3;
+const reasons: Record<number, string> = { 1: 'FORMERR', 2: 'SERVFAIL', 4: 'NOTIMP', 5: 'REFUSED' };
+/** Aliases that are followed in one answer. */
+const ALIASES_MAX = 16;
+
+function readAnswer<Type extends DnsType>(said: Exchanged, name: string, type: Type): Timed<Type> {
+  if (typeof said === 'string') return unanswered(said);
+  const rcode = (said.flags ?? 0) & RCODE;
+  if (rcode !== NO_ERROR && rcode !== NAME_ERROR) {
+    return unanswered(reasons[rcode] ?? `response code ${rcode}`);
+  }
+  const { found, ttl } = followAliases(said.answers ?? [], name, type);
+  if (rcode === NO_ERROR && found.length > 0) {
+    const records = found.flatMap((answer) => readers[type](answer));
+    return { answer: { kind: 'records', records }, ttl: Math.min(ttl, KEPT_MS_MAX) };
+  }
+  // An alias whose target was not followed: there is no record to tell of.
+  const reason = rcode === NAME_ERROR ? 'no_name' : 'no_record';
+  return { answer: { kind: 'absent', reason }, ttl: absentFor(said.authorities ?? []) };
+}
+
+/** The records of the name, or of what it is an alias of (RFC 1034 section 3.6.2); and their TTL in ms. */
+function followAliases(answers: readonly Answer[], name: string, type: DnsType) {
+  let owner = name;
+  let ttl = Number.POSITIVE_INFINITY;
+  for (let hop = 0; hop < ALIASES_MAX; hop++) {
+    const owned = answers.filter((answer) => withoutRoot(answer.name) === owner);
+    const found = owned.filter((answer) => answer.type === type);
+    const alias = owned.find((answer): answer is StringAnswer => answer.type === 'CNAME');
+    ttl = Math.min(ttl, ...(found.length > 0 ? found : alias ? [alias] : []).map(ttlOf));
+    if (found.length > 0 || !alias) return { found, ttl };
+    owner = withoutRoot(alias.data);
+  }
+  return { found: [], ttl };
+}
+
+/** Milliseconds; what is over 31 bits counts as none (RFC 2181 section 8). */
+function ttlOf(answer: Answer): number {
+  const { ttl = 0 } = 'ttl' in answer ? answer : {};
+  return typeof ttl === 'number' && ttl < 2 ** 31 ? ttl * 1_000 : 0;
+}
+
+/** RFC 2308 section 5: as the zone says, and not for long. */
+function absentFor(authorities: readonly Answer[]): number {
+  const zone = authorities.find((answer) => answer.type === 'SOA');
+  if (!zone) return KEPT_ABSENT_MS_MAX;
+  return Math.min(ttlOf(zone), (zone.data.minimum ?? 0) * 1_000, KEPT_ABSENT_MS_MAX);
+}
+
+/** What of a record is told, by its type; nothing of a record of another type. */
+const readers: { [Type in DnsType]: (answer: Answer) => DnsRecords[Type][] } = {
+  A: (answer) => (answer.type === 'A' ? [answer.data] : []),
+  AAAA: (answer) => (answer.type === 'AAAA' ? [answer.data] : []),
+  CNAME: (answer) => (answer.type === 'CNAME' ? [withoutRoot(answer.data)] : []),
+  PTR: (answer) => (answer.type === 'PTR' ? [withoutRoot(answer.data)] : []),
+  TXT: (answer) => (answer.type === 'TXT' ? [textOf(answer.data)] : []),
+  MX: (answer) =>
+    answer.type === 'MX'
+      ? [{ preference: answer.data.preference ?? 0, exchange: withoutRoot(answer.data.exchange) }]
+      : [],
 };
 
+function textOf(data: string | Buffer | readonly (string | Buffer)[]): string {
+  const strings = Array.isArray(data) ? data : [data];
+  return strings.map((one) => Buffer.from(one).toString('latin1')).join('');
+}
+
 /**
- * Opens a resolver on recursive servers. It holds no cache: who asks wants to know what is so now,
- * and the servers have their own.
+ * Opens a resolver on recursive servers. Who asks what is so now has one that keeps nothing: the servers
+ * have caches of their own.
  */
 export function createDnsResolver(options: DnsResolverOptions): DnsResolver {
   return new RecursiveResolver(options);

@@ -6,6 +6,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { AttemptReport, QueueDepth } from '../queue/queue.ts';
+import { addMailMetrics, type MailMetrics } from './mail-metrics.ts';
 
 export interface MetricSources {
   /** Open connections of the realtime channel. */
@@ -14,7 +15,7 @@ export interface MetricSources {
   queueDepths(): Promise<readonly QueueDepth[]>;
 }
 
-export interface Metrics {
+export interface Metrics extends MailMetrics {
   /** Reads these from now on; until then there is nothing to read. */
   watch(sources: MetricSources): void;
   /** Counts recipients of inbound messages by what became of them. */
@@ -48,6 +49,7 @@ export function createMetrics(): Metrics {
     watch(watched) {
       sources = watched;
     },
+    ...addMailMetrics(registry),
     countAttempt,
     countRecipient: (result) => recipients.inc({ result }),
     text: () => registry.metrics(),

@@ -60,6 +60,8 @@ export class DnsServer {
   inFlight = { now: 0, max: 0 };
   /** Milliseconds until an answer goes out. */
   delay = 0;
+  /** Seconds that each record may be kept. */
+  ttl = 3600;
   faults: Faults = () => undefined;
   #records = new Map<string, Answer[]>();
   #udp: UdpSocket | undefined;
@@ -225,7 +227,7 @@ export class DnsServer {
         const exists = [...this.#records.keys()].some((key) => key.endsWith(`.${name}`));
         return { answers, rcode: exists ? 0 : NXDOMAIN };
       }
-      const owned = records.map((record) => ({ ...record, name }));
+      const owned = records.map((record) => ({ ...record, name, ttl: this.ttl }));
       const found = owned.filter(({ type }) => type === question.type);
       answers.push(...found);
       const alias = owned.find(({ type }) => type === 'CNAME');

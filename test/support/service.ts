@@ -1,7 +1,7 @@
 /** The whole service on free ports, and what a product and its apps do with it. */
 import assert from 'node:assert/strict';
 import { createTransport, type SendMailOptions } from 'nodemailer';
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import { type Service, startService } from '../../src/compose/service.ts';
 import { readConfig } from '../../src/config/config.ts';
 import type { Engine } from '../../src/database/database.ts';
@@ -126,6 +126,7 @@ function sortedFlags(flags: Iterable<string>): string[] {
 export async function startTestService(
   engine: Engine,
   environment: Record<string, string> = {},
+  logger: Logger = pino({ level: 'silent' }),
 ): Promise<TestService> {
   const mailServer = mailServerName ? await startMailServer(mailServerName) : undefined;
   const { database, directory, location } = await openTestDatabase(engine);
@@ -146,7 +147,7 @@ export async function startTestService(
     },
     directory,
   );
-  const service = await startService(config, pino({ level: 'silent' }), { database });
+  const service = await startService(config, logger, { database });
   // What is under way at its stop still needs the database.
   atEnd(() => service.stop());
   return withCalls(service, location, mailServer);

@@ -17,7 +17,7 @@ import {
 import { discoverPolicy, isAligned, type PolicyDiscovery } from './evaluate-dmarc.ts';
 import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
 import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
-import { type Lookup, MessageLookups, ResolverGuard } from './lookups.ts';
+import { type KeptAnswers, type Lookup, MessageLookups, ResolverGuard } from './lookups.ts';
 import type { Judgement, SpfVerdict } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
@@ -26,6 +26,13 @@ export { RESULTS_MAX, type Verdicts } from './verdicts.ts';
 
 export interface SenderChecksOptions {
   readonly lookup: Lookup;
+  /** Answers that are at hand; left out, each question of a message is asked. */
+  readonly kept?: KeptAnswers;
+  /**
+   * Told when DNS is found to answer nothing, and mail is taken unchecked from then on; and when it answers
+   * again.
+   */
+  readonly onOutage?: (isOut: boolean) => void;
   /** Our name (MAIL_HOSTNAME): the authserv-id of what we found. */
   readonly hostname: string;
   /** Whether mail that fails a policy of `reject` is refused; else it goes to Junk. */
@@ -209,7 +216,8 @@ class MessageCheck implements SenderCheck {
 export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
   const { restMs, lookupMs } = options.times ?? TIMES;
   const now = options.now ?? (() => performance.now());
-  const guard = new ResolverGuard({ lookup: options.lookup, restMs, probeMs: lookupMs, now });
+  const { lookup, kept, onOutage } = options;
+  const guard = new ResolverGuard({ lookup, kept, onOutage, restMs, probeMs: lookupMs, now });
   const shared = { options, guard, now, ownService: serviceName(options.hostname) };
   return { begin: (client) => new MessageCheck(shared, client) };
 }

@@ -205,9 +205,18 @@ function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer
     return answer(name);
   };
   const clock = { now: 0 };
-  const guard = new ResolverGuard({ lookup, restMs: REST, probeMs: 5, now: () => clock.now });
+  const outages: boolean[] = [];
+  const kept = new Map<string, LookupAnswer>();
+  const guard = new ResolverGuard({
+    lookup,
+    kept: (name) => kept.get(name),
+    onOutage: (isOut) => outages.push(isOut),
+    restMs: REST,
+    probeMs: 5,
+    now: () => clock.now,
+  });
   const ask = (name: string) => guard.ask(name, 'TXT', 5, 'deciding');
-  return { guard, ask, asked, clock };
+  return { guard, ask, asked, clock, outages, kept };
 }
 
 /** Lets all that waits for promises go on. */
@@ -216,7 +225,7 @@ const settle = () => new Promise((resolve) => setImmediate(resolve));
 suite('a resolver that is dead', () => {
   test('is left alone for 30 s, then found alive by a probe', async () => {
     let answer: LookupAnswer = failed;
-    const { guard, ask, asked, clock } = openGuard(() => answer);
+    const { guard, ask, asked, clock, outages } = openGuard(() => answer);
     assert.equal((await ask('a.test')).kind, 'unanswered');
     await settle();
     assert.deepEqual(asked, ['a.test', 'a.root-servers.net']);
@@ -233,6 +242,7 @@ suite('a resolver that is dead', () => {
     clock.now = 2 * REST - 1;
     assert.equal((await ask('e.test')).kind, 'unanswered');
     assert.equal(asked.length, 3);
+    assert.deepEqual(outages, [true]);
 
     answer = found;
     clock.now = 2 * REST;
@@ -241,6 +251,33 @@ suite('a resolver that is dead', () => {
     assert.equal(guard.isResting(), false);
     assert.equal((await ask('f.test')).kind, 'records');
     assert.deepEqual(asked.slice(3), ['a.root-servers.net', 'f.test']);
+    assert.deepEqual(outages, [true, false]);
+  });
+
+  test('is found alive by itself, where no mail comes', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] });
+    let answer: LookupAnswer = failed;
+    const { guard, ask, clock, outages } = openGuard(() => answer);
+    await ask('a.test');
+    await settle();
+    assert.equal(guard.isResting(), true);
+    answer = found;
+    clock.now = REST + 5;
+    t.mock.timers.tick(REST + 5);
+    await settle();
+    assert.deepEqual(outages, [true, false]);
+  });
+
+  test('does not keep answers that are at hand from being used, and they do not pass for its own', async () => {
+    const { guard, ask, asked, kept } = openGuard(() => failed);
+    kept.set('known.test', found);
+    const unknown = ask('a.test');
+    assert.equal(await ask('known.test'), found);
+    await unknown;
+    await settle();
+    assert.equal(guard.isResting(), true);
+    assert.equal(await ask('known.test'), found);
+    assert.deepEqual(asked, ['a.test', 'a.root-servers.net']);
   });
 
   test('may be one that never answers', async () => {

@@ -2,6 +2,8 @@
  * DNS as the checks ask it: a plain function, which `dns/`'s lookup fits; the questions of one message, and
  * what all messages share of the resolver.
  */
+import { isDnsName } from '../../dns/dns.ts';
+
 export type LookupType = 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT';
 
 export interface MailExchanger {
@@ -26,6 +28,8 @@ export type LookupAnswer =
 /** Asks one question. Rejects for bugs only: what goes wrong is `unanswered`. */
 export type Lookup = (name: string, type: LookupType) => Promise<LookupAnswer>;
 
+export type KeptAnswers = (name: string, type: LookupType) => LookupAnswer | undefined;
+
 function unanswered(reason: string): LookupAnswer {
   return { kind: 'unanswered', reason };
 }
@@ -43,19 +47,6 @@ export interface LookupTimes {
   readonly lookupMs: number;
   /** Milliseconds that all of them may take. */
   readonly totalMs: number;
-}
-
-/** RFC 1035 section 2.3.4, in presentation form. */
-const NAME_MAX = 253;
-const LABEL = /^[!-~]{1,63}$/;
-
-/**
- * Whether DNS could hold the name. Names come out of the message: one that cannot be asked for has
- * no records, which is an answer. Called unanswered, it would make DMARC a temperror, and mail with a
- * signature by an impossible selector would be taken.
- */
-function isName(name: string): boolean {
-  return name.length <= NAME_MAX && name.split('.').every((label) => LABEL.test(label));
 }
 
 export class MessageLookups {
@@ -92,7 +83,9 @@ export class MessageLookups {
   }
 
   async #ask(name: string, type: LookupType, weight: Weight): Promise<LookupAnswer> {
-    if (!isName(name)) return { kind: 'absent', reason: 'bad_name' };
+    // Names come out of the message. Called unanswered, one that cannot be asked for would make DMARC a
+    // temperror, and mail with a signature by an impossible selector would be taken.
+    if (!isDnsName(name)) return { kind: 'absent', reason: 'bad_name' };
     const left = this.#endsAt - this.#now();
     if (left <= 0) return unanswered('out of time');
     try {
@@ -138,8 +131,15 @@ const PROBE = 'a.root-servers.net';
  */
 const MAX_OTHER = 64;
 
+/** A timer may fire a little before the clock says so. */
+const TIMER_MARGIN_MS = 5;
+
 export interface ResolverGuardOptions {
   readonly lookup: Lookup;
+  /** The answer to a question where it is at hand, so that nobody has to be asked. */
+  readonly kept?: KeptAnswers | undefined;
+  /** Told when the resolver is found dead, and when it answers again. */
+  readonly onOutage?: ((isOut: boolean) => void) | undefined;
   /** Milliseconds that the resolver is left alone after it was found dead. */
   readonly restMs: number;
   /** Milliseconds that the probe waits. */
@@ -181,6 +181,8 @@ export class ResolverGuard {
    * @param ms how long its answer is waited for
    */
   async ask(name: string, type: LookupType, ms: number, weight: Weight): Promise<LookupAnswer> {
+    const kept = this.#options.kept?.(name, type);
+    if (kept) return kept;
     if (this.isResting()) return unanswered('the resolver is left alone');
     if (weight === 'other' && this.#othersUnderWay >= MAX_OTHER) return unanswered('too busy');
     const count = Number(weight === 'other');
@@ -201,13 +203,22 @@ export class ResolverGuard {
   #probe(): void {
     if (this.#isProbing) return;
     this.#isProbing = true;
-    const { lookup, probeMs, restMs, now } = this.#options;
+    const { lookup, probeMs } = this.#options;
     void withDeadline(lookup(PROBE, 'A'), probeMs)
       .catch(() => unanswered('failed'))
       .then(({ kind }) => {
         this.#isProbing = false;
-        this.#restsUntil = kind === 'unanswered' ? now() + restMs : undefined;
-        if (kind !== 'unanswered') this.#answeredAt = now();
+        this.#found(kind !== 'unanswered');
       });
+  }
+
+  #found(isAnswering: boolean): void {
+    const { restMs, now, onOutage } = this.#options;
+    const wasResting = this.#restsUntil !== undefined;
+    this.#restsUntil = isAnswering ? undefined : now() + restMs;
+    if (isAnswering) this.#answeredAt = now();
+    // Also where no mail comes: the first message after the outage is to be checked.
+    else setTimeout(() => this.isResting(), restMs + TIMER_MARGIN_MS).unref();
+    if (wasResting === isAnswering) onOutage?.(!isAnswering);
   }
 }

@@ -1,0 +1,67 @@
+/** Metrics of mail that comes in: what DNS answered, and what the sender checks found. */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+
+/** Who asks DNS. */
+export type DnsPurpose = 'sender_checks' | 'verification' | 'delivery';
+
+/** What became of a question; `kept` is one that an earlier answer stood for. */
+export type DnsOutcome = 'records' | 'absent' | 'unanswered' | 'kept';
+
+/** The results of the checks of one message; each is one of few words. */
+export interface CheckedSender {
+  readonly spf: { readonly result: string };
+  readonly dkim: readonly { readonly result: string }[];
+  readonly dmarc: { readonly result: string };
+  readonly arc: { readonly result: string };
+}
+
+export interface MailMetrics {
+  /** @param ms how long it took; left out where nobody was asked */
+  countDns(purpose: DnsPurpose, outcome: DnsOutcome, ms?: number): void;
+  /** Counts what was found of one message. */
+  countChecks(checked: CheckedSender): void;
+  /** Says whether DNS is out, so that mail is taken unchecked. */
+  setChecksOff(isOff: boolean): void;
+}
+
+export function addMailMetrics(registry: Registry): MailMetrics {
+  const registers = [registry];
+  const questions = new Counter({
+    name: 'postroom_dns_questions_total',
+    help: 'Questions to DNS, by who asked and by outcome.',
+    labelNames: ['purpose', 'outcome'] as const,
+    registers,
+  });
+  const latency = new Histogram({
+    name: 'postroom_dns_question_duration_seconds',
+    help: 'How long DNS took to answer, all attempts together.',
+    labelNames: ['purpose'] as const,
+    buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 15],
+    registers,
+  });
+  const checks = new Counter({
+    name: 'postroom_sender_checks_total',
+    help: 'Sender checks of messages that came in by SMTP, by check and verdict.',
+    labelNames: ['check', 'verdict'] as const,
+    registers,
+  });
+  const off = new Gauge({
+    name: 'postroom_sender_checks_off',
+    help: '1 while DNS does not answer and mail is taken unchecked, else 0.',
+    registers,
+  });
+  return {
+    countDns(purpose, outcome, ms) {
+      questions.inc({ purpose, outcome });
+      if (ms !== undefined) latency.observe({ purpose }, ms / 1000);
+    },
+    countChecks({ spf, dkim, dmarc, arc }) {
+      checks.inc({ check: 'spf', verdict: spf.result });
+      for (const { result } of dkim) checks.inc({ check: 'dkim', verdict: result });
+      if (dkim.length === 0) checks.inc({ check: 'dkim', verdict: 'none' });
+      checks.inc({ check: 'dmarc', verdict: dmarc.result });
+      checks.inc({ check: 'arc', verdict: arc.result });
+    },
+    setChecksOff: (isOff) => off.set(Number(isOff)),
+  };
+}
