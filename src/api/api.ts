@@ -55,7 +55,7 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   /** Absolute path of the folder of the public pages. */
   readonly siteDirectory: string;
   /** What `/readyz` asks; none is always ready. */
-  readonly readiness?: readonly ReadinessCheck[];
+  readonly readiness?: Readonly<Record<string, ReadinessCheck>>;
   /** Groups of routes that come from elsewhere. */
   readonly routes?: readonly RouteGroup[];
   /** Groups of routes below /v2 that come from elsewhere: they open to the API keys alone. */
@@ -104,7 +104,7 @@ export function createApi(options: ApiOptions): Api {
     });
   }
   add(app, webSocketRoute);
-  add(app, healthRoutes(options.readiness ?? []));
+  add(app, healthRoutes(options.readiness ?? {}, options.logger));
   add(app, descriptionRoute);
   add(app, docsRoutes(site));
   return app;

@@ -5,7 +5,7 @@ import { startApi } from './testing/start-api.ts';
 const noKey = { 'x-api-key': undefined };
 
 test('the process is alive whatever else is not', async () => {
-  const api = await startApi('sqlite', { readiness: [async () => false] });
+  const api = await startApi('sqlite', { readiness: { database: async () => false } });
   const answer = await api.call('GET', '/healthz', undefined, noKey);
   assert.equal(answer.status, 200);
   assert.deepEqual(answer.body, { status: 'ok' });
@@ -14,17 +14,18 @@ test('the process is alive whatever else is not', async () => {
 test('it is ready while every check passes', async () => {
   let listening = false;
   const api = await startApi('sqlite', {
-    readiness: [
-      async () => true,
-      async () => {
+    readiness: {
+      database: async () => true,
+      listeners: async () => {
         if (!listening) throw new Error('not listening');
         return true;
       },
-    ],
+    },
   });
   const early = await api.call('GET', '/readyz', undefined, noKey);
   assert.equal(early.status, 503);
   assert.equal(early.body.code, 'unavailable');
+  assert.equal(early.body.detail, 'not ready: listeners');
   assert.ok(Number(early.headers.get('retry-after')) > 0);
   listening = true;
   const answer = await api.call('GET', '/readyz', undefined, noKey);

@@ -1,6 +1,7 @@
 /**
  * For load balancers and supervisors: is the process alive, can it do its work.
  */
+import type { Logger } from 'pino';
 import { Type } from 'typebox';
 import { Refusal } from '../errors/errors.ts';
 import { credentials, type RouteGroup } from './server.ts';
@@ -13,8 +14,22 @@ const CHECK_TIMEOUT_MS = 5_000;
 
 const Health = Type.Object({ status: Type.String({ examples: ['ok'] }) }, { title: 'Health' });
 
-/** `GET /healthz` and `GET /readyz`. */
-export function healthRoutes(checks: readonly ReadinessCheck[]): RouteGroup {
+/**
+ * `GET /healthz` and `GET /readyz`.
+ *
+ * @param checks by the name of the part that they are about, which the answer and the log say
+ */
+export function healthRoutes(
+  checks: Readonly<Record<string, ReadinessCheck>>,
+  log: Pick<Logger, 'info' | 'warn'>,
+): RouteGroup {
+  let said = '';
+  const say = (failing: string) => {
+    if (failing === said) return;
+    said = failing;
+    if (failing) log.warn({ failing }, 'not ready: load balancers send no more requests here');
+    else log.info('ready again');
+  };
   return (app) => {
     app.get(
       '/healthz',
@@ -38,15 +53,21 @@ export function healthRoutes(checks: readonly ReadinessCheck[]): RouteGroup {
           tags: ['Service'],
           summary: 'Can it do its work?',
           description:
-            'Ready when the database and all listeners answer, and no query came upon a damaged page.',
+            'Ready when the database, the listeners, the bodies and the mail server, where there is one, do their work; else `detail` names those that do not. Not ready from the moment on that the process is told to stop.',
           operationId: 'readiness',
           security: credentials.none,
           response: { 200: Health },
         },
       },
       async () => {
-        const verdicts = await Promise.all(checks.map(passes));
-        if (verdicts.includes(false)) throw new Refusal('unavailable', 'not ready yet');
+        const verdicts = await Promise.all(
+          Object.entries(checks).map(async ([part, check]) =>
+            (await passes(check)) ? [] : [part],
+          ),
+        );
+        const failing = verdicts.flat().join(', ');
+        say(failing);
+        if (failing) throw new Refusal('unavailable', `not ready: ${failing}`);
         return { status: 'ready' };
       },
     );

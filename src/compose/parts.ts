@@ -275,12 +275,12 @@ function buildApi(ground: Ground, served: Served): Api {
         }),
       ),
     ],
-    readiness: [
-      () => answers(database),
-      async () => served.progress.listening,
-      async () => served.bodies.mismatch === undefined,
-      async () => served.imap?.answers() ?? true,
-    ],
+    readiness: {
+      database: () => answers(database),
+      listeners: async () => served.progress.listening,
+      bodies: async () => served.bodies.mismatch === undefined,
+      'mail server': async () => served.imap?.answers() ?? true,
+    },
   });
 }
 

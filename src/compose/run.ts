@@ -4,7 +4,7 @@ import { type Config, ConfigError, describeStart, readConfig } from '../config/c
 import { openLog } from '../log/log.ts';
 import { startService } from './service.ts';
 
-/** From the first signal to the end at the latest, in milliseconds. */
+/** From the first signal and the time for draining to the end at the latest, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;
 
 /**
@@ -33,12 +33,19 @@ async function run(config: Config): Promise<void> {
     exit(1);
   };
   const starting = startService(config, logger, { onLost });
+  let isStopping = false;
   const stop = (signal: string) => {
+    if (isStopping) {
+      logger.warn({ signal }, 'told to stop again, ending now: what is under way is not finished');
+      return exit(1);
+    }
+    isStopping = true;
     logger.info({ signal }, 'stopping');
+    const stopWithinMs = config.drainSeconds * 1000 + STOP_WITHIN_MS;
     setTimeout(() => {
       logger.warn('stopping takes too long, ending now');
       exit();
-    }, STOP_WITHIN_MS).unref();
+    }, stopWithinMs).unref();
     // A start that is told to stop is finished first: what it opened is then closed in order.
     void starting
       .then((service) => service.stop())
@@ -47,8 +54,8 @@ async function run(config: Config): Promise<void> {
         exit();
       });
   };
-  process.once('SIGTERM', stop);
-  process.once('SIGINT', stop);
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
   const service = await starting.catch(async (error: unknown) => {
     await log.close();
     return refuseStart(error);

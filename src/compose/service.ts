@@ -142,9 +142,7 @@ async function open(
     await parts.flow.close();
   });
   parts.progress.listening = true;
-  onStop(() => {
-    parts.progress.listening = false;
-  });
+  onStop(() => drain(parts, config.drainSeconds));
   const { mailstore, changes } = parts;
   return { config, addresses, secrets, created, mailstore, changes };
 }
@@ -172,6 +170,21 @@ async function checkBodies({ bodies }: Parts, nodes: Nodes, isNew: boolean): Pro
 
 function explainRefusal(error: unknown): never {
   throw error instanceof NodeRefused ? new ConfigError([error.message]) : error;
+}
+
+/**
+ * Lets a load balancer find other nodes: `/readyz` says 503 from now on. Half of the time is for the balancer to
+ * notice. In the other half WebSockets end one after the other, so that their apps come back on other nodes
+ * spread over time. Every answer ends its connection, so that no request meets one that is being closed.
+ */
+async function drain({ progress, realtime, api }: Parts, seconds: number): Promise<void> {
+  progress.listening = false;
+  if (seconds === 0) return;
+  api.server.prependListener('request', (_request, response) => {
+    response.setHeader('connection', 'close');
+  });
+  await pause(seconds * 500);
+  await realtime.drain(seconds * 500);
 }
 
 /** Several nodes on one PostgreSQL have to agree on the secrets: there they lie in the database. */

@@ -68,6 +68,7 @@ test('an empty environment gives the defaults', () => {
     },
     lmtp: { host: '127.0.0.1', port: 0 },
     metrics: { port: 0 },
+    drainSeconds: 0,
     limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800 },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
     mailstore: { kind: 'embedded' },
@@ -136,6 +137,7 @@ test('every key set comes out in its place', () => {
       SEND_ENABLED: 'no',
       SEND_RECIPIENTS_PER_DAY: '0',
       METRICS_PORT: '9090',
+      DRAIN_SECONDS: '20',
       OUTBOUND_ALLOW_CIDRS: '192.168.0.0/16',
       NOTIFIER_SPOOL: 'spool',
       NOTIFIER_URL: 'https://in.example.com/hooks/mailserver',
@@ -167,6 +169,7 @@ test('every key set comes out in its place', () => {
     },
     lmtp: { host: 'localhost', port: 24 },
     metrics: { port: 9090 },
+    drainSeconds: 20,
     limits: { ratePerMinute: 0, maxMessageBytes: 65_536 },
     database: {
       urls: [
@@ -402,6 +405,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['SEND_ENABLED', 'maybe', 'true or false'],
   ['SEND_RECIPIENTS_PER_DAY', '-1', 'a whole number from 0 to 1000000'],
   ['METRICS_PORT', '99999', 'a port number from 0 to 65535'],
+  ['DRAIN_SECONDS', '601', 'a whole number from 0 to 600'],
   ['OUTBOUND_ALLOW_CIDRS', 'localhost', `none, or ${networks}`],
   ['LOG_LEVEL', 'verbose', 'one of trace, debug, info, warn, error, fatal, silent'],
 ];

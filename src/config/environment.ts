@@ -51,6 +51,8 @@ export interface Config {
   readonly lmtp: Listener;
   /** On loopback; 0: off. */
   readonly metrics: { readonly port: number };
+  /** How long a stop lets load balancers find another node before the listeners close. */
+  readonly drainSeconds: number;
   readonly limits: {
     /** HTTP requests per minute and client address; 0: no limit. */
     readonly ratePerMinute: number;
@@ -178,20 +180,13 @@ function groupByPart(values: Values, folder: string): Config {
     },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
     metrics: { port: values.METRICS_PORT },
+    drainSeconds: values.DRAIN_SECONDS,
     limits: {
       ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
       maxMessageBytes: values.MAX_MESSAGE_BYTES,
     },
     database: databaseOf(values),
-    mailstore:
-      values.MAILSTORE_URL === 'embedded'
-        ? { kind: 'embedded' }
-        : {
-            kind: 'imap',
-            ...values.MAILSTORE_URL,
-            ca: absolute(values.MAILSTORE_URL.ca),
-            deliverTo: values.LMTP_URL,
-          },
+    mailstore: mailstoreOf(values, absolute),
     dns: { servers: values.DNS_SERVERS },
     credentials: {
       apiKeys: values.API_KEYS,
@@ -229,6 +224,14 @@ function databaseOf(values: Values): Config['database'] {
     poolSize: values.DATABASE_POOL_SIZE,
     timeoutMs: values.DATABASE_TIMEOUT_SECONDS * 1000,
   };
+}
+
+function mailstoreOf(
+  { MAILSTORE_URL: server, LMTP_URL }: Values,
+  absolute: (path: string | undefined) => string | undefined,
+): Config['mailstore'] {
+  if (server === 'embedded') return { kind: 'embedded' };
+  return { kind: 'imap', ...server, ca: absolute(server.ca), deliverTo: LMTP_URL };
 }
 
 function deepFreeze<Value>(value: Value): Value {

@@ -99,6 +99,7 @@ const settings = {
   LMTP_URL: optional(lmtpUrl),
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
   METRICS_PORT: setting(port(0), '0'),
+  DRAIN_SECONDS: setting(wholeNumber(0, 600), '0'),
   OUTBOUND_ALLOW_CIDRS: setting(listOf(network, 'none'), 'none'),
   NOTIFIER_SPOOL: setting(filePath, '/var/spool/postroom'),
   NOTIFIER_URL: optional(hookUrl),

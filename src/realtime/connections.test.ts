@@ -193,6 +193,25 @@ suite('how a connection ends', () => {
     await good.next();
   });
 
+  test('1001 one after the other when the server drains, which takes new ones meanwhile', async () => {
+    const { port, realtime, changes } = await startRealtime();
+    const clients = [];
+    for (const account of [1, 2, 3, 4]) {
+      clients.push(await connectClient(port, `token-${account}`));
+    }
+    const ends: number[] = [];
+    for (const client of clients) void client.closed.then(() => ends.push(performance.now()));
+    const drained = realtime.drain(800);
+    const late = await connectClient(port, 'token-1');
+    await drained;
+    for (const client of clients) assert.equal((await client.closed).code, 1001);
+    assert.ok((ends.at(-1) ?? 0) - (ends[0] ?? 0) > 400, `ends at ${ends}`);
+    changes.publish(change(1));
+    await late.next();
+    await realtime.close();
+    assert.equal((await late.closed).code, 1001);
+  });
+
   // The limit tells our deadline from the library's, ten seconds.
   test('1001 when the server stops, cut when it says nothing to that', {
     timeout: 8_000,

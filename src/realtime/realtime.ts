@@ -13,6 +13,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { MailAccess } from '../accounts/accounts.ts';
@@ -65,12 +66,16 @@ export interface Realtime {
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
   /** Connections now, those in their closing handshake included. */
   readonly connections: number;
+  /** Ends the connections that are open now with 1001, one after the other in that time. */
+  drain(withinMs: number): Promise<void>;
   /** Ends every connection with 1001, and refuses new ones; resolves when all are gone. */
   close(): Promise<void>;
 }
 
 /** Bounds of what a client may send; a message beyond them closes with 1009 or 1008. */
 const frameLimits = { maxPayload: 4_096, maxFragments: 16, maxBufferedChunks: 64 };
+/** Between the ends of some connections and the ends of the next ones, where they end one after the other. */
+const DRAIN_STEP_MS = 50;
 /** How long a client may take to answer a close frame. */
 const CLOSING_MS = 10_000;
 
@@ -128,6 +133,17 @@ class WebSocketChannel implements Realtime {
       const internal = new Refusal('internal', 'something failed on our side');
       refuseUpgrade(request, socket, refusalOfFailure(error) ?? internal);
     });
+  }
+
+  async drain(withinMs: number): Promise<void> {
+    const open = [...this.#heartbeat];
+    const steps = Math.ceil(withinMs / DRAIN_STEP_MS);
+    for (let step = 1; step <= steps; step++) {
+      const left = open.length - Math.floor((open.length * step) / steps);
+      for (const connection of open.slice(left)) connection.end(closings.shutdown);
+      open.length = left;
+      await pause(withinMs / steps);
+    }
   }
 
   close(): Promise<void> {

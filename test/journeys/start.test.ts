@@ -123,6 +123,28 @@ test('a message under way when the process is told to stop is finished', async (
   assert.equal((await service.ended()).code, 0);
 });
 
+test('one that drains says so to load balancers and works on, until a second signal ends it', async () => {
+  const env = await environment('balanced');
+  const service = start({ ...env, DRAIN_SECONDS: '600' });
+  await listening(service);
+  const url = `http://127.0.0.1:${env.PORT}`;
+  assert.equal((await fetch(`${url}/readyz`)).status, 200);
+  service.child.kill('SIGTERM');
+  const { stdout } = service.child;
+  assert.ok(stdout);
+  while (!service.output().includes('stopping')) await once(stdout, 'data');
+  const ready = await fetch(`${url}/readyz`);
+  assert.equal(ready.status, 503);
+  assert.match(await ready.text(), /not ready: listeners/);
+  const page = await fetch(`${url}/docs`);
+  assert.equal(page.status, 200);
+  assert.equal(page.headers.get('connection'), 'close');
+  const client = await DialogueClient.connect(Number(env.SMTP_PORT));
+  assert.match(await client.reply(), /^220 /);
+  service.child.kill('SIGTERM');
+  assert.equal((await service.ended()).code, 1);
+});
+
 /** A pipe that is full and that nobody reads. */
 async function stalledPipe(): Promise<string> {
   const path = join(ROOT, 'stalled');
