@@ -9,6 +9,7 @@
  * @property {Blob} [source] sent as a message, in place of a body
  * @property {string} [key] makes that the same call, made again, is carried out once
  * @property {string} [accept]
+ * @property {boolean} [withCookie] the cookie of a remembered login goes along, and may be set
  * @property {AbortSignal} [signal]
  */
 
@@ -45,7 +46,7 @@ export class Unreachable extends Error {}
  * @throws {Refused | Unreachable}
  */
 export async function callApi({ origin, log }, path, call, token) {
-  const { method = 'GET', body, source, key, accept, signal } = call;
+  const { method = 'GET', body, source, key, accept, withCookie, signal } = call;
   const type = source ? 'message/rfc822' : body !== undefined && 'application/json';
   /** @type {Record<string, string>} */
   const headers = {
@@ -60,8 +61,8 @@ export async function callApi({ origin, log }, path, call, token) {
     const response = await fetch(new URL(path, origin), {
       method,
       headers,
-      // The token is the only credential: no cookies, nothing for another site to abuse.
-      credentials: 'omit',
+      // The token is the credential: a cookie goes nowhere but where the next token is made.
+      credentials: withCookie ? 'same-origin' : 'omit',
       ...(sent !== undefined && { body: sent }),
       ...(signal && { signal }),
     });
@@ -88,8 +89,8 @@ async function judge(response, log, pending) {
   }
   const text = await response.text();
   const answer = isJson ? JSON.parse(text) : {};
-  // The answer of /mail/token is a secret from its first appearance on.
-  if (response.url.endsWith('/mail/token') && answer.token) log.hide(answer.token);
+  // A token is a secret from its first appearance on.
+  if (answer.token && /\/mail\/token(\/renew)?$/.test(response.url)) log.hide(answer.token);
   pending.answered(status, headers, isJson ? text : `(${text.length} characters)`);
   if (response.ok) return new Response(text, { status, headers });
   const retryAfter = Number.parseInt(headers.get('retry-after') ?? '', 10);

@@ -132,8 +132,7 @@ export class Inbox {
     this.stop();
     const { cache, session } = this.#options;
     const { account } = this;
-    session.forget();
-    await cache.forgetAccount(account);
+    await Promise.all([session.forget(), cache.forgetAccount(account)]);
   }
 
   // #region hello

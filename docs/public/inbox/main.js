@@ -34,6 +34,7 @@ const session = new Session({
   origin,
   log,
   storage: sessionStorage,
+  device: localStorage,
   onWait: (seconds) => badge.showWait(seconds),
 });
 const cache = await openMailCache().catch(() => new MemoryCache());
@@ -194,5 +195,5 @@ listenToKeys(byId('messages'), {
 byId('write').addEventListener('click', () => void composer.open('New message', newDraft()));
 byId('sign-out').addEventListener('click', () => void signOut());
 
-if (session.restore()) await enter(false);
+if (session.restore() || (await session.resume())) await enter(false);
 else showWelcome('');

@@ -14,6 +14,7 @@ const STORED_AS = 'postroom-inbox';
  * @property {string} origin where the API is, such as `https://mail.example`
  * @property {ProtocolLog} log
  * @property {Storage} [storage] keeps the token over a reload; nothing is kept where left out
+ * @property {Storage} [device] keeps who stays signed in on this device; nobody does where left out
  * @property {(seconds: number) => void} [onWait] the server asked us to wait
  */
 
@@ -35,18 +36,23 @@ export class Session {
 
   // #region sign-in
   /**
-   * A token for whoever knows the password. The password is kept in memory alone, to get the next
-   * token when this one has expired; a reload forgets it.
+   * A token for whoever knows the password. To get the next token when this one has expired, the password
+   * is kept in memory alone: a reload forgets it. Whoever stays signed in on this device has a cookie for
+   * that, which no script can read.
    *
    * @param {string} address
    * @param {string} password
+   * @param {boolean} [stay]
    */
-  async signIn(address, password) {
-    const token = await this.#fetchToken(address, password);
+  async signIn(address, password, stay = false) {
+    // Whoever was remembered here before is not any more.
+    await this.#forgetDevice();
+    const token = await this.#fetchToken(address, password, stay);
     // Somebody else must not see what is cached of the account before.
     if (address.toLowerCase() !== this.account) this.account = '';
     this.#login = address;
-    this.#password = password;
+    this.#password = stay ? '' : password;
+    if (stay) this.options.device?.setItem(STORED_AS, this.account);
     this.#keep(token);
   }
 
@@ -58,6 +64,7 @@ export class Session {
   async useToken(token) {
     this.options.log.hide(token);
     await this.#send('/mail/sync', { method: 'POST', body: { limit: 1 } }, token);
+    await this.#forgetDevice();
     this.#password = '';
     this.account = '';
     this.#keep(token);
@@ -73,13 +80,17 @@ export class Session {
   }
 
   async #renew() {
-    if (this.#password === '') return false;
+    if (this.#password === '' && !this.#isRemembered) return false;
     try {
-      this.#keep(await this.#fetchToken(this.#login, this.#password));
+      const token = this.#isRemembered
+        ? await this.#post('/mail/token/renew', { withCookie: true })
+        : await this.#fetchToken(this.#login, this.#password);
+      this.#keep(token);
       return true;
     } catch (error) {
       if (!(error instanceof Refused) || error.isBusy) throw error;
       this.#password = '';
+      this.options.device?.removeItem(STORED_AS);
       return false;
     }
   }
@@ -87,14 +98,44 @@ export class Session {
   /**
    * @param {string} address
    * @param {string} password
-   * @returns {Promise<string>}
+   * @param {boolean} [stay]
    */
-  async #fetchToken(address, password) {
+  #fetchToken(address, password, stay = false) {
     this.options.log.hide(password);
-    const body = { address, password };
-    const response = await this.#send('/mail/token', { method: 'POST', body }, '');
+    const body = { address, password, ...(stay && { remember: true }) };
+    return this.#post('/mail/token', { body, withCookie: stay });
+  }
+
+  /**
+   * @param {string} path
+   * @param {Call} call
+   * @returns {Promise<string>} the token of the answer
+   */
+  async #post(path, call) {
+    const response = await this.#send(path, { method: 'POST', ...call }, '');
     const { token } = await response.json();
     return token;
+  }
+
+  /** Whether somebody stays signed in on this device. */
+  get #isRemembered() {
+    return typeof this.options.device?.getItem(STORED_AS) === 'string';
+  }
+
+  /** The session of whoever stays signed in on this device, in a tab that has none yet. */
+  async resume() {
+    if (!this.#isRemembered) return false;
+    this.account = this.options.device?.getItem(STORED_AS) ?? '';
+    // No answer now ends nothing: what is kept is shown, and the connection is tried again.
+    return await this.renew().catch(() => true);
+  }
+
+  /** Ends the login of the cookie. Without an answer the cookie stays, but nothing here uses it. */
+  async #forgetDevice() {
+    if (!this.#isRemembered) return;
+    this.options.device?.removeItem(STORED_AS);
+    const call = { method: 'POST', withCookie: true };
+    await this.#send('/mail/token/forget', call, '').catch(() => undefined);
   }
   // #endregion sign-in
 
@@ -140,6 +181,7 @@ export class Session {
   /** @param {string} account as `hello` says it */
   remember(account) {
     this.account = account;
+    if (this.#isRemembered) this.options.device?.setItem(STORED_AS, account);
     this.#keep(this.token);
   }
 
@@ -155,11 +197,13 @@ export class Session {
     return true;
   }
 
-  forget() {
+  /** Somebody signs out. */
+  async forget() {
     this.token = '';
     this.account = '';
     this.#password = '';
     this.options.storage?.removeItem(STORED_AS);
+    await this.#forgetDevice();
   }
 
   /** @param {string} token */

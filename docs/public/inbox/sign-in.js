@@ -52,6 +52,7 @@ async function submit(session) {
   const address = byId('address', HTMLInputElement);
   const password = byId('password', HTMLInputElement);
   const token = byId('token', HTMLTextAreaElement);
+  const stay = byId('stay', HTMLInputElement);
   const button = byId('submit', HTMLButtonElement);
   const isByToken = !byId('token-fields').hidden;
   const missing = isByToken
@@ -62,7 +63,7 @@ async function submit(session) {
   button.disabled = true;
   try {
     if (isByToken) await session.useToken(token.value.trim());
-    else await session.signIn(address.value.trim(), password.value);
+    else await session.signIn(address.value.trim(), password.value, stay.checked);
     password.value = '';
     token.value = '';
     onDone?.();

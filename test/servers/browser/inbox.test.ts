@@ -13,6 +13,7 @@ import type { Page } from 'playwright-core';
 import { openWatched } from './inbox-browser.ts';
 import {
   assertAccessible,
+  assertFits,
   type InboxPages,
   inPage,
   PHONE,
@@ -452,6 +453,37 @@ test('two tabs share one cache; signing out leaves nothing behind', async () => 
   assert.ok(!(await page.content()).includes('Text of One'));
   await page.reload();
   await page.getByLabel('Address').waitFor();
+  watched.assertQuiet();
+  await context.close();
+});
+
+test('who stays signed in needs no password in a new tab, until they sign out', async () => {
+  const { address } = await newAccount();
+  await send(address, 'One');
+  const watched = await openWatched(pages.browser, service.url, { viewport: PHONE });
+  const { page, context } = watched;
+  await page.goto(`${service.url}/docs/inbox`);
+  await page.getByLabel('Address').fill(address);
+  await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
+  await page.getByLabel('Stay signed in').check();
+  await assertAccessible(page);
+  await assertFits(page);
+  await page.keyboard.press('Enter');
+  await page.locator('[data-state=live]').waitFor();
+  const [cookie] = await context.cookies(`${service.url}/mail/token`);
+  assert.ok(cookie?.httpOnly);
+  assert.ok(!(await inPage<string>(page, 'JSON.stringify(localStorage)')).includes(PASSWORD));
+  const opened = await context.newPage();
+  await opened.goto(`${service.url}/docs/inbox`);
+  await row(opened, 'One').waitFor();
+  await opened.locator('[data-state=live]').waitFor();
+  await opened.getByRole('button', { name: 'Sign out' }).click();
+  await opened.getByRole('heading', { name: 'Live inbox' }).waitFor();
+  assert.deepEqual(await context.cookies(`${service.url}/mail/token`), []);
+  assert.equal(await inPage(opened, 'sessionStorage.length + localStorage.length'), 0);
+  const later = await context.newPage();
+  await later.goto(`${service.url}/docs/inbox`);
+  await later.getByLabel('Address').waitFor();
   watched.assertQuiet();
   await context.close();
 });
