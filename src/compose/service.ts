@@ -269,6 +269,7 @@ async function listen(
       maxPerIp: config.smtp.maxPerIp,
       maxConnections: config.smtp.maxConnections,
       isTrusted: testNetworks(config.smtp.trustedNetworks),
+      isBalancer: testNetworks(protocol === 'smtp' ? config.smtp.proxyNetworks : []),
       logger,
     }).catch(explainPort(setting, host, port));
     onStop(() => listener.close(DRAIN_MS));

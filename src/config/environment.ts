@@ -47,6 +47,8 @@ export interface Config {
     readonly maxConnections: number;
     /** Networks (`address/bits`) of relays of our own. */
     readonly trustedNetworks: readonly string[];
+    /** Networks (`address/bits`) of load balancers that speak the PROXY protocol. */
+    readonly proxyNetworks: readonly string[];
   };
   readonly lmtp: Listener;
   /** On loopback; 0: off. */
@@ -177,6 +179,7 @@ function groupByPart(values: Values, folder: string): Config {
       maxPerIp: values.SMTP_MAX_PER_IP,
       maxConnections: values.SMTP_MAX_CONNECTIONS,
       trustedNetworks: values.SMTP_TRUSTED_NETWORKS,
+      proxyNetworks: values.SMTP_PROXY_NETWORKS,
     },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
     metrics: { port: values.METRICS_PORT },

@@ -62,6 +62,7 @@ const settings = {
   SMTP_MAX_PER_IP: setting(wholeNumber(1, 65_535), '20'),
   SMTP_MAX_CONNECTIONS: setting(wholeNumber(1, 65_535), '2000'),
   SMTP_TRUSTED_NETWORKS: setting(listOf(network, 'none'), '127.0.0.0/8,::1/128'),
+  SMTP_PROXY_NETWORKS: setting(listOf(network, 'none'), 'none'),
   LMTP_HOST: setting(host, '127.0.0.1'),
   LMTP_PORT: setting(lmtpPort, '0'),
   DATA_DIR: setting(filePath, './data'),

@@ -15,6 +15,7 @@ import { Refusal } from '../errors/errors.ts';
 import { ClientShares, clientKey, formatReply, isLoopback, type NetworkTest } from '../net/net.ts';
 import { refusalReply } from './commands.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
+import { readProxyHeader } from './proxy-header.ts';
 
 export interface SmtpOptions {
   readonly delivery: MailReceiver;
@@ -35,6 +36,8 @@ export interface SmtpOptions {
   readonly maxConnections?: number;
   /** Relays of the operator's own, and no strangers; by default those of this machine. */
   readonly isTrusted?: NetworkTest;
+  /** Load balancers that say by the PROXY protocol who connects; none by default. */
+  readonly isBalancer?: NetworkTest;
   /**
    * Recipients of one message; 100 by default, the least that RFC 5321 section 4.5.3.1.8 allows. By
    * SMTP, as many refused recipients without a message between them end a connection.
@@ -83,6 +86,8 @@ const CROWDED = 0.75;
 const CROWDED_LIFETIME = 6;
 /** Milliseconds between looks at who keeps us waiting, at most. */
 const LOOK_EVERY = 1_000;
+/** Milliseconds for a load balancer to say who connects. */
+const HEADER_TIMEOUT = 3_000;
 /** Milliseconds for clients to hang up after 421 at a stop. */
 const STOP_LINGER = 1_000;
 
@@ -119,6 +124,7 @@ class Listener {
     readonly crowdedLifetime: number;
   };
   readonly #isTrusted: NetworkTest;
+  readonly #isBalancer: NetworkTest;
   readonly #logger: Logger;
   readonly #shares: ClientShares;
   readonly #staged: ClientShares;
@@ -126,6 +132,8 @@ class Listener {
   readonly #connections = new Set<Connection>();
   /** What is under way for clients; a client may be gone while delivery still has its message. */
   readonly #running = new Set<Promise<void>>();
+  /** Connections of which a load balancer has not said yet who they are of. */
+  readonly #waiting = new Set<Socket>();
   #look: NodeJS.Timeout | undefined;
 
   constructor(options: SmtpOptions) {
@@ -151,6 +159,7 @@ class Listener {
       crowdedLifetime: Math.min(crowdedLifetime, lifetime),
     };
     this.#isTrusted = options.isTrusted ?? isLoopback;
+    this.#isBalancer = options.isBalancer ?? (() => false);
     this.#logger = options.logger.child({ protocol: options.protocol });
     this.#shares = new ClientShares(maxConnections);
     this.#staged = new ClientShares(this.#limits.allBytes);
@@ -189,6 +198,7 @@ class Listener {
     const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
     this.#server.close(() => stop());
     const running = [...this.#running];
+    for (const socket of this.#waiting) socket.destroy();
     for (const connection of this.#connections) connection.drain();
     const { promise: late, resolve: giveUp } = Promise.withResolvers<void>();
     const linger = setTimeout(() => this.#destroy(({ isOver }) => isOver), STOP_LINGER);
@@ -215,7 +225,26 @@ class Listener {
       socket.destroy();
       return;
     }
-    const address = socket.remoteAddress.replace(/^::ffff:(?=\d+\.)/i, '');
+    const address = plainAddress(socket.remoteAddress);
+    if (this.#isBalancer(address)) void this.#acceptBehind(socket, address);
+    else this.#serve(socket, address);
+  }
+
+  /** Takes a connection that a load balancer passes on: the client is the one that it names. */
+  async #acceptBehind(socket: Socket, balancer: string): Promise<void> {
+    this.#waiting.add(socket);
+    const address = await readProxyHeader(socket, HEADER_TIMEOUT);
+    this.#waiting.delete(socket);
+    if (address === undefined || socket.destroyed || !this.#server.listening) {
+      this.#logger.debug(
+        { remoteAddress: balancer },
+        'a connection without a PROXY header is ended',
+      );
+      socket.destroy();
+    } else this.#serve(socket, plainAddress(address));
+  }
+
+  #serve(socket: Socket, address: string): void {
     const key = clientKey(address);
     const isTrusted = this.#isTrusted(address);
     const { perClient, perClientBytes, allBytes } = this.#limits;
@@ -259,6 +288,11 @@ class Listener {
     const alive = isCrowded ? crowdedLifetime : lifetime;
     for (const connection of this.#connections) connection.checkTime(idle, alive);
   }
+}
+
+/** IPv4 as such, also where the socket is one of IPv6 (RFC 4291 section 2.5.5.2). */
+function plainAddress(address: string): string {
+  return address.replace(/^::ffff:(?=\d+\.)/i, '');
 }
 
 const TOO_MANY = new Refusal('too_many_connections', 'Too many connections, try again later');

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { readHeader } from './proxy-header.ts';
+import { DialogueClient } from './testing/dialogue.ts';
+import { startListener } from './testing/start-listener.ts';
+
+const latin = (text: string) => Buffer.from(text, 'latin1');
+const signature = '\r\n\r\n\0\r\nQUIT\n';
+const ports = '\xdc\x04\0\x19';
+const overIpv4 = `${signature}\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01${ports}`;
+/** 2001:db8::9, and a note of three octets that nobody asked for. */
+const overIpv6 = `${signature}\x21\x21\0\x27\x20\x01\x0d\xb8${'\0'.repeat(11)}\x09${'\0'.repeat(15)}\x01${ports}\x04\0\0`;
+
+const good: Record<string, readonly [string, string | undefined]> = {
+  'a line of IPv4': ['PROXY TCP4 203.0.113.9 127.0.0.1 56324 25\r\n', '203.0.113.9'],
+  'a line of IPv6': ['PROXY TCP6 2001:db8::9 ::1 56324 25\r\n', '2001:db8::9'],
+  'a line of nobody': ['PROXY UNKNOWN\r\n', undefined],
+  'octets of IPv4': [overIpv4, '203.0.113.9'],
+  'octets of IPv6': [overIpv6, '2001:db8::9'],
+  'octets of the balancer itself': [`${signature}\x20\0\0\0`, undefined],
+};
+
+for (const [what, [header, address]] of Object.entries(good)) {
+  test(`${what} say who connects once they are whole`, () => {
+    const all = latin(`${header}EHLO client.test\r\n`);
+    assert.deepEqual(readHeader(all), { length: header.length, address });
+    for (let length = 0; length < header.length; length++) {
+      assert.equal(readHeader(all.subarray(0, length)), 'more', `${length} octets`);
+    }
+  });
+}
+
+test('anything else is bad, and nothing is waited for without end', () => {
+  for (const text of [
+    'EHLO client.test\r\n',
+    'PROXY TCP4 2001:db8::9 ::1 1 2\r\n',
+    'PROXY TCP4 203.0.113.999 127.0.0.1 1 2\r\n',
+    'PROXY TCP9 203.0.113.9 127.0.0.1 1 2\r\n',
+    `PROXY ${'x'.repeat(200)}`,
+    `${signature}\x11\x11\0\x0c${'x'.repeat(12)}`,
+    `${signature}\x22\x11\0\x0c${'x'.repeat(12)}`,
+    `${signature}\x21\x11\0\x04${'x'.repeat(4)}`,
+    `${signature}\x21\x11\xff\xff`,
+  ]) {
+    assert.equal(readHeader(latin(text)), 'bad', JSON.stringify(text));
+  }
+  const octets = fc.uint8Array({ minLength: 4_200, maxLength: 4_300 });
+  fc.assert(fc.property(octets, (bytes) => readHeader(Buffer.from(bytes)) !== 'more'));
+});
+
+for (const header of ['PROXY TCP4 203.0.113.9 127.0.0.1 56324 25\r\n', overIpv4]) {
+  test('a balancer that is named is believed, and the client counts for itself', async (context) => {
+    const target = await startListener(context, { isBalancer: () => true, maxPerIp: 1 });
+    const client = await DialogueClient.connect(target.port);
+    // In the same packet as the header: a client that is believed to be trusted need not wait.
+    client.socket.write(latin(header));
+    assert.match(await client.reply(), /^220 /);
+    await client.ask('EHLO client.test');
+    await client.ask('MAIL FROM:<bob@remote.test>');
+    await client.ask('RCPT TO:<alice@acme.test>');
+    await client.ask('DATA');
+    assert.match(await client.ask('hello\r\n.'), /^250 /);
+    const { arrival } = target.delivery.messages[0]?.envelope ?? {};
+    assert.equal(arrival?.remoteAddress, '203.0.113.9');
+    const second = await DialogueClient.connect(target.port);
+    second.socket.write(latin(header));
+    assert.match(await second.reply(), /^421 /);
+    const other = await DialogueClient.connect(target.port);
+    other.socket.write(latin('PROXY TCP4 203.0.113.10 127.0.0.1 56324 25\r\n'));
+    assert.match(await other.reply(), /^220 /);
+    for (const { socket } of [client, second, other]) socket.destroy();
+  });
+}
+
+test('a header of anybody else is a wrong command, and a balancer without one is ended', async (context) => {
+  const stranger = await DialogueClient.connect((await startListener(context)).port);
+  assert.match(await stranger.reply(), /^220 /);
+  assert.match(await stranger.ask('PROXY TCP4 203.0.113.9 127.0.0.1 56324 25'), /^5/);
+  stranger.destroy();
+  const target = await startListener(context, { isBalancer: () => true });
+  const client = await DialogueClient.connect(target.port);
+  const closed = new Promise((resolve) => client.socket.once('close', resolve));
+  client.socket.resume();
+  client.socket.write('EHLO client.test\r\n');
+  await closed;
+});
