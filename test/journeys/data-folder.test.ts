@@ -4,6 +4,7 @@ import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/p
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createTransport } from 'nodemailer';
+import { NO_CERTIFICATE } from '../support/certificate.ts';
 import { environment, listening, start, stop } from '../support/process.ts';
 
 const KEY = 'key-of-the-data-folder-test';
@@ -47,8 +48,8 @@ async function send({ SMTP_PORT }: Environment, to = ANN): Promise<string> {
 }
 
 /** A process with one account that has one message, whose source is a file. */
-async function openWithMail(name: string) {
-  const env: Environment = { ...(await environment(name)), API_KEYS: KEY };
+async function openWithMail(name: string, settings: Record<string, string> = {}) {
+  const env: Environment = { ...(await environment(name)), API_KEYS: KEY, ...settings };
   const service = start(env);
   await listening(service);
   assert.match(await send(env), /^450 4\.3\.5 /);
@@ -167,7 +168,7 @@ async function modesBelow(folder: string): Promise<Map<string, number>> {
 test('nobody else on the machine can read what lies in the data folder', async () => {
   const umask = process.umask(0);
   try {
-    const { env, service } = await openWithMail('closed');
+    const { env, service } = await openWithMail('closed', NO_CERTIFICATE);
     const made = await modesBelow(env.DATA_DIR);
     assert.ok(made.has('postroom.sqlite-wal') && made.has('secrets.json'));
     for (const [name, mode] of made) assert.equal(mode & 0o077, 0, name);

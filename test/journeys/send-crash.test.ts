@@ -7,6 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type FarEnd, refusal, startFarEnd } from '../../src/outbound/testing/far-end.ts';
+import { CERTIFICATE } from '../support/certificate.ts';
 import { freePort } from '../support/free-port.ts';
 import { type Process, ROOT, start } from '../support/process.ts';
 
@@ -32,6 +33,7 @@ async function startService(): Promise<Process> {
     SEND_RECIPIENTS_PER_DAY: '0',
     SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}`,
     LOG_LEVEL: 'error',
+    ...CERTIFICATE,
   });
   while (!(await fetch(`${url}/readyz`).catch(() => undefined))?.ok) {
     assert.equal(service.child.exitCode, null, service.output());

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { CERTIFICATE } from './certificate.ts';
 import { freePort } from './free-port.ts';
 
 export const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -78,9 +79,10 @@ function run(
   };
 }
 
-/** A data folder of that name below {@link ROOT}, and free ports. */
+/** A data folder of that name below {@link ROOT}, free ports, and a certificate. */
 export async function environment(name: string) {
   return {
+    ...CERTIFICATE,
     DATA_DIR: join(ROOT, name),
     PORT: String(await freePort()),
     SMTP_PORT: String(await freePort()),

@@ -6,6 +6,7 @@ import { type Service, startService } from '../../src/compose/service.ts';
 import { readConfig } from '../../src/config/config.ts';
 import type { Engine } from '../../src/database/database.ts';
 import type { MailUser } from '../../src/mailstore/mailstore.ts';
+import { CERTIFICATE } from './certificate.ts';
 import { atEnd, openTestDatabase } from './databases.ts';
 import { freePort } from './free-port.ts';
 
@@ -142,6 +143,7 @@ export async function startTestService(
       API_KEYS: API_KEY,
       JWT_SECRET,
       MAILSERVER_WEBHOOK_SECRET: WEBHOOK_SECRET,
+      ...CERTIFICATE,
       ...mailServer?.environment,
       ...environment,
     },

@@ -1,7 +1,8 @@
 /** Starts a listener on a free port with a delivery that records, and ends it with the test. */
+import { readFileSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { type Logger, pino } from 'pino';
-import { generate } from 'selfsigned';
+import { CERTIFICATE } from '../../../test/support/certificate.ts';
 import { type SmtpListener, type SmtpOptions, startSmtp } from '../smtp.ts';
 import { RecordingDelivery } from './recording-delivery.ts';
 
@@ -13,13 +14,12 @@ export interface TestListener {
   readonly log: Record<string, unknown>[];
 }
 
-const certificate = generate([{ name: 'commonName', value: 'mail.test' }]);
+const tls = { cert: readFileSync(CERTIFICATE.TLS_CERT), key: readFileSync(CERTIFICATE.TLS_KEY) };
 
 export async function startListener(
   context: TestContext,
   options: Partial<SmtpOptions> = {},
 ): Promise<TestListener> {
-  const { cert, private: key } = await certificate;
   const delivery = new RecordingDelivery();
   const log: Record<string, unknown>[] = [];
   const listener = await startSmtp({
@@ -28,7 +28,7 @@ export async function startListener(
     host: '127.0.0.1',
     port: 0,
     protocol: 'smtp',
-    tls: { cert, key },
+    tls,
     maxMessageBytes: 1_000_000,
     maxPerIp: 100,
     logger: recordingLogger(log),
