@@ -5,6 +5,7 @@ import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts'
 import type { Change } from '../changes/changes.ts';
 import type { Database } from '../database/database.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
+import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { CredentialsReader } from './account-rows.ts';
 import { type Accounts, createAccounts, findAccountStates } from './accounts.ts';
 
@@ -21,6 +22,7 @@ onEachEngine('accounts', (engine) => {
       database,
       mailHostname: 'mx.test.test',
       spfInclude: 'spf.test.test',
+      makeDkimKey: shareDkimKey,
     });
     accounts = createAccounts({
       database,

@@ -8,6 +8,7 @@ import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import type { Database } from '../database/database.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
+import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { limitInMemory } from '../net/net.ts';
 import {
   type Account,
@@ -44,7 +45,7 @@ onEachEngine('tokens', (engine) => {
   before(async () => {
     ({ database } = await openTestDatabase(engine));
     const options = { database, mailHostname: 'mx.test.test', spfInclude: 'spf.test.test' };
-    domains = createDomains({ ...options, now: clock });
+    domains = createDomains({ ...options, now: clock, makeDkimKey: shareDkimKey });
     accounts = createAccounts({
       database,
       domains,

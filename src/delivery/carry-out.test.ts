@@ -9,6 +9,7 @@ import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
 import { type Accounts, createAccounts } from '../accounts/accounts.ts';
 import { createDomains, type Domains, type RouteSettings } from '../domains/domains.ts';
+import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { createAddressFilter } from '../net/net.ts';
 import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
 import { type FarEnd, startFarEnd } from '../outbound/testing/far-end.ts';
@@ -48,7 +49,10 @@ onEachEngine('what was queued', (engine) => {
     });
     const { database, bodies, mailstore } = store;
     const log = { info: () => {}, warn: () => {}, error: () => {} };
-    domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now });
+    domains = createDomains({
+      ...{ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now },
+      makeDkimKey: shareDkimKey,
+    });
     accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
     queue = new Queue({ database, clock, random: () => 0, log });
     delivery = createMailReceiver({

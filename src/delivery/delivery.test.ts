@@ -7,6 +7,7 @@ import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
 import { type Accounts, createAccounts } from '../accounts/accounts.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
+import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { createSenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
@@ -28,7 +29,10 @@ onEachEngine('delivery', (engine) => {
     store = await openTestMailstore(engine);
     const { database, bodies, mailstore } = store;
     const now = () => clock;
-    domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now });
+    domains = createDomains({
+      ...{ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now },
+      makeDkimKey: shareDkimKey,
+    });
     accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
     delivery = createMailReceiver({
       database,

@@ -9,22 +9,27 @@ import {
   type DomainDetails,
   type Domains,
 } from './domains.ts';
+import { shareDkimKey } from './testing/dkim-key.ts';
 
 const DAY = 24 * 60 * 60 * 1000;
 
 onEachEngine('domains', (engine) => {
   let database: Database;
   let domains: Domains;
+  /** Makes a key pair for each claim, as in production. */
+  let domainsOfOwnKeys: Domains;
   let now = Date.UTC(2026, 0, 1);
 
   before(async () => {
     ({ database } = await openTestDatabase(engine));
-    domains = createDomains({
+    const options = {
       database,
       mailHostname: 'Mail.Postroom.example',
       spfInclude: 'spf.postroom.example',
       now: () => now,
-    });
+    };
+    domains = createDomains({ ...options, makeDkimKey: shareDkimKey });
+    domainsOfOwnKeys = createDomains(options);
   });
 
   async function markAll(userId: string, name: string, status: DnsRecordStatus) {
@@ -48,7 +53,7 @@ onEachEngine('domains', (engine) => {
     database.write((tx) => domains.remove(tx, userId, name));
 
   test('a new claim is pending, with four records and a route that stores', async () => {
-    const details = await domains.create({
+    const details = await domainsOfOwnKeys.create({
       userId: 'u1',
       organizationId: 'org',
       domain: 'New.Test',
@@ -103,8 +108,8 @@ onEachEngine('domains', (engine) => {
 
   test('two claims on a name have keys and selectors of their own', async () => {
     const [a, b] = await Promise.all([
-      domains.create({ userId: 'u1', domain: 'both.test' }),
-      domains.create({ userId: 'u2', domain: 'both.test' }),
+      domainsOfOwnKeys.create({ userId: 'u1', domain: 'both.test' }),
+      domainsOfOwnKeys.create({ userId: 'u2', domain: 'both.test' }),
     ]);
     assert.notEqual(a.dns[3]?.host, b.dns[3]?.host);
     assert.notEqual(a.dns[3]?.expectedValue, b.dns[3]?.expectedValue);

@@ -23,6 +23,7 @@ import {
   type Domains,
   type Verification,
 } from '../../domains/domains.ts';
+import { shareDkimKey } from '../../domains/testing/dkim-key.ts';
 import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
 import { EmbeddedMailstore } from '../../mailstore/mailstore.ts';
 import { limitInMemory } from '../../net/net.ts';
@@ -119,7 +120,10 @@ function openDomains(
   const spfInclude = 'spf.mail.localhost';
   const dns = createDnsResolver({ servers, timeouts: { first: 500, later: 500 } });
   return {
-    domains: createDomains({ database, mailHostname, spfInclude, log, now }),
+    domains: createDomains({
+      ...{ database, mailHostname, spfInclude, log, now },
+      makeDkimKey: shareDkimKey,
+    }),
     verification: createVerification({ database, dns, mailHostname, log, now }),
   };
 }

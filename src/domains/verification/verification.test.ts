@@ -17,6 +17,7 @@ import {
   type Domains,
   type Verification,
 } from '../domains.ts';
+import { shareDkimKey } from '../testing/dkim-key.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -60,7 +61,15 @@ onEachEngine('verification', (engine) => {
     now = Date.UTC(2026, 0, 1);
     lines = [];
     log = pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) });
-    domains = createDomains({ database, mailHostname, spfInclude, log, now: () => now });
+    const makeDkimKey = shareDkimKey;
+    domains = createDomains({
+      database,
+      mailHostname,
+      spfInclude,
+      log,
+      makeDkimKey,
+      now: () => now,
+    });
     verification = newNode();
   });
 
