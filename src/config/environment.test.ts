@@ -481,7 +481,7 @@ describe('values that are not valid', () => {
           }
         },
       ),
-      { numRuns: 2000 },
+      { numRuns: 500 },
     );
   });
 
@@ -491,7 +491,7 @@ describe('values that are not valid', () => {
       fc.property(fc.constantFrom(...configKeys), text, (key, value) => {
         for (const line of refusalOf({ [key]: value })) assert.match(line, /^[A-Z_]+: [^\n\r]*$/);
       }),
-      { numRuns: 2000 },
+      { numRuns: 500 },
     );
   });
 });

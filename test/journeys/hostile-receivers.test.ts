@@ -187,7 +187,7 @@ onEachEngine('hostile receivers', (engine) => {
     for (;;) {
       const found = await look();
       if (found) return found;
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
 

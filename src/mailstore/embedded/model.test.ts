@@ -64,7 +64,7 @@ onEachEngine('a client that applies every delta', (engine) => {
         fc.asyncProperty(lives({ maxLength: 40, forgets: true }), async (steps) => {
           await live(inboxOf(await store.makeUser(), fields), steps);
         }),
-        { numRuns: engine === 'sqlite' ? 200 : 30 },
+        { numRuns: engine === 'sqlite' ? 100 : 30 },
       );
     });
   }
