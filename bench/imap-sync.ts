@@ -11,7 +11,7 @@
  */
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { Bodies } from '../src/bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../src/bodies/bodies.ts';
 import { openSqlite } from '../src/database/database.ts';
 import { atom, commandLayer, quoted } from '../src/mail-server/imap/wire.ts';
 import { ImapMailstore } from '../src/mail-server/mail-server.ts';
@@ -82,7 +82,7 @@ async function openStore(server: DovecotServer, folder: string, connections: num
       separator: '*',
     },
     database,
-    bodies: new Bodies({ database, directory: join(folder, `bodies-${connections}`) }),
+    bodies: new Bodies({ database, store: new BodyFolder(join(folder, `bodies-${connections}`)) }),
     log: { warn: (what, text) => console.error(text, what) },
     connections,
   });

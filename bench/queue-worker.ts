@@ -3,7 +3,7 @@
  * for a dead receiver, the rest are due at ten live ones. Answers with what one delivery costs.
  */
 import { join } from 'node:path';
-import { Bodies } from '../src/bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../src/bodies/bodies.ts';
 import { type Database, openSqlite } from '../src/database/database.ts';
 import { type NewDelivery, Queue } from '../src/queue/queue.ts';
 import { makeFolder, removeFolder } from './support/folders.ts';
@@ -55,7 +55,7 @@ export const quiet = { warn: () => {}, error: (fields: object) => console.error(
 async function measure({ queued, deliveries }: QueueLoad): Promise<QueueCost> {
   const folder = makeFolder();
   const database = await openSqlite({ path: join(folder, 'queue.sqlite') });
-  const bodies = new Bodies({ database, directory: join(folder, 'bodies') });
+  const bodies = new Bodies({ database, store: new BodyFolder(join(folder, 'bodies')) });
   const ids = await insertDomain(database, bodies);
   const queue = new Queue({ database, log: quiet });
   const delivery = (destination: string): NewDelivery => ({

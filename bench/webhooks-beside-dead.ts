@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Bodies } from '../src/bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../src/bodies/bodies.ts';
 import { openSqlite } from '../src/database/database.ts';
 import { createAddressFilter } from '../src/net/net.ts';
 import { type NewDelivery, Queue } from '../src/queue/queue.ts';
@@ -36,7 +36,7 @@ const AT_ONCE = 500;
 answerTasks(async ({ url, live, dead, manner }: BesideDead): Promise<number[]> => {
   const folder = makeFolder();
   const database = await openSqlite({ path: join(folder, 'queue.sqlite') });
-  const bodies = new Bodies({ database, directory: join(folder, 'bodies') });
+  const bodies = new Bodies({ database, store: new BodyFolder(join(folder, 'bodies')) });
   const ids = await insertDomain(database, bodies);
   const queue = new Queue({ database, log: quiet });
   const silent = createServer((socket) => socket.resume());

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { Agent } from 'undici';
-import { Bodies } from '../src/bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../src/bodies/bodies.ts';
 import { openSqlite } from '../src/database/database.ts';
 import { createAddressFilter } from '../src/net/net.ts';
 import { type NewDelivery, Queue } from '../src/queue/queue.ts';
@@ -40,7 +40,7 @@ const ACCEPTED_AT_ONCE = 64;
 async function byQueue({ url, deliveries, inFlight }: FanOut): Promise<number> {
   const folder = makeFolder();
   const database = await openSqlite({ path: join(folder, 'queue.sqlite') });
-  const bodies = new Bodies({ database, directory: join(folder, 'bodies') });
+  const bodies = new Bodies({ database, store: new BodyFolder(join(folder, 'bodies')) });
   const ids = await insertDomain(database, bodies);
   const queue = new Queue({ database, log: quiet });
   const sender = createWebhookSender({

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Bodies } from '../../src/bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../../src/bodies/bodies.ts';
 import {
   type Database,
   openPostgres,
@@ -234,7 +234,7 @@ answerTasks(async ({ dataDir, databaseUrl, accounts }: Seed): Promise<SeededAcco
     databaseUrl === undefined
       ? await openSqlite({ path: join(dataDir, 'postroom.sqlite') })
       : await openPostgres({ url: databaseUrl });
-  const bodies = new Bodies({ database, directory: join(dataDir, 'bodies') });
+  const bodies = new Bodies({ database, store: new BodyFolder(join(dataDir, 'bodies')) });
   await bodies.checkStore(true);
   const seeder = new Seeder(
     database,

@@ -3,7 +3,7 @@ import { access, mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase, type TestDatabase } from '../../test/support/databases.ts';
-import { Bodies, Gathered } from './bodies.ts';
+import { Bodies, BodyFolder, Gathered } from './bodies.ts';
 
 const DAY = 86_400_000;
 const signal = new AbortController().signal;
@@ -30,7 +30,7 @@ onEachEngine('bodies', (engine) => {
     let passed = 0;
     const bodies = new Bodies({
       database,
-      directory: path,
+      store: new BodyFolder(path),
       log: { info: log, warn: log, error: log },
       now: () => Date.now() + passed,
     });
@@ -93,7 +93,7 @@ onEachEngine('bodies', (engine) => {
     const { mismatch } = foreign.bodies;
     assert.match(
       mismatch ?? '',
-      new RegExp(`^the database is of store \\S+, the folder .* ${id}:`),
+      new RegExp(`^the database is of store \\S+, the bodies in .* ${id}:`),
     );
     assert.deepEqual(foreign.lines, [mismatch]);
     await assert.rejects(foreign.keep('b'), { code: 'unavailable' });
@@ -112,7 +112,7 @@ onEachEngine('bodies', (engine) => {
     const store = await openStore();
     await rm(store.path, { recursive: true });
     const { bodies } = await openStore(false, store);
-    assert.match(bodies.mismatch ?? '', /has no store-id: they do not belong together/);
+    assert.match(bodies.mismatch ?? '', /have no store-id: they do not belong together/);
     assert.ok(!(await store.exists('store-id')));
   });
 

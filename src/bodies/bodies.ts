@@ -2,28 +2,38 @@
  * Message bodies: the source of a message exactly as received, shared by all mailboxes that hold it.
  *
  * A small body lies in its row (`bodies.content`), so that it is durable with the transaction that
- * refers to it. A large one is a file (`body-folder.ts`) that is written and fsynced before the row
- * that names it is committed (`bodies.file`), but for the first lines of its header, which may be in
- * the row. A crash in between leaves a file that no row names; {@link Bodies.sweepFiles} moves it to
- * quarantine. Database and folder have the same store id (`body-folder.ts`): where they differ, nothing
- * is taken and nothing removed. Whoever removes messages or deliveries releases their bodies in the same
- * transaction ({@link Bodies.release}), so that no row is left that nobody names.
+ * refers to it. A large one is a file in a store (`body-store.ts`: a folder, or a bucket of an S3 server)
+ * that is durable there before the row that names it is committed (`bodies.file`), but for the first lines
+ * of its header, which may be in the row. A crash in between leaves a file that no row names;
+ * {@link Bodies.sweepFiles} moves it to quarantine. Database and store have the same store id: where they
+ * differ, nothing is taken and nothing removed. Whoever removes messages or deliveries releases their
+ * bodies in the same transaction ({@link Bodies.release}), so that no row is left that nobody names.
+ *
+ * A store on another machine may be away. While it is, large bodies are neither taken nor read, and
+ * whoever asks is told so at once; it is asked every {@link LOOK_MS} whether it is back.
  */
 
 import { Buffer } from 'node:buffer';
-import type { FileHandle } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import { isMissing } from '../files/files.ts';
+import type { BucketOptions } from './body-bucket.ts';
+import { BodyFolder } from './body-folder.ts';
 import {
-  BodyFolder,
+  BodyLost,
+  type BodyStore,
   findMismatch,
-  type NewFile,
-  readRange,
+  type NewBody,
+  StoreUnavailable,
   type Swept,
-  sweepFiles,
-} from './body-folder.ts';
+  sweepStore,
+} from './body-store.ts';
+import { Gathered } from './gathered.ts';
+import { StoreHealth } from './store-health.ts';
+
+export { BodyFolder } from './body-folder.ts';
+export { type BodyStore, databaseStoreId, StoreUnavailable } from './body-store.ts';
+export { Gathered } from './gathered.ts';
 
 /**
  * Octets up to which a body lies in the row, besides header lines that are put in front of it: one
@@ -67,10 +77,26 @@ export interface ByteRange {
   readonly end: number;
 }
 
+/**
+ * Opens where large bodies are: a bucket where one is given, else a folder.
+ *
+ * @param place.folder absolute path
+ * @param place.spool absolute path of a folder for bodies on their way into the bucket
+ */
+export async function openBodyStore(place: {
+  readonly folder: string;
+  readonly spool: string;
+  readonly bucket: Omit<BucketOptions, 'spool'> | undefined;
+}): Promise<BodyStore> {
+  if (!place.bucket) return new BodyFolder(place.folder);
+  const { BodyBucket } = await import('./body-bucket.ts');
+  return new BodyBucket({ ...place.bucket, spool: place.spool });
+}
+
 export interface BodiesOptions {
   readonly database: Database;
-  /** Absolute path of the folder of the large ones. */
-  readonly directory: string;
+  /** Where the large ones are. */
+  readonly store: BodyStore;
   readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -78,17 +104,24 @@ export interface BodiesOptions {
 
 export class Bodies {
   readonly #database: Database;
-  readonly #folder: BodyFolder;
+  readonly #store: BodyStore;
+  /** Of a store on another machine. */
+  readonly #health: StoreHealth | undefined;
   readonly #log: BodiesOptions['log'];
   readonly #now: () => number;
   #mismatch: string | undefined;
+  /** Whether a store that is empty may become the database's. */
+  #isNew = false;
   readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
   readonly #find: PreparedQuery<{ id: number }, StoredBody>;
   #free = { at: Number.NEGATIVE_INFINITY, bytes: 0 };
 
-  constructor({ database, directory, log, now = Date.now }: BodiesOptions) {
+  constructor({ database, store, log, now = Date.now }: BodiesOptions) {
     this.#database = database;
-    this.#folder = new BodyFolder(directory);
+    this.#store = store;
+    this.#health = store.isRemote
+      ? new StoreHealth({ look: () => this.#compareIds(), log })
+      : undefined;
     this.#log = log;
     this.#now = now;
     this.#insert = new PreparedQuery(({ size, content, file }) =>
@@ -99,27 +132,53 @@ export class Bodies {
     );
   }
 
-  /** What is wrong where the folder is not the database's; mail cannot be kept then. */
+  /** What is wrong where the store is not the database's; mail cannot be kept then. */
   get mismatch(): string | undefined {
     return this.#mismatch;
   }
 
   /**
-   * Looks whether the folder is the database's, and logs what is wrong; asked before any mail is taken.
+   * Looks whether the store is the database's, and logs what is wrong; asked before any mail is taken. A
+   * store on another machine that does not answer is asked again until it does.
    *
-   * @param isNew whether nothing has been set up in the database yet: a new folder becomes its folder
+   * @param isNew whether nothing has been set up in the database yet: a new store becomes its store
    * @returns what is wrong, in one line
+   * @throws StoreUnavailable where the store refuses to be opened at the start
    */
   async checkStore(isNew: boolean): Promise<string | undefined> {
-    const mismatch = await findMismatch(this.#database, this.#folder, isNew);
+    this.#isNew ||= isNew;
+    if (this.#health) {
+      const isStart = !this.#health.wasAsked;
+      const away = await this.#health.look();
+      if (away?.isRefusal && isStart) throw away;
+    } else {
+      await this.#compareIds();
+    }
+    return this.#mismatch;
+  }
+
+  async #compareIds(): Promise<void> {
+    const mismatch = await findMismatch(this.#database, this.#store, this.#isNew);
+    this.#isNew = false;
     if (mismatch && !this.#mismatch) this.#log?.error(mismatch);
     this.#mismatch = mismatch;
-    return mismatch;
+  }
+
+  /** Whether every body can be kept and read, for all that is known. */
+  async isReady(): Promise<boolean> {
+    const answers = (await this.#health?.answers()) ?? true;
+    return answers && this.#mismatch === undefined;
   }
 
   /** Takes and removes nothing from now on: the folder is not where it was. */
-  close(reason: string): void {
+  refuse(reason: string): void {
     this.#mismatch = reason;
+  }
+
+  /** Lets go of the store; nothing is asked of it from then on. */
+  close(): void {
+    this.#health?.close();
+    this.#store.close();
   }
 
   /**
@@ -127,7 +186,8 @@ export class Bodies {
    * source fails.
    *
    * @param observe sees every chunk in order, before it is kept
-   * @throws whatever the source or the disk throws (`ENOSPC`)
+   * @throws whatever the source or the disk throws (`ENOSPC`); Refusal unavailable, where the store does
+   *   not take it
    */
   async stage(
     source: AsyncIterable<Uint8Array>,
@@ -135,7 +195,7 @@ export class Bodies {
   ): Promise<StagedBody> {
     const held = new Gathered();
     let size = 0;
-    let spill: NewFile | undefined;
+    let spill: NewBody | undefined;
     try {
       for await (const chunk of source) {
         observe(chunk);
@@ -143,7 +203,8 @@ export class Bodies {
         if (spill) await spill.write(chunk);
         else held.add(chunk);
         if (!spill && size > INLINE_MAX) {
-          spill = await this.#folder.create();
+          if (this.#mismatch || this.#health?.isUp === false) throw refuseToKeep();
+          spill = await this.#store.create();
           await spill.write(held.take());
         }
       }
@@ -152,20 +213,24 @@ export class Bodies {
       return { size, content: Buffer.alloc(0), file: spill.name };
     } catch (error) {
       await spill?.abandon();
-      throw error;
+      if (!(error instanceof StoreUnavailable)) throw error;
+      this.#health?.suspect(error);
+      throw refuseToKeep();
     }
   }
 
   /**
    * Why a message of so many octets cannot be kept, by what was free at most a second ago.
    *
-   * @returns Refusal storage_full; undefined where there is room
+   * @returns Refusal storage_full; unavailable where it is a large one and the store is away; undefined
+   *   where there is room
    * @throws the file system's error
    */
   async checkRoom(octets: number): Promise<Refusal | undefined> {
+    if (octets > INLINE_MAX && this.#health?.isUp === false) return refuseToKeep();
     const at = performance.now();
     if (at - this.#free.at >= FREE_BYTES_MS) {
-      this.#free = { at, bytes: await this.#folder.freeBytes() };
+      this.#free = { at, bytes: await this.#store.freeBytes() };
     }
     if (this.#free.bytes >= FREE_BYTES_LEFT + octets) return undefined;
     return new Refusal('storage_full', 'there is no space left for this message');
@@ -174,7 +239,7 @@ export class Bodies {
   /**
    * Makes a staged body part of the transaction; answers its id.
    *
-   * @throws Refusal unavailable, where the folder is not the database's
+   * @throws Refusal unavailable, where the store is not the database's
    */
   async commit(tx: Queries, { size, content, file }: StagedBody): Promise<number> {
     if (this.#mismatch) throw new Refusal('unavailable', 'no mail can be kept right now');
@@ -196,12 +261,12 @@ export class Bodies {
 
   /**
    * Streams a body, or the bytes of it that lie in `range`. Its file is opened before the first piece is
-   * given, and stays readable from then on, also where it is removed meanwhile.
+   * given.
    *
    * @param reuse reads every piece into the same memory: for whoever is done with one before asking
    *   for the next
    * @param about whose source it is, for the log
-   * @throws Refusal body_unavailable, where the file is gone
+   * @throws Refusal body_unavailable, where the file is gone or cannot be read now
    */
   async *read(
     body: StoredBody | StagedBody,
@@ -213,30 +278,39 @@ export class Bodies {
     const end = Math.min(range?.end ?? body.size, body.size);
     const inRow = body.content?.length ?? 0;
     if (end > inRow && !body.file) throw new Error('a body is shorter than its row says');
-    const handle = end > inRow && body.file ? await this.#open(body.file, about) : undefined;
+    if (end <= inRow || !body.file) {
+      if (body.content && start < end) yield body.content.subarray(start, end);
+      return;
+    }
+    if (this.#health?.isUp === false) throw refuseToRead();
+    const size = body.size - inRow;
+    const wanted = { start: Math.max(start - inRow, 0), end: end - inRow, size, reuse };
+    const pieces = this.#store.read(body.file, wanted);
     try {
-      if (body.content && start < Math.min(end, inRow)) yield body.content.subarray(start, end);
-      if (handle) yield* readRange(handle, Math.max(start - inRow, 0), end - inRow, reuse);
+      let next = await pieces.next();
+      if (body.content && start < inRow) yield body.content.subarray(start, inRow);
+      for (; !next.done; next = await pieces.next()) yield next.value;
+    } catch (error) {
+      throw this.#explain(error, body.file, about);
     } finally {
-      await handle?.close();
+      await pieces.return(undefined);
     }
   }
 
-  /** @throws Refusal body_unavailable, where the file is gone */
-  async #open(file: string, about: object): Promise<FileHandle> {
-    try {
-      return await this.#folder.open(file);
-    } catch (error) {
-      if (!isMissing(error)) throw error;
-      const folder = this.#folder.path;
-      this.#log?.error(
-        { ...about, folder, file },
-        'the file of a body is missing: its messages cannot be read; bring it back from a backup',
-      );
-      throw new Refusal('body_unavailable', 'the source of this message is missing on the disk', {
-        cause: error,
-      });
+  /** What a reader is told of a file that cannot be read. */
+  #explain(error: unknown, file: string, about: object): unknown {
+    if (error instanceof StoreUnavailable) {
+      this.#health?.suspect(error);
+      return refuseToRead();
     }
+    if (!(error instanceof BodyLost)) return error;
+    this.#log?.error(
+      { ...about, store: this.#store.place, file },
+      `${error.message}: its messages cannot be read; bring it back from a backup`,
+    );
+    return new Refusal('body_unavailable', 'the source of this message is missing or damaged', {
+      cause: error,
+    });
   }
 
   /**
@@ -277,23 +351,30 @@ export class Bodies {
     return gone.flatMap(({ file }) => (file === null ? [] : [file]));
   }
 
+  /** Removes files that {@link Bodies.release} named. Those that stay are found by the sweep. */
   async removeFiles(files: readonly string[]): Promise<void> {
-    if (this.#mismatch) return;
-    for (const file of files) await this.#folder.remove(file);
+    if (files.length === 0 || this.#mismatch || this.#health?.isUp === false) return;
+    try {
+      await this.#store.remove(files);
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      this.#health?.suspect(error);
+    }
   }
 
   /**
    * Moves files that no row names to quarantine, and removes what was there for its time. Nothing is
-   * moved where the folder is not the database's.
+   * moved where the store is not the database's, or does not answer.
    *
    * @param signal ends it early
    */
   async sweepFiles(signal: AbortSignal): Promise<Swept> {
     // Asked again: another folder may have been mounted here since the start.
-    if (await this.checkStore(false)) return { quarantined: 0, restored: 0, removed: 0 };
-    const swept = await sweepFiles(this.#database, this.#folder, this.#now(), signal);
+    const isOurs = !(await this.checkStore(false)) && this.#health?.isUp !== false;
+    if (!isOurs) return { quarantined: 0, restored: 0, removed: 0 };
+    const swept = await sweepStore(this.#database, this.#store, this.#now(), signal);
     const { quarantined, restored, removed } = swept;
-    const files = { folder: this.#folder.path, quarantined, restored, removed };
+    const files = { store: this.#store.place, quarantined, restored, removed };
     if (quarantined + restored > 0) {
       this.#log?.warn(
         files,
@@ -306,41 +387,10 @@ export class Bodies {
   }
 }
 
-/** Octets that there is room for at first: most messages. */
-const ROOM = 32 * 1024;
-const NOTHING = Buffer.alloc(0);
+function refuseToKeep(): Refusal {
+  return new Refusal('unavailable', 'no mail above 64 KiB can be kept right now');
+}
 
-/**
- * Bytes that come in pieces of any size, kept in one piece of memory. A list of the pieces would cost
- * a client that sends one byte a packet nothing, and us some 170 times the message.
- */
-export class Gathered {
-  #memory = NOTHING;
-  #size = 0;
-
-  get size(): number {
-    return this.#size;
-  }
-
-  /** Copies the bytes. */
-  add(bytes: Uint8Array): void {
-    const size = this.#size + bytes.length;
-    if (size > this.#memory.length) {
-      // Not from Node's pool, and not cleared: only what was written to it is ever handed out.
-      const memory = Buffer.allocUnsafeSlow(Math.max(size, 2 * this.#memory.length, ROOM));
-      memory.set(this.#memory.subarray(0, this.#size));
-      this.#memory = memory;
-    }
-    this.#memory.set(bytes, this.#size);
-    this.#size = size;
-  }
-
-  /** All of it, in memory that holds nothing else; this is empty from then on. */
-  take(): Buffer {
-    const { buffer } = this.#memory;
-    const taken = this.#size > 0 ? Buffer.from(buffer.transferToFixedLength(this.#size)) : NOTHING;
-    this.#memory = NOTHING;
-    this.#size = 0;
-    return taken;
-  }
+function refuseToRead(): Refusal {
+  return new Refusal('body_unavailable', 'the source of this message cannot be read right now');
 }

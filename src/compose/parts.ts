@@ -21,7 +21,7 @@ import {
   rawMessageRoute,
   suppressionRoutes,
 } from '../api/api.ts';
-import { Bodies } from '../bodies/bodies.ts';
+import type { Bodies } from '../bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../changes/changes.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
@@ -85,6 +85,7 @@ interface Ground {
   readonly config: Config;
   readonly secrets: Secrets;
   readonly database: Database;
+  readonly bodies: Bodies;
   readonly changes: Changes;
   /** Where requests and logins are counted. */
   readonly openLimit: OpenLimit;
@@ -121,9 +122,7 @@ const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
 
 /** Builds all parts; none of them listens or runs yet. */
 export function buildParts(given: Omit<Ground, 'changes' | 'metrics' | 'openLimit'>): Parts {
-  const { config, secrets, database, logger, now } = given;
-  const directory = join(config.dataDir, 'bodies');
-  const bodies = new Bodies({ database, directory, log: logger });
+  const { config, secrets, database, bodies, logger, now } = given;
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search);
   const idSecret = secrets.linkSecret;
@@ -278,7 +277,7 @@ function buildApi(ground: Ground, served: Served): Api {
     readiness: {
       database: () => answers(database),
       listeners: async () => served.progress.listening,
-      bodies: async () => served.bodies.mismatch === undefined,
+      bodies: () => served.bodies.isReady(),
       'mail server': async () => served.imap?.answers() ?? true,
     },
   });

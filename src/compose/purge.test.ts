@@ -7,7 +7,7 @@ import { sql } from 'kysely';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
 import { createAccounts } from '../accounts/accounts.ts';
-import { Bodies } from '../bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../bodies/bodies.ts';
 import type { Database, Schema } from '../database/database.ts';
 import { createDomains } from '../domains/domains.ts';
 import { buryShadowsOf, purgeShadows } from '../mail-server/mail-server.ts';
@@ -44,7 +44,7 @@ const bodyFiles = async ({ directory }: TestMailstore) =>
 
 /** The parts of the service, as new as after a start. */
 function open({ directory }: TestMailstore, database: Database) {
-  const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
+  const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   const domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
   const accounts = createAccounts({ database, domains, changes: { publish: () => {} } });
   const queue = new Queue({ database, log: { warn: () => {}, error: () => {} } });
@@ -216,7 +216,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     assert.ok(files.length > 2);
     const bodies = new Bodies({
       database: store.database,
-      directory: join(store.directory, 'bodies'),
+      store: new BodyFolder(join(store.directory, 'bodies')),
       now: () => Date.now() + 2 * 86_400_000,
     });
     const swept = await bodies.sweepFiles(new AbortController().signal);

@@ -5,6 +5,7 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { Bodies, openBodyStore, StoreUnavailable } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
 import {
   type BoundAddress,
@@ -119,9 +120,11 @@ async function open(
     explainRefusal,
   );
   onStop(() => nodes.leave());
-  const parts = buildParts({ config, secrets, database, logger, now: nodes.now });
+  const bodies = new Bodies({ database, store: await openBodyStore(config.bodies), log: logger });
+  onStop(() => bodies.close());
+  const parts = buildParts({ config, secrets, database, bodies, logger, now: nodes.now });
   onStop(parts.closeMailstore);
-  await checkBodies(parts, nodes, isNew);
+  await checkBodies(parts, nodes, isNew).catch(explainBucket);
   onStop(await watchData(config, parts, onLost));
   parts.search?.start();
   onStop(() => parts.search?.stop());
@@ -194,11 +197,13 @@ function secretStore({ dataDir }: Config, database: Database): SecretStore {
 }
 
 /** Takes no mail any more where DATA_DIR goes away: what is written there nobody finds again. */
-function watchData({ dataDir }: Config, { bodies }: Parts, onLost: OnLost): Promise<() => void> {
-  const places = [dataDir, join(dataDir, DATABASE_FILE), join(dataDir, 'bodies')];
+function watchData(config: Config, { bodies }: Parts, onLost: OnLost): Promise<() => void> {
+  const { dataDir } = config;
+  const places = [dataDir, join(dataDir, DATABASE_FILE)];
+  if (!config.bodies.bucket) places.push(config.bodies.folder);
   return watchPlaces(places, (path) => {
     const line = `DATA_DIR: ${path} was moved, removed or mounted over while Postroom runs, ending`;
-    bodies.close(line);
+    bodies.refuse(line);
     onLost(line);
   });
 }
@@ -320,6 +325,12 @@ function explainDatabase(error: unknown): never {
   throw new ConfigError([`DATABASE_URL: expected a database that lets us in, got "${said}"`], {
     cause: error,
   });
+}
+
+/** A bucket that is not there, or does not let us in, is the operator's to mend. */
+function explainBucket(error: unknown): never {
+  if (!(error instanceof StoreUnavailable)) throw error;
+  throw new ConfigError([`S3_URL: expected a bucket that lets us in, got "${error.message}"`]);
 }
 
 /** What an address or port that cannot be listened on is answered with. */

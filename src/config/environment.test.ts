@@ -72,6 +72,11 @@ test('an empty environment gives the defaults', () => {
     drainSeconds: 0,
     limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800 },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
+    bodies: {
+      folder: join(empty, 'data/bodies'),
+      spool: join(empty, 'data/spool'),
+      bucket: undefined,
+    },
     mailstore: { kind: 'embedded' },
     dns: { servers: [] },
     credentials: { apiKeys: undefined, mailserverWebhookSecret: undefined },
@@ -111,6 +116,7 @@ test('every key set comes out in its place', () => {
       DATABASE_URL: 'postgresql://me:p%40ss@db,[::1]:5433/mail?sslmode=require',
       DATABASE_POOL_SIZE: '30',
       DATABASE_TIMEOUT_SECONDS: '4',
+      S3_URL: 'https://key:s%2Fcret%2B@s3.example.com:9000/mail-bodies?region=eu-central-1',
       API_KEYS: ' key-one-key-one-1 , key-two-key-two-2,',
       JWT_SECRET: 'x'.repeat(32),
       JWT_JWKS_URL: 'https://id.example.com/keys?tenant=1',
@@ -182,6 +188,17 @@ test('every key set comes out in its place', () => {
       poolSize: 30,
       timeoutMs: 4_000,
     },
+    bodies: {
+      folder: '/srv/postroom/bodies',
+      spool: '/srv/postroom/spool',
+      bucket: {
+        endpoint: 'https://s3.example.com:9000',
+        bucket: 'mail-bodies',
+        region: 'eu-central-1',
+        accessKeyId: 'key',
+        secretAccessKey: 's/cret+',
+      },
+    },
     mailstore: {
       kind: 'imap',
       host: 'imap.example.com',
@@ -239,6 +256,7 @@ const serverForm = 'embedded, or imaps://user:password@host:993 (imap: for START
 const relayForm = 'smtp://user:password@host:587 or smtps://user:password@host:465';
 const lmtpForm = 'lmtp://host:24 with a port other than 25';
 const databaseForm = 'postgres://user:password@host:5432/database';
+const bucketForm = 'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server)';
 const webForm = 'an http or https URL without credentials and query';
 const encoded = 'a URL whose user and password have / ? # @ percent-encoded';
 const fullName = 'a full host name such as mail.example.com';
@@ -286,6 +304,15 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ],
   ['DATABASE_POOL_SIZE', '1', 'a whole number from 2 to 1000'],
   ['DATABASE_TIMEOUT_SECONDS', '0', 'a whole number from 1 to 600'],
+  ['S3_URL', 's3://key:pw@host/bucket', bucketForm, '"s3://***@host/bucket"'],
+  ['S3_URL', 'https://host/bucket', bucketForm, '"https://host/bucket"'],
+  ['S3_URL', 'https://key:pw@host', bucketForm, '"https://***@host/"'],
+  ['S3_URL', 'https://key:pw@host/Bucket', bucketForm, '"https://***@host/Bucket"'],
+  ['S3_URL', 'https://key:pw@host/a/b', bucketForm, '"https://***@host/a/b"'],
+  ['S3_URL', 'https://key:p/w@host/bucket', bucketForm, '"https://..."'],
+  ['S3_URL', 'https://key:1/w@host/bucket', encoded, '"https://..."'],
+  ['S3_URL', 'https://key:pw@host/bucket?acl=x', 'no other option than region', 'another'],
+  ['S3_URL', 'https://k:pw@h/bucket?region=a b', 'region to be one like us-east-1', 'another'],
   [
     'API_KEYS',
     'long-enough-for-a-key,short',
@@ -458,6 +485,7 @@ describe('values that are not valid', () => {
       'JWT_PUBLIC_KEY',
       'MAILSERVER_WEBHOOK_SECRET',
       'DATABASE_URL',
+      'S3_URL',
       'MAILSTORE_URL',
       'SMTP_RELAY_URL',
       'LMTP_URL',
@@ -489,7 +517,8 @@ describe('values that are not valid', () => {
     const text = fc.string({ unit: anyCharacter });
     fc.assert(
       fc.property(fc.constantFrom(...configKeys), text, (key, value) => {
-        for (const line of refusalOf({ [key]: value })) assert.match(line, /^[A-Z_]+: [^\n\r]*$/);
+        for (const line of refusalOf({ [key]: value }))
+          assert.match(line, /^[A-Z0-9_]+: [^\n\r]*$/);
       }),
       { numRuns: 500 },
     );

@@ -6,7 +6,13 @@ import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { isMissing } from '../files/files.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
-import { type ImapOptions, publicUrlOf, type Server, type ServerAddress } from './parse-urls.ts';
+import {
+  type BucketUrl,
+  type ImapOptions,
+  publicUrlOf,
+  type Server,
+  type ServerAddress,
+} from './parse-urls.ts';
 import { readSettings, type Values } from './settings.ts';
 
 /** Where a part of ours listens. */
@@ -68,6 +74,15 @@ export interface Config {
     readonly poolSize: number;
     /** For one statement, and for a connection. */
     readonly timeoutMs: number;
+  };
+  /** Where the sources of large messages are kept. */
+  readonly bodies: {
+    /** Absolute path. */
+    readonly folder: string;
+    /** Absolute path, for those on their way into the bucket. */
+    readonly spool: string;
+    /** In place of the folder. */
+    readonly bucket: BucketUrl | undefined;
   };
   readonly mailstore: { readonly kind: 'embedded' } | ImapMailstore;
   /** `ip`, `ip:port` or `[ip]:port`; none: the resolvers of the system. */
@@ -189,6 +204,7 @@ function groupByPart(values: Values, folder: string): Config {
       maxMessageBytes: values.MAX_MESSAGE_BYTES,
     },
     database: databaseOf(values),
+    bodies: placeBodies(values, resolve(folder, values.DATA_DIR)),
     mailstore: mailstoreOf(values, absolute),
     dns: { servers: values.DNS_SERVERS },
     credentials: {
@@ -235,6 +251,14 @@ function mailstoreOf(
 ): Config['mailstore'] {
   if (server === 'embedded') return { kind: 'embedded' };
   return { kind: 'imap', ...server, ca: absolute(server.ca), deliverTo: LMTP_URL };
+}
+
+function placeBodies(values: Values, dataDir: string): Config['bodies'] {
+  return {
+    folder: join(dataDir, 'bodies'),
+    spool: join(dataDir, 'spool'),
+    bucket: values.S3_URL,
+  };
 }
 
 function deepFreeze<Value>(value: Value): Value {

@@ -85,6 +85,40 @@ function unencoded(text: string): Reading<never> {
   return unfit('a URL whose user and password have / ? # @ percent-encoded', found(text));
 }
 
+/** A bucket of an S3 server and the key that opens it. */
+export interface BucketUrl {
+  /** Scheme, host and port. */
+  readonly endpoint: string;
+  readonly bucket: string;
+  readonly region: string;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+}
+
+const BUCKET_FORM = 'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server)';
+
+/** Where bodies are kept: the bucket is the path, its region an option. */
+export const bucketUrl: Parse<BucketUrl> = (text) => {
+  const refused = unfit(BUCKET_FORM, found(text));
+  const url = URL.parse(text);
+  if (!url || !['http:', 'https:'].includes(url.protocol) || !/^\w+:\/\//.test(text))
+    return refused;
+  if (`${url.pathname}${url.search}${url.hash}`.includes('@')) return unencoded(text);
+  const login = readLogin(url);
+  const bucket = /^\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/?$/.exec(url.pathname)?.[1];
+  if (!login || login === 'malformed' || bucket === undefined || url.hash !== '') return refused;
+  const { region = 'us-east-1', ...others } = Object.fromEntries(url.searchParams);
+  if (Object.keys(others).length > 0) return unfit('no other option than region', 'another');
+  if (!/^[a-z0-9-]{1,40}$/.test(region)) return unfit('region to be one like us-east-1', 'another');
+  return fit({
+    endpoint: url.origin,
+    bucket,
+    region,
+    accessKeyId: login.user,
+    secretAccessKey: login.password,
+  });
+};
+
 /** What one kind of server URL may look like. */
 interface ServerUrlForm {
   /** The form in words, for the operator. */

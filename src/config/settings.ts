@@ -3,6 +3,7 @@
  */
 import { ConfigError, problemLine, quote } from './config-error.ts';
 import {
+  bucketUrl,
   corsOrigin,
   databaseUrl,
   hookUrl,
@@ -69,6 +70,7 @@ const settings = {
   DATABASE_URL: optional(databaseUrl),
   DATABASE_POOL_SIZE: setting(wholeNumber(2, 1_000), '20'),
   DATABASE_TIMEOUT_SECONDS: setting(wholeNumber(1, 600), '8'),
+  S3_URL: optional(bucketUrl),
   API_KEYS: optional(apiKeys),
   JWT_SECRET: optional(secretText(32)),
   JWT_PUBLIC_KEY: optional(publicKey),

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { Readable } from 'node:stream';
 import { before, beforeEach, suite, test } from 'node:test';
 import { type RunningApi, startApi } from '../../src/api/testing/start-api.ts';
-import { Bodies } from '../../src/bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../../src/bodies/bodies.ts';
 import { describeMessage, stageMessage } from '../../src/mailstore/mailstore.ts';
 import { onEachEngine } from '../support/databases.ts';
 import { type DnsServer, startDnsServer, type ZoneRecord } from '../support/dns-server.ts';
@@ -266,7 +266,7 @@ onEachEngine('DNS verification', (engine) => {
       webhook_url: 'https://seller.test/hook',
       webhook_secret: 'of the seller',
     });
-    const bodies = new Bodies({ database: api.database, directory: tmpdir() });
+    const bodies = new Bodies({ database: api.database, store: new BodyFolder(tmpdir()) });
     const source = Readable.from([Buffer.from(sampleMessage('old'))]);
     const { parsed, body } = await stageMessage(bodies, source);
     const user = { accountId: former.id, address: former.address };

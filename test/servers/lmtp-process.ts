@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { createAccounts } from '../../src/accounts/accounts.ts';
-import { Bodies } from '../../src/bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../../src/bodies/bodies.ts';
 import { InProcessChanges } from '../../src/changes/changes.ts';
 import { buildMailFlow } from '../../src/compose/mail-flow.ts';
 import {
@@ -37,7 +37,7 @@ await ensureDataDir(config.dataDir);
 const { secrets } = await loadSecrets(fileSecretStore(config.dataDir));
 const logger = pino({ level: 'silent' });
 const database = await openSqlite({ path: join(config.dataDir, 'postroom.sqlite') });
-const bodies = new Bodies({ database, directory: join(config.dataDir, 'bodies') });
+const bodies = new Bodies({ database, store: new BodyFolder(join(config.dataDir, 'bodies')) });
 const changes = new InProcessChanges();
 const { mailHostname, spfInclude } = config;
 const domains = createDomains({ database, mailHostname, spfInclude });

@@ -38,6 +38,9 @@ const needed = [
   { package: 'iproute2', found: () => onPath('ip') },
   { package: 'procps', found: () => onPath('pgrep') },
   { package: 'adduser', found: () => onPath('adduser') },
+  { package: 'ceph-mon', found: () => onPath('ceph-mon') },
+  { package: 'ceph-osd', found: () => onPath('ceph-osd') },
+  { package: 'radosgw', found: () => onPath('radosgw') },
   { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 

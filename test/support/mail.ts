@@ -1,6 +1,6 @@
 /** Accounts and messages for tests that begin below the API. */
 import { join } from 'node:path';
-import { Bodies } from '../../src/bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../../src/bodies/bodies.ts';
 import type { Engine } from '../../src/database/database.ts';
 import {
   type Appended,
@@ -30,7 +30,7 @@ export async function openTestMailstore(
 ): Promise<TestMailstore> {
   const opened = await openTestDatabase(engine);
   const { database, directory } = opened;
-  const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
+  const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   await bodies.checkStore(true);
   const mailstore = new EmbeddedMailstore({
     database,

@@ -13,7 +13,7 @@ import {
   createTokens,
   type Tokens,
 } from '../../accounts/accounts.ts';
-import { Bodies } from '../../bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
 import type { Database, Engine } from '../../database/database.ts';
 import { createDnsResolver } from '../../dns/dns.ts';
@@ -148,7 +148,7 @@ export async function startApi(
     log: logger,
     secret: 'a secret of thirty-two bytes, or more',
   });
-  const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
+  const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' });
   const mailserverEvents = mailserverEventRoutes(
     new MailserverEvents({

@@ -1,7 +1,7 @@
 /** A database with a domain and a body, queues on it, and a receiver that the test speaks for. */
 import { join } from 'node:path';
 import { openTestDatabase } from '../../../test/support/databases.ts';
-import { Bodies } from '../../bodies/bodies.ts';
+import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
 import type { Database, Engine, Queries } from '../../database/database.ts';
 import { type Job, type NewDelivery, type Outcome, Queue, type WorkOptions } from '../queue.ts';
 import { FakeClock, until } from './fake-clock.ts';
@@ -188,7 +188,7 @@ export async function insertDomain(database: Database, name: string): Promise<nu
 
 export async function openQueueBench(engine: Engine): Promise<QueueBench> {
   const { database, directory } = await openTestDatabase(engine);
-  const bodies = new Bodies({ database, directory: join(directory, 'bodies') });
+  const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   const domainId = await insertDomain(database, 'acme.test');
   const bodyId = await database.write((tx) =>
     bodies.commit(tx, { size: 2, content: Buffer.from('hi') }),

@@ -1,0 +1,371 @@
+/**
+ * The store of bodies that is a bucket of an S3 server (`body-store.ts` has its layout). Only services
+ * that have `S3_URL` load this file and the library.
+ *
+ * A body is written to a file of this machine first, that has no name any more, and goes to the bucket
+ * when it is whole. So a client that sends slowly costs no memory, a part that failed can be sent again,
+ * and the digest is known when the upload begins. Each part is signed with its SHA-256, which the server
+ * checks; the digest of the whole stays with the object, and whoever reads all of it checks that.
+ *
+ * Every request has a deadline. An error of the library is never passed on, since it may repeat what the
+ * request had in it: {@link StoreUnavailable} says what the server answered.
+ */
+import { createHash } from 'node:crypto';
+import { type FileHandle, open, statfs, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import {
+  AbortMultipartUploadCommand,
+  CopyObjectCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  type GetObjectCommandOutput,
+  HeadObjectCommand,
+  ListMultipartUploadsCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+} from '@aws-sdk/client-s3';
+import { Upload } from '@aws-sdk/lib-storage';
+import pLimit from 'p-limit';
+import { ensureFolder } from '../files/files.ts';
+import { readRange } from './body-folder.ts';
+import {
+  BodyLost,
+  type BodyStore,
+  isBodyName,
+  type NewBody,
+  newBodyName,
+  QUARANTINE,
+  QUARANTINED_MS,
+  STORE_ID,
+  type WantedBytes,
+} from './body-store.ts';
+import { hasStatus, isMissingObject, readObject, unavailable } from './read-object.ts';
+
+/** Where a bucket is, and the key that opens it. */
+export interface BucketAddress {
+  /** Scheme, host and port. */
+  readonly endpoint: string;
+  readonly bucket: string;
+  readonly region: string;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+}
+
+export interface BucketOptions extends BucketAddress {
+  /** Absolute path of a folder for bodies that are not in the bucket yet. */
+  readonly spool: string;
+  /** Milliseconds for one answer, and for a connection a third of it. */
+  readonly deadlineMs?: number;
+}
+
+/** Milliseconds for one answer of the server. */
+const DEADLINE_MS = 10_000;
+/** How often a request is made in all where its answer is missing, or is one of 5xx. */
+const ATTEMPTS = 3;
+/** Octets that an upload has to get through in a second, besides the deadlines of its requests. */
+const SLOWEST_UPLOAD = 1_000_000;
+/** Uploads at once: each holds one part of 5 MiB in memory. */
+const UPLOADS_AT_ONCE = 8;
+/** Small requests at once that one call makes. */
+const REQUESTS_AT_ONCE = 16;
+/** Every reader that takes its time holds a connection: they must not run out for the others. */
+const MOST_CONNECTIONS = 4_096;
+
+export class BodyBucket implements BodyStore {
+  readonly isRemote = true;
+  readonly place: string;
+  readonly #bucket: string;
+  readonly #spool: string;
+  readonly #client: S3Client;
+  readonly #deadlineMs: number;
+  readonly #uploads = pLimit(UPLOADS_AT_ONCE);
+
+  constructor(options: BucketOptions) {
+    const { endpoint, bucket, region, accessKeyId, secretAccessKey } = options;
+    const { deadlineMs = DEADLINE_MS } = options;
+    this.place = `${endpoint}/${bucket}`;
+    this.#bucket = bucket;
+    this.#spool = options.spool;
+    this.#deadlineMs = deadlineMs;
+    this.#client = new S3Client({
+      endpoint,
+      region,
+      credentials: { accessKeyId, secretAccessKey },
+      forcePathStyle: true,
+      maxAttempts: ATTEMPTS,
+      // Not every server takes the newer checksums; what is sent is signed with its digest anyway.
+      requestChecksumCalculation: 'WHEN_REQUIRED',
+      responseChecksumValidation: 'WHEN_REQUIRED',
+      requestHandler: {
+        connectionTimeout: Math.ceil(deadlineMs / 3),
+        requestTimeout: deadlineMs,
+        throwOnRequestTimeout: true,
+        httpAgent: { maxSockets: MOST_CONNECTIONS },
+        httpsAgent: { maxSockets: MOST_CONNECTIONS },
+      },
+    });
+  }
+
+  async create(name = newBodyName()): Promise<NewBody> {
+    await ensureFolder(this.#spool);
+    const path = join(this.#spool, name.replace('/', '-'));
+    const handle = await open(path, 'wx+', 0o600);
+    // It goes when it is closed, also by a kill: nothing is left to clear away.
+    await unlink(path);
+    return new SpooledBody(name, handle, (size, sha256) =>
+      this.#uploads(() => this.#upload(name, handle, { size, sha256 })),
+    );
+  }
+
+  async #upload(
+    key: string,
+    handle: FileHandle,
+    { size, sha256 }: { size: number; sha256: string },
+  ): Promise<void> {
+    const abortController = new AbortController();
+    const ms = this.#deadlineMs * ATTEMPTS + (size / SLOWEST_UPLOAD) * 1000;
+    const timer = setTimeout(() => abortController.abort(), ms);
+    const upload = new Upload({
+      client: this.#client,
+      params: {
+        ...this.#at(key),
+        Body: Readable.from(readRange(handle, 0, size, false)),
+        ContentType: 'message/rfc822',
+        Metadata: { sha256 },
+      },
+      queueSize: 1,
+      abortController,
+    });
+    try {
+      await upload.done();
+    } catch (error) {
+      throw unavailable(this.place, error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async *read(name: string, wanted: WantedBytes): AsyncGenerator<Uint8Array> {
+    const open = (range: string | undefined) => this.#open(name, range);
+    const source = { name: `${this.place}/${name}`, open, attempts: ATTEMPTS };
+    yield* readObject({ ...source, deadlineMs: this.#deadlineMs }, wanted);
+  }
+
+  /** @throws BodyLost, StoreUnavailable */
+  async #open(name: string, range: string | undefined): Promise<GetObjectCommandOutput> {
+    const get = () =>
+      this.#client.send(
+        new GetObjectCommand({ ...this.#at(name), ...(range && { Range: range }) }),
+      );
+    try {
+      return await get();
+    } catch (error) {
+      if (hasStatus(error, 416)) throw new BodyLost(`${this.place}/${name} is cut short`);
+      if (!isMissingObject(error)) throw unavailable(this.place, error);
+      if (!(await this.restore(name))) throw new BodyLost(`${this.place}/${name} is missing`);
+      return this.#ask(get);
+    }
+  }
+
+  async remove(names: readonly string[]): Promise<void> {
+    await this.#forEach(names, (name) => this.#delete(name));
+  }
+
+  /** Of the disk where bodies wait until they are whole. */
+  async freeBytes(): Promise<number> {
+    await ensureFolder(this.#spool);
+    const { bavail, bsize } = await statfs(this.#spool);
+    return bavail * bsize;
+  }
+
+  async readId(): Promise<string> {
+    return this.#ask(async () => {
+      try {
+        const { Body } = await this.#client.send(new GetObjectCommand(this.#at(STORE_ID)), {
+          abortSignal: AbortSignal.timeout(this.#deadlineMs),
+        });
+        return ((await Body?.transformToString()) ?? '').slice(0, 100).trim();
+      } catch (error) {
+        if (isMissingObject(error)) return '';
+        throw error;
+      }
+    });
+  }
+
+  /** Of two databases that are new at the same time, one gets the bucket, where the server can do that. */
+  async writeId(id: string): Promise<void> {
+    const object = { ...this.#at(STORE_ID), Body: Buffer.from(`${id}\n`) };
+    await this.#ask(async () => {
+      try {
+        await this.#client.send(new PutObjectCommand({ ...object, IfNoneMatch: '*' }));
+      } catch (error) {
+        if (hasStatus(error, 501)) await this.#client.send(new PutObjectCommand(object));
+        else if (!hasStatus(error, 409, 412)) throw error;
+      }
+    });
+  }
+
+  removeId(): Promise<void> {
+    return this.#delete(STORE_ID);
+  }
+
+  async isEmpty(): Promise<boolean> {
+    for (const from of ['bodies', 'quarantine'] as const) {
+      for await (const names of this.list(from)) if (names.length > 0) return false;
+    }
+    return true;
+  }
+
+  /** A page of the bucket at a time: memory stays flat with millions of bodies. */
+  async *list(from: 'bodies' | 'quarantine'): AsyncGenerator<string[]> {
+    const prefix = from === 'bodies' ? '' : `${QUARANTINE}/`;
+    let ContinuationToken: string | undefined;
+    do {
+      const request = { Bucket: this.#bucket, Prefix: prefix, ContinuationToken };
+      const page = await this.#ask(() => this.#client.send(new ListObjectsV2Command(request)));
+      const names = (page.Contents ?? []).map(({ Key = '' }) => Key.slice(prefix.length));
+      yield names.filter(isBodyName);
+      ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
+    } while (ContinuationToken !== undefined);
+  }
+
+  age(name: string, now: number): Promise<number | undefined> {
+    return this.#age(name, now);
+  }
+
+  /** A copy and a removal: what a crash in between leaves twice is moved by the next sweep. */
+  quarantine(name: string): Promise<boolean> {
+    return this.#move(name, `${QUARANTINE}/${name}`);
+  }
+
+  restore(name: string): Promise<boolean> {
+    return this.#move(`${QUARANTINE}/${name}`, name);
+  }
+
+  async expire(name: string, now: number): Promise<boolean> {
+    const key = `${QUARANTINE}/${name}`;
+    const age = await this.#age(key, now);
+    if (age === undefined || age < QUARANTINED_MS) return false;
+    await this.#delete(key);
+    return true;
+  }
+
+  /** Uploads in parts that were cut short cost space until somebody ends them. */
+  async sweepUnfinished(before: number): Promise<void> {
+    let marker: { KeyMarker?: string | undefined; UploadIdMarker?: string | undefined } = {};
+    for (;;) {
+      const request = { Bucket: this.#bucket, ...marker };
+      const page = await this.#ask(() =>
+        this.#client.send(new ListMultipartUploadsCommand(request)),
+      );
+      const old = (page.Uploads ?? []).filter(
+        ({ Key = '', Initiated }) => isBodyName(Key) && Initiated && Initiated.getTime() < before,
+      );
+      await this.#forEach(old, async ({ Key, UploadId }) => {
+        const upload = { Bucket: this.#bucket, Key, UploadId };
+        await this.#client.send(new AbortMultipartUploadCommand(upload)).catch((error: unknown) => {
+          if (!isMissingObject(error)) throw error;
+        });
+      });
+      if (!page.IsTruncated || page.NextKeyMarker === undefined) return;
+      marker = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker };
+    }
+  }
+
+  close(): void {
+    this.#client.destroy();
+  }
+
+  #at(key: string): { Bucket: string; Key: string } {
+    return { Bucket: this.#bucket, Key: key };
+  }
+
+  async #age(key: string, now: number): Promise<number | undefined> {
+    return this.#ask(async () => {
+      try {
+        const { LastModified } = await this.#client.send(new HeadObjectCommand(this.#at(key)));
+        // Without a time it is as good as new: nothing is removed for what a server does not say.
+        return LastModified ? now - LastModified.getTime() : 0;
+      } catch (error) {
+        if (isMissingObject(error)) return undefined;
+        throw error;
+      }
+    });
+  }
+
+  /** @returns false where there is no such object */
+  async #move(from: string, to: string): Promise<boolean> {
+    const copy = { ...this.#at(to), CopySource: `${this.#bucket}/${from}` };
+    const copied = await this.#ask(async () => {
+      try {
+        await this.#client.send(new CopyObjectCommand(copy));
+        return true;
+      } catch (error) {
+        if (isMissingObject(error)) return false;
+        throw error;
+      }
+    });
+    if (copied) await this.#delete(from);
+    return copied;
+  }
+
+  /** One that is not there is fine, as S3 has it. */
+  async #delete(key: string): Promise<void> {
+    await this.#ask(() => this.#client.send(new DeleteObjectCommand(this.#at(key))));
+  }
+
+  async #forEach<Item>(
+    items: readonly Item[],
+    act: (item: Item) => Promise<unknown>,
+  ): Promise<void> {
+    await this.#ask(() => pLimit(REQUESTS_AT_ONCE).map(items, act));
+  }
+
+  /** @throws StoreUnavailable in place of the library's error */
+  async #ask<Answer>(request: () => Promise<Answer>): Promise<Answer> {
+    try {
+      return await request();
+    } catch (error) {
+      throw unavailable(this.place, error);
+    }
+  }
+}
+
+/** A body on its way into the bucket: a file until it is whole. */
+class SpooledBody implements NewBody {
+  readonly name: string;
+  readonly #handle: FileHandle;
+  readonly #upload: (size: number, sha256: string) => Promise<void>;
+  readonly #hash = createHash('sha256');
+  #size = 0;
+
+  constructor(
+    name: string,
+    handle: FileHandle,
+    upload: (size: number, sha256: string) => Promise<void>,
+  ) {
+    this.name = name;
+    this.#handle = handle;
+    this.#upload = upload;
+  }
+
+  async write(chunk: Uint8Array): Promise<void> {
+    this.#hash.update(chunk);
+    let written = 0;
+    while (written < chunk.length) {
+      written += (await this.#handle.write(chunk, written)).bytesWritten;
+    }
+    this.#size += chunk.length;
+  }
+
+  async finish(): Promise<void> {
+    await this.#upload(this.#size, this.#hash.digest('hex'));
+    await this.#handle.close();
+  }
+
+  async abandon(): Promise<void> {
+    await this.#handle.close().catch(() => {});
+  }
+}

@@ -1,0 +1,124 @@
+/**
+ * What an S3 server answers, taken for what it is worth: an object that is read to its end is what was
+ * put there, also where an answer was cut or stalled on the way; and errors as one line without secrets.
+ */
+import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type GetObjectCommandOutput, S3ServiceException } from '@aws-sdk/client-s3';
+import { fileErrorCode } from '../files/files.ts';
+import { BodyLost, StoreUnavailable, type WantedBytes } from './body-store.ts';
+
+export interface ObjectSource {
+  /** What the operator knows the object by. */
+  readonly name: string;
+  /**
+   * Asks for the object, or for those of its octets that a Range header names.
+   *
+   * @throws BodyLost, StoreUnavailable
+   */
+  readonly open: (range: string | undefined) => Promise<GetObjectCommandOutput>;
+  /** Milliseconds from one piece to the next. */
+  readonly deadlineMs: number;
+  /** Answers that may break off one after the other without a single octet. */
+  readonly attempts: number;
+}
+
+/** Milliseconds after an answer that broke off; longer after each one. */
+const REST_MS = 100;
+
+/**
+ * Streams an object, or some octets of it. An answer that breaks off is asked for again from there on:
+ * objects never change. Of a whole object the last piece is given only once the digest of all is right.
+ *
+ * @throws BodyLost where the object is not what its row says; StoreUnavailable
+ */
+export async function* readObject(
+  { name, open, deadlineMs, attempts }: ObjectSource,
+  { start, end, size }: WantedBytes,
+): AsyncGenerator<Uint8Array> {
+  const isWhole = start === 0 && end === size;
+  const hash = createHash('sha256');
+  let digest: string | undefined;
+  let held: Uint8Array | undefined;
+  let position = start;
+  let failures = 0;
+  while (position < end) {
+    const range = isWhole && position === 0 ? undefined : `bytes=${position}-${end - 1}`;
+    const answer = await open(range);
+    const body = answer.Body;
+    if (!(body instanceof Readable)) throw new Error('the body of an answer is no stream');
+    // RFC 9110 section 14.4
+    const [found, expected] = range
+      ? [answer.ContentRange, `bytes ${position}-${end - 1}/${size}`]
+      : [String(answer.ContentLength), String(size)];
+    if (found !== expected) {
+      body.destroy();
+      throw new BodyLost(
+        `${name} is not as long as its row says: ${found} octets, not ${expected}`,
+      );
+    }
+    digest ??= answer.Metadata?.sha256;
+    let cut: unknown;
+    try {
+      for await (const chunk of inTime(body, deadlineMs)) {
+        position += chunk.length;
+        failures = 0;
+        if (isWhole) hash.update(chunk);
+        if (held) yield held;
+        held = chunk;
+      }
+    } catch (error) {
+      cut = error;
+    }
+    if (position >= end) break;
+    if (++failures >= attempts) throw unavailable(name, cut);
+    await pause(REST_MS * failures);
+  }
+  if (isWhole && digest !== undefined && hash.digest('hex') !== digest) {
+    throw new BodyLost(`${name} is damaged: it has another digest than when it was put there`);
+  }
+  if (held) yield held;
+}
+
+/** Ends a stream that gives nothing for too long; the time that the reader takes does not count. */
+async function* inTime(body: Readable, ms: number): AsyncGenerator<Uint8Array> {
+  const pieces = body[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const timer = setTimeout(() => body.destroy(new Error('nothing came in time')), ms);
+      const next = await pieces.next().finally(() => clearTimeout(timer));
+      if (next.done) return;
+      yield next.value;
+    }
+  } finally {
+    body.destroy();
+  }
+}
+
+function statusOf(error: unknown): number | undefined {
+  return error instanceof S3ServiceException ? error.$metadata.httpStatusCode : undefined;
+}
+
+/** Whether the server answered with this status. */
+export function hasStatus(error: unknown, ...statuses: number[]): boolean {
+  const status = statusOf(error);
+  return status !== undefined && statuses.includes(status);
+}
+
+/** Whether an error says that the object is not there, as against its bucket. */
+export function isMissingObject(error: unknown): boolean {
+  return hasStatus(error, 404) && error instanceof Error && error.name !== 'NoSuchBucket';
+}
+
+/** What an error of the library says, without what it may repeat of the request. */
+export function unavailable(place: string, error: unknown): StoreUnavailable | BodyLost {
+  if (error instanceof StoreUnavailable || error instanceof BodyLost) return error;
+  const status = statusOf(error);
+  const said = error instanceof Error ? (fileErrorCode(error) ?? error.name) : 'cut short';
+  // The name comes from the server's answer.
+  const reason = /^[A-Za-z_]{1,60}$/.test(said) ? said : 'an error';
+  if (status === undefined) return new StoreUnavailable(`${place} does not answer (${reason})`);
+  const isRefusal = status >= 300 && status < 500 && status !== 408 && status !== 429;
+  return new StoreUnavailable(`${place} answered ${reason} (${status})`, isRefusal);
+}

@@ -1,0 +1,100 @@
+/**
+ * Whether a store of bodies on another machine answers. It is asked when a request failed, when somebody
+ * wants to know, and as long as it is away; only its answer to that changes what is told and logged, so
+ * that an outage is one line when it begins and one when it ends.
+ */
+import type { Logger } from 'pino';
+import { StoreUnavailable } from './body-store.ts';
+
+/** Milliseconds for which an answer holds, and between two questions while there is none. */
+const LOOK_MS = 2_000;
+
+export interface StoreHealthOptions {
+  /** Asks something that a store in order answers. @throws StoreUnavailable */
+  readonly look: () => Promise<unknown>;
+  readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
+}
+
+export class StoreHealth {
+  readonly #options: StoreHealthOptions;
+  #state: 'unknown' | 'up' | 'down' = 'unknown';
+  #looking: Promise<StoreUnavailable | undefined> | undefined;
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  #next: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: StoreHealthOptions) {
+    this.#options = options;
+  }
+
+  /** Whether it answered when it was last asked. */
+  get isUp(): boolean {
+    return this.#state === 'up';
+  }
+
+  /** Whether it was ever asked. */
+  get wasAsked(): boolean {
+    return this.#state !== 'unknown';
+  }
+
+  /** Whether it answers, by what it did at most {@link LOOK_MS} ago. */
+  async answers(): Promise<boolean> {
+    if (this.#looking || performance.now() - this.#lookedAt >= LOOK_MS) await this.look();
+    return this.isUp;
+  }
+
+  /** Tells that a request failed: where the store answers all the same, that one is worth a line. */
+  suspect(error: StoreUnavailable): void {
+    void this.look().then((away) => {
+      if (!away) this.#options.log?.warn(`a request for a body failed: ${error.message}`);
+    });
+  }
+
+  /**
+   * Asks the store; whoever asks meanwhile gets the same answer.
+   *
+   * @returns why it does not answer
+   */
+  look(): Promise<StoreUnavailable | undefined> {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined;
+    });
+    return this.#looking;
+  }
+
+  /** Asks no more. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#next);
+  }
+
+  async #look(): Promise<StoreUnavailable | undefined> {
+    const { look, log } = this.#options;
+    const before = this.#state;
+    try {
+      await look();
+      this.#state = 'up';
+      if (before === 'down') log?.info('the store of bodies answers again');
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      this.#state = 'down';
+      if (before !== 'down') {
+        log?.error(
+          `${error.message}: mail above 64 KiB is put off and cannot be read until it answers; smaller mail goes on`,
+        );
+      }
+      this.#lookAgain();
+      return error;
+    } finally {
+      this.#lookedAt = performance.now();
+    }
+  }
+
+  #lookAgain(): void {
+    clearTimeout(this.#next);
+    if (this.#isClosed) return;
+    const again = () => void this.look().catch((err: unknown) => this.#options.log?.error({ err }));
+    this.#next = setTimeout(again, LOOK_MS).unref();
+  }
+}

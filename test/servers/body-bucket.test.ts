@@ -1,0 +1,301 @@
+/** Bodies in the bucket of a real S3 server: what is kept, read, swept, and what happens on a bad day. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { after, suite, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import {
+  CreateMultipartUploadCommand,
+  ListMultipartUploadsCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+} from '@aws-sdk/client-s3';
+import { Bodies, openBodyStore } from '../../src/bodies/bodies.ts';
+import { openTestDatabase } from '../support/databases.ts';
+import { type Fault, type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
+import { startS3 } from './s3.ts';
+
+const DAY = 86_400_000;
+const MIB = 1024 * 1024;
+const signal = new AbortController().signal;
+
+const s3 = await startS3();
+const proxy = await startFaultProxy(s3.port);
+after(async () => {
+  await proxy.close();
+  await s3.stop();
+});
+
+/** The test's own look at the bucket, around the proxy. */
+const { endpoint, bucket, region, accessKeyId, secretAccessKey } = s3.bucket;
+const client = new S3Client({
+  endpoint,
+  region,
+  forcePathStyle: true,
+  credentials: { accessKeyId, secretAccessKey },
+});
+const Bucket = bucket;
+after(() => client.destroy());
+
+async function keys(): Promise<string[]> {
+  const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket }));
+  return Contents.map(({ Key = '' }) => Key).filter((key) => key.includes('/'));
+}
+
+async function uploads(): Promise<string[]> {
+  const { Uploads = [] } = await client.send(new ListMultipartUploadsCommand({ Bucket }));
+  return Uploads.map(({ Key = '' }) => Key);
+}
+
+async function openStore(options: { deadlineMs?: number } = {}) {
+  const { database, directory } = await openTestDatabase('sqlite');
+  const lines: string[] = [];
+  const log = (...args: unknown[]) => void lines.push(String(args.at(-1)));
+  let passed = 0;
+  const store = await openBodyStore({
+    folder: join(directory, 'bodies'),
+    spool: join(directory, 'spool'),
+    bucket: { ...s3.bucket, endpoint: proxy.url, ...options },
+  });
+  const now = () => Date.now() + passed;
+  const bodies = new Bodies({ database, store, log: { info: log, warn: log, error: log }, now });
+  return {
+    database,
+    directory,
+    bodies,
+    store,
+    lines,
+    pass(ms: number) {
+      passed += ms;
+    },
+    async keep(content: Buffer) {
+      const staged = await bodies.stage(Readable.from([content]), () => {});
+      return database.write((tx) => bodies.commit(tx, staged));
+    },
+    async read(id: number, range?: { start: number; end: number }) {
+      const body = await bodies.find(id);
+      assert.ok(body);
+      return Buffer.concat(await Array.fromAsync(bodies.read(body, range)));
+    },
+  };
+}
+
+async function until(
+  holds: () => boolean | Promise<boolean>,
+  what = () => 'it does not come',
+): Promise<void> {
+  const end = performance.now() + 15_000;
+  while (!(await holds())) {
+    assert.ok(performance.now() < end, what());
+    await pause(50);
+  }
+}
+
+async function withFault(fault: FaultProxy['fault'], act: () => Promise<void>): Promise<void> {
+  proxy.fault = fault;
+  try {
+    await act();
+  } finally {
+    proxy.fault = undefined;
+  }
+}
+
+void suite('bodies in a bucket', async () => {
+  const shared = await openStore({ deadlineMs: 1_000 });
+  const { bodies, store, database, lines } = shared;
+  const large = randomBytes(12 * MIB);
+  const middle = randomBytes(MIB);
+  after(() => bodies.close());
+
+  void test('a new bucket becomes that of the new database, and of no other', async () => {
+    assert.equal(await bodies.checkStore(true), undefined);
+    assert.equal(await bodies.isReady(), true);
+    const foreign = await openStore();
+    assert.match((await foreign.bodies.checkStore(true)) ?? '', /bodies in http.*are of store/);
+    await assert.rejects(foreign.keep(large), { code: 'unavailable' });
+    assert.equal(await foreign.bodies.isReady(), false);
+    foreign.bodies.close();
+  });
+
+  void test('what is kept is read back, whole and in parts, and goes when it is removed', async () => {
+    const id = await shared.keep(large);
+    assert.ok(large.equals(await shared.read(id)));
+    for (const [start, end] of [
+      [0, 1],
+      [5 * MIB - 3, 5 * MIB + 3],
+      [12 * MIB - 1, 12 * MIB],
+    ] as const) {
+      assert.ok(large.subarray(start, end).equals(await shared.read(id, { start, end })));
+    }
+    const small = await shared.keep(middle.subarray(0, 65_537));
+    assert.ok(middle.subarray(0, 65_537).equals(await shared.read(small)));
+    assert.equal((await keys()).length, 2);
+    assert.deepEqual(await readdir(join(shared.directory, 'spool')), []);
+    const files = await database.write((tx) => bodies.release(tx, [id, small]));
+    await bodies.removeFiles(files);
+    assert.deepEqual(await keys(), []);
+  });
+
+  void test('a body that no row names is moved after a day and removed seven days later', async () => {
+    const staged = await bodies.stage(Readable.from([middle]), () => {});
+    const named = await shared.keep(middle);
+    const nothing = { quarantined: 0, restored: 0, removed: 0 };
+    const late = new Bodies({ database, store, now: () => Date.now() + 1.1 * DAY });
+    await late.checkStore(false);
+    assert.deepEqual(await bodies.sweepFiles(signal), nothing);
+    assert.deepEqual(await late.sweepFiles(signal), { ...nothing, quarantined: 1 });
+    assert.ok((await keys()).includes(`quarantine/${staged.file}`));
+    assert.deepEqual(await late.sweepFiles(signal), nothing);
+    // A newer database that is put back finds it.
+    const again = await database.write((tx) => bodies.commit(tx, staged));
+    assert.ok(middle.equals(await shared.read(again)));
+    await database.write((tx) => tx.deleteFrom('bodies').where('id', '=', again).execute());
+    assert.deepEqual(await late.sweepFiles(signal), { ...nothing, quarantined: 1 });
+    const later = new Bodies({ database, store, now: () => Date.now() + 8.2 * DAY });
+    await later.checkStore(false);
+    assert.deepEqual(await later.sweepFiles(signal), { ...nothing, removed: 1 });
+    assert.ok(middle.equals(await shared.read(named)));
+    const files = await database.write((tx) => bodies.release(tx, [named]));
+    await bodies.removeFiles(files);
+    assert.deepEqual(await keys(), []);
+  });
+
+  void test('an upload in parts that was cut short is ended by the sweep, and not a new one', async () => {
+    const Key = '00/00000000-0000-4000-8000-000000000000';
+    for (const key of [Key, 'of-somebody-else']) {
+      await client.send(new CreateMultipartUploadCommand({ Bucket, Key: key }));
+    }
+    await bodies.sweepFiles(signal);
+    assert.deepEqual((await uploads()).length, 2);
+    const late = new Bodies({ database, store, now: () => Date.now() + 1.1 * DAY });
+    await late.checkStore(false);
+    await late.sweepFiles(signal);
+    assert.deepEqual(await uploads(), ['of-somebody-else']);
+  });
+
+  void test('an answer that is cut is gone on with, and one that stalls', async () => {
+    const id = await shared.keep(large);
+    for (const then of ['end', 'silence'] as const) {
+      let cuts = 0;
+      await withFault(
+        (method) =>
+          method === 'GET' && cuts++ < 3 ? { cutAnswer: 2 * MIB + cuts, then } : undefined,
+        async () => assert.ok(large.equals(await shared.read(id))),
+      );
+      assert.ok(cuts > 3, `${cuts}`);
+    }
+  });
+
+  void test('a damaged, a cut and a missing object are said to be, and never given whole', async () => {
+    const id = await shared.keep(middle);
+    const body = await bodies.find(id);
+    assert.ok(body?.file);
+    const Key = body.file;
+    await withFault(
+      (method) => (method === 'GET' ? 'damage' : undefined),
+      async () => {
+        let octets = 0;
+        await assert.rejects(
+          async () => {
+            for await (const chunk of bodies.read(body)) octets += chunk.length;
+          },
+          { code: 'body_unavailable' },
+        );
+        assert.ok(octets < MIB);
+      },
+    );
+    assert.match(lines.at(-1) ?? '', /is damaged.*bring it back from a backup/);
+    await client.send(new PutObjectCommand({ Bucket, Key, Body: middle.subarray(0, 1000) }));
+    for (const range of [undefined, { start: 10, end: 20 }, { start: 2000, end: 2010 }]) {
+      await assert.rejects(shared.read(id, range), { code: 'body_unavailable' });
+    }
+    await bodies.removeFiles([Key]);
+    await assert.rejects(shared.read(id), { code: 'body_unavailable' });
+    assert.match(lines.at(-1) ?? '', /is missing/);
+    assert.equal(await bodies.isReady(), true);
+  });
+
+  const away: [string, Fault][] = [
+    ['503', { answer: 503 }],
+    ['wrong key', { answer: 403 }],
+    ['silent', 'silent'],
+    ['reset', 'reset'],
+  ];
+  for (const [name, fault] of away) {
+    void test(`a server that is away (${name}) is one line, and one when it is back`, async () => {
+      const id = await shared.keep(middle);
+      const before = await keys();
+      lines.length = 0;
+      await withFault(
+        () => fault,
+        async () => {
+          const began = performance.now();
+          await assert.rejects(shared.keep(middle), { code: 'unavailable' });
+          await assert.rejects(shared.read(id), { code: 'body_unavailable' });
+          assert.equal(await bodies.isReady(), false);
+          // From then on whoever asks is told at once.
+          const known = performance.now();
+          await assert.rejects(shared.keep(middle), { code: 'unavailable' });
+          await assert.rejects(shared.read(id), { code: 'body_unavailable' });
+          assert.equal((await bodies.checkRoom(100_000))?.code, 'unavailable');
+          assert.equal(await bodies.checkRoom(1_000), undefined);
+          const text = await shared.read(await shared.keep(Buffer.from('small')));
+          assert.equal(text.toString(), 'small');
+          assert.ok(performance.now() - known < 1_000);
+          assert.ok(known - began < 20_000);
+          await bodies.removeFiles(['00/00000000-0000-4000-8000-000000000000']);
+        },
+      );
+      await until(
+        () => lines.some((line) => line.includes('again')),
+        () => lines.join('\n'),
+      );
+      assert.equal(await bodies.isReady(), true);
+      assert.equal(lines.length, 2, lines.join('\n'));
+      assert.match(lines[0] ?? '', /^http.*mail above 64 KiB is put off/);
+      assert.ok(!lines.join().includes(secretAccessKey));
+      assert.ok(middle.equals(await shared.read(id)));
+      assert.deepEqual(await keys(), before);
+    });
+  }
+
+  void test('an upload that breaks off leaves neither an object nor parts', async () => {
+    const before = await keys();
+    await withFault(
+      (method, path) =>
+        method === 'PUT' && /partNumber=2/.test(path) ? { cutRequest: MIB } : undefined,
+      () => assert.rejects(shared.keep(large), { code: 'unavailable' }),
+    );
+    assert.deepEqual(await keys(), before);
+    assert.deepEqual(await uploads(), ['of-somebody-else']);
+  });
+
+  void test('a start while the server is away goes on when it is back', async () => {
+    proxy.fault = () => 'reset';
+    const late = new Bodies({ database, store });
+    assert.equal(await late.checkStore(false), undefined);
+    await assert.rejects(
+      late.stage(Readable.from([middle]), () => {}),
+      { code: 'unavailable' },
+    );
+    proxy.fault = undefined;
+    await until(() => late.isReady());
+    await late.discard(await late.stage(Readable.from([middle]), () => {}));
+    late.close();
+  });
+
+  void test('a key that is not let in is refused at the start, without the secret', async () => {
+    const wrong = await openBodyStore({
+      folder: '',
+      spool: join(shared.directory, 'spool'),
+      bucket: { ...s3.bucket, secretAccessKey: 'not-the-secret' },
+    });
+    await assert.rejects(new Bodies({ database, store: wrong }).checkStore(false), (error) => {
+      assert.match(String(error), /^StoreUnavailable: http\S+ answered \w+ \(403\)$/);
+      return true;
+    });
+  });
+});

@@ -1,0 +1,59 @@
+/** A real S3 server: Ceph's radosgw, on loopback, with its objects in memory (`start-s3.sh`). */
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseEnv, promisify } from 'node:util';
+import { freePort } from '../support/free-port.ts';
+
+const run = promisify(execFile);
+const SCRIPT = fileURLToPath(new URL('start-s3.sh', import.meta.url));
+/** It takes its port and the nine after it; another program may have one of those. */
+const TRIES = 5;
+
+export interface S3Server {
+  readonly port: number;
+  /** What opens its bucket. */
+  readonly bucket: {
+    readonly endpoint: string;
+    readonly bucket: string;
+    readonly region: string;
+    readonly accessKeyId: string;
+    readonly secretAccessKey: string;
+  };
+  stop(): Promise<void>;
+}
+
+export async function startS3(): Promise<S3Server> {
+  const folder = await mkdtemp(join(tmpdir(), 'postroom-s3-'));
+  const { port, stdout } = await start(folder);
+  const settings = parseEnv(stdout);
+  return {
+    port,
+    bucket: {
+      endpoint: settings.S3_ENDPOINT ?? '',
+      bucket: settings.S3_BUCKET ?? '',
+      region: settings.S3_REGION ?? '',
+      accessKeyId: settings.S3_ACCESS_KEY ?? '',
+      secretAccessKey: settings.S3_SECRET_KEY ?? '',
+    },
+    async stop() {
+      await run(SCRIPT, ['stop', folder]);
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function start(folder: string): Promise<{ port: number; stdout: string }> {
+  for (let tries = 1; ; tries++) {
+    const port = Math.min(await freePort(), 32_750);
+    try {
+      const env = { ...process.env, S3_STORE: 'memstore' };
+      const { stdout } = await run(SCRIPT, [folder, String(port)], { env });
+      return { port, stdout };
+    } catch (error) {
+      if (tries === TRIES || !String(error).includes('must be free')) throw error;
+    }
+  }
+}
