@@ -1,5 +1,8 @@
 /** The whole service on free ports, and what a product and its apps do with it. */
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { type Logger, pino } from 'pino';
 import { type Service, startService } from '../../src/compose/service.ts';
@@ -123,6 +126,12 @@ function sortedFlags(flags: Iterable<string>): string[] {
   return [...flags].filter((flag) => flag !== '\\Recent').sort();
 }
 
+async function makeFolder(): Promise<{ database: undefined; directory: string }> {
+  const directory = await mkdtemp(join(tmpdir(), 'postroom-test-'));
+  atEnd(() => rm(directory, { recursive: true, force: true }));
+  return { database: undefined, directory };
+}
+
 /** Starts the service on a database and folder of its own; it is stopped when the file ends. */
 export async function startTestService(
   engine: Engine,
@@ -130,7 +139,11 @@ export async function startTestService(
   logger: Logger = pino({ level: 'silent' }),
 ): Promise<TestService> {
   const mailServer = mailServerName ? await startMailServer(mailServerName) : undefined;
-  const { database, directory, location } = await openTestDatabase(engine);
+  // A suite that does something to the server names it itself.
+  const { database, directory, location } =
+    environment.DATABASE_URL === undefined
+      ? await openTestDatabase(engine)
+      : { ...(await makeFolder()), location: environment.DATABASE_URL };
   const config = readConfig(
     {
       DATA_DIR: directory,
@@ -149,7 +162,7 @@ export async function startTestService(
     },
     directory,
   );
-  const service = await startService(config, logger, { database });
+  const service = await startService(config, logger, database && { database });
   // What is under way at its stop still needs the database.
   atEnd(() => service.stop());
   return withCalls(service, location, mailServer);
