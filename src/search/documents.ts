@@ -10,7 +10,7 @@ import {
   type Mailbox,
   type MessagePart,
 } from '../message/message.ts';
-import type { DocumentTexts, QueryTerm } from './terms.ts';
+import { type DocumentTexts, documentTerms, type QueryTerm } from './terms.ts';
 
 /** A part of a message that is text, as it stands in the source. */
 export interface TextPart {
@@ -67,8 +67,9 @@ export interface SearchIndex {
    * is as good as once.
    *
    * @param position of the last of them in the queue; kept in the index with them
+   * @returns messages that could not be read; they hold up no others
    */
-  apply(changes: readonly SearchChange[], position: number): Promise<void>;
+  apply(changes: readonly SearchChange[], position: number): Promise<readonly Unreadable[]>;
   find(request: FindRequest): Promise<Hit[]>;
 }
 
@@ -136,8 +137,24 @@ async function readTextParts(
   return parts;
 }
 
-/** Decodes the texts of a document: the work that the index's thread does. */
-export function documentTexts(document: SearchDocument): DocumentTexts {
+/** A message that cannot be found by its words. */
+export interface Unreadable {
+  readonly accountId: number;
+  readonly bodyId: number;
+  readonly failure: string;
+}
+
+/** The terms of a document: the work that the index's thread does. One that throws has none. */
+export function tryTerms(document: SearchDocument): { terms: string[]; unreadable?: Unreadable } {
+  const { accountId, bodyId } = document;
+  try {
+    return { terms: documentTerms(accountId, documentTexts(document)) };
+  } catch (error) {
+    return { terms: [], unreadable: { accountId, bodyId, failure: String(error) } };
+  }
+}
+
+function documentTexts(document: SearchDocument): DocumentTexts {
   const { subject, from, to, attachmentNames, parts } = document;
   const body = parts.map(({ html, encoding, charset, bytes }) => {
     const decoder = createDecoder(encoding);

@@ -17,13 +17,18 @@
 import type { Logger } from 'pino';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database, Queries } from '../database/database.ts';
-import { readDocument, type SearchChange, type StoredMessage } from './documents.ts';
+import {
+  readDocument,
+  type SearchChange,
+  type StoredMessage,
+  type Unreadable,
+} from './documents.ts';
 
 /** Batches from one sync of the index to the next, and the quiet after which it is synced anyway. */
 const BATCHES_A_SYNC = 200;
 const SYNC_AFTER_MS = 5_000;
-/** After a failure, such as a full disk. */
 const RETRY_MS = 30_000;
+
 /** What one engine does its own way. */
 export interface Feed {
   /** Opens the index, unless it is open; queues all mail again where the index does not have it. */
@@ -39,20 +44,22 @@ export interface Feed {
 export class Indexer {
   readonly #feed: Feed;
   readonly #log: IndexerOptions['log'];
+  readonly #retryMs: number;
   #stopped = false;
   #news = Promise.withResolvers<boolean>();
   #running: Promise<void> | undefined;
 
-  constructor(feed: Feed, log: IndexerOptions['log']) {
+  constructor(feed: Feed, { log, retryMs = RETRY_MS }: Pick<IndexerOptions, 'log' | 'retryMs'>) {
     this.#feed = feed;
     this.#log = log;
+    this.#retryMs = retryMs;
   }
 
   start(): void {
     this.#running ??= this.#run();
   }
 
-  /** To be called after the commit of what was queued. */
+  /** To be called after the commit of what was queued, and when the index is not open any more. */
   wake(): void {
     this.#news.resolve(true);
   }
@@ -70,13 +77,13 @@ export class Indexer {
         await this.#feed.open();
         await this.#follow();
       } catch (err) {
-        const retrySeconds = RETRY_MS / 1000;
+        const retrySeconds = this.#retryMs / 1000;
         this.#log.error(
           { err, retrySeconds },
-          'the search index could not be written: mail is accepted as before, searches miss what is new',
+          'the search index failed: mail is accepted as before, searches wait until it is open again',
         );
         await this.#feed.close().catch(() => {});
-        await this.#pause(RETRY_MS);
+        await this.#pause(this.#retryMs);
       }
     }
     await this.#feed.close().catch((err: unknown) => {
@@ -160,6 +167,8 @@ export interface IndexerOptions {
   readonly bodies: Pick<Bodies, 'read'>;
   readonly source: SearchSource;
   readonly log: Pick<Logger, 'info' | 'error'>;
+  /** Until it is tried again after a failure, such as a full disk. */
+  readonly retryMs?: number | undefined;
 }
 
 type QueueRow = SearchNews & { readonly id: number };
@@ -176,13 +185,17 @@ async function readChange(
   if (!message) return undefined;
   try {
     return { kind: 'add', document: await readDocument(bodies, message) };
-  } catch (err) {
-    log.error(
-      { err, accountId, bodyId },
-      'a message could not be read for the search index: searches do not find it',
-    );
+  } catch (error) {
+    logUnreadable(log, { accountId, bodyId, failure: String(error) });
     return undefined;
   }
+}
+
+export function logUnreadable(log: IndexerOptions['log'], unreadable: Unreadable): void {
+  log.error(
+    { ...unreadable },
+    'a message could not be read for the search index: searches do not find it',
+  );
 }
 
 /** What rows of the queue mean now, in their order. */

@@ -8,14 +8,23 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import {
-  documentTexts,
   type FindRequest,
   type Hit,
   type SearchChange,
+  type SearchDocument,
   type SearchIndex,
+  tryTerms,
+  type Unreadable,
 } from './documents.ts';
-import { BATCH, type Feed, type IndexerOptions, queueColumns, readChanges } from './indexer.ts';
-import { documentTerms, indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
+import {
+  BATCH,
+  type Feed,
+  type IndexerOptions,
+  logUnreadable,
+  queueColumns,
+  readChanges,
+} from './indexer.ts';
+import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
 /** Milliseconds that one query may take. */
 const STATEMENT_TIMEOUT = '2s';
@@ -29,8 +38,8 @@ export class PostgresIndex implements SearchIndex {
     this.#database = database;
   }
 
-  async apply(changes: readonly SearchChange[]): Promise<void> {
-    await this.#database.write((tx) => applyWithin(tx, changes));
+  apply(changes: readonly SearchChange[]): Promise<readonly Unreadable[]> {
+    return this.#database.write((tx) => applyWithin(tx, changes));
   }
 
   find({ accountId, terms, after, limit }: FindRequest): Promise<Hit[]> {
@@ -54,10 +63,14 @@ export class PostgresIndex implements SearchIndex {
 }
 
 /** Makes changes in their order, within a transaction of the caller's. */
-async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promise<void> {
+async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promise<Unreadable[]> {
+  const failed: Unreadable[] = [];
   for (const change of changes) {
-    if (change.kind === 'add') await insert(tx, change.document);
-    else if (change.kind === 'remove') {
+    if (change.kind === 'add') {
+      const { terms, unreadable } = tryTerms(change.document);
+      if (unreadable) failed.push(unreadable);
+      await insert(tx, change.document, terms);
+    } else if (change.kind === 'remove') {
       await tx
         .deleteFrom('search_documents')
         .where('account_id', '=', change.accountId)
@@ -65,14 +78,14 @@ async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promi
         .execute();
     } else await forget(tx, change.accountId);
   }
+  return failed;
 }
 
 async function insert(
   tx: Queries,
-  document: Extract<SearchChange, { kind: 'add' }>['document'],
+  { accountId, bodyId, date }: SearchDocument,
+  terms: readonly string[],
 ): Promise<void> {
-  const { accountId, bodyId, date } = document;
-  const terms = documentTerms(accountId, documentTexts(document));
   await sql`
     insert into search_documents (account_id, body_id, date, terms)
     values (${accountId}, ${bodyId}, ${date}, array_to_tsvector(string_to_array(${terms.join(' ')}, ' ')))
@@ -101,34 +114,45 @@ function queryOf(accountId: number, terms: readonly QueryTerm[]): RawBuilder<str
 /** The index lies in the same database: rows are removed in the transaction that indexes them. */
 export class PostgresFeed implements Feed {
   readonly #options: IndexerOptions;
+  /** Whether all mail is in the index or queued for it. */
+  #isFilled = false;
 
   constructor(options: IndexerOptions) {
     this.#options = options;
   }
 
-  /** An index of other terms is emptied, and all mail queued again, by one node. */
+  /**
+   * An index of other terms is emptied, and all mail queued again. The version is noted last: a node that
+   * dies before it leaves the work to whoever starts next.
+   */
   async open(): Promise<void> {
+    if (!this.#isFilled) await this.#fill();
+    this.#isFilled = true;
+  }
+
+  async #fill(): Promise<void> {
     const { database, source } = this.#options;
     const version = String(TERMS_VERSION);
-    const isNewest = await database.write(async (tx) => {
-      const { numInsertedOrUpdatedRows } = await tx
+    const setting = { name: 'search_terms', value: version };
+    const known = await database.read
+      .selectFrom('settings')
+      .select('value')
+      .where('name', '=', setting.name)
+      .executeTakeFirst();
+    if (known?.value === version) return;
+    await database.write((tx) => sql`truncate search_documents`.execute(tx));
+    await source.enqueueAll();
+    await database.write((tx) =>
+      tx
         .insertInto('settings')
-        .values({ name: 'search_terms', value: version })
-        .onConflict((conflict) =>
-          conflict
-            .column('name')
-            .doUpdateSet({ value: version })
-            .where('settings.value', '!=', version),
-        )
-        .executeTakeFirstOrThrow();
-      if (numInsertedOrUpdatedRows === 0n) return true;
-      await sql`truncate search_documents`.execute(tx);
-      return false;
-    });
-    if (!isNewest) await source.enqueueAll();
+        .values(setting)
+        .onConflict((conflict) => conflict.column('name').doUpdateSet({ value: version }))
+        .execute(),
+    );
   }
 
   async isBehind(accountId: number): Promise<boolean> {
+    if (!this.#isFilled) return true;
     const row = await this.#options.database.read
       .selectFrom('search_queue')
       .select('id')
@@ -139,7 +163,8 @@ export class PostgresFeed implements Feed {
   }
 
   takeBatch(): Promise<number> {
-    return this.#options.database.write(async (tx) => {
+    const { database, log } = this.#options;
+    return database.write(async (tx) => {
       const some = tx
         .selectFrom('search_queue')
         .select('id')
@@ -155,7 +180,8 @@ export class PostgresFeed implements Feed {
       const news = rows
         .map((row) => ({ ...row, gone: row.gone === 1 }))
         .sort((a, b) => a.id - b.id);
-      await applyWithin(tx, await readChanges(tx, this.#options, news));
+      const changes = await readChanges(tx, this.#options, news);
+      for (const one of await applyWithin(tx, changes)) logUnreadable(log, one);
       return rows.length;
     });
   }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { open, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { afterEach, test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
@@ -186,6 +187,59 @@ onEachEngine('the search index', (engine) => {
     }
   });
 
+  test('an index whose making fails half way is made once more', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const id = await add(store, user, mail('kept', 'x'));
+    const first = startSearch(store);
+    await settle(first, user);
+    await first.stop();
+    if (engine === 'sqlite') await rm(join(store.directory, 'search.db'));
+    else {
+      const older = { value: 'older' };
+      await store.database.write((tx) =>
+        tx.updateTable('settings').set(older).where('name', '=', 'search_terms').execute(),
+      );
+    }
+    const source = createSearchSource(store.database);
+    let failures = 0;
+    const enqueueAll = () => {
+      failures += 1;
+      return failures === 1 ? Promise.reject(new Error('died')) : source.enqueueAll();
+    };
+    const search = startSearch(store, { retryMs: 10, source: { ...source, enqueueAll } });
+    while (failures < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'kept'), [id]);
+  });
+
+  test('a message that cannot be read holds up no others', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const bad = await add(store, user, mail('bad', 'x'));
+    const good = await add(store, user, mail('good', 'x'));
+    const source = createSearchSource(store.database);
+    const unreadable: unknown[] = [];
+    const search = startSearch(store, {
+      retryMs: 10,
+      log: { info: () => {}, error: (fields: object) => void unreadable.push(fields) },
+      source: {
+        ...source,
+        async find(queries, accountId, bodyId) {
+          const message = await source.find(queries, accountId, bodyId);
+          if (!message || bodyId !== bad) return message;
+          // As a row would have it that something else wrote.
+          return { ...message, envelope: { subject: 5 as unknown as string } };
+        },
+      },
+    });
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'good'), [good]);
+    const named = unreadable.map((fields) => (fields as { bodyId?: number }).bodyId);
+    // A new index reads what was queued, and all that was there.
+    assert.deepEqual([...new Set(named)], [bad]);
+  });
+
   test('hostile words are words', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();
@@ -207,22 +261,94 @@ onEachEngine('the search index', (engine) => {
   });
 });
 
-test('an index of another store, or one that is damaged, is made anew from the mail', async () => {
+/** Changes the file of an index that is closed. */
+function edit(store: TestMailstore, change: (db: DatabaseSync) => void): void {
+  const db = new DatabaseSync(join(store.directory, 'search.db'));
+  change(db);
+  db.close();
+}
+
+const PAGE_SIZE = 8192;
+
+/** What may become of `search.db` between two runs. */
+const accidents: [title: string, befall: (store: TestMailstore) => unknown][] = [
+  ['of another store', ({ database }) => settingStore(database, 'store_id').create('another')],
+  ['of a newer version', (store) => edit(store, (db) => db.exec("update state set value = '9 9'"))],
+  ['with other tables', (store) => edit(store, (db) => db.exec('drop table state'))],
+  ['that is no database', ({ directory }) => writeFile(join(directory, 'search.db'), 'none')],
+  ['that is gone', ({ directory }) => rm(join(directory, 'search.db'))],
+  [
+    // The mail's database was brought back from a copy: it gives ids again that the index has passed.
+    'younger than its mail',
+    (store) =>
+      edit(store, (db) => db.exec("update state set value = '99' where name = 'position'")),
+  ],
+  [
+    // The index was brought back from a copy: rows that it has not seen are gone from the queue.
+    'older than its mail',
+    (store) =>
+      edit(store, (db) => {
+        db.exec("update state set value = '0' where name = 'position'");
+        db.exec("delete from documents; insert into terms(terms) values('delete-all')");
+      }),
+  ],
+];
+for (const [title, befall] of accidents) {
+  test(`an index ${title} is made anew from the mail`, async () => {
+    const store = await openTestMailstore('sqlite');
+    const user = await store.makeUser();
+    const id = await add(store, user, mail('kept', 'x'));
+    const first = startSearch(store);
+    await settle(first, user);
+    await first.stop();
+    await befall(store);
+    const again = startSearch(store);
+    await settle(again, user);
+    const later = await add(store, user, mail('kept', 'y'), 1);
+    await settle(again, user);
+    assert.deepEqual(await found(again, user, 'kept'), [later, id]);
+  });
+}
+
+test('an index that turns out to be damaged is made anew, also while no mail comes', async () => {
   const store = await openTestMailstore('sqlite');
   const user = await store.makeUser();
   const id = await add(store, user, mail('kept', 'x'));
   const first = startSearch(store);
   await settle(first, user);
   await first.stop();
-  await settingStore(store.database, 'store_id').create('another');
-  const other = startSearch(store);
-  await settle(other, user);
-  assert.deepEqual(await found(other, user, 'kept'), [id]);
-  await other.stop();
-  await writeFile(join(store.directory, 'search.db'), 'this is no database');
-  const mended = startSearch(store);
-  await settle(mended, user);
-  assert.deepEqual(await found(mended, user, 'kept'), [id]);
+  let page = 0;
+  edit(store, (db) => {
+    const { rootpage } =
+      db.prepare("select rootpage from sqlite_schema where name = 'terms_data'").get() ?? {};
+    page = Number(rootpage);
+  });
+  const file = await open(join(store.directory, 'search.db'), 'r+');
+  await file.write(Buffer.alloc(PAGE_SIZE, 0xff), 0, PAGE_SIZE, (page - 1) * PAGE_SIZE);
+  await file.close();
+  const search = startSearch(store, { retryMs: 10 });
+  await settle(search, user);
+  await assert.rejects(found(search, user, 'kept'), { code: 'unavailable' });
+  await settle(search, user);
+  assert.deepEqual(await found(search, user, 'kept'), [id]);
+});
+
+test('an index that cannot be opened right now is kept', async () => {
+  const store = await openTestMailstore('sqlite');
+  const user = await store.makeUser();
+  const id = await add(store, user, mail('kept', 'x'));
+  const first = startSearch(store);
+  await settle(first, user);
+  await first.stop();
+  const other = new DatabaseSync(join(store.directory, 'search.db'));
+  other.exec('pragma locking_mode = exclusive; begin exclusive');
+  const failed = Promise.withResolvers<void>();
+  const log = { info: () => assert.fail('the index was dropped'), error: () => failed.resolve() };
+  const search = startSearch(store, { retryMs: 10, log });
+  await failed.promise;
+  other.close();
+  await settle(search, user);
+  assert.deepEqual(await found(search, user, 'kept'), [id]);
 });
 
 test('limits of a query name the field', () => {

@@ -33,8 +33,8 @@ export interface Search {
 }
 
 export function createSearch(options: SearchOptions): Search {
-  const { index, feed } = createParts(options);
-  const indexer = new Indexer(feed, options.log);
+  const { index, feed } = createParts(options, () => indexer.wake());
+  const indexer = new Indexer(feed, options);
   return {
     find: (request) => index.find(request),
     isBehind: (accountId) => feed.isBehind(accountId),
@@ -44,11 +44,11 @@ export function createSearch(options: SearchOptions): Search {
   };
 }
 
-function createParts(options: SearchOptions) {
+function createParts(options: SearchOptions, onEnd: () => void) {
   const { database, path } = options;
   if (database.engine === 'postgres') {
     return { index: new PostgresIndex(database), feed: new PostgresFeed(options) };
   }
-  const index = new SqliteIndex(path);
+  const index = new SqliteIndex(path, onEnd);
   return { index, feed: new SqliteFeed(options, index) };
 }

@@ -5,7 +5,7 @@
 import { rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
-import { documentTexts, type FindRequest, type SearchChange } from './documents.ts';
+import { type FindRequest, type SearchChange, tryTerms, type Unreadable } from './documents.ts';
 import type { Opened, ThreadAnswer, ThreadRequest, ThreadStart } from './sqlite-index.ts';
 import {
   addDocument,
@@ -17,38 +17,69 @@ import {
   removeDocument,
   writeState,
 } from './sqlite-statements.ts';
-import { documentTerms } from './terms.ts';
 
 /** Documents of an account that is gone, in one transaction: a larger one would hold up queries. */
 const FORGET_AT_A_TIME = 500;
 
-const { path, storeId } = workerData as ThreadStart;
+const {
+  path,
+  mail: { storeId, queue },
+} = workerData as ThreadStart;
 
 /** Opens the index that is there, or a new one where it cannot be used. */
-function openIndex(): { db: DatabaseSync; opened: Opened } {
-  let reason: string;
+function openIndex(): { db: DatabaseSync; dropped?: string } {
+  let dropped = 'it belongs to another database or another time of it, or another version made it';
   try {
     const { db, fits } = openFile();
-    if (fits) return { db, opened: { position: positionIn(db), filled: isFilled(db) } };
+    if (fits) return { db };
     db.close();
-    reason = 'it belongs to another database, or an earlier version made it';
   } catch (error) {
-    reason = String(error);
+    // A full disk, say, is no reason to throw away an index that is whole.
+    if (!isDamage(error) && codeOf(error) !== SQLITE_ERROR) throw error;
+    dropped = String(error);
   }
-  for (const end of ['', '-wal', '-shm']) rmSync(path + end, { force: true });
-  const { db } = openFile();
-  return { db, opened: { position: 0, filled: false, dropped: reason } };
+  removeFiles();
+  return { db: openFile().db, dropped };
 }
 
 function openFile(): { db: DatabaseSync; fits: boolean } {
   const db = new DatabaseSync(path);
   try {
     prepareIndex(db);
-    return { db, fits: claimIndex(db, storeId) };
+    return { db, fits: claimIndex(db, storeId) && isInStep(db) };
   } catch (error) {
     db.close();
     throw error;
   }
+}
+
+function removeFiles(): void {
+  for (const end of ['', '-wal', '-shm']) rmSync(path + end, { force: true });
+}
+
+/** Result codes of SQLite (its rescode.html); when the file is opened, the first means other tables. */
+const SQLITE_ERROR = 1;
+const SQLITE_CORRUPT = 11;
+const SQLITE_NOTADB = 26;
+
+/** The primary result code; undefined where the error is not SQLite's. */
+function codeOf(error: unknown): number | undefined {
+  if (!(error instanceof Error) || !('errcode' in error)) return undefined;
+  return Number(error.errcode) & 0xff;
+}
+
+function isDamage(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === SQLITE_CORRUPT || code === SQLITE_NOTADB;
+}
+
+/**
+ * Whether the index and the mail's database are of one time. Where one of them is an older copy, rows are
+ * gone that this index never saw, or ids come again that it has passed.
+ */
+function isInStep(db: DatabaseSync): boolean {
+  const position = positionIn(db);
+  return !isFilled(db) || (queue.before <= position && position <= queue.last);
 }
 
 function positionIn(db: DatabaseSync): number {
@@ -59,10 +90,15 @@ function isFilled(db: DatabaseSync): boolean {
   return readState(db, 'filled') === 'yes';
 }
 
-const { db, opened } = openIndex();
+const { db, dropped } = openIndex();
 
-/** The last transaction has the position in it: a crash repeats changes, and misses none. */
-function apply(changes: readonly SearchChange[], position: number): void {
+/**
+ * The last transaction has the position in it: a crash repeats changes, and misses none.
+ *
+ * @returns messages that could not be read; they hold up no others
+ */
+function apply(changes: readonly SearchChange[], position: number): Unreadable[] {
+  const unreadable: Unreadable[] = [];
   const writes: (() => void)[] = [];
   const writeAll = () => {
     for (const write of writes.splice(0)) write();
@@ -70,7 +106,8 @@ function apply(changes: readonly SearchChange[], position: number): void {
   for (const change of changes) {
     if (change.kind === 'add') {
       const { accountId, bodyId, date } = change.document;
-      const terms = documentTerms(accountId, documentTexts(change.document));
+      const { terms, unreadable: failed } = tryTerms(change.document);
+      if (failed) unreadable.push(failed);
       writes.push(() => addDocument(db, { accountId, bodyId, date }, terms));
     } else if (change.kind === 'remove') {
       writes.push(() => removeDocument(db, change.accountId, change.bodyId));
@@ -83,6 +120,7 @@ function apply(changes: readonly SearchChange[], position: number): void {
     writeAll();
     writeState(db, 'position', String(position));
   });
+  return unreadable;
 }
 
 function inTransaction<T>(work: () => T): T {
@@ -92,7 +130,8 @@ function inTransaction<T>(work: () => T): T {
     db.exec('commit');
     return result;
   } catch (error) {
-    db.exec('rollback');
+    // On a full disk SQLite may have ended it by itself.
+    if (db.isTransaction) db.exec('rollback');
     throw error;
   }
 }
@@ -108,7 +147,10 @@ function sync(): number {
 function answer(request: ThreadRequest): unknown {
   switch (request.kind) {
     case 'open':
-      return opened;
+      return {
+        ...{ position: positionIn(db), filled: isFilled(db) },
+        ...(dropped !== undefined && { dropped }),
+      } satisfies Opened;
     case 'apply':
       return apply(request.changes, request.position);
     case 'find':
@@ -131,6 +173,12 @@ port.on('message', (request: ThreadRequest & { readonly id: number }) => {
   try {
     said = { id, value: answer(request) };
   } catch (error) {
+    // Part of the file may be as good as ever: it is not looked for. The next thread makes a new one.
+    if (isDamage(error) && db.isOpen) {
+      db.close();
+      removeFiles();
+      throw error;
+    }
     said = { id, failure: String(error) };
   }
   port.postMessage(said);

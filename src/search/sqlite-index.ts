@@ -1,15 +1,29 @@
 /** The index on SQLite, as the event loop sees it: questions to the thread that owns the file, and what feeds it. */
 import { Worker } from 'node:worker_threads';
+import { sql } from 'kysely';
 import { settingStore } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import type { FindRequest, Hit, SearchChange, SearchIndex } from './documents.ts';
-import { BATCH, type Feed, type IndexerOptions, queueColumns, readChanges } from './indexer.ts';
+import type { FindRequest, Hit, SearchChange, SearchIndex, Unreadable } from './documents.ts';
+import {
+  BATCH,
+  type Feed,
+  type IndexerOptions,
+  logUnreadable,
+  queueColumns,
+  readChanges,
+} from './indexer.ts';
 
 export interface ThreadStart {
   /** Of `search.db`. */
   readonly path: string;
-  /** Of the mail's database: an index of another one is dropped. */
+  readonly mail: MailDatabase;
+}
+
+/** What an index has to fit; one that does not is dropped. */
+export interface MailDatabase {
   readonly storeId: string;
+  /** The queue: rows up to `before` are gone, since the index has them on the disk; `last` was given last. */
+  readonly queue: { readonly before: number; readonly last: number };
 }
 
 /** In what state the index was found. */
@@ -38,42 +52,51 @@ const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 32 };
 
 export class SqliteIndex implements SearchIndex {
   readonly #path: string;
+  readonly #onEnd: () => void;
   #thread: Thread | undefined;
 
-  /** @param path of `search.db` */
-  constructor(path: string) {
+  /**
+   * @param path of `search.db`
+   * @param onEnd told that the thread ended
+   */
+  constructor(path: string, onEnd: () => void) {
     this.#path = path;
+    this.#onEnd = onEnd;
   }
 
   /**
    * Starts the thread, unless it runs.
    *
-   * @param storeId of the mail's database: an index of another one is dropped
    * @throws Error where the file can neither be opened nor made
    */
-  async open(storeId: string): Promise<Opened> {
-    if (this.#thread?.ended) this.#thread = undefined;
-    this.#thread ??= new Thread({ path: this.#path, storeId });
+  async open(mail: MailDatabase): Promise<Opened> {
+    if (this.#thread?.fault) this.#thread = undefined;
+    this.#thread ??= new Thread({ path: this.#path, mail }, this.#onEnd);
     return (await this.#thread.ask({ kind: 'open' })) as Opened;
   }
 
-  async apply(changes: readonly SearchChange[], position: number): Promise<void> {
-    await this.#running().ask({ kind: 'apply', changes, position });
+  async apply(changes: readonly SearchChange[], position: number): Promise<readonly Unreadable[]> {
+    return (await this.running().ask({ kind: 'apply', changes, position })) as Unreadable[];
   }
 
   /** @throws Refusal `unavailable` while there is no thread: the indexer starts a new one */
   async find(find: FindRequest): Promise<Hit[]> {
-    return (await this.#running().ask({ kind: 'find', find })) as Hit[];
+    const thread = this.running();
+    try {
+      return (await thread.ask({ kind: 'find', find })) as Hit[];
+    } catch (error) {
+      throw thread.fault ? notOpen(thread.fault) : error;
+    }
   }
 
   /** Notes that all mail that was there before the index is in it or in the queue. */
   async markFilled(): Promise<void> {
-    await this.#running().ask({ kind: 'filled' });
+    await this.running().ask({ kind: 'filled' });
   }
 
   /** Brings the index to the disk; answers the position up to which nothing has to be repeated. */
   async sync(): Promise<number> {
-    return (await this.#running().ask({ kind: 'sync' })) as number;
+    return (await this.running().ask({ kind: 'sync' })) as number;
   }
 
   /** Finishes what is under way. */
@@ -83,20 +106,27 @@ export class SqliteIndex implements SearchIndex {
     await thread?.close();
   }
 
-  #running(): Thread {
-    if (this.#thread && !this.#thread.ended) return this.#thread;
-    throw new Refusal('unavailable', 'the search index is not open right now');
+  /** @throws Refusal `unavailable` where there is no thread, or it ended */
+  running(): Thread {
+    if (this.#thread && !this.#thread.fault) return this.#thread;
+    throw notOpen(this.#thread?.fault);
   }
+}
+
+function notOpen(cause: Error | undefined): Refusal {
+  return new Refusal('unavailable', 'the search index is not open right now', { cause });
 }
 
 /** A worker thread that is asked and answers; it may end at any time: without memory, say. */
 class Thread {
   readonly #worker: Worker;
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
+  readonly #onEnd: () => void;
   #lastId = 0;
   #fault: Error | undefined;
 
-  constructor(start: ThreadStart) {
+  constructor(start: ThreadStart, onEnd: () => void) {
+    this.#onEnd = onEnd;
     this.#worker = new Worker(new URL('./sqlite-index-thread.ts', import.meta.url), {
       workerData: start,
       resourceLimits: LIMITS,
@@ -107,8 +137,9 @@ class Thread {
     this.#worker.once('exit', () => this.#end(new Error('the thread of the search index ended')));
   }
 
-  get ended(): boolean {
-    return this.#fault !== undefined;
+  /** Why it ended; undefined as long as it runs. */
+  get fault(): Error | undefined {
+    return this.#fault;
   }
 
   ask(request: ThreadRequest): Promise<unknown> {
@@ -142,6 +173,7 @@ class Thread {
     this.#fault ??= fault;
     for (const asked of this.#waiting.values()) asked.reject(this.#fault);
     this.#waiting.clear();
+    this.#onEnd();
   }
 }
 
@@ -163,8 +195,9 @@ export class SqliteFeed implements Feed {
 
   async open(): Promise<void> {
     const { database, source, log } = this.#options;
-    const storeId = await settingStore(database, 'store_id').read();
-    const { position, filled, dropped } = await this.#index.open(storeId ?? '');
+    const storeId = (await settingStore(database, 'store_id').read()) ?? '';
+    const queue = await this.#readQueue();
+    const { position, filled, dropped } = await this.#index.open({ storeId, queue });
     if (dropped !== undefined)
       log.info({ reason: dropped }, 'search index dropped: it is made anew');
     if (!filled) {
@@ -172,6 +205,14 @@ export class SqliteFeed implements Feed {
       await this.#index.markFilled();
     }
     this.#position = position;
+  }
+
+  async #readQueue(): Promise<MailDatabase['queue']> {
+    const { rows } = await sql<{ last: number; first: number | null }>`
+      select (select seq from sqlite_sequence where name = 'search_queue') as last,
+        (select min(id) from search_queue) as first`.execute(this.#options.database.read);
+    const last = rows[0]?.last ?? 0;
+    return { before: (rows[0]?.first ?? last + 1) - 1, last };
   }
 
   /** Whether mail of the account is still to be indexed. */
@@ -188,7 +229,9 @@ export class SqliteFeed implements Feed {
   }
 
   async takeBatch(): Promise<number> {
-    const { read } = this.#options.database;
+    const { database, log } = this.#options;
+    const { read } = database;
+    this.#index.running();
     const rows = await read
       .selectFrom('search_queue')
       .select(queueColumns)
@@ -199,7 +242,8 @@ export class SqliteFeed implements Feed {
     const last = rows.at(-1);
     if (!last) return 0;
     const news = rows.map((row) => ({ ...row, gone: row.gone === 1 }));
-    await this.#index.apply(await readChanges(read, this.#options, news), last.id);
+    const changes = await readChanges(read, this.#options, news);
+    for (const one of await this.#index.apply(changes, last.id)) logUnreadable(log, one);
     this.#position = last.id;
     return rows.length;
   }
@@ -226,8 +270,12 @@ export class SqliteFeed implements Feed {
   }
 
   async close(): Promise<void> {
-    if (this.#position !== undefined) await this.sync();
+    const isOpen = this.#position !== undefined;
     this.#position = undefined;
-    await this.#index.close();
+    try {
+      if (isOpen) await this.sync();
+    } finally {
+      await this.#index.close();
+    }
   }
 }
