@@ -198,6 +198,28 @@ export async function findAccountStates(
   return new Map(rows.map(({ id, domainId, status }) => [id, { domainId, status }]));
 }
 
+/** What decides whether a connection to an account may go on. */
+export interface AccountAccess {
+  readonly status: AccountStatus;
+  /** Goes up with each new password. */
+  readonly credentialVersion: number;
+}
+
+/** Who may open accounts now, by id; those that are gone are left out. */
+export async function findAccess(
+  queries: Queries,
+  ids: readonly number[],
+): Promise<Map<number, AccountAccess>> {
+  if (ids.length === 0) return new Map();
+  const rows = await queries
+    .selectFrom('accounts')
+    .select(['id', 'status', 'credential_version as credentialVersion'])
+    .where('id', 'in', ids)
+    .where(domainIsThere('accounts'))
+    .execute();
+  return new Map(rows.map(({ id, ...access }) => [id, access]));
+}
+
 /** An account as the sender of mail. */
 export interface SendingAccount extends AccountState {
   readonly userId: string;

@@ -36,6 +36,8 @@ import { forgetLoginsOf } from './remembered-logins.ts';
 
 export {
   type Account,
+  type AccountAccess,
+  findAccess,
   findAccountStates,
   findAccounts,
   findSendingAccount,

@@ -106,7 +106,8 @@ onEachEngine('tokens', (engine) => {
       const { token, expiresIn } = await tokens.issue(account);
       assert.equal(expiresIn, 3600);
       const expiresAt = (seconds() + 3600) * 1000;
-      const access = { accountId: account.id, address: account.address, expiresAt };
+      const { id: accountId, address } = account;
+      const access = { accountId, address, credentialVersion: 1, expiresAt };
       assert.deepEqual(await tokens.authenticate(token), access);
       assert.deepEqual(await tokens.authenticate(token), access, 'the second time from the cache');
       assert.deepEqual(await tokensWith().authenticate(token), access, 'by another process');

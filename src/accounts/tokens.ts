@@ -57,6 +57,8 @@ export interface RememberedToken extends IssuedToken {
 export interface MailAccess {
   readonly accountId: number;
   readonly address: string;
+  /** Of the account when the token was judged; a new password ends connections with an older one. */
+  readonly credentialVersion: number;
   /** When the token expires, in milliseconds since 1970. */
   readonly expiresAt: number;
 }
@@ -233,8 +235,8 @@ class SignedTokens implements Tokens {
     const credentials =
       claims.kind === 'account' ? await this.#byAccount(claims) : await this.#byAddress(claims);
     refuseSuspended(credentials);
-    const { accountId, address } = credentials;
-    return { accountId, address, expiresAt: claims.expiresAt };
+    const { accountId, address, credentialVersion } = credentials;
+    return { accountId, address, credentialVersion, expiresAt: claims.expiresAt };
   }
 
   /** Claims of a token whose signature and times are good. */

@@ -42,15 +42,21 @@ import {
   type MailUser,
 } from '../mailstore/mailstore.ts';
 import { createMetrics, type Metrics } from '../metrics/metrics.ts';
-import { limitInMemory, type OpenLimit } from '../net/net.ts';
+import { limitInMemory, type OpenLimit, type SharedPlaces } from '../net/net.ts';
 import { Queue, systemClock } from '../queue/queue.ts';
-import { asksForWebSocket, createRealtime, type Realtime } from '../realtime/realtime.ts';
+import {
+  asksForWebSocket,
+  createRealtime,
+  type Realtime,
+  type SharedState,
+} from '../realtime/realtime.ts';
 import { createSearch, type Search } from '../search/search.ts';
 import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
 import type { PurgedStore } from './purge.ts';
+import { type Shared, sharedState } from './shared.ts';
 
 export interface Parts {
   readonly database: Database;
@@ -70,6 +76,8 @@ export interface Parts {
   readonly metrics: Metrics;
   readonly progress: Progress;
   readonly maintenance: Maintenance;
+  /** Where several nodes count what is held; undefined on a single node. */
+  readonly places: SharedPlaces | undefined;
 }
 
 /** How far the start has come, for `/readyz`. */
@@ -121,10 +129,15 @@ const MAX_JSON_BODY = 1024 * 1024;
 const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
 
 /** Builds all parts; none of them listens or runs yet. */
-export function buildParts(given: Omit<Ground, 'changes' | 'metrics' | 'openLimit'>): Parts {
-  const { config, secrets, database, bodies, logger, now } = given;
+export function buildParts(
+  given: Omit<Ground, 'changes' | 'metrics' | 'openLimit'> & {
+    /** What several nodes share; undefined for a single one. */
+    readonly shared: Shared | undefined;
+  },
+): Parts {
+  const { config, secrets, database, bodies, logger, now, shared } = given;
   const search = buildSearch(config, database, bodies, logger);
-  const changes = buildChanges(search);
+  const changes = buildChanges(search, shared?.changes ?? new InProcessChanges());
   const idSecret = secrets.linkSecret;
   const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search, now });
   const metrics = createMetrics();
@@ -135,7 +148,8 @@ export function buildParts(given: Omit<Ground, 'changes' | 'metrics' | 'openLimi
     onAttempt: (report) => metrics.countAttempt(report),
   });
   const deletions = new Deletions();
-  const ground: Ground = { ...given, changes, metrics, openLimit: limitInMemory };
+  const openLimit = shared?.openLimit ?? limitInMemory;
+  const ground: Ground = { ...given, changes, metrics, openLimit };
   const owners = buildOwners(ground, deletions);
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
@@ -159,15 +173,10 @@ export function buildParts(given: Omit<Ground, 'changes' | 'metrics' | 'openLimi
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
   const api = buildApi(ground, { ...owners, ...stores, mailstore, imap, sending, progress });
-  const realtime = createRealtime({
-    authenticate: (token) => owners.tokens.authenticate(token),
-    listMailboxes: (user) => mailstore.listMailboxes(user),
-    changes,
-    admit: (request) => api.admitUpgrade(request),
-    logger,
-  });
+  const state = sharedState(database, embedded, imap);
+  const realtime = buildRealtime(ground, { ...owners, mailstore, api, state, shared });
   const connections = () => realtime.connections;
-  metrics.watch({ connections, queueDepths: () => queue.depths() });
+  metrics.watch({ connections, queueDepths: () => queue.depths(), shared });
   return {
     ...owners,
     database,
@@ -183,6 +192,7 @@ export function buildParts(given: Omit<Ground, 'changes' | 'metrics' | 'openLimi
     metrics,
     progress,
     maintenance,
+    places: shared?.places,
   };
 }
 
@@ -196,8 +206,7 @@ function buildSearch(config: Config, database: Database, bodies: Bodies, log: Lo
 }
 
 /** Whatever is told is committed: the search index looks for what is queued for it. */
-function buildChanges(search: Search): Changes {
-  const changes = new InProcessChanges();
+function buildChanges(search: Search, changes: Changes): Changes {
   return {
     publish: (change) => {
       changes.publish(change);
@@ -280,6 +289,26 @@ function buildApi(ground: Ground, served: Served): Api {
       bodies: () => served.bodies.isReady(),
       'mail server': async () => served.imap?.answers() ?? true,
     },
+  });
+}
+
+interface RealtimeParts {
+  readonly tokens: Tokens;
+  readonly mailstore: Mailstore;
+  readonly api: Api;
+  readonly state: SharedState;
+  readonly shared: Shared | undefined;
+}
+
+function buildRealtime({ changes, logger }: Ground, parts: RealtimeParts): Realtime {
+  const { tokens, mailstore, api, state, shared } = parts;
+  return createRealtime({
+    authenticate: (token) => tokens.authenticate(token),
+    listMailboxes: (user) => mailstore.listMailboxes(user),
+    changes,
+    admit: (request) => api.admitUpgrade(request),
+    shared: shared && { state, places: shared.places },
+    logger,
   });
 }
 

@@ -38,6 +38,7 @@ import { carryOutSends } from '../sending/sending.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
 import { factsOf } from './node-facts.ts';
 import { buildParts, type Parts } from './parts.ts';
+import { openShared } from './shared.ts';
 
 export interface Service {
   readonly config: Config;
@@ -120,9 +121,12 @@ async function open(
     explainRefusal,
   );
   onStop(() => nodes.leave());
+  const shared = await openShared(config, database, logger);
+  onStop(() => shared?.stop());
   const bodies = new Bodies({ database, store: await openBodyStore(config.bodies), log: logger });
   onStop(() => bodies.close());
-  const parts = buildParts({ config, secrets, database, bodies, logger, now: nodes.now });
+  const { now } = nodes;
+  const parts = buildParts({ config, secrets, database, bodies, logger, now, shared });
   onStop(parts.closeMailstore);
   await checkBodies(parts, nodes, isNew).catch(explainBucket);
   onStop(await watchData(config, parts, onLost));
@@ -138,6 +142,7 @@ async function open(
   onStop(() => parts.flow.closeSenderChecks());
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
+  shared?.lookWith((afterGap) => parts.realtime.lookAgain(afterGap));
   carryOut(parts.flow.courier);
   if (config.sending.enabled) carryOutSends(parts.flow.sendCourier);
   onStop(async () => {
@@ -273,6 +278,7 @@ async function listen(
       maxMessageBytes: config.limits.maxMessageBytes,
       maxPerIp: config.smtp.maxPerIp,
       maxConnections: config.smtp.maxConnections,
+      places: parts.places,
       isTrusted: testNetworks(config.smtp.trustedNetworks),
       isBalancer: testNetworks(protocol === 'smtp' ? config.smtp.proxyNetworks : []),
       logger,

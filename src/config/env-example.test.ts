@@ -42,6 +42,7 @@ test('.env.example leaves blank only what has no default, or one made of other k
     'MAILSERVER_WEBHOOK_SECRET',
     'NOTIFIER_URL',
     'PUBLIC_URL',
+    'REDIS_URL',
     'S3_URL',
     'SMTP_RELAY_URL',
     'SPF_INCLUDE',

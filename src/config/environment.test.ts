@@ -72,6 +72,7 @@ test('an empty environment gives the defaults', () => {
     drainSeconds: 0,
     limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800 },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
+    redis: undefined,
     bodies: {
       folder: join(empty, 'data/bodies'),
       spool: join(empty, 'data/spool'),
@@ -114,6 +115,7 @@ test('every key set comes out in its place', () => {
       LMTP_PORT: '24',
       DATA_DIR: '/srv/postroom',
       DATABASE_URL: 'postgresql://me:p%40ss@db,[::1]:5433/mail?sslmode=require',
+      REDIS_URL: 'rediss://:p%2Fw@Redis.Example/2',
       DATABASE_POOL_SIZE: '30',
       DATABASE_TIMEOUT_SECONDS: '4',
       S3_URL: 'https://key:s%2Fcret%2B@s3.example.com:9000/mail-bodies?region=eu-central-1',
@@ -188,6 +190,14 @@ test('every key set comes out in its place', () => {
       poolSize: 30,
       timeoutMs: 4_000,
     },
+    redis: {
+      host: 'redis.example',
+      port: 6379,
+      tls: true,
+      user: undefined,
+      password: 'p/w',
+      database: 2,
+    },
     bodies: {
       folder: '/srv/postroom/bodies',
       spool: '/srv/postroom/spool',
@@ -254,6 +264,8 @@ test('the configuration is frozen to the depth', () => {
 
 const serverForm = 'embedded, or imaps://user:password@host:993 (imap: for STARTTLS)';
 const relayForm = 'smtp://user:password@host:587 or smtps://user:password@host:465';
+const redisForm =
+  'redis://user:password@host:6379 or rediss:// for TLS, with /number where the database is not 0';
 const lmtpForm = 'lmtp://host:24 with a port other than 25';
 const databaseForm = 'postgres://user:password@host:5432/database';
 const bucketForm = 'https://KEY:SECRET@host/bucket?region=us-east-1 (http: for a local server)';
@@ -424,6 +436,16 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
     '"imap://***@imap.example/INBOX"',
   ],
   ['SMTP_RELAY_URL', 'http://me:pw@relay.example', relayForm, '"http://***@relay.example/"'],
+  ['REDIS_URL', 'http://redis.example', redisForm, '"http://redis.example/"'],
+  ['REDIS_URL', 'redis.example:6379', redisForm, '"redis.example://..."'],
+  ['REDIS_URL', 'redis://', redisForm, '"redis://..."'],
+  ['REDIS_URL', 'redis://redis.example:0', redisForm, '"redis://redis.example:0"'],
+  ['REDIS_URL', 'redis://redis.example/mail', redisForm, '"redis://redis.example/mail"'],
+  ['REDIS_URL', 'redis://redis.example/-1', redisForm, '"redis://redis.example/-1"'],
+  ['REDIS_URL', 'redis://redis.example?db=1', redisForm, '"redis://redis.example"'],
+  ['REDIS_URL', 'redis://me@redis.example', redisForm, '"redis://***@redis.example"'],
+  ['REDIS_URL', 'redis://me:1/2@redis.example', encoded, '"redis://..."'],
+  ['REDIS_URL', 'unix:///run/redis.sock', redisForm, '"unix://..."'],
   ['SMTP_RELAY_URL', 'smtp://', relayForm, '"smtp://..."'],
   ['SMTP_RELAY_URL', 'smtp://:pw@relay.example', relayForm, '"smtp://***@relay.example"'],
   ['SMTP_RELAY_URL', 'smtp://relay.example:0', relayForm, '"smtp://relay.example:0"'],
@@ -485,6 +507,7 @@ describe('values that are not valid', () => {
       'JWT_PUBLIC_KEY',
       'MAILSERVER_WEBHOOK_SECRET',
       'DATABASE_URL',
+      'REDIS_URL',
       'S3_URL',
       'MAILSTORE_URL',
       'SMTP_RELAY_URL',
@@ -493,7 +516,16 @@ describe('values that are not valid', () => {
       'JWT_JWKS_URL',
     ];
     const part = fc.string({ maxLength: 6, unit: 'grapheme-ascii' });
-    const scheme = fc.constantFrom('postgres', 'imaps', 'smtp', 'lmtp', 'http', 'https', 'other');
+    const scheme = fc.constantFrom(
+      'postgres',
+      'redis',
+      'imaps',
+      'smtp',
+      'lmtp',
+      'http',
+      'https',
+      'other',
+    );
     fc.assert(
       fc.property(
         fc.constantFrom(...secretKeys),

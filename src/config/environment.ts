@@ -10,6 +10,7 @@ import {
   type BucketUrl,
   type ImapOptions,
   publicUrlOf,
+  type RedisAddress,
   type Server,
   type ServerAddress,
 } from './parse-urls.ts';
@@ -75,6 +76,8 @@ export interface Config {
     /** For one statement, and for a connection. */
     readonly timeoutMs: number;
   };
+  /** What several nodes share; undefined for a single node. */
+  readonly redis: RedisAddress | undefined;
   /** Where the sources of large messages are kept. */
   readonly bodies: {
     /** Absolute path. */
@@ -204,6 +207,7 @@ function groupByPart(values: Values, folder: string): Config {
       maxMessageBytes: values.MAX_MESSAGE_BYTES,
     },
     database: databaseOf(values),
+    redis: values.REDIS_URL,
     bodies: placeBodies(values, resolve(folder, values.DATA_DIR)),
     mailstore: mailstoreOf(values, absolute),
     dns: { servers: values.DNS_SERVERS },

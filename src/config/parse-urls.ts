@@ -33,6 +33,15 @@ export interface Server extends ServerAddress {
   readonly login: { readonly user: string; readonly password: string } | undefined;
 }
 
+/** A Redis server, the credentials to show it, and which of its databases is ours. */
+export interface RedisAddress extends ServerAddress {
+  /** TLS from the first byte. */
+  readonly tls: boolean;
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+  readonly database: number;
+}
+
 /**
  * A URL with neither credentials nor query, for the operator and the log.
  *
@@ -165,6 +174,36 @@ function readLogin(url: URL): Server['login'] | 'malformed' {
   const password = safelyDecoded(url.password);
   return user && password ? { user, password } : 'malformed';
 }
+
+const REDIS_FORM =
+  'redis://user:password@host:6379 or rediss:// for TLS, with /number where the database is not 0';
+/** Redis has 16 databases, unless its operator says otherwise. */
+const redisDatabase = wholeNumber(0, 9_999);
+
+/** Where Redis is; a password may stand without a user (`redis://:password@host`). */
+export const redisUrl: Parse<RedisAddress> = (text) => {
+  const refused = unfit(REDIS_FORM, found(text));
+  const url = URL.parse(text);
+  if (!url || !['redis:', 'rediss:'].includes(url.protocol)) return refused;
+  if (`${url.pathname}${url.search}${url.hash}`.includes('@')) return unencoded(text);
+  if (url.search !== '' || url.hash !== '') return refused;
+  const host = serverHost(url.hostname);
+  const number = port(1)(url.port === '' ? '6379' : url.port);
+  const database = redisDatabase(url.pathname.replace(/^\//, '') || '0');
+  const user = safelyDecoded(url.username);
+  const password = safelyDecoded(url.password);
+  if (host === undefined || !number.fits || !database.fits) return refused;
+  if (user === undefined || password === undefined) return refused;
+  if (user !== '' && password === '') return refused;
+  return fit({
+    host,
+    port: number.value,
+    tls: url.protocol === 'rediss:',
+    user: user === '' ? undefined : user,
+    password: password === '' ? undefined : password,
+    database: database.value,
+  });
+};
 
 function safelyDecoded(text: string): string | undefined {
   try {

@@ -11,6 +11,7 @@ import {
   lmtpUrl,
   mailstoreUrl,
   publicUrl,
+  redisUrl,
   relayUrl,
 } from './parse-urls.ts';
 import {
@@ -70,6 +71,7 @@ const settings = {
   DATABASE_URL: optional(databaseUrl),
   DATABASE_POOL_SIZE: setting(wholeNumber(2, 1_000), '20'),
   DATABASE_TIMEOUT_SECONDS: setting(wholeNumber(1, 600), '8'),
+  REDIS_URL: optional(redisUrl),
   S3_URL: optional(bucketUrl),
   API_KEYS: optional(apiKeys),
   JWT_SECRET: optional(secretText(32)),

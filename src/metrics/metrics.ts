@@ -13,6 +13,15 @@ export interface MetricSources {
   connections(): number;
   /** What of each kind is queued. */
   queueDepths(): Promise<readonly QueueDepth[]>;
+  /** What several nodes share; left out for a single one. */
+  readonly shared?: SharedSource | undefined;
+}
+
+interface SharedSource {
+  /** Whether Redis answers. */
+  isUp(): boolean;
+  /** Changes that went to other nodes, came from them, or were none; since the start. */
+  readonly counts: Readonly<Record<string, number>>;
 }
 
 export interface Metrics extends MailMetrics {
@@ -48,12 +57,35 @@ export function createMetrics(): Metrics {
   return {
     watch(watched) {
       sources = watched;
+      if (watched.shared) addSharedMetrics(registry, watched.shared);
     },
     ...addMailMetrics(registry),
     countAttempt,
     countRecipient: (result) => recipients.inc({ result }),
     text: () => registry.metrics(),
   };
+}
+
+function addSharedMetrics(registry: Registry, shared: SharedSource): void {
+  const registers = [registry];
+  new Gauge({
+    name: 'postroom_redis_up',
+    help: 'Whether Redis answers: 1, or 0 where this node counts alone.',
+    registers,
+    collect() {
+      this.set(shared.isUp() ? 1 : 0);
+    },
+  });
+  new Counter({
+    name: 'postroom_shared_changes_total',
+    help: 'Changes between nodes: sent, received, or refused because they were none.',
+    labelNames: ['result'] as const,
+    registers,
+    collect() {
+      this.reset();
+      for (const [result, amount] of Object.entries(shared.counts)) this.inc({ result }, amount);
+    },
+  });
 }
 
 /** @returns what counts an attempt */

@@ -4,9 +4,13 @@
  */
 import { LRUCache } from 'lru-cache';
 import type { LimitFunction } from 'p-limit';
-import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible';
+import {
+  type RateLimiterAbstract,
+  RateLimiterMemory,
+  type RateLimiterRes,
+} from 'rate-limiter-flexible';
 
-interface LimitOptions {
+export interface LimitOptions {
   /** Tells limits apart that are counted in one place. */
   readonly name: string;
   /** How often, in one window; at least 1. */
@@ -45,15 +49,11 @@ export type OpenLimit = (options: LimitOptions) => Limit;
  */
 const KEYS_MAX = 100_000;
 
-/** Counts in the memory of this process: each node counts by itself, a restart forgets. */
-export const limitInMemory: OpenLimit = ({ name, most, seconds }) => {
-  const limiter = new RateLimiterMemory({ keyPrefix: name, points: most, duration: seconds });
-  const keys = new LRUCache<string, true>({
-    max: KEYS_MAX,
-    dispose: (_, key, reason) => {
-      if (reason === 'evict') void limiter.delete(key);
-    },
-  });
+/** What a limit is counted with: in this process, or in a store that several nodes share. */
+type Counter = Pick<RateLimiterAbstract, 'penalty' | 'reward' | 'get' | 'delete'>;
+
+/** A limit by a counter of the library. What the counter throws is thrown on. */
+export function limitBy(counter: Counter, { most, seconds }: LimitOptions): Limit {
   const usageOf = (result: RateLimiterRes | null): Usage => {
     // The library may still hold a window that is over.
     const isOver = result === null || result.msBeforeNext <= 0;
@@ -68,22 +68,59 @@ export const limitInMemory: OpenLimit = ({ name, most, seconds }) => {
     };
   };
   return {
-    async take(key) {
-      keys.set(key, true);
-      // Unlike `consume` it does not throw where the limit is exceeded.
-      return usageOf(await limiter.penalty(key));
-    },
+    // Unlike `consume` it does not throw where the limit is exceeded.
+    take: async (key) => usageOf(await counter.penalty(key)),
     async giveBack(key) {
       // A reward where nothing is counted would count below zero.
-      if ((await limiter.get(key)) !== null) await limiter.reward(key);
+      if ((await counter.get(key)) !== null) await counter.reward(key);
     },
-    look: async (key) => usageOf(await limiter.get(key)),
+    look: async (key) => usageOf(await counter.get(key)),
+    async clear(key) {
+      await counter.delete(key);
+    },
+  };
+}
+
+/** Counts in the memory of this process: each node counts by itself, a restart forgets. */
+export const limitInMemory: OpenLimit = (options) => {
+  const { name, most, seconds } = options;
+  const counter = new RateLimiterMemory({ keyPrefix: name, points: most, duration: seconds });
+  const limit = limitBy(counter, options);
+  const keys = new LRUCache<string, true>({
+    max: KEYS_MAX,
+    dispose: (_, key, reason) => {
+      if (reason === 'evict') void counter.delete(key);
+    },
+  });
+  return {
+    ...limit,
+    async take(key) {
+      keys.set(key, true);
+      return limit.take(key);
+    },
     async clear(key) {
       keys.delete(key);
-      await limiter.delete(key);
+      await limit.clear(key);
     },
   };
 };
+
+/**
+ * Places that are held for a while, counted over all nodes: connections of a client, sockets of an account.
+ * Who holds one takes it off its own count by itself: this counts what the nodes hold together.
+ */
+export interface SharedPlaces {
+  /**
+   * Takes places, as many as there are.
+   *
+   * @param wanted at least 1
+   * @param most how many all nodes together may hold under the key
+   * @returns how many were taken, 0 to `wanted`
+   */
+  take(key: string, wanted: number, most: number): Promise<number>;
+  /** Gives places back. */
+  give(key: string, amount: number): void;
+}
 
 /**
  * Waits for a place of a limit and works in it.

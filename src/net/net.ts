@@ -40,7 +40,16 @@ export {
   guardLookup,
   type ResolveHost,
 } from './judge-address.ts';
-export { type Limit, limitInMemory, type OpenLimit, runInTurn, type Usage } from './limits.ts';
+export {
+  type Limit,
+  type LimitOptions,
+  limitBy,
+  limitInMemory,
+  type OpenLimit,
+  runInTurn,
+  type SharedPlaces,
+  type Usage,
+} from './limits.ts';
 export { isWritablePath, type Login, type RecipientResult, sizeLimit } from './smtp-client.ts';
 export { type ConnectionTimeouts, type Endpoint, SmtpConnection } from './smtp-connection.ts';
 export {

@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
-import type { MailAccess } from '../accounts/accounts.ts';
+import type { AccountAccess, MailAccess } from '../accounts/accounts.ts';
 import type { AccessChange, Change, Changes, MailboxChange } from '../changes/changes.ts';
 
 /** Why a connection ends (RFC 6455 section 7.4; 4000 to 4999 are ours to give). */
@@ -150,6 +150,10 @@ export class AccountFeed {
   /** Open ones, and those whose closing handshake is under way. */
   readonly connections = new Set<Connection>();
   readonly #unsubscribe: () => void;
+  /** Where each mailbox stood when the connections were told last, from the first hello on. */
+  #told: Map<string, string> | undefined;
+  /** Mailboxes that were told of since the look began. */
+  readonly #toldMeanwhile = new Set<string>();
 
   constructor(accountId: number, changes: Pick<Changes, 'subscribe'>) {
     this.#unsubscribe = changes.subscribe(accountId, (change) => this.#pass(change));
@@ -159,18 +163,70 @@ export class AccountFeed {
     this.#unsubscribe();
   }
 
+  /** Remembers what the first hello tells, for {@link AccountFeed.tellMissed}. */
+  remember(tips: readonly MailboxTip[]): void {
+    this.#told ??= new Map(tips.map((tip) => [tip.mailbox, stateOf(tip)]));
+  }
+
+  /** To be called before the state of the account is read. @returns whose account it is */
+  beginLook(): MailAccess | undefined {
+    this.#toldMeanwhile.clear();
+    const [first] = this.connections;
+    return first?.user;
+  }
+
+  /** @param access undefined where the account is gone */
+  endWhereNotAllowed(access: AccountAccess | undefined): void {
+    for (const connection of this.connections) {
+      if (access?.status !== 'active') connection.end(closings.inactive);
+      // A newer one than was read may have come meanwhile.
+      else if (connection.user.credentialVersion < access.credentialVersion) {
+        connection.end(closings.unauthorized);
+      }
+    }
+  }
+
+  /** Tells of every mailbox that stands elsewhere than the connections were told. */
+  tellMissed(tips: readonly MailboxTip[]): void {
+    const told = this.#told;
+    if (!told) return;
+    const names = new Set(tips.map(({ mailbox }) => mailbox));
+    const isSameList = names.size === told.size && tips.every(({ mailbox }) => told.has(mailbox));
+    for (const mailbox of told.keys()) if (!names.has(mailbox)) told.delete(mailbox);
+    for (const tip of tips) {
+      if (told.get(tip.mailbox) === stateOf(tip) || this.#toldMeanwhile.has(tip.mailbox)) continue;
+      const { mailbox, uidvalidity, token } = tip;
+      told.set(mailbox, stateOf(tip));
+      const eventType = 'MailboxesChanged';
+      this.#tellAll(mailbox, encodeChange({ mailbox, uidvalidity, token, eventType }));
+    }
+    if (!isSameList) this.#tellAll(THE_LIST, encode({ type: 'mailboxes_changed' }));
+  }
+
   #pass(change: Change): void {
     if (change.kind === 'access') {
       for (const connection of this.connections) connection.end(closingFor[change.reason]);
-      return;
+    } else if (change.kind === 'mailboxes') {
+      this.#tellAll(THE_LIST, encode({ type: 'mailboxes_changed' }));
+    } else {
+      if (this.#told) {
+        this.#told.set(change.mailbox, stateOf(change));
+        this.#toldMeanwhile.add(change.mailbox);
+      }
+      this.#tellAll(change.mailbox, encodeChange(change));
     }
-    // No mailbox has no name: of several changes of the list one is told, as of each mailbox.
-    const [about, message] =
-      change.kind === 'mailboxes'
-        ? ['', encode({ type: 'mailboxes_changed' })]
-        : [change.mailbox, encodeChange(change)];
+  }
+
+  #tellAll(about: string, message: Buffer): void {
     for (const connection of this.connections) connection.tell(about, message);
   }
+}
+
+/** No mailbox has no name: of several changes of the list one is told, as of each mailbox. */
+const THE_LIST = '';
+
+function stateOf({ uidvalidity, token }: Pick<MailboxTip, 'uidvalidity' | 'token'>): string {
+  return `${uidvalidity} ${token}`;
 }
 
 /*
@@ -214,7 +270,12 @@ export function encodeHello(hello: Hello): Buffer {
 }
 
 /** The message that a mailbox has changed. */
-function encodeChange({ mailbox, uidvalidity, token, eventType }: MailboxChange): Buffer {
+function encodeChange({
+  mailbox,
+  uidvalidity,
+  token,
+  eventType,
+}: Omit<MailboxChange, 'kind' | 'accountId'>): Buffer {
   return encode({ type: 'mailbox_changed', mailbox, uidvalidity, token, eventType });
 }
 

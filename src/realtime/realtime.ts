@@ -20,6 +20,7 @@ import type { MailAccess } from '../accounts/accounts.ts';
 import type { Changes } from '../changes/changes.ts';
 import { refusalOfFailure } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
+import type { SharedPlaces } from '../net/net.ts';
 import {
   AccountFeed,
   ClientSocket,
@@ -29,8 +30,11 @@ import {
   Heartbeat,
   type MailboxTip,
 } from './connection.ts';
+import { lookAgain, type SharedState } from './look-again.ts';
 import { checkHandshake, readToken, refuseUpgrade, SUBPROTOCOL } from './upgrade.ts';
 
+export type { MailboxTip } from './connection.ts';
+export type { SharedState } from './look-again.ts';
 export { asksForWebSocket } from './upgrade.ts';
 
 /** What the rate limit says of a request. */
@@ -48,6 +52,8 @@ export interface RealtimeOptions {
   /** Where each mailbox of the account stands now. */
   listMailboxes(user: MailAccess): Promise<readonly MailboxTip[]>;
   readonly changes: Pick<Changes, 'subscribe'>;
+  /** What several nodes share; left out for a single one. */
+  readonly shared?: { readonly state: SharedState; readonly places: SharedPlaces } | undefined;
   /** Charges the request to its client's budget. */
   admit(request: IncomingMessage): Admission | Promise<Admission>;
   /** Connections of one account; the next one is refused with 429. 20 where left out. */
@@ -68,6 +74,13 @@ export interface Realtime {
   readonly connections: number;
   /** Ends the connections that are open now with 1001, one after the other in that time. */
   drain(withinMs: number): Promise<void>;
+  /**
+   * Tells the connections what other nodes did unheard, and ends those that may not be there any more. Nothing
+   * happens on a single node.
+   *
+   * @param afterGap whether events were lost for sure
+   */
+  lookAgain(afterGap: boolean): Promise<void>;
   /** Ends every connection with 1001, and refuses new ones; resolves when all are gone. */
   close(): Promise<void>;
 }
@@ -146,6 +159,11 @@ class WebSocketChannel implements Realtime {
     }
   }
 
+  async lookAgain(afterGap: boolean): Promise<void> {
+    const { shared } = this.#options;
+    if (shared && !this.#closed) await lookAgain(this.#feeds, shared.state, afterGap);
+  }
+
   close(): Promise<void> {
     this.#closed ??= this.#end();
     return this.#closed;
@@ -176,12 +194,14 @@ class WebSocketChannel implements Realtime {
     const admission = await this.#options.admit(request);
     let user: MailAccess;
     let token: string;
+    const giveBack = () => this.#givePlace(user);
     try {
       if (!admission.allowed) throw tooManyRequests(admission);
       checkHandshake(request);
       token = readToken(request);
       user = await this.#options.authenticate(token);
       this.#judge(user);
+      if (this.#options.shared) await this.#takePlace(user, socket, giveBack);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       refuseUpgrade(request, socket, error, admission.headers);
@@ -189,7 +209,7 @@ class WebSocketChannel implements Realtime {
     }
     // From here to the subscription nothing is awaited, or the account could have one too many.
     this.#server.handleUpgrade(request, socket, head, (client) => {
-      socket.off('error', ignore).off('close', forget);
+      socket.off('error', ignore).off('close', forget).off('close', giveBack);
       this.#forget(socket);
       const connection = this.#connect(user, client, socket);
       void this.#greet(connection, token);
@@ -200,13 +220,37 @@ class WebSocketChannel implements Realtime {
   #judge({ accountId }: MailAccess): void {
     if (this.#closed) throw new Refusal('unavailable', 'the server stops');
     const open = this.#feeds.get(accountId)?.connections.size ?? 0;
-    if (open < this.#maxPerAccount) return;
-    throw new Refusal(
+    if (open >= this.#maxPerAccount) throw this.#tooMany();
+  }
+
+  #tooMany(): Refusal {
+    return new Refusal(
       'too_many_connections',
       `an account has at most ${this.#maxPerAccount} connections`,
       // A client that vanished holds its place until it missed so many pings.
       { retryAfter: 3 * this.#heartbeatSeconds },
     );
+  }
+
+  /**
+   * Takes a place among the account's connections on all nodes.
+   *
+   * @param giveBack called where the socket closes before it is a WebSocket
+   * @throws Refusal too_many_connections
+   */
+  async #takePlace(user: MailAccess, socket: Duplex, giveBack: () => void): Promise<void> {
+    const places = this.#options.shared?.places;
+    const taken = await places?.take(placeOf(user), 1, this.#maxPerAccount);
+    if (taken === 0) throw this.#tooMany();
+    // Of a socket that closed meanwhile nobody would say so again.
+    if (socket.destroyed) giveBack();
+    else socket.once('close', giveBack);
+    // Others may have connected to this node meanwhile.
+    this.#judge(user);
+  }
+
+  #givePlace(user: MailAccess): void {
+    this.#options.shared?.places.give(placeOf(user), 1);
   }
 
   #connect(user: MailAccess, client: ClientSocket, stream: Duplex): Connection {
@@ -239,6 +283,7 @@ class WebSocketChannel implements Realtime {
         connection.end(closings.unauthorized);
         return;
       }
+      if (this.#options.shared) this.#feeds.get(user.accountId)?.remember(mailboxes);
       connection.greet(
         encodeHello({
           user: user.address,
@@ -263,6 +308,7 @@ class WebSocketChannel implements Realtime {
   /** One function for all sockets; `this` is the socket. */
   readonly #onClose = makeCloseListener((connection) => {
     this.#heartbeat.remove(connection);
+    this.#givePlace(connection.user);
     const { accountId } = connection.user;
     const feed = this.#feeds.get(accountId);
     feed?.connections.delete(connection);
@@ -281,6 +327,11 @@ class WebSocketChannel implements Realtime {
   #settle(): void {
     if (this.#heartbeat.size === 0 && this.#handshakes.size === 0) this.#onGone?.();
   }
+}
+
+/** Under which name the connections of an account are counted. */
+function placeOf({ accountId }: MailAccess): string {
+  return `sockets:${accountId}`;
 }
 
 function makeCloseListener(left: (connection: Connection) => void) {

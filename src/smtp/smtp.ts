@@ -12,7 +12,14 @@ import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { MailReceiver } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
-import { ClientShares, clientKey, formatReply, isLoopback, type NetworkTest } from '../net/net.ts';
+import {
+  ClientShares,
+  clientKey,
+  formatReply,
+  isLoopback,
+  type NetworkTest,
+  type SharedPlaces,
+} from '../net/net.ts';
 import { refusalReply } from './commands.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
 import { readProxyHeader } from './proxy-header.ts';
@@ -34,6 +41,8 @@ export interface SmtpOptions {
   readonly logger: Logger;
   /** Concurrent connections of all clients; 2,000 by default. */
   readonly maxConnections?: number;
+  /** Where the connections of a client are counted over several nodes; left out for a single one. */
+  readonly places?: SharedPlaces | undefined;
   /** Relays of the operator's own, and no strangers; by default those of this machine. */
   readonly isTrusted?: NetworkTest;
   /** Load balancers that say by the PROXY protocol who connects; none by default. */
@@ -128,6 +137,8 @@ class Listener {
   readonly #logger: Logger;
   readonly #shares: ClientShares;
   readonly #staged: ClientShares;
+  readonly #places: SharedPlaces | undefined;
+  readonly #protocolName: SmtpOptions['protocol'];
   /** Every connection whose socket is not closed, those included that were told to go. */
   readonly #connections = new Set<Connection>();
   /** What is under way for clients; a client may be gone while delivery still has its message. */
@@ -163,6 +174,8 @@ class Listener {
     this.#logger = options.logger.child({ protocol: options.protocol });
     this.#shares = new ClientShares(maxConnections);
     this.#staged = new ClientShares(this.#limits.allBytes);
+    this.#places = options.places;
+    this.#protocolName = options.protocol;
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
       this.#accept(socket),
     );
@@ -227,7 +240,7 @@ class Listener {
     }
     const address = plainAddress(socket.remoteAddress);
     if (this.#isBalancer(address)) void this.#acceptBehind(socket, address);
-    else this.#serve(socket, address);
+    else this.#admit(socket, address);
   }
 
   /** Takes a connection that a load balancer passes on: the client is the one that it names. */
@@ -241,21 +254,55 @@ class Listener {
         'a connection without a PROXY header is ended',
       );
       socket.destroy();
-    } else this.#serve(socket, plainAddress(address));
+    } else this.#admit(socket, plainAddress(address));
   }
 
-  #serve(socket: Socket, address: string): void {
+  #admit(socket: Socket, address: string): void {
     const key = clientKey(address);
     const isTrusted = this.#isTrusted(address);
-    const { perClient, perClientBytes, allBytes } = this.#limits;
-    if (!this.#shares.take(key, 1, isTrusted ? TRUSTED_SHARE * perClient : perClient)) {
-      this.#logger.info({ remoteAddress: address }, 'connection refused: there are too many');
-      // It does not linger: who comes again and again must not take descriptors in this way.
-      socket.write(formatReply(refusalReply(TOO_MANY)));
-      socket.destroySoon();
+    const most = isTrusted ? TRUSTED_SHARE * this.#limits.perClient : this.#limits.perClient;
+    if (!this.#shares.take(key, 1, most)) {
+      this.#refuse(socket, address);
       return;
     }
-    const client: Client = {
+    socket.once('close', () => this.#shares.give(key, 1));
+    const client = this.#clientOf(address, key, isTrusted);
+    if (this.#places) void this.#serveInPlace(this.#places, socket, client, most);
+    else this.#serve(socket, client);
+  }
+
+  #refuse(socket: Socket, address: string): void {
+    this.#logger.info({ remoteAddress: address }, 'connection refused: there are too many');
+    // It does not linger: who comes again and again must not take descriptors in this way.
+    socket.write(formatReply(refusalReply(TOO_MANY)));
+    socket.destroySoon();
+  }
+
+  /** Serves a client that holds no more connections than it may on all nodes together. */
+  async #serveInPlace(
+    places: SharedPlaces,
+    socket: Socket,
+    client: Client,
+    most: number,
+  ): Promise<void> {
+    const place = `${this.#protocolName}:${clientKey(client.address)}`;
+    if ((await places.take(place, 1, most)) === 0) {
+      this.#refuse(socket, client.address);
+      return;
+    }
+    // Gone meanwhile, or we stop.
+    if (socket.destroyed || !this.#server.listening) {
+      places.give(place, 1);
+      socket.destroy();
+      return;
+    }
+    socket.once('close', () => places.give(place, 1));
+    this.#serve(socket, client);
+  }
+
+  #clientOf(address: string, key: string, isTrusted: boolean): Client {
+    const { perClientBytes, allBytes } = this.#limits;
+    return {
       address,
       isTrusted,
       // A stranger leaves as much as it takes: however many they are, there is room for a small message.
@@ -267,12 +314,12 @@ class Listener {
         ),
       unstage: (octets) => this.#staged.give(key, octets),
     };
+  }
+
+  #serve(socket: Socket, client: Client): void {
     const connection = new Connection(socket, client, this.#settings, this.#logger);
     this.#connections.add(connection);
-    socket.once('close', () => {
-      this.#connections.delete(connection);
-      this.#shares.give(key, 1);
-    });
+    socket.once('close', () => this.#connections.delete(connection));
     const running = connection.run();
     this.#running.add(running);
     void running.then(() => this.#running.delete(running));

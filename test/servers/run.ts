@@ -10,12 +10,14 @@ import { resolve } from 'node:path';
 import { courierObstacle, unpackCourier } from './courier.ts';
 import { unpackCyrus } from './cyrus.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
+import { hasRedis } from './redis.ts';
 
 const DOVECOT_MODULES = '/usr/lib/dovecot/modules';
 
 /** What has to be there, and the Debian package that brings it. */
 const needed = [
   { package: 'postgresql', found: () => findPostgres() !== undefined },
+  { package: 'redis-server', found: hasRedis },
   { package: 'swaks', found: () => existsSync('/usr/bin/swaks') },
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
   { package: 'postfix', found: () => existsSync('/usr/sbin/postfix') },

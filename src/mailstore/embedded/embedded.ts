@@ -12,6 +12,7 @@ import type {
   Expunged,
   FlagChange,
   Flagged,
+  MailboxState,
   MailboxSummary,
   Mailstore,
   MailUser,
@@ -93,6 +94,11 @@ export class EmbeddedMailstore implements Mailstore {
 
   listMailboxes(user: MailUser): Promise<MailboxSummary[]> {
     return this.#mailboxes.list(user);
+  }
+
+  /** Where the mailboxes of accounts stand, by account: one query for all. */
+  tipsOf(accountIds: readonly number[]): Promise<ReadonlyMap<number, MailboxState[]>> {
+    return this.#mailboxes.tipsOf(accountIds);
   }
 
   checkSync(request: SyncRequest): void {

@@ -78,6 +78,19 @@ export class Mailboxes {
     }));
   }
 
+  /** Where the mailboxes of many accounts stand. */
+  async tipsOf(accountIds: readonly number[]): Promise<Map<number, MailboxState[]>> {
+    const tips = new Map<number, MailboxState[]>(accountIds.map((id) => [id, []]));
+    if (accountIds.length === 0) return tips;
+    const rows = await this.#database.read
+      .selectFrom('mailboxes')
+      .select([...columns, 'account_id'])
+      .where('account_id', 'in', accountIds)
+      .execute();
+    for (const { account_id, ...row } of rows) tips.get(account_id)?.push(stateOf(row));
+    return tips;
+  }
+
   /** Every mailbox of the account that is there, by age. */
   readAll(queries: Queries, user: MailUser): Promise<MailboxRow[]> {
     return queries

@@ -27,6 +27,7 @@ export async function readTestToken(token: string): Promise<MailAccess> {
   return {
     accountId: Number(id),
     address: `user${id}@acme.test`,
+    credentialVersion: 1,
     expiresAt: Date.now() + 3_600_000,
   };
 }

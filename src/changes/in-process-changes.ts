@@ -1,0 +1,58 @@
+/** Changes, and how they are told within this process. */
+/** A mailbox of an account moved on. */
+export interface MailboxChange {
+  readonly kind: 'mailbox';
+  readonly accountId: number;
+  /** Mailbox name, `INBOX` in capitals. */
+  readonly mailbox: string;
+  readonly uidvalidity: string;
+  /** The token that a sync would return now. */
+  readonly token: string;
+  /** `MailboxesChanged` for our own changes, else as the mail server said. */
+  readonly eventType: string;
+}
+
+/** An account's tokens stopped being good: open connections must end. */
+export interface AccessChange {
+  readonly kind: 'access';
+  readonly accountId: number;
+  readonly reason: 'suspended' | 'deleted' | 'password_reset';
+}
+
+/** Mailboxes of an account were made, renamed or deleted. */
+export interface ListChange {
+  readonly kind: 'mailboxes';
+  readonly accountId: number;
+}
+
+export type Change = MailboxChange | ListChange | AccessChange;
+
+export type ChangeListener = (change: Change) => void;
+
+export interface Changes {
+  /** Tells every listener of the change's account. Listeners are called before it returns. */
+  publish(change: Change): void;
+  /** Listens to one account; the answer ends it. */
+  subscribe(accountId: number, listener: ChangeListener): () => void;
+}
+
+/** Changes told within this process; enough for one node. */
+export class InProcessChanges implements Changes {
+  readonly #listeners = new Map<number, Set<ChangeListener>>();
+
+  publish(change: Change): void {
+    // A copy, because a listener may end its own subscription while it is told.
+    for (const listener of [...(this.#listeners.get(change.accountId) ?? [])]) listener(change);
+  }
+
+  subscribe(accountId: number, listener: ChangeListener): () => void {
+    const listeners = this.#listeners.get(accountId) ?? new Set();
+    this.#listeners.set(accountId, listeners.add(listener));
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0 && this.#listeners.get(accountId) === listeners) {
+        this.#listeners.delete(accountId);
+      }
+    };
+  }
+}

@@ -1,0 +1,174 @@
+/** What several nodes share over Redis: changes, limits, places that are held. */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import pLimit from 'p-limit';
+import type { Logger } from 'pino';
+import { findAccess } from '../accounts/accounts.ts';
+import { databaseStoreId } from '../bodies/bodies.ts';
+import { SharedChanges } from '../changes/changes.ts';
+import { type Config, ConfigError } from '../config/config.ts';
+import type { Database } from '../database/database.ts';
+import type { ImapMailstore } from '../mail-server/mail-server.ts';
+import type { EmbeddedMailstore, MailUser } from '../mailstore/mailstore.ts';
+import type { OpenLimit, SharedPlaces } from '../net/net.ts';
+import type { MailboxTip, SharedState } from '../realtime/realtime.ts';
+
+/** How often a node looks for what it was not told of, give or take a fifth. */
+const LOOK_EVERY_MS = 50_000;
+
+/** So few that a mail server keeps connections for others. */
+const ACCOUNTS_ASKED_AT_ONCE = 4;
+
+/** Changes that went to other nodes, came from them, or were none. */
+export type ChangeCounts = Record<'sent' | 'received' | 'refused', number>;
+
+export interface Shared {
+  readonly changes: SharedChanges;
+  readonly openLimit: OpenLimit;
+  readonly places: SharedPlaces;
+  /** Since the start. */
+  readonly counts: Readonly<ChangeCounts>;
+  /** Whether Redis answers. */
+  isUp(): boolean;
+  /**
+   * Looks for what this node was not told of, again and again until {@link stop}: once a minute, and after
+   * each connection to Redis (`afterGap`).
+   */
+  lookWith(look: (afterGap: boolean) => Promise<void>): void;
+  /** Tells the other nodes what they were not told yet, and leaves Redis. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Connects to the Redis of REDIS_URL. One that is not there is waited for while everything runs: till then this
+ * node counts alone.
+ *
+ * @returns undefined for a single node, which has none
+ * @throws ConfigError where Redis does not let us in
+ */
+export async function openShared(
+  { redis: server }: Config,
+  database: Database,
+  logger: Logger,
+): Promise<Shared | undefined> {
+  if (!server) return undefined;
+  // A single node starts without its client.
+  const { CountingState, Redis, RedisPlaces, RedisRefuses, sharedLimits } = await import(
+    '../redis/redis.ts'
+  );
+  const prefix = `postroom:${await databaseStoreId(database)}:`;
+  const channel = `${prefix}changes`;
+  const node = randomUUID();
+  const counts: ChangeCounts = { sent: 0, received: 0, refused: 0 };
+  const redis = new Redis({ server, log: logger });
+  const changes = new SharedChanges({
+    node,
+    log: logger,
+    wire: {
+      get isOpen() {
+        return redis.answers;
+      },
+      send: (text) => redis.ask((client) => client.publish(channel, text)),
+    },
+    count: (result, amount) => {
+      counts[result] += amount;
+    },
+  });
+  redis.subscribe(channel, (text) => changes.receive(text));
+  redis.onAnswering(() => void changes.flush());
+  const state = new CountingState(logger);
+  const places = new RedisPlaces({ redis, prefix, node, state });
+  const looks = new Looks(logger);
+  redis.onConnected(() => looks.lookNow());
+  await redis.start().catch((error: unknown) => {
+    if (!(error instanceof RedisRefuses)) throw error;
+    const line = `REDIS_URL: expected a Redis that lets us in, got "${error.message}"`;
+    throw new ConfigError([line], { cause: error });
+  });
+  places.start();
+  return {
+    changes,
+    openLimit: sharedLimits(redis, prefix, state),
+    places,
+    counts,
+    isUp: () => redis.answers,
+    lookWith: (look) => looks.start(look),
+    async stop() {
+      await looks.stop();
+      await Promise.all([places.stop(), changes.flush()]);
+      await redis.stop();
+    },
+  };
+}
+
+/** Runs a look again and again, one at a time. */
+class Looks {
+  readonly #logger: Pick<Logger, 'error'>;
+  readonly #stopping = new AbortController();
+  #sooner = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(logger: Pick<Logger, 'error'>) {
+    this.#logger = logger;
+  }
+
+  start(look: (afterGap: boolean) => Promise<void>): void {
+    this.#running = this.#repeat(look);
+  }
+
+  lookNow(): void {
+    this.#sooner.abort();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+  }
+
+  async #repeat(look: (afterGap: boolean) => Promise<void>): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      const rest = AbortSignal.any([signal, this.#sooner.signal]);
+      // Nodes that started together do not all look at the same time.
+      const ms = LOOK_EVERY_MS * (0.8 + 0.4 * Math.random());
+      await pause(ms, undefined, { signal: rest, ref: false }).catch(() => {});
+      if (signal.aborted) break;
+      const afterGap = this.#sooner.signal.aborted;
+      this.#sooner = new AbortController();
+      await look(afterGap).catch((err: unknown) => {
+        this.#logger.error(
+          { err },
+          'could not look for changes that other nodes made: it is tried again in a minute',
+        );
+      });
+    }
+  }
+}
+
+/**
+ * What other nodes may have done unheard. A mail server is asked only after a gap: it would have to be asked
+ * about each account by itself.
+ */
+export function sharedState(
+  database: Database,
+  embedded: EmbeddedMailstore,
+  imap: ImapMailstore | undefined,
+): SharedState {
+  const ofServer = async (users: readonly MailUser[]) => {
+    const tips = new Map<number, readonly MailboxTip[]>();
+    const ask = async (user: MailUser) => {
+      const found = await imap?.listMailboxes(user).catch(() => undefined);
+      if (found) tips.set(user.accountId, found);
+    };
+    const inTurn = pLimit(ACCOUNTS_ASKED_AT_ONCE);
+    await inTurn.map(users, ask);
+    return tips;
+  };
+  return {
+    accessOf: (ids) => findAccess(database.read, ids),
+    tipsOf: async (users, afterGap) => {
+      if (imap) return afterGap ? ofServer(users) : new Map();
+      return embedded.tipsOf(users.map(({ accountId }) => accountId));
+    },
+  };
+}

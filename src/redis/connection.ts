@@ -1,0 +1,258 @@
+/**
+ * One connection to Redis, made anew whenever it is lost.
+ *
+ * It serves commands and subscriptions (RESP 3). A ping looks each second whether it still lives; one that
+ * does not is dropped, and a new one is tried with growing waits.
+ */
+import { isIP } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createClient, ErrorReply } from '@redis/client';
+import type { Logger } from 'pino';
+
+/** Where Redis is, and how it lets us in. */
+export interface RedisServer {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+  readonly user: string | undefined;
+  readonly password: string | undefined;
+  /** Number of the database, from 0. */
+  readonly database: number;
+}
+
+/** How long a command may take, in milliseconds; on a network of our own it takes one or two. */
+export const ANSWER_MS = 100;
+const CONNECT_MS = 2_000;
+const PING_EVERY_MS = 1_000;
+/** A ping that takes longer ends the connection. */
+const PING_MS = 2_000;
+const WAIT_MS = { first: 100, most: 5_000 };
+
+/** A wrong password or database; others, such as LOADING, pass by themselves. */
+const REFUSALS = /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?!max number of clients))/;
+
+/** Redis does not answer now. */
+export class RedisAway extends Error {
+  override readonly name = 'RedisAway';
+}
+
+/** Redis answers, and does not let us in: the operator has to mend REDIS_URL. */
+export class RedisRefuses extends Error {
+  override readonly name = 'RedisRefuses';
+}
+
+function newClient({ host, port, tls, user, password, database }: RedisServer) {
+  const common = { host, port, connectTimeout: CONNECT_MS, reconnectStrategy: false } as const;
+  // Node sends a server's name (RFC 6066 section 3) only where it is told one.
+  const secure = { ...common, tls: true, ...(isIP(host) === 0 && { servername: host }) } as const;
+  return createClient({
+    socket: tls ? secure : common,
+    RESP: 3,
+    disableOfflineQueue: true,
+    maintNotifications: 'disabled',
+    database,
+    ...(user !== undefined && { username: user }),
+    ...(password !== undefined && { password }),
+  });
+}
+
+export type RedisClient = ReturnType<typeof newClient>;
+
+type OnMessage = (text: string) => void;
+
+interface RedisOptions {
+  readonly server: RedisServer;
+  readonly log: Pick<Logger, 'info' | 'warn'>;
+}
+
+export class Redis {
+  readonly #server: RedisServer;
+  readonly #log: RedisOptions['log'];
+  readonly #subscriptions = new Map<string, OnMessage>();
+  readonly #whenConnected: (() => void)[] = [];
+  readonly #whenAnswering: (() => void)[] = [];
+  readonly #stopping = new AbortController();
+  /** The one that is connected and subscribed. */
+  #client: RedisClient | undefined;
+  /** Whether a command was not answered in time and none since. */
+  #isSlow = false;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor({ server, log }: RedisOptions) {
+    this.#server = server;
+    this.#log = log;
+  }
+
+  /** Whether commands are likely to be answered; where not, {@link ask} fails at once. */
+  get answers(): boolean {
+    return this.#client !== undefined && !this.#isSlow;
+  }
+
+  /** Listens to a channel; to be called before {@link start}. */
+  subscribe(channel: string, listener: OnMessage): void {
+    this.#subscriptions.set(channel, listener);
+  }
+
+  /** Called after each connection: what was published before it did not reach us. */
+  onConnected(listener: () => void): void {
+    this.#whenConnected.push(listener);
+  }
+
+  /** Called whenever commands are answered again. */
+  onAnswering(listener: () => void): void {
+    this.#whenAnswering.push(listener);
+  }
+
+  /**
+   * Connects, and stays connected until {@link stop}. Redis need not be there yet.
+   *
+   * @throws RedisRefuses where it answers that we may not use it
+   */
+  async start(): Promise<void> {
+    const { promise: tried, resolve, reject } = Promise.withResolvers<void>();
+    this.#running = this.#stayConnected((error) => {
+      if (error instanceof ErrorReply && REFUSALS.test(error.message)) {
+        this.#stopping.abort();
+        reject(new RedisRefuses(error.message, { cause: error }));
+      } else resolve();
+    });
+    await tried;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#running;
+  }
+
+  /**
+   * Runs a command.
+   *
+   * @throws RedisAway where there is no answer in time, ErrorReply where the answer is an error
+   */
+  async ask<Value>(command: (client: RedisClient) => Promise<Value>): Promise<Value> {
+    const client = this.#client;
+    if (!client || this.#isSlow) throw new RedisAway('Redis does not answer');
+    const { promise, resolve, reject } = Promise.withResolvers<Value>();
+    let isOver = false;
+    const timer = setTimeout(() => {
+      // Where our own thread was busy for long, the answer may lie there unread.
+      setImmediate(() => {
+        if (isOver) return;
+        if (this.#client === client) this.#isSlow = true;
+        reject(new RedisAway(`Redis did not answer in ${ANSWER_MS} ms`));
+      });
+    }, ANSWER_MS);
+    command(client)
+      .then((value) => {
+        resolve(value);
+        this.#answered(client);
+      }, reject)
+      .finally(() => {
+        isOver = true;
+        clearTimeout(timer);
+      });
+    return promise;
+  }
+
+  #answered(client: RedisClient): void {
+    if (!this.#isSlow || this.#client !== client) return;
+    this.#isSlow = false;
+    for (const listener of this.#whenAnswering) listener();
+  }
+
+  /** @param tried told how the first attempt to connect ended */
+  async #stayConnected(tried: (error?: unknown) => void): Promise<void> {
+    const { signal } = this.#stopping;
+    const { host, port } = this.#server;
+    let failures = 0;
+    let since = Date.now();
+    let isAway = false;
+    let isFirst = true;
+    while (!signal.aborted) {
+      const connected = () => {
+        tried();
+        if (isAway) {
+          const awaySeconds = Math.round((Date.now() - since) / 1000);
+          this.#log.info(
+            { host, port, awaySeconds },
+            'Redis is back: nodes tell and count together',
+          );
+        }
+        isAway = false;
+        failures = 0;
+      };
+      const error = await this.#serve(connected);
+      if (isFirst) tried(error);
+      isFirst = false;
+      if (signal.aborted) break;
+      if (!isAway) {
+        const line =
+          'Redis is away: this node counts alone, and hears of other nodes\u2019 changes once a minute';
+        this.#log.warn({ err: error, host, port }, line);
+        since = Date.now();
+        isAway = true;
+      }
+      // Nodes that lost it together do not come back together.
+      const wait =
+        Math.min(WAIT_MS.first * 2 ** failures++, WAIT_MS.most) * (0.5 + Math.random() / 2);
+      await pause(wait, undefined, { signal, ref: false }).catch(() => {});
+    }
+  }
+
+  /** Holds one connection; resolves with what ended it. */
+  async #serve(connected: () => void): Promise<unknown> {
+    const client = newClient(this.#server);
+    const { signal } = this.#stopping;
+    const over = new AbortController();
+    const end = (error: unknown) => over.abort(error);
+    const stop = () => end(new RedisAway('this node stops'));
+    signal.addEventListener('abort', stop, { once: true });
+    client.on('error', end);
+    client.on('end', () => end(new RedisAway('the connection was closed')));
+    try {
+      await inTime(this.#connect(client), CONNECT_MS, over.signal);
+      this.#isSlow = false;
+      this.#client = client;
+      connected();
+      for (const listener of [...this.#whenConnected, ...this.#whenAnswering]) listener();
+      for (;;) {
+        await pause(PING_EVERY_MS, undefined, { signal: over.signal, ref: false });
+        await inTime(client.ping(), PING_MS, over.signal);
+        this.#answered(client);
+      }
+    } catch (error) {
+      return over.signal.aborted ? over.signal.reason : error;
+    } finally {
+      signal.removeEventListener('abort', stop);
+      this.#client = undefined;
+      if (client.isOpen) client.destroy();
+    }
+  }
+
+  async #connect(client: RedisClient): Promise<void> {
+    await client.connect();
+    for (const [channel, listener] of this.#subscriptions) {
+      await client.subscribe(channel, listener);
+    }
+  }
+}
+
+/** @throws RedisAway where it takes longer, the signal's reason where that comes first */
+async function inTime(work: Promise<unknown>, ms: number, signal: AbortSignal): Promise<void> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => setImmediate(reject, new RedisAway(`Redis did not answer in ${ms} ms`)),
+    ms,
+  );
+  const leave = () => reject(signal.reason);
+  signal.addEventListener('abort', leave, { once: true });
+  // What loses the race may fail later, and nobody waits for it then.
+  work.catch(() => {});
+  try {
+    signal.throwIfAborted();
+    await Promise.race([work, promise]);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', leave);
+  }
+}

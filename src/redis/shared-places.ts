@@ -1,0 +1,165 @@
+/**
+ * Places that are held for a while, counted over all nodes: connections of a client, sockets of an account,
+ * attempts at a receiver.
+ *
+ * Under each key lies a hash: how many places each node holds, and until when that holds, by the clock of
+ * Redis. A node renews what it holds three times in each lease. So nothing leaks: what a killed node held, or
+ * gave back while Redis was away, is over after {@link LEASE_MS}.
+ */
+import type { SharedPlaces } from '../net/net.ts';
+import type { Redis } from './connection.ts';
+import type { CountingState } from './shared-limits.ts';
+
+const LEASE_MS = 30_000;
+/** In one lease. */
+const RENEWALS = 3;
+/** Keys that one command renews: it keeps Redis from others for less than a millisecond. */
+const KEYS_AT_A_TIME = 100;
+
+/**
+ * KEYS[1]; node, places it holds without these, wanted, most, lease in ms. Answers how many are taken.
+ * Counts of other nodes whose time is over are removed.
+ */
+const TAKE = `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local others = 0
+local rows = redis.call('HGETALL', KEYS[1])
+for i = 1, #rows, 2 do
+  if rows[i] ~= ARGV[1] then
+    local count, ends = string.match(rows[i + 1], '^(%d+) (%d+)$')
+    if ends and tonumber(ends) > now then others = others + tonumber(count)
+    else redis.call('HDEL', KEYS[1], rows[i]) end
+  end
+end
+local held = tonumber(ARGV[2])
+local taken = math.max(0, math.min(tonumber(ARGV[3]), tonumber(ARGV[4]) - others - held))
+if taken > 0 then
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%d %d', held + taken, now + ARGV[5]))
+  redis.call('PEXPIRE', KEYS[1], ARGV[5])
+end
+return taken`;
+
+/** KEYS; node, lease in ms, then the count of each key. */
+const HOLD = `
+local t = redis.call('TIME')
+local ends = t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[2]
+for i, key in ipairs(KEYS) do
+  if ARGV[i + 2] == '0' then redis.call('HDEL', key, ARGV[1])
+  else
+    redis.call('HSET', key, ARGV[1], string.format('%d %d', tonumber(ARGV[i + 2]), ends))
+    redis.call('PEXPIRE', key, ARGV[2])
+  end
+end`;
+
+interface RedisPlacesOptions {
+  readonly redis: Redis;
+  /** Of all keys of this store. */
+  readonly prefix: string;
+  /** Name of this node, new at each start. */
+  readonly node: string;
+  readonly state: CountingState;
+  /** 30 seconds where left out. */
+  readonly leaseMs?: number;
+}
+
+export class RedisPlaces implements SharedPlaces {
+  readonly #options: RedisPlacesOptions;
+  readonly #leaseMs: number;
+  /** What this node holds. */
+  readonly #held = new Map<string, number>();
+  /** Given back, which Redis was not told yet. */
+  readonly #given = new Set<string>();
+  #isTelling = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: RedisPlacesOptions) {
+    this.#options = options;
+    this.#leaseMs = options.leaseMs ?? LEASE_MS;
+  }
+
+  async take(key: string, wanted: number, most: number): Promise<number> {
+    const { redis, prefix, node, state } = this.#options;
+    // Counted before the answer: of two at the same time the second has to know of the first.
+    const held = this.#add(key, wanted);
+    let taken = wanted;
+    if (redis.answers) {
+      try {
+        const given = [node, held, wanted, most, this.#leaseMs].map(String);
+        const answer = await redis.ask((client) =>
+          client.eval(TAKE, { keys: [`${prefix}held:${key}`], arguments: given }),
+        );
+        taken = Math.min(Math.max(Number(answer) || 0, 0), wanted);
+        state.worked();
+      } catch (error) {
+        // Each node keeps to its own limit then.
+        state.failed(error);
+      }
+    }
+    this.#add(key, taken - wanted);
+    return taken;
+  }
+
+  give(key: string, amount: number): void {
+    this.#add(key, -amount);
+    this.#given.add(key);
+    void this.#tellSoon();
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.#renew(), this.#leaseMs / RENEWALS).unref();
+    // It may have lost its memory.
+    this.#options.redis.onConnected(() => void this.#renew());
+  }
+
+  /** Gives back whatever is held. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    const keys = [...this.#held.keys()];
+    this.#held.clear();
+    await this.#hold(keys);
+  }
+
+  /** @returns how many were held before */
+  #add(key: string, amount: number): number {
+    const before = this.#held.get(key) ?? 0;
+    const after = Math.max(0, before + amount);
+    if (after === 0) this.#held.delete(key);
+    else this.#held.set(key, after);
+    return before;
+  }
+
+  /** What is given back in one turn of the event loop is told in one command. */
+  async #tellSoon(): Promise<void> {
+    if (this.#isTelling) return;
+    this.#isTelling = true;
+    await new Promise((resolve) => setImmediate(resolve));
+    this.#isTelling = false;
+    const keys = [...this.#given];
+    this.#given.clear();
+    await this.#hold(keys);
+  }
+
+  #renew(): Promise<void> {
+    return this.#hold([...this.#held.keys()]);
+  }
+
+  async #hold(keys: readonly string[]): Promise<void> {
+    const { redis, prefix, node, state } = this.#options;
+    for (let at = 0; at < keys.length && redis.answers; at += KEYS_AT_A_TIME) {
+      const some = keys.slice(at, at + KEYS_AT_A_TIME);
+      try {
+        await redis.ask((client) => {
+          const counts = some.map((key) => this.#held.get(key) ?? 0);
+          return client.eval(HOLD, {
+            keys: some.map((key) => `${prefix}held:${key}`),
+            arguments: [node, this.#leaseMs, ...counts].map(String),
+          });
+        });
+      } catch (error) {
+        // Told again at the next renewal, or over after its time.
+        state.failed(error);
+      }
+    }
+  }
+}

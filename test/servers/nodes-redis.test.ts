@@ -1,0 +1,282 @@
+/**
+ * Several nodes on one PostgreSQL and one Redis: what one of them does, the others tell and count. Redis is
+ * killed, silenced and filled meanwhile.
+ */
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
+import { connect } from 'node:net';
+import { suite, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createClient } from '@redis/client';
+import { atEnd } from '../support/databases.ts';
+import {
+  startTestService,
+  type TestAccount,
+  type TestService,
+  WEBHOOK_SECRET,
+} from '../support/service.ts';
+import { openSocket, type TestSocket } from '../support/web-socket.ts';
+import { startRedis, type TestRedis } from './redis.ts';
+
+/** Longer than a node takes to find Redis gone or back, and short beside the look of every minute. */
+const SOON_MS = 12_000;
+
+async function startNodes(environment: Record<string, string> = {}, ...settings: string[]) {
+  const redis = await startRedis(...settings);
+  atEnd(() => redis.stop());
+  const env = { REDIS_URL: redis.url, ...environment };
+  const a = await startTestService('postgres', env);
+  const shared = { DATABASE_URL: a.databaseLocation, DATA_DIR: a.config.dataDir };
+  const b = await startTestService('postgres', { ...env, ...shared });
+  return { redis, a, b };
+}
+
+/** Waits for a message for which something holds. */
+async function untilTold(socket: TestSocket, holds: (message: { type: string }) => boolean) {
+  const late = pause(SOON_MS, undefined, { ref: false }).then(() => {
+    throw new Error('the socket was not told');
+  });
+  for (;;) {
+    const message = await Promise.race([socket.next(), late]);
+    if (holds(message)) return message;
+  }
+}
+
+async function greeted(node: TestService, { token }: TestAccount): Promise<TestSocket> {
+  const socket = await openSocket(node, token);
+  await untilTold(socket, ({ type }) => type === 'hello');
+  return socket;
+}
+
+const mailTo = ({ address }: TestAccount, subject = 'Hello') => ({
+  from: 'bob@sender.test',
+  to: address,
+  subject,
+  text: 'Hello',
+});
+
+const isChange = ({ type }: { type: string }) => type === 'mailbox_changed';
+
+/** What a sync of the inbox answers as its token. */
+async function tokenOf(node: TestService, { token }: TestAccount): Promise<string> {
+  const { body } = await node.mail(token, 'POST', '/mail/sync', { mailbox: 'INBOX' });
+  return body.token;
+}
+
+const { redis, a, b } = await startNodes();
+
+suite('what happens on one node', () => {
+  test('mail, flags and events of a mail server reach a socket on another', async () => {
+    const ann = await a.makeAccount('ann');
+    const socket = await greeted(b, ann);
+    await a.send(mailTo(ann));
+    const { token } = await untilTold(socket, isChange);
+    assert.equal(token, await tokenOf(b, ann));
+
+    await a.mail(ann.token, 'POST', '/mail/flags', {
+      mailbox: 'INBOX',
+      uids: [1],
+      add: ['\\Seen'],
+    });
+    const flagged = await untilTold(socket, isChange);
+    assert.equal(flagged.token, await tokenOf(b, ann));
+
+    const event = {
+      event_id: 'e1',
+      user: ann.address,
+      event_type: 'MailboxesChanged',
+      mailbox: 'Sent',
+      uidvalidity: '7',
+      highestmodseq: '99',
+    };
+    const body = JSON.stringify(event);
+    const signature = createHmac('sha256', WEBHOOK_SECRET).update(body).digest('hex');
+    const answer = await fetch(`${a.url}/hooks/mailserver`, {
+      method: 'POST',
+      headers: { 'x-mailserver-signature': signature, 'content-type': 'application/x-ndjson' },
+      body,
+    });
+    assert.equal(answer.status, 200, await answer.text());
+    const told = await untilTold(socket, isChange);
+    assert.deepEqual([told.mailbox, told.token], ['Sent', '99']);
+    socket.close();
+  });
+
+  test('a suspended, deleted or reset account loses its sockets on every node', async () => {
+    const ways: Record<string, (account: TestAccount) => Promise<unknown>> = {
+      suspend: ({ id, userId }) =>
+        a.v2('PUT', `/v2/email-accounts/${id}`, { user_id: userId, status: 'suspended' }),
+      delete: ({ id, userId }) =>
+        a.v2('POST', '/v2/email-accounts/delete', { user_id: userId, id }),
+      reset: ({ id, userId }) =>
+        a.v2('POST', `/v2/email-accounts/${id}/password/reset`, { user_id: userId }),
+      domain: ({ domain, userId }) =>
+        a.v2('POST', '/v2/domains/delete', { user_id: userId, domain }),
+    };
+    const codes: Record<string, number> = {};
+    for (const [way, act] of Object.entries(ways)) {
+      const account = await a.makeAccount('ann');
+      const socket = await greeted(b, account);
+      await act(account);
+      codes[way] = await Promise.race([socket.closed, pause(SOON_MS, 0, { ref: false })]);
+    }
+    assert.deepEqual(codes, { suspend: 4403, delete: 4403, reset: 4401, domain: 4403 });
+  });
+
+  test('texts in its channel that are no changes do no harm', async () => {
+    const ann = await a.makeAccount('ann');
+    const socket = await greeted(b, ann);
+    const client = createClient({ url: redis.url });
+    await client.connect();
+    const [channel = ''] = await client.pubSubChannels('postroom:*:changes');
+    const hostile = [
+      '',
+      'null',
+      '[]',
+      '{"node":1}',
+      '{"node":"x","changes":[null,{"kind":"access"}]}',
+    ];
+    for (const text of [...hostile, 'x'.repeat(9_000_000)]) await client.publish(channel, text);
+    client.destroy();
+    await a.send(mailTo(ann));
+    await untilTold(socket, isChange);
+    socket.close();
+  });
+});
+
+suite('while Redis is away', () => {
+  /** Acts while Redis is out of order, and sees what sockets hear once it is back. */
+  async function passThrough(
+    breakIt: () => void | Promise<void>,
+    mendIt: () => void | Promise<void>,
+  ) {
+    const ann = await a.makeAccount('ann');
+    const ben = await a.addAccount(ann, 'ben');
+    const [here, there, ofBen] = await Promise.all([
+      greeted(a, ann),
+      greeted(b, ann),
+      greeted(b, ben),
+    ]);
+    await breakIt();
+    const from = performance.now();
+    await a.send(mailTo(ann));
+    await untilTold(here, isChange);
+    await a.mail(ann.token, 'POST', '/mail/flags', {
+      mailbox: 'INBOX',
+      uids: [1],
+      add: ['\\Seen'],
+    });
+    const token = await tokenOf(b, ann);
+    await a.v2('PUT', `/v2/email-accounts/${ben.id}`, { user_id: ben.userId, status: 'suspended' });
+    const ready = await fetch(`${b.url}/readyz`);
+    const tookMs = performance.now() - from;
+    assert.equal(ready.status, 200);
+    // A connection, a few requests: nothing waits for Redis but the first few for 100 ms.
+    assert.ok(tookMs < 3_000, `everything took ${tookMs} ms`);
+    await mendIt();
+    await untilTold(
+      there,
+      (message) => isChange(message) && 'token' in message && message.token === token,
+    );
+    assert.equal(await ofBen.closed, 4403);
+    here.close();
+    there.close();
+  }
+
+  test('killed: what was missed is told after its return', () =>
+    passThrough(
+      () => redis.kill(),
+      () => redis.restart(),
+    ));
+
+  test('silent: what was missed is told after its return', () =>
+    passThrough(
+      () => redis.silence(),
+      async () => {
+        // Longer than a ping may take, so that the nodes give up their connections.
+        await pause(4_000);
+        redis.resume();
+      },
+    ));
+});
+
+suite('limits over all nodes', () => {
+  test('requests, connections and sockets are counted together, and alone where Redis is full', async () => {
+    const nodes = await startNodes({
+      RATE_LIMIT_PER_MINUTE: '40',
+      SMTP_MAX_PER_IP: '3',
+      SMTP_TRUSTED_NETWORKS: 'none',
+    });
+    const allowed = await countRequests([nodes.a, nodes.b], 60);
+    assert.equal(allowed, 40);
+    assert.deepEqual(await connectAll([nodes.a, nodes.b], 5), { greeted: 3, refused: 2 });
+    await fill(nodes.redis);
+    // Each counts alone now, from its own beginning.
+    assert.equal(await countRequests([nodes.a], 60), 40);
+  });
+
+  test('what a killed node held is free again after its lease', async () => {
+    const { CountingState, Redis, RedisPlaces } = await import('../../src/redis/redis.ts');
+    const log = { info: () => {}, warn: () => {} };
+    const server = {
+      ...{ host: '127.0.0.1', port: redis.port, tls: false, database: 0 },
+      ...{ user: undefined, password: undefined },
+    };
+    const open = async (node: string) => {
+      const own = new Redis({ server, log });
+      await own.start();
+      atEnd(() => own.stop());
+      const state = new CountingState(log);
+      return new RedisPlaces({ redis: own, prefix: 'test:', node, state, leaseMs: 600 });
+    };
+    const [killed, other, third] = [await open('killed'), await open('other'), await open('third')];
+    assert.equal(await killed.take('ann', 3, 3), 3);
+    assert.equal(await other.take('ann', 2, 3), 0);
+    // It is never renewed.
+    await pause(700);
+    assert.equal(await other.take('ann', 2, 3), 2);
+    other.start();
+    await pause(1_500);
+    assert.equal(await third.take('ann', 3, 3), 1);
+    await other.stop();
+    assert.equal(await third.take('ann', 3, 3), 2);
+  });
+});
+
+/** How many of so many requests, on one node after the other, are not refused. */
+async function countRequests(nodes: readonly TestService[], requests: number): Promise<number> {
+  let allowed = 0;
+  for (let i = 0; i < requests; i++) {
+    const { status } = await fetch(`${nodes[i % nodes.length]?.url}/nothing-here`);
+    if (status === 429) continue;
+    assert.equal(status, 404);
+    allowed++;
+  }
+  return allowed;
+}
+
+/** What so many connections, on one node after the other, are greeted with. */
+async function connectAll(nodes: readonly TestService[], connections: number) {
+  const counts = { greeted: 0, refused: 0 };
+  const sockets = [];
+  for (let i = 0; i < connections; i++) {
+    const socket = connect(nodes[i % nodes.length]?.smtpPort ?? 0, '127.0.0.1');
+    sockets.push(socket);
+    const greeting = await new Promise<string>((resolve, reject) => {
+      socket.once('data', (bytes) => resolve(String(bytes)));
+      socket.once('error', reject);
+    });
+    if (greeting.startsWith('220')) counts.greeted++;
+    if (greeting.startsWith('421')) counts.refused++;
+  }
+  for (const socket of sockets) socket.destroy();
+  return counts;
+}
+
+/** Leaves no memory for any new key. */
+async function fill({ url }: TestRedis): Promise<void> {
+  const client = createClient({ url });
+  await client.connect();
+  await client.configSet('maxmemory', '1');
+  client.destroy();
+}
