@@ -32,6 +32,7 @@ const needed = [
   { package: 'curl', found: () => onPath('curl') },
   { package: 'openssl', found: () => onPath('openssl') },
   { package: 'sqlite3', found: () => onPath('sqlite3') },
+  { package: 'haproxy', found: () => existsSync('/usr/sbin/haproxy') },
   { package: 'nginx-light', found: () => existsSync('/usr/sbin/nginx') },
   { package: 'caddy', found: () => onPath('caddy') },
   { package: 'bsdutils', found: () => onPath('script') },

@@ -1,0 +1,298 @@
+/**
+ * Several nodes on one PostgreSQL, as processes: they start at once on an empty database, one is killed with
+ * work in its hands, one is not like the others, and all are started anew under load behind HAProxy, with the
+ * configuration of deploy/several-nodes/.
+ */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createTransport } from 'nodemailer';
+import { Client } from 'pg';
+import { WebSocket } from 'ws';
+import { type DnsServer, startDnsServer } from '../support/dns-server.ts';
+import { freePort } from '../support/free-port.ts';
+import { listening, type Process, ROOT, start } from '../support/process.ts';
+import { findPostgres, type RunningServer, startPostgres } from './postgres.ts';
+
+const KEY = 'key-of-the-test-of-nodes';
+const PASSWORD = 'a good password';
+const DRAIN_SECONDS = 6;
+const ADDRESS = 'ann@acme.test';
+
+let postgres: RunningServer;
+let dns: DnsServer;
+let database: Client;
+const processes: ChildProcess[] = [];
+
+interface Node {
+  readonly environment: Record<string, string>;
+  readonly url: string;
+  readonly smtpPort: number;
+  process: Process;
+}
+
+before(async () => {
+  postgres = await startPostgres(findPostgres() ?? '');
+  dns = await startDnsServer();
+  database = new Client({ connectionString: postgres.url });
+  await database.connect();
+});
+after(async () => {
+  for (const child of processes) child.kill('SIGKILL');
+  await database.end();
+  await postgres.stop();
+});
+
+async function startNode(changed: Record<string, string> = {}): Promise<Node> {
+  const environment = {
+    // One folder for all: the bodies are shared.
+    DATA_DIR: join(ROOT, 'shared'),
+    PORT: String(await freePort()),
+    SMTP_PORT: String(await freePort()),
+    DATABASE_URL: postgres.url,
+    MAIL_HOSTNAME: 'mx.nodes.test',
+    API_KEYS: KEY,
+    RATE_LIMIT_PER_MINUTE: '0',
+    DNS_SERVERS: dns.address,
+    DRAIN_SECONDS: String(DRAIN_SECONDS),
+    OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
+    TRUST_PROXY: '127.0.0.1',
+    ...changed,
+  };
+  const url = `http://127.0.0.1:${environment.PORT}`;
+  return { environment, url, smtpPort: Number(environment.SMTP_PORT), process: start(environment) };
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
+async function call(url: string, method: string, path: string, body?: object): Promise<any> {
+  const response = await fetch(url + path, {
+    method,
+    headers: { 'x-api-key': KEY, 'content-type': 'application/json' },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
+  return JSON.parse(text);
+}
+
+/** A domain whose records are marked by hand. */
+async function makeDomain(url: string, domain: string, route: object = {}): Promise<void> {
+  const made = await call(url, 'POST', '/v2/domain', { user_id: 'u', domain });
+  for (const { id } of made.domain.dns) {
+    const mark = { user_id: 'u', id, status: 'verified' };
+    await call(url, 'POST', `/v2/domains/${domain}/dns/mark`, mark);
+  }
+  const forward_mode = 'store';
+  await call(url, 'PUT', `/v2/domains/${domain}/route`, { user_id: 'u', forward_mode, ...route });
+}
+
+async function send(port: number, to: string, subject: string): Promise<void> {
+  const transport = createTransport({ host: '127.0.0.1', port, ignoreTLS: true });
+  try {
+    await transport.sendMail({ from: 'bob@remote.test', to, subject, text: 'hello' });
+  } finally {
+    transport.close();
+  }
+}
+
+async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+  const end = performance.now() + 60_000;
+  while (!(await isSo())) {
+    assert.ok(performance.now() < end, `not within a minute: ${what}`);
+    await pause(50);
+  }
+}
+
+let nodes: Node[] = [];
+
+test('three nodes that start at once on an empty database agree on everything', async () => {
+  nodes = await Promise.all([startNode(), startNode(), startNode()]);
+  await Promise.all(nodes.map((node) => listening(node.process)));
+  for (const { url } of nodes) assert.equal((await fetch(`${url}/readyz`)).status, 200);
+  const [first, second, third] = nodes;
+  assert.ok(first && second && third);
+  await makeDomain(first.url, 'acme.test');
+  const [local_part, domain] = ADDRESS.split('@');
+  const account = { user_id: 'u', domain, local_part, password: PASSWORD, display_name: 'Ann' };
+  await call(second.url, 'POST', '/v2/email-accounts/create', account);
+  const login = { address: ADDRESS, password: PASSWORD };
+  const { token } = await call(third.url, 'POST', '/mail/token', login);
+  const lists = nodes.map(async ({ url }) => {
+    const answer = await fetch(`${url}/mail/mailboxes`, {
+      headers: { authorization: `Bearer ${token}` },
+    });
+    assert.equal(answer.status, 200);
+    return answer.json();
+  });
+  const [list, ...others] = await Promise.all(lists);
+  for (const other of others) assert.deepEqual(other, list);
+});
+
+test('a node that is not like those that run is refused with one line', async () => {
+  const refused: [Record<string, string>, RegExp][] = [
+    [
+      { MAIL_HOSTNAME: 'mx.other.test' },
+      /^MAIL_HOSTNAME: expected "mx\.nodes\.test" that the node/,
+    ],
+    [{ DATA_DIR: join(ROOT, 'own') }, /^S3_URL: expected bodies that all nodes share/],
+  ];
+  await Promise.all(
+    refused.map(async ([changed, line]) => {
+      const { code, output } = await (await startNode(changed)).process.ended();
+      assert.equal(code, 1);
+      const lines = output.split('\n').filter((text) => text !== '' && !text.startsWith('{'));
+      assert.equal(lines.length, 1, output);
+      assert.match(lines[0] ?? '', line);
+    }),
+  );
+});
+
+test('what a killed node had in its hands goes over to another one', async () => {
+  const [first, ...rest] = nodes;
+  assert.ok(first && rest.length === 2);
+  // Alone, so that it has all the work.
+  for (const { process } of rest) process.child.kill('SIGTERM');
+  await Promise.all(rest.map(({ process }) => process.ended()));
+  const attempts: { id: string; request: IncomingMessage }[] = [];
+  const receiver = createServer((request, response) => {
+    request.resume();
+    attempts.push({ id: String(request.headers['webhook-id']), request });
+    // The first attempt is never answered: the node dies in it.
+    if (attempts.length > 1) response.end();
+  });
+  receiver.listen(0, '127.0.0.1');
+  await once(receiver, 'listening');
+  const { port } = receiver.address() as AddressInfo;
+  const webhook = { forward_mode: 'webhook', webhook_url: `http://127.0.0.1:${port}/hook` };
+  await makeDomain(first.url, 'hooked.test', webhook);
+  // DNS says nothing about this one: its check is under way when the node dies.
+  dns.faults = (name) => (name.endsWith('unchecked.test') ? 'silent' : undefined);
+  await call(first.url, 'POST', '/v2/domain', { user_id: 'u', domain: 'unchecked.test' });
+  const asked = () => dns.asked.filter(({ name }) => name.endsWith('unchecked.test')).length;
+  await until('the check begins', () => asked() > 0);
+  await send(first.smtpPort, 'ann@hooked.test', 'to be delivered');
+  await until('the first attempt', () => attempts.length === 1);
+  first.process.child.kill('SIGKILL');
+  await first.process.ended();
+  const askedByFirst = asked();
+  nodes = await Promise.all([startNode(), startNode()]);
+  await Promise.all(nodes.map((node) => listening(node.process)));
+  // A check is leased for two minutes, which need not be waited for.
+  await database.query(
+    'update domains set lease_until = lease_until - 120000 where lease_until > 0',
+  );
+  await until('another node checks', () => asked() > askedByFirst);
+  await until('another node delivers', () => attempts.length > 1);
+  const [one, other] = attempts;
+  assert.equal(other?.id, one?.id);
+  await until('another node does the maintenance', async () => {
+    const now = await database.query(
+      "select owner from leases join nodes on nodes.id = owner where name = 'maintenance'",
+    );
+    return now.rows.length === 1;
+  });
+  dns.faults = () => undefined;
+  receiver.closeAllConnections();
+  receiver.close();
+});
+
+/** HAProxy as deploy/several-nodes has it, with our addresses. */
+async function startBalancer(): Promise<{ http: string; smtp: number }> {
+  const file = new URL('../../deploy/several-nodes/haproxy.cfg', import.meta.url);
+  const [http, smtp] = [await freePort(), await freePort()];
+  let text = await readFile(file, 'utf8');
+  const replace = (from: string, to: string) => {
+    assert.ok(text.includes(from), from);
+    text = text.replaceAll(from, to);
+  };
+  // As many descriptors as any machine lets a test have.
+  replace('maxconn 20000', 'maxconn 400');
+  replace('bind :8080', `bind 127.0.0.1:${http}`);
+  replace('bind :2525', `bind 127.0.0.1:${smtp}`);
+  for (const [at, { url, smtpPort }] of nodes.entries()) {
+    const { port } = new URL(url);
+    replace(`node${at + 1}:8080`, `127.0.0.1:${port}`);
+    replace(`node${at + 1}:2525`, `127.0.0.1:${smtpPort} port ${port}`);
+  }
+  const path = join(ROOT, 'haproxy.cfg');
+  await writeFile(path, text);
+  const child = spawn('/usr/sbin/haproxy', ['-db', '-f', path], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  processes.push(child);
+  const url = `http://127.0.0.1:${http}`;
+  await until('HAProxy sends requests on', () =>
+    fetch(`${url}/readyz`).then(
+      ({ ok }) => ok,
+      () => false,
+    ),
+  );
+  return { http: url, smtp };
+}
+
+/** Does the same again and again until it is told to stop; answers how often. */
+async function repeat(signal: AbortSignal, work: () => Promise<unknown>): Promise<number> {
+  for (let times = 0; ; times++) {
+    if (signal.aborted) return times;
+    await work();
+  }
+}
+
+test('nodes are started anew one after the other, and no request is lost', async () => {
+  // Once more, and as the balancer wants them.
+  for (const node of nodes) {
+    node.process.child.kill('SIGTERM');
+    assert.equal((await node.process.ended()).code, 0);
+    node.environment.SMTP_PROXY_NETWORKS = '127.0.0.0/8';
+    node.process = start(node.environment);
+    await listening(node.process);
+  }
+  const { http, smtp } = await startBalancer();
+  const login = { address: ADDRESS, password: PASSWORD };
+  const { token } = await call(http, 'POST', '/mail/token', login);
+  const over = new AbortController();
+  const closes: number[] = [];
+  const socket = async () => {
+    const client = new WebSocket(`${http.replace('http', 'ws')}/ws`, {
+      headers: { authorization: `Bearer ${token}` },
+    });
+    await once(client, 'open');
+    over.signal.addEventListener('abort', () => client.close());
+    const [code] = await once(client, 'close');
+    closes.push(Number(code));
+  };
+  let sent = 0;
+  const mail = async () => {
+    sent++;
+    await send(smtp, ADDRESS, `under load ${sent}`);
+  };
+  const list = () => call(http, 'GET', '/v2/email-accounts?user_id=u');
+  const load = [list, list, list, list, mail, mail, socket, socket, socket, socket];
+  const running = Promise.all(load.map((work) => repeat(over.signal, work)));
+  // A request that fails must end the test, not the process.
+  running.catch(() => over.abort());
+  for (const node of nodes) {
+    node.process.child.kill('SIGTERM');
+    assert.equal((await node.process.ended()).code, 0);
+    node.process = start(node.environment);
+    await listening(node.process);
+    // HAProxy takes it in again after two good looks.
+    await pause(3_000);
+  }
+  over.abort();
+  const times = await running;
+  assert.ok(Math.min(...times) > 1, times.join(', '));
+  // 1005: those that we ended.
+  const byNodes = closes.filter((code) => code !== 1005);
+  assert.ok(byNodes.length > 0 && byNodes.every((code) => code === 1001), closes.join(', '));
+  const { rows } = await database.query(
+    "select count(distinct envelope)::int as sent from messages where envelope like '%under load%'",
+  );
+  assert.equal(rows[0].sent, sent);
+});
