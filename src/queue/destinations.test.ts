@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { onEachEngine } from '../../test/support/databases.ts';
 import { Destinations, DueHeap } from './destinations.ts';
+import { turns, until } from './testing/fake-clock.ts';
+import { type Attempt, delivered, openQueueBench, refused } from './testing/open-queue.ts';
 
 const HORIZON = 10_000;
 const open = (concurrency = 512, perDestination = 32) =>
@@ -118,4 +121,86 @@ test('a heap gives what it got in the order of time', () => {
       assert.deepEqual(given, expected);
     }),
   );
+});
+
+onEachEngine('queue fairness', (engine) => {
+  test('a dead destination with 10,000 rows delays nobody', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill('dead', 10_000);
+    const { queue, receiver } = bench.start();
+    await receiver.nth(31);
+    const isDead = ({ job }: Attempt) => job.destination === 'dead';
+    // No time passes: it is attempted while the dead one still hangs.
+    await bench.enqueue(queue, bench.delivery('alive'));
+    assert.equal((await receiver.nth(32)).job.destination, 'alive');
+    receiver.attempts[32]?.answer(delivered);
+    // Four failures in a row: each place is filled again.
+    for (let n = 0; n < 4; n++) {
+      receiver.attempts[n]?.answer(refused);
+      assert.equal((await receiver.nth(33 + n)).job.destination, 'dead');
+    }
+    for (const attempt of receiver.attempts.slice(4).filter(isDead)) attempt.answer(refused);
+    // From then on it is one at a time, each followed by the next.
+    for (let n = 0; n < 10; n++) {
+      const next = await receiver.nth(37 + n);
+      await turns(20);
+      assert.equal(receiver.attempts.length, 38 + n);
+      assert.equal(next.job.destination, 'dead');
+      if (n < 9) next.answer(refused);
+    }
+    await bench.enqueue(queue, bench.delivery('alive'), bench.delivery('other'));
+    const two = [
+      (await receiver.nth(47)).job.destination,
+      (await receiver.nth(48)).job.destination,
+    ];
+    assert.deepEqual(two.sort(), ['alive', 'other']);
+    // It is back: all places again.
+    receiver.attempts[46]?.answer(delivered);
+    await receiver.nth(48 + 32);
+    await turns(20);
+    assert.equal(receiver.attempts.length, 49 + 32);
+  });
+
+  test('large payloads are bounded in memory, and delay no other destination', async () => {
+    const bench = await openQueueBench(engine);
+    const payload = JSON.stringify('x'.repeat(100_000));
+    const large = Array.from({ length: 200 }, (_, n) =>
+      bench.delivery(`slow${n % 20}`, { payload }),
+    );
+    await bench.enqueue(bench.queue(), ...large);
+    const { queue, receiver } = bench.start({ payloadsMax: 3_000_000 });
+    const destinations = () => new Set(receiver.attempts.map(({ job }) => job.destination));
+    await until(() => destinations().size === 20);
+    await bench.enqueue(queue, bench.delivery('new'));
+    await until(() => destinations().has('new'));
+    // What four leases may bring before their sizes are known comes on top, and one for each.
+    const underWay = receiver.attempts.length;
+    assert.ok(underWay <= 30 + 4 * 10 + 21, `${underWay} under way`);
+    receiver.respond = () => delivered;
+    for (const { answer } of receiver.attempts) answer(delivered);
+    await until(() => receiver.attempts.length === 201);
+    await queue.idle();
+  });
+
+  test('many slow destinations together leave a place for a new one', async () => {
+    const bench = await openQueueBench(engine);
+    for (let n = 0; n < 10; n++) await bench.fill(`slow${n}`, 40);
+    const { queue, receiver } = bench.start({ concurrency: 64 });
+    await receiver.nth(55);
+    await turns(20);
+    assert.equal(receiver.attempts.length, 56);
+    await bench.enqueue(queue, bench.delivery('new'));
+    assert.equal((await receiver.nth(56)).job.destination, 'new');
+  });
+
+  test('more destinations than a look takes in at a time all get their turn', async () => {
+    const bench = await openQueueBench(engine);
+    const destinations = Array.from({ length: 1_100 }, (_, n) => bench.delivery(`d${n}`));
+    await bench.enqueue(bench.queue(), ...destinations);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => delivered;
+    await until(() => receiver.attempts.length === 1_100);
+    await queue.idle();
+    assert.equal(new Set(receiver.attempts.map(({ job }) => job.destination)).size, 1_100);
+  });
 });

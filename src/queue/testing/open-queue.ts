@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import { openTestDatabase } from '../../../test/support/databases.ts';
 import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
-import type { Database, Engine, Queries } from '../../database/database.ts';
+import type { Database, Engine, Queries, Row } from '../../database/database.ts';
 import { type Job, type NewDelivery, type Outcome, Queue, type WorkOptions } from '../queue.ts';
-import { FakeClock, until } from './fake-clock.ts';
+import { FakeClock, turns, until } from './fake-clock.ts';
 
 export const KIND = 'test';
 /** Seconds. */
@@ -184,6 +184,18 @@ export async function insertDomain(database: Database, name: string): Promise<nu
       .executeTakeFirstOrThrow(),
   );
   return id;
+}
+
+/** The only row there is, once the condition holds for it. */
+export async function rowWhen(
+  { database }: QueueBench,
+  holds: (row: Row<'deliveries'>) => boolean,
+): Promise<Row<'deliveries'>> {
+  for (;;) {
+    const row = await database.read.selectFrom('deliveries').selectAll().executeTakeFirstOrThrow();
+    if (holds(row)) return row;
+    await turns();
+  }
 }
 
 export async function openQueueBench(engine: Engine): Promise<QueueBench> {

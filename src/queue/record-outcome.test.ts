@@ -1,0 +1,327 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { onEachEngine } from '../../test/support/databases.ts';
+import type { Job, Settled, WorkOptions } from './queue.ts';
+import { turns, until } from './testing/fake-clock.ts';
+import {
+  DELAYS,
+  delivered,
+  gone,
+  openQueueBench,
+  type QueueBench,
+  refused,
+  rowWhen,
+} from './testing/open-queue.ts';
+
+const SECOND = 1_000;
+
+onEachEngine('outcomes', (engine) => {
+  test('attempts come at the times of the schedule; after the last it has failed', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => refused;
+    const start = bench.clock.now();
+    await bench.enqueue(queue, bench.delivery('a'));
+    await receiver.nth(0);
+    const times: number[] = [];
+    for (const [index, delay] of DELAYS.entries()) {
+      const row = await rowWhen(bench, ({ attempts }) => attempts === index + 1);
+      assert.equal(row.status, 'queued');
+      times.push(row.next_attempt_at - bench.clock.now());
+      await queue.idle();
+      await bench.clock.advance(delay * SECOND - 1);
+      assert.equal(receiver.attempts.length, index + 1, 'not a moment too early');
+      await bench.clock.advance(1);
+      const { job } = await receiver.nth(index + 1);
+      assert.equal(job.attempt, index + 2);
+      assert.equal(job.isLast, index === DELAYS.length - 1);
+    }
+    assert.deepEqual(
+      times,
+      DELAYS.map((delay) => delay * SECOND),
+    );
+    const row = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.equal(row.attempts, 4);
+    assert.equal(row.finished_at, start + DELAYS.reduce((sum, delay) => sum + delay) * SECOND);
+    assert.deepEqual(JSON.parse(row.last_error ?? ''), { status: 500, text: 'no' });
+    await bench.clock.advance(300 * SECOND);
+    assert.equal(receiver.attempts.length, 4);
+  });
+
+  test('Retry-After puts the next attempt off, a permanent failure ends it', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    await bench.enqueue(queue, bench.delivery('a'));
+    (await receiver.nth(0)).answer({ ...refused, retryAfterSeconds: 120 });
+    const { next_attempt_at } = await rowWhen(bench, ({ attempts }) => attempts === 1);
+    assert.equal(next_attempt_at, bench.clock.now() + 120 * SECOND);
+    await queue.idle();
+    await bench.clock.advance(120 * SECOND);
+    (await receiver.nth(1)).answer(gone);
+    const row = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.equal(row.attempts, 2);
+  });
+
+  test('a delivery may be put off, and withdrawn until it is attempted', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = bench.start();
+    const notBefore = bench.clock.now() + 16 * SECOND;
+    const [first = 0, second = 0] = await bench.enqueue(
+      queue,
+      bench.delivery('a', { notBefore }),
+      bench.delivery('b', { notBefore }),
+    );
+    const withdraw = (id: number) => bench.database.write((tx) => queue.withdraw(tx, id));
+    await queue.idle();
+    await bench.clock.advance(15_999);
+    assert.equal(receiver.attempts.length, 0);
+    assert.equal(await withdraw(first), true);
+    assert.equal(await withdraw(first), false);
+    await bench.clock.advance(1);
+    assert.equal((await receiver.nth(0)).job.id, second);
+    assert.equal(await withdraw(second), false, 'it is being attempted');
+  });
+
+  test('what follows an outcome is in its transaction, and is done after a failure of it', async () => {
+    const bench = await openQueueBench(engine);
+    let failures = 2;
+    const seen: [Job, Settled][] = [];
+    let committed = 0;
+    const { queue, receiver } = bench.start({
+      delays: [5],
+      async onOutcome(tx, job, settled) {
+        const name = `${settled.status} ${job.attempt}`;
+        await tx.insertInto('counters').values({ name, value: 1 }).execute();
+        if (settled.status === 'failed' && failures-- > 0) throw new Error('the disk is full');
+        seen.push([job, settled]);
+        return () => {
+          committed++;
+        };
+      },
+    });
+    receiver.respond = () => refused;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    assert.equal(committed, 1);
+    await bench.clock.advance(5 * SECOND);
+    await until(() => bench.logged.length === 1);
+    await bench.clock.advance(500);
+    await until(() => bench.logged.length === 2);
+    const before = await bench.database.read.selectFrom('counters').selectAll().execute();
+    assert.deepEqual(
+      before.map(({ name }) => name),
+      ['queued 1'],
+    );
+    assert.equal((await rowWhen(bench, () => true)).status, 'queued');
+    await bench.clock.advance(1_000);
+    const row = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.equal(row.attempts, 2);
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 2, 'the receiver heard nothing of it');
+    assert.equal(committed, 2);
+    assert.deepEqual(
+      seen.map(([job, { status }]) => [job.attempt, job.isLast, status]),
+      [
+        [1, false, 'queued'],
+        [2, true, 'failed'],
+      ],
+    );
+  });
+
+  test('an outcome that cannot be stored at all puts the next attempt far off', async () => {
+    const bench = await openQueueBench(engine);
+    let broken = true;
+    const { queue, receiver } = bench.start({
+      async onOutcome() {
+        if (broken) throw new Error('a bug');
+        return undefined;
+      },
+    });
+    receiver.respond = () => delivered;
+    await bench.enqueue(queue, bench.delivery('a'));
+    await receiver.nth(0);
+    for (const [tries, pause] of [500, 1_000, 2_000, 4_000, 8_000].entries()) {
+      await until(() => bench.logged.length === tries + 1);
+      await bench.clock.advance(pause);
+    }
+    const row = await rowWhen(bench, ({ lease_owner }) => lease_owner === null);
+    assert.equal(row.attempts, 0);
+    assert.ok(row.next_attempt_at > bench.clock.now() + 200 * SECOND);
+    await queue.idle();
+    broken = false;
+    await bench.clock.advance(300 * SECOND);
+    const { attempt, isFirst } = (await receiver.nth(1)).job;
+    assert.deepEqual({ attempt, isFirst }, { attempt: 1, isFirst: true });
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+  });
+
+  test('an attempt that throws is a temporary failure', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue } = bench.start({
+      attempt: async () => {
+        throw new Error('a bug');
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    const row = await rowWhen(bench, ({ attempts }) => attempts === 1);
+    assert.equal(row.status, 'queued');
+    assert.equal(
+      bench.logged[0]?.message,
+      'a delivery attempt failed unexpectedly: it counts as a temporary failure',
+    );
+    await queue.idle();
+  });
+
+  test('a last attempt that throws ends nothing, and comes again', async () => {
+    const bench = await openQueueBench(engine);
+    let isBroken = true;
+    let ends = 0;
+    const { queue } = bench.start({
+      delays: [5, 600],
+      attempt: async ({ isLast }) => {
+        if (isLast && isBroken) throw new Error('a bug');
+        return refused;
+      },
+      onOutcome: async (_tx, _job, { status }) => {
+        if (status === 'failed') ends++;
+        return undefined;
+      },
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    await bench.clock.advance(5 * SECOND);
+    await rowWhen(bench, ({ attempts }) => attempts === 2);
+    await queue.idle();
+    await bench.clock.advance(600 * SECOND);
+    const row = await rowWhen(bench, ({ last_error }) => /internal/.test(last_error ?? ''));
+    assert.deepEqual([row.status, row.attempts, ends], ['queued', 3, 0]);
+    assert.equal(row.next_attempt_at, bench.clock.now() + 600 * SECOND);
+    await queue.idle();
+    isBroken = false;
+    await bench.clock.advance(600 * SECOND);
+    const ended = await rowWhen(bench, ({ status }) => status === 'failed');
+    assert.deepEqual([ended.attempts, ends], [4, 1]);
+    await queue.idle();
+  });
+
+  test('a last attempt that throws again and again is held at last', async () => {
+    const bench = await openQueueBench(engine);
+    let attempts = 0;
+    const { queue } = bench.start({
+      delays: [],
+      attempt: async () => {
+        attempts++;
+        throw new Error('a bug');
+      },
+      onOutcome: () => Promise.reject(new Error('nothing follows')),
+    });
+    await bench.enqueue(queue, bench.delivery('a'));
+    for (let n = 1; n <= 6; n++) {
+      await until(() => attempts === n);
+      await queue.idle();
+      await bench.clock.advance(300 * SECOND);
+    }
+    const row = await rowWhen(bench, ({ status }) => status === 'held');
+    assert.match(row.last_error ?? '', /internal error/);
+    await bench.clock.advance(600 * SECOND);
+    assert.equal(attempts, 6);
+  });
+});
+
+onEachEngine('what does not wait for the first attempt', (engine) => {
+  /** A process that notes what it did late, in the transaction that notes it. */
+  function startLate(bench: QueueBench, options: Partial<WorkOptions<string>> = {}) {
+    return bench.start({
+      onLate:
+        async ({ publicId }) =>
+        async (tx) => {
+          await tx.insertInto('counters').values({ name: publicId, value: 1 }).execute();
+          return undefined;
+        },
+      ...options,
+    });
+  }
+
+  const countLate = async ({ database }: QueueBench) =>
+    (await database.read.selectFrom('counters').selectAll().execute()).length;
+
+  test('it is done at its time, once, while the attempt is still under way', async () => {
+    const bench = await openQueueBench(engine);
+    const { queue, receiver } = startLate(bench);
+    const lateAt = bench.clock.now() + 16 * SECOND;
+    const [id = 0] = await bench.enqueue(queue, bench.delivery('a', { lateAt }));
+    const { answer } = await receiver.nth(0);
+    await bench.clock.advance(16 * SECOND - 1);
+    assert.equal(await countLate(bench), 0);
+    await bench.clock.advance(1);
+    await rowWhen(bench, ({ late_at }) => late_at === null);
+    assert.equal(await countLate(bench), 1);
+    assert.equal(await bench.database.write((tx) => queue.cancelLate(tx, id)), false);
+    answer(delivered);
+    await rowWhen(bench, ({ status }) => status === 'delivered');
+    await bench.clock.advance(120 * SECOND);
+    assert.equal(await countLate(bench), 1);
+  });
+
+  test('an outcome in time takes it over', async () => {
+    const bench = await openQueueBench(engine);
+    const taken: boolean[] = [];
+    const { queue, receiver } = startLate(bench, {
+      onOutcome: async (tx, { id }) => {
+        taken.push(await queue.cancelLate(tx, id));
+        return undefined;
+      },
+    });
+    receiver.respond = () => refused;
+    await bench.enqueue(queue, bench.delivery('a', { lateAt: bench.clock.now() + 16 * SECOND }));
+    await rowWhen(bench, ({ attempts }) => attempts === 1);
+    await queue.idle();
+    await bench.clock.advance(60 * SECOND);
+    await queue.idle();
+    assert.deepEqual(taken.slice(0, 2), [true, false]);
+    assert.equal(await countLate(bench), 0);
+  });
+
+  test('a process that died is no reason to wait longer, nor a clock that went back', async () => {
+    const bench = await openQueueBench(engine);
+    const first = startLate(bench);
+    const hour = 3_600 * SECOND;
+    const now = bench.clock.now();
+    await bench.enqueue(first.queue, bench.delivery('a', { lateAt: now + 16 * SECOND }));
+    await first.receiver.nth(0);
+    first.kill();
+    await bench.database.write((tx) =>
+      tx
+        .updateTable('deliveries')
+        .set({ created_at: now + hour, late_at: now + hour + 16 * SECOND })
+        .execute(),
+    );
+    startLate(bench);
+    await rowWhen(bench, ({ late_at }) => late_at === null);
+    assert.equal(await countLate(bench), 1);
+  });
+
+  test('what fails comes again a minute later, and keeps no other from being done', async () => {
+    const bench = await openQueueBench(engine);
+    let isBroken = true;
+    const { queue } = startLate(bench, {
+      onLate: async ({ publicId, destination }) => {
+        if (destination === 'a' && isBroken) throw new Error('the disk is full');
+        return async (tx) => {
+          await tx.insertInto('counters').values({ name: publicId, value: 1 }).execute();
+          return undefined;
+        };
+      },
+    });
+    const lateAt = bench.clock.now() + SECOND;
+    await bench.enqueue(queue, bench.delivery('a', { lateAt }), bench.delivery('b', { lateAt }));
+    await bench.clock.advance(SECOND);
+    while ((await countLate(bench)) < 1) await turns();
+    await until(() => bench.logged.length === 1);
+    isBroken = false;
+    await bench.clock.advance(60 * SECOND);
+    while ((await countLate(bench)) < 2) await turns();
+  });
+});
