@@ -3,20 +3,24 @@ import { fileURLToPath } from 'node:url';
 import { listFiles } from '../../../docs/.vitepress/finish-pages.ts';
 import { startTestService, type TestService } from '../../support/service.ts';
 
+const directory = fileURLToPath(new URL('../../../site', import.meta.url));
+
+/** Paths of all pages, the live inbox included. */
+export function listPages(): string[] {
+  return listFiles(directory)
+    .filter((name) => name.endsWith('.html') && name !== '404.html')
+    .map((name) => `/docs/${name.replace(/(?:\/?index)?\.html$/, '')}`.replace(/\/$/, ''));
+}
+
 export interface SiteService extends TestService {
   /** Paths of all pages, the live inbox included. */
   readonly pages: readonly string[];
 }
-
-const directory = fileURLToPath(new URL('../../../site', import.meta.url));
 
 /** Starts a service, which shows the site, and lists its pages. */
 export async function startSiteService(
   environment: Record<string, string> = {},
 ): Promise<SiteService> {
   const service = await startTestService('sqlite', environment);
-  const pages = listFiles(directory)
-    .filter((name) => name.endsWith('.html') && name !== '404.html')
-    .map((name) => `/docs/${name.replace(/(?:\/?index)?\.html$/, '')}`.replace(/\/$/, ''));
-  return { ...service, pages };
+  return { ...service, pages: listPages() };
 }
