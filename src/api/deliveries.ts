@@ -114,6 +114,13 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
           querystring: Type.Object({
             user_id: UserId,
             status: Type.Optional(Status),
+            webhook_id: Type.Optional(
+              Type.String({
+                maxLength: 64,
+                description: 'The one with this header `webhook-id`.',
+                examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'],
+              }),
+            ),
             ...pageFields,
           }),
           response: {
@@ -127,7 +134,8 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
       async ({ params, query }) => {
         const { id: domainId } = await domains.find(query.user_id, params.domain);
         const page = pageOf(query);
-        const items = await queue.list({ domainId, status: query.status, ...page });
+        const { status, webhook_id: publicId } = query;
+        const items = await queue.list({ domainId, status, publicId, ...page });
         return { items: items.map(writeDelivery), ...page };
       },
     );

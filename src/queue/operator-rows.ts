@@ -9,6 +9,7 @@ const REMOVED_AT_A_TIME = 200;
 export interface ListRequest {
   readonly domainId: number;
   readonly status?: DeliveryStatus | undefined;
+  readonly publicId?: string | undefined;
   readonly limit: number;
   readonly offset: number;
   /** Ids above this one. */
@@ -17,7 +18,7 @@ export interface ListRequest {
 
 export async function listRows(
   queries: Queries,
-  { domainId, status, limit, offset, after = 0 }: ListRequest,
+  { domainId, status, publicId, limit, offset, after = 0 }: ListRequest,
 ): Promise<Delivery[]> {
   const rows = await queries
     .selectFrom('deliveries')
@@ -25,6 +26,7 @@ export async function listRows(
     .where('domain_id', '=', domainId)
     .where('id', '>', after)
     .$if(status !== undefined, (query) => query.where('status', '=', status ?? 'queued'))
+    .$if(publicId !== undefined, (query) => query.where('public_id', '=', publicId ?? ''))
     .orderBy('id')
     .limit(limit)
     .offset(offset)

@@ -209,10 +209,17 @@ onEachEngine('routes', (engine) => {
     const messageId = '<both@example.test>';
     const mail = { from: 'bob@example.test', to: ann.address, subject: 'Both', text: 'x' };
     await service.send({ ...mail, messageId });
-    const { data } = JSON.parse((await posts.next()).body);
+    const post = await posts.next();
+    const { data } = JSON.parse(post.body);
     assert.equal(data.mailbox, 'INBOX');
     await until(async () => (await count(ann)) === 1);
-    const [delivery] = await deliveries(ann);
+    await service.send({ ...mail, subject: 'Another' });
+    // Whoever got the webhook finds its delivery by the header.
+    const id = String(post.headers['webhook-id']);
+    const path = `/v2/domains/${ann.domain}/deliveries?user_id=${ann.userId}&webhook_id=`;
+    const [delivery, ...others] = (await service.v2('GET', path + id)).body.items;
+    assert.deepEqual(others, []);
+    assert.deepEqual((await service.v2('GET', `${path}0`)).body.items, []);
     assert.deepEqual([delivery.message_id, delivery.subject], [messageId, 'Both']);
     assert.deepEqual(delivery.stored, [{ address: ann.address, mailbox: 'INBOX', uid: 1 }]);
     assert.equal(delivery.status, 'queued');
