@@ -25,6 +25,8 @@ const SPACING_MS = 8_000;
  * @property {() => void} onOpen the form is to be seen
  * @property {() => void} onClose it is not any more
  * @property {(kept: import('./draft.js').MessagePlace) => void} onKept where the draft is now
+ * @property {(id: string, subject: string) => void} onSent the server has it
+ * @property {(id: string) => void} onTakenBack it is a draft again
  */
 
 export class Composer {
@@ -164,6 +166,7 @@ export class Composer {
       const title = this.#title;
       const told = at ? `It goes out on ${longDate(at.toISOString())}.` : 'Sent.';
       this.#shut();
+      this.#options.onSent(id, draft.subject);
       notice.show(told, { undo: () => void this.#takeBack(id, title, draft) });
     } catch (error) {
       this.#view.fail(`It was not sent. ${reasonOf(error)}`);
@@ -180,6 +183,7 @@ export class Composer {
     const { keeper, notice } = this.#options;
     try {
       const kept = await keeper().cancel(id);
+      this.#options.onTakenBack(id);
       await this.open(title, { ...draft, kept });
     } catch (error) {
       notice.show(`It was not taken back. ${reasonOf(error)}`, { isError: true });

@@ -8,6 +8,7 @@
  * @property {(step: number | 'first' | 'last') => void} moveFocus
  * @property {() => void} leave
  * @property {(name: string) => void} onMessage does it to the message that is open or has the focus
+ * @property {() => void} thread opens or closes a conversation
  * @property {() => void} undo
  * @property {() => void} write
  * @property {() => void} search
@@ -20,6 +21,7 @@ export const KEYS = {
   Esc: 'back to the list',
   c: 'write a message',
   'r a f': 'reply, reply to all, forward',
+  t: 'open or close the conversation',
   s: 'star',
   u: 'read or unread',
   e: 'archive',
@@ -68,6 +70,7 @@ export function listenToKeys(list, deeds) {
     else if (step !== undefined && (list.contains(target) || /^[jk]$/.test(key))) {
       deeds.moveFocus(step);
     } else if (name !== undefined) deeds.onMessage(name);
+    else if (key === 't') deeds.thread();
     else if (key === 'z') deeds.undo();
     else if (key === 'c') deeds.write();
     else if (key === '/') deeds.search();

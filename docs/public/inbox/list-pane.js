@@ -1,4 +1,5 @@
 /** The pane with the mailboxes and the list: of one mailbox as the cache has it, or of what was found. */
+import { Conversations } from './conversations.js';
 import { byId, element } from './elements.js';
 import { emptyHint } from './empty-hint.js';
 import { showTabs, showTitle } from './mailbox-tabs.js';
@@ -31,6 +32,7 @@ export class ListPane {
   #searching = new AbortController();
   /** Why a search found nothing at all. */
   #trouble = '';
+  #conversations = new Conversations(localStorage);
   /** Whether the first look at the server is done: before it an empty list says nothing. */
   #isSettled = false;
   /** Whether the list is to have the focus once it is there. */
@@ -42,7 +44,15 @@ export class ListPane {
     this.#view = new MailboxView({
       onMore: () => void (this.#search ? this.#findMore() : this.refresh()),
       onStar: options.onStar,
+      onThread: (thread) => {
+        this.#conversations.toggle(thread);
+        void this.refresh();
+      },
       isOutgoing: (mailbox) => ['\\Sent', '\\Drafts'].includes(this.#inbox?.useOf(mailbox) ?? ''),
+    });
+    byId('by-thread').addEventListener('click', () => {
+      this.#conversations.switch();
+      void this.refresh();
     });
     byId('search-form').addEventListener('submit', (event) => {
       event.preventDefault();
@@ -134,6 +144,7 @@ export class ListPane {
     const names = inbox.mailboxes.length > 0 ? inbox.mailboxes : ['INBOX'];
     showTabs(names, search ? '' : mailbox, unread);
     showTitle(unread.get('INBOX'));
+    byId('by-thread').setAttribute('aria-pressed', String(this.#conversations.isOn));
     byId('account').textContent = account;
     byId('account').title = account;
     this.#view.show(this.#place, content);
@@ -154,7 +165,7 @@ export class ListPane {
       this.#view.wanted,
     );
     return {
-      entries: messages.map((message) => ({ mailbox, message })),
+      entries: this.#conversations.arrange(messages.map((message) => ({ mailbox, message }))),
       hasMore: total > messages.length,
       count: total === 0 ? '' : `${total.toLocaleString()} ${total === 1 ? 'message' : 'messages'}`,
     };

@@ -12,7 +12,7 @@ import { isUnread, startsAnew } from './sync-client.js';
 /** @typedef {import('./message-parts.js').Body} Body */
 
 const DATABASE = 'postroom-inbox';
-const VERSION = 2;
+const VERSION = 3;
 const STORES = ['positions', 'messages', 'bodies'];
 
 /** @returns {Promise<MailCache>} rejects where the browser keeps nothing */

@@ -9,12 +9,20 @@ import { formatAddresses, sortParts, straighten } from './message-parts.js';
 import { isUnread } from './sync-client.js';
 
 /** @typedef {import('./sync-client.js').Message} Message */
-/** @typedef {{ mailbox: string, message: Message }} Entry */
+/** @typedef {import('./conversations.js').Thread} Thread */
+/**
+ * @typedef {object} Entry
+ * @property {string} mailbox
+ * @property {Message} message
+ * @property {Thread} [thread] what its row stands for beside it
+ * @property {boolean} [isWithin] stands below the newest message of its conversation
+ */
 
 /**
  * @typedef {object} MailboxViewOptions
  * @property {() => void} onMore
  * @property {(entry: Entry) => void} onStar
+ * @property {(thread: string) => void} onThread somebody opens or closes a conversation
  * @property {(mailbox: string) => boolean} isOutgoing whether its mail is to others: they are named then
  */
 
@@ -107,6 +115,25 @@ export class MailboxView {
     }
   }
 
+  /** Opens or closes the conversation whose row has the focus, or is the one of the message that is open. */
+  toggleThread() {
+    const { focused } = this;
+    this.#toggleThread(focused ? keyOf(focused) : this.#open);
+  }
+
+  /** @param {string} key of the row of a conversation, or of a message within it */
+  #toggleThread(key) {
+    const keys = [...this.#rows.keys()];
+    let at = keys.indexOf(key);
+    const entryAt = () => this.#rows.get(keys[at] ?? '')?.entry;
+    while (entryAt()?.isWithin) at--;
+    const head = entryAt();
+    if (!head?.thread) return;
+    // What is about to go cannot keep the focus.
+    if (head !== this.#rows.get(key)?.entry) this.focus(keys[at]);
+    this.#options.onThread(head.thread.id);
+  }
+
   /** The message that has the focus. @returns {Entry | undefined} */
   get focused() {
     const here = document.activeElement;
@@ -152,9 +179,18 @@ export class MailboxView {
    * @param {HTMLLIElement} row
    * @param {Entry} entry
    */
-  #update(row, { mailbox, message }) {
+  #update(row, { mailbox, message, thread, isWithin = false }) {
     const isStarred = message.flags.includes('\\Flagged');
-    row.classList.toggle('unseen-mail', isUnread(message));
+    const others = thread && !thread.isOpen && thread.hasUnread;
+    row.classList.toggle('unseen-mail', isUnread(message) || others === true);
+    row.classList.toggle('within', isWithin);
+    const toggle = row.querySelector('.thread');
+    if (toggle instanceof HTMLElement) {
+      toggle.hidden = !thread;
+      toggle.textContent = String(thread?.count ?? '');
+      toggle.setAttribute('aria-expanded', String(thread?.isOpen ?? false));
+      toggle.setAttribute('aria-label', `${thread?.count} messages of this conversation`);
+    }
     row.classList.toggle('flagged', isStarred);
     row.classList.toggle('fresh', this.#fresh.has(keyOf({ mailbox, message })));
     row.querySelector('.star')?.setAttribute('aria-pressed', String(isStarred));
@@ -209,7 +245,13 @@ export class MailboxView {
         if (shown) this.#options.onStar(shown.entry);
       },
     });
-    return element('li', {}, link, star);
+    const thread = element('button', {
+      type: 'button',
+      class: 'thread',
+      tabindex: '-1',
+      click: () => this.#toggleThread(keyOf({ mailbox, message })),
+    });
+    return element('li', {}, link, thread, star);
   }
 }
 

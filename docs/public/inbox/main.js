@@ -16,6 +16,7 @@ import { MemoryCache } from './memory-cache.js';
 import { formatAddresses } from './message-parts.js';
 import { applyTool } from './message-tools.js';
 import { NoticeBar } from './notice-bar.js';
+import { Outbox } from './outbox.js';
 import { ProtocolLog } from './protocol-log.js';
 import { showProtocol, toggleProtocol } from './protocol-panel.js';
 import { Screen } from './screen.js';
@@ -45,6 +46,7 @@ const screen = new Screen({
   onSendTest: () => void sendTest(),
   composer: () => composer,
 });
+const outbox = new Outbox({ session, storage: sessionStorage, notice, say });
 const composer = new Composer({
   keeper: () => {
     if (!page) throw new Error('nobody is signed in');
@@ -54,6 +56,8 @@ const composer = new Composer({
   onOpen: () => screen.showWriting(),
   onClose: () => screen.endWriting(),
   onKept: (kept) => screen.markKept(kept),
+  onSent: (id, subject) => outbox.add(id, subject),
+  onTakenBack: (id) => outbox.drop(id),
 });
 
 /**
@@ -104,6 +108,7 @@ async function enter(wantsFocus) {
     keeper: new DraftKeeper(session, inbox),
   };
   screen.open(inbox, wantsFocus);
+  if (!wantsFocus) outbox.restore();
   await inbox.start();
   await screen.goToPlace();
 }
@@ -112,6 +117,7 @@ async function signOut() {
   if (composer.isOpen && !(await composer.close())) return;
   const ending = page;
   page = undefined;
+  outbox.clear();
   await ending?.inbox.signOut();
   log.clear();
   byId('entries').replaceChildren();
@@ -187,6 +193,7 @@ listenToKeys(byId('messages'), {
   moveFocus: (step) => screen.list.moveFocus(step),
   leave: () => screen.leave(),
   onMessage: (name) => void useTool(name, screen.chosen),
+  thread: () => screen.list.toggleThread(),
   undo: () => notice.undo(),
   write: () => void composer.open('New message', newDraft()),
   search: () => byId('search').focus(),

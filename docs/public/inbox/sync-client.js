@@ -44,6 +44,7 @@
  * @property {string} internalDate when it arrived, RFC 3339
  * @property {BodyStructure} bodyStructure
  * @property {string} [preview] the first words of its text
+ * @property {string} [threadId] of its conversation
  */
 
 /**
@@ -70,7 +71,15 @@
  */
 
 /** What each added message carries, so that a list needs no call per message. */
-const FIELDS = ['envelope', 'flags', 'size', 'internalDate', 'bodyStructure', 'preview'];
+const FIELDS = [
+  'envelope',
+  'flags',
+  'size',
+  'internalDate',
+  'bodyStructure',
+  'preview',
+  'threadId',
+];
 /** Changes of one answer: a page of this size is shown at once and is cheap to ask for again. */
 const PAGE = 500;
 

@@ -242,3 +242,51 @@ test('rows of the protocol stand on one line, those of the WebSocket, too', asyn
   await pages.service.start();
   await context.close();
 });
+
+test('the list has one row for a conversation, which opens by keyboard; or single messages', async () => {
+  const { address } = await pages.newAccount();
+  const first = '<plans@sender.test>';
+  await pages.send(address, 'Plans', { messageId: first });
+  await pages.send(address, 'Alone');
+  await pages.send(address, 'Re: Plans', { references: first, text: 'An answer' });
+  const watched = await pages.open(address, { viewport: PHONE });
+  const { page } = watched;
+  const subjects = () => page.locator('#messages .subject').allTextContents();
+  const thread = page.getByRole('button', { name: '2 messages of this conversation' });
+  await thread.waitFor();
+  assert.deepEqual(await subjects(), ['Re: Plans', 'Alone']);
+  await assertAccessible(page);
+  await assertFits(page);
+
+  await row(page, 'Re: Plans').focus();
+  await page.keyboard.press('t');
+  await row(page, 'Plans').nth(1).waitFor();
+  assert.deepEqual(await subjects(), ['Re: Plans', 'Plans', 'Alone']);
+  assert.equal(await thread.getAttribute('aria-expanded'), 'true');
+  await assertAccessible(page);
+  // Closed from within, the focus is on the row that stays.
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('t');
+  await row(page, 'Plans').nth(1).waitFor({ state: 'detached' });
+  assert.equal(
+    await inPage(page, `document.activeElement.querySelector('.subject').textContent`),
+    'Re: Plans',
+  );
+  // An answer that comes is the row of the conversation then, which stays where it was opened.
+  await thread.click();
+  await pages.send(address, 'Re: Re: Plans', { references: first });
+  await page.getByRole('button', { name: '3 messages of this conversation' }).waitFor();
+  assert.deepEqual(await subjects(), ['Re: Re: Plans', 'Re: Plans', 'Plans', 'Alone']);
+
+  const byThread = page.getByRole('button', { name: 'Threads' });
+  await byThread.click();
+  await page.locator('#by-thread[aria-pressed=false]').waitFor();
+  assert.deepEqual(await subjects(), ['Re: Re: Plans', 'Re: Plans', 'Alone', 'Plans']);
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.reload();
+  await row(page, 'Alone').waitFor();
+  assert.deepEqual(await subjects(), ['Re: Re: Plans', 'Re: Plans', 'Alone', 'Plans']);
+  await assertAccessible(page);
+  watched.assertQuiet();
+  await watched.context.close();
+});

@@ -373,3 +373,41 @@ for (const [name, viewport] of Object.entries({ PHONE, DESKTOP })) {
     });
   }
 }
+
+test('mail on its way is told of until it went out, with the reason where it failed', async () => {
+  const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
+  const watched = await pages.open(ada.address, { viewport: PHONE });
+  const { page } = watched;
+  const waiting = page.getByRole('list', { name: 'Mail on its way' });
+  const item = (subject: string) => waiting.getByRole('listitem').filter({ hasText: subject });
+  await write(page, `nobody@${DOMAIN}, ${bob.address}`, 'To nobody', 'x');
+  await send(page);
+  await item('To nobody').getByText('Goes out: ').waitFor();
+  await page.reload();
+  await item('To nobody').getByText('Goes out: ').waitFor();
+  await page.locator('[data-state=live]').waitFor();
+
+  await write(page, bob.address, 'Taken back', 'x');
+  await send(page);
+  await waiting.getByRole('button', { name: 'Cancel: Taken back' }).press('Enter');
+  await page.getByText('It is a draft again').waitFor();
+  assert.equal(await item('Taken back').count(), 0);
+  assert.equal(await countIn(ada, 'Drafts'), 1);
+
+  const failed = item('To nobody').getByText(
+    `Failed. nobody@${DOMAIN}: 550 5.1.1 there is no mailbox nobody@${DOMAIN}`,
+  );
+  await failed.waitFor(GOES_OUT);
+  await assertAccessible(page);
+  await assertFits(page);
+  await waiting.getByRole('button', { name: 'Hide: To nobody' }).click();
+  assert.ok(await waiting.isHidden());
+
+  await write(page, bob.address, 'Arrives', 'x');
+  await send(page);
+  await item('Arrives').getByText('Sent', { exact: true }).waitFor(GOES_OUT);
+  await waiting.waitFor({ state: 'hidden' });
+  assert.equal(await countIn(bob, 'INBOX'), 2);
+  watched.assertQuiet();
+  await watched.context.close();
+});
