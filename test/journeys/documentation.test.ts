@@ -68,7 +68,10 @@ const triedBy: Readonly<Record<string, string>> = {
 
 test('no code is shown that nothing tries, but for a reason', () => {
   const commands = pages.flatMap(({ blocks }) =>
-    blocks.filter(({ language }) => language === 'sh').map(({ text }) => text),
+    blocks
+      .filter((block) => block.language === 'sh' || roleOf(block) === 'program')
+      // Python names a file without its ending.
+      .map(({ text }) => text.replaceAll(/^from (\w+) import /gm, 'from $1.py import ')),
   );
   for (const { path, blocks } of [...pages, readme]) {
     for (const [index, block] of blocks.entries()) {
@@ -83,7 +86,10 @@ test('no code is shown that nothing tries, but for a reason', () => {
         assert.ok(suite !== undefined || isUsed, `${place}: nothing tries this`);
       } else if (role === 'output') {
         const above = blocks[index - 1];
-        assert.ok(above && roleOf(above) === 'run', `${place}: this is no command's output`);
+        assert.ok(
+          above && ['run', 'program'].includes(roleOf(above)),
+          `${place}: this is no command's output`,
+        );
         assert.ok(!notRun(path, above), `${place}: this is the output of what is not run`);
       } else if (role === 'background output') {
         const other = blocks.slice(0, index).some((one) => roleOf(one) === 'background');

@@ -15,7 +15,13 @@ import {
   readPages,
   repository,
 } from '../support/doc-pages.ts';
-import { roleOf, runSamples } from '../support/doc-session.ts';
+import {
+  inLanguage,
+  LANGUAGES,
+  type Language,
+  roleOf,
+  runSamples,
+} from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
 
@@ -103,10 +109,17 @@ const given: Readonly<Record<string, (folder: string) => Promise<string>>> = {
   },
 };
 
-for (const page of pages) {
-  const own = runnable(page);
-  if (!own.some((block) => roleOf(block) === 'run')) continue;
-  test(`the samples of ${page.path} do what the page says`, async () => {
+/** A page once for each language that it has samples in. */
+const readings = pages.flatMap((page) => {
+  const blocks = runnable(page);
+  const hasPrograms = blocks.some((block) => roleOf(block) === 'program');
+  const languages: readonly Language[] = hasPrograms ? LANGUAGES : ['curl'];
+  return languages.map((language) => ({ page, language, own: inLanguage(blocks, language) }));
+});
+
+for (const { page, language, own } of readings) {
+  if (!own.some((block) => ['run', 'program'].includes(roleOf(block)))) continue;
+  test(`the samples of ${page.path} do what the page says (${language})`, async () => {
     const ports = new Map<string, string>();
     while (ports.size < PORTS.length || new Set(ports.values()).size < PORTS.length) {
       for (const port of PORTS) ports.set(port, String(await freePort()));

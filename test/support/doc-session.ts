@@ -5,6 +5,8 @@
  *   and to write nothing to stderr.
  * - A `sh [another terminal]` block is run in the background until the page ends.
  * - A block labelled with a file name (`js [watch.mjs]`) is written to that file.
+ * - Of samples in several languages (`sh [curl]`, `js [JavaScript]`, `python [Python]`) the reader follows one:
+ *   {@link inLanguage}. A program has to succeed as a `sh` block has to.
  * - A `json`, `jsonl` or `text` block is the output of the `sh` block before it or, labelled
  *   `[another terminal]`, the next lines of what runs there, which are waited for.
  */
@@ -20,6 +22,7 @@ const OUTPUT = new Set(['json', 'jsonl', 'text']);
 
 export type Role =
   | 'run'
+  | 'program'
   | 'background'
   | 'file'
   | 'output'
@@ -28,10 +31,35 @@ export type Role =
   | 'answer'
   | 'other';
 
+/** The languages that a sample is shown in, and what runs a file of each; the shell runs its own. */
+const PROGRAMS: Readonly<Record<string, { readonly file: string; readonly command: string }>> = {
+  JavaScript: { file: 'sample.mjs', command: 'node' },
+  Python: { file: 'sample.py', command: 'python3' },
+};
+const SHELL = 'curl';
+export type Language = 'curl' | 'JavaScript' | 'Python';
+export const LANGUAGES: readonly Language[] = ['curl', 'JavaScript', 'Python'];
+
+/**
+ * The blocks that a reader of one language runs. The output that a page shows is that of curl: a program writes
+ * what it wants.
+ */
+export function inLanguage(blocks: readonly CodeBlock[], language: Language): CodeBlock[] {
+  let isProgram = false;
+  return blocks.filter((block) => {
+    const role = roleOf(block);
+    if (isProgram && role === 'output') return false;
+    const isOffered = LANGUAGES.some((one) => one === block.label);
+    if (role === 'run' || role === 'program') isProgram = isOffered && language !== SHELL;
+    return !isOffered || block.label === language;
+  });
+}
+
 /** What becomes of a block. */
 export function roleOf({ language, label, answers }: CodeBlock): Role {
   if (answers !== undefined) return 'answer';
-  if (label !== undefined && label !== OTHER) return 'file';
+  if (label !== undefined && PROGRAMS[label]) return 'program';
+  if (label !== undefined && label !== OTHER && label !== SHELL) return 'file';
   if (language === 'sh') return label === OTHER ? 'background' : 'run';
   if (OUTPUT.has(language)) return label === OTHER ? 'background output' : 'output';
   return 'other';
@@ -66,6 +94,11 @@ export async function runSamples(
     await writeFile(at, block.text);
     if (role === 'file') script.push(`cp ${at} ${join(folder, block.label ?? '')}`);
     if (role === 'run') script.push(`source ${at} >${at}.out 2>${at}.err; echo $? >${at}.code`);
+    const program = role === 'program' && PROGRAMS[block.label ?? ''];
+    if (program) {
+      script.push(`cp ${at} ${program.file}`);
+      script.push(`${program.command} ${program.file} >${at}.out 2>${at}.err; echo $? >${at}.code`);
+    }
     if (role === 'background') {
       script.push(`source ${at} >${at}.out 2>${at}.err &`);
       [other, otherLines] = [index, 0];
@@ -122,7 +155,7 @@ async function judge(
     const find = (message: string | undefined) => {
       if (message !== undefined) findings.push({ block, message });
     };
-    if (role === 'run') {
+    if (role === 'run' || role === 'program') {
       output = await read(`${at}.out`);
       const code = (await read(`${at}.code`)).trim();
       const complaint = await read(`${at}.err`);
