@@ -24,8 +24,8 @@ const DeliveryBody = Type.Object(
     }),
     kind: Type.String({
       description:
-        'webhook, forward, bounce, send (what an account sent), or mailbox (what the mail server behind ' +
-        'Postroom has not accepted yet)',
+        'webhook, forward, bounce, send (what an account sent), mailbox (what the mail server behind ' +
+        'Postroom has not accepted yet), or copy (a change that a sent message brings to a mailbox there)',
       examples: ['webhook'],
     }),
     destination: Type.String({

@@ -123,7 +123,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
   const courier = { ...shared, webhooks, sender, hostname };
   const copies = mailServer
-    ? new ServerCopies({ bodies, log, mailstore: options.mailstore })
+    ? new ServerCopies({ ...shared, mailstore: options.mailstore })
     : new EmbeddedCopies(shared);
   const sendCourier = {
     ...shared,

@@ -143,9 +143,12 @@ async function write(
     await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);
     deliveries.push(delivery);
   }
+  const sent = { domainId, bodyId };
   const afterCommit = [kept.afterCommit];
-  if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo));
-  if (draft && sendAt === undefined) afterCommit.push(await copies.remove(tx, user, draft));
+  if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));
+  if (draft && sendAt === undefined) {
+    afterCommit.push(await copies.remove(tx, user, draft, sent));
+  }
   return { row, deliveries, afterCommit };
 }
 

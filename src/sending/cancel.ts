@@ -93,8 +93,9 @@ async function write(
     place = draft;
   }
   await writeDraft(tx, row.id, place);
-  const { mailbox, uid, uidvalidity } = row;
-  afterCommit.push(await copies.remove(tx, user, { mailbox, uid, uidvalidity }));
+  const { mailbox, uid, uidvalidity, domain_id: domainId, body_id: bodyId } = row;
+  const copy = { mailbox, uid, uidvalidity };
+  afterCommit.push(await copies.remove(tx, user, copy, { domainId, bodyId }));
   // Where the copy in Sent was gone, its deliveries were the last to name the body.
   return { afterCommit, place, files: await bodies.release(tx, [row.body_id]) };
 }

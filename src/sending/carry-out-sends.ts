@@ -68,6 +68,7 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
     attempt: (job, signal) => courier.attempt(job, signal),
     onOutcome: (...ended) => courier.afterAttempt(...ended),
   });
+  options.copies.start();
 }
 
 /** What came of an attempt for each recipient, and what is written with it. */
@@ -114,7 +115,7 @@ class SendCourier {
 
   async afterAttempt(
     tx: Queries,
-    { id: deliveryId, domainId, payload }: Job<SendPayload>,
+    { id: deliveryId, domainId, bodyId, payload }: Job<SendPayload>,
     { status }: Settled,
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined> {
@@ -129,7 +130,7 @@ class SendCourier {
     if (local) done.push(await local.commit(tx));
     // The mail goes, so its draft does.
     const draft = await takeDraft(tx, sendId);
-    if (draft) done.push(await copies.remove(tx, account, draft));
+    if (draft) done.push(await copies.remove(tx, account, draft, { domainId, bodyId }));
     if (dsn) done.push(await localMail.report(tx, account, dsn));
     return () => {
       for (const one of done) void one();

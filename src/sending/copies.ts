@@ -52,6 +52,12 @@ export interface KeptCopy {
   readonly afterCommit: AfterCommit;
 }
 
+/** The message that is sent, whose mailboxes are changed. */
+export interface SentMessage {
+  readonly domainId: number;
+  readonly bodyId: number;
+}
+
 /** What is to be done once the transaction is committed; it never fails. */
 export type AfterCommit = () => Promise<void> | void;
 
@@ -59,9 +65,16 @@ export interface Copies {
   /** @throws Refusal for the account or the mailbox that takes nothing */
   keep(user: MailUser, message: KeptMessage): Promise<Keeping>;
   /** Takes a message away, where it is still there. */
-  remove(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit>;
+  remove(tx: Queries, user: MailUser, place: PinnedPlace, sent: SentMessage): Promise<AfterCommit>;
   /** Sets `\Answered` on a message, where it is still there (RFC 3501 section 2.3.2). */
-  setAnswered(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit>;
+  setAnswered(
+    tx: Queries,
+    user: MailUser,
+    place: PinnedPlace,
+    sent: SentMessage,
+  ): Promise<AfterCommit>;
+  /** Starts to repeat what a mail server did not do at once. */
+  start(): void;
 }
 
 export interface EmbeddedCopiesOptions {
@@ -97,6 +110,9 @@ export class EmbeddedCopies implements Copies {
     };
   }
 
+  /** All of it is in the transactions. */
+  start(): void {}
+
   async remove(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
     const { mailstore, bodies, publish, log } = this.#options;
     const set = { ...place, uids: [place.uid] };
@@ -122,7 +138,7 @@ export class EmbeddedCopies implements Copies {
 }
 
 /** The user may have moved or removed it meanwhile: that keeps no mail from being sent. */
-function passOverMissing(error: unknown): undefined {
+export function passOverMissing(error: unknown): undefined {
   const passedOver = ['mailbox_not_found', 'uidvalidity_changed'];
   if (error instanceof Refusal && passedOver.includes(error.code)) return undefined;
   throw error;

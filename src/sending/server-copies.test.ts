@@ -2,7 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
+import { Refusal } from '../errors/errors.ts';
 import { describeMessage } from '../mailstore/mailstore.ts';
+import { Queue } from '../queue/queue.ts';
+import { FakeClock, until } from '../queue/testing/fake-clock.ts';
 import { ServerCopies } from './server-copies.ts';
 
 test('a copy that an earlier request kept is found, and left to whom it belongs', async () => {
@@ -11,7 +14,8 @@ test('a copy that an earlier request kept is found, and left to whom it belongs'
   const user = await makeUser();
   const warnings: string[] = [];
   const log = { warn: (_: object, message: string) => warnings.push(message) };
-  const copies = new ServerCopies({ mailstore, bodies, log });
+  const queue = new Queue({ database, log: silent });
+  const copies = new ServerCopies({ database, mailstore, bodies, queue, log });
   const source = `Message-ID: <1@acme.test>\r\n${sampleMessage('m')}`;
   const staged = await stage(source);
   const message = {
@@ -40,9 +44,117 @@ test('a copy that an earlier request kept is found, and left to whom it belongs'
   assert.deepEqual(await uids(), [1, 2]);
   await third.undo();
   assert.deepEqual(await uids(), [1]);
-  // What is not there any more is no failure.
-  const { place } = await commit(third);
-  await database.write((tx) => copies.remove(tx, user, place)).then((after) => after());
-  await database.write((tx) => copies.setAnswered(tx, user, place)).then((after) => after());
+});
+
+const silent = { warn() {}, error() {} };
+
+/** A mailbox with a draft and a message that is answered, and a mail server that can fail. */
+async function openServer() {
+  const opened = await openTestMailstore('sqlite');
+  const { database, bodies, mailstore, makeUser, stage, append } = opened;
+  const user = await makeUser();
+  const staged = await stage(sampleMessage('m'));
+  for (const mailbox of ['INBOX', 'Drafts']) await append(staged, [{ user, mailbox }]);
+  const { id: bodyId } = await database.read
+    .selectFrom('bodies')
+    .select('id')
+    .executeTakeFirstOrThrow();
+  const { id: domainId } = await database.read
+    .selectFrom('domains')
+    .select('id')
+    .executeTakeFirstOrThrow();
+  const server = { isDown: false, asked: 0 };
+  const clock = new FakeClock();
+  const warnings: string[] = [];
+  const failing = new Proxy(mailstore, {
+    get(target, name: keyof typeof mailstore) {
+      const found = target[name];
+      if (typeof found !== 'function') return found;
+      return async (...values: never[]) => {
+        server.asked++;
+        if (server.isDown) throw new Refusal('unavailable', 'the mail server does not answer');
+        return Reflect.apply(found, target, values);
+      };
+    },
+  });
+  /** As after a start of the process. */
+  const start = () => {
+    const queue = new Queue({ database, clock, log: silent });
+    const log = { warn: (_: object, message: string) => warnings.push(message) };
+    const now = () => clock.now();
+    const copies = new ServerCopies({ database, mailstore: failing, bodies, queue, log, now });
+    copies.start();
+    return { queue, copies };
+  };
+  const place = async (mailbox: string) => {
+    const { uidvalidity } = await mailstore.sync(user, { mailbox });
+    return { mailbox, uid: 1, uidvalidity };
+  };
+  const state = async () => {
+    const drafts = await mailstore.sync(user, { mailbox: 'Drafts' });
+    const { flags } = await mailstore.fetchMessage(user, 'INBOX', 1);
+    const waiting = await database.read.selectFrom('deliveries').select('status').execute();
+    return { drafts: drafts.changes.added.length, flags, waiting: waiting.length };
+  };
+  const sent = { domainId, bodyId };
+  return { database, user, server, clock, warnings, start, place, state, sent };
+}
+
+const DONE = { drafts: 0, flags: ['\\Answered'] };
+
+test('what is changed after the commit leaves nothing in the queue', async () => {
+  const { database, user, start, place, state, sent, warnings } = await openServer();
+  const { queue, copies } = start();
+  const [answered, draft] = [await place('INBOX'), await place('Drafts')];
+  for (const time of ['first', 'again, where it is not there any more']) {
+    const after = await database.write(async (tx) => [
+      await copies.setAnswered(tx, user, answered, sent),
+      await copies.remove(tx, user, draft, sent),
+    ]);
+    for (const one of after) await one();
+    assert.deepEqual(await state(), { ...DONE, waiting: 0 }, time);
+  }
   assert.deepEqual(warnings, []);
+  await queue.stop(0);
+});
+
+test('what the mail server did not do at once is repeated until it does', async () => {
+  const { database, user, server, clock, start, place, state, sent, warnings } = await openServer();
+  const { queue, copies } = start();
+  const [answered, draft] = [await place('INBOX'), await place('Drafts')];
+  server.isDown = true;
+  const after = await database.write(async (tx) => [
+    await copies.setAnswered(tx, user, answered, sent),
+    await copies.remove(tx, user, draft, sent),
+  ]);
+  for (const one of after) await one();
+  assert.equal(warnings.length, 2);
+  assert.match(warnings[0] ?? '', /it is tried again/);
+  await clock.advance(61_000);
+  await until(() => server.asked === 4);
+  assert.deepEqual(await state(), { drafts: 1, flags: [], waiting: 2 });
+  server.isDown = false;
+  for (let minute = 0; minute < 10; minute++) await clock.advance(60_000);
+  await until(() => server.asked === 6);
+  await queue.stop(0);
+  assert.deepEqual(await state(), { ...DONE, waiting: 2 });
+  const rows = await database.read.selectFrom('deliveries').select('status').execute();
+  assert.deepEqual(new Set(rows.map(({ status }) => status)), new Set(['delivered']));
+});
+
+test('a process that dies after the commit does it after its next start', async () => {
+  const { database, user, server, clock, start, place, state, sent } = await openServer();
+  const before = start();
+  const [answered, draft] = [await place('INBOX'), await place('Drafts')];
+  await database.write(async (tx) => {
+    await before.copies.setAnswered(tx, user, answered, sent);
+    await before.copies.remove(tx, user, draft, sent);
+  });
+  await before.queue.stop(0);
+  const { queue } = start();
+  await clock.advance(61_000);
+  await until(() => server.asked === 2);
+  await queue.stop(0);
+  const { waiting: _, ...done } = await state();
+  assert.deepEqual(done, DONE);
 });

@@ -7,13 +7,18 @@
  *   copy cannot be kept is not accepted. Dying in between leaves a copy of a message that never went out;
  *   the client heard no answer. Nothing was queued, so nothing is sent twice. A client that asks again
  *   with its `Idempotency-Key` gets the same Message-ID: the copy is found by it, and not added again.
- * - `\Answered`, the removal of a draft and that of a cancelled copy come after the commit. Dying before
- *   them leaves a flag unset or a message that is not needed any more; the mail itself is not touched.
+ * - `\Answered`, the removal of a draft and that of a cancelled copy come after the commit. The transaction
+ *   queues each as a delivery of kind `copy`, which goes when it is done at once. Where the mail server fails, or
+ *   the process dies, the queue repeats it. Done twice it changes nothing more.
  */
+import { type Static, Type } from 'typebox';
+import { findSendingAccount } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { Queries } from '../database/database.ts';
+import type { Database, Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Mailstore, MailUser } from '../mailstore/mailstore.ts';
+import { mailDelays, mailDestination } from '../outbound/outbound.ts';
+import { type Outcome, payloadFormat, type Queue } from '../queue/queue.ts';
 import {
   type AfterCommit,
   type Copies,
@@ -22,6 +27,8 @@ import {
   type KeptMessage,
   NAMES,
   type PinnedPlace,
+  passOverMissing,
+  type SentMessage,
 } from './copies.ts';
 
 export interface ServerCopiesOptions {
@@ -30,9 +37,32 @@ export interface ServerCopiesOptions {
     Mailstore,
     'listMailboxes' | 'sync' | 'createMailbox' | 'appendMessage' | 'expunge' | 'setFlags'
   >;
-  readonly bodies: Pick<Bodies, 'read'>;
+  readonly database: Database;
+  readonly bodies: Pick<Bodies, 'read' | 'release' | 'removeFiles'>;
+  readonly queue: Pick<Queue, 'enqueue' | 'withdraw' | 'wake' | 'work'>;
   readonly log: { warn(fields: object, message: string): void };
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
 }
+
+export const COPY = 'copy';
+
+/** A change in the mailboxes of whoever sends. */
+const change = Type.Object({
+  user: Type.Object({ accountId: Type.Integer(), address: Type.String() }),
+  place: Type.Object({
+    mailbox: Type.String(),
+    uid: Type.Integer(),
+    uidvalidity: Type.String(),
+  }),
+  what: Type.Enum(['answered', 'removed']),
+});
+type Change = Static<typeof change>;
+const changes = payloadFormat(1, change);
+
+/** What is not done by then is repeated: the process may have died. */
+const REPEATED_AFTER_MS = 60_000;
+const CHANGES_AT_A_TIME = 4;
 
 /** A client that heard no answer asks again soon: so many messages came since, at most. */
 const LOOKED_THROUGH = 50;
@@ -58,21 +88,87 @@ export class ServerCopies implements Copies {
     const place = { mailbox: state.mailbox, uid, uidvalidity: state.uidvalidity };
     return {
       commit: async () => ({ place, afterCommit: () => {} }),
-      undo: () => this.#expunge(user, place),
+      undo: () => this.#takeBack(user, place),
     };
   }
 
-  async remove(_tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
-    return () => this.#expunge(user, place);
+  remove(tx: Queries, user: MailUser, place: PinnedPlace, sent: SentMessage): Promise<AfterCommit> {
+    return this.#queue(tx, { user, place, what: 'removed' }, sent);
   }
 
-  async setAnswered(_tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
+  setAnswered(
+    tx: Queries,
+    user: MailUser,
+    place: PinnedPlace,
+    sent: SentMessage,
+  ): Promise<AfterCommit> {
+    return this.#queue(tx, { user, place, what: 'answered' }, sent);
+  }
+
+  start(): void {
+    this.#options.queue.work<Change, undefined>({
+      kind: COPY,
+      payloads: changes,
+      concurrency: CHANGES_AT_A_TIME,
+      delays: mailDelays,
+      attempt: ({ payload }) => this.#attempt(payload),
+    });
+  }
+
+  /** Queues a change, and tries it once the transaction is committed. */
+  async #queue(
+    tx: Queries,
+    { user: { accountId, address }, place: { mailbox, uid, uidvalidity }, what }: Change,
+    { domainId, bodyId }: SentMessage,
+  ): Promise<AfterCommit> {
+    const { database, bodies, queue, log, now = Date.now } = this.#options;
+    const wanted = { user: { accountId, address }, place: { mailbox, uid, uidvalidity }, what };
+    const delivery = {
+      ...{ kind: COPY, domainId, bodyId, destination: mailDestination(address) },
+      payload: changes.write(wanted),
+      notBefore: now() + REPEATED_AFTER_MS,
+    };
+    const id = await queue.enqueue(tx, delivery);
+    return async () => {
+      try {
+        await this.#make(wanted);
+        const files = await database.write(async (after) =>
+          (await queue.withdraw(after, id)) ? bodies.release(after, [bodyId]) : [],
+        );
+        await bodies.removeFiles(files);
+      } catch (err) {
+        log.warn(
+          { err, account: accountId, mailbox, uid },
+          `a message is not ${what} yet: the mail server failed, and it is tried again`,
+        );
+        queue.wake([delivery]);
+      }
+    };
+  }
+
+  async #attempt(wanted: Change): Promise<Outcome> {
+    const { database } = this.#options;
+    // With its account the message went as well.
+    const account = await findSendingAccount(database.read, wanted.user.accountId);
+    if (!account) return { result: 'delivered' };
+    try {
+      await this.#make(wanted);
+      return { result: 'delivered' };
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      const text = `a message is not ${wanted.what} yet: ${error.message}`;
+      return { result: 'temporary', error: { text } };
+    }
+  }
+
+  async #make({ user, place, what }: Change): Promise<void> {
     const { mailstore } = this.#options;
     const set = { ...place, uids: [place.uid] };
-    return () =>
-      this.#try(user, 'a message is not marked as answered', () =>
-        mailstore.setFlags(user, set, { add: ['\\Answered'] }),
-      );
+    const made =
+      what === 'removed'
+        ? mailstore.expunge(user, set)
+        : mailstore.setFlags(user, set, { add: ['\\Answered'] });
+    await made.catch(passOverMissing);
   }
 
   /** Looks for a message among the newest of a mailbox. */
@@ -88,19 +184,15 @@ export class ServerCopies implements Copies {
     return found && { mailbox, uid: found.uid, uidvalidity };
   }
 
-  #expunge(user: MailUser, place: PinnedPlace): Promise<void> {
-    const { mailstore } = this.#options;
-    const set = { ...place, uids: [place.uid] };
-    return this.#try(user, 'a draft or a copy that is not needed any more stays', () =>
-      mailstore.expunge(user, set),
-    );
-  }
-
-  async #try(user: MailUser, what: string, work: () => Promise<unknown>): Promise<void> {
+  /** Nothing was accepted, so nothing is queued either. */
+  async #takeBack(user: MailUser, place: PinnedPlace): Promise<void> {
     try {
-      await work();
+      await this.#make({ user, place, what: 'removed' });
     } catch (err) {
-      this.#options.log.warn({ err, account: user.accountId }, `${what}: the mail server failed`);
+      this.#options.log.warn(
+        { err, account: user.accountId },
+        'the copy of a message that was not accepted stays: the mail server failed',
+      );
     }
   }
 
