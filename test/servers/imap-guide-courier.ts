@@ -26,10 +26,10 @@ export async function followCourier(): Promise<void> {
   await putIn(machine, '/etc/postroom.env', { 'THE-PASSWORD': password }, step);
   await postroom.start();
   await postroom.makeDomain('acme.test');
-  const ann = await postroom.makeAccount('ann', 'acme.test');
+  const ada = await postroom.makeAccount('ada', 'acme.test');
   await follow(machine, 'home=/var/vmail');
-  await postroom.deliver(ann.address);
-  assert.deepEqual(await postroom.subjects(ann.token), ['Hello']);
+  await postroom.deliver(ada.address);
+  assert.deepEqual(await postroom.subjects(ada.token), ['Hello']);
   const own = "curl -sS --user 'eva:her own' imaps://mail.example.org/";
   const env = { CURL_CA_BUNDLE: '/etc/ssl/certs/mail.example.org.pem' };
   assert.match(await machine.run(own, { env }), /INBOX/);

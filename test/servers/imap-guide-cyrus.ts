@@ -27,13 +27,13 @@ export async function followCyrus(): Promise<void> {
   await putIn(machine, '/etc/postroom.env', { 'THE-PASSWORD': password }, step);
   await postroom.start();
   await postroom.makeDomain('acme.test');
-  const ann = await postroom.makeAccount('ann', 'acme.test');
+  const ada = await postroom.makeAccount('ada', 'acme.test');
   const trusted = { env: { CURL_CA_BUNDLE: '/etc/ssl/certs/mail.example.org.pem' } };
   const looked = await machine.run(block('echo "user = postroom:').text, trusted);
   assert.match(looked, /INBOX/);
   const own = "curl -sS --user 'eva@old.test:her own' imaps://mail.example.org/";
   assert.match(await machine.run(own, trusted), /INBOX/);
-  await postroom.deliver(ann.address);
-  assert.deepEqual(await postroom.subjects(ann.token), ['Hello']);
+  await postroom.deliver(ada.address);
+  assert.deepEqual(await postroom.subjects(ada.token), ['Hello']);
   await postroom.stop();
 }

@@ -40,16 +40,16 @@ async function finish(machine: Machine, postroom: Postroom) {
   await follow(machine, 'systemctl restart dovecot');
   await postroom.start();
   await postroom.makeDomain('acme.test');
-  const ann = await postroom.makeAccount('ann', 'acme.test');
+  const ada = await postroom.makeAccount('ada', 'acme.test');
   const looked = await follow(machine, 'doveadm auth lookup');
-  assert.match(looked, /ann@acme\.test/);
+  assert.match(looked, /ada@acme\.test/);
   assert.match(looked, /\/var\/vmail\/1\b/);
   assert.match(looked, /auth succeeded/);
-  await machine.run(`doveadm auth test '${ann.address}' '${ann.password}'`);
-  await postroom.deliver(ann.address);
-  assert.deepEqual(await postroom.subjects(ann.token), ['Hello']);
+  await machine.run(`doveadm auth test '${ada.address}' '${ada.password}'`);
+  await postroom.deliver(ada.address);
+  assert.deepEqual(await postroom.subjects(ada.token), ['Hello']);
   assert.match(await machine.run('ls /var/vmail/1'), /^mdbox$/m);
-  return ann;
+  return ada;
 }
 
 /** Step 5: a change by another client is told on the socket. */
@@ -96,13 +96,13 @@ void suite('the guide to mail servers', () => {
         });
         await follow(machine, 'chmod 600 /etc/dovecot/postroom-postgresql.conf.ext');
       }
-      const ann = await finish(machine, postroom);
-      await checkEvents(machine, ann);
+      const ada = await finish(machine, postroom);
+      await checkEvents(machine, ada);
       await machine.run('/etc/cron.daily/postroom-purge');
       if (databaseUrl === undefined) {
         // What Dovecot leaves beside the database while Postroom is stopped, Postroom can open.
         await postroom.stop();
-        await machine.run(`doveadm auth test '${ann.address}' '${ann.password}'`);
+        await machine.run(`doveadm auth test '${ada.address}' '${ada.password}'`);
         await postroom.start();
         await postroom.makeAccount('bob', 'acme.test');
       }
@@ -139,7 +139,7 @@ userdb {
     await machine.run(deliver, { input: 'Subject: Old\r\n\r\nOld.\r\n' });
 
     await machine.run(installing('99-postroom.conf'));
-    const ann = await finish(machine, postroom);
+    const ada = await finish(machine, postroom);
     const keeps = async () => {
       await machine.run(`doveadm auth test '${eva}' 'her own'`);
       assert.match(await machine.run(`doveadm user -f home '${eva}'`), /^\/srv\/mail\/eva$/m);
@@ -161,14 +161,14 @@ userdb {
       'mail_plugins = $mail_plugins acl\nplugin {\n  acl = vfile\n}\n',
     );
     await restart();
-    await assert.rejects(postroom.subjects(ann.token), /"unavailable"/);
+    await assert.rejects(postroom.subjects(ada.token), /"unavailable"/);
     await putIn(machine, '/etc/dovecot/local.conf');
     await restart();
     // Postroom leaves a server that was down alone for a moment.
-    let found = await postroom.subjects(ann.token).catch(String);
+    let found = await postroom.subjects(ada.token).catch(String);
     for (let tries = 0; tries < 50 && typeof found === 'string'; tries++) {
       await sleep(200);
-      found = await postroom.subjects(ann.token).catch(String);
+      found = await postroom.subjects(ada.token).catch(String);
     }
     assert.deepEqual(found, ['Hello']);
     await postroom.stop();

@@ -51,7 +51,7 @@ export async function putIn(
 }
 
 export const SECRET = 'a secret of the mail server, 32 or more';
-const USER = 'user_1';
+const USER = 'demo';
 const KEY = 'key-of-the-operator';
 
 const machines: Machine[] = [];
