@@ -80,9 +80,8 @@ export class Indexer {
         const retrySeconds = this.#retryMs / 1000;
         this.#log.error(
           { err, retrySeconds },
-          'the search index failed: mail is accepted as before, searches wait until it is open again',
+          'the search index could not be written: mail is accepted as before, searches miss what is new',
         );
-        await this.#feed.close().catch(() => {});
         await this.#pause(this.#retryMs);
       }
     }

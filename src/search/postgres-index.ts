@@ -140,7 +140,11 @@ export class PostgresFeed implements Feed {
       .where('name', '=', setting.name)
       .executeTakeFirst();
     if (known?.value === version) return;
-    await database.write((tx) => sql`truncate search_documents`.execute(tx));
+    await database.write(async (tx) => {
+      await sql`truncate search_documents`.execute(tx);
+      // All of it is queued once more, or gone.
+      await tx.deleteFrom('search_queue').execute();
+    });
     await source.enqueueAll();
     await database.write((tx) =>
       tx

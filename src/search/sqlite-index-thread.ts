@@ -156,7 +156,10 @@ function answer(request: ThreadRequest): unknown {
     case 'find':
       return findHits(db, request.find satisfies FindRequest);
     case 'filled':
-      return inTransaction(() => writeState(db, 'filled', 'yes'));
+      return inTransaction(() => {
+        writeState(db, 'position', String(request.position));
+        writeState(db, 'filled', 'yes');
+      });
     case 'sync':
       return sync();
     case 'close':

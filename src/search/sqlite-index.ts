@@ -37,7 +37,8 @@ export interface Opened {
 }
 
 export type ThreadRequest =
-  | { readonly kind: 'open' | 'filled' | 'sync' | 'close' }
+  | { readonly kind: 'open' | 'sync' | 'close' }
+  | { readonly kind: 'filled'; readonly position: number }
   | { readonly kind: 'apply'; readonly changes: readonly SearchChange[]; readonly position: number }
   | { readonly kind: 'find'; readonly find: FindRequest };
 
@@ -89,9 +90,9 @@ export class SqliteIndex implements SearchIndex {
     }
   }
 
-  /** Notes that all mail that was there before the index is in it or in the queue. */
-  async markFilled(): Promise<void> {
-    await this.running().ask({ kind: 'filled' });
+  /** Notes that all mail that was there before the index is in the queue, behind a position. */
+  async markFilled(position: number): Promise<void> {
+    await this.running().ask({ kind: 'filled', position });
   }
 
   /** Brings the index to the disk; answers the position up to which nothing has to be repeated. */
@@ -104,6 +105,10 @@ export class SqliteIndex implements SearchIndex {
     const thread = this.#thread;
     this.#thread = undefined;
     await thread?.close();
+  }
+
+  get isOpen(): boolean {
+    return this.#thread !== undefined && this.#thread.fault === undefined;
   }
 
   /** @throws Refusal `unavailable` where there is no thread, or it ended */
@@ -194,6 +199,7 @@ export class SqliteFeed implements Feed {
   }
 
   async open(): Promise<void> {
+    this.#position = undefined;
     const { database, source, log } = this.#options;
     const storeId = (await settingStore(database, 'store_id').read()) ?? '';
     const queue = await this.#readQueue();
@@ -201,10 +207,11 @@ export class SqliteFeed implements Feed {
     if (dropped !== undefined)
       log.info({ reason: dropped }, 'search index dropped: it is made anew');
     if (!filled) {
+      // What was queued before is queued once more, or gone.
       await source.enqueueAll();
-      await this.#index.markFilled();
+      await this.#index.markFilled(queue.last);
     }
-    this.#position = position;
+    this.#position = filled ? position : queue.last;
   }
 
   async #readQueue(): Promise<MailDatabase['queue']> {
@@ -217,7 +224,7 @@ export class SqliteFeed implements Feed {
 
   /** Whether mail of the account is still to be indexed. */
   async isBehind(accountId: number): Promise<boolean> {
-    if (this.#position === undefined) return true;
+    if (this.#position === undefined || !this.#index.isOpen) return true;
     const row = await this.#options.database.read
       .selectFrom('search_queue')
       .select('id')
