@@ -53,11 +53,22 @@ async function beginAsFirstRelease({ engine, write }: Database): Promise<void> {
 }
 
 onEachEngine('a database', (engine) => {
-  test('that a newer program made is refused, with what to do', async () => {
-    const said = await startAfter(
-      engine,
-      "insert into kysely_migration (name, timestamp) values ('0003', 'then')",
-    );
+  const newer = "insert into kysely_migration (name, timestamp) values ('0003', 'then')";
+  const forNewer = "update settings set value = '3' where name = 'oldest_version'";
+
+  test('that a newer program made, and that says that this one may use it, is taken', async () => {
+    const added = [
+      'alter table routes add column colour text',
+      'create table colours (name text)',
+      'drop index deliveries_late',
+    ];
+    assert.equal(await startAfter(engine, newer, ...added), undefined);
+    const said = await startAfter(engine, newer, 'alter table accounts drop column tokens_from');
+    assert.match(String(said), /accounts\.tokens_from is missing/);
+  });
+
+  test('that a newer program made for itself is refused, with what to do', async () => {
+    const said = await startAfter(engine, newer, forNewer);
     assert.equal(
       said,
       'this database is of version 3; this program knows up to 2; restore the backup or start the newer program',

@@ -11,6 +11,15 @@ export class UnfitDatabase extends Error {
   override readonly name = 'UnfitDatabase';
 }
 
+/**
+ * The oldest version whose program may use the schema of the newest one, kept in `settings` under {@link OLDEST}.
+ * A migration that only adds what an older program need not know leaves it as it is, so that nodes are brought
+ * up to date one after the other. One that takes something away, or gives it another meaning, comes a release
+ * after the program that does not need it any more, and sets this to the version of that program.
+ */
+const OLDEST_VERSION = '2';
+const OLDEST = 'oldest_version';
+
 /** Table of Kysely's that names the migrations a database has had. */
 const APPLIED = 'kysely_migration';
 
@@ -28,8 +37,8 @@ function migrationsFor(engine: Engine): Record<string, Migration> {
  * @throws UnfitDatabase
  */
 export async function migrate<T>(kysely: Kysely<T>, engine: Engine): Promise<void> {
-  await applyMigrations(kysely, engine);
-  const difference = await checkSchema(kysely, engine);
+  const isNewer = await applyMigrations(kysely, engine);
+  const difference = await checkSchema(kysely, engine, isNewer);
   if (difference !== undefined) {
     throw new UnfitDatabase(
       `the schema is not the one that this program makes: ${difference}; restore the backup, or start with an empty database`,
@@ -43,20 +52,30 @@ const MIGRATION_LOCK = 7_265_017;
 /**
  * Applies the migrations that the database lacks; nodes that start together take turns. On PostgreSQL all is one
  * transaction, which holds the lock: a pooler may give each transaction another session.
+ *
+ * @returns whether the database is of a newer version, which this program may use as well
  */
-export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Promise<void> {
+export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Promise<boolean> {
   const migrations = migrationsFor(engine);
-  refuseUnknown(await readApplied(kysely, engine), Object.keys(migrations));
+  const names = Object.keys(migrations);
+  const applied = await readApplied(kysely, engine);
+  if (await isOfNewer(kysely, applied, names)) return true;
   const provider = { getMigrations: async () => migrations };
   const apply = async (db: Kysely<T>) => {
     const { error } = await new Migrator({ db, provider }).migrateToLatest();
     if (error) throw error;
+    if (applied.length === names.length) return;
+    await sql`insert into settings (name, value) values (${OLDEST}, ${OLDEST_VERSION})
+      on conflict (name) do update set value = excluded.value`.execute(db);
   };
-  if (engine === 'sqlite') return apply(kysely);
-  await kysely.transaction().execute(async (tx) => {
-    await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
-    await apply(tx);
-  });
+  if (engine === 'sqlite') await apply(kysely);
+  else {
+    await kysely.transaction().execute(async (tx) => {
+      await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
+      await apply(tx);
+    });
+  }
+  return false;
 }
 
 /** Names of the migrations that the database has had. */
@@ -72,16 +91,28 @@ async function readApplied<T>(kysely: Kysely<T>, engine: Engine): Promise<string
   return rows.map(({ name }) => name);
 }
 
-function refuseUnknown(applied: readonly string[], known: readonly string[]): void {
+/**
+ * Whether a newer program made the database, and says there that this one may use it.
+ *
+ * @throws UnfitDatabase where this program may not
+ */
+async function isOfNewer<T>(
+  kysely: Kysely<T>,
+  applied: readonly string[],
+  known: readonly string[],
+): Promise<boolean> {
   if (applied.some((name) => !/^\d{4}$/.test(name))) {
     throw new UnfitDatabase(
       'this database is of a commit before the first release, 0.2.0, and cannot be brought up to date; start with an empty one',
     );
   }
-  const [version, newest] = [applied, known].map((names) => Math.max(0, ...names.map(Number)));
-  if (version !== undefined && newest !== undefined && version > newest) {
-    throw new UnfitDatabase(
-      `this database is of version ${version}; this program knows up to ${newest}; restore the backup or start the newer program`,
-    );
-  }
+  const newest = Math.max(...known.map(Number));
+  const version = Math.max(0, ...applied.map(Number));
+  if (version <= newest) return false;
+  const { rows } = await sql<{ value: string }>`
+    select value from settings where name = ${OLDEST}`.execute(kysely);
+  if (rows[0] && Number(rows[0].value) <= newest) return true;
+  throw new UnfitDatabase(
+    `this database is of version ${version}; this program knows up to ${newest}; restore the backup or start the newer program`,
+  );
 }
