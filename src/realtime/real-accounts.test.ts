@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
-import { createAccounts, createTokens } from '../accounts/accounts.ts';
+import { createAccounts, createTokens, findAccess } from '../accounts/accounts.ts';
 import { InProcessChanges } from '../changes/changes.ts';
 import { createDomains } from '../domains/domains.ts';
 import { limitInMemory } from '../net/net.ts';
@@ -30,14 +30,21 @@ onEachEngine('realtime', (engine) => {
       log: pino({ level: 'silent' }),
       secret: SECRET,
     });
-    const { port } = await startRealtime({
+    const { port, realtime } = await startRealtime({
       changes,
+      shared: {
+        state: {
+          accessOf: (ids) => findAccess(database.read, ids),
+          tipsOf: (users) => mailstore.tipsOf(users.map(({ accountId }) => accountId)),
+        },
+        places: { take: async (_key, wanted) => wanted, give: () => {} },
+      },
       authenticate: (token) => tokens.authenticate(token),
       listMailboxes: (user) => mailstore.listMailboxes(user),
     });
     const user = await makeUser();
     const { token } = await tokens.issue({ id: user.accountId });
-    return { changes, accounts, mailstore, stage, append, port, user, token };
+    return { changes, accounts, mailstore, stage, append, port, realtime, database, user, token };
   }
 
   test('a message that comes in is told with the token of a sync', async () => {
@@ -125,5 +132,46 @@ onEachEngine('realtime', (engine) => {
     assert.equal((await client.closed).code, 4403);
     const refused = await askForUpgrade(port, { authorization: `Bearer ${token}` });
     assert.equal(refused.status, 401);
+  });
+
+  test('what another node changed unheard is told by a look, once', async () => {
+    const { append, stage, mailstore, port, realtime, user, token } = await start();
+    const client = new TestClient(port, token);
+    await client.next();
+    await realtime.lookAgain(false);
+    await append(await stage(sampleMessage('first')), [{ user, mailbox: 'INBOX' }]);
+    await mailstore.createMailbox(user, 'Projects');
+    await realtime.lookAgain(false);
+    await realtime.lookAgain(false);
+    await mailstore.deleteMailbox(user, 'Projects');
+    await realtime.lookAgain(false);
+    const told = [];
+    for (let i = 0; i < 4; i++) told.push(await client.next());
+    const inbox = (await mailstore.listMailboxes(user)).find(({ mailbox }) => mailbox === 'INBOX');
+    const [first, second, third, fourth] = told as { mailbox?: string; type: string }[];
+    assert.deepEqual(first, {
+      type: 'mailbox_changed',
+      mailbox: 'INBOX',
+      uidvalidity: inbox?.uidvalidity,
+      token: inbox?.token,
+      eventType: 'MailboxesChanged',
+    });
+    assert.equal(second?.mailbox, 'Projects');
+    assert.deepEqual([third?.type, fourth?.type], ['mailboxes_changed', 'mailboxes_changed']);
+  });
+
+  test('a look ends connections of accounts that changed unheard', async () => {
+    const { database, port, realtime, user, token } = await start();
+    const client = new TestClient(port, token);
+    await client.next();
+    await database.write((tx) =>
+      tx
+        .updateTable('accounts')
+        .set({ credential_version: 2 })
+        .where('id', '=', user.accountId)
+        .execute(),
+    );
+    await realtime.lookAgain(false);
+    assert.equal((await client.closed).code, 4401);
   });
 });
