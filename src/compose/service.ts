@@ -226,6 +226,11 @@ async function openDatabase(
       poolSize,
       timeoutMs,
       onBroken: (error) => logger.warn({ err: error }, 'database connection lost'),
+      onNoTimeline: (err) =>
+        logger.warn(
+          { err },
+          'the timeline of PostgreSQL cannot be read: apps are not told of changes that a failover loses',
+        ),
     }).catch(explainDatabase);
     onStop(() => database.close());
     return database;

@@ -1,5 +1,5 @@
 /** What both engines offer; the public face is `database.ts`. */
-import type { Kysely } from 'kysely';
+import type { Kysely, RawBuilder } from 'kysely';
 import type { Schema } from './schema.ts';
 
 /** Which SQL is spoken; the few places where the engines must differ ask for it. */
@@ -12,6 +12,11 @@ export interface Database {
   readonly engine: Engine;
   /** Whether a query came upon damage on the disk, since the start: only a backup helps. */
   readonly isDamaged: boolean;
+  /**
+   * The number of the server's history, as SQL: another one after each failover. Whatever was committed before and
+   * is not there any more was lost by it. Undefined where it cannot be told, and on SQLite.
+   */
+  readonly timeline?: RawBuilder<number> | undefined;
   /** Single reads; two in a row may see different states. */
   readonly read: Queries;
   /**

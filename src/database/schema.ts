@@ -136,6 +136,10 @@ interface MailboxTable {
   uidvalidity: number;
   uidnext: Generated<number>;
   highestmodseq: Generated<number>;
+  /** Of the server's history that the last change was made in (`Database.timeline`); 0: not known. */
+  timeline: Generated<number>;
+  /** The last MODSEQ that was given before that history began. */
+  fork_modseq: Generated<number>;
   /** Tombstones up to this MODSEQ are gone: older tokens start anew. */
   pruned_modseq: Generated<number>;
   /** Messages in it, those without `\\Seen`, and octets of their sources: counted with each change. */

@@ -63,6 +63,13 @@ export class MailLoad {
     return (await fetch(`${this.#service.url}/readyz`)).ok;
   }
 
+  /** A sync of another app, which asks when it likes. */
+  async sync(request: object = {}) {
+    const { status, body } = await this.#ask(request);
+    assert.equal(status, 200, JSON.stringify(body));
+    return body;
+  }
+
   /** Ends the load, and looks for every message. @param options.mayLose what was answered 250 may be gone */
   async check({ mayLose = false } = {}): Promise<void> {
     await this.#end();

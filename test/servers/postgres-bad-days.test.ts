@@ -6,6 +6,7 @@ import { Client } from 'pg';
 import { atEnd } from '../support/databases.ts';
 import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
 import { MailLoad, until } from './mail-load.ts';
+import { startPgbouncer } from './pgbouncer.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
 import { TcpProxy } from './proxy.ts';
 
@@ -117,4 +118,25 @@ test('a table locked by somebody else', async (t) => {
   await admin.end();
   await load.flows();
   await load.check();
+});
+
+test('PgBouncer in transaction mode', async (t) => {
+  const pooler = await startPgbouncer(postgres.port, 'postroom');
+  const admin = await asAdmin();
+  await admin.query('create database pooled owner postroom');
+  await admin.end();
+  const pooled = await startTestService('postgres', {
+    DATABASE_URL: `postgres://postroom@127.0.0.1:${pooler.port}/pooled`,
+    DATABASE_TIMEOUT_SECONDS: String(TIMEOUT_MS / 1000),
+  });
+  const load = new MailLoad(t, pooled, await pooled.makeAccount());
+  await load.flows();
+  // Its connections to the server end, ours to it do not.
+  await postgres.kill();
+  await until('mail is refused', () => load.counts.refused > 0);
+  await postgres.start();
+  await load.flows();
+  await load.check();
+  await pooled.stop();
+  await pooler.stop();
 });

@@ -28,8 +28,8 @@ export interface RunningServer {
   start(): Promise<void>;
   /** Stops all of its processes in the middle of whatever they do, or lets them go on. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void;
-  /** Makes a copy of it that follows it, and starts that. */
-  startStandby(name: string): Promise<RunningServer>;
+  /** Makes a copy of it that follows it, and starts that. @param port where it finds this server */
+  startStandby(name: string, port?: number): Promise<RunningServer>;
   /** Makes a standby the server to write to. */
   promote(): Promise<void>;
   /** Ends it, and removes its files. */
@@ -112,10 +112,10 @@ class Server implements RunningServer {
     }
   }
 
-  async startStandby(name: string): Promise<RunningServer> {
+  async startStandby(name: string, port = this.port): Promise<RunningServer> {
     const directory = await makeDirectory();
     const data = join(directory, 'data');
-    const source = `host=127.0.0.1 port=${this.port} user=test application_name=${name}`;
+    const source = `host=127.0.0.1 port=${port} user=test application_name=${name}`;
     const args = ['-D', data, '-d', source, '-R', '-c', 'fast', '-X', 'stream'];
     const copy = asServerUser(join(this.#bin, 'pg_basebackup'), args);
     await promisify(execFile)(...copy, { cwd: directory });

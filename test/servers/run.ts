@@ -18,6 +18,7 @@ const DOVECOT_MODULES = '/usr/lib/dovecot/modules';
 const needed = [
   { package: 'postgresql', found: () => findPostgres() !== undefined },
   { package: 'redis-server', found: hasRedis },
+  { package: 'pgbouncer', found: () => existsSync('/usr/sbin/pgbouncer') },
   { package: 'swaks', found: () => existsSync('/usr/bin/swaks') },
   { package: 'knot', found: () => existsSync('/usr/sbin/knotd') },
   { package: 'postfix', found: () => existsSync('/usr/sbin/postfix') },

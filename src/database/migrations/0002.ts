@@ -61,7 +61,7 @@ const sendingTables: Record<string, Columns> = {
   },
 };
 
-/** Columns of tables of 0.2.0, null in rows of before. */
+/** Columns of tables of 0.2.0; in rows of before null, or the default. */
 const addedColumns: Record<string, Columns> = {
   // What a sync and a search tell of a message.
   messages: {
@@ -72,6 +72,8 @@ const addedColumns: Record<string, Columns> = {
   },
   // Which message it is, and where it was stored as well.
   deliveries: { message_id: 'text', subject: 'text', stored: 'text' },
+  // Whether what a sync token tells of was lost in a failover.
+  mailboxes: { timeline: 'INT not null default 0', fork_modseq: 'INT not null default 0' },
 };
 
 /** Kept by `accounts/remembered-logins.ts`. */

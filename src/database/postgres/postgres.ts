@@ -1,7 +1,7 @@
 /** PostgreSQL, for operators who have one and for several nodes on the same state. */
-import { Kysely } from 'kysely';
+import { Kysely, sql } from 'kysely';
 import type { Database, Queries } from '../engine.ts';
-import { isDamage, isLostConnection, isRolledBack } from '../failures.ts';
+import { isDamage, isLostConnection, isRolledBack, isUnavailable } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import type { Schema } from '../schema.ts';
 import type { ConnectionOptions } from './connections.ts';
@@ -16,9 +16,18 @@ export interface PostgresOptions {
   readonly timeoutMs?: number;
   /** Told of connections that break, idle or not; they are replaced. */
   readonly onBroken?: (error: Error) => void;
+  /** Told once why a failover that loses commits cannot be noticed on this server. */
+  readonly onNoTimeline?: (error: unknown) => void;
 }
 
 const ATTEMPTS_MAX = 5;
+
+/**
+ * The timeline that the server writes to. A server that is promoted begins a new one (PostgreSQL's manual, section
+ * 26.3.5), and the names of the files of its log begin with it. `pg_control_checkpoint()` would tell the old one
+ * until the next checkpoint.
+ */
+const timeline = sql<number>`('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint`;
 
 /**
  * Opens a PostgreSQL database and brings its schema up to date.
@@ -36,11 +45,18 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       if (event.level === 'error' && isDamage(event.error)) isDamaged = true;
     },
   });
+  const canTell = await tellsTimeline(kysely, options.onNoTimeline).catch(
+    async (error: unknown) => {
+      await kysely.destroy();
+      throw error;
+    },
+  );
   return {
     engine: 'postgres',
     get isDamaged() {
       return isDamaged;
     },
+    timeline: canTell ? timeline : undefined,
     read: kysely,
     write: (work) => writeOn(kysely, work),
     snapshot: (work) =>
@@ -51,6 +67,21 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         .execute(work),
     close: () => kysely.destroy(),
   };
+}
+
+/** Whether the server lets us read its timeline: a service that only speaks PostgreSQL's protocol may not. */
+async function tellsTimeline(
+  kysely: Queries,
+  onNoTimeline: PostgresOptions['onNoTimeline'],
+): Promise<boolean> {
+  try {
+    await sql`select ${timeline}`.execute(kysely);
+    return true;
+  } catch (error) {
+    if (isUnavailable(error)) throw error;
+    onNoTimeline?.(error);
+    return false;
+  }
 }
 
 /** Migrates on connections of its own: a migration may take longer than any query. */

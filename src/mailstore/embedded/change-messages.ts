@@ -59,7 +59,7 @@ export class MessageWriter {
   readonly #insertMessage: ReturnType<typeof prepareInsert>;
 
   constructor({ database, mailboxes, ids, now }: MessageWriterOptions) {
-    this.#advance = new MailboxAdvance(database.read);
+    this.#advance = new MailboxAdvance(database);
     this.#insertMessage = prepareInsert(database.read);
     this.#mailboxes = mailboxes;
     this.#ids = ids;

@@ -49,7 +49,7 @@ export class MessageEditor {
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
     this.#now = now;
-    this.#advance = new MailboxAdvance(database.read);
+    this.#advance = new MailboxAdvance(database);
   }
 
   async setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {

@@ -28,7 +28,13 @@ import type {
 import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from '../syntax.ts';
 import { type AppendedMessage, MessageWriter } from './change-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
-import { Mailboxes, type MailboxRow, MailboxWriter, mailboxNotFound } from './mailboxes.ts';
+import {
+  isSurviving,
+  Mailboxes,
+  type MailboxRow,
+  MailboxWriter,
+  mailboxNotFound,
+} from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
@@ -316,8 +322,11 @@ function cursorOf({ base, snapshot, uid, newest }: Extract<SyncToken, { kind: 'c
   return { base, snapshot, afterUid: uid, newest };
 }
 
-/** Whether all that happened after the token is still known, and nothing of it is yet to come. */
-function isKnown({ highestmodseq, pruned_modseq }: MailboxRow, token: SyncToken): boolean {
+/** Whether all that happened after the token is still known, and nothing of it is yet to come or was lost. */
+function isKnown(mailbox: MailboxRow, token: SyncToken): boolean {
+  const { highestmodseq, pruned_modseq } = mailbox;
+  const last = token.kind === 'modseq' ? token.modseq : token.snapshot;
+  if (!isSurviving(mailbox, last)) return false;
   if (token.kind === 'modseq') {
     return token.modseq >= 1 && token.modseq >= pruned_modseq && token.modseq <= highestmodseq;
   }
@@ -325,5 +334,6 @@ function isKnown({ highestmodseq, pruned_modseq }: MailboxRow, token: SyncToken)
   // Only who has nothing begins with the newest.
   if (newest && base !== 0) return false;
   const oldest = base === 0 ? snapshot : base;
+  if (!isSurviving(mailbox, oldest)) return false;
   return oldest >= pruned_modseq && base < snapshot && snapshot <= highestmodseq;
 }

@@ -1,5 +1,5 @@
 /** Rows of `mailboxes`: finding, making, renaming, and moving on their counters. */
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { MailboxChange } from '../../changes/changes.ts';
 import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
 import { invalidField, Refusal } from '../../errors/errors.ts';
@@ -15,10 +15,17 @@ import { buryMailbox } from './purge-mailboxes.ts';
 
 export type MailboxRow = Pick<
   Row<'mailboxes'>,
-  'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq'
+  'id' | 'name' | 'uidvalidity' | 'highestmodseq' | 'pruned_modseq' | 'fork_modseq'
 >;
 
-const columns = ['id', 'name', 'uidvalidity', 'highestmodseq', 'pruned_modseq'] as const;
+const columns = [
+  'id',
+  'name',
+  'uidvalidity',
+  'highestmodseq',
+  'pruned_modseq',
+  'fork_modseq',
+] as const;
 
 const UIDVALIDITY_COUNTER = 'uidvalidity';
 
@@ -218,9 +225,38 @@ export interface Advance {
   readonly octets: number;
 }
 
-function prepareAdvance(queries: Queries) {
+/**
+ * MODSEQs of one history of the server. A failover may lose the last changes, which apps have seen. The first change
+ * after it gets the first MODSEQ of the next such span, so that no lost one is ever given again:
+ * {@link isSurviving} tells them apart.
+ */
+const SPAN = 2 ** 32;
+/** UIDs that are passed over at the same time: apps may keep what they read under the lost ones. */
+const UIDS_PASSED = 65_536;
+
+/** Whether the state that a token tells of was not lost in a failover. */
+export function isSurviving(mailbox: MailboxRow, modseq: number): boolean {
+  const { highestmodseq, fork_modseq } = mailbox;
+  const span = Math.floor(modseq / SPAN);
+  if (span === Math.floor(highestmodseq / SPAN)) return true;
+  return span === Math.floor(fork_modseq / SPAN) && modseq <= fork_modseq;
+}
+
+/** Counters of a mailbox whose history goes on, or whose server has begun another one. */
+function forkAware(timeline: RawBuilder<number>, uids: number) {
+  const goesOn = sql`timeline in (0, ${timeline})`;
+  return {
+    timeline,
+    fork_modseq: sql<number>`case when ${goesOn} then fork_modseq else highestmodseq end`,
+    highestmodseq: sql<number>`case when ${goesOn} then highestmodseq + 1
+      else (highestmodseq / ${sql.lit(SPAN)} + 1) * ${sql.lit(SPAN)} end`,
+    uidnext: sql<number>`uidnext + ${uids}::bigint + case when ${goesOn} then 0 else ${sql.lit(UIDS_PASSED)} end`,
+  };
+}
+
+function prepareAdvance({ read, timeline }: Pick<Database, 'read' | 'timeline'>) {
   return new PreparedQuery(({ mailboxId, uids, messages, unseen, octets }: Advance) =>
-    queries
+    read
       .updateTable('mailboxes')
       .set((eb) => ({
         uidnext: eb('uidnext', '+', uids),
@@ -228,6 +264,7 @@ function prepareAdvance(queries: Queries) {
         messages: eb('messages', '+', messages),
         unseen: eb('unseen', '+', unseen),
         octets: eb('octets', '+', octets),
+        ...(timeline && forkAware(timeline, uids)),
       }))
       .where('id', '=', mailboxId)
       // One that is deleted takes nothing more.
@@ -243,8 +280,8 @@ function prepareAdvance(queries: Queries) {
 export class MailboxAdvance {
   readonly #query: ReturnType<typeof prepareAdvance>;
 
-  constructor(queries: Queries) {
-    this.#query = prepareAdvance(queries);
+  constructor(database: Pick<Database, 'read' | 'timeline'>) {
+    this.#query = prepareAdvance(database);
   }
 
   /** @throws Refusal mailbox_not_found where the mailbox was deleted in this very moment */
