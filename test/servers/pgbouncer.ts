@@ -32,6 +32,7 @@ export async function startPgbouncer(
     'pool_mode = transaction',
     'default_pool_size = 4',
     'server_lifetime = 1',
+    'server_login_retry = 1',
   ];
   await writeFile(file, `${lines.join('\n')}\n`);
   const [command, args] = asServerUser('/usr/sbin/pgbouncer', [file]);
