@@ -34,6 +34,7 @@ import { StoreHealth } from './store-health.ts';
 export { BodyFolder } from './body-folder.ts';
 export { type BodyStore, databaseStoreId, StoreUnavailable } from './body-store.ts';
 export { Gathered } from './gathered.ts';
+export { type Moved, MoveRefused, moveBodies } from './move-bodies.ts';
 
 /**
  * Octets up to which a body lies in the row, besides header lines that are put in front of it: one

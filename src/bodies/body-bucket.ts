@@ -35,10 +35,10 @@ import {
   type BodyStore,
   isBodyName,
   type NewBody,
+  type Note,
   newBodyName,
   QUARANTINE,
   QUARANTINED_MS,
-  STORE_ID,
   type WantedBytes,
 } from './body-store.ts';
 import { hasStatus, isMissingObject, readObject, unavailable } from './read-object.ts';
@@ -180,10 +180,10 @@ export class BodyBucket implements BodyStore {
     return bavail * bsize;
   }
 
-  async readId(): Promise<string> {
+  async readNote(note: Note): Promise<string> {
     return this.#ask(async () => {
       try {
-        const { Body } = await this.#client.send(new GetObjectCommand(this.#at(STORE_ID)), {
+        const { Body } = await this.#client.send(new GetObjectCommand(this.#at(note)), {
           abortSignal: AbortSignal.timeout(this.#deadlineMs),
         });
         return ((await Body?.transformToString()) ?? '').slice(0, 100).trim();
@@ -195,11 +195,12 @@ export class BodyBucket implements BodyStore {
   }
 
   /** Of two databases that are new at the same time, one gets the bucket, where the server can do that. */
-  async writeId(id: string): Promise<void> {
-    const object = { ...this.#at(STORE_ID), Body: Buffer.from(`${id}\n`) };
+  async writeNote(note: Note, text: string): Promise<void> {
+    const object = { ...this.#at(note), Body: Buffer.from(`${text}\n`) };
+    const condition = note === 'store-id' ? { IfNoneMatch: '*' } : {};
     await this.#ask(async () => {
       try {
-        await this.#client.send(new PutObjectCommand({ ...object, IfNoneMatch: '*' }));
+        await this.#client.send(new PutObjectCommand({ ...object, ...condition }));
       } catch (error) {
         if (hasStatus(error, 501)) await this.#client.send(new PutObjectCommand(object));
         else if (!hasStatus(error, 409, 412)) throw error;
@@ -207,8 +208,8 @@ export class BodyBucket implements BodyStore {
     });
   }
 
-  removeId(): Promise<void> {
-    return this.#delete(STORE_ID);
+  removeNote(note: Note): Promise<void> {
+    return this.#delete(note);
   }
 
   async isEmpty(): Promise<boolean> {

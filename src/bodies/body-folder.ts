@@ -17,10 +17,10 @@ import {
   type BodyStore,
   isBodyName,
   type NewBody,
+  type Note,
   newBodyName,
   QUARANTINE,
   QUARANTINED_MS,
-  STORE_ID,
   type WantedBytes,
 } from './body-store.ts';
 
@@ -81,22 +81,22 @@ export class BodyFolder implements BodyStore {
     return bavail * bsize;
   }
 
-  async readId(): Promise<string> {
+  async readNote(note: Note): Promise<string> {
     try {
-      return (await readFile(join(this.place, STORE_ID), 'utf8')).trim();
+      return (await readFile(join(this.place, note), 'utf8')).trim();
     } catch (error) {
       if (isMissing(error)) return '';
       throw error;
     }
   }
 
-  async writeId(id: string): Promise<void> {
+  async writeNote(note: Note, text: string): Promise<void> {
     await ensureFolder(this.place);
-    await replaceDurably(join(this.place, STORE_ID), `${id}\n`, 0o600);
+    await replaceDurably(join(this.place, note), `${text}\n`, 0o600);
   }
 
-  async removeId(): Promise<void> {
-    await unlinkIfThere(join(this.place, STORE_ID));
+  async removeNote(note: Note): Promise<void> {
+    await unlinkIfThere(join(this.place, note));
     await syncFolder(this.place);
   }
 

@@ -5,6 +5,7 @@
  *     <xx>/<uuid>              a body, written once and never changed
  *     quarantine/<xx>/<uuid>   a body that no row of the database named when it was looked for
  *     store-id                 the id that the database has as well
+ *     moved-up-to              while bodies are brought here: the id of the last row whose body is here
  *
  * A body that no row names is not removed at once: it goes to quarantine, and from there after
  * {@link QUARANTINED_MS}. A row that names a body in quarantine (a newer database was put back) gets it
@@ -19,7 +20,8 @@ import { type Database, settingStore } from '../database/database.ts';
 export const QUARANTINED_MS = 7 * 86_400_000;
 
 export const QUARANTINE = 'quarantine';
-export const STORE_ID = 'store-id';
+/** A short text beside the bodies. */
+export type Note = 'store-id' | 'moved-up-to';
 
 const NAME = /^([0-9a-f]{2})\/\1[0-9a-f]{6}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -76,12 +78,11 @@ export interface BodyStore {
   remove(names: readonly string[]): Promise<void>;
   /** Octets that are free on the disk which bodies are written to. */
   freeBytes(): Promise<number>;
-  /** @returns `''` where it has no id */
-  readId(): Promise<string>;
-  /** Gives an id to a store that has none. */
-  writeId(id: string): Promise<void>;
-  /** Takes its id away: nobody takes it for the store of a database from then on. */
-  removeId(): Promise<void>;
+  /** @returns `''` where it has no such note */
+  readNote(note: Note): Promise<string>;
+  /** Writes a note; a store id only where there is none, if the store can tell. */
+  writeNote(note: Note, text: string): Promise<void>;
+  removeNote(note: Note): Promise<void>;
   /** Whether no body was ever kept here; what others put here does not count. */
   isEmpty(): Promise<boolean>;
   /** Names of the bodies, or of those in quarantine, in batches of at most 1,000. */
@@ -143,17 +144,17 @@ export async function findMismatch(
   isNew: boolean,
 ): Promise<string | undefined> {
   const ours = await databaseStoreId(database);
-  let theirs = await store.readId();
+  let theirs = await store.readNote('store-id');
   if (theirs === '' && isNew && (await store.isEmpty())) {
-    await store.writeId(ours);
-    theirs = await store.readId();
+    await store.writeNote('store-id', ours);
+    theirs = await store.readNote('store-id');
   }
   if (theirs === ours) return undefined;
   const found = theirs === '' ? 'have no store-id' : `are of store ${theirs}`;
   return (
     `the database is of store ${ours}, the bodies in ${store.place} ${found}: they do not belong together, ` +
     'so no mail is taken and no body is removed. Stop, put back the one that is missing, and start. ' +
-    `Only if both are the right ones: write ${ours} to ${store.place}/${STORE_ID}, and start`
+    `Only if both are the right ones: write ${ours} to ${store.place}/store-id, and start`
   );
 }
 

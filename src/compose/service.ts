@@ -213,6 +213,26 @@ function watchData(config: Config, { bodies }: Parts, onLost: OnLost): Promise<(
   });
 }
 
+/**
+ * Opens the database for a command beside the service.
+ *
+ * @throws ConfigError, also where the service has the data folder in use
+ */
+export async function openForCommand(
+  config: Config,
+  logger: Logger,
+): Promise<{ readonly database: Database; close(): Promise<void> }> {
+  const closers: (() => Promise<void> | void)[] = [];
+  const onLost: OnLost = (line) => {
+    throw new Error(line);
+  };
+  const database = await openDatabase(config, logger, (close) => closers.push(close), onLost);
+  const close = async () => {
+    for (const step of closers.reverse()) await step();
+  };
+  return { database, close };
+}
+
 async function openDatabase(
   config: Config,
   logger: Logger,

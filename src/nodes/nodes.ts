@@ -199,6 +199,13 @@ class Node implements Nodes {
   }
 }
 
+/** The machines that run a node now; none on SQLite, which one process has open. */
+export async function listRunningNodes(database: Database): Promise<string[]> {
+  if (database.engine === 'sqlite') return [];
+  const running = await database.write((tx) => findRunning(tx, ''));
+  return running.map(({ host }) => host);
+}
+
 /** The other nodes that run; the rows of those that do not are removed, at once or after a day. */
 async function findRunning(tx: Queries, ownId: string): Promise<Row<'nodes'>[]> {
   const { rows } = await sql<{ now: number }>`select ${databaseTime} as now`.execute(tx);

@@ -13,6 +13,8 @@ export type Fault =
   | { readonly cutRequest: number }
   /** So much of the answer's body comes back, then the connection ends or falls silent. */
   | { readonly cutAnswer: number; readonly then: 'end' | 'silence' }
+  /** The server does what it is asked, and nobody hears of it. */
+  | 'lose answer'
   /** One octet of the answer's body is another. */
   | 'damage';
 
@@ -58,6 +60,10 @@ function passOn(
 ): void {
   const { method, url: path, headers } = client;
   const onward = request({ host: '127.0.0.1', port, method, path, headers }, (reply) => {
+    if (fault === 'lose answer') {
+      reply.resume();
+      return;
+    }
     answer.writeHead(reply.statusCode ?? 502, reply.headers);
     answer.flushHeaders();
     sendBody(reply, answer, fault);

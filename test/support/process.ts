@@ -49,7 +49,7 @@ export function bareEnvironment(): Record<string, string> {
   return { ...(PATH && { PATH }), ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) };
 }
 
-function run(
+export function run(
   [program = '', ...given]: string[],
   environment: Record<string, string>,
   log: 'pipe' | number,

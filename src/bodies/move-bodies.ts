@@ -1,0 +1,201 @@
+/**
+ * Brings all bodies of a database from one store to another, while no service runs on it.
+ *
+ * Crashes, by step:
+ * 1. Each body is copied, then read back and compared. How far that came is noted in the new store; what was
+ *    copied after that is compared again by the next run, and copied anew where it is not whole.
+ * 2. The new store gets the store id, then the old one loses it. From then on a service that still has the
+ *    old settings takes no mail, and says why.
+ * 3. The old bodies go to the quarantine of the old store. Nothing is removed.
+ *
+ * A run that was cut short is gone on with by the next one, with the same arguments.
+ */
+import { createHash } from 'node:crypto';
+import pLimit from 'p-limit';
+import type { Database } from '../database/database.ts';
+import { BodyLost, type BodyStore, databaseStoreId } from './body-store.ts';
+
+/** Bodies in one query, and after which the progress is written down. */
+const BATCH = 100;
+/** Bodies under way at once. */
+const COPIES_AT_ONCE = 4;
+
+/** The bodies cannot be moved; the message is one line for the operator. */
+export class MoveRefused extends Error {
+  override readonly name = 'MoveRefused';
+}
+
+export interface Moved {
+  /** Bodies that are in the new store now, by this run and those before. */
+  bodies: number;
+  /** Octets that this run copied. */
+  octets: number;
+  /** Names of bodies that were neither here nor there. */
+  missing: string[];
+}
+
+export interface MoveOptions {
+  readonly database: Database;
+  readonly from: BodyStore;
+  readonly to: BodyStore;
+  /** Told after each batch. */
+  readonly onProgress: (done: number, total: number, octets: number) => void;
+  /** Asked before the old store loses its id. @throws where a service has been started meanwhile */
+  readonly checkStopped: () => Promise<void>;
+}
+
+/**
+ * Moves all bodies.
+ *
+ * @throws MoveRefused, StoreUnavailable, the file system's error
+ */
+export async function moveBodies(options: MoveOptions): Promise<Moved> {
+  const { database, from, to, checkStopped } = options;
+  const id = await databaseStoreId(database);
+  await checkStores(id, from, to);
+  const moved = await copyAll(options);
+  await checkStopped();
+  await to.writeNote('store-id', id);
+  if ((await to.readNote('store-id')) !== id) throw foreign(to);
+  await from.removeNote('store-id');
+  for await (const names of from.list('bodies')) {
+    const limit = pLimit(COPIES_AT_ONCE);
+    await limit.map(names, (name) => from.quarantine(name, Date.now()));
+  }
+  await to.removeNote('moved-up-to');
+  return moved;
+}
+
+async function checkStores(id: string, from: BodyStore, to: BodyStore): Promise<void> {
+  const [old, next] = [await from.readNote('store-id'), await to.readNote('store-id')];
+  if (next !== '' && next !== id) throw foreign(to);
+  // An earlier run came as far as to take it away.
+  if (old !== id && !(old === '' && next === id)) throw foreign(from);
+}
+
+function foreign({ place }: BodyStore): MoveRefused {
+  return new MoveRefused(
+    `the bodies in ${place} are not those of this database (see store-id there)`,
+  );
+}
+
+interface Row {
+  readonly id: number;
+  readonly file: string;
+  readonly size: number;
+}
+
+async function copyAll({ database, from, to, onProgress }: MoveOptions): Promise<Moved> {
+  const total = await countFrom(database, 0);
+  let after = Number(await to.readNote('moved-up-to'));
+  const moved: Moved = {
+    bodies: total - (await countFrom(database, after)),
+    octets: 0,
+    missing: [],
+  };
+  const limit = pLimit(COPIES_AT_ONCE);
+  for (;;) {
+    const rows = await listRows(database, after);
+    const last = rows.at(-1);
+    if (!last) return moved;
+    await limit.map(rows, async ({ file, size }) => {
+      try {
+        const octets = await copy(file, size, from, to);
+        moved.octets += octets;
+        moved.bodies++;
+      } catch (error) {
+        if (!(error instanceof BodyLost)) throw error;
+        moved.missing.push(file);
+      }
+    });
+    after = last.id;
+    await to.writeNote('moved-up-to', String(after));
+    onProgress(moved.bodies, total, moved.octets);
+  }
+}
+
+async function countFrom({ read }: Database, after: number): Promise<number> {
+  const { bodies } = await read
+    .selectFrom('bodies')
+    .select(({ fn }) => fn.countAll().as('bodies'))
+    .where('file', 'is not', null)
+    .where('id', '>', after)
+    .executeTakeFirstOrThrow();
+  return Number(bodies);
+}
+
+async function listRows({ read }: Database, after: number): Promise<Row[]> {
+  const rows = await read
+    .selectFrom('bodies')
+    .select(['id', 'file', 'size', 'content'])
+    .where('file', 'is not', null)
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(BATCH)
+    .execute();
+  return rows.map(({ id, file, size, content }) => {
+    return { id, file: file ?? '', size: size - (content?.length ?? 0) };
+  });
+}
+
+/**
+ * Brings one body over, unless it is there.
+ *
+ * @returns octets that were copied
+ * @throws BodyLost where it is in neither store
+ */
+async function copy(name: string, size: number, from: BodyStore, to: BodyStore): Promise<number> {
+  if ((await to.age(name, Date.now())) !== undefined) {
+    if (await isSame(name, size, from, to)) return 0;
+    // What a run that was cut short, or somebody's copy, left half done.
+    await to.remove([name]);
+  }
+  const body = await to.create(name);
+  let digest: string;
+  try {
+    digest = await digestOf(from, name, size, (chunk) => body.write(chunk));
+    await body.finish();
+  } catch (error) {
+    await body.abandon();
+    throw error;
+  }
+  if ((await digestOf(to, name, size)) === digest) return size;
+  throw new MoveRefused(`${name} reads back from ${to.place} as something else than was written`);
+}
+
+async function isSame(
+  name: string,
+  size: number,
+  from: BodyStore,
+  to: BodyStore,
+): Promise<boolean> {
+  try {
+    const there = await digestOf(to, name, size);
+    // One that the old store has no more was moved by an earlier run, after it was compared.
+    return (await digestOf(from, name, size).catch(lostIs(there))) === there;
+  } catch (error) {
+    return lostIs(false)(error);
+  }
+}
+
+function lostIs<Value>(value: Value): (error: unknown) => Value {
+  return (error) => {
+    if (error instanceof BodyLost) return value;
+    throw error;
+  };
+}
+
+async function digestOf(
+  store: BodyStore,
+  name: string,
+  size: number,
+  observe?: (chunk: Uint8Array) => Promise<void>,
+): Promise<string> {
+  const hash = createHash('sha256');
+  const whole = { start: 0, end: size, size, reuse: false };
+  for await (const chunk of store.read(name, whole)) {
+    hash.update(chunk);
+    await observe?.(chunk);
+  }
+  return hash.digest('hex');
+}

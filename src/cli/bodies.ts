@@ -1,0 +1,114 @@
+/** `postroom bodies`: where the sources of messages above 64 KiB lie. */
+import { Command, Option } from 'commander';
+import { pino } from 'pino';
+import {
+  BodyFolder,
+  type BodyStore,
+  type Moved,
+  MoveRefused,
+  moveBodies,
+  openBodyStore,
+  StoreUnavailable,
+} from '../bodies/bodies.ts';
+import { type Config, ConfigError, readConfig } from '../config/config.ts';
+import type { Database } from '../database/database.ts';
+import { listRunningNodes } from '../nodes/nodes.ts';
+import { CommandFailed, type CommandParts } from './command.ts';
+
+interface MoveArguments {
+  readonly to: 's3' | 'folder';
+  readonly json?: true;
+}
+
+const MOVE_HELP = `
+Stop the service first: while it runs, nothing is moved. S3_URL names the bucket, for both directions.
+Every body is read back and compared before the old one goes to the quarantine of the store it was in.
+A run that was cut short is gone on with by the same command.`;
+
+export function bodiesCommand(parts: CommandParts): Command {
+  const move = new Command('move')
+    .description('moves all bodies between the folder and the bucket')
+    .addOption(
+      new Option('--to <place>', 'where they are to be')
+        .choices(['s3', 'folder'])
+        .makeOptionMandatory(),
+    )
+    .option('--json', 'writes the result as JSON')
+    .addHelpText('after', MOVE_HELP)
+    .action((given: MoveArguments) => runMove(parts, given));
+  return new Command('bodies').description('sources of messages above 64 KiB').addCommand(move);
+}
+
+async function runMove(parts: CommandParts, { to, json }: MoveArguments): Promise<void> {
+  const config = readConfig(process.env);
+  if (!config.bodies.bucket) {
+    throw new ConfigError([
+      'S3_URL: expected the bucket that bodies are moved to or from, got nothing',
+    ]);
+  }
+  const { database, close } = await parts.openDatabase(config, pino({ level: 'silent' }));
+  const bucket = await openBodyStore(config.bodies);
+  const folder = new BodyFolder(config.bodies.folder);
+  const [from, target] = to === 's3' ? [folder, bucket] : [bucket, folder];
+  try {
+    const moved = await move(config, database, from, target);
+    const report = json ? reportJson(moved, from, target) : reportText(moved, from, target, to);
+    process.stdout.write(`${report}\n`);
+  } finally {
+    bucket.close();
+    await close();
+  }
+}
+
+async function move(
+  config: Config,
+  database: Database,
+  from: BodyStore,
+  to: BodyStore,
+): Promise<Moved> {
+  const checkStopped = async () => {
+    const running = await listRunningNodes(database);
+    if (running.length === 0) return;
+    throw new CommandFailed(
+      `the service runs on ${running.join(', ')}: stop it, and run this command again to go on`,
+    );
+  };
+  await checkStopped();
+  const onProgress = (done: number, total: number, octets: number) => {
+    process.stderr.write(
+      `${done} of ${total} bodies are in ${to.place}, ${megabytes(octets)} copied\n`,
+    );
+  };
+  try {
+    return await moveBodies({ database, from, to, onProgress, checkStopped });
+  } catch (error) {
+    if (error instanceof StoreUnavailable && config.bodies.bucket) {
+      throw new CommandFailed(`${error.message}; run this command again to go on`);
+    }
+    throw error instanceof MoveRefused ? new CommandFailed(error.message) : error;
+  }
+}
+
+function reportText(
+  { bodies, octets, missing }: Moved,
+  from: BodyStore,
+  to: BodyStore,
+  place: MoveArguments['to'],
+): string {
+  const next =
+    place === 's3' ? 'Start the service with S3_URL set.' : 'Start the service without S3_URL.';
+  return [
+    `${bodies} bodies are in ${to.place} and were read back; this run copied ${megabytes(octets)}.`,
+    ...missing.map((name) => `${name} was in neither place: bring it back from a backup.`),
+    `${next} The old copies are in ${from.place}/quarantine: remove them when all is well.`,
+  ].join('\n');
+}
+
+function reportJson({ bodies, octets, missing }: Moved, from: BodyStore, to: BodyStore): string {
+  const old = `${from.place}/quarantine`;
+  return JSON.stringify({ ok: true, bodies, octets, missing, to: to.place, old });
+}
+
+function megabytes(octets: number): string {
+  return `${(octets / 1e6).toFixed(1)} MB`;
+}

@@ -1,0 +1,18 @@
+#!/usr/bin/env node
+/** The program `postroom`. A Node that cannot read TypeScript reads this, and says which Node it takes. */
+const NEEDED = 24;
+const { node } = process.versions;
+
+if (Number.parseInt(node, 10) < NEEDED) {
+  process.stderr.write(
+    `postroom needs Node ${NEEDED} or newer, this is Node ${node}. "npm ci" installs one: run "npx postroom" in this folder.\n`,
+  );
+  process.exit(1);
+}
+const { runCommand } = await import('./cli/cli.ts');
+process.exitCode = await runCommand(process.argv.slice(2), {
+  async openDatabase(config, logger) {
+    const { openForCommand } = await import('./compose/service.ts');
+    return openForCommand(config, logger);
+  },
+});

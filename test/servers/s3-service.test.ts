@@ -1,0 +1,238 @@
+/** The service with its large bodies in a real S3 server: what clients see, on good days and on bad ones. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
+import { createTransport } from 'nodemailer';
+import { startFaultProxy } from '../support/fault-proxy.ts';
+import {
+  bareEnvironment,
+  environment,
+  listening,
+  type Process,
+  run as runProgram,
+  start,
+  stop,
+} from '../support/process.ts';
+import { startS3 } from './s3.ts';
+
+const API_KEY = 'key-of-the-s3-tests';
+const s3 = await startS3();
+const proxy = await startFaultProxy(s3.port);
+after(async () => {
+  await proxy.close();
+  await s3.stop();
+});
+const { endpoint, bucket, region, accessKeyId, secretAccessKey } = s3.bucket;
+const client = new S3Client({
+  endpoint,
+  region,
+  forcePathStyle: true,
+  credentials: { accessKeyId, secretAccessKey },
+});
+after(() => client.destroy());
+const S3_URL = `${proxy.url.replace('//', `//${accessKeyId}:${secretAccessKey}@`)}/${bucket}?region=${region}`;
+
+async function keys(): Promise<string[]> {
+  const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket: bucket }));
+  return Contents.map(({ Key = '' }) => Key).filter((key) => key.includes('/'));
+}
+
+const settings = {
+  ...(await environment('s3')),
+  API_KEYS: API_KEY,
+  RATE_LIMIT_PER_MINUTE: '0',
+  DNS_SERVERS: '127.0.0.1:9',
+};
+const url = `http://127.0.0.1:${settings.PORT}`;
+const attachment = randomBytes(3_600_000);
+let token = '';
+
+async function call(path: string, body?: object, key = false): Promise<Response> {
+  return fetch(url + path, {
+    headers: {
+      'content-type': 'application/json',
+      ...(key ? { 'x-api-key': API_KEY } : { authorization: `Bearer ${token}` }),
+    },
+    ...(body && { method: 'POST', body: JSON.stringify(body) }),
+  });
+}
+
+async function setUp(): Promise<void> {
+  const claimed = await call('/v2/domain', { user_id: 'u', domain: 'acme.test' }, true);
+  const { domain } = (await claimed.json()) as { domain: { dns: { id: number }[] } };
+  for (const { id } of domain.dns) {
+    const mark = { user_id: 'u', id, status: 'verified' };
+    await call('/v2/domains/acme.test/dns/mark', mark, true);
+  }
+  const account = { domain: 'acme.test', local_part: 'ann', display_name: 'A', user_id: 'u' };
+  const made = await call(
+    '/v2/email-accounts/create',
+    { ...account, password: 'a good one' },
+    true,
+  );
+  assert.equal(made.status, 201);
+  const login = await call('/mail/token', { address: 'ann@acme.test', password: 'a good one' });
+  ({ token } = (await login.json()) as { token: string });
+}
+
+/** Sends one message; answers the code of SMTP. */
+async function send(subject: string, content?: Buffer): Promise<number> {
+  const transport = createTransport({
+    host: '127.0.0.1',
+    port: Number(settings.SMTP_PORT),
+    tls: { rejectUnauthorized: false },
+  });
+  const mail = { from: 'bob@example.test', to: 'ann@acme.test', subject, text: 'text' };
+  return transport
+    .sendMail({ ...mail, attachments: content ? [{ filename: 'a.bin', content }] : [] })
+    .then(
+      () => 250,
+      (error: { responseCode?: number }) => error.responseCode ?? 0,
+    );
+}
+
+async function readAttachment(uid: number): Promise<Buffer> {
+  const answer = await call(`/mail/attachment?mailbox=INBOX&uid=${uid}&part=2`);
+  assert.equal(answer.status, 200);
+  return Buffer.from(await answer.arrayBuffer());
+}
+
+async function statusOf(path: string): Promise<number> {
+  return (await call(path)).status;
+}
+
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  const end = performance.now() + 30_000;
+  while (!(await holds())) {
+    assert.ok(performance.now() < end, 'it does not come');
+    await pause(100);
+  }
+}
+
+/** Runs `postroom`, with the bucket in its settings. */
+function postroom(...args: string[]): Process {
+  const program = [process.execPath, join(import.meta.dirname, '../../src/postroom.js'), ...args];
+  return runProgram(program, { ...bareEnvironment(), ...settings, S3_URL }, 'pipe');
+}
+
+test('bodies go from the folder to the bucket, through a kill, and mail goes on there', async () => {
+  let service = start(settings);
+  await listening(service);
+  await setUp();
+  for (const subject of ['1', '2', '3']) assert.equal(await send(subject, attachment), 250);
+  const refused = await postroom('bodies', 'move', '--to', 's3').ended();
+  assert.equal(refused.code, 1, refused.output);
+  assert.match(refused.output, /^DATA_DIR: .* is in use: is another Postroom running/);
+  await stop(service);
+
+  let uploads = 0;
+  const killed = postroom('bodies', 'move', '--to', 's3');
+  proxy.fault = (method, path) =>
+    method === 'PUT' && /partNumber|[0-9a-f]{12}\?/.test(path) && ++uploads > 1
+      ? 'silent'
+      : undefined;
+  await until(async () => uploads > 1);
+  killed.child.kill('SIGKILL');
+  await killed.ended();
+  proxy.fault = undefined;
+  const moved = await postroom('bodies', 'move', '--to', 's3', '--json').ended();
+  assert.equal(moved.code, 0, moved.output);
+  assert.match(moved.output, /"ok":true,"bodies":3,.*"missing":\[\]/);
+  assert.ok(!moved.output.includes(secretAccessKey));
+  assert.equal((await keys()).length, 3);
+
+  // With the old settings it takes nothing, and says so.
+  service = start(settings);
+  await listening(service);
+  assert.equal(await statusOf('/readyz'), 503);
+  assert.equal(await send('x'), 451);
+  await stop(service);
+
+  service = start({ ...settings, S3_URL });
+  await listening(service);
+  assert.equal(await statusOf('/readyz'), 200);
+  for (const uid of [1, 2, 3]) assert.ok(attachment.equals(await readAttachment(uid)));
+  assert.equal(await send('4', attachment), 250);
+  assert.ok(attachment.equals(await readAttachment(4)));
+  const part = await fetch(`${url}/mail/attachment?mailbox=INBOX&uid=4&part=2`, {
+    headers: { authorization: `Bearer ${token}`, range: 'bytes=3000000-3000009' },
+  });
+  assert.equal(part.status, 206);
+  assert.ok(
+    attachment.subarray(3_000_000, 3_000_010).equals(Buffer.from(await part.arrayBuffer())),
+  );
+  const removed = await call('/mail/delete', { mailbox: 'INBOX', uids: [1] });
+  assert.equal(removed.status, 200);
+  assert.equal((await keys()).length, 3);
+  await stop(service);
+});
+
+test('while S3 is away large mail is put off, small mail goes on, and readyz says so', async () => {
+  const service = start({ ...settings, S3_URL });
+  await listening(service);
+  for (const fault of [{ answer: 503 }, 'reset'] as const) {
+    proxy.fault = () => fault;
+    assert.equal(await send('large', attachment), 451);
+    assert.equal(await send('small'), 250);
+    assert.equal(await statusOf('/readyz'), 503);
+    assert.equal(await statusOf('/mail/message?mailbox=INBOX&uid=4'), 503);
+    assert.equal(await statusOf('/mail/attachment?mailbox=INBOX&uid=4&part=2'), 503);
+    assert.equal((await call('/mail/sync', {})).status, 200);
+    proxy.fault = undefined;
+    await until(async () => (await statusOf('/readyz')) === 200);
+    assert.ok(attachment.equals(await readAttachment(4)));
+  }
+  await stop(service);
+  const lines = service.output().split('\n');
+  const said = lines.filter((line) => /cannot be read until|store of bodies answers/.test(line));
+  assert.equal(said.length, 4, said.join('\n'));
+  assert.ok(!service.output().includes(secretAccessKey));
+});
+
+test('a node that is killed between upload and commit loses nothing it answered for', async () => {
+  const before = await keys();
+  let service = start({ ...settings, S3_URL });
+  await listening(service);
+  proxy.fault = (method) => (method === 'PUT' ? 'lose answer' : undefined);
+  const sending = send('lost', randomBytes(1_000_000));
+  await until(async () => (await keys()).length > before.length);
+  service.child.kill('SIGKILL');
+  await service.ended();
+  proxy.fault = undefined;
+  assert.equal(await sending, 0);
+  service = start({ ...settings, S3_URL });
+  await listening(service);
+  // The sender comes again; what the first attempt left is swept once it is a day old.
+  assert.equal(await send('lost', randomBytes(1_000_000)), 250);
+  const found = await call('/mail/sync', { fields: ['envelope'] });
+  const { changes } = (await found.json()) as {
+    changes: { added: { envelope: { subject: string } }[] };
+  };
+  const lost = changes.added.filter(({ envelope }) => envelope.subject === 'lost');
+  assert.equal(lost.length, 1);
+  assert.equal((await keys()).length, before.length + 2);
+  await stop(service);
+});
+
+test('a wrong key is refused at the start by the name of the setting', async () => {
+  const wrong = start({ ...settings, S3_URL: S3_URL.replace(secretAccessKey, 'wrong') });
+  const { code, output } = await wrong.ended();
+  assert.equal(code, 1);
+  assert.match(
+    output,
+    /S3_URL: expected a bucket that lets us in, got "http\S+ answered \w+ \(403\)"/,
+  );
+});
+
+test('bodies come back from the bucket to the folder', async () => {
+  const moved = await postroom('bodies', 'move', '--to', 'folder').ended();
+  assert.equal(moved.code, 0, moved.output);
+  assert.match(moved.output, /Start the service without S3_URL/);
+  const service = start(settings);
+  await listening(service);
+  for (const uid of [2, 3, 4]) assert.ok(attachment.equals(await readAttachment(uid)));
+  await stop(service);
+});
