@@ -16,7 +16,7 @@ export function factsOf(config: Config, secrets: Secrets): NodeFacts {
   const hookSecret = credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret;
   return {
     version,
-    hasEvents: true,
+    hasEvents: config.redis !== undefined,
     settings: {
       MAIL_HOSTNAME: [config.mailHostname],
       SPF_INCLUDE: [config.spfInclude],
@@ -27,6 +27,7 @@ export function factsOf(config: Config, secrets: Secrets): NodeFacts {
       MAILSERVER_WEBHOOK_SECRET: [digest(hookSecret)],
       API_KEYS: (credentials.apiKeys ?? [secrets.apiKey]).map(digest),
       // Two places that mail is kept in would be two services.
+      S3_URL: [config.bodies.bucket?.bucket ?? ''],
       MAILSTORE_URL: [
         mailstore.kind === 'imap' ? `${mailstore.host}:${mailstore.port}` : mailstore.kind,
       ],

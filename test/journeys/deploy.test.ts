@@ -22,9 +22,7 @@ const find = (kind: string): Manifest => {
 
 /** Settings are known ones, and such that several nodes need. */
 function checkSettings(environment: Record<string, string>): void {
-  for (const key of Object.keys(environment)) {
-    assert.ok(key === 'REDIS_URL' || configKeys.includes(key), key);
-  }
+  for (const key of Object.keys(environment)) assert.ok(configKeys.includes(key), key);
   const { drainSeconds } = readConfig(environment, '/');
   assert.ok(drainSeconds > 0);
   for (const key of ['DATABASE_URL', 'REDIS_URL', 'S3_URL']) assert.ok(environment[key], key);

@@ -19,6 +19,7 @@ import { type DnsServer, startDnsServer } from '../support/dns-server.ts';
 import { freePort } from '../support/free-port.ts';
 import { listening, type Process, ROOT, start } from '../support/process.ts';
 import { findPostgres, type RunningServer, startPostgres } from './postgres.ts';
+import { startRedis, type TestRedis } from './redis.ts';
 
 const KEY = 'key-of-the-test-of-nodes';
 const PASSWORD = 'a good password';
@@ -26,6 +27,7 @@ const DRAIN_SECONDS = 6;
 const ADDRESS = 'ann@acme.test';
 
 let postgres: RunningServer;
+let redis: TestRedis;
 let dns: DnsServer;
 let database: Client;
 const processes: ChildProcess[] = [];
@@ -39,6 +41,7 @@ interface Node {
 
 before(async () => {
   postgres = await startPostgres(findPostgres() ?? '');
+  redis = await startRedis();
   dns = await startDnsServer();
   database = new Client({ connectionString: postgres.url });
   await database.connect();
@@ -46,6 +49,7 @@ before(async () => {
 after(async () => {
   for (const child of processes) child.kill('SIGKILL');
   await database.end();
+  await redis.stop();
   await postgres.stop();
 });
 
@@ -56,6 +60,7 @@ async function startNode(changed: Record<string, string> = {}): Promise<Node> {
     PORT: String(await freePort()),
     SMTP_PORT: String(await freePort()),
     DATABASE_URL: postgres.url,
+    REDIS_URL: redis.url,
     MAIL_HOSTNAME: 'mx.nodes.test',
     API_KEYS: KEY,
     RATE_LIMIT_PER_MINUTE: '0',
@@ -140,6 +145,7 @@ test('a node that is not like those that run is refused with one line', async ()
       { MAIL_HOSTNAME: 'mx.other.test' },
       /^MAIL_HOSTNAME: expected "mx\.nodes\.test" that the node/,
     ],
+    [{ REDIS_URL: '' }, /^REDIS_URL: expected one Redis for all nodes/],
     [{ DATA_DIR: join(ROOT, 'own') }, /^S3_URL: expected bodies that all nodes share/],
   ];
   await Promise.all(
