@@ -45,7 +45,7 @@ export interface ServerCopiesOptions {
   readonly now?: () => number;
 }
 
-export const COPY = 'copy';
+const COPY = 'copy';
 
 /** A change in the mailboxes of whoever sends. */
 const change = Type.Object({
