@@ -146,6 +146,7 @@ export function buildParts(
     log: logger,
     clock: { ...systemClock, now },
     onAttempt: (report) => metrics.countAttempt(report),
+    places: shared?.places,
   });
   const deletions = new Deletions();
   const openLimit = shared?.openLimit ?? limitInMemory;

@@ -57,6 +57,38 @@ onEachEngine('queue', (engine) => {
     assert.equal((await receiver.nth(2)).job.destination, 'b');
   });
 
+  test('attempts at a destination are as many as all nodes together may make', async () => {
+    const bench = await openQueueBench(engine);
+    let byOthers = 32;
+    let held = 0;
+    bench.places = {
+      take: async (_key, wanted, most) => {
+        const taken = Math.max(0, Math.min(wanted, most - byOthers - held));
+        held += taken;
+        return taken;
+      },
+      give: (_key, amount) => {
+        held -= amount;
+      },
+    };
+    await bench.fill('a', 40);
+    const { queue, receiver } = bench.start();
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 0, 'the others make all 32');
+    byOthers = 30;
+    await bench.clock.advance(SECOND);
+    await receiver.nth(1);
+    await turns(20);
+    assert.equal(receiver.attempts.length, 2);
+    byOthers = 0;
+    receiver.respond = () => delivered;
+    // What ends here makes room at once.
+    for (const { answer } of [...receiver.attempts]) answer(delivered);
+    await receiver.nth(39);
+    await queue.idle();
+    assert.deepEqual([receiver.attempts.length, held], [40, 0]);
+  });
+
   const DAY = 86_400 * SECOND;
 
   test('a clock that goes back makes nobody wait for longer than some seconds more', async () => {

@@ -29,6 +29,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../database/database.ts';
+import type { SharedPlaces } from '../net/net.ts';
 import { type Delivery, errorToJson, type NewDelivery, type StoredPlace } from './delivery.ts';
 import { clearLate } from './late.ts';
 import {
@@ -74,6 +75,8 @@ export interface QueueOptions {
   /** Told of every attempt whose outcome is written. */
   readonly onAttempt?: (report: AttemptReport) => void;
   readonly clock?: Clock;
+  /** Where attempts at a destination are counted over several nodes; left out for a single one. */
+  readonly places?: SharedPlaces | undefined;
   /** From 0 to 1; for the jitter. */
   readonly random?: () => number;
 }
@@ -186,6 +189,7 @@ export class Queue {
       owner: this.#owner,
       log: this.#options.log,
       onAttempt: this.#options.onAttempt ?? (() => {}),
+      places: this.#options.places,
     });
     this.#workers.set(options.kind, worker);
     worker.start();

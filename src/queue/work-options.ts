@@ -1,5 +1,6 @@
 /** The options of a worker, and what it reports; its clock and its schedule. */
 import type { Database, Queries } from '../database/database.ts';
+import type { SharedPlaces } from '../net/net.ts';
 import type { Job, Outcome, PayloadFormat, Settled } from './delivery.ts';
 
 /**
@@ -12,7 +13,7 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
   readonly payloads: Pick<PayloadFormat<Payload>, 'read'>;
   /** Attempts under way in this process; 512 when left out. */
   readonly concurrency?: number;
-  /** Attempts under way at one destination; 32 when left out. */
+  /** Attempts under way at one destination, by all nodes; 32 when left out. */
   readonly perDestination?: number;
   /**
    * Characters of payloads under way, 64 Mi when left out; beyond it each destination has one
@@ -82,6 +83,8 @@ export interface WorkerSurroundings {
   readonly owner: string;
   readonly log: QueueLog;
   readonly onAttempt: (report: AttemptReport) => void;
+  /** Where attempts at a destination are counted over several nodes; undefined for a single one. */
+  readonly places: SharedPlaces | undefined;
 }
 
 /* Time as the queue sees it, and when the next attempt comes. */

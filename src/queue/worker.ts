@@ -26,6 +26,8 @@ const RENEW_MS = 6_000;
 const CLOCK_BACK_MS = 1_000;
 /** After an error of the database. */
 const DATABASE_RETRY_MS = 1_000;
+/** After which a destination is looked at again whose places are all held by other nodes. */
+const PLACES_RETRY_MS = 1_000;
 /** How long an attempt may take to return after it was aborted. */
 const ABORT_GRACE_MS = 1_000;
 
@@ -45,6 +47,10 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   readonly #lookout: Lookout;
   readonly #late: LateWatch<Payload>;
   readonly #destinations: Destinations;
+  /** Attempts under way at one destination. */
+  readonly #most: number;
+  /** Destinations that had no place left when they were looked at last. */
+  readonly #putOff = new Set<string>();
   /** Ids of the rows whose lease is ours. */
   readonly #leased = new Set<number>();
   /** Characters of their payloads. */
@@ -76,9 +82,10 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       track: (task) => this.#track(task),
     });
     this.#late = new LateWatch(options, around, (task) => this.#track(task));
+    this.#most = options.perDestination ?? PER_DESTINATION;
     this.#destinations = new Destinations({
       concurrency: options.concurrency ?? CONCURRENCY,
-      perDestination: options.perDestination ?? PER_DESTINATION,
+      perDestination: this.#most,
       horizon: this.#lookout.horizon,
     });
   }
@@ -187,8 +194,19 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   async #lease(batch: Batch): Promise<void> {
     const { database, clock, owner, log } = this.#around;
     const { kind } = this.#options;
-    const { destination, places: limit } = batch;
+    const { destination } = batch;
+    // A single node asks nobody.
+    this.#putOff.delete(destination);
+    const limit = this.#around.places
+      ? await this.#around.places.take(this.#placeOf(destination), batch.places, this.#most)
+      : batch.places;
+    let begun = 0;
     try {
+      if (limit === 0) {
+        this.#putOff.add(destination);
+        this.#destinations.leased(batch, 0, clock.now() + PLACES_RETRY_MS, clock.now());
+        return;
+      }
       const now = clock.now();
       const request = { kind, destination, owner, now, until: now + LEASE_MS, limit };
       const { rows, nextDue } = await leaseRows(database, request);
@@ -196,14 +214,22 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       const fresh = rows.filter(({ id }) => !this.#leased.has(id));
       const due = rows.length === limit ? now : nextDue;
       this.#destinations.leased(batch, fresh.length, due, clock.now());
+      begun = fresh.length;
       for (const row of fresh) this.#begin(row);
     } catch (error) {
       log.error({ err: error, kind }, 'could not lease deliveries: trying again shortly');
       const now = clock.now();
       this.#destinations.leased(batch, 0, now + DATABASE_RETRY_MS, now);
+    } finally {
+      if (limit > begun) this.#around.places?.give(this.#placeOf(destination), limit - begun);
+      this.#leases--;
+      this.#pumpSoon();
     }
-    this.#leases--;
-    this.#pumpSoon();
+  }
+
+  /** Under which name attempts at a destination are counted over all nodes. */
+  #placeOf(destination: string): string {
+    return `${this.#options.kind}:${destination}`;
   }
 
   #begin(row: LeasedRow): void {
@@ -219,6 +245,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const startedAt = clock.monotonic();
     const job = jobFacts(row, this.#options.delays);
     const ended = await this.#attempt(job, row.payload);
+    this.#around.places?.give(this.#placeOf(row.destination), 1);
     const { outcome } = ended;
     // An aborted attempt says nothing about the receiver.
     if (signal.aborted && outcome.result === 'temporary') return;
@@ -232,6 +259,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const now = clock.now();
     this.#destinations.settled(row.destination, outcome.result, now);
     if (due !== undefined) this.#destinations.expect(row.destination, due, now);
+    // The place that became free may be taken at once.
+    if (this.#putOff.delete(row.destination)) this.#destinations.expect(row.destination, now, now);
     this.#pumpSoon();
   }
 

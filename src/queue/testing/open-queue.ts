@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { openTestDatabase } from '../../../test/support/databases.ts';
 import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
 import type { Database, Engine, Queries, Row } from '../../database/database.ts';
+import type { SharedPlaces } from '../../net/net.ts';
 import { type Job, type NewDelivery, type Outcome, Queue, type WorkOptions } from '../queue.ts';
 import { FakeClock, turns, until } from './fake-clock.ts';
 
@@ -79,6 +80,8 @@ export class QueueBench {
   readonly bodies: Bodies;
   readonly domainId: number;
   readonly bodyId: number;
+  /** What several nodes count together. */
+  places: SharedPlaces | undefined;
   readonly logged: { fields: Record<string, unknown>; message: string }[] = [];
 
   constructor(database: Database, bodies: Bodies, domainId: number, bodyId: number) {
@@ -95,6 +98,7 @@ export class QueueBench {
     return new Queue({
       database: mortal(database, life),
       clock: this.clock,
+      places: this.places,
       random: () => 0,
       log: { warn: note, error: note },
     });
