@@ -33,6 +33,8 @@ export interface TokensOptions extends TokenKeysOptions {
   /** Where logins are counted. */
   readonly openLimit: OpenLimit;
   readonly log: Logger;
+  /** Told of each login with a password; `limited` is one that was not looked at. */
+  readonly onLogin?: (result: 'succeeded' | 'failed' | 'limited') => void;
   /** The claim that holds the address in tokens that are not ours; `sub` where left out. */
   readonly accountClaim?: string | undefined;
   /** Of tokens of ours; an hour where left out. */
@@ -154,6 +156,7 @@ class SignedTokens implements Tokens {
   readonly #lifetimeSeconds: number;
   readonly #limits: LoginLimits;
   readonly #logins: RememberedLogins;
+  readonly #onLogin: NonNullable<TokensOptions['onLogin']>;
   readonly #log: Logger;
   readonly #now: () => number;
   /** Tokens whose signature is believed for some minutes. */
@@ -169,6 +172,7 @@ class SignedTokens implements Tokens {
     this.#limits = new LoginLimits(options.database, options.openLimit, this.#now);
     this.#log = options.log;
     const { database, secret, log } = options;
+    this.#onLogin = options.onLogin ?? (() => {});
     this.#logins = new RememberedLogins({ database, secret, log, now: this.#now });
   }
 
@@ -208,6 +212,19 @@ class SignedTokens implements Tokens {
 
   /** Whose address and password these are. */
   async #identify(text: string, password: string, ip: string): Promise<Credentials> {
+    try {
+      const credentials = await this.#verify(text, password, ip);
+      this.#onLogin('succeeded');
+      return credentials;
+    } catch (error) {
+      const code = error instanceof Refusal ? error.code : undefined;
+      if (code === 'unauthorized') this.#onLogin('failed');
+      if (code === 'rate_limited') this.#onLogin('limited');
+      throw error;
+    }
+  }
+
+  async #verify(text: string, password: string, ip: string): Promise<Credentials> {
     const read = readAddress(text);
     const address = read && `${read.localPart}@${read.domain}`;
     const found = read && (await this.#find(read.domain, read.localPart));

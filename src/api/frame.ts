@@ -26,11 +26,13 @@ import { collectPaths } from './known-paths.ts';
 import { type ConnectionLimits, limitConnections } from './limit-connections.ts';
 import { refuseNearNames } from './near-names.ts';
 import { RequestLimits } from './rate-limit.ts';
-import { pathOf, RequestLog } from './request-log.ts';
+import { type OnAnswered, pathOf, RequestLog } from './request-log.ts';
 import type { Api, RateLimits } from './server.ts';
 
 export interface FrameOptions {
   readonly logger: Logger;
+  /** Told of each answered request, for metrics. */
+  readonly onAnswered?: OnAnswered;
   /** Requests of one client in a minute, 0 for no limit. */
   readonly rateLimitPerMinute: number;
   /** Where requests are counted. */
@@ -135,7 +137,7 @@ function openServer(
     loggerInstance: logger,
     // A child logger for each request costs more than the rest of the frame.
     childLoggerFactory: (parent) => parent,
-    logController: new RequestLog(options.logger, isTrusted),
+    logController: new RequestLog(options.logger, isTrusted, options.onAnswered),
     genReqId: requestIdOf,
     trustProxy: options.trustProxy.length > 0 ? isTrusted : false,
     bodyLimit: options.maxBody,

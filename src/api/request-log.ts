@@ -7,6 +7,15 @@ import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import type { Logger } from 'pino';
 import { addressOf, type NetworkTest } from '../net/net.ts';
 
+/** Told of each answered request. */
+export type OnAnswered = (answered: {
+  readonly method: string;
+  /** The pattern of the route; undefined where there is none. */
+  readonly route: string | undefined;
+  readonly status: number;
+  readonly ms: number;
+}) => void;
+
 const PATH_MAX = 200;
 /** Milliseconds from which on a request is slow. */
 const SLOW_MS = 1_000;
@@ -18,11 +27,13 @@ const SLOW_MS = 1_000;
 export class RequestLog extends LogController {
   readonly #logger: Logger;
   readonly #isTrusted: NetworkTest;
+  readonly #onAnswered: OnAnswered;
 
-  constructor(logger: Logger, isTrusted: NetworkTest) {
+  constructor(logger: Logger, isTrusted: NetworkTest, onAnswered: OnAnswered = () => {}) {
     super({ disableRequestLogging: true });
     this.#logger = logger;
     this.#isTrusted = isTrusted;
+    this.#onAnswered = onAnswered;
   }
 
   override requestCompleted(
@@ -30,6 +41,12 @@ export class RequestLog extends LogController {
     request: FastifyRequest,
     reply: FastifyReply,
   ): void {
+    this.#onAnswered({
+      method: request.method,
+      route: request.routeOptions.url,
+      status: reply.statusCode,
+      ms: reply.elapsedTime,
+    });
     const failed = error !== null && error !== undefined;
     const isNoted = failed || reply.statusCode >= 400 || reply.elapsedTime >= SLOW_MS;
     const level = isNoted ? 'info' : 'debug';

@@ -8,6 +8,7 @@ import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '..
 import type { Database } from '../database/database.ts';
 import { ImapMailstore, type ImapServer, ServerDelivery } from '../mail-server/mail-server.ts';
 import type { MailServer, MailUser } from '../mailstore/mailstore.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 
 export interface MailServerOptions {
   readonly config: Config;
@@ -16,6 +17,7 @@ export interface MailServerOptions {
   readonly changes: Changes;
   /** Whether an account is the one that its address means now. */
   readonly isCurrent: (user: MailUser) => Promise<boolean>;
+  readonly metrics: Metrics;
   readonly logger: Logger;
 }
 
@@ -37,7 +39,7 @@ export interface MailServerParts {
  * @throws ConfigError where the file with the server's authority cannot be read
  */
 export function buildMailServer(options: MailServerOptions): MailServerParts | undefined {
-  const { config, database, bodies, changes, isCurrent, logger } = options;
+  const { config, database, bodies, changes, isCurrent, metrics, logger } = options;
   const { mailstore } = config;
   if (mailstore.kind === 'embedded') return undefined;
   const { connections, timeout, deliverTo } = mailstore;
@@ -48,6 +50,7 @@ export function buildMailServer(options: MailServerOptions): MailServerParts | u
     isCurrent,
     someAccounts: () => findSomeActive(database.read, ACCOUNTS_TRIED),
     log: logger,
+    onLogin: (result) => metrics.countMailServerLogin(result),
     onAccessEnd: (accountId, listener) =>
       changes.subscribe(accountId, (change) => {
         if (change.kind === 'access') listener();

@@ -41,7 +41,7 @@ import {
   type Mailstore,
   type MailUser,
 } from '../mailstore/mailstore.ts';
-import { createMetrics, type Metrics } from '../metrics/metrics.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { limitInMemory, type OpenLimit, type SharedPlaces } from '../net/net.ts';
 import { Queue, systemClock } from '../queue/queue.ts';
 import {
@@ -55,6 +55,7 @@ import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
+import { metricSources } from './metric-sources.ts';
 import type { PurgedStore } from './purge.ts';
 import { type Shared, sharedState } from './shared.ts';
 
@@ -122,6 +123,9 @@ interface Served extends Owners {
   readonly publicUrl: () => string;
 }
 
+/** Of the embedded database, in DATA_DIR. */
+export const DATABASE_FILE = 'postroom.sqlite';
+
 /** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
 const MAX_JSON_BODY = 1024 * 1024;
 
@@ -130,17 +134,16 @@ const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
 
 /** Builds all parts; none of them listens or runs yet. */
 export function buildParts(
-  given: Omit<Ground, 'changes' | 'metrics' | 'openLimit'> & {
+  given: Omit<Ground, 'changes' | 'openLimit'> & {
     /** What several nodes share; undefined for a single one. */
     readonly shared: Shared | undefined;
   },
 ): Parts {
-  const { config, secrets, database, bodies, logger, now, shared } = given;
+  const { config, secrets, database, bodies, metrics, logger, now, shared } = given;
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search, shared?.changes ?? new InProcessChanges());
   const idSecret = secrets.linkSecret;
   const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search, now });
-  const metrics = createMetrics();
   const queue = new Queue({
     database,
     log: logger,
@@ -150,7 +153,7 @@ export function buildParts(
   });
   const deletions = new Deletions();
   const openLimit = shared?.openLimit ?? limitInMemory;
-  const ground: Ground = { ...given, changes, metrics, openLimit };
+  const ground: Ground = { ...given, changes, openLimit };
   const owners = buildOwners(ground, deletions);
   const isCurrent = async ({ accountId, address }: MailUser) =>
     (await owners.accounts.findForMail(address))?.id === accountId;
@@ -177,7 +180,8 @@ export function buildParts(
   const state = sharedState(database, embedded, imap);
   const realtime = buildRealtime(ground, { ...owners, mailstore, api, state, shared });
   const connections = () => realtime.connections;
-  metrics.watch({ connections, queueDepths: () => queue.depths(), shared });
+  const watched = { connections, queue, imap, search, shared };
+  metrics.watch(metricSources({ ...ground, ...watched, databaseFile: DATABASE_FILE }));
   return {
     ...owners,
     database,
@@ -235,6 +239,7 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
   });
   const tokens = createTokens({
     database,
+    onLogin: (result) => metrics.countLogin(result),
     domains,
     openLimit,
     now,
@@ -255,6 +260,7 @@ function buildApi(ground: Ground, served: Served): Api {
   return createApi({
     ...served,
     answeredRequests: new AnsweredRequests(database),
+    onAnswered: (answered) => ground.metrics.countRequest(answered),
     logger,
     apiKeys: credentials.apiKeys ?? [secrets.apiKey],
     rateLimitPerMinute: limits.ratePerMinute,

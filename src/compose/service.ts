@@ -2,6 +2,7 @@
  * Starts and stops everything: opens the database, builds the parts, listens, and takes it all down
  * in the order that loses nothing.
  */
+import { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -31,13 +32,18 @@ import {
 import { carryOut } from '../delivery/delivery.ts';
 import { hasDomains } from '../domains/domains.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
-import { serveMetrics } from '../metrics/metrics.ts';
+import {
+  type CommitReport,
+  createMetrics,
+  type Metrics,
+  serveMetrics,
+} from '../metrics/metrics.ts';
 import { testNetworks } from '../net/net.ts';
 import { joinNodes, NodeRefused, type Nodes } from '../nodes/nodes.ts';
 import { carryOutSends } from '../sending/sending.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
 import { factsOf } from './node-facts.ts';
-import { buildParts, type Parts } from './parts.ts';
+import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared } from './shared.ts';
 
 export interface Service {
@@ -55,7 +61,6 @@ export interface Service {
 
 /** Time for each listener to finish what it has in hand, in milliseconds. */
 const DRAIN_MS = 5_000;
-const DATABASE_FILE = 'postroom.sqlite';
 
 /**
  * Starts everything.
@@ -87,8 +92,10 @@ export async function startService(
       logger.warn({ path }, 'other users of this machine can open this file; close it to them');
     }
     const onLost = given.onLost ?? (() => {});
-    const database = given.database ?? (await openDatabase(config, logger, onStop, onLost));
-    return { ...(await open({ config, database, logger, onLost }, onStop)), stop };
+    const metrics = createMetrics();
+    const ground = { config, logger, metrics, onLost };
+    const database = given.database ?? (await openDatabase(ground, onStop));
+    return { ...(await open({ ...ground, database }, onStop)), stop };
   } catch (error) {
     await stop();
     throw error;
@@ -107,11 +114,12 @@ interface Opening {
   readonly config: Config;
   readonly database: Database;
   readonly logger: Logger;
+  readonly metrics: Metrics;
   readonly onLost: OnLost;
 }
 
 async function open(
-  { config, database, logger, onLost }: Opening,
+  { config, database, logger, metrics, onLost }: Opening,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
   const isNew = !(await hasDomains(database.read));
@@ -126,7 +134,7 @@ async function open(
   const bodies = new Bodies({ database, store: await openBodyStore(config.bodies), log: logger });
   onStop(() => bodies.close());
   const { now } = nodes;
-  const parts = buildParts({ config, secrets, database, bodies, logger, now, shared });
+  const parts = buildParts({ config, secrets, database, bodies, metrics, logger, now, shared });
   onStop(parts.closeMailstore);
   await checkBodies(parts, nodes, isNew).catch(explainBucket);
   onStop(await watchData(config, parts, onLost));
@@ -226,7 +234,8 @@ export async function openForCommand(
   const onLost: OnLost = (line) => {
     throw new Error(line);
   };
-  const database = await openDatabase(config, logger, (close) => closers.push(close), onLost);
+  const ground = { config, logger, metrics: createMetrics(), onLost };
+  const database = await openDatabase(ground, (close) => closers.push(close));
   const close = async () => {
     for (const step of closers.reverse()) await step();
   };
@@ -234,17 +243,17 @@ export async function openForCommand(
 }
 
 async function openDatabase(
-  config: Config,
-  logger: Logger,
+  { config, logger, metrics, onLost }: Omit<Opening, 'database'>,
   onStop: OnStop,
-  onLost: OnLost,
 ): Promise<Database> {
   const { urls, poolSize, timeoutMs } = config.database;
+  const onCommit = (report: CommitReport) => metrics.countCommit(report);
   if (urls !== undefined) {
     const database = await openPostgres({
       url: urls,
       poolSize,
       timeoutMs,
+      onCommit,
       onBroken: (error) => logger.warn({ err: error }, 'database connection lost'),
       onNoTimeline: (err) =>
         logger.warn(
@@ -264,9 +273,11 @@ async function openDatabase(
   onStop(unlock);
   const path = join(config.dataDir, DATABASE_FILE);
   const lost = (error: Error) => onLost('the disk failed, ending', error);
-  const database = await openSqlite({ path, onLost: lost, log: logger }).catch((error) => {
-    throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
-  });
+  const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(
+    (error) => {
+      throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
+    },
+  );
   onStop(() => database.close());
   return database;
 }
@@ -289,6 +300,7 @@ async function listen(
     dataDir: config.dataDir,
     hostname: config.mailHostname,
   });
+  parts.metrics.setCertificateEnd(new X509Certificate(cert).validToDate);
   const start = async (setting: 'SMTP_PORT' | 'LMTP_PORT'): Promise<BoundAddress | undefined> => {
     const protocol = setting === 'SMTP_PORT' ? 'smtp' : 'lmtp';
     const { host, port } = config[protocol];
@@ -299,6 +311,7 @@ async function listen(
       host,
       port,
       protocol,
+      traffic: parts.metrics.mailTraffic(protocol),
       tls: { cert, key },
       maxMessageBytes: config.limits.maxMessageBytes,
       maxPerIp: config.smtp.maxPerIp,

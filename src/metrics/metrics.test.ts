@@ -2,24 +2,70 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createMetrics, serveMetrics } from './metrics.ts';
 
-test('counters and gauges are read as Prometheus reads them', async () => {
+test('counters and gauges are read as Prometheus reads them', async (t) => {
   const metrics = createMetrics();
+  let queueReads = 0;
   metrics.watch({
     connections: () => 7,
-    queueDepths: async () => [{ kind: 'webhook', queued: 3, oldestCreatedAt: Date.now() - 60_000 }],
+    queueDepths: async () => {
+      queueReads++;
+      const [oldestCreatedAt, nextAttemptAt] = [Date.now() - 60_000, Date.now() - 30_000];
+      return [
+        { kind: 'webhook', state: 'queued', count: 3, oldestCreatedAt, nextAttemptAt },
+        { kind: 'webhook', state: 'held', count: 1, oldestCreatedAt, nextAttemptAt: 0 },
+        { kind: 'send', state: 'queued', count: 2, oldestCreatedAt, nextAttemptAt: 1e15 },
+      ];
+    },
+    disk: async () => ({ free: 5, size: 10 }),
+    searchWaiting: () => Promise.reject(new Error('the database is away')),
   });
   metrics.countRecipient('delivered');
   metrics.countRecipient('delivered');
   metrics.countRecipient('permanent');
   const listener = await serveMetrics(metrics, 0);
+  t.after(() => listener.close());
   const url = `http://127.0.0.1:${listener.port}`;
   const text = await (await fetch(`${url}/metrics`)).text();
   assert.match(text, /^postroom_recipients_total\{result="delivered"\} 2$/m);
   assert.match(text, /^postroom_recipients_total\{result="permanent"\} 1$/m);
   assert.match(text, /^postroom_realtime_connections 7$/m);
-  assert.match(text, /^postroom_queue_depth\{kind="webhook"\} 3$/m);
+  assert.match(text, /^postroom_queue_depth\{kind="webhook",state="queued"\} 3$/m);
+  assert.match(text, /^postroom_queue_depth\{kind="webhook",state="held"\} 1$/m);
+  assert.match(text, /^postroom_queue_oldest_age_seconds\{kind="webhook"\} 60/m);
+  assert.match(text, /^postroom_queue_overdue_seconds\{kind="webhook"\} 30/m);
+  assert.match(text, /^postroom_queue_overdue_seconds\{kind="send"\} 0$/m);
+  assert.match(text, /^postroom_disk_free_bytes 5$/m);
+  assert.doesNotMatch(text, /^postroom_search_waiting /m, 'what cannot be read is left out');
+  await (await fetch(`${url}/metrics`)).text();
+  assert.equal(queueReads, 1, 'the rows of the queue are not counted at each scrape');
   assert.match(text, /^process_resident_memory_bytes \d+/m);
   assert.equal((await fetch(`${url}/`)).status, 404);
   await listener.close();
   await assert.rejects(fetch(`${url}/metrics`));
+});
+
+test('no label has what a client makes up', async () => {
+  const metrics = createMetrics();
+  const traffic = metrics.mailTraffic('smtp');
+  for (let n = 0; n < 100; n++) {
+    traffic.command(`X${n}`);
+    metrics.countRequest({ method: `M${n}`, route: undefined, status: 404, ms: 1 });
+  }
+  traffic.connected();
+  traffic.command('MAIL');
+  traffic.refused('account_not_found');
+  traffic.refused('storage_full');
+  metrics.countRequest({ method: 'GET', route: '/mail/message', status: 200, ms: 3 });
+  const text = await metrics.text();
+  const lines = text.split('\n').filter((line) => /^postroom_(smtp|http_requests)/.test(line));
+  assert.deepEqual(lines, [
+    'postroom_smtp_connections{protocol="smtp"} 1',
+    'postroom_smtp_connections_total{protocol="smtp"} 1',
+    'postroom_smtp_commands_total{protocol="smtp",command="other"} 100',
+    'postroom_smtp_commands_total{protocol="smtp",command="MAIL"} 1',
+    'postroom_smtp_refusals_total{protocol="smtp",result="permanent",reason="account_not_found"} 1',
+    'postroom_smtp_refusals_total{protocol="smtp",result="temporary",reason="storage_full"} 1',
+    'postroom_http_requests_total{method="any",route="none",status="404"} 100',
+    'postroom_http_requests_total{method="GET",route="/mail/message",status="200"} 1',
+  ]);
 });

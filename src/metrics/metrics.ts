@@ -5,26 +5,19 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import type { AttemptReport, QueueDepth } from '../queue/queue.ts';
+import type { AttemptReport } from '../queue/queue.ts';
 import { addMailMetrics, type MailMetrics } from './mail-metrics.ts';
+import {
+  addStateMetrics,
+  type MetricSources,
+  type SharedSource,
+  type StateMetrics,
+} from './state-metrics.ts';
+import { addTrafficMetrics, type TrafficMetrics } from './traffic-metrics.ts';
 
-export interface MetricSources {
-  /** Open connections of the realtime channel. */
-  connections(): number;
-  /** What of each kind is queued. */
-  queueDepths(): Promise<readonly QueueDepth[]>;
-  /** What several nodes share; left out for a single one. */
-  readonly shared?: SharedSource | undefined;
-}
+export type { CommitReport, MetricSources } from './state-metrics.ts';
 
-interface SharedSource {
-  /** Whether Redis answers. */
-  isUp(): boolean;
-  /** Changes that went to other nodes, came from them, or were none; since the start. */
-  readonly counts: Readonly<Record<string, number>>;
-}
-
-export interface Metrics extends MailMetrics {
+export interface Metrics extends MailMetrics, TrafficMetrics, StateMetrics {
   /** Reads these from now on; until then there is nothing to read. */
   watch(sources: MetricSources): void;
   /** Counts recipients of inbound messages by what became of them. */
@@ -45,35 +38,32 @@ export function createMetrics(): Metrics {
     labelNames: ['result'] as const,
     registers: [registry],
   });
-  new Gauge({
-    name: 'postroom_realtime_connections',
-    help: 'Open connections of the realtime channel.',
-    registers: [registry],
-    collect() {
-      this.set(sources.connections());
-    },
-  });
-  const countAttempt = addQueueMetrics(registry, () => sources.queueDepths());
+  const countAttempt = addAttemptMetrics(registry);
+  addSharedMetrics(registry, () => sources.shared);
   return {
     watch(watched) {
       sources = watched;
-      if (watched.shared) addSharedMetrics(registry, watched.shared);
     },
     ...addMailMetrics(registry),
+    ...addTrafficMetrics(registry),
+    ...addStateMetrics(registry, () => sources),
     countAttempt,
     countRecipient: (result) => recipients.inc({ result }),
     text: () => registry.metrics(),
   };
 }
 
-function addSharedMetrics(registry: Registry, shared: SharedSource): void {
+/** On a single node they have no value. */
+function addSharedMetrics(registry: Registry, source: () => SharedSource | undefined): void {
   const registers = [registry];
   new Gauge({
     name: 'postroom_redis_up',
     help: 'Whether Redis answers: 1, or 0 where this node counts alone.',
     registers,
     collect() {
-      this.set(shared.isUp() ? 1 : 0);
+      const shared = source();
+      if (shared) this.set(Number(shared.isUp()));
+      else this.remove();
     },
   });
   new Counter({
@@ -83,16 +73,14 @@ function addSharedMetrics(registry: Registry, shared: SharedSource): void {
     registers,
     collect() {
       this.reset();
-      for (const [result, amount] of Object.entries(shared.counts)) this.inc({ result }, amount);
+      const counts = Object.entries(source()?.counts ?? {});
+      for (const [result, amount] of counts) this.inc({ result }, amount);
     },
   });
 }
 
 /** @returns what counts an attempt */
-function addQueueMetrics(
-  registry: Registry,
-  queueDepths: MetricSources['queueDepths'],
-): (report: AttemptReport) => void {
+function addAttemptMetrics(registry: Registry): (report: AttemptReport) => void {
   const registers = [registry];
   const attempts = new Counter({
     name: 'postroom_delivery_attempts_total',
@@ -106,26 +94,6 @@ function addQueueMetrics(
     labelNames: ['kind'] as const,
     buckets: [0.01, 0.05, 0.1, 0.5, 1, 5, 30, 300, 3600, 86_400],
     registers,
-  });
-  const oldest = new Gauge({
-    name: 'postroom_queue_oldest_age_seconds',
-    help: 'Age of the oldest delivery that has not ended, by kind.',
-    labelNames: ['kind'] as const,
-    registers,
-  });
-  new Gauge({
-    name: 'postroom_queue_depth',
-    help: 'Deliveries that have not ended, by kind.',
-    labelNames: ['kind'] as const,
-    registers,
-    async collect() {
-      this.reset();
-      oldest.reset();
-      for (const { kind, queued, oldestCreatedAt } of await queueDepths()) {
-        this.set({ kind }, queued);
-        oldest.set({ kind }, (Date.now() - oldestCreatedAt) / 1000);
-      }
-    },
   });
   return ({ kind, outcome, ageMs }) => {
     attempts.inc({ kind, result: outcome.result });

@@ -290,8 +290,14 @@ onEachEngine('queue for operators', (engine) => {
     assert.deepEqual(
       [...depths].sort((a, b) => a.kind.localeCompare(b.kind)),
       [
-        { kind: 'other', queued: 1, oldestCreatedAt: start + 1_000 },
-        { kind: KIND, queued: 2, oldestCreatedAt: start },
+        {
+          ...{ kind: 'other', state: 'queued', count: 1 },
+          ...{ oldestCreatedAt: start + 1_000, nextAttemptAt: start + 1_000 },
+        },
+        {
+          ...{ kind: KIND, state: 'queued', count: 2 },
+          ...{ oldestCreatedAt: start, nextAttemptAt: start },
+        },
       ],
     );
   });

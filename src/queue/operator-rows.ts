@@ -1,5 +1,4 @@
 /** The queries of operators on `deliveries`: list, retry, and remove what has ended. */
-import { sql } from 'kysely';
 import type { Queries, Row } from '../database/database.ts';
 import { type Delivery, type DeliveryStatus, errorFromJson, type StoredPlace } from './delivery.ts';
 
@@ -131,21 +130,30 @@ export async function removeRowsOf(tx: Queries, domainId: number): Promise<numbe
   return rows.map(({ body_id }) => body_id);
 }
 
+/** What of one kind is in one state. */
 export interface QueueDepth {
   readonly kind: string;
-  /** Deliveries that have not ended. */
-  readonly queued: number;
+  readonly state: 'queued' | 'held';
+  readonly count: number;
   /** When the oldest of them was queued first, milliseconds since 1970. */
   readonly oldestCreatedAt: number;
+  /** When the next of them is due; of one that is being attempted, when its lease ends. */
+  readonly nextAttemptAt: number;
 }
 
-/** How much of each kind is queued; reads one index over all that is queued. */
+/** How much of each kind has not ended; reads the index over all that has not, and a row for each kind. */
 export async function readDepths(queries: Queries): Promise<QueueDepth[]> {
   const counted = await queries
     .selectFrom('deliveries')
-    .where('status', '=', sql.lit('queued' as const))
-    .groupBy('kind')
-    .select((eb) => ['kind', eb.fn.countAll<number>().as('queued'), eb.fn.min('id').as('oldest')])
+    .where('finished_at', 'is', null)
+    .groupBy(['kind', 'status'])
+    .select((eb) => [
+      'kind',
+      'status',
+      eb.fn.countAll<number>().as('count'),
+      eb.fn.min('id').as('oldest'),
+      eb.fn.min('next_attempt_at').as('nextAttemptAt'),
+    ])
     .execute();
   if (counted.length === 0) return [];
   const oldest = await queries
@@ -158,9 +166,11 @@ export async function readDepths(queries: Queries): Promise<QueueDepth[]> {
     )
     .execute();
   const createdAt = new Map(oldest.map(({ id, created_at }) => [id, created_at]));
-  return counted.flatMap(({ kind, queued, oldest: id }) => {
+  return counted.flatMap(({ kind, status, count, oldest: id, nextAttemptAt }) => {
     const oldestCreatedAt = createdAt.get(id);
-    return oldestCreatedAt === undefined ? [] : [{ kind, queued, oldestCreatedAt }];
+    if (oldestCreatedAt === undefined) return [];
+    const state = status === 'held' ? 'held' : 'queued';
+    return [{ kind, state, count, oldestCreatedAt, nextAttemptAt }];
   });
 }
 

@@ -31,6 +31,8 @@ const RETRY_MS = 30_000;
 
 /** What one engine does its own way. */
 export interface Feed {
+  /** About how many changes the index does not have yet; undefined while it is not open. */
+  waiting(): Promise<number | undefined>;
   /** Opens the index, unless it is open; queues all mail again where the index does not have it. */
   open(): Promise<void>;
   /** @returns how many rows were taken; none where the index is up to date */

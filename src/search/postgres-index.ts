@@ -166,6 +166,14 @@ export class PostgresFeed implements Feed {
     return row !== undefined;
   }
 
+  async waiting(): Promise<number> {
+    const { first, last } = await this.#options.database.read
+      .selectFrom('search_queue')
+      .select((eb) => [eb.fn.min('id').as('first'), eb.fn.max('id').as('last')])
+      .executeTakeFirstOrThrow();
+    return last === null ? 0 : last - first + 1;
+  }
+
   takeBatch(): Promise<number> {
     const { database, log } = this.#options;
     return database.write(async (tx) => {

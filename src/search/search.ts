@@ -26,6 +26,8 @@ export interface Search {
   find(request: FindRequest): Promise<Hit[]>;
   /** Whether some mail of the account is not in the index yet. */
   isBehind(accountId: number): Promise<boolean>;
+  /** About how many changes are not in the index yet, of all accounts; undefined while it is not open. */
+  waiting(): Promise<number | undefined>;
   /** To be called after the commit of what `enqueueSearch` queued. */
   wake(): void;
   start(): void;
@@ -38,6 +40,7 @@ export function createSearch(options: SearchOptions): Search {
   return {
     find: (request) => index.find(request),
     isBehind: (accountId) => feed.isBehind(accountId),
+    waiting: () => feed.waiting(),
     wake: () => indexer.wake(),
     start: () => indexer.start(),
     stop: () => indexer.stop(),

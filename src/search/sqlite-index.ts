@@ -235,6 +235,17 @@ export class SqliteFeed implements Feed {
     return row !== undefined;
   }
 
+  async waiting(): Promise<number | undefined> {
+    const position = this.#position;
+    if (position === undefined) return undefined;
+    // Ids come one after the other: there is no need to count rows.
+    const { last } = await this.#options.database.read
+      .selectFrom('search_queue')
+      .select((eb) => eb.fn.max('id').as('last'))
+      .executeTakeFirstOrThrow();
+    return Math.max(0, (last ?? position) - position);
+  }
+
   async takeBatch(): Promise<number> {
     const { database, log } = this.#options;
     const { read } = database;

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { InboundEnvelope, MailReceiver, RecipientOutcome } from '../delivery/delivery.ts';
-import { Refusal } from '../errors/errors.ts';
+import { type ErrorCode, Refusal } from '../errors/errors.ts';
 import type { Reply } from '../net/net.ts';
 import { LOCAL_ERROR, refusalReply, reply, tooLarge } from './commands.ts';
 import {
@@ -26,6 +26,8 @@ export interface ConnectionSettings extends ProtocolOptions {
   readonly messageTimeout: number;
   /** Milliseconds in which a stranger must not talk yet; 0 off. */
   readonly greetingDelay: number;
+  /** Told why something was refused or put off. */
+  readonly onRefused?: ((code: ErrorCode) => void) | undefined;
 }
 
 /** Who is connected. */
@@ -285,6 +287,9 @@ export class Connection {
     const envelope = this.#envelope(transaction);
     try {
       const outcomes = await this.#settings.delivery.receive(envelope, content);
+      for (const outcome of outcomes) {
+        if (outcome.result !== 'delivered') this.#settings.onRefused?.(outcome.refusal.code);
+      }
       const replies = new Map(
         outcomes.map((outcome) => [outcome.recipient, outcomeReply(outcome, envelope.id)]),
       );
@@ -315,6 +320,7 @@ export class Connection {
 
   /** The reply that an error stands for; one that nobody expected tells the client nothing. */
   #refuse(error: unknown, fields: object): Reply {
+    this.#settings.onRefused?.(error instanceof Refusal ? error.code : 'internal');
     if (!(error instanceof Refusal)) {
       this.#logger.error(
         { ...fields, err: error },

@@ -38,6 +38,8 @@ export interface ProtocolOptions {
   readonly errorsMax: number;
   /** Commands without a message between them that end a connection. */
   readonly commandsMax: number;
+  /** Told of each command, in upper case, whatever becomes of it. */
+  readonly onCommand?: ((verb: string) => void) | undefined;
 }
 
 /** What the client said of itself (RFC 5321 section 4.1.1.1). */
@@ -217,6 +219,7 @@ export class ServerProtocol {
   #run(line: string): ProtocolEvent | undefined {
     if (isHttp(line)) return this.hangUp(reply(421, '4.7.0', 'HTTP requests are not allowed'));
     const verb = /^[a-z]+(?= |$)/i.exec(line)?.[0].toUpperCase() ?? '';
+    this.#options.onCommand?.(verb);
     const argument = line.slice(verb.length).trim();
     const refusal = judgeCommand(verb, argument !== '', {
       protocol: this.#options.protocol,

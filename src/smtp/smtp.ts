@@ -11,7 +11,8 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { MailReceiver } from '../delivery/delivery.ts';
-import { Refusal } from '../errors/errors.ts';
+
+import { type ErrorCode, Refusal } from '../errors/errors.ts';
 import {
   ClientShares,
   clientKey,
@@ -20,6 +21,7 @@ import {
   type NetworkTest,
   type SharedPlaces,
 } from '../net/net.ts';
+
 import { refusalReply } from './commands.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
 import { readProxyHeader } from './proxy-header.ts';
@@ -39,6 +41,8 @@ export interface SmtpOptions {
   /** Concurrent connections of one client; ten times as many of a trusted one. */
   readonly maxPerIp: number;
   readonly logger: Logger;
+  /** For metrics. */
+  readonly traffic?: SmtpTraffic;
   /** Concurrent connections of all clients; 2,000 by default. */
   readonly maxConnections?: number;
   /** Where the connections of a client are counted over several nodes; left out for a single one. */
@@ -68,6 +72,16 @@ export interface SmtpOptions {
   readonly errorsMax?: number;
   /** Commands without a message between them that end a connection; 1,000 by default. */
   readonly commandsMax?: number;
+}
+
+/** What a listener tells of its clients. */
+export interface SmtpTraffic {
+  connected(): void;
+  disconnected(): void;
+  /** @param verb in upper case, whatever the client made up */
+  command(verb: string): void;
+  /** A connection, a command or a message was refused or put off. */
+  refused(code: ErrorCode): void;
 }
 
 export interface SmtpListener {
@@ -135,6 +149,7 @@ class Listener {
   readonly #isTrusted: NetworkTest;
   readonly #isBalancer: NetworkTest;
   readonly #logger: Logger;
+  readonly #traffic: SmtpTraffic | undefined;
   readonly #shares: ClientShares;
   readonly #staged: ClientShares;
   readonly #places: SharedPlaces | undefined;
@@ -156,6 +171,8 @@ class Listener {
       ...{ recipientsMax: 100, errorsMax: 10, commandsMax: 1_000 },
       ...{ messageTimeout: 60 * 60_000, greetingDelay: 100 },
       ...options,
+      onCommand: options.traffic?.command,
+      onRefused: options.traffic?.refused,
       // TLS 1.0 and 1.1 are not to be used (RFC 8996).
       secureContext: createSecureContext({ ...options.tls, minVersion: 'TLSv1.2' }),
     };
@@ -172,6 +189,7 @@ class Listener {
     this.#isTrusted = options.isTrusted ?? isLoopback;
     this.#isBalancer = options.isBalancer ?? (() => false);
     this.#logger = options.logger.child({ protocol: options.protocol });
+    this.#traffic = options.traffic;
     this.#shares = new ClientShares(maxConnections);
     this.#staged = new ClientShares(this.#limits.allBytes);
     this.#places = options.places;
@@ -272,6 +290,7 @@ class Listener {
   }
 
   #refuse(socket: Socket, address: string): void {
+    this.#traffic?.refused(TOO_MANY.code);
     this.#logger.info({ remoteAddress: address }, 'connection refused: there are too many');
     // It does not linger: who comes again and again must not take descriptors in this way.
     socket.write(formatReply(refusalReply(TOO_MANY)));
@@ -319,7 +338,11 @@ class Listener {
   #serve(socket: Socket, client: Client): void {
     const connection = new Connection(socket, client, this.#settings, this.#logger);
     this.#connections.add(connection);
-    socket.once('close', () => this.#connections.delete(connection));
+    this.#traffic?.connected();
+    socket.once('close', () => {
+      this.#connections.delete(connection);
+      this.#traffic?.disconnected();
+    });
     const running = connection.run();
     this.#running.add(running);
     void running.then(() => this.#running.delete(running));

@@ -106,6 +106,8 @@ const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
 };
 
 const indexes = [
+  // How much has not ended, and how long the next has been due: for metrics, from the index alone.
+  'create index deliveries_open on deliveries (kind, status, next_attempt_at, finished_at) where finished_at is null',
   // An answer finds the thread of the message that it answers.
   'create index messages_by_key on messages (message_key) where message_key is not null',
   'create unique index sends_by_public_id on sends (public_id)',

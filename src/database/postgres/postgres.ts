@@ -18,6 +18,8 @@ export interface PostgresOptions {
   readonly onBroken?: (error: Error) => void;
   /** Told once why a failover that loses commits cannot be noticed on this server. */
   readonly onNoTimeline?: (error: unknown) => void;
+  /** Told of each transaction that was committed, and of its milliseconds, for metrics. */
+  readonly onCommit?: (report: { readonly ms: number }) => void;
 }
 
 const ATTEMPTS_MAX = 5;
@@ -58,7 +60,12 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     },
     timeline: canTell ? timeline : undefined,
     read: kysely,
-    write: (work) => writeOn(kysely, work),
+    async write(work) {
+      const begunAt = performance.now();
+      const value = await writeOn(kysely, work);
+      options.onCommit?.({ ms: performance.now() - begunAt });
+      return value;
+    },
     snapshot: (work) =>
       kysely
         .transaction()

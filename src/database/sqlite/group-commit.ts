@@ -32,6 +32,11 @@ export interface GroupCommitOptions {
   /** Kysely on the same connection. */
   readonly queries: Queries;
   readonly log: Pick<CommitLog, 'underWay' | 'sync'>;
+  /**
+   * Told of each transaction: milliseconds from its begin until it was durable, and of those for the disk;
+   * undefined where it wrote nothing.
+   */
+  readonly onCommit?: ((report: { ms: number; syncMs: number | undefined }) => void) | undefined;
   /** Awaited before each transaction. */
   readonly beforeBegin?: () => Promise<void>;
 }
@@ -89,10 +94,16 @@ export class GroupCommit {
       // A sync that is still under way here has failed: nothing is written any more.
       await log.underWay;
       await beforeBegin?.();
+      const begunAt = performance.now();
       this.#steps.begin.run();
       for (const write of group) outcomes.push(await this.#attempt(write));
       this.#steps.commit.run();
-      if (this.#hasWritten()) await log.sync(group.length === 1);
+      const committedAt = performance.now();
+      const hasWritten = this.#hasWritten();
+      if (hasWritten) await log.sync(group.length === 1);
+      const durableAt = performance.now();
+      const syncMs = hasWritten ? durableAt - committedAt : undefined;
+      this.#options.onCommit?.({ ms: durableAt - begunAt, syncMs });
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('rollback');
       for (const write of group) write.reject(error);

@@ -8,7 +8,7 @@ import { isDamage, isStorageFull } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import { Checkpoints, startThread, type WarningLog } from './checkpoints.ts';
 import { type ConnectionOptions, kyselyOn } from './driver.ts';
-import { CommitLog, GroupCommit } from './group-commit.ts';
+import { CommitLog, GroupCommit, type GroupCommitOptions } from './group-commit.ts';
 
 export interface SqliteOptions {
   /** File of the database; made when missing. */
@@ -16,6 +16,8 @@ export interface SqliteOptions {
   /** Told when the disk failed: nothing is taken or told any more, and only a new start helps. */
   readonly onLost?: (error: Error) => void;
   readonly log?: WarningLog;
+  /** Told of each transaction, for metrics. */
+  readonly onCommit?: GroupCommitOptions['onCommit'];
   /** Octets of the log from which on it is moved into the file; for tests. */
   readonly longLog?: number;
 }
@@ -181,6 +183,7 @@ async function open(options: SqliteOptions): Promise<Database> {
   const groups = new GroupCommit(writer, {
     queries: kyselyOn(writer, { onError }),
     log,
+    onCommit: options.onCommit,
     beforeBegin: () => checkpoints.tend(),
   });
   const reader = connect(path, true);

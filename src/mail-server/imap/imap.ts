@@ -45,7 +45,7 @@ import { type EditorOptions, MailboxEditor } from './edit-mailboxes.ts';
 import { ImapFailure, type Log } from './failure.ts';
 import { type ListedMailbox, listMailboxes } from './list-mailboxes.ts';
 import { type ImapServer, logIn } from './log-in.ts';
-import { Pool, type UseOptions } from './pool.ts';
+import { Pool, type PoolOptions, type UseOptions } from './pool.ts';
 import { Readiness } from './probe.ts';
 import { MessageReader } from './read-message.ts';
 import { searchMailboxes } from './search-messages.ts';
@@ -74,6 +74,8 @@ export interface ImapOptions {
   readonly isCurrent?: (user: MailUser) => Promise<boolean>;
   /** Some accounts that the server should let in: whether it does is part of being ready. */
   readonly someAccounts?: () => Promise<readonly MailUser[]>;
+  /** Told of each login at the server. */
+  readonly onLogin?: PoolOptions['onLogin'];
   /** Tells when an account's access ends: its connections are closed. */
   readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly log: Log;
@@ -123,6 +125,7 @@ export class ImapMailstore implements Mailstore {
       total: settings.connections,
       idleMs: settings.idleMs,
       waitMs: settings.timeoutMs,
+      onLogin: options.onLogin,
       ...(options.onAccessEnd && { onAccessEnd: options.onAccessEnd }),
     });
     this.#readiness = new Readiness({
@@ -140,6 +143,11 @@ export class ImapMailstore implements Mailstore {
     };
     this.#editor = new MailboxEditor(ways);
     this.#appender = new MessageAppender({ ...ways, bodies: settings.bodies, now: settings.now });
+  }
+
+  /** Connections that are open or being opened, and requests that wait for one. */
+  get load(): { readonly open: number; readonly waiting: number } {
+    return { open: this.#pool.size, waiting: this.#pool.waiting };
   }
 
   /** Connections that are open or being opened. */

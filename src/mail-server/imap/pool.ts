@@ -22,6 +22,8 @@ export interface PoolOptions {
   readonly idleMs: number;
   /** Longest wait for a connection, in milliseconds. */
   readonly waitMs: number;
+  /** Told of each login. */
+  readonly onLogin?: ((result: 'succeeded' | 'refused' | 'failed') => void) | undefined;
   /** Tells when an account's access ends; the answer ends the subscription. */
   readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly now?: () => number;
@@ -139,6 +141,11 @@ export class Pool {
   /** Connections that are open or being opened. */
   get size(): number {
     return this.#total;
+  }
+
+  /** Requests that wait for a connection. */
+  get waiting(): number {
+    return this.#waiting.length;
   }
 
   /**
@@ -297,9 +304,12 @@ export class Pool {
     try {
       const connection = await this.health.attempt(() => this.#options.open(user));
       this.#refused.delete(user.accountId);
+      this.#options.onLogin?.('succeeded');
       return connection;
     } catch (error) {
-      if (error instanceof ImapFailure && error.kind === 'login_refused') {
+      const isRefused = error instanceof ImapFailure && error.kind === 'login_refused';
+      this.#options.onLogin?.(isRefused ? 'refused' : 'failed');
+      if (isRefused) {
         const failure = new ImapFailure('refused_before', {
           retryAfter: REFUSED_REST_MS / 1000,
         });

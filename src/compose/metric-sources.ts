@@ -1,0 +1,46 @@
+/** What the metrics read of the parts at each scrape. */
+import { readFileSync, statSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Config } from '../config/config.ts';
+import type { Database } from '../database/database.ts';
+import type { ImapMailstore } from '../mail-server/mail-server.ts';
+import type { MetricSources, Metrics } from '../metrics/metrics.ts';
+import type { Queue } from '../queue/queue.ts';
+import type { Search } from '../search/search.ts';
+
+const { version } = JSON.parse(
+  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+) as { version: string };
+
+export interface Watched {
+  readonly config: Config;
+  readonly database: Database;
+  /** Of the embedded database, in DATA_DIR. */
+  readonly databaseFile: string;
+  readonly metrics: Metrics;
+  connections(): number;
+  readonly queue: Queue;
+  readonly imap: ImapMailstore | undefined;
+  readonly search: Search;
+  readonly shared: MetricSources['shared'];
+}
+
+export function metricSources(watched: Watched): MetricSources {
+  const { config, database, metrics, connections, queue, imap, search, shared } = watched;
+  metrics.setBuild({ version, database: database.engine });
+  const log = join(config.dataDir, `${watched.databaseFile}-wal`);
+  return {
+    connections,
+    shared,
+    queueDepths: () => queue.depths(),
+    async disk() {
+      const { bavail, blocks, bsize } = await statfs(config.dataDir);
+      return { free: bavail * bsize, size: blocks * bsize };
+    },
+    ...(database.engine === 'sqlite' && {
+      logOctets: () => statSync(log, { throwIfNoEntry: false })?.size ?? 0,
+    }),
+    ...(imap ? { mailServer: () => imap.load } : { searchWaiting: () => search.waiting() }),
+  };
+}

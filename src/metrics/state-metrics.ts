@@ -1,0 +1,205 @@
+/**
+ * Metrics of what is there: database, disk, queue, search index, the mail server's connections. Most are
+ * read when Prometheus asks; what costs a query over many rows is kept for a while, however often it asks.
+ */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { QueueDepth } from '../queue/queue.ts';
+
+export interface MetricSources {
+  /** Open connections of the realtime channel. */
+  connections(): number;
+  /** What of each kind is queued or held. */
+  queueDepths(): Promise<readonly QueueDepth[]>;
+  /** Octets that are free on the disk of DATA_DIR, and all that it has. */
+  disk?(): Promise<{ readonly free: number; readonly size: number }>;
+  /** Octets of SQLite's log. */
+  logOctets?(): number;
+  /** Changes that the search index does not have yet. */
+  searchWaiting?(): Promise<number | undefined>;
+  /** Connections to the mail server, and requests that wait for one. */
+  mailServer?(): { readonly open: number; readonly waiting: number };
+  /** What several nodes share; left out for a single one. */
+  readonly shared?: SharedSource | undefined;
+}
+
+export interface SharedSource {
+  /** Whether Redis answers. */
+  isUp(): boolean;
+  /** Changes that went to other nodes, came from them, or were none; since the start. */
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+/** One transaction that was committed. */
+export interface CommitReport {
+  /** Milliseconds from its begin until it was durable. */
+  readonly ms: number;
+  /** Milliseconds of that for the disk; undefined where another server does it, or nothing was written. */
+  readonly syncMs?: number | undefined;
+}
+
+/** `refused`: the server said no; `failed`: it could not be asked. */
+export type MailServerLogin = 'succeeded' | 'refused' | 'failed';
+
+export interface StateMetrics {
+  countCommit(report: CommitReport): void;
+  countMailServerLogin(result: MailServerLogin): void;
+  setCertificateEnd(end: Date): void;
+  setBuild(build: { readonly version: string; readonly database: string }): void;
+}
+
+/**
+ * How long the queue's numbers are told again, and how often as long as it took to count them: at a million
+ * rows that is some tenths of a second.
+ */
+const QUEUE_KEPT_MS = 15_000;
+const QUEUE_KEPT_TIMES = 200;
+
+const DISK_BUCKETS = [0.0005, 0.002, 0.005, 0.02, 0.05, 0.2, 1, 5];
+
+export function addStateMetrics(registry: Registry, sources: () => MetricSources): StateMetrics {
+  const registers = [registry];
+  const commits = new Histogram({
+    name: 'postroom_database_commit_duration_seconds',
+    help: 'From the begin of a transaction until it is durable.',
+    buckets: DISK_BUCKETS,
+    registers,
+  });
+  const syncs = new Histogram({
+    name: 'postroom_database_sync_duration_seconds',
+    help: 'How long the disk took to make a transaction durable (SQLite).',
+    buckets: DISK_BUCKETS,
+    registers,
+  });
+  const logins = new Counter({
+    name: 'postroom_mailserver_logins_total',
+    help: 'Logins at the mail server (MAILSTORE_URL), by result.',
+    labelNames: ['result'] as const,
+    registers,
+  });
+  const certificate = new Gauge({
+    name: 'postroom_certificate_end_timestamp_seconds',
+    help: 'When the certificate of STARTTLS ends, seconds since 1970.',
+    registers,
+  });
+  const build = new Gauge({
+    name: 'postroom_build_info',
+    help: '1, with what runs as labels.',
+    labelNames: ['version', 'node', 'database'] as const,
+    registers,
+  });
+  addQueueGauges(registry, sources);
+  addResourceGauges(registry, sources);
+  return {
+    countCommit({ ms, syncMs }) {
+      commits.observe(ms / 1000);
+      if (syncMs !== undefined) syncs.observe(syncMs / 1000);
+    },
+    countMailServerLogin: (result) => logins.inc({ result }),
+    setCertificateEnd: (end) => certificate.set(end.getTime() / 1000),
+    setBuild: ({ version, database }) => build.set({ version, node: process.version, database }, 1),
+  };
+}
+
+function addQueueGauges(registry: Registry, sources: () => MetricSources): void {
+  let depths: Promise<readonly QueueDepth[]> | undefined;
+  let keptUntil = 0;
+  const readDepths = () => {
+    const now = performance.now();
+    if (depths && now < keptUntil) return depths;
+    keptUntil = Number.POSITIVE_INFINITY;
+    depths = sources().queueDepths();
+    depths.then(
+      () => {
+        const took = performance.now() - now;
+        keptUntil = now + Math.max(QUEUE_KEPT_MS, QUEUE_KEPT_TIMES * took);
+      },
+      // What failed is asked for again.
+      () => {
+        depths = undefined;
+      },
+    );
+    return depths;
+  };
+  const gauge = <Label extends 'kind' | 'state'>(
+    text: { readonly name: string; readonly help: string },
+    labelNames: readonly Label[],
+    set: (gauge: Gauge<Label>, depth: QueueDepth) => void,
+  ) =>
+    new Gauge<Label>({
+      ...text,
+      labelNames,
+      registers: [registry],
+      async collect() {
+        const found = await readDepths().catch(() => []);
+        this.reset();
+        for (const depth of found) set(this, depth);
+      },
+    });
+  gauge(
+    {
+      name: 'postroom_queue_depth',
+      help: 'Deliveries that have not ended, by kind and state.',
+    },
+    ['kind', 'state'],
+    (gauge, { kind, state, count }) => gauge.set({ kind, state }, count),
+  );
+  gauge(
+    {
+      name: 'postroom_queue_oldest_age_seconds',
+      help: 'Age of the oldest delivery that is queued, by kind.',
+    },
+    ['kind'],
+    (gauge, { kind, state, oldestCreatedAt }) => {
+      if (state === 'queued') gauge.set({ kind }, (Date.now() - oldestCreatedAt) / 1000);
+    },
+  );
+  gauge(
+    {
+      name: 'postroom_queue_overdue_seconds',
+      help: 'How long the longest due delivery waits beyond its own schedule, by kind.',
+    },
+    ['kind'],
+    (gauge, { kind, state, nextAttemptAt }) => {
+      const late = Math.max(0, Date.now() - nextAttemptAt);
+      if (state === 'queued') gauge.set({ kind }, late / 1000);
+    },
+  );
+}
+
+function addResourceGauges(registry: Registry, sources: () => MetricSources): void {
+  const read = (name: string, help: string, value: () => Promise<number | undefined>) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      async collect() {
+        // What cannot be read is left out: the other metrics are needed most then.
+        const now = await value().catch(() => undefined);
+        if (now === undefined) this.remove();
+        else this.set(now);
+      },
+    });
+  read('postroom_realtime_connections', 'Open connections of the realtime channel.', async () =>
+    sources().connections(),
+  );
+  read('postroom_disk_free_bytes', 'Free on the disk of DATA_DIR.', async () => {
+    return (await sources().disk?.())?.free;
+  });
+  read('postroom_disk_size_bytes', 'Size of the disk of DATA_DIR.', async () => {
+    return (await sources().disk?.())?.size;
+  });
+  read('postroom_database_log_bytes', "Size of SQLite's write-ahead log.", async () =>
+    sources().logOctets?.(),
+  );
+  read('postroom_search_waiting', 'Changes that the search index does not have yet.', async () =>
+    sources().searchWaiting?.(),
+  );
+  read('postroom_mailserver_connections', 'Open connections to the mail server.', async () => {
+    return sources().mailServer?.().open;
+  });
+  read(
+    'postroom_mailserver_waiting_requests',
+    'Requests that wait for a connection to the mail server.',
+    async () => sources().mailServer?.().waiting,
+  );
+}
