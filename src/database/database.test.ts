@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
-import { isStorageFull, isUnavailable, lockDirectory, settingStore } from './database.ts';
+import {
+  isStorageFull,
+  isUnavailable,
+  lockDirectory,
+  refusalOfFailure,
+  settingStore,
+} from './database.ts';
 
 onEachEngine('database', (engine) => {
   test('writes that come together share nothing but the commit', async () => {
@@ -147,9 +153,16 @@ test('SQLite that is full says so', () => {
 });
 
 test('a database that cannot be reached is told from one that refuses', () => {
-  for (const code of ['ECONNREFUSED', '57P01', '08006', '53300']) {
-    assert.ok(isUnavailable(Object.assign(new Error('x'), { code })), code);
+  const socket = ['ECONNREFUSED', 'ECONNRESET'];
+  const server = ['08006', '25006', '28P01', '40001', '40P01', '53300', '55P03', '57014', '57P01'];
+  for (const code of [...socket, ...server, '57P03', '58030', 'POSTROOM_NO_ANSWER']) {
+    const error = Object.assign(new Error('x'), { code });
+    assert.ok(isUnavailable(error), code);
+    assert.equal(refusalOfFailure(error)?.code, 'unavailable');
   }
+  const full = Object.assign(new Error('no space'), { code: '53100' });
+  assert.equal(refusalOfFailure(full)?.code, 'storage_full');
+  assert.equal(refusalOfFailure(new Error('a bug')), undefined);
   assert.ok(isUnavailable(new Error('Connection terminated unexpectedly')));
   assert.ok(!isUnavailable(Object.assign(new Error('unique'), { code: '23505' })));
 });
