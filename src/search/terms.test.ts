@@ -116,3 +116,11 @@ test('property: folding a folded text changes nothing', () => {
     }),
   );
 });
+
+test('a run without end makes no more terms than are kept', () => {
+  const characters = Array.from({ length: 100_000 }, (_, at) =>
+    String.fromCodePoint(0x4e00 + ((at * 7_919) % 20_000)),
+  );
+  // Pieces of two, of three, and the last character.
+  assert.ok(termsOf(characters.join('')).size <= 40_000);
+});

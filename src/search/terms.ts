@@ -109,7 +109,8 @@ export function termsOf(text: string): Set<string> {
   for (const { text: run, spaceless } of runsOf(foldText(text.slice(0, TEXT_MAX)))) {
     if (!spaceless) terms.add(cutWord(run));
     else {
-      const characters = [...run];
+      // A longer run, which no text has, would hold up searches for seconds.
+      const characters = [...run].slice(0, TERMS_MAX);
       for (const piece of piecesOf(characters, 3)) terms.add(piece);
       for (const piece of piecesOf(characters, 2)) terms.add(piece);
       // Any other character begins a piece: a query of one character is a prefix.
