@@ -64,8 +64,8 @@ if (flags.postgres && options.postgres === undefined) {
   console.error('--postgres: TEST_DATABASE_URL has to name a PostgreSQL server.');
   process.exit(1);
 }
-if (!Number.isSafeInteger(options.messages) || options.messages < 1_000) {
-  console.error('--messages: a whole number from 1,000 on.');
+if (!Number.isSafeInteger(options.messages) || options.messages < 5_000) {
+  console.error('--messages: a whole number from 5,000 on.');
   process.exit(1);
 }
 const unknown = names.filter((name) => !benchmarks.some((known) => known.name === name));
