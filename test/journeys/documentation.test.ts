@@ -29,7 +29,9 @@ let metricsUrl: string;
 before(async () => {
   const port = await freePort();
   metricsUrl = `http://127.0.0.1:${port}/metrics`;
-  service = await startTestService('sqlite', { METRICS_PORT: String(port) });
+  // Nothing listens there: the service goes on without Redis, and has the metrics of it.
+  const REDIS_URL = `redis://127.0.0.1:${await freePort()}`;
+  service = await startTestService('sqlite', { METRICS_PORT: String(port), REDIS_URL });
 });
 
 function pageAt(path: string): Page {
