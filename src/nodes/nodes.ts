@@ -107,7 +107,7 @@ class Node implements Nodes {
   readonly #work: Promise<void>[] = [];
   #others = 0;
   #timer: NodeJS.Timeout | undefined;
-  #beating: Promise<void> = Promise.resolve();
+  #beating: Promise<void> | undefined;
   /** By the monotonic clock. */
   #lastBeat = 0;
   #isSilent = false;
@@ -123,7 +123,10 @@ class Node implements Nodes {
   async join(): Promise<void> {
     await this.#enter();
     this.#timer = setInterval(() => {
-      this.#beating = this.#beating.then(() => this.#beat());
+      // One at a time: while the database is silent, they would pile up.
+      this.#beating ??= this.#beat().finally(() => {
+        this.#beating = undefined;
+      });
     }, BEAT_MS).unref();
   }
 
