@@ -267,7 +267,7 @@ export class Bodies {
    * @param reuse reads every piece into the same memory: for whoever is done with one before asking
    *   for the next
    * @param about whose source it is, for the log
-   * @throws Refusal body_unavailable, where the file is gone or cannot be read now
+   * @throws Refusal body_unavailable, where the file is gone or damaged; unavailable, where its store is away
    */
   async *read(
     body: StoredBody | StagedBody,
@@ -393,5 +393,5 @@ function refuseToKeep(): Refusal {
 }
 
 function refuseToRead(): Refusal {
-  return new Refusal('body_unavailable', 'the source of this message cannot be read right now');
+  return new Refusal('unavailable', 'the source of this message cannot be read right now');
 }

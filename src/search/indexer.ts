@@ -17,6 +17,7 @@
 import type { Logger } from 'pino';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database, Queries } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
 import {
   readDocument,
   type SearchChange,
@@ -187,6 +188,8 @@ async function readChange(
   try {
     return { kind: 'add', document: await readDocument(bodies, message) };
   } catch (error) {
+    // It can be read later: dropped from the queue, it would never be found.
+    if (error instanceof Refusal && error.code === 'unavailable') throw error;
     logUnreadable(log, { accountId, bodyId, failure: String(error) });
     return undefined;
   }

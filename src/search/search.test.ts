@@ -242,6 +242,21 @@ onEachEngine('the search index', (engine) => {
     );
   });
 
+  test('a message whose source is away for a while is found once it is back', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const id = await add(store, user, mail('later', 'x'));
+    let failures = 0;
+    const read: typeof store.bodies.read = (...args) => {
+      failures += 1;
+      if (failures < 3) throw new Refusal('unavailable', 'away');
+      return store.bodies.read(...args);
+    };
+    const search = startSearch(store, { retryMs: 10, bodies: { read } });
+    await settle(search, user);
+    assert.deepEqual(await found(search, user, 'later'), [id]);
+  });
+
   test('hostile words are words', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();

@@ -234,12 +234,12 @@ void suite('bodies in a bucket', async () => {
         async () => {
           const began = performance.now();
           await assert.rejects(shared.keep(middle), { code: 'unavailable' });
-          await assert.rejects(shared.read(id), { code: 'body_unavailable' });
+          await assert.rejects(shared.read(id), { code: 'unavailable' });
           assert.equal(await bodies.isReady(), false);
           // From then on whoever asks is told at once.
           const known = performance.now();
           await assert.rejects(shared.keep(middle), { code: 'unavailable' });
-          await assert.rejects(shared.read(id), { code: 'body_unavailable' });
+          await assert.rejects(shared.read(id), { code: 'unavailable' });
           assert.equal((await bodies.checkRoom(100_000))?.code, 'unavailable');
           assert.equal(await bodies.checkRoom(1_000), undefined);
           const text = await shared.read(await shared.keep(Buffer.from('small')));
