@@ -233,6 +233,7 @@ test('the database of a newer program is refused with one line, and exit code 1'
   await mkdir(join(ROOT, 'newer'));
   const database = new DatabaseSync(join(ROOT, 'newer', 'postroom.sqlite'));
   database.exec("create table kysely_migration as select '9000' as name");
+  database.exec('create table settings (name text, value text)');
   database.close();
   const { code, output } = await start({ ...env, LOG_LEVEL: 'silent' }).ended();
   assert.equal(code, 1);
