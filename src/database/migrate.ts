@@ -59,7 +59,7 @@ export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Pro
   const migrations = migrationsFor(engine);
   const names = Object.keys(migrations);
   const applied = await readApplied(kysely, engine);
-  if (await isOfNewer(kysely, applied, names)) return true;
+  if (await isOfNewer(kysely, engine, applied, names)) return true;
   const provider = { getMigrations: async () => migrations };
   const apply = async (db: Kysely<T>) => {
     const { error } = await new Migrator({ db, provider }).migrateToLatest();
@@ -80,15 +80,19 @@ export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Pro
 
 /** Names of the migrations that the database has had. */
 async function readApplied<T>(kysely: Kysely<T>, engine: Engine): Promise<string[]> {
-  const isThere =
-    engine === 'sqlite'
-      ? sql`select 1 from sqlite_schema where name = ${APPLIED}`
-      : sql`select 1 from pg_tables where schemaname = current_schema() and tablename = ${APPLIED}`;
-  if ((await isThere.execute(kysely)).rows.length === 0) return [];
+  if (!(await hasTable(kysely, engine, APPLIED))) return [];
   const { rows } = await sql<{ name: string }>`select name from ${sql.table(APPLIED)}`.execute(
     kysely,
   );
   return rows.map(({ name }) => name);
+}
+
+async function hasTable<T>(kysely: Kysely<T>, engine: Engine, name: string): Promise<boolean> {
+  const found =
+    engine === 'sqlite'
+      ? sql`select 1 from sqlite_schema where name = ${name}`
+      : sql`select 1 from pg_tables where schemaname = current_schema() and tablename = ${name}`;
+  return (await found.execute(kysely)).rows.length > 0;
 }
 
 /**
@@ -98,6 +102,7 @@ async function readApplied<T>(kysely: Kysely<T>, engine: Engine): Promise<string
  */
 async function isOfNewer<T>(
   kysely: Kysely<T>,
+  engine: Engine,
   applied: readonly string[],
   known: readonly string[],
 ): Promise<boolean> {
@@ -109,9 +114,11 @@ async function isOfNewer<T>(
   const newest = Math.max(...known.map(Number));
   const version = Math.max(0, ...applied.map(Number));
   if (version <= newest) return false;
-  const { rows } = await sql<{ value: string }>`
-    select value from settings where name = ${OLDEST}`.execute(kysely);
-  if (rows[0] && Number(rows[0].value) <= newest) return true;
+  if (await hasTable(kysely, engine, 'settings')) {
+    const { rows } = await sql<{ value: string }>`
+      select value from settings where name = ${OLDEST}`.execute(kysely);
+    if (rows[0] && Number(rows[0].value) <= newest) return true;
+  }
   throw new UnfitDatabase(
     `this database is of version ${version}; this program knows up to ${newest}; restore the backup or start the newer program`,
   );
