@@ -32,3 +32,13 @@ test('it is ready while every check passes', async () => {
   assert.equal(answer.status, 200);
   assert.deepEqual(answer.body, { status: 'ready' });
 });
+
+test('it is ready for what goes on while a part is away', async () => {
+  let bodies: 'degraded' | true = 'degraded';
+  const api = await startApi('sqlite', { readiness: { bodies: async () => bodies } });
+  const away = await api.call('GET', '/readyz', undefined, noKey);
+  assert.equal(away.status, 200);
+  assert.deepEqual(away.body, { status: 'degraded', detail: 'bodies' });
+  bodies = true;
+  assert.deepEqual((await api.call('GET', '/readyz', undefined, noKey)).body, { status: 'ready' });
+});

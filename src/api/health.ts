@@ -6,13 +6,23 @@ import { Type } from 'typebox';
 import { Refusal } from '../errors/errors.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
-/** Whether one thing that the service needs is working; a rejection counts as no. */
-export type ReadinessCheck = () => Promise<boolean>;
+/**
+ * Whether one thing that the service needs is working; a rejection counts as no. `degraded`: some of the work
+ * waits for it, and the rest goes on.
+ */
+export type ReadinessCheck = () => Promise<boolean | 'degraded'>;
 
 /** A check that takes longer than this says no. */
 const CHECK_TIMEOUT_MS = 5_000;
 
 const Health = Type.Object({ status: Type.String({ examples: ['ok'] }) }, { title: 'Health' });
+const Readiness = Type.Object(
+  {
+    status: Type.Union([Type.Literal('ready'), Type.Literal('degraded')]),
+    detail: Type.Optional(Type.String({ description: 'The parts for which some work waits.' })),
+  },
+  { title: 'Readiness' },
+);
 
 /**
  * `GET /healthz` and `GET /readyz`.
@@ -24,10 +34,12 @@ export function healthRoutes(
   log: Pick<Logger, 'info' | 'warn'>,
 ): RouteGroup {
   let said = '';
-  const say = (failing: string) => {
-    if (failing === said) return;
-    said = failing;
+  const say = (failing: string, degraded: string) => {
+    const now = `${failing};${degraded}`;
+    if (now === said || (said === '' && now === ';')) return;
+    said = now;
     if (failing) log.warn({ failing }, 'not ready: load balancers send no more requests here');
+    else if (degraded) log.warn({ degraded }, 'ready for a part of the work: the rest waits');
     else log.info('ready again');
   };
   return (app) => {
@@ -53,30 +65,34 @@ export function healthRoutes(
           tags: ['Service'],
           summary: 'Can it do its work?',
           description:
-            'Ready when the database, the listeners, the bodies and the mail server, where there is one, do their work; else `detail` names those that do not. Not ready from the moment on that the process is told to stop.',
+            'Ready when the database, the listeners, the bodies and the mail server, where there is one, do their work; else `detail` names those that do not. `degraded` where some of the work waits for a part, such as mail above 64 KiB for a bucket that does not answer. Not ready from the moment on that the process is told to stop.',
           operationId: 'readiness',
           security: credentials.none,
-          response: { 200: Health },
+          response: { 200: Readiness },
         },
       },
       async () => {
         const verdicts = await Promise.all(
-          Object.entries(checks).map(async ([part, check]) =>
-            (await passes(check)) ? [] : [part],
-          ),
+          Object.entries(checks).map(async ([part, check]) => ({ part, is: await verdict(check) })),
         );
-        const failing = verdicts.flat().join(', ');
-        say(failing);
+        const named = (wanted: false | 'degraded') =>
+          verdicts
+            .filter(({ is }) => is === wanted)
+            .map(({ part }) => part)
+            .join(', ');
+        const [failing, degraded] = [named(false), named('degraded')];
+        say(failing, degraded);
         if (failing) throw new Refusal('unavailable', `not ready: ${failing}`);
-        return { status: 'ready' };
+        if (degraded) return { status: 'degraded' as const, detail: degraded };
+        return { status: 'ready' as const };
       },
     );
   };
 }
 
-async function passes(check: ReadinessCheck): Promise<boolean> {
+async function verdict(check: ReadinessCheck): ReturnType<ReadinessCheck> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => {
+  const late = new Promise<false>((resolve) => {
     timer = setTimeout(resolve, CHECK_TIMEOUT_MS, false);
   });
   try {

@@ -165,10 +165,19 @@ export class Bodies {
     this.#mismatch = mismatch;
   }
 
-  /** Whether every body can be kept and read, for all that is known. */
-  async isReady(): Promise<boolean> {
+  /**
+   * Whether every body can be kept and read, for all that is known; `degraded` where small ones alone can. No
+   * node is better off then: load balancers go on with all of them.
+   */
+  async readiness(): Promise<boolean | 'degraded'> {
     const answers = (await this.#health?.answers()) ?? true;
-    return answers && this.#mismatch === undefined;
+    if (this.#mismatch !== undefined) return false;
+    return answers || 'degraded';
+  }
+
+  /** Whether a store on another machine answers; undefined for a folder. */
+  get isUp(): boolean | undefined {
+    return this.#health?.isUp;
   }
 
   /** Takes and removes nothing from now on: the folder is not where it was. */

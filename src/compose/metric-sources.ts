@@ -2,6 +2,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Bodies } from '../bodies/bodies.ts';
 import type { Config } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
 import type { ImapMailstore } from '../mail-server/mail-server.ts';
@@ -21,19 +22,21 @@ export interface Watched {
   readonly metrics: Metrics;
   connections(): number;
   readonly queue: Queue;
+  readonly bodies: Bodies;
   readonly imap: ImapMailstore | undefined;
   readonly search: Search;
   readonly shared: MetricSources['shared'];
 }
 
 export function metricSources(watched: Watched): MetricSources {
-  const { config, database, metrics, connections, queue, imap, search, shared } = watched;
+  const { config, database, metrics, connections, queue, bodies, imap, search, shared } = watched;
   metrics.setBuild({ version, database: database.engine });
   const log = join(config.dataDir, `${watched.databaseFile}-wal`);
   return {
     connections,
     shared,
     queueDepths: () => queue.depths(),
+    bodiesUp: () => bodies.isUp,
     async disk() {
       const { bavail, blocks, bsize } = await statfs(config.dataDir);
       return { free: bavail * bsize, size: blocks * bsize };

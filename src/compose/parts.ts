@@ -180,7 +180,7 @@ export function buildParts(
   const state = sharedState(database, embedded, imap);
   const realtime = buildRealtime(ground, { ...owners, mailstore, api, state, shared });
   const connections = () => realtime.connections;
-  const watched = { connections, queue, imap, search, shared };
+  const watched = { connections, queue, bodies, imap, search, shared };
   metrics.watch(metricSources({ ...ground, ...watched, databaseFile: DATABASE_FILE }));
   return {
     ...owners,
@@ -293,7 +293,7 @@ function buildApi(ground: Ground, served: Served): Api {
     readiness: {
       database: () => answers(database),
       listeners: async () => served.progress.listening,
-      bodies: () => served.bodies.isReady(),
+      bodies: () => served.bodies.readiness(),
       'mail server': async () => served.imap?.answers() ?? true,
     },
   });

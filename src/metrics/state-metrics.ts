@@ -12,6 +12,8 @@ export interface MetricSources {
   queueDepths(): Promise<readonly QueueDepth[]>;
   /** Octets that are free on the disk of DATA_DIR, and all that it has. */
   disk?(): Promise<{ readonly free: number; readonly size: number }>;
+  /** Whether the bucket of bodies answers; left out for a folder. */
+  bodiesUp?(): boolean | undefined;
   /** Octets of SQLite's log. */
   logOctets?(): number;
   /** Changes that the search index does not have yet. */
@@ -191,6 +193,10 @@ function addResourceGauges(registry: Registry, sources: () => MetricSources): vo
   read('postroom_database_log_bytes', "Size of SQLite's write-ahead log.", async () =>
     sources().logOctets?.(),
   );
+  read('postroom_body_store_up', 'Whether the bucket of bodies answers.', async () => {
+    const isUp = sources().bodiesUp?.();
+    return isUp === undefined ? undefined : Number(isUp);
+  });
   read('postroom_search_waiting', 'Changes that the search index does not have yet.', async () =>
     sources().searchWaiting?.(),
   );

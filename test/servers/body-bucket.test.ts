@@ -112,11 +112,11 @@ void suite('bodies in a bucket', async () => {
 
   void test('a new bucket becomes that of the new database, and of no other', async () => {
     assert.equal(await bodies.checkStore(true), undefined);
-    assert.equal(await bodies.isReady(), true);
+    assert.equal(await bodies.readiness(), true);
     const foreign = await openStore();
     assert.match((await foreign.bodies.checkStore(true)) ?? '', /bodies in http.*are of store/);
     await assert.rejects(foreign.keep(large), { code: 'unavailable' });
-    assert.equal(await foreign.bodies.isReady(), false);
+    assert.equal(await foreign.bodies.readiness(), false);
     foreign.bodies.close();
   });
 
@@ -215,7 +215,7 @@ void suite('bodies in a bucket', async () => {
     await bodies.removeFiles([Key]);
     await assert.rejects(shared.read(id), { code: 'body_unavailable' });
     assert.match(lines.at(-1) ?? '', /is missing/);
-    assert.equal(await bodies.isReady(), true);
+    assert.equal(await bodies.readiness(), true);
   });
 
   const away: [string, Fault][] = [
@@ -235,7 +235,7 @@ void suite('bodies in a bucket', async () => {
           const began = performance.now();
           await assert.rejects(shared.keep(middle), { code: 'unavailable' });
           await assert.rejects(shared.read(id), { code: 'unavailable' });
-          assert.equal(await bodies.isReady(), false);
+          assert.equal(await bodies.readiness(), 'degraded');
           // From then on whoever asks is told at once.
           const known = performance.now();
           await assert.rejects(shared.keep(middle), { code: 'unavailable' });
@@ -253,7 +253,7 @@ void suite('bodies in a bucket', async () => {
         () => lines.some((line) => line.includes('again')),
         () => lines.join('\n'),
       );
-      assert.equal(await bodies.isReady(), true);
+      assert.equal(await bodies.readiness(), true);
       assert.equal(lines.length, 2, lines.join('\n'));
       assert.match(lines[0] ?? '', /^http.*mail above 64 KiB is put off/);
       assert.ok(!lines.join().includes(secretAccessKey));
@@ -282,7 +282,7 @@ void suite('bodies in a bucket', async () => {
       { code: 'unavailable' },
     );
     proxy.fault = undefined;
-    await until(() => late.isReady());
+    await until(async () => (await late.readiness()) === true);
     await late.discard(await late.stage(Readable.from([middle]), () => {}));
     late.close();
   });

@@ -104,6 +104,11 @@ async function statusOf(path: string): Promise<number> {
   return (await call(path)).status;
 }
 
+async function readiness(): Promise<{ status: string; detail?: string }> {
+  const answer = await call('/readyz');
+  return (await answer.json()) as { status: string; detail?: string };
+}
+
 async function until(holds: () => Promise<boolean>): Promise<void> {
   const end = performance.now() + 30_000;
   while (!(await holds())) {
@@ -177,12 +182,12 @@ test('while S3 is away large mail is put off, small mail goes on, and readyz say
     proxy.fault = () => fault;
     assert.equal(await send('large', attachment), 451);
     assert.equal(await send('small'), 250);
-    assert.equal(await statusOf('/readyz'), 503);
+    assert.deepEqual(await readiness(), { status: 'degraded', detail: 'bodies' });
     assert.equal(await statusOf('/mail/message?mailbox=INBOX&uid=4'), 503);
     assert.equal(await statusOf('/mail/attachment?mailbox=INBOX&uid=4&part=2'), 503);
     assert.equal((await call('/mail/sync', {})).status, 200);
     proxy.fault = undefined;
-    await until(async () => (await statusOf('/readyz')) === 200);
+    await until(async () => (await readiness()).status === 'ready');
     assert.ok(attachment.equals(await readAttachment(4)));
   }
   await stop(service);
