@@ -176,7 +176,8 @@ test('mailboxes that another device makes, renames and deletes are there and gon
   await link('Taxes').waitFor({ state: 'detached' });
   await change('delete', { mailbox: 'Taxes 2026' });
   await link('Taxes 2026').waitFor({ state: 'detached' });
-  watched.assertQuiet();
+  // A mailbox may go between the event that tells of it and the sync that asks for it; Chromium logs each 404.
+  watched.assertQuiet(/status of 404/);
   await watched.context.close();
 });
 
