@@ -32,7 +32,7 @@ export interface LmtpClientOptions {
 /** Milliseconds. */
 interface LmtpClientTimeouts extends ConnectionTimeouts {
   /**
-   * One message, waiting for a connection included. The client whose message it is waits as well: 10
+   * One message, with the wait for a connection. The client that sent it waits meanwhile: 10
    * minutes at most by RFC 5321 section 4.5.3.2.6, some less.
    */
   readonly whole: number;
@@ -93,7 +93,7 @@ export class LmtpClient {
     }
   }
 
-  /** Ends the connections that nothing is sent on; the others end with their message. */
+  /** Closes idle connections; the others close after their message. */
   close(): void {
     this.#isClosed = true;
     for (const { connection, timer } of this.#idle.splice(0)) {
@@ -222,8 +222,8 @@ async function sendMail(
 }
 
 /**
- * Cyrus writes the dots of a name as `^` where `/` separates mailboxes, and tells them apart no more:
- * mail for `a^b@` would lie in the mailbox of `a.b@`.
+ * Where `/` separates mailboxes, Cyrus writes a dot of a name as `^`, and does not tell the two apart: mail for
+ * `a^b@` would go to the mailbox of `a.b@`.
  */
 const anothersMailbox = failed('permanent', '5.1.3', 'the mail server takes "^" for a dot');
 

@@ -1,6 +1,6 @@
 /**
- * Brings one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND
- * into other mailboxes, and everywhere where there is no LMTP, which passes the server's filters by.
+ * Brings one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND into
+ * other mailboxes. Without LMTP all of it goes by APPEND, past the server's filters.
  */
 import { Refusal } from '../errors/errors.ts';
 import type {
@@ -21,7 +21,7 @@ export interface ImapAppend {
   readonly flags: readonly string[];
   /** Milliseconds since 1970. */
   readonly internalDate?: number | undefined;
-  /** Ends the attempt, which counts as failed from then on: what is added later comes twice. */
+  /** Ends the attempt, which counts as failed: it is repeated, so a message added later would come twice. */
   readonly signal: AbortSignal;
 }
 

@@ -41,19 +41,18 @@ export interface AppendedSource {
   /** Milliseconds since 1970; when the server adds it, when left out. */
   readonly internalDate?: number | undefined;
   /**
-   * Ends the attempt. Its message is tried again then, so it must not be added later: what does not
-   * lie with the server by that time never gets there.
+   * Ends the attempt. The message is tried again afterwards, so this attempt must not add it any later.
    */
   readonly signal: AbortSignal;
 }
 
-/** The most that one APPEND may have: the library takes a message in one piece. */
+/** Octets of one APPEND at most: imapflow takes a message in one piece of memory. */
 const SIZE_MAX = 256 * 1024 * 1024;
 
-/** Each holds its message in memory; one account has one, so that a stalled one stops nobody else. */
+/** Each holds its message in memory. An account has one at a time, so a stalled one stops nobody else. */
 const APPENDS_AT_ONCE = 2;
 
-/** As long as a message by LMTP may take. */
+/** The same time that a message may take by LMTP. */
 const APPEND_TIMEOUT_MS = 240_000;
 
 export interface AppenderOptions extends Pick<EditorOptions, 'repeat' | 'once' | 'changeOf'> {
@@ -149,8 +148,8 @@ export class MessageAppender {
 }
 
 /**
- * Runs work with a connection that a signal ends: IMAP has no way to take back a command that was sent. As
- * with a connection that breaks, whether a message came is for `hasReceived` to tell.
+ * Runs work, and closes its connection when the signal aborts: IMAP has no way to take a command back. The
+ * message may have been added all the same; `hasReceived` tells.
  */
 async function endWith<T>(
   signal: AbortSignal,
@@ -182,8 +181,8 @@ async function append(
   { open, size, flags, internalDate, signal }: AppendedSource,
 ): Promise<number | undefined> {
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
-  // Courier adds nothing to a mailbox that the session has open read-only. Dovecot looks after APPEND
-  // for news of whatever mailbox is open; one that was deleted and made anew it would empty.
+  // Courier refuses APPEND to a mailbox that the session has open read-only. Dovecot reads news of the open
+  // mailbox after APPEND; if that was deleted and made anew, Dovecot would empty it.
   await connection.unselect();
   const source = Buffer.concat(await Array.fromAsync(open()), size);
   const args: Argument[] = [quoted(encodeMailboxName(mailbox)), flags.map(atom)];
@@ -223,8 +222,8 @@ async function findAppended(
 }
 
 /**
- * A NO counts as final only where its code says so (RFC 5530 section 3, RFC 7889, RFC 9208 section
- * 4.1.3): what is final bounces, and servers say NO to much that passes.
+ * A NO is final only where its code says so (RFC 5530 section 3, RFC 7889, RFC 9208 section 4.1.3). A final
+ * refusal bounces the message, and servers say NO to much that works a minute later.
  */
 function asRefusal(error: unknown, mailbox: string): unknown {
   if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return error;
@@ -237,7 +236,7 @@ function asRefusal(error: unknown, mailbox: string): unknown {
 }
 
 /**
- * Our name of a mailbox is that of its use: servers call `Junk` `INBOX.Junk` or `Spam`.
+ * Finds the mailbox for a use. We name it by its use; a server may call our `Junk` `INBOX.Junk` or `Spam`.
  *
  * @returns undefined where the server has none
  */
@@ -268,7 +267,7 @@ export function writeDateTime(milliseconds: number): string {
   return `${day}-${MONTHS[date.getUTCMonth()]}-${date.getUTCFullYear()} ${time} +0000`;
 }
 
-/** Deliveries are tried for 5 days; what is older was not brought by one of them. */
+/** Deliveries are tried for 5 days, so an older message cannot be of one of them. */
 const LOOKED_THROUGH_MS = 7 * 86_400_000;
 
 /**

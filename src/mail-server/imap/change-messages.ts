@@ -50,7 +50,7 @@ export async function readCurrent(
 }
 
 /**
- * Changes flags; messages that already are as wanted are left alone, so that they keep their MODSEQ.
+ * Changes flags. Messages that have the wanted flags already are left alone, so that they keep their MODSEQ.
  *
  * @returns whether anything was to be changed
  */
@@ -103,7 +103,7 @@ export async function expungeMessages(
 async function removeSet(connection: Connection, text: string): Promise<void> {
   const args = [sequence(text), atom('+FLAGS.SILENT'), [atom('\\Deleted')]];
   await connection.command('UID STORE', args);
-  // RFC 4315 section 2.1: these alone; EXPUNGE would take whatever others marked \Deleted.
+  // UID EXPUNGE removes these alone (RFC 4315 section 2.1). EXPUNGE would also remove what others marked \Deleted.
   await connection.command('UID EXPUNGE', [sequence(text)]);
 }
 
@@ -148,8 +148,8 @@ export async function relocateMessages(
 }
 
 /**
- * `[COPYUID uidvalidity from to]` (RFC 4315 section 3): in the same order. One that cannot be is as
- * good as none, which a server may send as well; the messages are moved all the same.
+ * Reads `[COPYUID uidvalidity from to]` (RFC 4315 section 3), whose two sets are in the same order. A code that
+ * cannot be right counts as missing, as it may be from any server: the messages were moved all the same.
  */
 function readCopied(response: ImapResponse, asked: UidSet, moved: Map<number, number>): void {
   const code = codeOf(response);

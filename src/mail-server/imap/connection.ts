@@ -26,7 +26,7 @@ export interface ServerAddress {
   readonly port: number;
   /** `implicit`: from the first byte; `starttls`: before the login, always; `off`: never. */
   readonly tls: 'implicit' | 'starttls' | 'off';
-  /** False where the certificate is not looked at. */
+  /** Whether the certificate is verified. */
   readonly verifyCertificate: boolean;
   /** PEM of the authority that the certificate has to come from, instead of the public ones. */
   readonly ca?: string;
@@ -54,7 +54,7 @@ export type Untagged = Readonly<Record<string, (response: ImapResponse) => void>
 /** A command that goes on answering is cut off after this many timeouts. */
 const LONGEST_COMMAND = 10;
 
-/** Longest line: the UIDs of a mailbox with a million messages. */
+/** Longest line in octets: enough for the UIDs of a mailbox with a million messages. */
 const LINE_MAX = 16 * 1024 * 1024;
 /** Longest literal; sources are fetched in smaller pieces. */
 const LITERAL_MAX = 8 * 1024 * 1024;
@@ -82,7 +82,7 @@ export class Connection {
     client.once('close', () => {
       this.#failure ??= new ImapFailure('dropped');
     });
-    // What comes between two commands is told like what comes within one.
+    // News between two commands is handled like news within one.
     for (const [name, note] of Object.entries(this.#notes())) {
       this.#layer.untaggedHandlers[name] = async (response) => note(response);
     }
@@ -104,7 +104,7 @@ export class Connection {
       logger: false,
       disableAutoIdle: true,
       disableCompression: true,
-      // Ours: neither UTF8=ACCEPT nor IMAP4rev2, which change how names and answers are written.
+      // We enable extensions ourselves. UTF8=ACCEPT and IMAP4rev2 would change how names and answers are written.
       disableAutoEnable: true,
       connectionTimeout: timeoutMs,
       greetingTimeout: timeoutMs,
@@ -166,7 +166,7 @@ export class Connection {
     return this.#failure === undefined && this.#client.usable;
   }
 
-  /** Tells once when the connection has ended, for whatever reason. */
+  /** Called once, when the connection has ended for any reason. */
   onClose(listener: () => void): void {
     if (this.isOpen) this.#client.once('close', listener);
     else queueMicrotask(listener);
@@ -193,8 +193,8 @@ export class Connection {
     let thrown: { readonly error: unknown } | undefined;
     const notes = this.#notes();
     const handlers: Record<string, (response: ImapResponse) => void> = { ...notes, ...on };
-    // Removals in this session are news, also while earlier ones are asked for (RFC 7162 section
-    // 3.2.10).
+    // A removal during this session is news, also while removals of the past are asked for (RFC 7162
+    // section 3.2.10).
     const { VANISHED: earlier } = on;
     if (earlier) {
       handlers.VANISHED = (response) =>
@@ -329,9 +329,9 @@ export class Connection {
   }
 
   /**
-   * What a NO to SELECT means. Every account has an INBOX (RFC 3501 section 5.1): a server that refuses
-   * it keeps the master out by its ACLs (RFC 4314), and says of other mailboxes that there are none. An
-   * app that was told so would drop its copy of them.
+   * What a NO to SELECT means. Every account has an INBOX (RFC 3501 section 5.1). A server that refuses INBOX
+   * keeps the master out by ACLs (RFC 4314), and says that the other mailboxes do not exist. If we passed that
+   * on, an app would drop its copy of them.
    */
   async #explainRefusal(mailbox: string, error: unknown): Promise<unknown> {
     if (!(error instanceof ImapFailure) || error.kind !== 'said_no' || error.isTemporary)

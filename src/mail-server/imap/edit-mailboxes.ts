@@ -23,7 +23,7 @@ import { encodeMailboxName } from './utf7.ts';
 import { quoted } from './wire.ts';
 
 export interface EditorOptions {
-  /** Runs work that may be done twice: once more, on a fresh connection, where one was dropped. */
+  /** Runs work that may be done twice. If its connection was dropped, it runs once more on a fresh one. */
   readonly repeat: <T>(
     user: MailUser,
     mailbox: string | undefined,
@@ -55,7 +55,7 @@ export class MailboxEditor {
       const rows = await readCurrent(connection, name, set.uids);
       return {
         state: stateOf(after),
-        // A server without CONDSTORE gives no MODSEQ to a message: that of the mailbox stands for it.
+        // Without CONDSTORE a message has no MODSEQ: the mailbox's is given instead.
         updated: rows.map(({ uid, modseq, flags }) => ({
           uid,
           modseq: modseq === undefined ? (after.token.split('-')[0] ?? '0') : `${modseq}`,
@@ -75,7 +75,7 @@ export class MailboxEditor {
     const [from, to] = [canonicalMailboxName(set.mailbox), canonicalMailboxName(target)];
     if (verb === 'move' && from === to) throw invalidField('to', 'must be another mailbox');
     return this.#options.once(user, from, async (connection) => {
-      // Says whether there is such a mailbox also where nothing is to be moved.
+      // A missing mailbox is refused also where there is nothing to move.
       await connection.select(to, 'EXAMINE');
       await requireSame(connection, from, set);
       const uids = await relocateMessages(connection, verb, {
@@ -106,7 +106,7 @@ export class MailboxEditor {
       const name = toServerName(given, await readNamespace(connection));
       await refuseTaken(connection, name);
       await connection.command('CREATE', [quoted(encodeMailboxName(name))]).catch(explainTaken);
-      // What is not subscribed to is hidden by many clients (RFC 3501 section 6.3.6).
+      // Many clients hide mailboxes that are not subscribed to (RFC 3501 section 6.3.6).
       await connection.command('SUBSCRIBE', [quoted(encodeMailboxName(name))]);
       const change = await this.#options.changeOf(connection, user, name);
       return { state: stateOf(change), changes: [change] };
@@ -123,7 +123,7 @@ export class MailboxEditor {
       if (isBelow(to, from, namespace.separator)) {
         throw invalidField('to', 'must not be below the mailbox that is renamed');
       }
-      // Says that there is no such mailbox in the words of every other call.
+      // A missing mailbox is refused with the same error as in every other call.
       const before = await this.#options.changeOf(connection, user, from);
       await refuseTaken(connection, to);
       await connection.unselect();
@@ -165,7 +165,7 @@ async function requireSame(
   );
 }
 
-/** Mail has to have somewhere to arrive, and clients look for the special ones (RFC 6154). */
+/** Mail arrives in INBOX, and clients look for the special mailboxes (RFC 6154): they stay. */
 async function refuseProtected(connection: Connection, name: string): Promise<void> {
   const listed = await listMailboxes(connection);
   const found = listed.find(({ mailbox }) => mailbox === name);
@@ -173,7 +173,7 @@ async function refuseProtected(connection: Connection, name: string): Promise<vo
   throw new Refusal('mailbox_protected', `"${name}" cannot be renamed or deleted`);
 }
 
-/** Names that differ in case alone are one to people, and to some servers. */
+/** To people, and to some servers, names that differ only in case are the same. */
 async function refuseTaken(connection: Connection, name: string): Promise<void> {
   const listed = await listMailboxes(connection);
   const other = listed.find(({ mailbox }) => mailbox.toLowerCase() === name.toLowerCase());

@@ -68,7 +68,7 @@ export class ImapFailure extends Error {
     this.details = details;
   }
 
-  /** Whether it is the server's, not one account's: then it is left alone for a while. */
+  /** Whether the server failed, not one account: it is then left alone for a while. */
   get concernsServer(): boolean {
     return OF_SERVER.has(this.kind);
   }
@@ -83,14 +83,14 @@ export class ImapFailure extends Error {
     return this.kind === 'dropped' || this.kind === 'lost';
   }
 
-  /** Whether a NO says of itself that it may be otherwise later (RFC 5530 section 3). */
+  /** Whether the code of a NO says that the command may work later (RFC 5530 section 3). */
   get isTemporary(): boolean {
     const { said = '', responseCode = '' } = this.details;
     const temporary = /\b(?:UNAVAILABLE|INUSE|SERVERBUG|LIMIT|CONTACTADMIN|EXPIRED|CORRUPTION)\b/;
     return temporary.test(responseCode) || /internal error|try again|temporar/i.test(said);
   }
 
-  /** What a client is answered: that it may try again, and nothing of how we are set up. */
+  /** The answer to a client: it may try again. It says nothing of the server behind us. */
   toRefusal(): Refusal {
     const { retryAfter } = this.details;
     return new Refusal('unavailable', 'the mail server cannot do this right now', {

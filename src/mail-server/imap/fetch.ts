@@ -53,7 +53,7 @@ function eachRow(
   return (response) => {
     const items = fetchItems(response);
     const uid = numberOf(items.get('UID'));
-    // A row that nobody asked for is news of the mailbox.
+    // A row that was not asked for is news of the mailbox.
     if (uid === undefined || wanted.within(uid, uid).size === 0) {
       if (connection.selected) connection.selected.news = true;
       return;
@@ -97,8 +97,8 @@ export class ChangeCollector {
 const UNTOLD_MAX = 1_000;
 
 /**
- * Holds UIDs that a server listed against how many messages it said there are: a range takes a few
- * bytes to write and, from `1:4294967294`, all memory to go through.
+ * Refuses a list of more UIDs than the server has messages. A range of a few bytes, such as `1:4294967294`,
+ * would otherwise take all memory when it is gone through.
  *
  * @throws ImapFailure `garbled`
  */

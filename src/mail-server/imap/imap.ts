@@ -68,8 +68,8 @@ export interface ImapOptions {
   /** Where a client's message is kept until the server has it. */
   readonly bodies: AppenderOptions['bodies'];
   /**
-   * Whether the account is the one that its address means now. The server knows addresses alone: a
-   * domain that went to another claim must not open its mailboxes to the accounts of the old one.
+   * Whether the account is the one that has its address now. The server knows only addresses. When a domain
+   * goes to another claim, accounts of the old claim must not read the mailboxes of the new one.
    */
   readonly isCurrent?: (user: MailUser) => Promise<boolean>;
   /** Some accounts that the server should let in: whether it does is part of being ready. */
@@ -182,7 +182,7 @@ export class ImapMailstore implements Mailstore {
     if (connection.hasQresync && state.modseq > 0n) {
       return { uidvalidity, token: formatState(state) };
     }
-    // STATUS tells no other flags than \Seen: a change of those is told at the next sync.
+    // STATUS tells of \Seen alone. Changes of other flags are told at the next sync.
     const isSame =
       known?.uidvalidity === uidvalidity &&
       known.uidnext === state.uidnext &&
@@ -306,7 +306,7 @@ export class ImapMailstore implements Mailstore {
       logIn(this.#server, user.address, this.#timeoutMs, signal),
     );
     try {
-      // The login names the address alone, and some time has passed since that was this account's.
+      // The login has only the address, which may be another account's by now.
       await this.#requireCurrent(user);
       return connection;
     } catch (error) {
@@ -338,7 +338,7 @@ export class ImapMailstore implements Mailstore {
     };
   }
 
-  /** Runs work that may be done twice: once more, on a fresh connection, where one was dropped. */
+  /** Runs work that may be done twice. If its connection was dropped, it runs once more on a fresh one. */
   async #read<T>(
     user: MailUser,
     mailbox: string | undefined,

@@ -35,7 +35,7 @@ interface Listed {
 /** RFC 6154 section 2, what our own store has of it. */
 const SPECIAL_USES = ['\\Sent', '\\Drafts', '\\Junk', '\\Trash', '\\Archive'];
 
-/** What a server without SPECIAL-USE leaves clients to guess, by the last part of the name. */
+/** Guesses the use by the last part of the name, where a server lacks SPECIAL-USE. */
 const usualNames = new Map([
   ['sent', '\\Sent'],
   ['drafts', '\\Drafts'],
@@ -46,7 +46,8 @@ const usualNames = new Map([
 ]);
 
 export async function listMailboxes(connection: Connection): Promise<ListedMailbox[]> {
-  // STATUS of the selected mailbox tells what that session saw last (RFC 3501 section 6.3.10).
+  // STATUS of the selected mailbox would tell old numbers: those that this session saw last (RFC 3501
+  // section 6.3.10).
   await connection.unselect();
   const listed = new Map<string, Listed>();
   const statuses = new Map<string, Omit<ListedMailbox, 'mailbox' | 'specialUse'>>();

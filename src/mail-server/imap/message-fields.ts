@@ -1,9 +1,8 @@
 /**
  * What a sync adds to new messages, read off the server without their sources.
  *
- * The envelope is read from the header fields by the parser of `message/`, not from the server's
- * ENVELOPE: it is then to the letter what the message itself says, as in every store of ours (an
- * ENVELOPE fills in Sender and Reply-To, and each server cuts addresses its own way).
+ * The parser of `message/` reads the envelope from the header fields, as in our own store. The server's ENVELOPE
+ * is not used: it fills in Sender and Reply-To, and each server splits addresses in its own way.
  */
 
 import {
@@ -42,7 +41,7 @@ const ENVELOPE_FIELDS = [
   'REFERENCES',
 ];
 
-/** More of a header is not read for meaning anyway. */
+/** Octets of a header that our parser reads; more is not fetched. */
 const HEADER_MAX = 256 * 1024;
 
 const header = peek([atom('HEADER.FIELDS'), ENVELOPE_FIELDS.map(atom)], [0, HEADER_MAX]);
@@ -106,7 +105,7 @@ function parseHeader(header: Buffer): ParsedMessage {
   return parser.end();
 }
 
-/** The conversation as the header tells it: the ids of servers (THREADID) are their own, and few have them. */
+/** The thread by the header, as in our own store: few servers have THREADID, and their ids differ from ours. */
 export function threadIdOf({ envelope, references }: ParsedMessage): string {
   const headers = threadHeaders(envelope.messageId, references);
   return formatThreadId(threadByHeader(headers, () => JSON.stringify(envelope)));

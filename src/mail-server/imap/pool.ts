@@ -2,9 +2,8 @@
  * Connections to the IMAP server, each for one account: reused between requests, few per account,
  * bounded in all, and handed out in the order in which they were asked for.
  *
- * A connection is never handed to another account than the one it was opened for. One account that
- * holds all of its connections makes nobody wait but itself; where the total is reached, an idle
- * connection of another account is closed to make room.
+ * A connection serves only the account it was opened for. An account that holds all of its connections makes
+ * only itself wait. When the total is reached, an idle connection of another account is closed to make room.
  */
 import { LRUCache } from 'lru-cache';
 import type { MailUser } from '../../mailstore/mailstore.ts';
@@ -55,12 +54,12 @@ interface Waiter {
 
 /** More waiting requests than this are refused at once. */
 const WAITING_MAX = 1_000;
-/** So are more of one account, so that those of a stalled one leave room for the others'. */
+/** So are more than this of one account: a stalled account leaves room for the others. */
 const WAITING_PER_ACCOUNT = 250;
 const LOGINS_AT_ONCE = 10;
-/** A reader that stops for longer than this gives its connection back, and so does */
+/** A reader that stops for longer than this gives its connection back. */
 const PAUSE_MS = 200;
-/** one that has had it for so long: others of the account wait for it. */
+/** So does a reader that has had it for this long: others of the account wait for it. */
 const KEPT_MS = 1_000;
 /** After a refused login the same account is not tried again for this long. */
 const REFUSED_REST_MS = 3_000;
@@ -74,8 +73,8 @@ export interface UseOptions {
 }
 
 /**
- * Keeps the connection of one reader between its commands, as long as it reads on without a pause:
- * a server reads a message from its start again for whoever comes in between.
+ * Keeps the connection for one reader between its commands while it reads without a pause. If others used it
+ * in between, the server would read the message from its start again.
  */
 export class Keep {
   #pooled: Pooled | undefined;

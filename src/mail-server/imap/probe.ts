@@ -61,7 +61,7 @@ export class Readiness {
   #doubt(): void {
     if (!this.#masterWorks) return;
     this.#masterWorks = false;
-    // The log says what is wrong, also where nobody asks.
+    // The log says what is wrong, also when no health check asks.
     void this.answers();
   }
 
@@ -70,7 +70,7 @@ export class Readiness {
     const { lastSuccess } = pool.health;
     const isProven = this.#masterWorks || !someAccounts;
     if (isProven && lastSuccess > 0 && performance.now() - lastSuccess < LATELY_MS) return true;
-    // Anybody may ask, as often as they like: one connection is made for all who ask at a time.
+    // Anybody may ask, at any rate: all who ask at the same time share one connection.
     this.#probing ??= this.#probe()
       .catch(() => false)
       .finally(() => {
@@ -100,7 +100,7 @@ export class Readiness {
     let refused = 0;
     for (const user of tried) {
       try {
-        // A connection that is open says nothing of the password that holds now.
+        // An open connection does not show whether the password is still right.
         await pool.use(user, async () => undefined, { fresh: true });
         return true;
       } catch (error) {
@@ -112,7 +112,7 @@ export class Readiness {
       }
     }
     const { host, port, master } = server;
-    // Told again only when it was tried again.
+    // Logged again only after a new try.
     if (refused > 0) {
       log.warn(
         { host, port, master: master.user, accounts: tried.length },

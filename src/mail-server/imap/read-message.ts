@@ -1,10 +1,10 @@
 /**
  * Reading one message and its parts.
  *
- * Each request, and each further piece of a long message, opens the mailbox by EXAMINE first. A session
- * goes on with a mailbox that another client deleted, made anew or expunged messages of: it gives
- * away old messages, fails, or (Dovecot's sdbox) empties the new mailbox. No shorter command tells: NOOP
- * and STATUS answer out of the session.
+ * Each request, and each further piece of a long message, opens the mailbox by EXAMINE first. A session keeps
+ * its view of a mailbox after another client deleted it, made it anew or expunged from it. It would then serve
+ * old messages, fail, or (with Dovecot's sdbox) empty the new mailbox. NOOP and STATUS answer from the same old
+ * view, so there is no shorter command.
  */
 import { Refusal } from '../../errors/errors.ts';
 import type { ByteRange, MailUser, Message, PartContent } from '../../mailstore/mailstore.ts';
@@ -155,9 +155,9 @@ export class MessageReader {
   }
 
   /**
-   * The octets of a section; the first piece is at hand. The connection is kept from piece to piece.
-   * What was read between two EXAMINEs is of one mailbox where both find the same, so the last piece
-   * is followed by one.
+   * The octets of a section, whose first piece was fetched already. The connection is kept from piece to piece.
+   * If two EXAMINEs find the same mailbox, everything read between them is of that mailbox; so an EXAMINE follows
+   * the last piece.
    */
   async *#open(
     { user, mailbox, uidvalidity, uid }: Place,

@@ -7,7 +7,7 @@ import { ImapFailure } from './failure.ts';
 
 const FIRST_REST_MS = 250;
 const LONGEST_REST_MS = 5_000;
-/** For so long others wait for what the one attempt at a time comes to. */
+/** How long others wait for the result of the one attempt that is under way. */
 const PATIENCE_MS = 2_000;
 
 export class ServerHealth {

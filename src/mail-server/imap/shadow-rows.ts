@@ -24,7 +24,7 @@ export interface Seen {
 
 /** Rows in one statement: both engines bound the number of parameters. */
 const ROWS_AT_A_TIME = 500;
-/** So that neither the query nor the transaction holds the thread for long. */
+/** Rows that one transaction prunes, so that none holds the thread for long. */
 const PRUNED_AT_A_TIME = 200;
 
 export function shadowState({ modseq, uidnext, messages }: ShadowRow): SyncState {
@@ -85,7 +85,7 @@ export function readKnown(database: Database, row: ShadowRow): Promise<KnownShad
   });
 }
 
-/** How what was seen differs from the shadow. */
+/** The differences between what was seen and the shadow. */
 export interface Differences {
   readonly added: readonly (readonly [uid: number, flags: string])[];
   readonly changed: readonly (readonly [uid: number, flags: string])[];
@@ -161,7 +161,7 @@ export async function writeShadow(
   { user, mailbox, before, seen, differences, now }: WriteShadow,
 ): Promise<ShadowRow | undefined> {
   if (!before) {
-    // Written, so that a deletion of the account waits, and then finds the shadow.
+    // This write makes a deletion of the account wait; the deletion then finds the shadow.
     const account = await tx
       .updateTable('accounts')
       .set((eb) => ({ status: eb.ref('status') }))

@@ -47,7 +47,7 @@ export const PAGE_WITH_FIELDS = 1_000;
  */
 const PAGE_TEXT = 4 * 1024 * 1024;
 
-/** Messages of which those are fetched in one go: what came is in memory before it is measured. */
+/** Messages whose envelopes are fetched in one command: all of its answer is in memory before it is measured. */
 const TEXTS_AT_A_TIME = 100;
 
 /** More removals than this in one answer are told by starting anew. */
@@ -90,7 +90,7 @@ export function readToken({ token, uidvalidity }: SyncRequest): ImapToken | unde
   return read;
 }
 
-/** What cannot be told because the mailbox changes meanwhile is asked for anew, so often in all. */
+/** Attempts in all: if the mailbox changes in the middle of one, the next asks anew. */
 const ATTEMPTS = 3;
 
 /**
@@ -165,7 +165,7 @@ function uidvalidityOf({ uidvalidity }: SyncRequest): string | undefined {
   return isNumber && Number(uidvalidity) <= UID_MAX ? uidvalidity : undefined;
 }
 
-/** Whether what the token names lies behind us, as far as the numbers tell. */
+/** Whether the token's state can be one before the present state, by its numbers. */
 export function isPast(token: ImapToken, now: SyncState): boolean {
   if (token.kind === 'foreign') return false;
   const earlier = (a: SyncState, b: SyncState) =>

@@ -42,7 +42,7 @@ import { formatCursor, formatState, type ImapToken, type SyncState } from './tok
 import { UID_MAX, UidSet } from './uid-set.ts';
 import { atom, listOf, sequence } from './wire.ts';
 
-/** Others may bring the shadow further while the server is being asked: then it is asked again. */
+/** Attempts in all: if somebody else updates the shadow meanwhile, the server is asked again. */
 const ATTEMPTS = 6;
 
 export interface ShadowOptions {

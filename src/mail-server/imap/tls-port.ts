@@ -1,6 +1,6 @@
 /**
- * A port that waits for TLS says nothing to a client that speaks plainly: each waits for the other. A
- * look of its own tells such a port from a server that is slow.
+ * A port that expects TLS says nothing to a client without TLS: each waits for the other. A TLS handshake on a
+ * second connection tells such a port from a slow server.
  */
 import { connect } from 'node:tls';
 import type { ServerAddress } from './connection.ts';

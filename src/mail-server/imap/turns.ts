@@ -2,8 +2,8 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { runInTurn } from '../../net/net.ts';
 
 /**
- * Runs so many tasks at once, of one key one at a time, and the others after them, in the order in
- * which they came.
+ * Runs a bounded number of tasks at once, and one at a time of each key. The others wait in the order in which
+ * they came.
  */
 export class Turns {
   readonly #all: LimitFunction;
@@ -22,7 +22,7 @@ export class Turns {
     this.#keys.set(key, own);
     own.tasks++;
     try {
-      // Whoever waits for its key takes no place from others meanwhile.
+      // A task that waits for its key takes no place from others.
       return await runInTurn(own.limit, signal, () => runInTurn(this.#all, signal, task));
     } finally {
       if (--own.tasks === 0) this.#keys.delete(key);

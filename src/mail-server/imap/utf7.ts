@@ -12,7 +12,7 @@ export function encodeMailboxName(name: string): string {
   );
 }
 
-/** What is not well formed stays as it is: the name is then at least one that can be asked for. */
+/** A name that is not well formed stays as it is, so that the server still knows it. */
 export function decodeMailboxName(wire: string): string {
   const name = wire.replace(/&([A-Za-z0-9+,]*)-/g, (text, encoded: string) => {
     if (encoded === '') return '&';
