@@ -231,7 +231,10 @@ function start(): Running {
     listens.reject(new Error(`ended before it listened: ${output}`));
     const lines = output
       .split('\n')
-      .filter((line) => !/"msg":"(?:Postroom listens|Data: |Secrets were made|DNS does not answer)|^$/.test(line));
+      .filter(
+        (line) =>
+          !/"msg":"(?:Postroom listens|Data: |Secrets were made|DNS does not answer)|^$/.test(line),
+      );
     complaints.push(...lines);
   });
   return {
