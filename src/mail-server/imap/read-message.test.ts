@@ -76,3 +76,50 @@ void suite('reading long messages', () => {
     );
   });
 });
+
+const STAND_IN =
+  'From: System Administrator <root@localhost>\nSubject: message unavailable\n\n' +
+  'This message is no longer available on the server.\n';
+
+void suite('a message that goes while it is read', () => {
+  /** As Courier: where the file is gone, FETCH gives a text of the server's own. */
+  async function openCourier() {
+    const server = await startFakeServer();
+    const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
+    /** Before the nth FETCH from now on another session expunges the message. */
+    const expungeBefore = (nth: number, uid: number) => {
+      let fetches = 0;
+      server.fault = ({ name, args }) => {
+        if (name !== 'UID FETCH' || ++fetches !== nth) return undefined;
+        server.expunge(uid);
+        server.messages.push({ uid, flags: '', modseq: 1, source: STAND_IN });
+        const rows = server.rowsOf(args);
+        server.messages.pop();
+        return { send: `${rows}TAG OK done\r\n` };
+      };
+    };
+    return { server, store, user, expungeBefore };
+  }
+
+  void test('is not there, whatever text the server has in its place', async () => {
+    const { server, store, user, expungeBefore } = await openCourier();
+    const { uid } = server.add('Subject: hello\r\n\r\nhello\r\n');
+    expungeBefore(1, uid);
+    await assert.rejects(store.fetchMessage(user, 'INBOX', uid), { code: 'message_not_found' });
+  });
+
+  void test('breaks off where its end is gone', async () => {
+    const { server, store, user, expungeBefore } = await openCourier();
+    const { uid } = server.add(`Subject: long\r\n\r\n${'x'.repeat(3 * 512 * 1024)}`);
+    const message = await store.fetchMessage(user, 'INBOX', uid);
+    expungeBefore(2, uid);
+    await assert.rejects(drain(message.open()), { code: 'message_not_found' });
+  });
+
+  void test('one that has that very text is read', async () => {
+    const { server, store, user } = await openCourier();
+    const { uid } = server.add(STAND_IN.replaceAll('\n', '\r\n'));
+    const message = await store.fetchMessage(user, 'INBOX', uid);
+    assert.equal(await drain(message.open()), STAND_IN.replaceAll('\n', '\r\n').length);
+  });
+});

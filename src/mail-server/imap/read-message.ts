@@ -21,14 +21,14 @@ import {
 } from '../../message/message.ts';
 import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
-import { fetchRows } from './fetch.ts';
+import { fetchRows, listUids } from './fetch.ts';
 import { readInternalDate, threadIdOf } from './message-fields.ts';
 import { PartSizes } from './part-sizes.ts';
 import { Keep, type UseOptions } from './pool.ts';
 import { readFlags } from './server-flags.ts';
 import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
 import { UidSet } from './uid-set.ts';
-import { atom, listOf, textOf } from './wire.ts';
+import { type Argument, atom, listOf, textOf } from './wire.ts';
 
 /** Runs work that changes nothing, again on another connection where one broke. */
 export type Read = <T>(
@@ -85,7 +85,7 @@ export class MessageReader {
     const first = await this.#read(user, mailbox, async (connection) => {
       const { uidvalidity } = await connection.select(mailbox, 'EXAMINE');
       const items = [atom('FLAGS'), atom('INTERNALDATE')];
-      const piece = await fetchPiece(connection, uid, '', 0, items);
+      const piece = await fetchFirst(connection, { mailbox, uidvalidity, uid }, '', items);
       if (!piece) throw messageNotFound(mailbox, uid);
       return { ...piece, uidvalidity };
     });
@@ -108,7 +108,8 @@ export class MessageReader {
       const structure = await fetchStructure(connection, uid);
       if (!structure) throw messageNotFound(mailbox, uid);
       const part = findIn(structure, number);
-      const piece = part && (await fetchPiece(connection, uid, number, 0));
+      const place = { mailbox, uidvalidity, uid };
+      const piece = part && (await fetchFirst(connection, place, number));
       return part && piece && { part, first: piece.bytes, uidvalidity };
     });
     if (!found) return this.#parsedPart(user, mailbox, uid, number);
@@ -182,6 +183,9 @@ export class MessageReader {
         const { bytes } = piece;
         const isLast = bytes.length < length || at + length >= end;
         if (isLast) await requireSame(connection);
+        // Nothing may mean the end, or that Courier has the message no more.
+        const isCut = bytes.length === 0 && (await listUids(connection, uid, uid)).size === 0;
+        if (isCut) throw messageNotFound(mailbox, uid);
         return { bytes, isLast };
       };
       return this.#read(user, mailbox, read, { keep });
@@ -192,6 +196,28 @@ export class MessageReader {
       keep.end();
     }
   }
+}
+
+/** How the text ends that Courier serves for a message which another session expunged since the EXAMINE. */
+const STAND_IN = /This message is no longer available on the server\.\r?\n$/;
+
+/**
+ * The first piece of a section. One that could be Courier's stand-in is fetched again after another EXAMINE, which
+ * lists the message only if it is there.
+ *
+ * @returns undefined where the message is gone
+ */
+async function fetchFirst(
+  connection: Connection,
+  { mailbox, uidvalidity, uid }: Omit<Place, 'user'>,
+  section: Section,
+  items: readonly Argument[] = [],
+) {
+  const piece = await fetchPiece(connection, uid, section, 0, items);
+  if (!piece || !STAND_IN.test(piece.bytes.subarray(-100).toString('latin1'))) return piece;
+  const selected = await connection.select(mailbox, 'EXAMINE');
+  if (selected.uidvalidity !== uidvalidity) return undefined;
+  return fetchPiece(connection, uid, section, 0, items);
 }
 
 async function fetchStructure(
