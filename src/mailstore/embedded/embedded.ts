@@ -44,9 +44,9 @@ import { MessageSearch } from './search-messages.ts';
 export interface EmbeddedOptions {
   readonly database: Database;
   readonly bodies: Bodies;
-  /** The search index; without it a search for words is refused. */
   /** Of the ids that accounts see; the same on each node, and after each start. */
   readonly idSecret: string;
+  /** The search index; without it a search for words is refused. */
   readonly search?: Pick<Search, 'find' | 'isBehind'> | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
