@@ -24,6 +24,9 @@ suite('answers', () => {
       ['empty.acme.test', 'TXT', ''],
       ['1.2.0.192.in-addr.arpa', 'PTR', 'Mail.acme.test'],
       ['below.none.acme.test', 'A', '192.0.2.2'],
+      ['hostile.test', 'MX', '10 mail\r\nX:y\u00e9.test'],
+      ['hostile.test', 'PTR', 'a\nb.test'],
+      ['hostile.test', 'CNAME', 'a\u0000b.test'],
     ]);
   });
 
@@ -54,6 +57,21 @@ suite('answers', () => {
       kind: 'records',
       records: [{ preference: 0, exchange: '' }],
     });
+  });
+
+  test('names with control characters are shown escaped', async () => {
+    const dns = open([server]);
+    assert.deepEqual(await dns.lookup('hostile.test', 'MX'), {
+      kind: 'records',
+      records: [{ preference: 10, exchange: 'mail\\013\\010x:y\\195\\169.test' }],
+    });
+    const texts = await Promise.all(
+      (['PTR', 'CNAME'] as const).map((type) => dns.lookup('hostile.test', type)),
+    );
+    assert.deepEqual(
+      texts.map((answer) => answer.kind === 'records' && answer.records),
+      [['a\\010b.test'], ['a\\000b.test']],
+    );
   });
 
   const absences: [string, 'no_name' | 'no_record' | 'bad_name'][] = [

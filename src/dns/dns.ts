@@ -212,6 +212,15 @@ const keyOf = (name: string, type: DnsType) => `${type} ${withoutRoot(name)}`;
 
 const withoutRoot = (name: string) => name.toLowerCase().replace(/\.$/, '');
 
+/**
+ * A name that a record holds: its owner chose the octets, and it goes into logs, answers and headers. What is
+ * not printable ASCII is shown as `\DDD` (RFC 1035 section 5.1), which is no host that could be connected to.
+ */
+const nameIn = (name: string) =>
+  withoutRoot(name).replace(/[^!-~]/gu, (character) =>
+    [...Buffer.from(character)].map((octet) => `\\${String(octet).padStart(3, '0')}`).join(''),
+  );
+
 function sizeOf(records: readonly DnsRecords[DnsType][]): number {
   const texts = records.map((one) => (typeof one === 'string' ? one : one.exchange));
   return texts.reduce((size, { length }) => size + 2 * length + 50, 0);
@@ -276,12 +285,12 @@ function absentFor(authorities: readonly Answer[]): number {
 const readers: { [Type in DnsType]: (answer: Answer) => DnsRecords[Type][] } = {
   A: (answer) => (answer.type === 'A' ? [answer.data] : []),
   AAAA: (answer) => (answer.type === 'AAAA' ? [answer.data] : []),
-  CNAME: (answer) => (answer.type === 'CNAME' ? [withoutRoot(answer.data)] : []),
-  PTR: (answer) => (answer.type === 'PTR' ? [withoutRoot(answer.data)] : []),
+  CNAME: (answer) => (answer.type === 'CNAME' ? [nameIn(answer.data)] : []),
+  PTR: (answer) => (answer.type === 'PTR' ? [nameIn(answer.data)] : []),
   TXT: (answer) => (answer.type === 'TXT' ? [textOf(answer.data)] : []),
   MX: (answer) =>
     answer.type === 'MX'
-      ? [{ preference: answer.data.preference ?? 0, exchange: withoutRoot(answer.data.exchange) }]
+      ? [{ preference: answer.data.preference ?? 0, exchange: nameIn(answer.data.exchange) }]
       : [],
 };
 
