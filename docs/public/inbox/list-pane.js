@@ -37,6 +37,8 @@ export class ListPane {
   #isSettled = false;
   /** Whether the list is to have the focus once it is there. */
   #wantsFocus = false;
+  /** What had the focus at the sign-in. @type {Element | null} */
+  #focusedBefore = null;
 
   /** @param {ListPaneOptions} options */
   constructor(options) {
@@ -76,6 +78,7 @@ export class ListPane {
     this.#inbox = inbox;
     this.#isSettled = false;
     this.#wantsFocus = wantsFocus;
+    this.#focusedBefore = document.activeElement;
     byId('empty').replaceChildren();
   }
 
@@ -151,6 +154,8 @@ export class ListPane {
     this.#showEmpty(content.entries.length === 0, account);
     if (this.#wantsFocus && (content.entries.length > 0 || this.#isSettled)) {
       this.#wantsFocus = false;
+      // Whoever has moved the focus meanwhile, such as to write, keeps it.
+      if (![document.body, this.#focusedBefore].includes(document.activeElement)) return;
       if (this.#place.uid === undefined) this.#view.focus();
       else byId('message-pane').focus();
     }

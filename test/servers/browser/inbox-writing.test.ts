@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import type { Page } from 'playwright-core';
+import { openWatched } from './inbox-browser.ts';
 import {
   assertAccessible,
   assertFits,
@@ -10,6 +11,7 @@ import {
   DOMAIN,
   type InboxPages,
   PHONE,
+  roundTrip,
   row,
   startInboxPages,
 } from './inbox-page.ts';
@@ -295,6 +297,28 @@ test('a mail whose answer was lost is sent again, and arrives once', async () =>
   assert.equal(await countIn(bob, 'INBOX'), 1);
   await context.close();
   await other.context.close();
+});
+
+test('whoever writes before all mailboxes were read keeps the focus', async () => {
+  const ada = await pages.newAccount();
+  const { page, context } = await openWatched(pages.browser, pages.service.url);
+  const asked = Promise.withResolvers<void>();
+  const answer = Promise.withResolvers<void>();
+  await page.route('**/mail/sync', async (route) => {
+    asked.resolve();
+    await answer.promise;
+    await route.continue();
+  });
+  await pages.signIn(page, ada.address);
+  await asked.promise;
+  await page.getByRole('button', { name: 'Write' }).click();
+  await page.locator('#compose-to:focus').waitFor();
+  answer.resolve();
+  // An empty list says so once every mailbox was read, which is when the list took the focus.
+  await page.getByText('No mail yet').waitFor({ state: 'attached' });
+  await roundTrip(page);
+  await page.locator('#compose-to:focus').waitFor();
+  await context.close();
 });
 
 test('what cannot be sent is said by the field, in the form', async () => {
