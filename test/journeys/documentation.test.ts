@@ -15,6 +15,14 @@ import { idleExceptions, notRun, ownSuites } from '../support/doc-not-run.ts';
 import { type Page, readPage, readPages, repository } from '../support/doc-pages.ts';
 import { roleOf } from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
+import {
+  dashboardQueries,
+  labelsIn,
+  metricsIn,
+  readAlerts,
+  readDashboard,
+  readFiringAlerts,
+} from '../support/prometheus-files.ts';
 import { startTestService, type TestService } from '../support/service.ts';
 
 const pages = readPages();
@@ -327,5 +335,60 @@ test('every metric is explained, with its type and its labels', async () => {
   for (const name of explained.keys()) {
     // What the process has to say of itself depends on the system.
     assert.ok(types.has(name) || name.startsWith('process_'), `there is no ${name}`);
+  }
+});
+
+test('alerts and dashboard name metrics and labels that are there', async () => {
+  const text = await (await fetch(metricsUrl)).text();
+  const names = new Set([...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name));
+  const rows = rowsOf('docs/reference/metrics.md');
+  const labels = new Map(rows.map(([name, , label]) => [codeIn(name)[0] ?? '', codeIn(label)]));
+  const metricOf = (series: string) => series.replace(/_(?:bucket|count|sum)$/, '');
+  // The scrape adds these.
+  const added = ['job', 'instance'];
+  const queries = [...readAlerts().map(({ expr }) => expr), ...dashboardQueries(readDashboard())];
+  assert.ok(queries.length > 70);
+  for (const query of queries) {
+    for (const name of metricsIn(query))
+      assert.ok(names.has(metricOf(name)), `no ${name}: ${query}`);
+    for (const [series, label] of labelsIn(query)) {
+      const known = [...added, ...(labels.get(metricOf(series)) ?? [])];
+      assert.ok(known.includes(label), `${series} has no label ${label}: ${query}`);
+    }
+  }
+});
+
+test('every alert is tested, and explained where its runbook leads', () => {
+  const page = pageAt('docs/guides/alerts.md');
+  const firing = readFiringAlerts();
+  const alerts = readAlerts();
+  for (const { alert, annotations, labels } of alerts) {
+    assert.ok(firing.has(alert), `no test lets ${alert} fire`);
+    assert.ok(['critical', 'warning'].includes(labels.severity), alert);
+    const [path, anchor] = new URL(annotations.runbook_url).href.split('#');
+    assert.equal(path, 'https://mail.example.com/docs/guides/alerts');
+    const heading = page.headings.find((one) => one.anchor === anchor);
+    assert.equal(heading?.text, alert);
+  }
+  const explained = page.headings.filter(({ level }) => level === 3).map(({ text }) => text);
+  assert.deepEqual(
+    explained,
+    alerts.map(({ alert }) => alert),
+  );
+});
+
+test('the panels of the dashboard have ids of their own, and no two lie on one place', () => {
+  const taken = new Set<string>();
+  const { panels } = readDashboard();
+  assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
+  for (const { title, type, targets = [], gridPos } of panels) {
+    assert.equal(targets.length > 0, type !== 'row', title);
+    const { x, y, w, h } = gridPos;
+    assert.ok(x + w <= 24, title);
+    for (let at = 0; at < w * h; at++) {
+      const place = `${x + (at % w)}:${y + Math.floor(at / w)}`;
+      assert.ok(!taken.has(place), `${title} lies over another`);
+      taken.add(place);
+    }
   }
 });

@@ -45,6 +45,7 @@ const needed = [
   { package: 'ceph-mon', found: () => onPath('ceph-mon') },
   { package: 'ceph-osd', found: () => onPath('ceph-osd') },
   { package: 'radosgw', found: () => onPath('radosgw') },
+  { package: 'prometheus', found: () => onPath('promtool') },
   { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 
