@@ -1,10 +1,12 @@
 /**
- * Makes the documentation that the service shows, in `site/`: `npm run docs:build`, and the script
- * `prepare`, which npm runs at the end of an installation.
+ * Makes the pages that the service shows, in `site/`: the documentation, and below `site/console/` the
+ * operator's console. `npm run docs:build` runs it, and the script `prepare`, which npm runs at the end
+ * of an installation.
  *
- * VitePress makes the pages in a process of its own, since it needs 700 MB of memory and may be
+ * VitePress makes the documentation in a process of its own, since it needs 700 MB of memory and may be
  * killed for it. Where it fails or is not installed, the site is the same pages as markdown, each
- * with a line that says why. With `--or-markdown` the exit code is 0 then: an installation does not
+ * with a line that says why. Vite makes the console, in a process of its own, too; where it fails, a
+ * page in its place says why. With `--or-markdown` the exit code is 0 then: an installation does not
  * fail for want of pages.
  */
 import { spawn } from 'node:child_process';
@@ -19,23 +21,34 @@ import { writeTexts } from './texts.ts';
 
 /** A build takes some ten seconds; one that takes longer than this will never end. */
 const BUILD_WITHIN_MS = 600_000;
-/** How much of what VitePress wrote is looked through for its error, in characters. */
+/** How much of what a program wrote is looked through for its error, in characters. */
 const KEPT_OUTPUT = 10_000;
+
+/** Why something was not made, as half a sentence; undefined where it was. */
+export interface Failures {
+  readonly pages: string | undefined;
+  readonly console: string | undefined;
+}
 
 /**
  * Builds the site anew.
  *
- * @param root absolute path of the folder that has `docs/` and `node_modules/`; `site/` is made there
- * @returns why there are no pages, as half a sentence; undefined where there are
+ * @param root absolute path of the folder that has `docs/`, `console/` and `node_modules/`; `site/` is
+ *   made there
  */
-export async function buildSite(root: string): Promise<string | undefined> {
+export async function buildSite(root: string): Promise<Failures> {
   const docs = join(root, 'docs');
   // The site of before is shown until the new one is whole.
   const output = join(root, 'site.new');
   await rm(output, { recursive: true, force: true });
   writeReference(docs);
-  const failure = await runVitepress(root, output);
-  if (failure === undefined) {
+  const pages = await run(root, 'VitePress', 'vitepress/bin/vitepress.js', [
+    'build',
+    'docs',
+    '--outDir',
+    output,
+  ]);
+  if (pages === undefined) {
     const scripts = await collectScripts(output);
     // The service reads it, to allow these scripts. It begins with a dot: it is not served.
     await writeFile(join(output, '.build.json'), JSON.stringify({ scripts }));
@@ -44,18 +57,57 @@ export async function buildSite(root: string): Promise<string | undefined> {
     await mkdir(output);
     await cp(join(docs, 'public'), output, { recursive: true });
   }
-  await writeTexts(docs, output, failure);
+  await writeTexts(docs, output, pages);
+  const failures = { pages, console: await buildConsole(root, join(output, 'console')) };
   await compressFiles(output);
   await rm(join(root, 'site'), { recursive: true, force: true });
   await rename(output, join(root, 'site'));
+  return failures;
+}
+
+/** Makes the console, or a page that says why there is none. */
+async function buildConsole(root: string, output: string): Promise<string | undefined> {
+  const failure = await run(root, 'Vite', 'vite/bin/vite.js', [
+    'build',
+    'console',
+    '--outDir',
+    output,
+    '--emptyOutDir',
+  ]);
+  if (failure === undefined) return undefined;
+  await rm(output, { recursive: true, force: true });
+  await mkdir(output, { recursive: true });
+  const reason = failure.replace(/[<>&]/g, (character) => `&#${character.charCodeAt(0)};`);
+  await writeFile(
+    join(output, 'index.html'),
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">' +
+      '<meta name="viewport" content="width=device-width, initial-scale=1">' +
+      '<meta name="color-scheme" content="light dark"><title>Console · Postroom</title></head>' +
+      '<body><main><h1>The console has not been built</h1>' +
+      `<p>The reason: ${reason}.</p>` +
+      '<p>Run <code>npm run docs:build</code> where the development dependencies are installed, and ' +
+      'start Postroom again. The <a href="/docs/reference/api">API</a> works without it.</p>' +
+      '</main></body></html>\n',
+  );
   return failure;
 }
 
-/** Runs VitePress. Returns why it made no pages, as half a sentence; undefined where it did. */
-async function runVitepress(root: string, output: string): Promise<string | undefined> {
-  const program = join(root, 'node_modules/vitepress/bin/vitepress.js');
-  if (!existsSync(program)) return 'VitePress is not installed (npm ci --omit=dev leaves it out)';
-  const child = spawn(process.execPath, [program, 'build', 'docs', '--outDir', output], {
+/**
+ * Runs a program that makes pages.
+ *
+ * @param name what it is called in the reason
+ * @param script below `node_modules/`
+ * @returns why it made no pages, as half a sentence; undefined where it did
+ */
+async function run(
+  root: string,
+  name: string,
+  script: string,
+  words: readonly string[],
+): Promise<string | undefined> {
+  const program = join(root, 'node_modules', script);
+  if (!existsSync(program)) return `${name} is not installed (npm ci --omit=dev leaves it out)`;
+  const child = spawn(process.execPath, [program, ...words], {
     cwd: root,
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: BUILD_WITHIN_MS,
@@ -70,15 +122,17 @@ async function runVitepress(root: string, output: string): Promise<string | unde
   const [code, signal] = await once(child, 'close');
   if (code === 0) return undefined;
   // SIGKILL: the system had no memory; SIGABRT: V8's heap was full.
-  if (signal !== null) return `VitePress was ended by ${signal}, most likely for want of memory`;
+  if (signal !== null) return `${name} was ended by ${signal}, most likely for want of memory`;
   const error = /^\w*Error\b.*$/m.exec(written)?.[0].trim() ?? `exit code ${code}`;
-  return `VitePress failed (${error})`;
+  return `${name} failed (${error})`;
 }
 
 if (import.meta.main) {
-  const failure = await buildSite(fileURLToPath(new URL('../..', import.meta.url)));
-  if (failure !== undefined) {
-    process.stderr.write(`The documentation stays plain markdown: ${failure}.\n`);
-    if (!process.argv.includes('--or-markdown')) process.exitCode = 1;
-  }
+  const failures = await buildSite(fileURLToPath(new URL('../..', import.meta.url)));
+  const reasons = [
+    failures.pages && `The documentation stays plain markdown: ${failures.pages}.\n`,
+    failures.console && `There is no console: ${failures.console}.\n`,
+  ].filter((reason) => reason !== undefined);
+  process.stderr.write(reasons.join(''));
+  if (reasons.length > 0 && !process.argv.includes('--or-markdown')) process.exitCode = 1;
 }

@@ -21,6 +21,7 @@ before(async () => {
   await mkdir(join(root, 'assets'), { recursive: true });
   await mkdir(join(root, 'guide'));
   await mkdir(join(root, 'inbox'));
+  await mkdir(join(root, 'console/assets'), { recursive: true });
   await mkdir(join(parent, 'site-private'));
   await writeFile(join(parent, 'secret.txt'), SECRET);
   await writeFile(join(parent, 'site-private', 'secret.txt'), SECRET);
@@ -39,6 +40,8 @@ before(async () => {
     'guide/index.html': '<html>guide</html>',
     'guide/start.html': '<html>start</html>',
     'inbox/index.html': '<html>inbox</html>',
+    'console/index.html': '<html>console</html>',
+    'console/assets/main.Bx4d9_1-.js': 'export {};',
     'packed.css': 'packed',
     'packed.html': 'packed',
     'packed.js': 'packed',
@@ -71,6 +74,29 @@ test('/ and /docs are the same page, open to all', async () => {
     assert.match(policy, /default-src 'self'/);
     assert.doesNotMatch(policy, /unsafe|https?:/);
   }
+});
+
+test('every path of the console is its one page, which may load its own files alone', async () => {
+  for (const path of [
+    '/console',
+    '/console/',
+    '/console/domains/acme.test',
+    '/console/queue?a=b',
+  ]) {
+    const page = await api.call('GET', path);
+    assert.equal(page.status, 200, path);
+    assert.equal(page.headers.get('content-type'), 'text/html; charset=utf-8');
+    assert.equal(page.headers.get('cache-control'), 'public, no-cache');
+    assert.match(page.body, /console/);
+    const policy = page.headers.get('content-security-policy') ?? '';
+    assert.match(policy, /script-src 'self';/);
+    assert.doesNotMatch(policy, /unsafe|https?:/);
+  }
+  const script = await api.call('GET', '/console/assets/main.Bx4d9_1-.js');
+  assert.equal(script.headers.get('cache-control'), 'public, max-age=31536000, immutable');
+  assert.equal((await api.call('GET', '/console/assets/gone.Bx4d9_1-.js')).status, 404);
+  assert.equal((await api.call('GET', '/docs/console/index.html')).status, 404);
+  assert.ok(isPartOfPage('/console/assets/main.Bx4d9_1-.js'));
 });
 
 test('files have their types', async () => {

@@ -1,6 +1,6 @@
 /**
- * The public pages: the home page at `/` and `/docs`, files below `/docs/`, and what a browser sees
- * where there is nothing. The site is made at installation (`docs/.vitepress/build.ts`), as pages or,
+ * The public pages: the home page at `/` and `/docs`, files below `/docs/`, the operator's console at
+ * `/console`, and what a browser sees where there is nothing. The site is made at installation (`docs/.vitepress/build.ts`), as pages or,
  * where that failed, as markdown. Only files that lay in its folder at the start are served.
  */
 import { createHash } from 'node:crypto';
@@ -47,7 +47,7 @@ const FOR_EVER = 'public, max-age=31536000, immutable';
 const CHECKED = 'public, no-cache';
 /** What the home page says where no site was made. */
 const NOT_BUILT =
-  'The documentation has not been built. Run "npm run docs:build" and start Postroom again.\n' +
+  'The pages have not been built. Run "npm run docs:build" and start Postroom again.\n' +
   'The API is described at /docs/openapi.json.\n';
 
 /** The routes of the pages. */
@@ -84,7 +84,23 @@ export function docsRoutes(site: Site): RouteGroup {
     app.get<{ Params: { '*': string } }>('/docs/*', { schema: { hide: true } }, (request, reply) =>
       sendFile(site, reply, request.params['*']),
     );
+    app.get('/console', { schema: { hide: true } }, (_request, reply) =>
+      sendConsole(site, reply, ''),
+    );
+    app.get<{ Params: { '*': string } }>(
+      '/console/*',
+      { schema: { hide: true } },
+      (request, reply) => sendConsole(site, reply, request.params['*']),
+    );
   };
+}
+
+/** Sends a file of the console; its screens are all one page, which reads from the path what to show. */
+function sendConsole(site: Site, reply: FastifyReply, path: string): FastifyReply {
+  const name = site.files.has(`console/${path}`) ? `console/${path}` : 'console/index.html';
+  if (path.startsWith('assets/') && name !== `console/${path}`) throw notFound();
+  if (!site.files.has(name)) return reply.type('text/plain; charset=utf-8').send(NOT_BUILT);
+  return sendNamed(site, reply, name, `/console/${path}`);
 }
 
 /** Sends the file that a path below `/docs/` names. */
@@ -96,10 +112,20 @@ function sendFile(site: Site, reply: FastifyReply, path: string): FastifyReply {
     // Served there, its relative links would lead elsewhere.
     return reply.header('cache-control', CHECKED).redirect(`/docs/${page}`, 308);
   }
-  const policy = name.startsWith('inbox/') ? inboxPolicy : pagePolicy(site.scripts);
-  reply.header('content-security-policy', policy);
-  reply.header('cache-control', isHashedAsset(`/docs/${name}`) ? FOR_EVER : CHECKED);
+  return sendNamed(site, reply, name, `/docs/${name}`);
+}
+
+/** Sends a file of the site that is reached by a URL. */
+function sendNamed(site: Site, reply: FastifyReply, name: string, url: string): FastifyReply {
+  reply.header('content-security-policy', policyOf(site, name));
+  reply.header('cache-control', isHashedAsset(url) ? FOR_EVER : CHECKED);
   return reply.sendFile(name, site.directory);
+}
+
+function policyOf(site: Site, name: string): string {
+  if (name.startsWith('inbox/')) return inboxPolicy;
+  // No script stands in the console's page.
+  return pagePolicy(name.startsWith('console/') ? [] : site.scripts);
 }
 
 function secureHeaders(app: Api): void {

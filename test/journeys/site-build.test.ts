@@ -34,7 +34,11 @@ async function install(name: string, vitepress?: string): Promise<string> {
 
 test('without VitePress each page is there as markdown that says why', async () => {
   const root = await install('bare');
-  assert.match((await buildSite(root)) ?? '', /not installed/);
+  const failures = await buildSite(root);
+  assert.match(failures.pages ?? '', /not installed/);
+  assert.match(failures.console ?? '', /Vite is not installed/);
+  const page = await readFile(join(root, 'site/console/index.html'), 'utf8');
+  assert.match(page, /console has not been built.*Vite is not installed.*npm run docs:build/s);
   for (const page of ['index', 'quickstart', 'concepts/sync', 'reference/api/mail', 'changelog']) {
     const text = await readFile(join(root, 'site', `${page}.md`), 'utf8');
     assert.match(text, /^> This is plain markdown, .* VitePress is not installed .*docs:build/);
@@ -48,9 +52,9 @@ test('without VitePress each page is there as markdown that says why', async () 
 
 test('a VitePress that is killed or fails leaves markdown that says why', async () => {
   const killed = await install('killed', "process.kill(process.pid, 'SIGKILL')");
-  assert.match((await buildSite(killed)) ?? '', /SIGKILL, most likely for want of memory/);
+  assert.match((await buildSite(killed)).pages ?? '', /SIGKILL, most likely for want of memory/);
   const failing = await install('failing', "throw new TypeError('no such theme')");
-  assert.match((await buildSite(failing)) ?? '', /TypeError: no such theme/);
+  assert.match((await buildSite(failing)).pages ?? '', /TypeError: no such theme/);
   assert.match(await readFile(join(failing, 'site/index.md'), 'utf8'), /TypeError: no such theme/);
 });
 
@@ -66,7 +70,7 @@ test('a build takes the place of the one before, pages take that of markdown', a
     mkdirSync(folder, { recursive: true });
     writeFileSync(folder + '/index.html', '<p style="color:red">Home</p><script>go()</script>');`;
   await writeFile(join(bin, 'vitepress.js'), program);
-  assert.equal(await buildSite(root), undefined);
+  assert.equal((await buildSite(root)).pages, undefined);
   const site = join(root, 'site');
   assert.match(await readFile(join(site, 'index.html'), 'utf8'), /^<p>Home/);
   const { scripts } = JSON.parse(await readFile(join(site, '.build.json'), 'utf8'));

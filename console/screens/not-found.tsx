@@ -1,0 +1,11 @@
+import { RouterLink } from 'vue-router';
+import { Heading } from '../ui/basics.tsx';
+
+export const NotFound = () => (
+  <div class="screen">
+    <Heading title="Nothing is here" lead="The address has no screen of the console." />
+    <p>
+      <RouterLink to="/">{() => 'To the overview'}</RouterLink>
+    </p>
+  </div>
+);

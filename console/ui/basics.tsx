@@ -1,0 +1,145 @@
+/** The small parts that every screen is made of. */
+import { defineComponent, type FunctionalComponent, ref } from 'vue';
+import type { ApiError } from '../api/client.ts';
+import { formatAgo, formatName, formatTime } from './format.ts';
+
+export type Tone = 'good' | 'warn' | 'bad' | 'cool' | 'plain';
+
+const tones: Readonly<Record<string, Tone>> = {
+  active: 'good',
+  verified: 'good',
+  delivered: 'good',
+  stored: 'good',
+  up: 'good',
+  ok: 'good',
+  pending: 'warn',
+  held: 'warn',
+  deferred: 'warn',
+  suspended: 'warn',
+  retrying: 'warn',
+  failed: 'bad',
+  refused: 'bad',
+  bounced: 'bad',
+  expired: 'bad',
+  dropped: 'bad',
+  down: 'bad',
+  received: 'cool',
+};
+
+/** How good a state is that the API names. */
+export function toneOf(state: string): Tone {
+  return tones[state] ?? 'plain';
+}
+
+/** A state as a coloured word. */
+export const State: FunctionalComponent<{ name: string; tone?: Tone }> = ({ name, tone }) => (
+  <span class={['state', tone ?? toneOf(name)]}>{formatName(name)}</span>
+);
+
+/** A time, exact where the pointer rests. */
+export const When: FunctionalComponent<{ at: string | undefined; exact?: boolean }> = (props) =>
+  props.at === undefined ? (
+    <span class="soft">never</span>
+  ) : (
+    <time datetime={props.at} title={formatTime(props.at)}>
+      {props.exact ? formatTime(props.at) : formatAgo(props.at)}
+    </time>
+  );
+
+/** What the API said no with. */
+export const Failure: FunctionalComponent<{ error: ApiError | undefined; retry?: () => void }> = ({
+  error,
+  retry,
+}) =>
+  error && (
+    <div class="notice bad" role="alert">
+      <p>{error.message}</p>
+      {error.requestId && (
+        <p class="soft small">
+          Request <code>{error.requestId}</code>
+        </p>
+      )}
+      {retry && (
+        <button type="button" class="plain" onClick={retry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+
+/** What stands where there is nothing to show. */
+export const Empty: FunctionalComponent<{ title: string }> = ({ title }, { slots }) => (
+  <div class="empty">
+    <p class="title">{title}</p>
+    <p class="soft">{slots.default?.()}</p>
+  </div>
+);
+
+/** The heading of a screen, and what can be done on it. */
+export const Heading: FunctionalComponent<{ title: string; lead?: string }> = (
+  { title, lead },
+  { slots },
+) => (
+  <header class="heading">
+    <div>
+      <h1 tabindex="-1">{title}</h1>
+      {lead && <p class="lead">{lead}</p>}
+    </div>
+    {slots.default && <div class="actions">{slots.default()}</div>}
+  </header>
+);
+
+/** A framed part of a screen. */
+export const Card: FunctionalComponent<{ title?: string }> = ({ title }, { slots }) => (
+  <section class="card" aria-label={title}>
+    {(title || slots.actions) && (
+      <header>
+        <h2>{title}</h2>
+        {slots.actions?.()}
+      </header>
+    )}
+    {slots.default?.()}
+  </section>
+);
+
+/** Names and values, one below the other. */
+export const Facts: FunctionalComponent<{ facts: readonly (readonly [string, unknown])[] }> = ({
+  facts,
+}) => (
+  <dl class="facts">
+    {facts.map(([name, value]) => (
+      <div key={name}>
+        <dt>{name}</dt>
+        <dd>{value}</dd>
+      </div>
+    ))}
+  </dl>
+);
+
+/** A value to be pasted elsewhere, with a button that copies it. */
+export const Copyable = defineComponent(
+  (props: { text: string; name: string }) => {
+    const isCopied = ref(false);
+    const copy = async () => {
+      await navigator.clipboard.writeText(props.text);
+      isCopied.value = true;
+      setTimeout(() => {
+        isCopied.value = false;
+      }, 2000);
+    };
+    return () => (
+      <span class="copyable">
+        <code>{props.text}</code>
+        <button
+          type="button"
+          class="plain"
+          aria-label={`Copy ${props.name}`}
+          onClick={() => void copy()}
+        >
+          {isCopied.value ? 'Copied' : 'Copy'}
+        </button>
+      </span>
+    );
+  },
+  { props: ['text', 'name'] },
+);

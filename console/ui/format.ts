@@ -1,0 +1,63 @@
+/** Numbers, sizes and times as people read them. */
+
+const number = new Intl.NumberFormat('en');
+const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+const dateTime = new Intl.DateTimeFormat('en-GB', {
+  day: 'numeric',
+  month: 'short',
+  year: 'numeric',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+});
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
+
+export const formatNumber = (value: number): string => number.format(value);
+export const formatCompact = (value: number): string => compact.format(value);
+export const formatTime = (at: string): string => dateTime.format(new Date(at));
+export const formatDay = (at: string): string => day.format(new Date(at));
+
+/** `1 domain`, `2 domains`. */
+export function count(amount: number, one: string, many = `${one}s`): string {
+  return `${formatNumber(amount)} ${amount === 1 ? one : many}`;
+}
+
+const units = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Bytes by powers of 1,000, as disks are sold: `1.5 MB`. */
+export function formatBytes(bytes: number): string {
+  const power = bytes < 1 ? 0 : Math.min(Math.floor(Math.log10(bytes) / 3), units.length - 1);
+  const amount = bytes / 1000 ** power;
+  const digits = power === 0 || amount >= 100 ? 0 : 1;
+  return `${amount.toFixed(digits)} ${units[power]}`;
+}
+
+const spans: readonly (readonly [seconds: number, name: string])[] = [
+  [86_400, 'd'],
+  [3_600, 'h'],
+  [60, 'min'],
+];
+
+/** `2 h 5 min`: at most two units. */
+export function formatSpan(seconds: number): string {
+  let left = Math.max(0, Math.round(seconds));
+  const parts: string[] = [];
+  for (const [size, name] of spans) {
+    if (left >= size && parts.length < 2) parts.push(`${Math.floor(left / size)} ${name}`);
+    left %= size;
+  }
+  return parts.length === 0 ? `${left} s` : parts.join(' ');
+}
+
+/** `5 min ago`, `in 2 h`. */
+export function formatAgo(at: string, now = Date.now()): string {
+  const seconds = (now - Date.parse(at)) / 1000;
+  if (Math.abs(seconds) < 5) return 'now';
+  return seconds > 0 ? `${formatSpan(seconds)} ago` : `in ${formatSpan(-seconds)}`;
+}
+
+/** `webhook_then_store` as `Webhook then store`. */
+export function formatName(name: string): string {
+  const words = name.replaceAll(/[_-]+/g, ' ').trim();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
