@@ -56,8 +56,8 @@ function growthFigure(ours: readonly number[], stream: readonly number[]): Figur
 
 export const attachment: Benchmark = {
   name: 'attachment',
-  run: () =>
-    withMailboxes(async (service, mailboxes) => {
+  run: (options) =>
+    withMailboxes(options, async (service, mailboxes) => {
       const folder = makeFolder();
       const path = join(folder, 'attachment');
       writeFileSync(path, randomBytes(SIZE));

@@ -11,8 +11,8 @@ const ROUNDS = 9;
 
 export const firstSync: Benchmark = {
   name: 'first-sync',
-  run: () =>
-    withMailboxes(async ({ port }, { many }) => {
+  run: (options) =>
+    withMailboxes(options, async ({ port }, { many }) => {
       const bearer = await makeToken(port, many);
       const client = startWorker<FirstSync, FirstSynced>('load-first-sync.ts');
       const runs: FirstSynced[] = [];

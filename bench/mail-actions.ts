@@ -87,8 +87,8 @@ async function measure(
 
 export const mailActions: Benchmark = {
   name: 'mail-actions',
-  run: () =>
-    withMailboxes(({ port }, { of20KB }) =>
+  run: (options) =>
+    withMailboxes(options, ({ port }, { of20KB }) =>
       withHello(async (hello, play) => measure(port, await makeToken(port, of20KB), hello, play)),
     ),
 };

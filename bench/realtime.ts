@@ -62,7 +62,7 @@ export const realtime: Benchmark = {
   run: () =>
     withAccounts(
       SOCKETS,
-      async ({ port, pid }, accounts, folder) => {
+      async ({ port, pid }, accounts, { dataDir: folder }) => {
         const bare = startWorker<'port' | 'memory', number | MemoryUse>('reference-sockets.ts', {
           nodeArgs: ['--expose-gc'],
         });

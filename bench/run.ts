@@ -4,8 +4,8 @@
  *
  * Each measures the service, started as an operator starts it, beside a reference on the same
  * machine at the same time, and what counts is the ratio. `--profile` leaves the service slower and
- * shows for each of its runs where the time went. `search` takes `--messages` (of its large account), and
- * `--postgres` for the server that TEST_DATABASE_URL names.
+ * shows for each of its runs where the time went. `search` takes `--messages` (of its large account).
+ * `--postgres` measures on the server that TEST_DATABASE_URL names, in place of SQLite.
  */
 import { mkdtempSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';

@@ -18,7 +18,7 @@ import {
   interleave,
   median,
 } from './support/figures.ts';
-import { makeFolder, removeFolder } from './support/folders.ts';
+import { makePlace } from './support/folders.ts';
 import type { SmtpLoad, SmtpSent } from './support/load-smtp.ts';
 import { message20K } from './support/messages.ts';
 import type { Seed, SeededAccount } from './support/seed.ts';
@@ -166,26 +166,6 @@ async function sizeOfIndex(dataDir: string, url: string | undefined): Promise<nu
   return Number(rows[0].ratio);
 }
 
-/** A database of its own on a server, as long as it is used. */
-async function withDatabase<T>(
-  server: string | undefined,
-  use: (url: string | undefined) => Promise<T>,
-): Promise<T> {
-  if (server === undefined) return use(undefined);
-  const admin = new Client({ connectionString: server });
-  await admin.connect();
-  const name = `bench_${process.pid}`;
-  await admin.query(`create database ${name}`);
-  const url = new URL(server);
-  url.pathname = `/${name}`;
-  try {
-    return await use(url.href);
-  } finally {
-    await admin.query(`drop database if exists ${name} with (force)`);
-    await admin.end();
-  }
-}
-
 async function seed(task: Seed): Promise<SeededAccount[]> {
   const seeder = startWorker<Seed, SeededAccount[]>('seed.ts');
   try {
@@ -218,7 +198,7 @@ async function measureIndex(dataDir: string, url: string | undefined, messages: 
     corpusFrom: index === 0 ? 0 : messages + index * few,
   }));
   const seeded = await seed({ dataDir, databaseUrl: url, accounts });
-  const options = { untilRest: false, env: url === undefined ? {} : { DATABASE_URL: url } };
+  const options = { untilRest: false, databaseUrl: url };
   const figures = await withService(dataDir, options, async ({ port, pid }) => {
     const from = performance.now();
     const [ticks, total] = [processorTicks(pid), messages + SMALL_ACCOUNTS * few];
@@ -303,14 +283,13 @@ async function measureIngest(folder: string): Promise<Figure[]> {
 export const search: Benchmark = {
   name: 'search',
   async run({ postgres, messages }: BenchmarkOptions) {
-    const folder = makeFolder();
+    const place = await makePlace(postgres);
+    const { dataDir, databaseUrl } = place;
     try {
-      const figures = await withDatabase(postgres, (url) =>
-        measureIndex(join(folder, 'large'), url, messages),
-      );
-      return postgres === undefined ? [...figures, ...(await measureIngest(folder))] : figures;
+      const figures = await measureIndex(join(dataDir, 'large'), databaseUrl, messages);
+      return postgres === undefined ? [...figures, ...(await measureIngest(dataDir))] : figures;
     } finally {
-      removeFolder(folder);
+      await place.remove();
     }
   },
 };

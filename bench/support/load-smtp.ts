@@ -99,7 +99,9 @@ async function sendBySockets(load: SmtpLoad): Promise<void> {
 
 answerTasks(async (load: SmtpLoad): Promise<SmtpSent> => {
   const from = performance.now();
-  const program = load.perSecond === undefined ? SMTP_SOURCE : undefined;
+  // It knows one recipient and no pauses.
+  const isPlain = load.perSecond === undefined && load.recipients.length === 1;
+  const program = isPlain ? SMTP_SOURCE : undefined;
   if (program) await sendBySmtpSource(program, load);
   else await sendBySockets(load);
   const seconds = (performance.now() - from) / 1000;

@@ -2,7 +2,8 @@
  * The mailboxes that the benchmarks of /mail read, filled once for all of them: each starts the
  * service on it anew.
  */
-import { makeFolder, removeFolder } from './folders.ts';
+import type { BenchmarkOptions } from './figures.ts';
+import { makePlace, type Place } from './folders.ts';
 import type { Seed, SeededAccount } from './seed.ts';
 import { type RunningService, startService } from './service.ts';
 import { startWorker } from './worker.ts';
@@ -13,7 +14,7 @@ export const FEW = 100;
 export const MESSAGES_OF_20_KB = 2_000;
 
 interface Filled {
-  readonly dataDir: string;
+  readonly place: Place;
   readonly few: SeededAccount;
   /** Ends with the 10 added, 20 updated, 5 removed. */
   readonly many: SeededAccount;
@@ -23,12 +24,14 @@ interface Filled {
 
 let filled: Promise<Filled> | undefined;
 
-async function fill(): Promise<Filled> {
+async function fill(postgres: string | undefined): Promise<Filled> {
   console.log(`Filling mailboxes of ${FEW} and ${MANY} messages ...`);
-  const dataDir = makeFolder();
+  const place = await makePlace(postgres);
+  const { dataDir, databaseUrl } = place;
   const seeder = startWorker<Seed, SeededAccount[]>('seed.ts');
   const [few, many, of20KB, attachment] = await seeder.ask({
     dataDir,
+    databaseUrl,
     accounts: [
       { messages: FEW },
       { messages: MANY - 5, interleaved: true, changes: true },
@@ -39,17 +42,18 @@ async function fill(): Promise<Filled> {
   });
   await seeder.stop();
   if (!few || !many || !of20KB || !attachment) throw new Error('an account is missing');
-  return { dataDir, few, many, of20KB, attachment };
+  return { place, few, many, of20KB, attachment };
 }
 
 /** Runs `measure` beside a service that has the mailboxes. */
 export async function withMailboxes<T>(
+  { postgres }: BenchmarkOptions,
   measure: (service: RunningService, mailboxes: Filled) => Promise<T>,
-  nodeArgs: readonly string[] = [],
 ): Promise<T> {
-  filled ??= fill();
+  filled ??= fill(postgres);
   const mailboxes = await filled;
-  const service = await startService(mailboxes.dataDir, nodeArgs);
+  const { dataDir, databaseUrl } = mailboxes.place;
+  const service = await startService(dataDir, [], { databaseUrl });
   try {
     return await measure(service, mailboxes);
   } finally {
@@ -58,5 +62,5 @@ export async function withMailboxes<T>(
 }
 
 export async function removeMailboxes(): Promise<void> {
-  if (filled) removeFolder((await filled).dataDir);
+  await (await filled)?.place.remove();
 }

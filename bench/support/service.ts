@@ -22,6 +22,8 @@ export interface RunningService {
 export interface StartOptions {
   /** Settings beside those that every benchmark has. */
   readonly env?: Readonly<Record<string, string>>;
+  /** On PostgreSQL; SQLite in the data folder when left out. */
+  readonly databaseUrl?: string | undefined;
   /** Whether to wait until a start has done all its work. */
   readonly untilRest?: boolean;
 }
@@ -41,7 +43,7 @@ const RESTING_TICKS = 25;
 export async function startService(
   dataDir: string,
   nodeArgs: readonly string[] = [],
-  { env = {}, untilRest = true }: StartOptions = {},
+  { env = {}, databaseUrl, untilRest = true }: StartOptions = {},
 ): Promise<RunningService> {
   const [port, smtpPort] = [await findFreePort(), await findFreePort()];
   const profiles = process.env.BENCH_PROFILE;
@@ -63,6 +65,7 @@ export async function startService(
       MAILSERVER_WEBHOOK_SECRET: EVENTS_SECRET,
       // Nothing listens there: the sender checks find out at once that there is no DNS.
       DNS_SERVERS: '127.0.0.1:9',
+      ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
       ...env,
     },
     stdio: ['ignore', stdout, stdout],
