@@ -9,10 +9,21 @@ if (Number.parseInt(node, 10) < NEEDED) {
   );
   process.exit(1);
 }
+// What is written is mail, keys and password hashes: for nobody else on this machine.
+process.umask(0o077);
 const { runCommand } = await import('./cli/cli.ts');
+// The service is loaded by the commands that need it: the others start in half the time.
 process.exitCode = await runCommand(process.argv.slice(2), {
   async openDatabase(config, logger) {
     const { openForCommand } = await import('./compose/service.ts');
     return openForCommand(config, logger);
+  },
+  async serve() {
+    const { main } = await import('./compose/run.ts');
+    await main();
+  },
+  async startService(config, logger) {
+    const { startService } = await import('./compose/service.ts');
+    return startService(config, logger);
   },
 });

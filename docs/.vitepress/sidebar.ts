@@ -62,6 +62,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Errors', link: '/reference/errors' },
       { text: 'WebSocket', link: '/reference/websocket' },
       { text: 'Configuration', link: '/reference/configuration' },
+      { text: 'The program postroom', link: '/reference/program' },
       { text: 'Limits', link: '/reference/limits' },
       { text: 'Metrics', link: '/reference/metrics' },
       { text: 'RFCs', link: '/rfc' },

@@ -13,7 +13,7 @@ import {
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
 import { listRunningNodes } from '../nodes/nodes.ts';
-import { CommandFailed, type CommandParts } from './command.ts';
+import { CommandFailed, type CommandParts, megabytes, openProgress, report } from './command.ts';
 
 interface MoveArguments {
   readonly to: 's3' | 'folder';
@@ -52,8 +52,10 @@ async function runMove(parts: CommandParts, { to, json }: MoveArguments): Promis
   const [from, target] = to === 's3' ? [folder, bucket] : [bucket, folder];
   try {
     const moved = await move(config, database, from, target);
-    const report = json ? reportJson(moved, from, target) : reportText(moved, from, target, to);
-    process.stdout.write(`${report}\n`);
+    const { bodies, octets, missing } = moved;
+    const old = `${from.place}/quarantine`;
+    const result = { ok: true, bodies, octets, missing, to: target.place, old };
+    report(json, result, describeMove(moved, from, target, to));
   } finally {
     bucket.close();
     await close();
@@ -74,11 +76,9 @@ async function move(
     );
   };
   await checkStopped();
-  const onProgress = (done: number, total: number, octets: number) => {
-    process.stderr.write(
-      `${done} of ${total} bodies are in ${to.place}, ${megabytes(octets)} copied\n`,
-    );
-  };
+  const show = openProgress();
+  const onProgress = (done: number, total: number, octets: number) =>
+    show(`${done} of ${total} bodies are in ${to.place}, ${megabytes(octets)} copied`);
   try {
     return await moveBodies({ database, from, to, onProgress, checkStopped });
   } catch (error) {
@@ -86,10 +86,12 @@ async function move(
       throw new CommandFailed(`${error.message}; run this command again to go on`);
     }
     throw error instanceof MoveRefused ? new CommandFailed(error.message) : error;
+  } finally {
+    show();
   }
 }
 
-function reportText(
+function describeMove(
   { bodies, octets, missing }: Moved,
   from: BodyStore,
   to: BodyStore,
@@ -102,13 +104,4 @@ function reportText(
     ...missing.map((name) => `${name} was in neither place: bring it back from a backup.`),
     `${next} The old copies are in ${from.place}/quarantine: remove them when all is well.`,
   ].join('\n');
-}
-
-function reportJson({ bodies, octets, missing }: Moved, from: BodyStore, to: BodyStore): string {
-  const old = `${from.place}/quarantine`;
-  return JSON.stringify({ ok: true, bodies, octets, missing, to: to.place, old });
-}
-
-function megabytes(octets: number): string {
-  return `${(octets / 1e6).toFixed(1)} MB`;
 }

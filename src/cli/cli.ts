@@ -10,6 +10,8 @@ import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config/config.ts';
 import { bodiesCommand } from './bodies.ts';
 import { CommandFailed, type CommandParts } from './command.ts';
+import { demoCommand } from './demo.ts';
+import { migrateCommand, startCommand } from './run.ts';
 
 /**
  * Runs one command.
@@ -24,6 +26,9 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
   const program = new Command('postroom')
     .description('Runs and looks after an installation of Postroom.')
     .version(version)
+    .addCommand(startCommand(parts))
+    .addCommand(demoCommand(parts))
+    .addCommand(migrateCommand(parts))
     .addCommand(bodiesCommand(parts));
   for (const command of [program, ...program.commands, ...program.commands.flatMap(below)]) {
     command.exitOverride().showHelpAfterError();

@@ -1,6 +1,6 @@
-/** What every command has to do with. */
+/** What every command has to do with: what it is given, and how it says what came of it. */
 import type { Logger } from 'pino';
-import type { Config } from '../config/config.ts';
+import type { BoundAddresses, Config, Secrets } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
 
 /** What the composition root gives to the commands. */
@@ -14,9 +14,66 @@ export interface CommandParts {
     config: Config,
     logger: Logger,
   ): Promise<{ readonly database: Database; close(): Promise<void> }>;
+  /** Runs the service until a signal ends the process. */
+  serve(): Promise<void>;
+  /** Starts the service in this process. */
+  startService(config: Config, logger: Logger): Promise<StartedService>;
 }
 
-/** A command that could not do what it was asked; the message is one line for the operator. */
+export interface StartedService {
+  readonly addresses: BoundAddresses;
+  readonly secrets: Secrets;
+  stop(): Promise<void>;
+}
+
+/** A command that could not do what it was asked; the message is for the operator. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
+}
+
+/** Writes what a command came to: one JSON object for machines, else the text. */
+export function report(json: true | undefined, value: object, text: string): void {
+  process.stdout.write(`${json ? JSON.stringify(value) : text}\n`);
+}
+
+/** Columns with their names above; a cell without a value is `-`. */
+export function table(
+  names: readonly string[],
+  rows: readonly (readonly (string | number | null | undefined)[])[],
+): string {
+  const lines = [names, ...rows].map((row) => row.map((cell) => clean(String(cell ?? '-'))));
+  const widths = names.map((_, at) => Math.max(...lines.map((line) => line[at]?.length ?? 0)));
+  return lines
+    .map((line) => line.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  '))
+    .map((line) => line.trimEnd())
+    .join('\n');
+}
+
+/** Much of what is shown comes from strangers: nothing of it moves the cursor or turns the order of characters. */
+function clean(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?') || '-';
+}
+
+export function megabytes(octets: number): string {
+  return `${(octets / 1e6).toFixed(1)} MB`;
+}
+
+/** Milliseconds between two lines of progress. */
+const SHOW_EVERY_MS = 200;
+
+/**
+ * Shows how far long work is: one line on stderr that is written over and over, at a terminal only.
+ *
+ * @returns takes the newest text; without one, the line is cleared
+ */
+export function openProgress(stream: NodeJS.WriteStream = process.stderr): (text?: string) => void {
+  let shownAt = Number.NEGATIVE_INFINITY;
+  return (text) => {
+    if (!stream.isTTY) return;
+    const now = performance.now();
+    if (text !== undefined && now - shownAt < SHOW_EVERY_MS) return;
+    shownAt = now;
+    // Back to the start of the line, and clear it (ECMA-48 EL).
+    stream.write(`\r\u001b[K${text ?? ''}`);
+  };
 }

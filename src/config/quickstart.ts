@@ -1,8 +1,7 @@
 /**
  * What is printed once everything listens: where things are and, at the first start on a terminal,
- * lines to paste that take a domain from nothing to its first mail.
+ * what to try next.
  */
-import { randomBytes } from 'node:crypto';
 import type { Config } from './environment.ts';
 import { publicUrlOf, redactUrl, urlHost } from './parse-urls.ts';
 import { type Secrets, secretsPath } from './secrets.ts';
@@ -64,77 +63,11 @@ function describeFirstStart(start: Start): string {
   Secrets          ${secretsPlace(config)}
   API key          ${ownKeys ? 'one of API_KEYS' : `${start.secrets.apiKey} (shown this once)`}
 
-Try it: paste these lines one by one into another terminal.
+Try it: this makes a domain and a mailbox with a first mail, in another terminal with the same settings.
 
-${trial(start)
-  .map(([what, command]) => `${what}\n${command}`)
-  .join('\n\n')}
+npx postroom demo
 
 `;
-}
-
-/**
- * What each step does, and its command: one line for plain sh with curl. The calls of all stay far
- * below the rate limit.
- */
-function trial({ config, secrets, addresses }: Start): (readonly [string, string])[] {
-  const key = config.credentials.apiKeys === undefined ? secrets.apiKey : '<one of API_KEYS>';
-  // Drawn anew: a mailbox left over from a trial must not have a password that everybody knows.
-  const password = randomBytes(12).toString('base64url');
-  const address = 'ada@acme.test';
-  const account = {
-    domain: 'acme.test',
-    local_part: 'ada',
-    display_name: 'Ada',
-    user_id: 'demo',
-    password,
-  };
-  const login = post('/mail/token', '', { address, password });
-  const token = `${login} | ${pick('"token":"[^"]*"', `'"' -f4`)}`;
-  const bearer = ' -H "authorization: Bearer $TOKEN"';
-  const { smtp } = addresses;
-  return [
-    ['Where to call, and the key:', `export URL=${urlOf(addresses.http)} KEY='${key}'`],
-    ['Add a domain:', post('/v2/domain', apiKeyHeader, { domain: 'acme.test', user_id: 'demo' })],
-    ['It is in no DNS, so mark its records by hand:', markRecords('acme.test', 'demo')],
-    ['Create a mailbox:', post('/v2/email-accounts/create', apiKeyHeader, account)],
-    ...(smtp ? [['Send it a mail:', sendMail(smtp, address)] as const] : []),
-    ['Get a token for the mailbox:', `export TOKEN=$(${token})`],
-    ['See what is new in it:', post('/mail/sync', bearer, { mailbox: 'INBOX' })],
-  ];
-}
-
-const apiKeyHeader = ' -H "x-api-key: $KEY"';
-const jsonHeader = ` -H 'content-type: application/json'`;
-
-/** @param body holds no single quotes */
-function post(path: string, header: string, body: object): string {
-  return `curl -sS -w '\\n' "$URL${path}"${header}${jsonHeader} -d '${JSON.stringify(body)}'`;
-}
-
-/** Finds a member of a JSON answer without jq, which few machines have. */
-function pick(pattern: string, cut: string): string {
-  return `grep -o '${pattern}' | cut -d${cut}`;
-}
-
-/** Marks each record of a domain as verified; no name below .test is in the DNS. */
-function markRecords(domain: string, user: string): string {
-  const info = `curl -sS "$URL/v2/domains/${domain}/info?user_id=${user}"${apiKeyHeader}`;
-  const mark =
-    `curl -sS -o /dev/null -w "record $id: %{http_code}\\n" "$URL/v2/domains/${domain}/dns/mark"` +
-    `${apiKeyHeader}${jsonHeader} -d '{"user_id":"${user}","id":'$id',"status":"verified"}'`;
-  return `for id in $(${info} | ${pick('"id":[0-9]*', ': -f2')}); do ${mark}; done`;
-}
-
-/** A sender below .test has no DMARC policy (RFC 6761 section 6.2), so no check refuses it. */
-function sendMail(smtp: BoundAddress, recipient: string): string {
-  const message =
-    `From: Bob <bob@sender.test>\\r\\nTo: Ada <${recipient}>\\r\\n` +
-    'Subject: Hello\\r\\n\\r\\nHello, Ada.\\r\\n';
-  return (
-    `printf '${message}' | curl -sS smtp://${authorityOf(smtp)}` +
-    ` --mail-from bob@sender.test --mail-rcpt ${recipient} -T -`
-  );
 }
 
 function listeners(addresses: BoundAddresses): string[] {

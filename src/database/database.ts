@@ -18,7 +18,7 @@ export {
   settingStore,
 } from './engine.ts';
 export { isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
-export { UnfitDatabase } from './migrate.ts';
+export { schemaVersions, UnfitDatabase } from './migrate.ts';
 export { openPostgres, type PostgresOptions } from './postgres/postgres.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { lockDirectory, openSqlite, type SqliteOptions } from './sqlite/sqlite.ts';

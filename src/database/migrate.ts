@@ -1,7 +1,7 @@
 /** Brings a database to the schema of this program, or refuses it with one line for the operator. */
 import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
-import type { Engine } from './engine.ts';
+import type { Database, Engine } from './engine.ts';
 import { first } from './migrations/0001.ts';
 import { second } from './migrations/0002.ts';
 import { checkSchema } from './schema-check.ts';
@@ -78,6 +78,19 @@ export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Pro
   return false;
 }
 
+/** The version of a database that is open, and the newest one that this program makes. */
+export async function schemaVersions({
+  engine,
+  read,
+}: Database): Promise<{ version: number; newest: number }> {
+  const applied = await readApplied(read, engine);
+  return { version: versionOf(applied), newest: versionOf(Object.keys(migrationsFor(engine))) };
+}
+
+function versionOf(migrations: readonly string[]): number {
+  return Math.max(0, ...migrations.map(Number));
+}
+
 /** Names of the migrations that the database has had. */
 async function readApplied<T>(kysely: Kysely<T>, engine: Engine): Promise<string[]> {
   if (!(await hasTable(kysely, engine, APPLIED))) return [];
@@ -111,8 +124,7 @@ async function isOfNewer<T>(
       'this database is of a commit before the first release, 0.2.0, and cannot be brought up to date; start with an empty one',
     );
   }
-  const newest = Math.max(...known.map(Number));
-  const version = Math.max(0, ...applied.map(Number));
+  const [version, newest] = [versionOf(applied), versionOf(known)];
   if (version <= newest) return false;
   if (await hasTable(kysely, engine, 'settings')) {
     const { rows } = await sql<{ value: string }>`

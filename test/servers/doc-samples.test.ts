@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, symlink } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { after, test } from 'node:test';
@@ -62,6 +62,10 @@ async function makeFolder(name: string): Promise<string> {
   for (const part of ['src', 'docs', 'node_modules', 'package.json', '.env.example']) {
     await symlink(join(repository, part), join(folder, part));
   }
+  // What npx runs in the end: before that it asks the npm registry.
+  await mkdir(join(folder, '.bin'));
+  const npx = '#!/bin/sh\nshift\nexec node src/postroom.js "$@"\n';
+  await writeFile(join(folder, '.bin', 'npx'), npx, { mode: 0o755 });
   return folder;
 }
 
@@ -140,7 +144,8 @@ for (const { page, language, own } of readings) {
       {
         folder,
         env: {
-          PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
+          ...env,
+          PATH: [join(folder, '.bin'), dirname(process.execPath), process.env.PATH].join(delimiter),
           HOME: folder,
           LANG: 'C.UTF-8',
         },

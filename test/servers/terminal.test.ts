@@ -8,7 +8,7 @@ test('at a terminal the log is for people, and the text of the first start comes
   const env = await environment('terminal');
   const service = startAtTerminal(env);
   await listening(service);
-  while (!service.output().includes('/mail/sync')) {
+  while (!service.output().includes('postroom demo')) {
     assert.ok(service.child.stdout);
     await once(service.child.stdout, 'data');
   }

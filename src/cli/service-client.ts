@@ -1,0 +1,113 @@
+/** Calls the service that runs on the settings of this folder, with its API key. */
+import { pino } from 'pino';
+import { type Config, fileSecretStore, publicUrlOf, type Secrets } from '../config/config.ts';
+import { settingStore } from '../database/database.ts';
+import { CommandFailed, type CommandParts } from './command.ts';
+
+/** Bulk actions answer within 5 s, everything else far sooner. */
+const ANSWER_WITHIN_MS = 60_000;
+
+/** The service does not listen where the settings say. */
+export class NotRunning extends CommandFailed {}
+
+/** An answer other than 2xx. */
+export class Refused extends CommandFailed {
+  readonly code: string;
+
+  constructor(code: string, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export class ServiceClient {
+  /** Without a slash at its end. */
+  readonly url: string;
+  readonly key: string;
+
+  constructor(url: string, key: string) {
+    this.url = url;
+    this.key = key;
+  }
+
+  /**
+   * Makes one request.
+   *
+   * @returns the JSON of the answer, which has the shape that OpenAPI says
+   * @throws NotRunning, Refused
+   */
+  async call<Body>(
+    method: 'GET' | 'POST',
+    path: string,
+    body?: object,
+    headers: Record<string, string> = { 'x-api-key': this.key },
+  ): Promise<Body> {
+    const response = await fetch(this.url + path, {
+      method,
+      headers: body ? { ...headers, 'content-type': 'application/json' } : headers,
+      ...(body && { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
+    }).catch((error: unknown) => {
+      throw new NotRunning(
+        `no service answers at ${this.url} (${reasonOf(error)}): start it, or name another one with --url`,
+      );
+    });
+    const text = await response.text();
+    if (response.ok) return JSON.parse(text);
+    throw explain(response.status, text, `${method} ${path}`);
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause } = error;
+  return cause instanceof Error && 'code' in cause ? String(cause.code) : error.message;
+}
+
+function explain(status: number, text: string, request: string): CommandFailed {
+  try {
+    const { code, detail, errors = [] } = JSON.parse(text);
+    const fields = errors.map(
+      ({ field, message }: Record<string, string>) => `${field}: ${message}`,
+    );
+    return new Refused(code, [detail, ...fields].join('; '));
+  } catch {
+    return new CommandFailed(`${request} was answered ${status} by something that is no Postroom`);
+  }
+}
+
+/**
+ * @param url in place of what HOST and PORT say, such as that of a service on another machine
+ * @throws CommandFailed where there are no keys yet
+ */
+export async function openClient(
+  config: Config,
+  parts: CommandParts,
+  url: string | undefined,
+): Promise<ServiceClient> {
+  const { host, port } = config.http;
+  const key = config.credentials.apiKeys?.[0] ?? (await readSecrets(config, parts))?.apiKey;
+  if (key === undefined) {
+    throw new NotRunning(
+      'there is no API key: set API_KEYS, or start the service, which makes one',
+    );
+  }
+  return new ServiceClient((url ?? publicUrlOf(host, port)).replace(/\/+$/, ''), key);
+}
+
+/** The generated secrets, from where the service keeps them; undefined before its first start. */
+async function readSecrets(config: Config, parts: CommandParts): Promise<Secrets | undefined> {
+  if (config.database.urls === undefined) {
+    return parse(await fileSecretStore(config.dataDir).read());
+  }
+  const { database, close } = await parts.openDatabase(config, pino({ level: 'silent' }));
+  try {
+    return parse(await settingStore(database, 'secrets').read());
+  } finally {
+    await close();
+  }
+}
+
+function parse(text: string | undefined): Secrets | undefined {
+  return text === undefined ? undefined : JSON.parse(text);
+}

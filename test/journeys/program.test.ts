@@ -1,0 +1,83 @@
+/** The program `postroom` beside a service that runs, as an operator calls it. */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { environment, listening, type Process, run, start, stop } from '../support/process.ts';
+
+const PROGRAM = fileURLToPath(new URL('../../src/postroom.js', import.meta.url));
+
+const env = { ...(await environment('program')), DNS_SERVERS: '127.0.0.1:9' };
+
+function postroom(args: readonly string[], settings: Record<string, string> = env): Process {
+  return run([process.execPath, PROGRAM, ...args], settings, 'pipe');
+}
+
+/** Runs a command that has to succeed; its JSON. */
+async function result(...args: string[]) {
+  const { code, output } = await postroom([...args, '--json']).ended();
+  assert.equal(code, 0, output);
+  return JSON.parse(output);
+}
+
+test('demo starts a service, and makes a mailbox with a mail in it', async () => {
+  const demo = postroom(['demo', '--json']);
+  while (!demo.output().includes('\n')) {
+    assert.ok(demo.child.stdout && demo.child.exitCode === null, demo.output());
+    await new Promise((resolve) => demo.child.stdout?.once('data', resolve));
+  }
+  const { url, token, inbox } = JSON.parse(demo.output());
+  assert.equal(await subjects(url, token), 'Hello');
+  assert.equal(inbox, `http://127.0.0.1:${env.PORT}/docs/inbox`);
+  await stop(demo);
+});
+
+async function subjects(url: string, token: string): Promise<string> {
+  const answer = await fetch(`${url}/mail/sync`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ mailbox: 'INBOX', fields: ['envelope'] }),
+  });
+  // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
+  const { changes } = (await answer.json()) as any;
+  return changes.added
+    .map(({ envelope }: { envelope: { subject: string } }) => envelope.subject)
+    .join();
+}
+
+test('demo beside a service that runs makes its mailbox again, with another mail', async () => {
+  const service = start(env);
+  await listening(service);
+  const { url, token } = await result('demo', '--password', 'correct horse');
+  assert.equal(await subjects(url, token), 'Hello,Hello');
+  const exported = await postroom(['demo', '--export']).ended();
+  assert.match(
+    exported.output,
+    /^export URL='http:\S+' KEY='pr_\S+' TOKEN='\S+' ADDRESS='ada@acme\.test' PASSWORD='\S+'\n$/,
+  );
+  const refused = await postroom(['migrate']).ended();
+  assert.equal(refused.code, 1);
+  assert.match(refused.output, /^DATA_DIR: .* is in use/);
+  await stop(service);
+});
+
+test('migrate says which version the database has, and refuses one that a newer program made', async () => {
+  const { version, newest } = await result('migrate');
+  assert.equal(version, newest);
+  const database = new DatabaseSync(join(env.DATA_DIR, 'postroom.sqlite'));
+  database.exec(`insert into kysely_migration (name, timestamp) values ('0999', '')`);
+  assert.deepEqual(await result('migrate'), { ok: true, version: 999, newest });
+  database.exec(`update settings set value = '999' where name = 'oldest_version'`);
+  const { code, output } = await postroom(['migrate']).ended();
+  assert.equal(code, 1);
+  assert.match(output, /this database is of version 999; this program knows up to/);
+  database.exec(`delete from kysely_migration where name = '0999'`);
+  database.close();
+});
+
+test('what is called wrongly is said, with 2', async () => {
+  const { code, output } = await postroom(['demon']).ended();
+  assert.equal(code, 2);
+  assert.match(output, /unknown command 'demon'\n\(Did you mean demo\?\)/);
+});
