@@ -60,6 +60,7 @@ export const sidebar: SidebarGroup[] = [
     items: [
       { text: 'HTTP conventions', link: '/reference/http' },
       { text: 'Errors', link: '/reference/errors' },
+      { text: "Operator's API", link: '/reference/operator-api' },
       { text: 'WebSocket', link: '/reference/websocket' },
       { text: 'Configuration', link: '/reference/configuration' },
       { text: 'The program postroom', link: '/reference/program' },

@@ -7,7 +7,7 @@ import type { Accounts, AnsweredRequests, Tokens } from '../accounts/accounts.ts
 import type { Domains, Verification } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
-import { authenticateMail, requireApiKey } from './authenticate.ts';
+import { authenticateMail, type FindSession, requireOperator } from './authenticate.ts';
 import { compressAnswers } from './compress-answers.ts';
 import { describeApi, descriptionRoute } from './describe-api.ts';
 import { socketEvents } from './describe-events.ts';
@@ -29,11 +29,21 @@ import { tokenRoutes } from './mail-tokens.ts';
 import { keepAnswers } from './repeat-safely.ts';
 import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
+export { ApiKeys, type ConsoleSession, type FindSession } from './authenticate.ts';
 export { deliveryRoutes } from './deliveries.ts';
+export { writeDescription } from './describe-api.ts';
+export { HostCookie } from './host-cookie.ts';
 export { mailSendRoutes } from './mail-send.ts';
 export { mailserverEventRoutes } from './mailserver-events.ts';
 export { rawMessageRoute } from './raw-messages.ts';
-export type { Admission, Api, RouteGroup } from './server.ts';
+export { DomainName, isoTime, RecordId, UserId } from './schemas.ts';
+export {
+  type Admission,
+  type Api,
+  CONSOLE_COOKIE,
+  credentials,
+  type RouteGroup,
+} from './server.ts';
 export { suppressionRoutes } from './suppressions.ts';
 
 export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
@@ -52,6 +62,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly answeredRequests: AnsweredRequests;
   /** Keys that open /v2, at least one. */
   readonly apiKeys: readonly string[];
+  /** The sessions of the console; undefined where it has none. */
+  readonly console?: ConsoleAccess;
   /** Absolute path of the folder of the public pages. */
   readonly siteDirectory: string;
   /** What `/readyz` asks; none is always ready. */
@@ -60,6 +72,13 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly routes?: readonly RouteGroup[];
   /** Groups of routes below /v2 that come from elsewhere: they open to the API keys alone. */
   readonly keyedRoutes?: readonly RouteGroup[];
+}
+
+/** How the console signs in. */
+interface ConsoleAccess {
+  readonly findSession: FindSession;
+  /** The one route below /v2 that opens without a credential. */
+  readonly signIn: RouteGroup;
 }
 
 /** Builds the server; `app.listen` starts it, `app.close` stops it. */
@@ -80,11 +99,12 @@ export function createApi(options: ApiOptions): Api {
       done();
     });
   add(app, (scope) => {
-    scope.addHook('onRequest', requireApiKey(options.apiKeys));
+    scope.addHook('onRequest', requireOperator(options.apiKeys, options.console?.findSession));
     add(scope, domainRoutes(options.domains, options.verification, options.accounts));
     add(scope, accountRoutes(options.accounts, options.domains, options.tokens));
     for (const group of options.keyedRoutes ?? []) add(scope, group);
   });
+  if (options.console) add(app, options.console.signIn);
   add(app, tokenRoutes(options.tokens, options.publicUrl));
   add(app, mailSyncRoutes(options.mailstore));
   add(app, mailMessageRoutes(options.mailstore));

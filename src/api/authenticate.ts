@@ -2,29 +2,87 @@
  * Who is calling: a product backend by its API key, an app by its mailbox's token.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { MailAccess, Tokens } from '../accounts/accounts.ts';
 import { Refusal } from '../errors/errors.ts';
 import { readBearer } from '../net/net.ts';
 
-/** The hook that guards /v2: it runs before the body is read, so that a stranger sends none. */
-type Guard = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
+/** A console where somebody signed in with an API key. */
+export interface ConsoleSession {
+  /** As in the audit log. */
+  readonly actor: string;
+  /** What requests that change something send as `x-csrf-token`. */
+  readonly csrfToken: string;
+  /** Milliseconds since 1970. */
+  readonly expiresAt: number;
+}
 
-/** Lets requests pass whose `x-api-key` is one of the keys. */
-export function requireApiKey(keys: readonly string[]): Guard {
-  const digests = keys.map(sha256);
-  return (request, _reply, done) => {
-    const given = request.headers['x-api-key'];
-    if (typeof given !== 'string' || given === '') {
-      done(new Refusal('unauthorized', `the header x-api-key is missing${misplaced(request)}`));
-      return;
-    }
+/**
+ * Finds the session that a request's cookie names.
+ *
+ * @returns undefined where the request has no such cookie
+ * @throws Refusal unauthorized where the session is over or never was
+ */
+export type FindSession = (request: FastifyRequest) => Promise<ConsoleSession | undefined>;
+
+/** The API keys that open /v2. */
+export class ApiKeys {
+  readonly #digests: readonly Buffer[];
+
+  constructor(keys: readonly string[]) {
+    this.#digests = keys.map(sha256);
+  }
+
+  /**
+   * Who calls with an API key.
+   *
+   * @returns the name of the key in the audit log, the first 8 hex digits of its SHA-256
+   * @throws Refusal unauthorized
+   */
+  identify(given: string): string {
     // Digests have one length, and every key is compared: the time tells nothing of any of them.
     const digest = sha256(given);
     let known = false;
-    for (const key of digests) known = timingSafeEqual(key, digest) || known;
-    done(known ? undefined : refuseKey(given));
+    for (const key of this.#digests) known = timingSafeEqual(key, digest) || known;
+    if (!known) throw refuseKey(given);
+    return digest.toString('hex', 0, 4);
+  }
+}
+
+/**
+ * Makes the hook that guards /v2: it runs before the body is read, so that a stranger sends none. It lets requests
+ * pass whose `x-api-key` is one of the keys, and, without that header, those of a console that is signed in. A
+ * browser sends the cookie by itself: what changes something also has to bring the token that only the
+ * console's pages know (https://cheatsheetseries.owasp.org, CSRF, "synchronizer token").
+ */
+export function requireOperator(keys: readonly string[], findSession: FindSession | undefined) {
+  const known = new ApiKeys(keys);
+  return async (request: FastifyRequest): Promise<void> => {
+    const given = request.headers['x-api-key'];
+    if (typeof given === 'string' && given !== '') {
+      request.actor = known.identify(given);
+      return;
+    }
+    const session = await findSession?.(request);
+    if (!session) {
+      throw new Refusal('unauthorized', `the header x-api-key is missing${misplaced(request)}`);
+    }
+    if (!isRead(request)) checkCsrfToken(request.headers['x-csrf-token'], session.csrfToken);
+    request.actor = session.actor;
   };
+}
+
+/** Methods that change nothing (RFC 9110 section 9.2.1). */
+function isRead({ method }: FastifyRequest): boolean {
+  return method === 'GET' || method === 'HEAD';
+}
+
+function checkCsrfToken(given: string | string[] | undefined, expected: string): void {
+  if (typeof given === 'string' && timingSafeEqual(sha256(given), sha256(expected))) return;
+  throw new Refusal(
+    'csrf_token_invalid',
+    'with the cookie of the console, the header x-csrf-token must be the csrf_token of the session',
+  );
 }
 
 /** `header.payload.signature` (RFC 7515 section 3.1). */

@@ -12,7 +12,7 @@ import { answerOf, answers, type ErrorCode } from '../errors/errors.ts';
 import { ERRORS_PAGE } from '../net/net.ts';
 import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
-import { type Api, credentials, LOGIN_COOKIE, SAME_SHAPE } from './server.ts';
+import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './server.ts';
 
 /** Of the package: the interface has no other. */
 const { version } = JSON.parse(
@@ -34,6 +34,7 @@ const tags = [
   { name: 'Mail', description: "A mailbox's changes, messages and attachments." },
   { name: 'Webhooks', description: 'What receivers of webhooks call.' },
   { name: 'Mail server', description: 'Signed change events from the mail server.' },
+  { name: 'Operator', description: 'What an operator sees and does, over all users.' },
   { name: 'Service', description: 'Is it alive, is it ready.' },
   { name: 'Documentation', description: 'These pages.' },
 ];
@@ -52,6 +53,14 @@ const securitySchemes = {
     in: 'header',
     name: 'x-mailserver-signature',
     description: 'Hex HMAC-SHA256 over the raw request body.',
+  },
+  console: {
+    type: 'apiKey',
+    in: 'cookie',
+    name: CONSOLE_COOKIE,
+    description:
+      'Set by `POST /v2/operator/console/session`; by HTTPS its name begins with `__Host-`. It opens all of /v2. ' +
+      'Every method but GET also needs the header `x-csrf-token`.',
   },
   cookie: {
     type: 'apiKey',

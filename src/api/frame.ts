@@ -71,6 +71,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
   limitConnections(app.server, options.connections, isExempt, options.logger);
   allowOrigins(app, options.corsOrigins);
+  app.decorateRequest('actor', '');
   app.decorate('admitUpgrade', async (request) => limits?.admit(request) ?? { allowed: true });
   admitRequests(app, limits, collectPaths(app));
   acceptJsonBodies(app);
@@ -261,7 +262,7 @@ function notAllowed(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Refusal | undefined {
-  const allowed = (['GET', 'HEAD', 'POST', 'PUT'] as const).filter(
+  const allowed = (['GET', 'HEAD', 'POST', 'PUT', 'DELETE'] as const).filter(
     (method) => method !== request.method && app.findRoute({ method, url: path }) !== null,
   );
   if (allowed.length === 0) return undefined;

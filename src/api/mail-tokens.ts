@@ -1,10 +1,6 @@
 /**
  * `POST /mail/token`: a mailbox's address and password for a token, and how a browser that remembers the login
  * gets the next one.
- *
- * The cookie is hidden from scripts, and is sent by pages of this site alone (SameSite=Strict), so that no other
- * site makes a browser use it. By HTTPS its name says that this host has set it (`__Host-`), so that no other
- * host of the domain can put its own in place.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
@@ -15,6 +11,7 @@ import {
   type Tokens,
 } from '../accounts/accounts.ts';
 import { type ErrorCode, Refusal } from '../errors/errors.ts';
+import { HostCookie } from './host-cookie.ts';
 import { MAIL_BODY_MAX } from './mail-schemas.ts';
 import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './server.ts';
 
@@ -162,49 +159,11 @@ function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
   );
 }
 
-/** Cookies of one request that are looked at. */
-const COOKIES_READ = 5;
-
-/** The cookie (RFC 6265) in which a browser remembers a login. */
-class LoginCookies {
-  readonly #publicUrl: () => string;
-
+/** The cookie in which a browser remembers a login. */
+class LoginCookies extends HostCookie {
   constructor(publicUrl: () => string) {
-    this.#publicUrl = publicUrl;
-  }
-
-  /** What the cookies of the name have: several where they were set for several paths or hosts. */
-  read(request: FastifyRequest): string[] {
-    const start = `${this.#name(request)}=`;
-    const pairs = (request.headers.cookie ?? '').split(';').map((pair) => pair.trim());
-    const values = pairs
-      .filter((one) => one.startsWith(start))
-      .map((one) => one.slice(start.length));
-    return [...new Set(values)].filter((value) => value !== '').slice(0, COOKIES_READ);
-  }
-
-  /** @param value none removes the cookie */
-  set(value: string, request: FastifyRequest, reply: FastifyReply): void {
-    const isSecure = this.#isSecure(request);
-    const fields = [
-      `${this.#name(request)}=${value}`,
-      // Browsers keep a `__Host-` cookie with this path alone.
-      `Path=${isSecure ? '/' : '/mail/token'}`,
-      `Max-Age=${value === '' ? 0 : REMEMBERED_SECONDS}`,
-      'HttpOnly',
-      'SameSite=Strict',
-      ...(isSecure ? ['Secure'] : []),
-    ];
-    reply.header('set-cookie', fields.join('; '));
-  }
-
-  #isSecure({ protocol }: FastifyRequest): boolean {
-    return protocol === 'https' || this.#publicUrl().startsWith('https:');
-  }
-
-  /** RFC 6265bis section 4.1.3.2; without TLS browsers keep no cookie of that name. */
-  #name(request: FastifyRequest): string {
-    return this.#isSecure(request) ? `__Host-${LOGIN_COOKIE}` : LOGIN_COOKIE;
+    const path = '/mail/token';
+    super({ name: LOGIN_COOKIE, path, maxAgeSeconds: REMEMBERED_SECONDS, publicUrl });
   }
 
   answer(issued: RememberedToken, request: FastifyRequest, reply: FastifyReply) {

@@ -65,9 +65,15 @@ export type RouteGroup = (app: Api, tools: RouteTools) => void;
 /** Where a browser keeps a login that it remembers. */
 export const LOGIN_COOKIE = 'postroom_login';
 
+/** The console's session. */
+export const CONSOLE_COOKIE = 'postroom-console';
+
 /** The credential that an operation takes, for the API description. */
 export const credentials = {
   apiKey: [{ apiKey: [] }],
+  /** Of the operator alone: the key, or the console's cookie. */
+  operator: [{ apiKey: [] }, { console: [] }],
+  console: [{ console: [] }],
   bearer: [{ bearer: [] }],
   signature: [{ signature: [] }],
   cookie: [{ cookie: [] }],
@@ -84,6 +90,10 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** Charges a request for an upgrade, which no route sees, to its client's budget. */
     admitUpgrade(request: IncomingMessage): Promise<Admission>;
+  }
+  interface FastifyRequest {
+    /** Whose API key opened /v2, as the audit log names it; empty for routes that ask for none. */
+    actor: string;
   }
   interface FastifyContextConfig {
     /** Refusals of this route's own, for the API description; those every route has are added. */

@@ -56,6 +56,7 @@ import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
 import { metricSources } from './metric-sources.ts';
+import { buildOperator } from './operator.ts';
 import type { PurgedStore } from './purge.ts';
 import { type Shared, sharedState } from './shared.ts';
 
@@ -257,12 +258,15 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
 function buildApi(ground: Ground, served: Served): Api {
   const { config, secrets, database, changes, logger } = ground;
   const { credentials, http, limits } = config;
+  const apiKeys = credentials.apiKeys ?? [secrets.apiKey];
+  const operator = buildOperator({ ...ground, ...served, apiKeys });
   return createApi({
     ...served,
     answeredRequests: new AnsweredRequests(database),
     onAnswered: (answered) => ground.metrics.countRequest(answered),
     logger,
-    apiKeys: credentials.apiKeys ?? [secrets.apiKey],
+    apiKeys,
+    console: operator.console,
     rateLimitPerMinute: limits.ratePerMinute,
     openLimit: ground.openLimit,
     trustProxy: http.trustProxy,
@@ -276,6 +280,7 @@ function buildApi(ground: Ground, served: Served): Api {
     keyedRoutes: [
       deliveryRoutes(served.domains, served.queue),
       suppressionRoutes(served.domains, new Suppressions(database)),
+      ...operator.routes,
     ],
     routes: [
       mailSendRoutes(served.sending, limits.maxMessageBytes),

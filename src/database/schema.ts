@@ -400,6 +400,34 @@ interface LeaseTable {
   until: number;
 }
 
+/** `audit/`: what was changed by whom. */
+interface AuditTable {
+  id: Generated<number>;
+  at: number;
+  /** The first 8 hex digits of the SHA-256 of the API key, or `program`. */
+  actor: string;
+  /** Such as `domain.delete`. */
+  action: string;
+  /** What it was done to: a name that means something to people. */
+  target: string;
+  /** JSON of numbers by name. */
+  counts: string | null;
+  request_id: string | null;
+  /** Host of the node. */
+  node: string;
+}
+
+/** `operator/`: sessions of the console. */
+interface ConsoleSessionTable {
+  /** SHA-256 of the cookie, in hex. */
+  secret_hash: string;
+  /** SHA-256 of the cookie and the API key: without the cookie it tells nothing of the key. */
+  key_proof: string;
+  /** As in the audit log. */
+  actor: string;
+  expires_at: number;
+}
+
 export interface Schema {
   domains: DomainTable;
   dns_records: DnsRecordTable;
@@ -430,6 +458,8 @@ export interface Schema {
   shadow_tombstones: ShadowTombstoneTable;
   nodes: NodeTable;
   leases: LeaseTable;
+  audit: AuditTable;
+  console_sessions: ConsoleSessionTable;
 }
 
 /** A row of a table as it is read. */

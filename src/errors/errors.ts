@@ -25,6 +25,7 @@ export const answers = {
   prefix_too_short: { http: 400, title: 'The prefix is too short' },
   unauthorized: { http: 401, title: 'Credentials are missing or not valid' },
   account_inactive: { http: 403, title: 'The account is not active', smtp: [450, '4.2.1'] },
+  csrf_token_invalid: { http: 403, title: 'The CSRF token is missing or wrong' },
   send_disabled: { http: 403, title: 'Sending is switched off' },
   link_invalid: { http: 403, title: 'The link is not valid any more' },
   route_not_found: { http: 404, title: 'There is no such path' },

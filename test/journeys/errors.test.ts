@@ -13,7 +13,7 @@ import {
   secondApiKey,
   startApi,
 } from '../../src/api/testing/start-api.ts';
-import { keyedRoutesElsewhere } from '../../src/api/write-openapi.ts';
+import { keyedRoutesElsewhere } from '../../src/compose/write-openapi.ts';
 import { answers, type ErrorCode, Refusal } from '../../src/errors/errors.ts';
 import { onEachEngine } from '../support/databases.ts';
 
@@ -100,7 +100,9 @@ onEachEngine('errors', (engine) => {
     );
     const guarded = Object.entries<object>(description.paths)
       .filter(([path]) => path.startsWith('/v2/'))
-      .flatMap(([path, methods]) => Object.keys(methods).map((method) => ({ path, method })));
+      .flatMap(([path, methods]) => Object.keys(methods).map((method) => ({ path, method })))
+      // The sign-in has the key in its body.
+      .filter(({ path, method }) => `${method} ${path}` !== 'post /v2/operator/console/session');
     assert.ok(guarded.length >= 14);
     for (const { path, method } of guarded) {
       for (const key of [undefined, '', 'wrong', apiKey.slice(0, -1), `${apiKey}x`]) {

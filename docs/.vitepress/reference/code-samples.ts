@@ -19,6 +19,7 @@ const credentials: Readonly<Record<string, Credential>> = {
   bearer: { header: 'authorization', scheme: 'Bearer ', variable: 'TOKEN' },
   signature: { header: 'x-mailserver-signature', scheme: '', variable: 'SIGNATURE' },
   cookie: { header: 'cookie', scheme: '', variable: 'COOKIE' },
+  console: { header: 'cookie', scheme: 'postroom-console=', variable: 'SESSION' },
 };
 
 /** The name of the credential that an operation takes. */

@@ -157,7 +157,7 @@ function writeForm(description: Description, endpoint: Endpoint): string {
     method: endpoint.method,
     path: endpoint.path,
     // The browser sends its cookie by itself.
-    ...(credential && credential !== 'cookie' && { credential }),
+    ...(credential && !['cookie', 'console'].includes(credential) && { credential }),
     parameters: (endpoint.parameters ?? []).map((parameter) => ({
       name: parameter.name,
       in: parameter.in,

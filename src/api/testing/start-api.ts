@@ -15,6 +15,7 @@ import {
 } from '../../accounts/accounts.ts';
 import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
+import { buildOperator } from '../../compose/operator.ts';
 import type { Database, Engine } from '../../database/database.ts';
 import { createDnsResolver } from '../../dns/dns.ts';
 import {
@@ -128,6 +129,17 @@ function openDomains(
   };
 }
 
+const plainOptions = {
+  rateLimitPerMinute: 0,
+  ...{ openLimit: limitInMemory, trustProxy: [] },
+  connections: { perClient: 250, inAll: 10_000 },
+  corsOrigins: [],
+  maxBody: 262_144,
+  hostname: 'mail.localhost',
+  maxMessageBytes: 1_048_576,
+  siteDirectory: '/nonexistent',
+} satisfies Partial<ApiOptions>;
+
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
   engine: Engine,
@@ -158,6 +170,10 @@ export async function startApi(
       findAccounts: (addresses) => findAccounts(database, addresses),
     }),
   );
+  const { now = Date.now } = dns;
+  const apiKeys = options.apiKeys ?? [apiKey, secondApiKey];
+  const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
+  const operator = buildOperator({ database, apiKeys, openLimit: limitInMemory, now, publicUrl });
   const app = createApi({
     domains,
     verification,
@@ -166,17 +182,12 @@ export async function startApi(
     mailstore,
     answeredRequests: new AnsweredRequests(database),
     logger,
-    publicUrl: () => 'http://127.0.0.1:8080',
-    apiKeys: [apiKey, secondApiKey],
-    rateLimitPerMinute: 0,
-    ...{ openLimit: limitInMemory, trustProxy: [] },
-    connections: { perClient: 250, inAll: 10_000 },
-    corsOrigins: [],
-    maxBody: 262_144,
-    hostname: 'mail.localhost',
-    maxMessageBytes: 1_048_576,
-    siteDirectory: '/nonexistent',
+    publicUrl,
+    apiKeys,
+    console: operator.console,
+    ...plainOptions,
     ...options,
+    keyedRoutes: [...operator.routes, ...(options.keyedRoutes ?? [])],
     routes: [mailserverEvents, ...(options.routes ?? [])],
   });
   await app.listen({ host: '127.0.0.1', port: 0 });

@@ -87,6 +87,26 @@ const loginTables: Record<string, Columns> = {
   },
 };
 
+/** Kept by `audit/` and by `operator/`. */
+const operatorTables: Record<string, Columns> = {
+  audit: {
+    id: 'ID',
+    at: 'INT not null',
+    actor: 'text not null',
+    action: 'text not null',
+    target: 'text not null',
+    counts: 'text',
+    request_id: 'text',
+    node: 'text not null',
+  },
+  console_sessions: {
+    secret_hash: 'text primary key',
+    key_proof: 'text not null',
+    actor: 'text not null',
+    expires_at: 'INT not null',
+  },
+};
+
 /** Kept by `nodes/`; on SQLite there is one node. */
 const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
   sqlite: {},
@@ -136,7 +156,7 @@ function define(columns: Columns, types: Columns): string[] {
 export function second(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
-      const tables = { ...sendingTables, ...loginTables, ...nodeTables[engine] };
+      const tables = { ...sendingTables, ...loginTables, ...operatorTables, ...nodeTables[engine] };
       for (const [name, columns] of Object.entries(tables)) {
         const lines = define(columns, types[engine]);
         await sql.raw(`create table ${name} (${lines.join(', ')})`).execute(db);

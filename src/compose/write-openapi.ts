@@ -5,7 +5,6 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import { limitInMemory } from '../net/net.ts';
 import {
   createApi,
   deliveryRoutes,
@@ -13,8 +12,10 @@ import {
   mailserverEventRoutes,
   rawMessageRoute,
   suppressionRoutes,
-} from './api.ts';
-import { writeDescription } from './describe-api.ts';
+  writeDescription,
+} from '../api/api.ts';
+import { limitInMemory } from '../net/net.ts';
+import { auditRoutes, sessionRoutes, signInRoute } from '../operator/operator.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
 
@@ -31,6 +32,12 @@ function uncalled<T extends object>(name: string): T {
 export const keyedRoutesElsewhere = [
   deliveryRoutes(uncalled('domains'), uncalled('queue')),
   suppressionRoutes(uncalled('domains'), uncalled('suppressions')),
+];
+
+/** Those that `startApi` of the tests has as well, described only. */
+const consoleRoutes = [
+  sessionRoutes(uncalled('sessions'), uncalled('cookie')),
+  auditRoutes(uncalled('database')),
 ];
 
 /** Its other groups, described only. */
@@ -61,7 +68,11 @@ export async function describeWholeApi(): Promise<string> {
     hostname: 'mail.localhost',
     maxMessageBytes: 1,
     siteDirectory: '/nonexistent',
-    keyedRoutes: keyedRoutesElsewhere,
+    keyedRoutes: [...keyedRoutesElsewhere, ...consoleRoutes],
+    console: {
+      findSession: uncalled('findSession'),
+      signIn: signInRoute(uncalled('sessions'), uncalled('cookie')),
+    },
     routes: [...routesElsewhere, mailserverEventRoutes(uncalled('mailserverEvents'))],
   });
   await app.ready();

@@ -1,0 +1,72 @@
+/**
+ * The audit log: who changed what, with which API key. Whoever changes something for an operator writes one
+ * entry, in the transaction of the change where there is one. Entries are never changed, and kept for good.
+ */
+import { hostname } from 'node:os';
+import type { Queries } from '../database/database.ts';
+
+/** Who does something. */
+export interface Actor {
+  /** The first 8 hex digits of the SHA-256 of the API key, or `program` for the command line. */
+  readonly actor: string;
+  readonly requestId?: string | undefined;
+}
+
+/** What was done. */
+export interface AuditEntry {
+  /** Thing and verb, such as `domain.delete`. */
+  readonly action: string;
+  /** What it was done to, by the name that people know it by. */
+  readonly target: string;
+  /** How much of what it changed, such as `{accounts: 12}`. */
+  readonly counts?: Readonly<Record<string, number>> | undefined;
+}
+
+/** An entry as it is kept. */
+export interface KeptEntry extends AuditEntry, Actor {
+  readonly id: number;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  /** Host of the node that did it. */
+  readonly node: string;
+}
+
+/** Writes one entry. */
+export async function recordAudit(tx: Queries, by: Actor, entry: AuditEntry): Promise<void> {
+  const { action, target, counts } = entry;
+  await tx
+    .insertInto('audit')
+    .values({
+      at: Date.now(),
+      actor: by.actor,
+      action,
+      target,
+      counts: counts === undefined ? null : JSON.stringify(counts),
+      request_id: by.requestId ?? null,
+      node: hostname(),
+    })
+    .execute();
+}
+
+/**
+ * Lists entries, the newest first.
+ *
+ * @param page.before only entries with a lower id
+ */
+export async function listAudit(
+  queries: Queries,
+  { before, limit }: { readonly before?: number | undefined; readonly limit: number },
+): Promise<KeptEntry[]> {
+  const rows = await queries
+    .selectFrom('audit')
+    .selectAll()
+    .$if(before !== undefined, (query) => query.where('id', '<', before ?? 0))
+    .orderBy('id', 'desc')
+    .limit(limit)
+    .execute();
+  return rows.map(({ counts, request_id, ...row }) => ({
+    ...row,
+    ...(counts !== null && { counts: JSON.parse(counts) }),
+    ...(request_id !== null && { requestId: request_id }),
+  }));
+}

@@ -1,0 +1,76 @@
+/** `GET /v2/operator/audit`: who changed what. */
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { type Actor, type KeptEntry, listAudit } from '../audit/audit.ts';
+import type { Database } from '../database/database.ts';
+import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
+
+/** Who calls, for the audit log. */
+export function actorOf(request: FastifyRequest): Actor {
+  return { actor: request.actor, requestId: request.id };
+}
+
+const AuditBody = Type.Object(
+  {
+    id: Type.Integer({ examples: [1] }),
+    at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    actor: Type.String({
+      description:
+        'The first 8 hex digits of the SHA-256 of the API key, or `program` for the command line.',
+      examples: ['3f9c2d01'],
+    }),
+    action: Type.String({ description: 'What was done.', examples: ['domain.delete'] }),
+    target: Type.String({ description: 'What it was done to.', examples: ['acme.test'] }),
+    counts: Type.Optional(
+      Type.Record(Type.String(), Type.Number(), {
+        description: 'How much of what was changed.',
+        examples: [{ accounts: 12, messages: 3400 }],
+      }),
+    ),
+    request_id: Type.Optional(
+      Type.String({ description: 'As in `x-request-id` and the log.', examples: ['req-1'] }),
+    ),
+    node: Type.String({ description: 'The host that did it.', examples: ['mail-1'] }),
+  },
+  { title: 'AuditEntry', description: 'Something that an operator or a product changed.' },
+);
+
+function writeEntry({ at, requestId, ...entry }: KeptEntry): Type.Static<typeof AuditBody> {
+  const { counts, ...rest } = entry;
+  return {
+    ...rest,
+    at: isoTime(at),
+    ...(counts !== undefined && { counts: { ...counts } }),
+    ...(requestId !== undefined && { request_id: requestId }),
+  };
+}
+
+/** The route of the audit log. */
+export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/operator/audit',
+      {
+        schema: {
+          tags: ['Operator'],
+          summary: 'List what was changed',
+          description:
+            'The newest first. Deletions keep the name of what was deleted and the counts of what went with it.',
+          operationId: 'listAudit',
+          security: credentials.operator,
+          querystring: Type.Object(listFields),
+          response: { 200: Type.Object({ items: Type.Array(AuditBody), ...listEcho }) },
+        },
+      },
+      async ({ query }) => {
+        const page = readPage(query, isIdKey);
+        const entries = await listAudit(database.read, {
+          before: page.after?.[0],
+          limit: page.limit + 1,
+        });
+        return answerPage(entries, page, ({ id }) => [id], writeEntry);
+      },
+    );
+  };
+}

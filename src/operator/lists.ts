@@ -1,0 +1,107 @@
+/**
+ * The frame of the operator's lists: `{items, limit, cursor?}`. A cursor is the key of the last item of the page
+ * before, so that every page costs the same however far down it is; clients take it as it is.
+ */
+import { Type } from 'typebox';
+import { invalidField } from '../errors/errors.ts';
+
+const LIMIT_DEFAULT = 50;
+const LIMIT_MAX = 200;
+const CURSOR_MAX = 2048;
+
+/** Fields of a query that asks for a page. */
+export const listFields = {
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: LIMIT_MAX,
+      description: 'At most so many; 50 when left out.',
+      examples: [50],
+    }),
+  ),
+  cursor: Type.Optional(
+    Type.String({ maxLength: CURSOR_MAX, description: 'Of the page before; as it was given.' }),
+  ),
+};
+
+/** What an answer says of its page, beside its items. */
+export const listEcho = {
+  limit: Type.Integer({ description: 'The limit that was used.', examples: [50] }),
+  cursor: Type.Optional(Type.String({ description: 'For the next page; absent on the last one.' })),
+};
+
+/** What a list is sorted by: the values of one item that tell where it is. */
+export type ListKey = readonly (string | number)[];
+
+/** The page that a query asks for. */
+export interface ListPage<Key extends ListKey> {
+  readonly limit: number;
+  /** Only items after this one, in the order of the list; undefined on the first page. */
+  readonly after: Key | undefined;
+}
+
+interface PageQuery {
+  readonly limit?: number;
+  readonly cursor?: string;
+}
+
+/**
+ * Reads which page a query asks for.
+ *
+ * @param isKey whether the values are a key of this list: a cursor comes from outside
+ * @throws Refusal invalid_request (`cursor`)
+ */
+export function readPage<Key extends ListKey>(
+  { limit = LIMIT_DEFAULT, cursor }: PageQuery,
+  isKey: (values: ListKey) => values is Key,
+): ListPage<Key> {
+  if (cursor === undefined) return { limit, after: undefined };
+  const after = readCursor(cursor);
+  if (!after || !isKey(after))
+    throw invalidField('cursor', 'must be a cursor of an earlier answer');
+  return { limit, after };
+}
+
+/** A list that is sorted by one id. */
+export function isIdKey(values: ListKey): values is readonly [number] {
+  return values.length === 1 && Number.isSafeInteger(values[0]);
+}
+
+/** A list that is sorted by a text and an id. */
+export function isTextKey(values: ListKey): values is readonly [string, number] {
+  return values.length === 2 && typeof values[0] === 'string' && Number.isSafeInteger(values[1]);
+}
+
+/**
+ * Makes an answer of the rows that were found.
+ *
+ * @param rows one more than the limit, where there are more: that one is not shown
+ */
+export function answerPage<Row, Item>(
+  rows: readonly Row[],
+  { limit }: ListPage<ListKey>,
+  keyOf: (row: Row) => ListKey,
+  write: (row: Row) => Item,
+): { items: Item[]; limit: number; cursor?: string } {
+  const shown = rows.slice(0, limit);
+  const last = shown.at(-1);
+  const items = shown.map(write);
+  if (last === undefined || rows.length <= limit) return { items, limit };
+  return { items, limit, cursor: writeCursor(keyOf(last)) };
+}
+
+function writeCursor(key: ListKey): string {
+  return Buffer.from(JSON.stringify(key)).toString('base64url');
+}
+
+function readCursor(text: string): ListKey | undefined {
+  try {
+    const values: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
+    const isKey =
+      Array.isArray(values) && values.every((one) => ['string', 'number'].includes(typeof one));
+    // A text that PostgreSQL cannot keep is none that a list gave.
+    return isKey && !JSON.stringify(values).includes('\\u0000') ? values : undefined;
+  } catch {
+    return undefined;
+  }
+}

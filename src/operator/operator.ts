@@ -1,0 +1,8 @@
+/**
+ * What an operator sees and does over all users: the routes below /v2/operator, and the sessions of the console.
+ * `console_sessions` has a row for each console where somebody is signed in. The rules of what is listed or changed
+ * live with whoever owns it.
+ */
+export { auditRoutes } from './audit-routes.ts';
+export { consoleCookie, sessionFinder, sessionRoutes, signInRoute } from './session-routes.ts';
+export { ConsoleSessions } from './sessions.ts';
