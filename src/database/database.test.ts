@@ -1,16 +1,60 @@
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
+import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import {
   isStorageFull,
   isUnavailable,
   lockDirectory,
+  openPostgres,
+  PreparedQuery,
   refusalOfFailure,
   settingStore,
 } from './database.ts';
 
 onEachEngine('database', (engine) => {
+  test('what was prepared and is lost is prepared again, or sent as it is', async (t) => {
+    if (engine === 'sqlite') return t.skip('SQLite keeps what is prepared');
+    const { location } = await openTestDatabase(engine);
+    const database = await openPostgres({ url: location, poolSize: 1 });
+    t.after(() => database.close());
+    const find = new PreparedQuery(({ name }: { name: string }) =>
+      database.read.selectFrom('counters').selectAll().where('name', '=', name),
+    );
+    const write = () =>
+      database.write(async (tx) => {
+        await tx.updateTable('counters').set({ value: 2 }).execute();
+        return find.first(tx, { name: 'n' });
+      });
+    const prepared = async () => {
+      const { rows } = await sql<{ count: number }>`
+        select count(*) from pg_prepared_statements where statement like '%counters%'`.execute(
+        database.read,
+      );
+      return rows[0]?.count;
+    };
+    await database.write((tx) =>
+      tx.insertInto('counters').values({ name: 'n', value: 1 }).execute(),
+    );
+    assert.deepEqual(await find.first(database.read, { name: 'n' }), { name: 'n', value: 1 });
+    assert.equal(await prepared(), 1);
+
+    // As a newer program does, while this one goes on.
+    await sql`alter table counters add column more bigint`.execute(database.read);
+    const row = { name: 'n', value: 2, more: null };
+    assert.deepEqual(await write(), row);
+    assert.deepEqual(await find.first(database.read, { name: 'n' }), row);
+    assert.deepEqual(await database.snapshot((tx) => find.first(tx, { name: 'n' })), row);
+    assert.equal(await prepared(), 1);
+
+    // As PgBouncer does when it gives another connection to the server.
+    await sql`deallocate all`.execute(database.read);
+    assert.deepEqual(await write(), row);
+    assert.deepEqual(await find.first(database.read, { name: 'n' }), row);
+    assert.equal(await prepared(), 0);
+  });
+
   test('writes that come together share nothing but the commit', async () => {
     const { database } = await openTestDatabase(engine);
     const results = await Promise.allSettled(

@@ -6,8 +6,9 @@
  * PostgreSQL. Either way: `read` for single queries, `snapshot` for several that must agree, `write`
  * for changes. Tables are listed in `schema.ts`, with the capability that owns each.
  */
-import type { Compilable, CompiledQuery } from 'kysely';
-import type { Queries } from './engine.ts';
+import { createHash } from 'node:crypto';
+import type { Compilable } from 'kysely';
+import type { NamedQuery, Queries } from './engine.ts';
 import { runDirectly } from './sqlite/driver.ts';
 
 export {
@@ -34,10 +35,11 @@ class Placeholder {
 
 /**
  * A query that is built and compiled once, and run with other values each time: building one takes
- * longer than running it. For the few that every request or message asks.
+ * longer than running it. On PostgreSQL a connection keeps it parsed and planned, too. For the few that
+ * every request or message asks.
  */
 export class PreparedQuery<Values extends object, Row> {
-  readonly #compiled: CompiledQuery<Row>;
+  readonly #compiled: NamedQuery<Row>;
 
   /**
    * @param build makes the query from stand-ins for its values, which it names in its type:
@@ -46,7 +48,9 @@ export class PreparedQuery<Values extends object, Row> {
   constructor(build: (value: Values) => Compilable<Row>) {
     const placeholders = new Proxy({}, { get: (_, name) => new Placeholder(String(name)) });
     // The values are only passed on to Kysely, which keeps them as they are.
-    this.#compiled = build(placeholders as Values).compile();
+    const compiled = build(placeholders as Values).compile();
+    const name = createHash('sha256').update(compiled.sql).digest('base64url');
+    this.#compiled = { ...compiled, name };
   }
 
   /** Runs it and answers its rows; a write gives none unless it asks for them. */

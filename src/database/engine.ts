@@ -1,5 +1,5 @@
 /** What both engines offer; the public face is `database.ts`. */
-import type { Kysely, RawBuilder } from 'kysely';
+import type { CompiledQuery, Kysely, RawBuilder } from 'kysely';
 import type { Schema } from './schema.ts';
 
 /** Which SQL is spoken; the few places where the engines must differ ask for it. */
@@ -7,6 +7,11 @@ export type Engine = 'sqlite' | 'postgres';
 
 /** Queries inside a transaction or a snapshot. */
 export type Queries = Kysely<Schema>;
+
+/** A query that is run again and again. The name stands for its text alone, on every node. */
+export interface NamedQuery<Row = unknown> extends CompiledQuery<Row> {
+  readonly name: string;
+}
 
 export interface Database {
   readonly engine: Engine;

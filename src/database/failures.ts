@@ -66,9 +66,25 @@ export function isUnavailable(error: unknown): boolean {
   );
 }
 
-/** Whether the server itself took the transaction back, so that the same one may succeed: serialization, deadlock. */
+/**
+ * Whether the server took the transaction back for nothing that is wrong with it, so that the same one may succeed:
+ * serialization, deadlock, a statement that it had not prepared.
+ */
 export function isRolledBack(error: unknown): boolean {
-  return ['40001', '40P01'].includes(codeOf(error));
+  return ['40001', '40P01'].includes(codeOf(error)) || lostStatement(error) !== undefined;
+}
+
+/**
+ * Why a prepared statement could not be run, which is told before anything of it was: a `pooler` has given us
+ * another connection to the server (26000 it is not there; 42P05 another client's is), or a table has got other
+ * columns since, so that the plan is `outdated`. Undefined for every other error.
+ */
+export function lostStatement(error: unknown): 'pooler' | 'outdated' | undefined {
+  const code = codeOf(error);
+  if (code === '26000' || code === '42P05') return 'pooler';
+  const isOutdated =
+    code === '0A000' && error instanceof Error && /cached plan/.test(error.message);
+  return isOutdated ? 'outdated' : undefined;
 }
 
 /** Whether the connection was lost, or leads to a server that cannot write: another one may do. */

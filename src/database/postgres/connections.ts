@@ -6,14 +6,26 @@
  * takes too long. A second later the connection is destroyed from here: then no answer came, since the
  * server hangs or something between us swallows what is sent. Where one connection is found like that, or
  * leads to a server that cannot write, those that were made before are replaced as well.
+ *
+ * Queries that have a name are prepared: a connection keeps them parsed. A pooler that shares connections
+ * between transactions loses them: where one shows, nothing is prepared any more.
  */
-import { Client, type ClientConfig, Pool, type PoolClient, type QueryResult, types } from 'pg';
+import {
+  Client,
+  type ClientConfig,
+  Pool,
+  type PoolClient,
+  type QueryConfig,
+  type QueryResult,
+  types,
+} from 'pg';
 import {
   codedError,
   IN_DOUBT,
   isCrowded,
   isRefusedParameter,
   isWithoutPlace,
+  lostStatement,
   NO_ANSWER,
   READ_ONLY,
 } from '../failures.ts';
@@ -64,6 +76,8 @@ export class Connections {
   readonly #checked = new WeakSet<object>();
   /** Whether the server takes deadlines at the start; a pooler that shares connections may refuse them. */
   #takesDeadlines = true;
+  /** Whether a connection has what was prepared on it before. */
+  #keepsStatements = true;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -106,6 +120,7 @@ export class Connections {
       } catch (error) {
         if (isRefusedParameter(error) && this.#takesDeadlines) {
           this.#takesDeadlines = false;
+          this.#keepsStatements = false;
           continue;
         }
         // Other hosts have no place for us either, and connections that are there still serve.
@@ -133,6 +148,11 @@ export class Connections {
     const lease = new Lease(client, {
       deadlineMs: timeoutMs && timeoutMs + GRACE_MS,
       onUseless: () => this.#leave(generation),
+      keepsStatements: () => this.#keepsStatements,
+      onLostStatement: (reason) => {
+        if (reason === 'pooler') this.#keepsStatements = false;
+        else if (generation === this.#generation) this.#generation++;
+      },
     });
     if (this.#checked.has(client)) return lease;
     try {
@@ -177,6 +197,9 @@ interface LeaseOptions {
   readonly deadlineMs: number | undefined;
   /** Told that the connection gives no answer, or that its server cannot be written to. */
   readonly onUseless: () => void;
+  readonly keepsStatements: () => boolean;
+  /** Told that the connection has a statement no more, or one that serves no more. */
+  readonly onLostStatement: (reason: 'pooler' | 'outdated') => void;
 }
 
 /** A connection for as long as one read or one transaction has it. */
@@ -191,12 +214,29 @@ export class Lease {
     this.#options = options;
   }
 
-  /** @throws Error of the server; with code NO_ANSWER where it did not answer in time */
-  async query(text: string, values: readonly unknown[] = []): Promise<QueryResult> {
+  /**
+   * @param name of a query that is to be prepared; it stands for this text alone
+   * @throws Error of the server; with code NO_ANSWER where it did not answer in time
+   */
+  async query(text: string, values: readonly unknown[] = [], name?: string): Promise<QueryResult> {
+    const { keepsStatements, onLostStatement } = this.#options;
+    if (name === undefined || !keepsStatements()) return this.#send({ text, values: [...values] });
+    try {
+      return await this.#send({ name, text, values: [...values] });
+    } catch (error) {
+      const reason = lostStatement(error);
+      if (!reason) throw error;
+      onLostStatement(reason);
+      // Nothing of it was run. Within a transaction this fails, too: then all of that is run again.
+      return await this.#send({ text, values: [...values] }).catch(() => Promise.reject(error));
+    }
+  }
+
+  async #send(query: QueryConfig): Promise<QueryResult> {
     const { deadlineMs, onUseless } = this.#options;
     const timer = deadlineMs && setTimeout(() => this.#giveUp(deadlineMs), deadlineMs);
     try {
-      return await this.#client.query(text, [...values]);
+      return await this.#client.query(query);
     } catch (error) {
       if (error instanceof Error && 'code' in error && error.code === READ_ONLY) {
         this.#isBroken = true;

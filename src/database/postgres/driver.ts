@@ -11,6 +11,7 @@ import {
   type QueryResult,
   type TransactionSettings,
 } from 'kysely';
+import type { NamedQuery } from '../engine.ts';
 import { type ConnectionOptions, Connections, type Lease } from './connections.ts';
 
 /** Commands whose number of rows is one of rows that changed. */
@@ -23,8 +24,10 @@ class PostgresConnection implements DatabaseConnection {
     this.lease = lease;
   }
 
-  async executeQuery<R>({ sql, parameters }: CompiledQuery): Promise<QueryResult<R>> {
-    const { command, rowCount, rows } = await this.lease.query(sql, parameters);
+  async executeQuery<R>(query: CompiledQuery | NamedQuery): Promise<QueryResult<R>> {
+    const { sql, parameters } = query;
+    const name = 'name' in query ? query.name : undefined;
+    const { command, rowCount, rows } = await this.lease.query(sql, parameters, name);
     // What the columns are is the query's own knowledge.
     const result = { rows: rows as R[] };
     return WRITES.has(command) ? { ...result, numAffectedRows: BigInt(rowCount ?? 0) } : result;

@@ -1,5 +1,5 @@
 /** PostgreSQL, for operators who have one and for several nodes on the same state. */
-import { Kysely, sql } from 'kysely';
+import { Kysely, sql, type TransactionBuilder } from 'kysely';
 import type { Database, Queries } from '../engine.ts';
 import { isDamage, isLostConnection, isRolledBack, isUnavailable } from '../failures.ts';
 import { migrate } from '../migrate.ts';
@@ -62,16 +62,15 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     read: kysely,
     async write(work) {
       const begunAt = performance.now();
-      const value = await writeOn(kysely, work);
+      const value = await runSafely(kysely.transaction(), work);
       options.onCommit?.({ ms: performance.now() - begunAt });
       return value;
     },
     snapshot: (work) =>
-      kysely
-        .transaction()
-        .setIsolationLevel('repeatable read')
-        .setAccessMode('read only')
-        .execute(work),
+      runSafely(
+        kysely.transaction().setIsolationLevel('repeatable read').setAccessMode('read only'),
+        work,
+      ),
     close: () => kysely.destroy(),
   };
 }
@@ -106,11 +105,14 @@ async function migrateOn(options: ConnectionOptions): Promise<void> {
  * the commit. A connection that is lost during the commit leaves it in doubt: the error says so to the
  * caller, whose client comes again.
  */
-async function writeOn<T>(kysely: Queries, work: (tx: Queries) => Promise<T>): Promise<T> {
+async function runSafely<T>(
+  transaction: TransactionBuilder<Schema>,
+  work: (tx: Queries) => Promise<T>,
+): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     let isCommitting = false;
     try {
-      return await kysely.transaction().execute(async (tx) => {
+      return await transaction.execute(async (tx) => {
         const value = await work(tx);
         isCommitting = true;
         return value;
