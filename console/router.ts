@@ -2,24 +2,42 @@
 import { watch } from 'vue';
 import { createRouter, createWebHistory, type RouteRecordRaw } from 'vue-router';
 import { session } from './api/client.ts';
+import { Accounts } from './screens/accounts.tsx';
+import { Audit } from './screens/audit.tsx';
+import { Blocks } from './screens/blocks.tsx';
+import { Deliveries } from './screens/deliveries.tsx';
+import { Domain } from './screens/domain.tsx';
+import { Domains } from './screens/domains.tsx';
+import { Mail } from './screens/mail.tsx';
+import { Nodes } from './screens/nodes.tsx';
 import { NotFound } from './screens/not-found.tsx';
 import { Overview } from './screens/overview.tsx';
+import { Queue } from './screens/queue.tsx';
+import { Settings } from './screens/settings.tsx';
 import { SignIn } from './screens/sign-in.tsx';
-
-/** A screen with a place in the menu. */
-export interface MenuItem {
-  readonly path: string;
-  readonly title: string;
-}
+import { TimeLine } from './screens/time-line.tsx';
 
 const routes: RouteRecordRaw[] = [
   { path: '/', component: Overview, meta: { title: 'Overview' } },
+  { path: '/mail', component: Mail, meta: { title: 'Where is the mail?' } },
+  { path: '/mail/:id', component: TimeLine, meta: { title: 'One message' } },
+  { path: '/domains', component: Domains, meta: { title: 'Domains' } },
+  { path: '/domains/:domain', component: Domain, meta: { title: 'Domain' } },
+  { path: '/accounts', component: Accounts, meta: { title: 'Accounts' } },
+  { path: '/queue', component: Queue, meta: { title: 'Queue' } },
+  { path: '/queue/deliveries', component: Deliveries, meta: { title: 'Deliveries' } },
+  { path: '/blocks', component: Blocks, meta: { title: 'Blocks' } },
+  { path: '/nodes', component: Nodes, meta: { title: 'Nodes' } },
+  { path: '/settings', component: Settings, meta: { title: 'Settings' } },
+  { path: '/audit', component: Audit, meta: { title: 'Audit' } },
   { path: '/sign-in', component: SignIn, meta: { title: 'Sign in', isOpen: true } },
   { path: '/:path(.*)', component: NotFound, meta: { title: 'Nothing is here' } },
 ];
 
-/** The menu, in its order. */
-export const menu: readonly MenuItem[] = [{ path: '/', title: 'Overview' }];
+/** The screens of the menu: those of the table above that stand for themselves. */
+export const menu: readonly { readonly path: string; readonly title: string }[] = routes
+  .filter(({ path, meta }) => !path.includes(':') && !meta?.isOpen && path !== '/queue/deliveries')
+  .map(({ path, meta }) => ({ path, title: String(meta?.title) }));
 
 export const router = createRouter({
   history: createWebHistory('/console/'),

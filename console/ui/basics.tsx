@@ -32,9 +32,10 @@ export function toneOf(state: string): Tone {
 }
 
 /** A state as a coloured word. */
-export const State: FunctionalComponent<{ name: string; tone?: Tone }> = ({ name, tone }) => (
-  <span class={['state', tone ?? toneOf(name)]}>{formatName(name)}</span>
-);
+export const State: FunctionalComponent<{ name: string; tone?: Tone | undefined }> = ({
+  name,
+  tone,
+}) => <span class={['state', tone ?? toneOf(name)]}>{formatName(name)}</span>;
 
 /** A time, exact where the pointer rests. */
 export const When: FunctionalComponent<{ at: string | undefined; exact?: boolean }> = (props) =>
@@ -102,11 +103,15 @@ export const Card: FunctionalComponent<{ title?: string }> = ({ title }, { slots
   </section>
 );
 
-/** Names and values, one below the other. */
-export const Facts: FunctionalComponent<{ facts: readonly (readonly [string, unknown])[] }> = ({
-  facts,
-}) => (
-  <dl class="facts">
+interface FactsProps {
+  facts: readonly (readonly [name: string, value: unknown])[];
+  /** Side by side where there is room, in place of one below the other. */
+  isAcross?: boolean;
+}
+
+/** Names and their values. */
+export const Facts: FunctionalComponent<FactsProps> = ({ facts, isAcross }) => (
+  <dl class={['facts', { across: isAcross }]}>
     {facts.map(([name, value]) => (
       <div key={name}>
         <dt>{name}</dt>

@@ -47,8 +47,10 @@ export interface Question {
   readonly isDangerous?: boolean;
   /** Has to be typed before the button works. */
   readonly typed?: string;
-  /** Does it; what it throws is shown, and the dialog stays. */
-  readonly run: () => Promise<void>;
+  /** A text that may be given with it. */
+  readonly field?: { readonly label: string; readonly hint: string };
+  /** Does it, with the text of the field; what it throws is shown, and the dialog stays. */
+  readonly run: (text: string) => Promise<void>;
 }
 
 /** The question that is asked now; one at a time. */
@@ -77,7 +79,7 @@ export const Questions = defineComponent(() => {
     isRunning.value = true;
     error.value = undefined;
     try {
-      await question.run();
+      await question.run(typed.value.trim());
       // It may have asked the next question.
       if (asked.value === question) close();
     } catch (failure) {
@@ -96,21 +98,13 @@ export const Questions = defineComponent(() => {
         {() => (
           <form onSubmit={(event) => void run(event)}>
             <div class="text">{question.text()}</div>
-            {question.typed !== undefined && (
-              <label class="field">
-                <span>
-                  Type <code>{question.typed}</code> to confirm
-                </span>
-                <input
-                  value={typed.value}
-                  autocomplete="off"
-                  spellcheck={false}
-                  onInput={(event) => {
-                    typed.value = (event.target as HTMLInputElement).value;
-                  }}
-                />
-              </label>
-            )}
+            <Typed
+              question={question}
+              value={typed.value}
+              change={(value: string) => {
+                typed.value = value;
+              }}
+            />
             <Failure error={error.value} />
             <div class="buttons">
               <button type="button" class="plain" onClick={close}>
@@ -130,3 +124,29 @@ export const Questions = defineComponent(() => {
     );
   };
 });
+
+interface TypedProps {
+  readonly question: Question;
+  readonly value: string;
+  readonly change: (value: string) => void;
+}
+
+/** What is typed into the dialog: the name that confirms, or the text that goes with it. */
+function Typed({ question: { typed, field }, value, change }: TypedProps) {
+  if (typed === undefined && !field) return null;
+  return (
+    <div class="field">
+      <label for="dialog-text">
+        {field ? field.label : ['Type ', <code>{typed}</code>, ' to confirm']}
+      </label>
+      <input
+        id="dialog-text"
+        value={value}
+        placeholder={field?.hint}
+        autocomplete="off"
+        spellcheck={false}
+        onInput={(event: Event) => change((event.target as HTMLInputElement).value)}
+      />
+    </div>
+  );
+}

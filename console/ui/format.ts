@@ -38,12 +38,12 @@ const spans: readonly (readonly [seconds: number, name: string])[] = [
   [60, 'min'],
 ];
 
-/** `2 h 5 min`: at most two units. */
-export function formatSpan(seconds: number): string {
+/** `2 h 5 min`: at most two units, or as many as are asked for. */
+export function formatSpan(seconds: number, units = 2): string {
   let left = Math.max(0, Math.round(seconds));
   const parts: string[] = [];
   for (const [size, name] of spans) {
-    if (left >= size && parts.length < 2) parts.push(`${Math.floor(left / size)} ${name}`);
+    if (left >= size && parts.length < units) parts.push(`${Math.floor(left / size)} ${name}`);
     left %= size;
   }
   return parts.length === 0 ? `${left} s` : parts.join(' ');
@@ -53,7 +53,8 @@ export function formatSpan(seconds: number): string {
 export function formatAgo(at: string, now = Date.now()): string {
   const seconds = (now - Date.parse(at)) / 1000;
   if (Math.abs(seconds) < 5) return 'now';
-  return seconds > 0 ? `${formatSpan(seconds)} ago` : `in ${formatSpan(-seconds)}`;
+  const span = formatSpan(Math.abs(seconds), 1);
+  return seconds > 0 ? `${span} ago` : `in ${span}`;
 }
 
 /** `webhook_then_store` as `Webhook then store`. */

@@ -5,15 +5,16 @@ import { defineComponent, ref } from 'vue';
 interface Message {
   readonly id: number;
   readonly text: string;
+  readonly tone: 'good' | 'bad';
 }
 
 const messages = ref<readonly Message[]>([]);
 let lastId = 0;
 
-/** Says that something was done. */
-export function say(text: string): void {
+/** Says that something was done, or that it was not. */
+export function say(text: string, tone: Message['tone'] = 'good'): void {
   lastId += 1;
-  messages.value = [...messages.value, { id: lastId, text }];
+  messages.value = [...messages.value, { id: lastId, text, tone }];
 }
 
 function drop(id: number): void {
@@ -24,8 +25,12 @@ function drop(id: number): void {
 export const Messages = defineComponent(() => () => (
   <ToastProvider label="Message" duration={6000}>
     {() => [
-      ...messages.value.map(({ id, text }) => (
-        <ToastRoot key={id} class="message" onUpdate:open={(isOpen: boolean) => isOpen || drop(id)}>
+      ...messages.value.map(({ id, text, tone }) => (
+        <ToastRoot
+          key={id}
+          class={['message', tone]}
+          onUpdate:open={(isOpen: boolean) => isOpen || drop(id)}
+        >
           {() => <ToastDescription>{() => text}</ToastDescription>}
         </ToastRoot>
       )),

@@ -1,0 +1,132 @@
+/** The accounts of all users, with what they hold and may hold. */
+import { defineComponent } from 'vue';
+import { RouterLink } from 'vue-router';
+import { act, read } from '../api/client.ts';
+import { loadList } from '../api/load.ts';
+import type { AccountItem, Page } from '../api/types.ts';
+import { Card, Heading, State, When } from '../ui/basics.tsx';
+import { type Column, ListTable } from '../ui/data-table.tsx';
+import { ask } from '../ui/dialogs.tsx';
+import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
+import { formatBytes, formatNumber } from '../ui/format.ts';
+import { say } from '../ui/messages.tsx';
+
+const filters: readonly Filter[] = [
+  { name: 'q', label: 'Address', placeholder: 'ada@acme.test' },
+  { name: 'domain', label: 'Domain' },
+  { name: 'user_id', label: 'User' },
+];
+
+export const Accounts = () => (
+  <div class="screen">
+    <Heading title="Accounts" lead="Of all users, with what their mailboxes hold." />
+    <Filters filters={filters} label="Accounts" />
+    <AccountList fixed={{}} />
+  </div>
+);
+
+/** Accounts that fit the filters of the address, and those that are given. */
+export const AccountList = defineComponent(
+  (props: { fixed: Readonly<Record<string, string>> }) => {
+    const chosen = useFilters(filters.map(({ name }) => name));
+    const list = loadList(
+      () => ({ ...chosen(), ...props.fixed }),
+      (query, cursor, signal) => read<Page<AccountItem>>('/accounts', { ...query, cursor }, signal),
+    );
+    const columns: readonly Column<AccountItem>[] = [
+      { head: 'Address', isWide: true, cell: (row) => <AccountName {...row} /> },
+      {
+        head: 'Status',
+        cell: ({ suspended }) => <State name={suspended ? 'suspended' : 'active'} />,
+      },
+      { head: 'Messages', isNumber: true, cell: ({ messages }) => formatNumber(messages) },
+      { head: 'Stored', isNumber: true, cell: (row) => <Stored account={row} /> },
+      { head: 'Last login', cell: ({ last_login_at }) => <When at={last_login_at} /> },
+      { head: 'Actions', cell: (row) => <Actions account={row} reload={list.reload} /> },
+    ];
+    return () => (
+      <Card>
+        {() => (
+          <ListTable
+            caption="Accounts"
+            columns={columns}
+            list={list}
+            keyOf={({ account_id }) => account_id}
+            empty={['No account fits', 'Products make accounts by POST /v2/email-accounts/create.']}
+          />
+        )}
+      </Card>
+    );
+  },
+  { props: ['fixed'] },
+);
+
+function AccountName({ email, user_id }: AccountItem) {
+  return (
+    <>
+      <RouterLink to={{ path: '/mail', query: { recipient: email } }} title="Where is its mail?">
+        {() => email}
+      </RouterLink>
+      <span class="below">{user_id}</span>
+    </>
+  );
+}
+
+/** What is stored; with a quota, how much of it. */
+function Stored({ account: { bytes, quota_bytes: quota } }: { account: AccountItem }) {
+  if (!quota) return <>{formatBytes(bytes)}</>;
+  const share = Math.round((100 * bytes) / quota);
+  return (
+    <>
+      {formatBytes(bytes)} of {formatBytes(quota)}
+      <meter
+        aria-label="Quota used"
+        min={0}
+        max={quota}
+        low={quota * 0.8}
+        high={quota * 0.95}
+        optimum={0}
+        value={bytes}
+      >
+        {share} %
+      </meter>
+    </>
+  );
+}
+
+function Actions({ account, reload }: { account: AccountItem; reload: () => Promise<void> }) {
+  const { suspended, email } = account;
+  const word = suspended ? 'Resume' : 'Suspend';
+  return (
+    <div class="row-actions">
+      <button
+        type="button"
+        class="plain"
+        aria-label={`${word} ${email}`}
+        onClick={() => change(account, reload)}
+      >
+        {word}
+      </button>
+    </div>
+  );
+}
+
+function change({ account_id, email, suspended }: AccountItem, reload: () => Promise<void>): void {
+  ask({
+    title: `${suspended ? 'Resume' : 'Suspend'} ${email}?`,
+    action: suspended ? 'Resume' : 'Suspend',
+    isDangerous: !suspended,
+    text: () => (
+      <p>
+        {suspended
+          ? 'The account signs in again, and its mail is taken.'
+          : 'Its tokens stop at once, its sockets end, and mail for it is deferred. Nothing is lost.'}
+      </p>
+    ),
+    run: async () => {
+      await act(`/accounts/${suspended ? 'resume' : 'suspend'}`, { account_id });
+      say(`${email} ${suspended ? 'works again' : 'is suspended'}.`);
+      await reload();
+    },
+  });
+}

@@ -1,0 +1,121 @@
+/** Single deliveries, each with its reason and its way to the trace. */
+import { defineComponent } from 'vue';
+import { RouterLink } from 'vue-router';
+import { read } from '../api/client.ts';
+import { loadList } from '../api/load.ts';
+import type { Page, QueueDelivery } from '../api/types.ts';
+import { Card, Heading, State, When } from '../ui/basics.tsx';
+import { type Column, ListTable } from '../ui/data-table.tsx';
+import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
+import { formatName } from '../ui/format.ts';
+import { askForAction, type QueueAction, words } from './queue-actions.tsx';
+
+const filters: readonly Filter[] = [
+  { name: 'destination', label: 'Destination' },
+  { name: 'domain', label: 'Domain' },
+  {
+    name: 'kind',
+    label: 'Kind',
+    options: [
+      ['', 'All'],
+      ['webhook', 'Webhook'],
+      ['forward', 'Forward'],
+      ['send', 'Send'],
+      ['bounce', 'Bounce'],
+    ],
+  },
+  {
+    name: 'state',
+    label: 'State',
+    options: [
+      ['', 'All'],
+      ['pending', 'Pending'],
+      ['held', 'Held'],
+      ['failed', 'Failed'],
+    ],
+  },
+];
+
+export const Deliveries = () => (
+  <div class="screen">
+    <Heading title="Deliveries" lead="One by one, the newest first." />
+    <Filters filters={filters} label="Deliveries" />
+    <DeliveryList fixed={{}} />
+  </div>
+);
+
+/** Deliveries that fit the filters of the address, and those that are given. */
+export const DeliveryList = defineComponent(
+  (props: { fixed: Readonly<Record<string, string>> }) => {
+    const chosen = useFilters(filters.map(({ name }) => name));
+    const list = loadList(
+      () => ({ ...chosen(), ...props.fixed }),
+      (query, cursor, signal) =>
+        read<Page<QueueDelivery>>('/queue/deliveries', { ...query, cursor }, signal),
+    );
+    const columns: readonly Column<QueueDelivery>[] = [
+      { head: 'Delivery', isWide: true, cell: (row) => <Delivery delivery={row} /> },
+      { head: 'State', cell: ({ state }) => <State name={state} /> },
+      { head: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
+      { head: 'Created', cell: ({ created_at }) => <When at={created_at} /> },
+      {
+        head: 'Next attempt',
+        cell: ({ due_at }) => (due_at === undefined ? '–' : <When at={due_at} />),
+      },
+      { head: 'Actions', cell: (row) => <Actions delivery={row} reload={list.reload} /> },
+    ];
+    return () => (
+      <Card>
+        {() => (
+          <ListTable
+            caption="Deliveries"
+            columns={columns}
+            list={list}
+            keyOf={({ id }) => id}
+            empty={['No delivery fits', 'What has been delivered leaves the queue.']}
+          />
+        )}
+      </Card>
+    );
+  },
+  { props: ['fixed'] },
+);
+
+function Delivery({ delivery }: { delivery: QueueDelivery }) {
+  const { id, subject, destination, kind, last_error: error } = delivery;
+  return (
+    <>
+      <RouterLink to={{ path: '/mail', query: { id } }}>
+        {() => subject || `Delivery ${id}`}
+      </RouterLink>
+      <span class="below">
+        {formatName(kind)} to {destination}
+      </span>
+      {error && <span class="below reason">{error}</span>}
+    </>
+  );
+}
+
+interface ActionsProps {
+  readonly delivery: QueueDelivery;
+  readonly reload: () => Promise<void>;
+}
+
+function Actions({ delivery: { id, state }, reload }: ActionsProps) {
+  const actions: QueueAction[] = ['retry', state === 'held' ? 'release' : 'hold', 'drop'];
+  return (
+    <div class="row-actions">
+      {actions.map((action) => (
+        <button
+          key={action}
+          type="button"
+          class="plain"
+          aria-label={`${words[action].verb} delivery ${id}`}
+          onClick={() => void askForAction(action, { ids: [id] }, `with the id ${id}`, reload)}
+        >
+          {words[action].verb}
+        </button>
+      ))}
+    </div>
+  );
+}

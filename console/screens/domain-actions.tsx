@@ -1,0 +1,97 @@
+/** What is done to a domain: from the list and from its own page. */
+import { act, call } from '../api/client.ts';
+import { asApiError } from '../api/load.ts';
+import type { DnsRecord, DomainItem, Removal } from '../api/types.ts';
+import { Facts } from '../ui/basics.tsx';
+import { ask } from '../ui/dialogs.tsx';
+import { count, formatBytes, formatNumber } from '../ui/format.ts';
+import { say } from '../ui/messages.tsx';
+
+type Named = Pick<DomainItem, 'domain' | 'user_id'>;
+type Done = () => void | Promise<void>;
+
+/** Asks DNS for the domain's records now. */
+export async function verify({ domain, user_id }: Named, done: Done): Promise<void> {
+  try {
+    const answer = await call<{ domain: { status: string }; dns: readonly DnsRecord[] }>(
+      'POST',
+      `/v2/domains/${encodeURIComponent(domain)}/verify`,
+      { body: { user_id } },
+    );
+    const good = answer.dns.filter(({ status }) => status === 'verified').length;
+    say(
+      `${domain} is ${answer.domain.status}: ${good} of ${count(answer.dns.length, 'record')} verified.`,
+    );
+    await done();
+  } catch (error) {
+    say(`${domain} was not checked: ${asApiError(error).message}`, 'bad');
+  }
+}
+
+export function suspend({ domain, user_id }: Named, done: Done): void {
+  ask({
+    title: `Suspend ${domain}?`,
+    action: 'Suspend',
+    isDangerous: true,
+    field: { label: 'Reason', hint: 'Kept in the audit log' },
+    text: () => (
+      <p>
+        Its accounts cannot sign in, their sockets end, and its queue is held. Mail for it is
+        deferred: senders keep it and try again, for days. Nothing is lost.
+      </p>
+    ),
+    run: async (reason) => {
+      await act('/domains/suspend', { domain, user_id, ...(reason && { reason }) });
+      say(`${domain} is suspended.`);
+      await done();
+    },
+  });
+}
+
+export function resume({ domain, user_id }: Named, done: Done): void {
+  ask({
+    title: `Resume ${domain}?`,
+    action: 'Resume',
+    text: () => <p>Its accounts sign in again, its mail is taken, and its queue goes on.</p>,
+    run: async () => {
+      await act('/domains/resume', { domain, user_id });
+      say(`${domain} works again.`);
+      await done();
+    },
+  });
+}
+
+/** Shows what a deletion removes, and has the name typed before it is done. */
+export async function remove({ domain, user_id }: Named, done: Done): Promise<void> {
+  try {
+    const { would_remove: removal } = await act<{ would_remove: Removal }>('/domains/delete', {
+      domain,
+      user_id,
+    });
+    ask({
+      title: `Delete ${domain}?`,
+      action: 'Delete for good',
+      isDangerous: true,
+      typed: domain,
+      text: () => (
+        <>
+          <p>This cannot be taken back. It removes:</p>
+          <Facts
+            facts={[
+              ['Accounts', formatNumber(removal.accounts)],
+              ['Messages', `${formatNumber(removal.messages)}, ${formatBytes(removal.bytes)}`],
+              ['Deliveries', formatNumber(removal.deliveries)],
+            ]}
+          />
+        </>
+      ),
+      run: async () => {
+        await act('/domains/delete', { domain, user_id, confirm: domain });
+        say(`${domain} is deleted.`);
+        await done();
+      },
+    });
+  } catch (error) {
+    say(`${domain} was not looked at: ${asApiError(error).message}`, 'bad');
+  }
+}

@@ -1,0 +1,90 @@
+/** The domains of all users. */
+import { defineComponent } from 'vue';
+import { RouterLink } from 'vue-router';
+import { read } from '../api/client.ts';
+import { loadList } from '../api/load.ts';
+import type { DomainItem, Page, Route } from '../api/types.ts';
+import { Card, Heading, State, When } from '../ui/basics.tsx';
+import { type Column, ListTable } from '../ui/data-table.tsx';
+import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
+import { formatBytes, formatName, formatNumber } from '../ui/format.ts';
+import { verify } from './domain-actions.tsx';
+
+const filters: readonly Filter[] = [
+  { name: 'q', label: 'Name', placeholder: 'acme' },
+  { name: 'user_id', label: 'User' },
+  {
+    name: 'status',
+    label: 'Status',
+    options: [
+      ['', 'All'],
+      ['active', 'Active'],
+      ['pending', 'Pending'],
+    ],
+  },
+];
+
+/** A domain's state in one word: suspended is said first. */
+export const domainState = ({ suspended, status }: DomainItem) =>
+  suspended ? 'suspended' : status;
+
+const modeOf = (route: Route | string) => (typeof route === 'string' ? route : route.forward_mode);
+
+export const Domains = defineComponent(() => {
+  const chosen = useFilters(filters.map(({ name }) => name));
+  const list = loadList(chosen, (query, cursor, signal) =>
+    read<Page<DomainItem>>('/domains', { ...query, cursor }, signal),
+  );
+  const columns: readonly Column<DomainItem>[] = [
+    { head: 'Domain', isWide: true, cell: (row) => <DomainLink {...row} /> },
+    { head: 'Status', cell: (row) => <State name={domainState(row)} /> },
+    { head: 'Mail goes to', cell: ({ route }) => formatName(modeOf(route)) },
+    { head: 'Accounts', isNumber: true, cell: ({ accounts }) => formatNumber(accounts) },
+    { head: 'Messages', isNumber: true, cell: ({ messages }) => formatNumber(messages) },
+    { head: 'Stored', isNumber: true, cell: ({ bytes }) => formatBytes(bytes) },
+    { head: 'Created', cell: ({ created_at }) => <When at={created_at} /> },
+    {
+      head: 'Actions',
+      cell: (row) => (
+        <div class="row-actions">
+          <button
+            type="button"
+            class="plain"
+            aria-label={`Verify ${row.domain}`}
+            onClick={() => void verify(row, list.reload)}
+          >
+            Verify
+          </button>
+        </div>
+      ),
+    },
+  ];
+  return () => (
+    <div class="screen">
+      <Heading title="Domains" lead="Of all users, with what they hold." />
+      <Filters filters={filters} label="Domains" />
+      <Card>
+        {() => (
+          <ListTable
+            caption="Domains"
+            columns={columns}
+            list={list}
+            keyOf={({ domain, user_id }) => `${domain} ${user_id}`}
+            empty={['No domain fits', 'Products claim domains by POST /v2/domain.']}
+          />
+        )}
+      </Card>
+    </div>
+  );
+});
+
+function DomainLink({ domain, user_id }: Pick<DomainItem, 'domain' | 'user_id'>) {
+  return (
+    <>
+      <RouterLink to={{ path: `/domains/${domain}`, query: { user_id } }}>
+        {() => domain}
+      </RouterLink>
+      <span class="below">{user_id}</span>
+    </>
+  );
+}

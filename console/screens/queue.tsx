@@ -1,0 +1,119 @@
+/** What waits for somebody outside: by destination and domain, with the reason. */
+import { defineComponent } from 'vue';
+import { RouterLink } from 'vue-router';
+import { read } from '../api/client.ts';
+import { loadList } from '../api/load.ts';
+import type { Page, QueueGroup } from '../api/types.ts';
+import { Card, Heading, State } from '../ui/basics.tsx';
+import { type Column, ListTable } from '../ui/data-table.tsx';
+import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
+import { formatName, formatNumber, formatSpan } from '../ui/format.ts';
+import { askForAction, type QueueAction, words } from './queue-actions.tsx';
+
+const filters: readonly Filter[] = [
+  { name: 'destination', label: 'Destination', placeholder: 'https://hooks.acme.test' },
+  { name: 'domain', label: 'Domain', placeholder: 'acme.test' },
+  {
+    name: 'state',
+    label: 'State',
+    options: [
+      ['', 'All'],
+      ['pending', 'Pending'],
+      ['held', 'Held'],
+      ['failed', 'Failed'],
+    ],
+  },
+];
+
+export const Queue = defineComponent(() => {
+  const chosen = useFilters(filters.map(({ name }) => name));
+  const list = loadList(chosen, (query, cursor, signal) =>
+    read<Page<QueueGroup>>('/queue', { ...query, cursor }, signal),
+  );
+  const columns: readonly Column<QueueGroup>[] = [
+    { head: 'Destination', isWide: true, cell: (row) => <Destination group={row} /> },
+    { head: 'Domain', cell: ({ domain }) => domain },
+    { head: 'Deliveries', cell: ({ counts }) => <Counts counts={counts} /> },
+    { head: 'Overdue', cell: ({ overdue_seconds: late }) => (late ? formatSpan(late) : '–') },
+    {
+      head: 'Actions',
+      cell: (row) => <Actions group={row} state={chosen().state} reload={list.reload} />,
+    },
+  ];
+  return () => (
+    <div class="screen">
+      <Heading
+        title="Queue"
+        lead="Webhooks, forwarded and sent mail, and bounces that somebody outside has yet to take."
+      />
+      <Filters filters={filters} label="Queue" />
+      <Card>
+        {() => (
+          <ListTable
+            caption="Queue by destination and domain"
+            columns={columns}
+            list={list}
+            keyOf={({ destination, domain, kind }) => `${kind} ${destination} ${domain}`}
+            empty={['Nothing waits', 'Everything that had to go out has gone.']}
+          />
+        )}
+      </Card>
+    </div>
+  );
+});
+
+function Destination({ group }: { group: QueueGroup }) {
+  const { destination, domain, kind, last_error: error } = group;
+  return (
+    <>
+      <RouterLink to={{ path: '/queue/deliveries', query: { destination, domain, kind } }}>
+        {() => destination}
+      </RouterLink>
+      <span class="below">{formatName(kind)}</span>
+      {error && <span class="below reason">{error}</span>}
+    </>
+  );
+}
+
+function Counts({ counts }: { counts: QueueGroup['counts'] }) {
+  return (
+    <span class="states">
+      {Object.entries(counts)
+        .filter(([, amount]) => amount > 0)
+        .map(([state, amount]) => (
+          <span key={state}>
+            {formatNumber(amount)} <State name={state} />
+          </span>
+        ))}
+    </span>
+  );
+}
+
+interface ActionsProps {
+  readonly group: QueueGroup;
+  readonly state: string | undefined;
+  readonly reload: () => Promise<void>;
+}
+
+function Actions({ group: { destination, domain, kind, counts }, state, reload }: ActionsProps) {
+  const filter = { destination, domain, kind, ...(state && { state }) };
+  const isHeld = (counts.held ?? 0) > 0;
+  const actions: QueueAction[] = ['retry', isHeld ? 'release' : 'hold', 'drop'];
+  return (
+    <div class="row-actions">
+      {actions.map((action) => (
+        <button
+          key={action}
+          type="button"
+          class="plain"
+          aria-label={`${words[action].verb} ${domain} to ${destination}`}
+          onClick={() =>
+            void askForAction(action, filter, `of ${domain} to ${destination}`, reload)
+          }
+        >
+          {words[action].verb}
+        </button>
+      ))}
+    </div>
+  );
+}
