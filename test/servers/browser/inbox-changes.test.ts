@@ -7,7 +7,6 @@ import {
   assertFits,
   DESKTOP,
   type InboxPages,
-  inPage,
   PHONE,
   row,
   startInboxPages,
@@ -194,6 +193,7 @@ test('two tabs of one browser see what the other changes', async () => {
   await page.keyboard.press('#');
   await row(tab, 'Shared').waitFor({ state: 'detached' });
   await tab.getByText('This message is not there any more.').waitFor();
+  await page.getByText('Moved to Trash.').waitFor();
   await page.keyboard.press('z');
   await row(tab, 'Shared').waitFor();
   watched.assertQuiet();
@@ -267,7 +267,7 @@ for (const [name, viewport] of Object.entries({ PHONE, DESKTOP })) {
       await page.getByText('Moved to Junk.').waitFor();
       await assertFits(page);
       await assertAccessible(page);
-      assert.equal(await inPage(page, 'document.body.dataset.pane'), 'list');
+      await page.locator('body[data-pane=list]').waitFor();
       watched.assertQuiet();
       await watched.context.close();
     });

@@ -529,7 +529,7 @@ test('a token opens the mailbox as well; a bad one is refused in words', async (
   await page.getByLabel('Mailbox token').fill(token);
   await page.getByRole('button', { name: 'Open the mailbox' }).click();
   await page.locator('[data-state=live]').waitFor();
-  assert.equal(await page.locator('#account').textContent(), address);
+  await page.locator('#account', { hasText: address }).waitFor();
   await context.close();
 });
 
