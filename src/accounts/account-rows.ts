@@ -1,7 +1,7 @@
 /** Accounts as they lie in storage, and how they are found by address. */
 import { sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
-import { invalidField } from '../errors/errors.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
 import { parseAddress } from '../message/message.ts';
 import { domainIsThere } from './delete-accounts.ts';
 
@@ -22,6 +22,8 @@ export interface Account {
   readonly isDefault: boolean;
   /** Milliseconds since 1970. */
   readonly createdAt: number;
+  /** Octets that its mailboxes may hold, 0 for no limit; null: the operator's default. */
+  readonly quotaBytes: number | null;
 }
 
 /** What decides whether somebody gets in. */
@@ -40,6 +42,7 @@ export function selectAccounts(queries: Queries) {
   return queries
     .selectFrom('accounts')
     .select(['id', 'user_id', 'domain_name', 'local_part', 'display_name', 'status', 'created_at'])
+    .select('quota_bytes')
     .where(domainIsThere('accounts'))
     .select(({ selectFrom }) =>
       selectFrom('accounts as own')
@@ -67,6 +70,7 @@ export function toAccount(row: AccountRow): Account {
     status: row.status,
     isDefault: row.id === row.default_id,
     createdAt: row.created_at,
+    quotaBytes: row.quota_bytes,
   };
 }
 
@@ -218,6 +222,36 @@ export async function findAccess(
     .where(domainIsThere('accounts'))
     .execute();
   return new Map(rows.map(({ id, ...access }) => [id, access]));
+}
+
+/** More than any disk has, and less than a number can tell apart. */
+const QUOTA_MAX = 1e15;
+
+/**
+ * Sets how many octets an account may store.
+ *
+ * @param quotaBytes 0 for no limit; null for the operator's default
+ * @returns its address
+ * @throws Refusal account_not_found, invalid_request (`quota_bytes`)
+ */
+export async function setQuota(
+  tx: Queries,
+  id: number,
+  quotaBytes: number | null,
+): Promise<string> {
+  const isWhole = Number.isSafeInteger(quotaBytes ?? 0);
+  if (!isWhole || (quotaBytes ?? 0) < 0 || (quotaBytes ?? 0) > QUOTA_MAX) {
+    throw invalidField('quota_bytes', `must be null or a whole number from 0 to ${QUOTA_MAX}`);
+  }
+  const row = await tx
+    .updateTable('accounts')
+    .set({ quota_bytes: quotaBytes })
+    .where('id', '=', id)
+    .where(domainIsThere('accounts'))
+    .returning(['local_part', 'domain_name'])
+    .executeTakeFirst();
+  if (!row) throw new Refusal('account_not_found', `there is no account ${id}`);
+  return `${row.local_part}@${row.domain_name}`;
 }
 
 /** An account as the sender of mail. */

@@ -43,6 +43,7 @@ export {
   findSendingAccount,
   findSomeActive,
   type SendingAccount,
+  setQuota,
 } from './account-rows.ts';
 export {
   ANSWERS_KEPT_MS,

@@ -63,6 +63,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
             'body_too_large',
             'mailbox_full',
             'mailbox_refused',
+            'quota_exceeded',
             'storage_full',
           ],
         },

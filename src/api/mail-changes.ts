@@ -185,7 +185,9 @@ function relocationRoute(
         ),
         response: { 200: relocated(done) },
       },
-      config: { refusals: [...refusals] },
+      config: {
+        refusals: [...refusals, ...(verb === 'copy' ? (['quota_exceeded'] as const) : [])],
+      },
     },
     async (request) => {
       const user = await tools.authenticateMail(request);

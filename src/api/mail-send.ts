@@ -224,6 +224,7 @@ const refusals = [
   'message_not_found',
   'part_not_found',
   'uidvalidity_changed',
+  'quota_exceeded',
   'storage_full',
 ] as const;
 

@@ -26,6 +26,7 @@ import {
   Sending,
   ServerCopies,
 } from '../sending/sending.ts';
+import type { Usage } from '../usage/usage.ts';
 import { createWebhookSender } from '../webhooks/webhooks.ts';
 
 export interface MailFlowOptions {
@@ -43,6 +44,8 @@ export interface MailFlowOptions {
   /** What brings mail to the mail server, where the mailboxes are there. */
   readonly mailServer?: MailServer | undefined;
   readonly queue: Queue;
+  /** Counts mail for billing. */
+  readonly usage: Usage;
   readonly metrics: Metrics;
   /** Where links to us begin, known once the port is. */
   readonly publicUrl: () => string;
@@ -75,7 +78,7 @@ const CHECKS_CONCURRENCY = 512;
 const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
-  const { config, secrets, database, changes, domains, accounts, bodies, queue } = options;
+  const { config, secrets, database, changes, domains, accounts, bodies, queue, usage } = options;
   const { embedded, mailServer, metrics, logger: log, now } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
@@ -88,6 +91,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     accounts,
     bodies,
     queue,
+    usage,
     mailstore: embedded,
     mailServer,
     publish,
@@ -131,11 +135,10 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     local: new LocalDelivery(resolving),
   };
   const { maxMessageBytes } = config.limits;
-  const { mailstore } = options;
   const sending = new Sending({
     ...shared,
     ...config.sending,
-    ...{ mailstore, copies, maxMessageBytes },
+    ...{ mailstore: options.mailstore, copies, maxMessageBytes },
   });
   const close = async () => {
     await webhooks.close();

@@ -52,6 +52,7 @@ import {
 } from '../realtime/realtime.ts';
 import { createSearch, type Search } from '../search/search.ts';
 import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
+import { Usage } from '../usage/usage.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
@@ -144,7 +145,8 @@ export function buildParts(
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search, shared?.changes ?? new InProcessChanges());
   const idSecret = secrets.linkSecret;
-  const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search, now });
+  const { quotaBytes } = config.limits;
+  const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search, quotaBytes, now });
   const queue = new Queue({
     database,
     log: logger,
@@ -152,6 +154,7 @@ export function buildParts(
     onAttempt: (report) => metrics.countAttempt(report),
     places: shared?.places,
   });
+  const usage = new Usage({ database, now });
   const deletions = new Deletions();
   const openLimit = shared?.openLimit ?? limitInMemory;
   const ground: Ground = { ...given, changes, openLimit };
@@ -174,7 +177,7 @@ export function buildParts(
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
-  const stores = { bodies, embedded, mailstore, mailServer, queue, metrics, publicUrl };
+  const stores = { bodies, embedded, mailstore, mailServer, queue, usage, metrics, publicUrl };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
   const api = buildApi(ground, { ...owners, ...stores, mailstore, imap, sending, progress });

@@ -70,7 +70,7 @@ test('an empty environment gives the defaults', () => {
     lmtp: { host: '127.0.0.1', port: 0 },
     metrics: { port: 0 },
     drainSeconds: 0,
-    limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800 },
+    limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800, quotaBytes: 0 },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
     redis: undefined,
     bodies: {
@@ -136,6 +136,7 @@ test('every key set comes out in its place', () => {
       TRUST_PROXY: '10.0.0.0/8, 192.0.2.1, FD00::/8, ::1',
       CORS_ORIGINS: 'https://App.example.com:8443, capacitor://localhost, *',
       MAX_MESSAGE_BYTES: '65536',
+      QUOTA_BYTES: '1000',
       MAILSTORE_URL:
         'imaps://master:s%2Fecret@IMAP.example.com?auth=plain&ca=tls/ca.pem&connections=9&timeout=5',
       TLS_CERT: 'tls/cert.pem',
@@ -181,7 +182,7 @@ test('every key set comes out in its place', () => {
     lmtp: { host: 'localhost', port: 24 },
     metrics: { port: 9090 },
     drainSeconds: 20,
-    limits: { ratePerMinute: 0, maxMessageBytes: 65_536 },
+    limits: { ratePerMinute: 0, maxMessageBytes: 65_536, quotaBytes: 1_000 },
     database: {
       urls: [
         'postgresql://me:p%40ss@db/mail?sslmode=require',
@@ -401,6 +402,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['CORS_ORIGINS', 'https://*.example.com:x', origins],
   ['MAX_MESSAGE_BYTES', '50MB', 'a number of bytes from 65536 to 268435456'],
   ['MAX_MESSAGE_BYTES', '65535', 'a number of bytes from 65536 to 268435456'],
+  ['QUOTA_BYTES', '10GB', 'a number of bytes from 0 to 999999999999999'],
   ['MAILSTORE_URL', 'maildir:///var/mail', serverForm, '"maildir://..."'],
   ['MAILSTORE_URL', 'imaps://imap.example.com', serverForm, '"imaps://imap.example.com"'],
   ['MAILSTORE_URL', 'imaps://me@imap.example.com', serverForm, '"imaps://***@imap.example.com"'],

@@ -67,6 +67,8 @@ export interface Config {
     readonly ratePerMinute: number;
     /** Bytes of one message; SIZE of SMTP (RFC 1870). */
     readonly maxMessageBytes: number;
+    /** Bytes that an account may store where it has no quota of its own; 0: no limit. */
+    readonly quotaBytes: number;
   };
   readonly database: {
     /** Postgres URLs with their password, one for each host; undefined: SQLite in the data folder. */
@@ -205,6 +207,7 @@ function groupByPart(values: Values, folder: string): Config {
     limits: {
       ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
       maxMessageBytes: values.MAX_MESSAGE_BYTES,
+      quotaBytes: values.QUOTA_BYTES,
     },
     database: databaseOf(values),
     redis: values.REDIS_URL,

@@ -99,6 +99,8 @@ interface AccountTable {
    * (`accounts/delete-accounts.ts`).
    */
   tokens_from: Generated<number>;
+  /** Octets that its mailboxes may hold, 0 for no limit; null: the operator's default. */
+  quota_bytes: Generated<number | null>;
 }
 
 /** `accounts/`: the clients (an IPv4 address, an IPv6 /64) that signed in to an account. */
@@ -173,6 +175,8 @@ interface MessageTable {
   thread_id: number | null;
   /** Hash of account and Message-ID; null as well where a message has none. */
   message_key: number | null;
+  /** When it came into this mailbox; null in rows of before 0.3.0. */
+  saved_at: number | null;
 }
 
 /** `mailstore/embedded`: a message that is gone. */
@@ -428,6 +432,33 @@ interface ConsoleSessionTable {
   expires_at: number;
 }
 
+/** `usage/`: what an account took and sent on one day. */
+interface UsageDayTable {
+  /** Midnight in UTC. */
+  day: number;
+  /** Names as they were, so that they can be read once account, domain or user is gone. */
+  domain: string;
+  user_id: string;
+  /** 0 for mail of the domain that is no account's. */
+  account_id: number;
+  /** Empty for mail that is no account's. */
+  email: string;
+  messages_in: Generated<number>;
+  bytes_in: Generated<number>;
+  messages_out: Generated<number>;
+  bytes_out: Generated<number>;
+  /** Octets in its mailboxes when they were last measured on that day. */
+  stored_bytes: Generated<number>;
+}
+
+/** `usage/`: what all nodes counted in five minutes, by name. */
+interface TrafficTable {
+  /** Begin of the five minutes. */
+  at: number;
+  name: string;
+  value: number;
+}
+
 export interface Schema {
   domains: DomainTable;
   dns_records: DnsRecordTable;
@@ -460,6 +491,8 @@ export interface Schema {
   leases: LeaseTable;
   audit: AuditTable;
   console_sessions: ConsoleSessionTable;
+  usage_days: UsageDayTable;
+  traffic: TrafficTable;
 }
 
 /** A row of a table as it is read. */

@@ -15,6 +15,7 @@ import { createMessageSender, createSenderRewriting } from '../outbound/outbound
 import { type FarEnd, startFarEnd } from '../outbound/testing/far-end.ts';
 import { Queue } from '../queue/queue.ts';
 import { FakeClock } from '../queue/testing/fake-clock.ts';
+import { Usage } from '../usage/usage.ts';
 import { type Receiver, startReceiver } from '../webhooks/testing/receiver.ts';
 import { createWebhookSender, type WebhookSender } from '../webhooks/webhooks.ts';
 import { carryOut, createMailReceiver, type MailReceiver } from './delivery.ts';
@@ -57,6 +58,7 @@ onEachEngine('what was queued', (engine) => {
     queue = new Queue({ database, clock, random: () => 0, log });
     delivery = createMailReceiver({
       ...{ database, domains, accounts, mailstore, bodies, queue, log, now },
+      usage: new Usage({ database, now }),
       publish: () => {},
       senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
       checks: blindChecks(),

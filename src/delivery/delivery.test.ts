@@ -11,6 +11,7 @@ import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { createSenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
+import { Usage } from '../usage/usage.ts';
 import { createMailReceiver, type MailReceiver } from './delivery.ts';
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
@@ -38,7 +39,9 @@ onEachEngine('delivery', (engine) => {
       database,
       domains,
       accounts,
+      usage: new Usage({ database, now }),
       mailstore: {
+        quotas: mailstore.quotas,
         async append(tx, ...message) {
           if (goesWhileStored !== undefined) {
             await tx.deleteFrom('accounts').where('id', '=', goesWhileStored).execute();
@@ -80,7 +83,10 @@ onEachEngine('delivery', (engine) => {
   }
 
   async function check(recipient: string): Promise<string | undefined> {
-    const refusal = await delivery.checkRecipient(recipient, 'bob@example.test');
+    const refusal = await delivery.checkRecipient(recipient, {
+      from: 'bob@example.test',
+      octets: 0,
+    });
     if (!refusal) return undefined;
     const { code, enhanced } = answerOf(refusal.code).smtp;
     return `${code} ${enhanced}`;
@@ -259,14 +265,18 @@ onEachEngine('delivery', (engine) => {
     });
     assert.equal(await check('anybody@hooked.test'), undefined);
     assert.equal(await check('anybody@forwarded.test'), undefined);
+    const from = (path: string) => ({ from: path, octets: 0 });
     const senders = createSenderRewriting({ key: 'k'.repeat(32), now: () => clock });
     const rewritten = senders.forwardAddress('bob@example.test', 'forwarded.test');
-    assert.equal((await delivery.checkRecipient(rewritten, ''))?.code, undefined);
-    assert.equal((await delivery.checkRecipient(rewritten, 'x@example.test'))?.code, 'srs_invalid');
+    assert.equal((await delivery.checkRecipient(rewritten, from('')))?.code, undefined);
+    assert.equal(
+      (await delivery.checkRecipient(rewritten, from('x@example.test')))?.code,
+      'srs_invalid',
+    );
     const forged = rewritten.replace(/=.{8}=/, '=AAAAAAAA=');
-    assert.equal((await delivery.checkRecipient(forged, ''))?.code, 'srs_invalid');
+    assert.equal((await delivery.checkRecipient(forged, from('')))?.code, 'srs_invalid');
     clock += 12 * DAY;
-    assert.equal((await delivery.checkRecipient(rewritten, ''))?.code, 'srs_invalid');
+    assert.equal((await delivery.checkRecipient(rewritten, from('')))?.code, 'srs_invalid');
   });
 
   test('a message for several routes is queued for each, and stored, in one transaction', async () => {

@@ -21,11 +21,14 @@ import {
   describeMessage,
   type EmbeddedMailstore,
   type MailServer,
+  quotaExceeded,
   type StagedMessage,
 } from '../mailstore/mailstore.ts';
 import { readHeader } from '../message/message.ts';
 import { isLooping, type ReportReader } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
+import type { Usage } from '../usage/usage.ts';
+import { usageOf } from './count-usage.ts';
 import {
   type AcceptedMail,
   originOf,
@@ -41,6 +44,7 @@ import {
   type ResolvedRecipient,
   resolveRecipient,
 } from './resolve-recipient.ts';
+import { RoomMarks } from './room.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
 import {
   type MailboxTarget,
@@ -73,12 +77,14 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   readonly database: Database;
   readonly bodies: Bodies;
   /** Our own mailboxes. */
-  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
+  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'quotas'>;
   /** Where the mailboxes are a mail server's. */
   readonly mailServer?: MailServer | undefined;
   /** Publishes a change once it is committed. */
   readonly publish: (change: MailboxChange) => void;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
+  /** Counts mail for billing. */
+  readonly usage: Pick<Usage, 'count'>;
   readonly log: DeliveryLog;
   /** Reads what comes back of messages that accounts sent. */
   readonly reports?: ReportReader | undefined;
@@ -96,6 +102,14 @@ interface Resolved {
   readonly found: Destination | Refusal;
 }
 
+/** What is done with a message whose recipients are known. */
+interface Routed {
+  readonly plan: DeliveryPlan;
+  readonly targets: readonly MailboxTarget[];
+  readonly queued: readonly QueuedMail[];
+  readonly report: ((tx: Queries) => Promise<void>) | undefined;
+}
+
 /** By account. */
 type Refused = ReadonlyMap<number, Refusal>;
 
@@ -107,6 +121,7 @@ class RoutedReceiver implements MailReceiver {
   readonly #options: MailReceiverOptions;
   readonly #now: () => number;
   readonly #serverMailboxes: ServerMailboxes | undefined;
+  readonly #roomMarks = new RoomMarks();
 
   constructor(options: MailReceiverOptions) {
     this.#options = options;
@@ -120,8 +135,12 @@ class RoutedReceiver implements MailReceiver {
     return this.#options.bodies.checkRoom(octets);
   }
 
-  async checkRecipient(recipient: string, from: string): Promise<Refusal | undefined> {
-    const resolved = await resolveRecipient(this.#options, recipient, from);
+  async checkRecipient(
+    recipient: string,
+    { from, octets }: { readonly from: string; readonly octets: number },
+  ): Promise<Refusal | undefined> {
+    const octetsFor = (accountId: number) => this.#roomMarks.octetsFor(accountId, octets);
+    const resolved = await resolveRecipient(this.#options, recipient, { from, octetsFor });
     return resolved instanceof Refusal ? resolved : undefined;
   }
 
@@ -162,7 +181,7 @@ class RoutedReceiver implements MailReceiver {
     const { bodies } = this.#options;
     try {
       refuseSender(mail.verdicts);
-      const resolved = await this.#resolveAll(mail.envelope);
+      const resolved = await this.#resolveAll(mail);
       const recipients = resolved.flatMap(({ forwardPath, found }) =>
         found instanceof Refusal ? [] : [{ forwardPath, destination: found }],
       );
@@ -181,10 +200,18 @@ class RoutedReceiver implements MailReceiver {
   }
 
   /** Asks again who takes the mail: an account may have gone while the message came in. */
-  async #resolveAll(envelope: InboundEnvelope): Promise<Resolved[]> {
+  async #resolveAll(mail: AcceptedMail): Promise<Resolved[]> {
     const resolved: Resolved[] = [];
+    const { envelope, message } = mail;
+    const { size } = message.parsed;
+    const { from } = envelope;
+    const about = {
+      from,
+      octetsFor: () => size,
+      onFull: (accountId: number) => this.#noteFull(mail, accountId),
+    };
     for (const forwardPath of envelope.to) {
-      const found = await resolveRecipient(this.#options, forwardPath, envelope.from);
+      const found = await resolveRecipient(this.#options, forwardPath, about);
       if (found instanceof Refusal && !isLmtp(envelope)) {
         throw refuseWhole(found, envelope.to.length);
       }
@@ -219,9 +246,10 @@ class RoutedReceiver implements MailReceiver {
     const targets = [...plan.users.values()].map(
       ({ recipient, ...user }): MailboxTarget => ({ user, recipient, mailbox, internalDate }),
     );
+    const routed = { plan, targets, queued, report };
     return this.#serverMailboxes
-      ? this.#toServer(this.#serverMailboxes, mail, targets, queued, report)
-      : this.#store(mail, targets, queued, report);
+      ? this.#toServer(this.#serverMailboxes, mail, routed)
+      : this.#store(mail, routed);
   }
 
   /** What a bounce says of messages that the accounts it came to have sent. */
@@ -240,30 +268,52 @@ class RoutedReceiver implements MailReceiver {
   }
 
   /** Into our own mailboxes: body, messages and queue in one transaction. */
-  async #store(
-    mail: AcceptedMail,
-    targets: readonly MailboxTarget[],
-    queued: readonly QueuedMail[],
-    report: ((tx: Queries) => Promise<void>) | undefined,
-  ): Promise<Refused> {
-    const { database, bodies, mailstore, queue, publish } = this.#options;
+  async #store(mail: AcceptedMail, { plan, targets, queued, report }: Routed): Promise<Refused> {
+    const { database, bodies, mailstore, queue, usage, publish } = this.#options;
     const { parsed, body } = mail.message;
+    const { size } = parsed;
     const texts = await describeMessage(bodies, { parsed, body });
-    const { appended, gone } = await database.write(async (tx) => {
+    const { appended, refused } = await database.write(async (tx) => {
+      const full = await mailstore.quotas.findFull(tx, [...plan.limited], size);
+      const fitting = targets.filter(({ user }) => !full.has(user.accountId));
+      const refused = new Map([...full].map((id) => [id, quotaExceeded()]));
+      this.#takeBack(mail, refused);
+      if (fitting.length + queued.length === 0) return { appended: [], refused };
       const bodyId = await bodies.commit(tx, body);
-      const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
-      const gone = targets.filter(({ user }) => !appended.some((one) => one.user === user));
-      // Deleted since it was resolved. By SMTP that takes everything back.
-      if (gone.length > 0 && !isLmtp(mail.envelope)) {
-        throw refuseWhole(goneRefusal(), mail.envelope.to.length);
+      const appended = await mailstore.append(tx, { ...texts, bodyId }, fitting);
+      for (const { user } of fitting) {
+        // Deleted since it was resolved.
+        if (!appended.some((one) => one.user === user)) refused.set(user.accountId, goneRefusal());
+      }
+      this.#takeBack(mail, refused);
+      if (appended.length + queued.length === 0) {
+        await bodies.release(tx, [bodyId]);
+        return { appended, refused };
       }
       for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
       await report?.(tx);
-      return { appended, gone };
+      await usage.count(tx, usageOf(plan, size, refused), mail.receivedAt);
+      return { appended, refused };
     });
+    if (appended.length + queued.length === 0) await bodies.discard(body);
     for (const { change } of appended) publish(change);
     queue.wake(queued);
-    return new Map(gone.map(({ user }) => [user.accountId, goneRefusal()]));
+    return refused;
+  }
+
+  /** By SMTP, one mailbox that does not take the message takes everything back. */
+  #takeBack(mail: AcceptedMail, refused: Refused): void {
+    const { envelope } = mail;
+    const [first] = refused.values();
+    if (!first || isLmtp(envelope)) return;
+    for (const [accountId, { code }] of refused) {
+      if (code === 'quota_exceeded') this.#noteFull(mail, accountId);
+    }
+    throw refuseWhole(first, envelope.to.length);
+  }
+
+  #noteFull({ envelope, message }: AcceptedMail, accountId: number): void {
+    if (envelope.to.length > 1) this.#roomMarks.note(accountId, message.parsed.size);
   }
 
   /**
@@ -273,11 +323,9 @@ class RoutedReceiver implements MailReceiver {
   async #toServer(
     server: ServerMailboxes,
     mail: AcceptedMail,
-    targets: readonly MailboxTarget[],
-    queued: readonly QueuedMail[],
-    report: ((tx: Queries) => Promise<void>) | undefined,
+    { plan, targets, queued, report }: Routed,
   ): Promise<Refused> {
-    const { database, bodies, queue } = this.#options;
+    const { database, bodies, queue, usage } = this.#options;
     const { body } = mail.message;
     const source = { open: () => bodies.read(body), size: body.size, from: mail.envelope.from };
     const left = await server.deliver(source, targets);
@@ -286,25 +334,29 @@ class RoutedReceiver implements MailReceiver {
     if (retried.length > 0 && retried.length === targets.length && queued.length === 0) {
       throw refusalOfAll(retried);
     }
+    const refusals = new Map(refused.map((one) => [one.target.user.accountId, refusalOf(one)]));
+    const note = async (tx: Queries) => {
+      await report?.(tx);
+      await usage.count(tx, usageOf(plan, body.size, refusals), mail.receivedAt);
+    };
     if (retried.length + queued.length === 0) {
-      if (report) {
-        // The server has it: refused now, it would come twice.
-        await database.write(report).catch((err: unknown) => {
-          this.#options.log.warn({ err }, 'a bounce is stored, and what it says is not noted');
-        });
-      }
+      // The server has it: refused now, it would come twice.
+      await database.write(note).catch((err: unknown) => {
+        const left = 'a message is stored, and neither counted as usage nor read as a bounce';
+        this.#options.log.warn({ err }, left);
+      });
       await bodies.discard(body);
     } else {
       const origin = await originOf(this.#options, mail);
       const rows = await database.write(async (tx) => {
         const bodyId = await bodies.commit(tx, body);
         for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
-        await report?.(tx);
+        await note(tx);
         return server.enqueue(tx, retried, { bodyId, origin });
       });
       queue.wake([...queued, ...rows]);
     }
-    return new Map(refused.map((one) => [one.target.user.accountId, refusalOf(one)]));
+    return refusals;
   }
 }
 

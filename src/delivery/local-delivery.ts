@@ -21,6 +21,8 @@ import {
 import { MessageParser } from '../message/message.ts';
 import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
+import type { Usage } from '../usage/usage.ts';
+import { usageOf } from './count-usage.ts';
 import type { MailOrigin } from './kinds.ts';
 import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
 import {
@@ -41,10 +43,12 @@ export interface LocalDeliveryOptions
     QueueMailOptions,
     Pick<ServerMailboxesOptions, 'database' | 'log'> {
   /** Our own mailboxes. */
-  readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
+  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'quotas'>;
   /** Where the mailboxes are a mail server's. */
   readonly mailServer?: MailServer | undefined;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
+  /** Counts mail for billing. */
+  readonly usage: Pick<Usage, 'count'>;
   /** Publishes a change once it is committed. */
   readonly publish: (change: MailboxChange) => void;
   /** Milliseconds since 1970. */
@@ -67,14 +71,17 @@ export class LocalDelivery implements LocalMailDelivery {
   async prepare(mail: LocalMail): Promise<PreparedLocal> {
     const refused = new Map<string, Refusal>();
     const resolved: ResolvedRecipient[] = [];
+    const path = returnPath(mail);
+    const octetsFor = () => path.length + mail.size;
     for (const forwardPath of mail.recipients) {
-      const found = await resolveRecipient(this.#options, forwardPath, mail.from);
+      const about = { from: mail.from, octetsFor };
+      const found = await resolveRecipient(this.#options, forwardPath, about);
       if (found instanceof Refusal) refused.set(forwardPath, found);
       else resolved.push({ forwardPath, destination: found });
     }
     if (resolved.length === 0) return { refused, commit: async () => () => {} };
     const envelope = envelopeOf(mail);
-    const message = await stageMessage(this.#options.bodies, mail.open(), returnPath(mail));
+    const message = await stageMessage(this.#options.bodies, mail.open(), path);
     const plan = planDelivery(resolved);
     const { acceptedAt: receivedAt } = mail;
     const queued = await queueMail(this.#options, plan, { envelope, message, receivedAt });
@@ -90,7 +97,15 @@ export class LocalDelivery implements LocalMailDelivery {
     const texts = await describeMessage(this.#options.bodies, message);
     return {
       refused,
-      commit: (tx) => this.#write(tx, { message, texts, targets, queued, origin }),
+      commit: async (tx) => {
+        const { size } = texts;
+        const full = await this.#options.mailstore.quotas.findFull(tx, [...plan.limited], size);
+        // The next attempt finds that there is no room.
+        if (full.size > 0) throw new Error('a mailbox became full while mail was delivered to it');
+        const afterCommit = await this.#write(tx, { message, texts, targets, queued, origin });
+        await this.#options.usage.count(tx, usageOf(plan, size, new Set()));
+        return afterCommit;
+      },
     };
   }
 

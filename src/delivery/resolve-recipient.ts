@@ -6,11 +6,12 @@ import { Refusal } from '../errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { parseAddress } from '../message/message.ts';
 import type { SenderRewriting } from '../outbound/outbound.ts';
+import { isLimited, type RoomSources, refuseWithoutRoom } from './room.ts';
 
 /** Where mail for one recipient goes. */
 export type Destination =
   /** Into a mailbox of ours. */
-  | { readonly kind: 'mailbox'; readonly user: MailUser }
+  | { readonly kind: 'mailbox'; readonly user: MailUser; readonly isLimited: boolean }
   /** To the route's URL; `user` is whose mailbox may keep it as well. */
   | { readonly kind: 'webhook'; readonly domain: ActiveDomain; readonly user?: MailUser }
   /** On to the route's address. */
@@ -19,11 +20,21 @@ export type Destination =
   /** A bounce of mail that we forwarded: back to who sent it first. */
   | { readonly kind: 'return'; readonly domain: ActiveDomain; readonly sender: string };
 
-export interface RecipientSources {
+export interface RecipientSources extends RoomSources {
   readonly domains: Domains;
   readonly accounts: Accounts;
   readonly senders: SenderRewriting;
   readonly bodies: Bodies;
+}
+
+/** What the recipients of one message have in common. */
+export interface ResolvedMail {
+  /** Reverse-path, `''` for the null sender. */
+  readonly from: string;
+  /** Octets that an account needs room for. */
+  readonly octetsFor: (accountId: number) => number;
+  /** Told of an account that has no room for them. */
+  readonly onFull?: (accountId: number) => void;
 }
 
 interface Recipient {
@@ -35,13 +46,12 @@ interface Recipient {
 /**
  * Finds where the mail of a forward-path goes.
  *
- * @param from reverse-path of the same transaction, `''` for the null sender
  * @returns the destination, or the refusal to answer with
  */
 export async function resolveRecipient(
   sources: RecipientSources,
   forwardPath: string,
-  from: string,
+  { from, octetsFor, onFull }: ResolvedMail,
 ): Promise<Destination | Refusal> {
   // The database may be a foreign one: that it does not know a recipient says nothing.
   if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is accepted right now');
@@ -61,7 +71,16 @@ export async function resolveRecipient(
   const { forwardMode } = domain.route;
   if (forwardMode === 'forward_email' && from !== '') return { kind: 'forward', domain };
   const account = await findAccount(sources, recipient);
-  if (forwardMode === 'store') return resolveMailbox(recipient, account);
+  // What a webhook alone gets is stored where that fails: it was taken then, and is kept.
+  const isStored = forwardMode === 'store' || forwardMode === 'webhook_then_store';
+  if (isStored && account?.status === 'active') {
+    const refusal = await refuseWithoutRoom(sources, account, octetsFor(account.id));
+    if (refusal) {
+      onFull?.(account.id);
+      return refusal;
+    }
+  }
+  if (forwardMode === 'store') return resolveMailbox(sources, recipient, account);
   // Both take every local part. Nothing of a suspended account's mail may get lost either.
   const kind = forwardMode === 'forward_email' ? 'forward' : 'webhook';
   return { kind, domain, ...(account && { user: userOf(account) }) };
@@ -82,7 +101,7 @@ async function resolveReturn(
     // A sender too long to be carried. The address is good, and far ends may call back to see that;
     // a bounce to it is for whoever looks after the domain.
     const account = await accounts.oldestOfDomain(domain.id);
-    if (account) return { kind: 'mailbox', user: userOf(account) };
+    if (account) return { kind: 'mailbox', user: userOf(account), isLimited: false };
     return new Refusal('account_not_found', 'nobody takes bounces for this address');
   }
   if (reversed.kind === 'expired') return new Refusal('srs_invalid', 'this address has expired');
@@ -100,6 +119,7 @@ async function findAccount(
 }
 
 function resolveMailbox(
+  sources: RecipientSources,
   { forwardPath }: Recipient,
   account: Account | undefined,
 ): Destination | Refusal {
@@ -107,7 +127,7 @@ function resolveMailbox(
   if (account.status === 'suspended') {
     return new Refusal('account_inactive', `mailbox ${forwardPath} does not accept mail for now`);
   }
-  return { kind: 'mailbox', user: userOf(account) };
+  return { kind: 'mailbox', user: userOf(account), isLimited: isLimited(sources, account) };
 }
 
 function userOf({ id, address }: Account): MailUser {
@@ -171,6 +191,8 @@ export interface PlannedForward {
 export interface DeliveryPlan {
   /** Mailboxes by account: two forward-paths of one account bring one copy. */
   readonly users: Map<number, Addressee>;
+  /** Those of them that have a quota. */
+  readonly limited: Set<number>;
   readonly webhooks: Map<number, PlannedWebhook>;
   /** One for each domain, since all of its mail goes to one address. */
   readonly forwards: Map<number, PlannedForward>;
@@ -181,6 +203,7 @@ export interface DeliveryPlan {
 export function planDelivery(recipients: readonly ResolvedRecipient[]): DeliveryPlan {
   const plan: DeliveryPlan = {
     users: new Map(),
+    limited: new Set(),
     webhooks: new Map(),
     forwards: new Map(),
     returns: new Map(),
@@ -188,6 +211,7 @@ export function planDelivery(recipients: readonly ResolvedRecipient[]): Delivery
   for (const { forwardPath, destination } of recipients) {
     if (destination.kind === 'mailbox') {
       addAddressee(plan.users, destination.user, forwardPath);
+      if (destination.isLimited) plan.limited.add(destination.user.accountId);
     } else if (destination.kind === 'return') {
       plan.returns.set(destination.sender, destination.domain);
     } else if (destination.kind === 'forward') {

@@ -113,10 +113,14 @@ export interface MailReceiver {
   /**
    * Judges one forward-path at RCPT time.
    *
-   * @param from reverse-path of the same transaction, `''` for the null sender
+   * @param transaction its reverse-path, `''` for the null sender, and the octets that the client says the
+   *   message has; 0 where it does not say
    * @returns the refusal to answer with, or undefined where the recipient is taken
    */
-  checkRecipient(recipient: string, from: string): Promise<Refusal | undefined>;
+  checkRecipient(
+    recipient: string,
+    transaction: { readonly from: string; readonly octets: number },
+  ): Promise<Refusal | undefined>;
   /**
    * Takes a message for good: when the answer says `delivered`, it is durable.
    *

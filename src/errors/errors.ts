@@ -78,6 +78,7 @@ export const answers = {
   },
   mailbox_full: { http: 503, title: 'The mailbox is full', smtp: [552, '5.2.2'] },
   message_looping: { http: 400, title: 'The message goes round in a loop', smtp: [554, '5.4.6'] },
+  quota_exceeded: { http: 507, title: 'The account is full', smtp: [452, '4.2.2'] },
   storage_full: { http: 503, title: 'There is no space left', smtp: [452, '4.3.1'] },
   too_many_connections: { http: 429, title: 'Too many connections', smtp: [421, '4.7.0'] },
   too_many_recipients: { http: 400, title: 'Too many recipients', smtp: [452, '4.5.3'] },

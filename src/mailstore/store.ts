@@ -326,7 +326,7 @@ export interface Mailstore {
   /**
    * Adds a message, byte by byte as it is, once it was read to its end (RFC 3501 section 6.3.11).
    *
-   * @throws Refusal mailbox_not_found, invalid_request, storage_full; whatever the source throws
+   * @throws Refusal mailbox_not_found, invalid_request, quota_exceeded, storage_full; whatever the source throws
    */
   appendMessage(
     user: MailUser,
@@ -337,7 +337,11 @@ export interface Mailstore {
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged>;
   /** Moves messages to another mailbox of the account (RFC 6851). */
   move(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
-  /** Copies messages to a mailbox of the account, with their flags and their time. */
+  /**
+   * Copies messages to a mailbox of the account, with their flags and their time.
+   *
+   * @throws Refusal quota_exceeded where there is no room for all of them
+   */
   copy(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
   /** Removes messages for good. */
   expunge(user: MailUser, set: MessageSet): Promise<Expunged>;

@@ -12,6 +12,8 @@ export interface LocalMail {
   readonly recipients: readonly string[];
   /** When it was accepted, milliseconds since 1970. */
   readonly acceptedAt: number;
+  /** Octets. */
+  readonly size: number;
   /** Reads the message from its start. */
   readonly open: () => AsyncIterable<Uint8Array>;
 }

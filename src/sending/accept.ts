@@ -7,6 +7,7 @@ import { Refusal } from '../errors/errors.ts';
 import { describeMessage, type MailUser, type StagedMessage } from '../mailstore/mailstore.ts';
 import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
+import type { Counted, Usage } from '../usage/usage.ts';
 import type { AfterCommit, Copies, Keeping, PinnedPlace } from './copies.ts';
 import {
   type Accepted,
@@ -27,6 +28,8 @@ export interface AcceptOptions {
   readonly domains: Pick<Domains, 'findActive'>;
   readonly copies: Copies;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
+  /** Counts mail for billing. */
+  readonly usage: Pick<Usage, 'count'>;
   /** Recipients that one account may write to in 24 hours; 0 for no limit. */
   readonly recipientsPerDay: number;
   /** Milliseconds since 1970. */
@@ -72,7 +75,7 @@ type Outcome =
 /**
  * Accepts a message.
  *
- * @throws Refusal account_not_found, idempotency_key_reused, send_limit; then nothing was accepted
+ * @throws Refusal account_not_found, idempotency_key_reused, send_limit, quota_exceeded; then nothing was accepted
  */
 export async function accept(options: AcceptOptions, message: WrittenMessage): Promise<Accepted> {
   const { database, bodies, copies, queue } = options;
@@ -99,7 +102,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
 }
 
 async function write(
-  { database, bodies, copies, queue, recipientsPerDay, now: clock }: AcceptOptions,
+  { database, bodies, copies, queue, usage, recipientsPerDay, now: clock }: AcceptOptions,
   tx: Queries,
   message: WrittenMessage,
   groups: readonly RecipientGroup[],
@@ -143,6 +146,7 @@ async function write(
     await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);
     deliveries.push(delivery);
   }
+  await usage.count(tx, [sentUsage(accountId, recipients, message.staged.parsed.size)], now);
   const sent = { domainId, bodyId };
   const afterCommit = [kept.afterCommit];
   if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));
@@ -150,6 +154,11 @@ async function write(
     afterCommit.push(await copies.remove(tx, user, draft, sent));
   }
   return { row, deliveries, afterCommit };
+}
+
+/** What a message counts as for whoever sends it: each recipient gets one. */
+export function sentUsage(accountId: number, recipients: number, bytes: number): Counted {
+  return { accountId, messagesOut: recipients, bytesOut: recipients * bytes };
 }
 
 /**

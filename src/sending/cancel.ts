@@ -5,6 +5,8 @@ import { Refusal } from '../errors/errors.ts';
 import { describeMessage, type Mailstore, type MailUser } from '../mailstore/mailstore.ts';
 import { MessageParser } from '../message/message.ts';
 import type { Queue } from '../queue/queue.ts';
+import type { Usage } from '../usage/usage.ts';
+import { sentUsage } from './accept.ts';
 import {
   type AfterCommit,
   type Copies,
@@ -29,6 +31,8 @@ export interface CancelOptions {
   readonly mailstore: Pick<Mailstore, 'listMailboxes' | 'fetchMessage'>;
   readonly copies: Copies;
   readonly queue: Pick<Queue, 'withdraw'>;
+  /** Counts mail for billing. */
+  readonly usage: Pick<Usage, 'count'>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
 }
@@ -51,9 +55,10 @@ export async function cancelSend(
   const known = draftOf(row);
   if (row.cancelled_at !== null && known) return known;
   const draft = known && (await isThere(options, user, known)) ? known : undefined;
+  const { size = 0 } = (await bodies.find(row.body_id)) ?? {};
   const anew = draft ? undefined : await keepDraft(options, user, row);
   const cancelled = await database
-    .write((tx) => write(options, tx, user, row, draft ?? anew))
+    .write((tx) => write(options, tx, user, { row, size }, draft ?? anew))
     .catch(async (error: unknown) => {
       if (error instanceof Refusal) await anew?.undo();
       throw error;
@@ -69,10 +74,10 @@ export async function cancelSend(
 }
 
 async function write(
-  { bodies, copies, queue, now }: CancelOptions,
+  { bodies, copies, queue, usage, now }: CancelOptions,
   tx: Queries,
   user: MailUser,
-  row: SendRow,
+  { row, size }: { readonly row: SendRow; readonly size: number },
   draft: PinnedPlace | Keeping | undefined,
 ) {
   if (!draft) throw alreadySent();
@@ -93,6 +98,8 @@ async function write(
     place = draft;
   }
   await writeDraft(tx, row.id, place);
+  const { accountId } = user;
+  await usage.count(tx, [sentUsage(accountId, -row.recipients, size)], row.created_at);
   const { mailbox, uid, uidvalidity, domain_id: domainId, body_id: bodyId } = row;
   const copy = { mailbox, uid, uidvalidity };
   afterCommit.push(await copies.remove(tx, user, copy, { domainId, bodyId }));

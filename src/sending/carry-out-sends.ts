@@ -192,10 +192,10 @@ class SendCourier {
   async #deliverHere(
     { payload: { id, from, acceptedAt } }: Job<SendPayload>,
     recipients: readonly string[],
-    { open }: PreparedMessage,
+    { open, size }: PreparedMessage,
   ): Promise<Sent> {
     const { hostname, local } = this.#options;
-    const prepared = await local.prepare({ id, from, recipients, acceptedAt, open });
+    const prepared = await local.prepare({ id, from, recipients, acceptedAt, size, open });
     const results = recipients.map((address): Result => {
       const refusal = prepared.refused.get(address);
       const outcome: SendOutcome = refusal

@@ -78,7 +78,7 @@ export interface Copies {
 }
 
 export interface EmbeddedCopiesOptions {
-  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'expungeIn' | 'setFlagsIn'>;
+  readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'expungeIn' | 'setFlagsIn' | 'quotas'>;
   readonly bodies: Pick<Bodies, 'removeFiles'>;
   readonly publish: (change: MailboxChange) => void;
   readonly log: { warn(fields: object, message: string): void };
@@ -100,6 +100,8 @@ export class EmbeddedCopies implements Copies {
     const target = { user, mailbox: NAMES[use], flags: FLAGS[use] };
     return {
       async commit(tx, bodyId) {
+        // A message that is taken back has to be kept somewhere, room or not.
+        if (use === '\\Sent') await mailstore.quotas.refuseFull(tx, user.accountId, texts.size);
         const [kept] = await mailstore.append(tx, { ...texts, bodyId }, [target]);
         if (!kept) throw new Refusal('account_not_found', `there is no account ${user.address}`);
         const { uid, change } = kept;

@@ -167,8 +167,8 @@ export class Connection {
       case 'mail':
         return this.#protocol.answer(await this.#judge(() => delivery.checkRoom(event.size)));
       case 'recipient': {
-        const { recipient, from } = event;
-        const check = () => delivery.checkRecipient(recipient, from);
+        const { recipient, from, size } = event;
+        const check = () => delivery.checkRecipient(recipient, { from, octets: size });
         return this.#protocol.answer(await this.#judge(check, { from, recipient }));
       }
       case 'data': {

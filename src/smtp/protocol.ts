@@ -67,7 +67,13 @@ export type ProtocolEvent =
   /** May the client send a message of so many octets? 0 where it did not say how many. */
   | { readonly kind: 'mail'; readonly from: string; readonly size: number }
   /** May the message go to this recipient? */
-  | { readonly kind: 'recipient'; readonly from: string; readonly recipient: string }
+  | {
+      readonly kind: 'recipient';
+      readonly recipient: string;
+      readonly from: string;
+      /** What MAIL says of the message, see {@link MailParameters}. */
+      readonly size: number;
+    }
   /** May the message come now? Where yes, `content` follows. */
   | { readonly kind: 'data'; readonly transaction: Transaction }
   /** The next octets of the message, and whether they are the last ones. The buffer is not used again. */
@@ -302,12 +308,13 @@ export class ServerProtocol {
     if ('code' in command) return this.#refuseRecipient(command);
     const [unknown] = command.parameters.keys();
     if (unknown !== undefined) return this.#refuseRecipient(unknownParameter(unknown));
+    const { from, size } = transaction;
     const { path } = command;
     const isUnfit = !transaction.isUtf8 && isInternationalized(path);
     if (isUnfit) return this.#refuseRecipient(NEEDS_SMTPUTF8);
     // "Postmaster" alone is the same in any case (RFC 5321 section 4.1.1.3).
     const recipient = path.includes('@') ? path : path.toLowerCase();
-    return this.#ask({ kind: 'recipient', from: transaction.from, recipient }, (refusal) => {
+    return this.#ask({ kind: 'recipient', from, size, recipient }, (refusal) => {
       if (refusal) return this.#refuseRecipient(refusal);
       transaction.to.push(recipient);
       this.#say(reply(250, '2.1.5', 'Recipient taken'));

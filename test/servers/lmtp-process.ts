@@ -23,6 +23,7 @@ import { EmbeddedMailstore } from '../../src/mailstore/mailstore.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { startSmtp } from '../../src/smtp/smtp.ts';
+import { Usage } from '../../src/usage/usage.ts';
 import { imapSide } from './look-through.ts';
 
 const ACCOUNTS = ['ann', 'ben', 'cal'];
@@ -91,6 +92,7 @@ const { delivery, courier } = buildMailFlow({
   mailstore,
   mailServer,
   queue,
+  usage: new Usage({ database }),
   metrics,
   publicUrl: () => 'http://localhost',
   logger,

@@ -10,6 +10,7 @@ import { ServerDelivery, type ServerDeliveryOptions } from '../../src/mail-serve
 import { createSenderRewriting, type MessageSender } from '../../src/outbound/outbound.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { FakeClock } from '../../src/queue/testing/fake-clock.ts';
+import { Usage } from '../../src/usage/usage.ts';
 import type { WebhookSender } from '../../src/webhooks/webhooks.ts';
 import { startLmtpServer, type TestLmtpServer } from './lmtp-server.ts';
 import { openTestMailstore, type TestMailstore } from './mail.ts';
@@ -73,6 +74,7 @@ export class MailServerBench {
       database: store.database,
       mailstore: store.mailstore,
       mailServer: this.mailServer,
+      usage: new Usage({ database: store.database }),
       publish: () => {},
       bodies: store.bodies,
       queue,

@@ -26,7 +26,7 @@ export interface TestMailstore extends TestDatabase {
 export async function openTestMailstore(
   engine: Engine,
   now: () => number = Date.now,
-  options: { readonly pageBytes?: number } = {},
+  options: { readonly pageBytes?: number; readonly quotaBytes?: number } = {},
 ): Promise<TestMailstore> {
   const opened = await openTestDatabase(engine);
   const { database, directory } = opened;

@@ -61,6 +61,23 @@ const sendingTables: Record<string, Columns> = {
   },
 };
 
+/** Kept by `usage/`. */
+const usageTables: Record<string, Columns> = {
+  usage_days: {
+    day: 'INT not null',
+    domain: 'text not null',
+    user_id: 'text not null',
+    account_id: 'INT not null',
+    email: 'text not null',
+    messages_in: 'INT not null default 0',
+    bytes_in: 'INT not null default 0',
+    messages_out: 'INT not null default 0',
+    bytes_out: 'INT not null default 0',
+    stored_bytes: 'INT not null default 0',
+  },
+  traffic: { at: 'INT not null', name: 'text not null', value: 'INT not null' },
+};
+
 /** Columns of tables of 0.2.0; in rows of before null, or the default. */
 const addedColumns: Record<string, Columns> = {
   // What a sync and a search tell of a message.
@@ -69,7 +86,11 @@ const addedColumns: Record<string, Columns> = {
     has_attachment: 'INT',
     thread_id: 'INT',
     message_key: 'INT',
+    // When it came into this mailbox: what lies in Trash goes some days after that.
+    saved_at: 'INT',
   },
+  // Null: the operator's default.
+  accounts: { quota_bytes: 'INT' },
   // Which message it is, and where it was stored as well.
   deliveries: { message_id: 'text', subject: 'text', stored: 'text' },
   // Whether what a sync token tells of was lost in a failover.
@@ -141,6 +162,9 @@ const indexes = [
   'create index idempotency_keys_by_time on idempotency_keys (started_at)',
   'create unique index suppressions_by_address on suppressions (domain_id, address)',
   'create index remembered_logins_by_account on remembered_logins (account_id, renewed_at)',
+  'create unique index usage_days_by_domain on usage_days (day, domain, user_id, account_id)',
+  'create index usage_days_by_user on usage_days (day, user_id)',
+  'create unique index traffic_by_time on traffic (at, name)',
   'create index remembered_logins_by_time on remembered_logins (renewed_at)',
 ];
 
@@ -156,7 +180,10 @@ function define(columns: Columns, types: Columns): string[] {
 export function second(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
-      const tables = { ...sendingTables, ...loginTables, ...operatorTables, ...nodeTables[engine] };
+      const tables = {
+        ...{ ...sendingTables, ...loginTables, ...operatorTables, ...usageTables },
+        ...nodeTables[engine],
+      };
       for (const [name, columns] of Object.entries(tables)) {
         const lines = define(columns, types[engine]);
         await sql.raw(`create table ${name} (${lines.join(', ')})`).execute(db);

@@ -47,6 +47,7 @@ function prepareInsert(queries: Queries) {
       has_attachment: value.has_attachment,
       thread_id: value.thread_id,
       message_key: value.message_key,
+      saved_at: value.saved_at,
     }),
   );
 }
@@ -77,6 +78,7 @@ export class MessageWriter {
       const mailbox = await this.#mailboxes.findOrMake(tx, target.user, target.mailbox);
       if (mailbox) found.push({ target, mailbox });
     }
+    const now = this.#now();
     const otherName = () => this.#ids.nameBody(bodyId);
     const appended: Appended[] = [];
     // One order for everybody: two messages to the same two mailboxes never wait for each other.
@@ -102,7 +104,8 @@ export class MessageWriter {
         created_modseq: modseq,
         modseq,
         flags: flagsToText(flags),
-        internal_date: target.internalDate ?? this.#now(),
+        internal_date: target.internalDate ?? now,
+        saved_at: now,
       });
       const change = mailboxChange(target.user, mailbox, modseq);
       appended.push({ user: target.user, uid, change });

@@ -17,6 +17,7 @@ import {
   mailboxChange,
   stateOf,
 } from './mailboxes.ts';
+import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
 
 /** UIDs in one statement: both engines bound the number of parameters. */
@@ -28,6 +29,7 @@ export interface MessageEditorOptions {
   readonly database: Database;
   readonly bodies: Bodies;
   readonly mailboxes: Mailboxes;
+  readonly quotas: Quotas;
   readonly now: () => number;
 }
 
@@ -41,13 +43,15 @@ export class MessageEditor {
   readonly #database: Database;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
+  readonly #quotas: Quotas;
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
 
-  constructor({ database, bodies, mailboxes, now }: MessageEditorOptions) {
+  constructor({ database, bodies, mailboxes, quotas, now }: MessageEditorOptions) {
     this.#database = database;
     this.#bodies = bodies;
     this.#mailboxes = mailboxes;
+    this.#quotas = quotas;
     this.#now = now;
     this.#advance = new MailboxAdvance(database);
   }
@@ -113,16 +117,19 @@ export class MessageEditor {
     await this.#mailboxes.find(user, set.mailbox);
     await this.#mailboxes.find(user, to);
     return this.#database.write(async (tx) => {
+      if (!moving) await this.#quotas.hold(tx, [user.accountId]);
       const [source, target] = await this.#lockBoth(tx, user, set, to);
       const messages = await selectMessages(tx, source.id, set.uids, allColumns);
       if (messages.length === 0) return { state: stateOf(target), uids: new Map(), changes: [] };
+      const counts = countOf(messages);
+      if (!moving) await this.#quotas.refuseFull(tx, user.accountId, counts.octets);
       const { firstUid, modseq } = await this.#advance.next(tx, {
         mailboxId: target.id,
         uids: messages.length,
-        ...countOf(messages),
+        ...counts,
       });
       const uids = new Map(messages.map(({ uid }, index) => [uid, firstUid + index]));
-      const own = { mailbox_id: target.id, created_modseq: modseq, modseq };
+      const own = { mailbox_id: target.id, created_modseq: modseq, modseq, saved_at: this.#now() };
       const rows = messages.map((one) => ({ ...one, ...own, uid: uids.get(one.uid) ?? 0 }));
       for (const some of chunks(rows, ROWS_AT_A_TIME)) {
         await tx.insertInto('messages').values(some).execute();

@@ -37,6 +37,7 @@ import {
 } from './mailboxes.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
+import { fits, Quotas, quotaExceeded } from './quotas.ts';
 import { ChangeReader, type ChangeWindow } from './read-changes.ts';
 import { MessageReader } from './read-message.ts';
 import { MessageSearch } from './search-messages.ts';
@@ -48,6 +49,8 @@ export interface EmbeddedOptions {
   readonly idSecret: string;
   /** The search index; without it a search for words is refused. */
   readonly search?: Pick<Search, 'find' | 'isBehind'> | undefined;
+  /** Octets that an account may hold where it has no quota of its own; 0 for no limit. */
+  readonly quotaBytes?: number;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
   /** Octets of envelopes and structures in one page of a sync. */
@@ -64,6 +67,7 @@ const PAGE_WITH_FIELDS = 1_000;
 const PAGE_BYTES = 4 * 1024 * 1024;
 
 export class EmbeddedMailstore implements Mailstore {
+  readonly quotas: Quotas;
   readonly #database: Database;
   readonly #bodies: Bodies;
   readonly #mailboxes: Mailboxes;
@@ -80,12 +84,15 @@ export class EmbeddedMailstore implements Mailstore {
     bodies,
     idSecret,
     search,
+    quotaBytes = 0,
     now = Date.now,
     pageBytes = PAGE_BYTES,
   }: EmbeddedOptions) {
     this.#database = database;
     this.#bodies = bodies;
     this.#now = now;
+    const quotas = new Quotas(database, quotaBytes);
+    this.quotas = quotas;
     const ids = new OpaqueIds(idSecret);
     const mailboxes = new Mailboxes(database, now);
     this.#mailboxes = mailboxes;
@@ -93,7 +100,7 @@ export class EmbeddedMailstore implements Mailstore {
     const sources = { bodies, ids };
     this.#changes = new ChangeReader({ queries: database.read, sources, pageBytes });
     this.#writer = new MessageWriter({ database, mailboxes, ids, now });
-    this.#editor = new MessageEditor({ database, bodies, mailboxes, now });
+    this.#editor = new MessageEditor({ database, bodies, mailboxes, quotas, now });
     this.#search = new MessageSearch({ database, bodies, ids, mailboxes, search });
     this.#mailboxWriter = new MailboxWriter(database, mailboxes);
   }
@@ -170,12 +177,16 @@ export class EmbeddedMailstore implements Mailstore {
     const bodies = this.#bodies;
     const target = { user, mailbox, flags: normalizeFlags(flags) };
     await this.#mailboxes.find(user, mailbox);
+    // Before a message comes in that has no room, whatever its size.
+    const rooms = await this.quotas.rooms(this.#database.read, [user.accountId]);
+    if (rooms.some((room) => !fits(room, 1))) throw quotaExceeded();
     const noRoom = await bodies.checkRoom(octets);
     if (noRoom) throw noRoom;
     const { parsed, body } = await stageMessage(bodies, source);
     const texts = await describeMessage(bodies, { parsed, body });
     const appended = await this.#database
       .write(async (tx) => {
+        await this.quotas.refuseFull(tx, user.accountId, texts.size);
         const bodyId = await bodies.commit(tx, body);
         const [appended] = await this.append(tx, { ...texts, bodyId }, [target]);
         // Deleted while the message came in: the body goes back with the transaction.

@@ -1,0 +1,101 @@
+/**
+ * What accounts took, sent and stored on each day, for billing. Table `usage_days` has a row for an account and a
+ * day (UTC), and one with `account_id` 0 for mail of a domain that is no account's: what goes to a webhook alone, or
+ * is forwarded. A row keeps the names of account, domain and user, so that it can be read once they are gone.
+ *
+ * A message is counted in the transaction that accepts it: once for each account that gets it, and for who sends it
+ * once for each recipient. What is stored is measured now and then ({@link Usage.measure}): the last measurement of a
+ * day stays.
+ *
+ * Locks: a transaction counts all it has to count in one call, after it has locked its mailboxes. Rows are taken in
+ * one order, so that no two transactions wait for each other.
+ */
+import { type RawBuilder, sql } from 'kysely';
+import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
+
+const DAY_MS = 86_400_000;
+
+/** The UTC midnight before an instant, both in milliseconds since 1970. */
+export function dayOf(instant: number): number {
+  return Math.floor(instant / DAY_MS) * DAY_MS;
+}
+
+/** What came in and went out; octets are those of the source, once for each time it is counted. */
+export interface Amounts {
+  readonly messagesIn?: number;
+  readonly bytesIn?: number;
+  readonly messagesOut?: number;
+  readonly bytesOut?: number;
+}
+
+/** Whose mail is counted: an account's, or a domain's that is no account's. */
+export type Counted = Amounts &
+  ({ readonly accountId: number } | { readonly accountId?: undefined; readonly domainId: number });
+
+interface Addition extends Required<Amounts> {
+  readonly id: number;
+  readonly day: number;
+}
+
+export interface UsageOptions {
+  readonly database: Database;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+}
+
+export class Usage {
+  readonly #now: () => number;
+  readonly #addToAccount: PreparedQuery<Addition, unknown>;
+  readonly #addToDomain: PreparedQuery<Addition, unknown>;
+
+  constructor({ database, now = Date.now }: UsageOptions) {
+    this.#now = now;
+    this.#addToAccount = prepareAddition(database.read, 'accounts', namesOfAccount);
+    this.#addToDomain = prepareAddition(database.read, 'domains', namesOfDomain);
+  }
+
+  /**
+   * Counts mail, in the transaction that accepts it. Accounts and domains that are gone are passed over.
+   *
+   * @param at when it was accepted, milliseconds since 1970; now when left out
+   */
+  async count(tx: Queries, counted: readonly Counted[], at = this.#now()): Promise<void> {
+    const day = dayOf(at);
+    const none = { messagesIn: 0, bytesIn: 0, messagesOut: 0, bytesOut: 0 };
+    for (const one of counted.toSorted(inOrder)) {
+      if (one.accountId === undefined) {
+        await this.#addToDomain.all(tx, { ...none, ...one, id: one.domainId, day });
+      } else {
+        await this.#addToAccount.all(tx, { ...none, ...one, id: one.accountId, day });
+      }
+    }
+  }
+}
+
+/** Domains first, each by its id. */
+function inOrder(one: Counted, other: Counted): number {
+  const domain = (counted: Counted) => (counted.accountId === undefined ? counted.domainId : 0);
+  return (one.accountId ?? 0) - (other.accountId ?? 0) || domain(one) - domain(other);
+}
+
+/* Columns domain, user_id, account_id and email. */
+const namesOfAccount = sql`domain_name, user_id, id, local_part || '@' || domain_name`;
+const namesOfDomain = sql`name, user_id, 0, ''`;
+
+/** Compiled once: every message runs it. PostgreSQL has to be told what a value is that is selected. */
+function prepareAddition(queries: Queries, table: string, names: RawBuilder<unknown>) {
+  return new PreparedQuery((value: Addition) => ({
+    compile: () =>
+      sql`insert into usage_days (day, domain, user_id, account_id, email,
+          messages_in, bytes_in, messages_out, bytes_out)
+        select cast(${value.day} as bigint), ${names},
+          cast(${value.messagesIn} as bigint), cast(${value.bytesIn} as bigint),
+          cast(${value.messagesOut} as bigint), cast(${value.bytesOut} as bigint)
+        from ${sql.table(table)} where id = ${value.id}
+        on conflict (day, domain, user_id, account_id) do update set
+          messages_in = usage_days.messages_in + excluded.messages_in,
+          bytes_in = usage_days.bytes_in + excluded.bytes_in,
+          messages_out = usage_days.messages_out + excluded.messages_out,
+          bytes_out = usage_days.bytes_out + excluded.bytes_out`.compile(queries),
+  }));
+}
