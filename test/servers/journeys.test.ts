@@ -1,11 +1,11 @@
-/** The journeys of mail on every mail server: those of the embedded store, as they are. */
+/** Journeys of one node on the embedded store, as they are: on every mail server, and on three nodes. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-const journeys = [
+const onMailServers = [
   'mail.test.ts',
   'mail-append.test.ts',
   'mail-content.test.ts',
@@ -13,24 +13,50 @@ const journeys = [
   'mail-send.test.ts',
   'realtime.test.ts',
   'two-devices.test.ts',
-].map((name) => fileURLToPath(new URL(`../journeys/${name}`, import.meta.url)));
+];
+
+/** Those where floods and hostile peers take minutes are about one node, and left out. */
+const onNodes = [
+  ...onMailServers,
+  'inbox-client.test.ts',
+  'mail-changes.test.ts',
+  'mail-search.test.ts',
+  'missing-body.test.ts',
+  'repeated-requests.test.ts',
+  'routes.test.ts',
+];
+
+/** Longer than other tests may take: they are whole suites. */
+const timeout = 400_000;
+
+async function run(journeys: readonly string[], environment: Record<string, string>) {
+  const files = journeys.map((name) =>
+    fileURLToPath(new URL(`../journeys/${name}`, import.meta.url)),
+  );
+  // A runner of its own, which must not take itself for a part of this one.
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const child = spawn(
+    process.execPath,
+    ['--test', '--test-reporter=tap', '--test-timeout=120000', ...files],
+    { env: { ...env, ...environment }, stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+  let said = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
+  const [code] = await once(child, 'exit');
+  assert.equal(code, 0, said);
+}
 
 void suite('the journeys of mail', () => {
   for (const name of ['dovecot', 'cyrus', 'courier']) {
-    void test(`on ${name}`, async () => {
-      // A runner of its own, which must not take itself for a part of this one.
-      const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-      const child = spawn(
-        process.execPath,
-        ['--test', '--test-reporter=tap', '--test-timeout=120000', ...journeys],
-        { env: { ...env, TEST_MAIL_SERVER: name }, stdio: ['ignore', 'pipe', 'inherit'] },
-      );
-      let said = '';
-      child.stdout.setEncoding('utf8').on('data', (text: string) => {
-        said += text;
-      });
-      const [code] = await once(child, 'exit');
-      assert.equal(code, 0, said);
-    });
+    void test(`on ${name}`, { timeout }, () => run(onMailServers, { TEST_MAIL_SERVER: name }));
   }
+  void test(
+    'on three nodes behind a load balancer that changes the node at every request',
+    {
+      timeout,
+    },
+    () => run(onNodes, { TEST_NODES: '3' }),
+  );
 });

@@ -4,9 +4,7 @@
  * configuration of deploy/several-nodes/.
  */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -15,9 +13,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { createTransport } from 'nodemailer';
 import { Client } from 'pg';
 import { WebSocket } from 'ws';
+import { atEnd } from '../support/databases.ts';
 import { type DnsServer, startDnsServer } from '../support/dns-server.ts';
 import { freePort } from '../support/free-port.ts';
 import { listening, type Process, ROOT, start } from '../support/process.ts';
+import { startBalancer } from './balancer.ts';
 import { findPostgres, type RunningServer, startPostgres } from './postgres.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 
@@ -30,7 +30,6 @@ let postgres: RunningServer;
 let redis: TestRedis;
 let dns: DnsServer;
 let database: Client;
-const processes: ChildProcess[] = [];
 
 interface Node {
   readonly environment: Record<string, string>;
@@ -47,7 +46,6 @@ before(async () => {
   await database.connect();
 });
 after(async () => {
-  for (const child of processes) child.kill('SIGKILL');
   await database.end();
   await redis.stop();
   await postgres.stop();
@@ -208,40 +206,6 @@ test('what a killed node had in its hands goes over to another one', async () =>
   receiver.close();
 });
 
-/** HAProxy as deploy/several-nodes has it, with our addresses. */
-async function startBalancer(): Promise<{ http: string; smtp: number }> {
-  const file = new URL('../../deploy/several-nodes/haproxy.cfg', import.meta.url);
-  const [http, smtp] = [await freePort(), await freePort()];
-  let text = await readFile(file, 'utf8');
-  const replace = (from: string, to: string) => {
-    assert.ok(text.includes(from), from);
-    text = text.replaceAll(from, to);
-  };
-  // As many descriptors as any machine lets a test have.
-  replace('maxconn 20000', 'maxconn 400');
-  replace('bind :8080', `bind 127.0.0.1:${http}`);
-  replace('bind :2525', `bind 127.0.0.1:${smtp}`);
-  for (const [at, { url, smtpPort }] of nodes.entries()) {
-    const { port } = new URL(url);
-    replace(`node${at + 1}:8080`, `127.0.0.1:${port}`);
-    replace(`node${at + 1}:2525`, `127.0.0.1:${smtpPort} port ${port}`);
-  }
-  const path = join(ROOT, 'haproxy.cfg');
-  await writeFile(path, text);
-  const child = spawn('/usr/sbin/haproxy', ['-db', '-f', path], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
-  processes.push(child);
-  const url = `http://127.0.0.1:${http}`;
-  await until('HAProxy sends requests on', () =>
-    fetch(`${url}/readyz`).then(
-      ({ ok }) => ok,
-      () => false,
-    ),
-  );
-  return { http: url, smtp };
-}
-
 /** Does the same again and again until it is told to stop; answers how often. */
 async function repeat(signal: AbortSignal, work: () => Promise<unknown>): Promise<number> {
   for (let times = 0; ; times++) {
@@ -259,7 +223,13 @@ test('nodes are started anew one after the other, and no request is lost', async
     node.process = start(node.environment);
     await listening(node.process);
   }
-  const { http, smtp } = await startBalancer();
+  const ports = nodes.map(({ url, smtpPort }) => ({
+    http: Number(new URL(url).port),
+    smtp: smtpPort,
+  }));
+  const balancer = await startBalancer(ports);
+  atEnd(() => balancer.stop());
+  const http = `http://127.0.0.1:${balancer.http}`;
   const login = { address: ADDRESS, password: PASSWORD };
   const { token } = await call(http, 'POST', '/mail/token', login);
   const over = new AbortController();
@@ -276,7 +246,7 @@ test('nodes are started anew one after the other, and no request is lost', async
   let sent = 0;
   const mail = async () => {
     sent++;
-    await send(smtp, ADDRESS, `under load ${sent}`);
+    await send(balancer.smtp, ADDRESS, `under load ${sent}`);
   };
   const list = () => call(http, 'GET', '/v2/email-accounts?user_id=u');
   const load = [list, list, list, list, mail, mail, socket, socket, socket, socket];

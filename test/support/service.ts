@@ -7,7 +7,7 @@ import { createTransport, type SendMailOptions } from 'nodemailer';
 import { type Logger, pino } from 'pino';
 import { type Service, startService } from '../../src/compose/service.ts';
 import { readConfig } from '../../src/config/config.ts';
-import type { Engine } from '../../src/database/database.ts';
+import type { Database, Engine } from '../../src/database/database.ts';
 import type { MailUser } from '../../src/mailstore/mailstore.ts';
 import { CERTIFICATE } from './certificate.ts';
 import { atEnd, openTestDatabase } from './databases.ts';
@@ -78,6 +78,9 @@ async function callJson(
 /** Which of `test/servers/` journeys run on, in place of the embedded store. */
 const mailServerName = process.env.TEST_MAIL_SERVER;
 
+/** How many nodes journeys run on, behind a load balancer. */
+const nodeCount = Number(process.env.TEST_NODES ?? '1');
+
 interface MailServerAtHand {
   readonly environment: Record<string, string>;
   addAccount(address: string): Promise<void>;
@@ -142,30 +145,74 @@ export async function startTestService(
   // A suite that does something to the server names it itself.
   const { database, directory, location } =
     environment.DATABASE_URL === undefined
-      ? await openTestDatabase(engine)
+      ? await openTestDatabase(nodeCount > 1 ? 'postgres' : engine)
       : { ...(await makeFolder()), location: environment.DATABASE_URL };
-  const config = readConfig(
-    {
-      DATA_DIR: directory,
-      PORT: '0',
-      SMTP_PORT: String(await freePort()),
-      LMTP_PORT: String(await freePort()),
-      RATE_LIMIT_PER_MINUTE: '0',
-      // Nothing listens there: no test asks the DNS of the machine.
-      DNS_SERVERS: '127.0.0.1:9',
-      API_KEYS: API_KEY,
-      JWT_SECRET,
-      MAILSERVER_WEBHOOK_SECRET: WEBHOOK_SECRET,
-      ...CERTIFICATE,
-      ...mailServer?.environment,
-      ...environment,
-    },
-    directory,
-  );
-  const service = await startService(config, logger, database && { database });
-  // What is under way at its stop still needs the database.
-  atEnd(() => service.stop());
+  const open = async (own: Record<string, string>, given?: Database) => {
+    const variables = { ...(await commonVariables(directory)), ...mailServer?.environment };
+    const config = readConfig({ ...variables, ...environment, ...own }, directory);
+    const service = await startService(config, logger, given && { database: given });
+    // What is under way at its stop still needs the database.
+    atEnd(() => service.stop());
+    return service;
+  };
+  const service = nodeCount > 1 ? await startNodes(open, location) : await open({}, database);
   return withCalls(service, location, mailServer);
+}
+
+async function commonVariables(directory: string): Promise<Record<string, string>> {
+  return {
+    DATA_DIR: directory,
+    PORT: '0',
+    SMTP_PORT: String(await freePort()),
+    LMTP_PORT: String(await freePort()),
+    RATE_LIMIT_PER_MINUTE: '0',
+    // Nothing listens there: no test asks the DNS of the machine.
+    DNS_SERVERS: '127.0.0.1:9',
+    API_KEYS: API_KEY,
+    JWT_SECRET,
+    MAILSERVER_WEBHOOK_SECRET: WEBHOOK_SECRET,
+    ...CERTIFICATE,
+  };
+}
+
+/**
+ * Starts nodes that share a database, a folder of bodies and a Redis, behind a load balancer that gives each
+ * request to the next of them.
+ *
+ * @returns the first, with the addresses of the balancer
+ */
+async function startNodes(
+  open: (own: Record<string, string>) => Promise<Service>,
+  databaseUrl: string,
+): Promise<Service> {
+  const { startRedis } = await import('../servers/redis.ts');
+  const { startBalancer } = await import('../servers/balancer.ts');
+  const redis = await startRedis();
+  atEnd(() => redis.stop());
+  const shared = {
+    DATABASE_URL: databaseUrl,
+    DATABASE_POOL_SIZE: '5',
+    REDIS_URL: redis.url,
+    TRUST_PROXY: '127.0.0.1',
+    SMTP_PROXY_NETWORKS: '127.0.0.1',
+  };
+  const nodes = await Promise.all(Array.from({ length: nodeCount }, () => open(shared)));
+  const [first] = nodes;
+  if (!first) throw new Error('TEST_NODES: expected a number from 1');
+  const ports = nodes.map(({ addresses }) => ({
+    http: addresses.http.port,
+    smtp: addresses.smtp?.port ?? 0,
+  }));
+  const balancer = await startBalancer(ports);
+  atEnd(() => balancer.stop());
+  const at = (port: number) => ({ address: '127.0.0.1', port });
+  return {
+    ...first,
+    addresses: { ...first.addresses, http: at(balancer.http), smtp: at(balancer.smtp) },
+    async stop() {
+      await Promise.all(nodes.map((node) => node.stop()));
+    },
+  };
 }
 
 function withCalls(
