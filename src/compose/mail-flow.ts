@@ -16,7 +16,7 @@ import { createDnsResolver } from '../dns/dns.ts';
 import type { Domains } from '../domains/domains.ts';
 import type { EmbeddedMailstore, MailServer, Mailstore } from '../mailstore/mailstore.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { createAddressFilter, createHostResolver } from '../net/net.ts';
+import { createAddressFilter, createHostResolver, testNetworks } from '../net/net.ts';
 import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import {
@@ -161,7 +161,10 @@ function ownListener({ smtp }: Config, domains: Domains) {
   if (smtp.port === 0) return undefined;
   const host = smtp.host === '0.0.0.0' || smtp.host === '::' ? '127.0.0.1' : smtp.host;
   const hosts = async (domain: string) => (await domains.findActive(domain)) !== undefined;
-  return { host, port: smtp.port, hosts };
+  // The listener may take us for a load balancer on this machine, and wait for what that says first: here, that it
+  // speaks for itself (PROXY protocol, section 2.1).
+  const isBalancer = testNetworks(smtp.proxyNetworks)(host);
+  return { host, port: smtp.port, hosts, ...(isBalancer && { preface: 'PROXY UNKNOWN\r\n' }) };
 }
 
 /**

@@ -16,6 +16,8 @@ import { type Reply, ReplyReader, SmtpFailure, stuffDots } from './smtp-text.ts'
 export interface Endpoint {
   readonly host: string;
   readonly port: number;
+  /** What is sent before the session, such as a header of the PROXY protocol. */
+  readonly preface?: string;
 }
 
 export interface ConnectionOptions extends ClientOptions {
@@ -74,6 +76,7 @@ export class SmtpConnection {
     signal: AbortSignal,
   ): Promise<SmtpConnection> {
     const socket = await openSocket(endpoint, options.timeouts.connect, signal);
+    if (endpoint.preface !== undefined) socket.write(endpoint.preface);
     const connection = new SmtpConnection(socket, { name: endpoint.host, ...options });
     try {
       connection.#facts = await connection.#run(greet(options), signal);

@@ -259,6 +259,14 @@ onEachEngine('routes', (engine) => {
     );
   });
 
+  test('forward_email: to another domain that is hosted here', async () => {
+    const [ann, ben] = [await service.makeAccount(), await service.makeAccount('ben')];
+    await route(ann, { forward_mode: 'forward_email', forward_to_email: ben.address });
+    await service.send({ from: 'bob@example.test', to: ann.address, subject: 'On', text: 'x' });
+    await until(async () => (await count(ben)) === 1);
+    assert.equal(await count(ann), 0);
+  });
+
   test('forward_email: refused for good by the far end, the sender is told', async () => {
     const ann = await service.makeAccount();
     await route(ann, { forward_mode: 'forward_email', forward_to_email: 'no@elsewhere.example' });

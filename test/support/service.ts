@@ -79,7 +79,7 @@ async function callJson(
 const mailServerName = process.env.TEST_MAIL_SERVER;
 
 /** How many nodes journeys run on, behind a load balancer. */
-const nodeCount = Number(process.env.TEST_NODES ?? '1');
+export const nodeCount = Number(process.env.TEST_NODES ?? '1');
 
 interface MailServerAtHand {
   readonly environment: Record<string, string>;
