@@ -13,7 +13,8 @@ function refuseStart(error: unknown): never {
 process.umask(0o077);
 try {
   const { notifier, credentials, logLevel } = readConfig(process.env);
-  const secret = credentials.mailserverWebhookSecret;
+  // Postroom takes what is signed with any of them.
+  const secret = credentials.mailserverWebhookSecret?.[0];
   if (secret === undefined) {
     const expected = 'the secret that POST /hooks/mailserver has';
     throw new ConfigError([`MAILSERVER_WEBHOOK_SECRET: expected ${expected}, got nothing`]);

@@ -53,6 +53,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Go to production', link: '/guides/production' },
       { text: 'Several nodes', link: '/guides/several-nodes' },
       { text: 'Alerts', link: '/guides/alerts' },
+      { text: 'Rotate keys', link: '/guides/rotate-keys' },
     ],
   },
   reference,

@@ -7,6 +7,7 @@ import type { Database } from '../database/database.ts';
 import { createDomains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import { limitInMemory } from '../net/net.ts';
+import { onlyKey } from '../nodes/nodes.ts';
 import {
   type Account,
   type Accounts,
@@ -39,7 +40,7 @@ onEachEngine('remembered logins', (engine) => {
     const changes = { publish: () => undefined };
     accounts = createAccounts({ database, domains, changes, now: clock });
     const log = pino({ level: 'warn' }, { write: (line) => lines.push(line) });
-    const secret = 'a secret of thirty-two bytes, or more';
+    const secret = onlyKey('a secret of thirty-two bytes, or more');
     tokens = createTokens({
       database,
       domains,

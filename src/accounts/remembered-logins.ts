@@ -11,6 +11,7 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { Database, Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
+import type { SigningKeys } from '../nodes/nodes.ts';
 import type { Credentials } from './account-rows.ts';
 
 /** A login that was not used for so long is over. */
@@ -34,7 +35,7 @@ interface Renewal {
 
 interface RememberedLoginsOptions {
   readonly database: Database;
-  readonly secret: string;
+  readonly secret: SigningKeys;
   readonly log: Pick<Logger, 'warn'>;
   readonly now: () => number;
 }
@@ -45,13 +46,13 @@ export class RememberedLogins {
   readonly #database: Database;
   readonly #log: Pick<Logger, 'warn'>;
   readonly #now: () => number;
-  readonly #key: Buffer;
+  readonly #secret: SigningKeys;
 
   constructor({ database, secret, log, now }: RememberedLoginsOptions) {
     this.#database = database;
     this.#log = log;
     this.#now = now;
-    this.#key = createHmac('sha256', secret).update('remembered logins').digest();
+    this.#secret = secret;
   }
 
   /**
@@ -158,21 +159,25 @@ export class RememberedLogins {
 
   #write({ series, generation }: RememberedText): string {
     const signed = `${series}.${generation}`;
-    return `${signed}.${this.#sign(signed).toString('base64url')}`;
+    return `${signed}.${sign(signed, this.#secret.signing).toString('base64url')}`;
   }
 
   /** @returns undefined for what this did not write: the database is not asked about it */
   #read(text: string): RememberedText | undefined {
     const [, series = '', generation = '', signature = ''] = FORM.exec(text) ?? [];
-    const expected = this.#sign(`${series}.${generation}`);
     const given = Buffer.from(signature, 'base64url');
-    if (given.length !== expected.length || !timingSafeEqual(given, expected)) return undefined;
-    return { series, generation: Number(generation) };
+    const isOurs = this.#secret.all.some((secret) => {
+      const expected = sign(`${series}.${generation}`, secret);
+      return given.length === expected.length && timingSafeEqual(given, expected);
+    });
+    return isOurs ? { series, generation: Number(generation) } : undefined;
   }
+}
 
-  #sign(text: string): Buffer {
-    return createHmac('sha256', this.#key).update(text).digest();
-  }
+/** With a key of its own, which is made from the secret of tokens. */
+function sign(text: string, secret: string): Buffer {
+  const key = createHmac('sha256', secret).update('remembered logins').digest();
+  return createHmac('sha256', key).update(text).digest();
 }
 
 /** The refusal of a remembered login that is over. */

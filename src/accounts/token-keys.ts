@@ -11,10 +11,11 @@ import {
   SignJWT,
 } from 'jose';
 import { Refusal } from '../errors/errors.ts';
+import type { SigningKeys } from '../nodes/nodes.ts';
 
 export interface TokenKeysOptions {
-  /** Key of HS256, at least 32 bytes (RFC 7518 section 3.2). */
-  readonly secret: string;
+  /** Keys of HS256, at least 32 bytes each (RFC 7518 section 3.2). */
+  readonly secret: SigningKeys;
   /** PEM of a public key: RSA of 2048 bits or more, EC P-256/384/521, or Ed25519. */
   readonly publicKeyPem?: string | undefined;
   /** Where a JWK set (RFC 7517) is served; never together with `publicKeyPem`. */
@@ -117,13 +118,18 @@ function faultOf(error: unknown): string | undefined {
 }
 
 export class TokenKeys {
-  readonly #secret: KeyObject;
+  readonly #secret: SigningKeys;
+  /** By their text. */
+  readonly #secretKeys: ReadonlyMap<string, KeyObject>;
   readonly #public: PublicSource | undefined;
   readonly #expected: JWTVerifyOptions;
   readonly #named: { iss?: string; aud?: string };
 
   constructor(options: TokenKeysOptions) {
-    this.#secret = createSecretKey(options.secret, 'utf8');
+    this.#secret = options.secret;
+    this.#secretKeys = new Map(
+      options.secret.all.map((text) => [text, createSecretKey(text, 'utf8')]),
+    );
     this.#public = publicSource(options);
     const { issuer, audience } = options;
     this.#expected = {
@@ -145,7 +151,7 @@ export class TokenKeys {
       .setProtectedHeader({ alg: SECRET_ALGORITHM, typ: 'JWT' })
       .setIssuedAt(issuedAt)
       .setExpirationTime(issuedAt + lifetimeSeconds)
-      .sign(this.#secret);
+      .sign(this.#signingKey());
   }
 
   /**
@@ -162,7 +168,10 @@ export class TokenKeys {
       // taken for the secret, and `none` has no key (RFC 8725 sections 2.1 and 3.1).
       if (decodeProtectedHeader(token).alg === SECRET_ALGORITHM) {
         const own = { ...options, algorithms: [SECRET_ALGORITHM] };
-        return { bySecret: true, payload: (await jwtVerify(token, this.#secret, own)).payload };
+        return {
+          bySecret: true,
+          payload: await verifyByAny(token, this.#secretKeys.values(), own),
+        };
       }
       return { bySecret: false, payload: await this.#verifyPublic(token, options) };
     } catch (error) {
@@ -174,6 +183,12 @@ export class TokenKeys {
     }
   }
 
+  #signingKey(): KeyObject {
+    const key = this.#secretKeys.get(this.#secret.signing);
+    if (!key) throw new Error('the secret that signs tokens is not among those that verify them');
+    return key;
+  }
+
   async #verifyPublic(token: string, expected: JWTVerifyOptions): Promise<JWTPayload> {
     if (!this.#public) throw refuseToken('is not signed by a key of ours');
     const { key, algorithms } = this.#public;
@@ -183,6 +198,7 @@ export class TokenKeys {
       return (await jwtVerify(token, fetched(key), options)).payload;
     } catch (error) {
       if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
+      // A token without `kid` may fit several keys of a set (RFC 7517 section 4.5).
       return verifyByAny(token, error, options);
     }
   }
@@ -212,10 +228,10 @@ function fetched(keys: RemoteJWKSet): RemoteJWKSet {
   return Object.assign(resolve, keys);
 }
 
-/** A token without `kid` may fit several keys of a set (RFC 7517 section 4.5). */
+/** @throws what jose throws, for a signature of none of the keys as well */
 async function verifyByAny(
   token: string,
-  keys: errors.JWKSMultipleMatchingKeys,
+  keys: Iterable<KeyObject> | errors.JWKSMultipleMatchingKeys,
   options: JWTVerifyOptions,
 ): Promise<JWTPayload> {
   for await (const key of keys) {

@@ -10,6 +10,7 @@ import type { Database } from '../database/database.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { limitInMemory } from '../net/net.ts';
+import { onlyKey } from '../nodes/nodes.ts';
 import {
   type Account,
   type Accounts,
@@ -58,7 +59,7 @@ onEachEngine('tokens', (engine) => {
     createTokens({
       database,
       domains,
-      secret,
+      secret: onlyKey(secret),
       openLimit: limitInMemory,
       log,
       now: clock,
@@ -117,6 +118,27 @@ onEachEngine('tokens', (engine) => {
       await refused(tokens.authenticate(token), 'unauthorized', /expired/);
       await refused(tokens.authenticate(token), 'unauthorized', /expired/);
       await refused(tokensWith().authenticate(token), 'unauthorized', /expired/);
+    });
+
+    test('are signed with the first value of the secret, and taken with each', async () => {
+      const account = await newAccount();
+      const [old, fresh] = ['o'.repeat(32), 'n'.repeat(32)];
+      const before = tokensWith({ secret: onlyKey(old) });
+      const both = tokensWith({ secret: { signing: fresh, all: [fresh, old] } });
+      const after = tokensWith({ secret: onlyKey(fresh) });
+      const { token: first, remembered } = await before.loginRemembered(
+        account.address,
+        'correct horse',
+        '::1',
+      );
+      const { token: second } = await both.issue(account);
+      assert.equal((await both.authenticate(first)).accountId, account.id);
+      assert.equal((await after.authenticate(second)).accountId, account.id);
+      await refused(after.authenticate(first), 'unauthorized', /not signed by/);
+      await refused(before.authenticate(second), 'unauthorized', /not signed by/);
+      await refused(after.renew(remembered), 'unauthorized', /not remembered/);
+      const renewed = await both.renew(remembered);
+      await after.renew(renewed.remembered);
     });
 
     test('carry account, credential version, issuer and audience, signed by HS256', async () => {
@@ -801,7 +823,7 @@ suite('keys that sign no tokens stop the start', () => {
           createTokens({
             database,
             domains,
-            secret,
+            secret: onlyKey(secret),
             openLimit: limitInMemory,
             log,
             publicKeyPem: pem(key),

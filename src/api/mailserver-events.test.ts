@@ -51,7 +51,7 @@ async function start(engine: Engine, rateLimitPerMinute = 0) {
     notFoundPage: () => false,
   });
   const events = new MailserverEvents({
-    secret: SECRET,
+    secrets: [SECRET],
     database,
     changes,
     findAccounts: (addresses) => findAccounts(database, addresses),

@@ -9,6 +9,7 @@ import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { PartContent } from '../mailstore/mailstore.ts';
 import { decodePart, findPart, MessageParser, partFilename } from '../message/message.ts';
+import type { SigningKeys } from '../nodes/nodes.ts';
 import type { Queue } from '../queue/queue.ts';
 import { type LinkTarget, verifyLink } from '../webhooks/webhooks.ts';
 import { beginStream } from './answer-errors.ts';
@@ -19,7 +20,7 @@ export interface RawMessagesOptions {
   readonly bodies: Bodies;
   readonly queue: Pick<Queue, 'findBody'>;
   /** What links are signed with. */
-  readonly linkSecret: string;
+  readonly linkSecret: SigningKeys;
 }
 
 /** Streams are not serialized: this only describes it. */

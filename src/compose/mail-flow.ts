@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
-import type { Config, Secrets } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
 import {
   type CarryOutOptions,
@@ -28,10 +28,11 @@ import {
 } from '../sending/sending.ts';
 import type { Usage } from '../usage/usage.ts';
 import { createWebhookSender } from '../webhooks/webhooks.ts';
+import type { Keys } from './node-facts.ts';
 
 export interface MailFlowOptions {
   readonly config: Config;
-  readonly secrets: Secrets;
+  readonly keys: Keys;
   readonly database: Database;
   readonly changes: Changes;
   readonly domains: Domains;
@@ -78,7 +79,7 @@ const CHECKS_CONCURRENCY = 512;
 const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
-  const { config, secrets, database, changes, domains, accounts, bodies, queue, usage } = options;
+  const { config, keys, database, changes, domains, accounts, bodies, queue, usage } = options;
   const { embedded, mailServer, metrics, logger: log, now } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
@@ -100,8 +101,8 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   };
   const resolving = {
     ...shared,
-    senders: createSenderRewriting({ key: secrets.srsSecret }),
-    linkSecret: secrets.linkSecret,
+    senders: createSenderRewriting({ key: keys.senders }),
+    linkSecret: keys.links,
     publicUrl: options.publicUrl,
   };
   const delivery = createMailReceiver({

@@ -2,30 +2,57 @@
 import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Config, Secrets } from '../config/config.ts';
-import type { NodeFacts } from '../nodes/nodes.ts';
+import type { NodeFacts, Nodes, SigningKeys } from '../nodes/nodes.ts';
 
 const { version } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
 );
 
-/** @param secrets those of the database; their digests are keyed with one of them */
+/** Every value of each secret that is in force: the operator's, or those that were generated. */
+export function keysInForce({ credentials, jwt }: Config, secrets: Secrets) {
+  return {
+    API_KEYS: credentials.apiKeys ?? secrets.apiKey,
+    JWT_SECRET: jwt.secret ?? secrets.jwtSecret,
+    MAILSERVER_WEBHOOK_SECRET:
+      credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
+    srsSecret: secrets.srsSecret,
+    linkSecret: secrets.linkSecret,
+  } as const;
+}
+
+/** What to sign and verify with, by what is signed. */
+export interface Keys {
+  readonly tokens: SigningKeys;
+  readonly senders: SigningKeys;
+  readonly links: SigningKeys;
+}
+
+/** @param nodes that were joined with {@link factsOf} */
+export function signingKeysOf(config: Config, secrets: Secrets, nodes: Nodes): Keys {
+  const { JWT_SECRET, srsSecret, linkSecret } = keysInForce(config, secrets);
+  return {
+    tokens: nodes.signingKeys('JWT_SECRET', JWT_SECRET),
+    senders: nodes.signingKeys('srsSecret', srsSecret),
+    links: nodes.signingKeys('linkSecret', linkSecret),
+  };
+}
+
+/** @param secrets those of the database; the digests are keyed with the one that never changes */
 export function factsOf(config: Config, secrets: Secrets): NodeFacts {
-  const { credentials, jwt, mailstore } = config;
+  const { jwt, mailstore } = config;
   const digest = (secret: string) =>
-    `#${createHmac('sha256', secrets.linkSecret).update(secret).digest('base64url')}`;
-  const hookSecret = credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret;
+    `#${createHmac('sha256', secrets.idSecret[0]).update(secret).digest('base64url')}`;
+  const keys = Object.entries(keysInForce(config, secrets));
   return {
     version,
     hasEvents: config.redis !== undefined,
     settings: {
       MAIL_HOSTNAME: [config.mailHostname],
       SPF_INCLUDE: [config.spfInclude],
-      JWT_SECRET: [digest(jwt.secret ?? secrets.jwtSecret)],
+      ...Object.fromEntries(keys.map(([name, values]) => [name, values.map(digest)])),
       JWT_PUBLIC_KEY: [digest(jwt.publicKey ?? '')],
       JWT_JWKS_URL: [jwt.jwksUrl ?? ''],
       JWT_ACCOUNT_CLAIM: [jwt.accountClaim],
-      MAILSERVER_WEBHOOK_SECRET: [digest(hookSecret)],
-      API_KEYS: (credentials.apiKeys ?? [secrets.apiKey]).map(digest),
       // Two places that mail is kept in would be two services.
       S3_URL: [config.bodies.bucket?.bucket ?? ''],
       MAILSTORE_URL: [

@@ -57,6 +57,7 @@ import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
 import { metricSources } from './metric-sources.ts';
+import { type Keys, keysInForce } from './node-facts.ts';
 import { buildOperator } from './operator.ts';
 import type { PurgedStore } from './purge.ts';
 import { type Shared, sharedState } from './shared.ts';
@@ -95,6 +96,7 @@ export interface Progress {
 interface Ground {
   readonly config: Config;
   readonly secrets: Secrets;
+  readonly keys: Keys;
   readonly database: Database;
   readonly bodies: Bodies;
   readonly changes: Changes;
@@ -144,7 +146,7 @@ export function buildParts(
   const { config, secrets, database, bodies, metrics, logger, now, shared } = given;
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search, shared?.changes ?? new InProcessChanges());
-  const idSecret = secrets.linkSecret;
+  const idSecret = secrets.idSecret[0];
   const { quotaBytes } = config.limits;
   const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search, quotaBytes, now });
   const queue = new Queue({
@@ -226,7 +228,7 @@ function buildChanges(search: Search, changes: Changes): Changes {
 }
 
 function buildOwners(ground: Ground, deletions: Deletions): Owners {
-  const { config, secrets, database, changes, openLimit, metrics, logger, now } = ground;
+  const { config, keys, database, changes, openLimit, metrics, logger, now } = ground;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = createDomains({ database, mailHostname, spfInclude, log: logger, now });
   const dns = createDnsResolver({
@@ -248,7 +250,7 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
     openLimit,
     now,
     log: logger,
-    secret: jwt.secret ?? secrets.jwtSecret,
+    secret: keys.tokens,
     publicKeyPem: jwt.publicKey,
     jwksUrl: jwt.jwksUrl,
     issuer: jwt.issuer,
@@ -259,16 +261,16 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
 }
 
 function buildApi(ground: Ground, served: Served): Api {
-  const { config, secrets, database, changes, logger } = ground;
-  const { credentials, http, limits } = config;
-  const apiKeys = credentials.apiKeys ?? [secrets.apiKey];
-  const operator = buildOperator({ ...ground, ...served, apiKeys });
+  const { config, keys, database, changes, logger } = ground;
+  const { http, limits } = config;
+  const { API_KEYS, MAILSERVER_WEBHOOK_SECRET } = keysInForce(config, ground.secrets);
+  const operator = buildOperator({ ...ground, ...served, apiKeys: API_KEYS });
   return createApi({
     ...served,
     answeredRequests: new AnsweredRequests(database),
     onAnswered: (answered) => ground.metrics.countRequest(answered),
     logger,
-    apiKeys,
+    apiKeys: API_KEYS,
     console: operator.console,
     rateLimitPerMinute: limits.ratePerMinute,
     openLimit: ground.openLimit,
@@ -287,10 +289,10 @@ function buildApi(ground: Ground, served: Served): Api {
     ],
     routes: [
       mailSendRoutes(served.sending, limits.maxMessageBytes),
-      rawMessageRoute({ ...served, linkSecret: secrets.linkSecret }),
+      rawMessageRoute({ ...served, linkSecret: keys.links }),
       mailserverEventRoutes(
         new MailserverEvents({
-          secret: credentials.mailserverWebhookSecret ?? secrets.mailserverWebhookSecret,
+          secrets: MAILSERVER_WEBHOOK_SECRET,
           database,
           changes,
           now: ground.now,

@@ -42,7 +42,7 @@ import { testNetworks } from '../net/net.ts';
 import { joinNodes, NodeRefused, type Nodes } from '../nodes/nodes.ts';
 import { carryOutSends } from '../sending/sending.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
-import { factsOf } from './node-facts.ts';
+import { factsOf, signingKeysOf } from './node-facts.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared } from './shared.ts';
 
@@ -134,7 +134,9 @@ async function open(
   const bodies = new Bodies({ database, store: await openBodyStore(config.bodies), log: logger });
   onStop(() => bodies.close());
   const { now } = nodes;
-  const parts = buildParts({ config, secrets, database, bodies, metrics, logger, now, shared });
+  const keys = signingKeysOf(config, secrets, nodes);
+  const ground = { config, secrets, keys, database, bodies, metrics, logger, now, shared };
+  const parts = buildParts(ground);
   onStop(parts.closeMailstore);
   await checkBodies(parts, nodes, isNew).catch(explainBucket);
   onStop(await watchData(config, parts, onLost));

@@ -15,6 +15,7 @@ import {
   writeDescription,
 } from '../api/api.ts';
 import { limitInMemory } from '../net/net.ts';
+import { onlyKey } from '../nodes/nodes.ts';
 import { auditRoutes, sessionRoutes, signInRoute } from '../operator/operator.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
@@ -43,7 +44,11 @@ const consoleRoutes = [
 /** Its other groups, described only. */
 export const routesElsewhere = [
   mailSendRoutes(uncalled('sending'), 1),
-  rawMessageRoute({ bodies: uncalled('bodies'), queue: uncalled('queue'), linkSecret: '' }),
+  rawMessageRoute({
+    bodies: uncalled('bodies'),
+    queue: uncalled('queue'),
+    linkSecret: onlyKey(''),
+  }),
 ];
 
 /** The description of the API with all its routes. */

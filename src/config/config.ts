@@ -15,5 +15,14 @@ export { ensureDataDir, watchPlaces } from './data-folder.ts';
 export { type Config, type ImapMailstore, readConfig } from './environment.ts';
 export { publicUrlOf } from './parse-urls.ts';
 export { type BoundAddress, type BoundAddresses, describeStart, type Start } from './quickstart.ts';
-export { fileSecretStore, loadSecrets, type SecretStore, type Secrets } from './secrets.ts';
+export {
+  dropOldValues,
+  fileSecretStore,
+  loadSecrets,
+  type RotatedSecret,
+  rotatedSecrets,
+  rotateSecret,
+  type SecretStore,
+  type Secrets,
+} from './secrets.ts';
 export { configKeys } from './settings.ts';

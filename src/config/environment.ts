@@ -96,12 +96,12 @@ export interface Config {
   readonly credentials: {
     /** At least one. */
     readonly apiKeys: readonly string[] | undefined;
-    /** Its UTF-8 bytes are the HMAC key. */
-    readonly mailserverWebhookSecret: string | undefined;
+    /** The UTF-8 bytes of each are an HMAC key. */
+    readonly mailserverWebhookSecret: readonly string[] | undefined;
   };
   readonly jwt: {
-    /** Its UTF-8 bytes are the HS256 key; undefined: the generated secret. */
-    readonly secret: string | undefined;
+    /** The UTF-8 bytes of each are a key of HS256, the first one signs; undefined: the generated secret. */
+    readonly secret: readonly string[] | undefined;
     /** PEM of a SubjectPublicKeyInfo; never together with `jwksUrl`. */
     readonly publicKey: string | undefined;
     readonly jwksUrl: string | undefined;

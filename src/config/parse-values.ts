@@ -69,12 +69,20 @@ export const shortText: Parse<string> = (text) =>
 export const filePath: Parse<string> = (text) =>
   text.includes('\0') ? unfit('a path') : fit(text);
 
-/** A secret text; its value is never part of the answer when it is refused. */
-export function secretText(fewest: number): Parse<string> {
-  return (text) =>
-    text.length >= fewest
-      ? fit(text)
-      : unfit(`at least ${fewest} characters`, `${text.length} characters`);
+/**
+ * Comma-separated values of a secret: the first signs, all of them verify. None is ever part of the answer when
+ * it is refused.
+ */
+export function secretTexts(fewest: number): Parse<readonly string[]> {
+  return (text) => {
+    const values = splitList(text);
+    const expected = `at least ${fewest} characters (of each, where several stand with commas between)`;
+    const tooShort = values.find((value) => value.length < fewest);
+    if (tooShort !== undefined) return unfit(expected, `${tooShort.length} characters`);
+    if (values.length === 0) return unfit(expected, '0 characters');
+    if (new Set(values).size < values.length) return unfit('different values', 'one of them twice');
+    return fit(values);
+  };
 }
 
 /** Comma-separated API keys; they travel in an HTTP header (RFC 9110 section 5.5). */

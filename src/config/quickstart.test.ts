@@ -9,11 +9,12 @@ import {
 } from './config.ts';
 
 const secrets: Secrets = {
-  apiKey: `pr_${'A'.repeat(43)}`,
-  jwtSecret: 'B'.repeat(43),
-  mailserverWebhookSecret: 'C'.repeat(43),
-  srsSecret: 'D'.repeat(43),
-  linkSecret: 'E'.repeat(43),
+  apiKey: [`pr_${'A'.repeat(43)}`],
+  jwtSecret: ['B'.repeat(43)],
+  mailserverWebhookSecret: ['C'.repeat(43)],
+  srsSecret: ['D'.repeat(43)],
+  linkSecret: ['E'.repeat(43)],
+  idSecret: ['F'.repeat(43)],
 };
 const ownKey = 'a-key-of-the-operator';
 const databasePassword = 's3cr3t';
@@ -29,12 +30,14 @@ function startOf(changes: Partial<Omit<Start, 'config'>>, env: NodeJS.ProcessEnv
 
 describe('what a start may say', () => {
   const secretsOf = (text: string) =>
-    [...Object.values(secrets), ownKey, databasePassword].filter((secret) => text.includes(secret));
+    [...Object.values(secrets).flat(), ownKey, databasePassword].filter((secret) =>
+      text.includes(secret),
+    );
   const onPostgres = { DATABASE_URL: `postgres://me:${databasePassword}@db:5432/mail` };
 
   test('the API key, at the first start on a terminal', () => {
-    assert.deepEqual(secretsOf(describeStart(startOf({}))), [secrets.apiKey]);
-    assert.deepEqual(secretsOf(describeStart(startOf({}, onPostgres))), [secrets.apiKey]);
+    assert.deepEqual(secretsOf(describeStart(startOf({}))), [...secrets.apiKey]);
+    assert.deepEqual(secretsOf(describeStart(startOf({}, onPostgres))), [...secrets.apiKey]);
   });
 
   test('no secret, where the operator set the keys', () => {

@@ -61,7 +61,7 @@ function describeFirstStart(start: Start): string {
   Metrics          ${authorityOf(addresses.metrics)}
   Data             ${dataPlace(config)}
   Secrets          ${secretsPlace(config)}
-  API key          ${ownKeys ? 'one of API_KEYS' : `${start.secrets.apiKey} (shown this once)`}
+  API key          ${ownKeys ? 'one of API_KEYS' : `${start.secrets.apiKey[0]} (shown this once)`}
 
 Try it: this makes a domain and a mailbox with a first mail, in another terminal with the same settings.
 

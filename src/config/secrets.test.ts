@@ -11,16 +11,31 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, describe, test } from 'node:test';
+import { after, describe, suite, test } from 'node:test';
 import { promisify } from 'node:util';
-import { ConfigError, fileSecretStore, loadSecrets, type SecretStore } from './config.ts';
+import {
+  ConfigError,
+  dropOldValues,
+  fileSecretStore,
+  loadSecrets,
+  rotatedSecrets,
+  rotateSecret,
+  type SecretStore,
+} from './config.ts';
 
 const parent = mkdtempSync(join(tmpdir(), 'postroom-secrets-'));
 after(() => rmSync(parent, { recursive: true }));
 const newFolder = () => mkdtempSync(join(parent, 'data-'));
 const newFile = () => join(newFolder(), 'secrets.json');
 
-const names = ['apiKey', 'jwtSecret', 'mailserverWebhookSecret', 'srsSecret', 'linkSecret'];
+const names = [
+  'apiKey',
+  'jwtSecret',
+  'mailserverWebhookSecret',
+  'srsSecret',
+  'linkSecret',
+  'idSecret',
+];
 
 /** What refuses the secrets of a file with this text. */
 async function refusalOf(text: string): Promise<string> {
@@ -39,16 +54,17 @@ async function refusalOf(text: string): Promise<string> {
 }
 
 describe('the first start', () => {
-  test('makes five secrets of 32 random bytes, each its own', async () => {
+  test('makes six secrets of 32 random bytes, each its own', async () => {
     const { secrets, created } = await loadSecrets(fileSecretStore(newFolder()));
     assert.equal(created, true);
     assert.deepEqual(Object.keys(secrets), names);
-    assert.match(secrets.apiKey, /^pr_[\w-]{43}$/);
-    const { apiKey, ...others } = secrets;
-    for (const secret of Object.values(others)) assert.match(secret, /^[\w-]{43}$/);
-    assert.equal(new Set([apiKey.slice(3), ...Object.values(others)]).size, 5);
+    const [apiKey] = secrets.apiKey;
+    assert.match(apiKey, /^pr_[\w-]{43}$/);
+    const others = Object.values({ ...secrets, apiKey: [apiKey.slice(3)] }).flat();
+    for (const secret of others) assert.match(secret, /^[\w-]{43}$/);
+    assert.equal(new Set(others).size, 6);
     const others2 = await loadSecrets(fileSecretStore(newFolder()));
-    assert.notEqual(others2.secrets.apiKey, apiKey);
+    assert.notEqual(others2.secrets.apiKey[0], apiKey);
   });
 
   test('leaves one file, for its owner alone', async () => {
@@ -151,7 +167,8 @@ describe('the file of an older version', () => {
       const dataDir = newFolder();
       const path = join(dataDir, 'secrets.json');
       const { secrets } = await loadSecrets(fileSecretStore(dataDir));
-      const older = { ...secrets, [missing]: undefined };
+      const kept = JSON.parse(readFileSync(path, 'utf8'));
+      const older = { ...kept, [missing]: undefined };
       writeFileSync(path, JSON.stringify({ ...older, ofANewerVersion: 'kept' }));
 
       const loads = Array.from({ length: 5 }, () => loadSecrets(fileSecretStore(dataDir)));
@@ -159,13 +176,19 @@ describe('the file of an older version', () => {
       assert.ok(first !== undefined);
       assert.equal(first.created, false);
       for (const other of others) assert.deepEqual(other, first);
-      assert.deepEqual({ ...first.secrets, [missing]: undefined }, older);
-      const added = first.secrets[missing as keyof typeof secrets];
+      assert.deepEqual(
+        { ...first.secrets, [missing]: undefined },
+        { ...secrets, [missing]: undefined },
+      );
+      const [added] = first.secrets[missing as keyof typeof secrets];
       assert.match(added, missing === 'apiKey' ? /^pr_[\w-]{43}$/ : /^[\w-]{43}$/);
-      assert.equal(new Set(Object.values(first.secrets)).size, 5);
+      // The names that clients have were made with the secret of links.
+      if (missing === 'idSecret') assert.deepEqual([added], secrets.linkSecret);
+      else assert.equal(new Set(Object.values(first.secrets).flat()).size, 6);
 
       assert.deepEqual(JSON.parse(readFileSync(path, 'utf8')), {
-        ...first.secrets,
+        ...older,
+        [missing]: added,
         ofANewerVersion: 'kept',
       });
       assert.equal(statSync(path).mode & 0o777, 0o600);
@@ -179,8 +202,10 @@ test('secrets that an older version did not have differ from each other', async 
   const jwtSecret = 'x'.repeat(43);
   writeFileSync(join(dataDir, 'secrets.json'), JSON.stringify({ jwtSecret }));
   const { secrets } = await loadSecrets(fileSecretStore(dataDir));
-  assert.equal(secrets.jwtSecret, jwtSecret);
-  assert.equal(new Set([...Object.values(secrets), secrets.apiKey.slice(3)]).size, 6);
+  assert.deepEqual(secrets.jwtSecret, [jwtSecret]);
+  const { idSecret, ...others } = secrets;
+  assert.deepEqual(idSecret, secrets.linkSecret);
+  assert.equal(new Set([...Object.values(others).flat(), secrets.apiKey[0].slice(3)]).size, 6);
 });
 
 test('secrets that are missing beside a database with content are not made anew', async () => {
@@ -201,7 +226,7 @@ test('secrets that are missing beside a database with content are not made anew'
   assert.deepEqual((await loadSecrets(store, false)).secrets, secrets);
 });
 
-test('another store needs only to read and to create', async () => {
+test('another store needs only to read, to create and to replace', async () => {
   let stored: string | undefined;
   const store: SecretStore = {
     place: 'secrets',
@@ -209,6 +234,11 @@ test('another store needs only to read and to create', async () => {
     create: async (json) => {
       stored ??= json;
       return stored;
+    },
+    replace: async (read, json) => {
+      if (stored !== read) return false;
+      stored = json;
+      return true;
     },
   };
   const [one, two] = await Promise.all([loadSecrets(store), loadSecrets(store)]);
@@ -221,6 +251,54 @@ test('another store needs only to read and to create', async () => {
   assert.deepEqual(three, four);
   assert.notEqual(three.secrets.linkSecret, linkSecret);
 
+  // Two at once: each reads what the other has written.
+  const added = await Promise.all([
+    rotateSecret(store, 'jwtSecret'),
+    rotateSecret(store, 'jwtSecret'),
+  ]);
+  const { jwtSecret } = (await loadSecrets(store)).secrets;
+  assert.deepEqual(new Set(jwtSecret), new Set([...added, ...three.secrets.jwtSecret]));
+
   stored = '{';
   await assert.rejects(loadSecrets(store), { name: 'ConfigError', message: /^secrets: expected / });
+});
+
+suite('a secret that is rotated', () => {
+  for (const name of rotatedSecrets) {
+    test(`${name}: the new value comes first, and the old one goes when it is told to`, async () => {
+      const dataDir = newFolder();
+      const store = fileSecretStore(dataDir);
+      const { secrets: before } = await loadSecrets(store);
+      const [old] = before[name];
+      const added = await rotateSecret(store, name);
+      assert.equal(added.length, old.length);
+      const { secrets: both } = await loadSecrets(store);
+      assert.deepEqual(both, { ...before, [name]: [added, old] });
+      assert.equal(await dropOldValues(store, name), 1);
+      const { secrets: after } = await loadSecrets(store);
+      assert.deepEqual(after, { ...before, [name]: [added] });
+      assert.equal(await dropOldValues(store, name), 0);
+      assert.deepEqual(readdirSync(dataDir), ['secrets.json']);
+      assert.equal(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
+    });
+  }
+
+  test('the names that clients have stay, though an older version made them with it', async () => {
+    const dataDir = newFolder();
+    const path = join(dataDir, 'secrets.json');
+    const store = fileSecretStore(dataDir);
+    const { secrets } = await loadSecrets(store);
+    const { idSecret, ...older } = JSON.parse(readFileSync(path, 'utf8'));
+    assert.notEqual(idSecret, older.linkSecret);
+    writeFileSync(path, JSON.stringify(older));
+    await rotateSecret(store, 'linkSecret');
+    await dropOldValues(store, 'linkSecret');
+    assert.deepEqual((await loadSecrets(store)).secrets.idSecret, secrets.linkSecret);
+  });
+
+  test('is not made where there are none', async () => {
+    const dataDir = newFolder();
+    await assert.rejects(rotateSecret(fileSecretStore(dataDir), 'jwtSecret'), ConfigError);
+    assert.deepEqual(readdirSync(dataDir), []);
+  });
 });

@@ -1,9 +1,13 @@
 /**
  * The secrets that are made at the first start and kept from then on.
  *
- * They lie as one JSON object of strings in `DATA_DIR/secrets.json` (mode 0600) or, for several
+ * They lie as one JSON object in `DATA_DIR/secrets.json` (mode 0600) or, for several
  * nodes, wherever another {@link SecretStore} puts them. They are never made again by themselves:
  * new ones would end every token and link, so text that cannot be read stops the start.
+ *
+ * A member is a string, or an array of strings while a new value takes the place of an old one: the first signs,
+ * all of them verify. {@link rotateSecret} puts a new one before the others, {@link dropOldValues} removes these.
+ * Each is one durable write, so a secret always has a value that is good.
  */
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -12,19 +16,27 @@ import { createDurably, isMissing, replaceDurably } from '../files/files.ts';
 import { ConfigError, explainFileError, problemLine } from './config-error.ts';
 import { dataDirError } from './data-folder.ts';
 
-/** Each has 32 random bytes as base64url, unless the operator wrote another. */
+/** The values of one secret, the newest first. */
+export type SecretValues = readonly [string, ...string[]];
+
+/** Each value has 32 random bytes as base64url, unless the operator wrote another. */
 export interface Secrets {
   /** The first API key, `pr_...`. */
-  readonly apiKey: string;
+  readonly apiKey: SecretValues;
   /** HS256 key of mailbox tokens: its UTF-8 bytes. */
-  readonly jwtSecret: string;
+  readonly jwtSecret: SecretValues;
   /** HMAC key of POST /hooks/mailserver: its UTF-8 bytes. */
-  readonly mailserverWebhookSecret: string;
+  readonly mailserverWebhookSecret: SecretValues;
   /** Signs the sender addresses of forwarded mail. */
-  readonly srsSecret: string;
+  readonly srsSecret: SecretValues;
   /** Signs `raw_url` links. */
-  readonly linkSecret: string;
+  readonly linkSecret: SecretValues;
+  /** Names messages and cursors to clients. It opens nothing and never changes: apps keep these names. */
+  readonly idSecret: SecretValues;
 }
+
+/** A secret that can be given a new value. */
+export type RotatedSecret = Exclude<keyof Secrets, 'idSecret'>;
 
 /** One text, written once; every node that shares the store reads the same one. */
 export interface SecretStore {
@@ -38,6 +50,8 @@ export interface SecretStore {
    * @returns the text that is stored now, the caller's or the one of an earlier writer
    */
   create(json: string): Promise<string>;
+  /** Stores another text, durably, in place of the one that was read; false where another one is there by now. */
+  replace(read: string, json: string): Promise<boolean>;
 }
 
 /** Fewest characters of each secret; also the list of the members. */
@@ -47,6 +61,7 @@ const fewestCharacters: Readonly<Record<keyof Secrets, number>> = {
   mailserverWebhookSecret: 16,
   srsSecret: 16,
   linkSecret: 16,
+  idSecret: 16,
 };
 
 /**
@@ -64,7 +79,7 @@ export async function loadSecrets(
   const stored = await store.read();
   if (stored !== undefined) return { secrets: readStored(stored, place), created: false };
   if (!isNew) throw secretsMissing(place);
-  const made = formatSecrets(makeSecrets());
+  const made = formatSecrets(toMembers(makeSecrets()));
   const kept = await store.create(made);
   return { secrets: readStored(kept, place), created: kept === made };
 }
@@ -77,15 +92,75 @@ function secretsMissing(place: string): ConfigError {
   return new ConfigError([problemLine(place, expected, 'nothing')]);
 }
 
+/** The secrets that {@link rotateSecret} takes. */
+export const rotatedSecrets: readonly RotatedSecret[] = [
+  'apiKey',
+  'jwtSecret',
+  'mailserverWebhookSecret',
+  'srsSecret',
+  'linkSecret',
+];
+
+/**
+ * Puts a new value before those that a secret has: it signs from the next start on, the others still verify.
+ *
+ * @returns the new value
+ * @throws ConfigError where there are no secrets yet, or they cannot be read
+ */
+export async function rotateSecret(store: SecretStore, name: RotatedSecret): Promise<string> {
+  const value = drawSecret(name);
+  await change(store, (secrets) => ({ [name]: [value, ...secrets[name]] }));
+  return value;
+}
+
+/**
+ * Removes all values of a secret but the newest. What they signed is refused from the next start on.
+ *
+ * @returns how many it removed
+ * @throws ConfigError as {@link rotateSecret}
+ */
+export async function dropOldValues(store: SecretStore, name: RotatedSecret): Promise<number> {
+  const before = await change(store, (secrets) => ({ [name]: [secrets[name][0]] }));
+  return before[name].length - 1;
+}
+
+/** @returns the secrets as they were before */
+async function change(
+  store: SecretStore,
+  changed: (secrets: Secrets) => Partial<Secrets>,
+): Promise<Secrets> {
+  for (;;) {
+    const text = await store.read();
+    if (text === undefined) throw secretsMissing(store.place);
+    const members = parseMembers(text, store.place);
+    const secrets = completeSecrets(members, store.place);
+    // Members of a newer version stay, and those that an older one left out are written now.
+    const next = formatSecrets({ ...members, ...toMembers({ ...secrets, ...changed(secrets) }) });
+    if (await store.replace(text, next)) return secrets;
+  }
+}
+
+function drawSecret(name: keyof Secrets): string {
+  return `${name === 'apiKey' ? 'pr_' : ''}${randomBytes(32).toString('base64url')}`;
+}
+
 function makeSecrets(): Secrets {
-  const secret = () => randomBytes(32).toString('base64url');
   return {
-    apiKey: `pr_${secret()}`,
-    jwtSecret: secret(),
-    mailserverWebhookSecret: secret(),
-    srsSecret: secret(),
-    linkSecret: secret(),
+    apiKey: [drawSecret('apiKey')],
+    jwtSecret: [drawSecret('jwtSecret')],
+    mailserverWebhookSecret: [drawSecret('mailserverWebhookSecret')],
+    srsSecret: [drawSecret('srsSecret')],
+    linkSecret: [drawSecret('linkSecret')],
+    idSecret: [drawSecret('idSecret')],
   };
+}
+
+/** As they are stored: a secret that has one value as a string. */
+function toMembers(secrets: Secrets): Readonly<Record<string, string | SecretValues>> {
+  const entries = Object.entries<SecretValues>({ ...secrets });
+  return Object.fromEntries(
+    entries.map(([name, values]) => [name, values.length === 1 ? values[0] : values]),
+  );
 }
 
 function formatSecrets(secrets: object): string {
@@ -115,7 +190,12 @@ export function fileSecretStore(dataDir: string): SecretStore {
     if (kept === undefined) throw unreadable(path, 'no file');
     return kept;
   };
-  return { place: path, read: readComplete, create };
+  const replace = async (read: string, json: string) => {
+    if ((await readSecretFile(path)) !== read) return false;
+    await storing(dataDir, () => replaceDurably(path, json, 0o600));
+    return true;
+  };
+  return { place: path, read: readComplete, create, replace };
 }
 
 async function readSecretFile(path: string): Promise<string | undefined> {
@@ -134,7 +214,7 @@ async function completeFile(dataDir: string, text: string): Promise<string> {
   const names = Object.keys(secrets);
   if (names.every((name) => name in members)) return text;
   // Members of a newer version stay. Nodes that do this at once write the same bytes.
-  const completed = formatSecrets({ ...members, ...secrets });
+  const completed = formatSecrets({ ...members, ...toMembers(secrets) });
   await storing(dataDir, () => replaceDurably(path, completed, 0o600));
   return completed;
 }
@@ -166,28 +246,40 @@ function parseMembers(text: string, place: string): Readonly<Record<string, unkn
 }
 
 function completeSecrets(members: Readonly<Record<string, unknown>>, place: string): Secrets {
-  const jwtSecret = secretOf(members, 'jwtSecret', place);
+  const jwtSecret = valuesOf(members, 'jwtSecret', place);
   // Every version has had this one; without it the tokens that are out would end.
   if (jwtSecret === undefined) throw unreadable(place, 'no jwtSecret');
-  const member = (name: keyof Secrets) =>
-    secretOf(members, name, place) ?? deriveSecret(jwtSecret, name);
+  // The oldest: what was derived from it stays as it was when newer ones come before it.
+  const first = oldest(jwtSecret);
+  const member = (name: keyof Secrets): SecretValues =>
+    valuesOf(members, name, place) ?? [deriveSecret(first, name)];
+  const linkSecret = member('linkSecret');
   return {
     apiKey: member('apiKey'),
     jwtSecret,
     mailserverWebhookSecret: member('mailserverWebhookSecret'),
     srsSecret: member('srsSecret'),
-    linkSecret: member('linkSecret'),
+    linkSecret,
+    // Older versions made the names with this one.
+    idSecret: valuesOf(members, 'idSecret', place) ?? [oldest(linkSecret)],
   };
 }
 
-function secretOf(
+function oldest(values: SecretValues): string {
+  return values.at(-1) ?? values[0];
+}
+
+function valuesOf(
   members: Readonly<Record<string, unknown>>,
   name: keyof Secrets,
   place: string,
-): string | undefined {
-  const secret = Object.hasOwn(members, name) ? members[name] : undefined;
-  if (secret === undefined) return undefined;
-  if (typeof secret === 'string' && secret.length >= fewestCharacters[name]) return secret;
+): SecretValues | undefined {
+  const member = Object.hasOwn(members, name) ? members[name] : undefined;
+  if (member === undefined) return undefined;
+  const [first, ...others]: unknown[] = Array.isArray(member) ? member : [member];
+  const isGood = (value: unknown): value is string =>
+    typeof value === 'string' && value.length >= fewestCharacters[name];
+  if (isGood(first) && others.every(isGood)) return [first, ...others];
   throw unreadable(place, `${name} with less than ${fewestCharacters[name]} characters`);
 }
 

@@ -39,11 +39,13 @@ export interface Database {
   close(): Promise<void>;
 }
 
-/** One text that the first writer sets for good; every node on the database reads the same one. */
+/** One text; every node on the database reads the same one. */
 export interface SettingStore {
   read(): Promise<string | undefined>;
   /** Stores the text unless there is one already; answers what is stored now. */
   create(text: string): Promise<string>;
+  /** Stores another text in place of the one that was read; false where another one is there by now. */
+  replace(read: string, text: string): Promise<boolean>;
 }
 
 /** Keeps a text in table `settings` under `name`. */
@@ -69,6 +71,17 @@ export function settingStore(database: Database, name: string): SettingStore {
       const stored = await read();
       if (stored === undefined) throw new Error(`setting ${name} was stored but is not there`);
       return stored;
+    },
+    async replace(read, text) {
+      const { numUpdatedRows } = await database.write((tx) =>
+        tx
+          .updateTable('settings')
+          .set({ value: text })
+          .where('name', '=', name)
+          .where('value', '=', read)
+          .executeTakeFirst(),
+      );
+      return numUpdatedRows > 0n;
     },
   };
 }

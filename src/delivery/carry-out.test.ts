@@ -11,6 +11,7 @@ import { type Accounts, createAccounts } from '../accounts/accounts.ts';
 import { createDomains, type Domains, type RouteSettings } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { createAddressFilter } from '../net/net.ts';
+import { onlyKey } from '../nodes/nodes.ts';
 import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
 import { type FarEnd, startFarEnd } from '../outbound/testing/far-end.ts';
 import { Queue } from '../queue/queue.ts';
@@ -60,10 +61,10 @@ onEachEngine('what was queued', (engine) => {
       ...{ database, domains, accounts, mailstore, bodies, queue, log, now },
       usage: new Usage({ database, now }),
       publish: () => {},
-      senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
+      senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
       checks: blindChecks(),
       hostname: 'mx.test',
-      linkSecret: 'l'.repeat(32),
+      linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
     });
     webhooks = createWebhookSender({

@@ -9,6 +9,7 @@ import { type Accounts, createAccounts } from '../accounts/accounts.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
+import { onlyKey } from '../nodes/nodes.ts';
 import { createSenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { Usage } from '../usage/usage.ts';
@@ -51,10 +52,10 @@ onEachEngine('delivery', (engine) => {
       },
       bodies,
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
-      senders: createSenderRewriting({ key: 'k'.repeat(32), now }),
+      senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
       checks: blindChecks(),
       hostname: 'mx.test',
-      linkSecret: 'l'.repeat(32),
+      linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
       publish: () => {},
       log: { info: () => {}, warn: () => {} },
@@ -266,7 +267,7 @@ onEachEngine('delivery', (engine) => {
     assert.equal(await check('anybody@hooked.test'), undefined);
     assert.equal(await check('anybody@forwarded.test'), undefined);
     const from = (path: string) => ({ from: path, octets: 0 });
-    const senders = createSenderRewriting({ key: 'k'.repeat(32), now: () => clock });
+    const senders = createSenderRewriting({ key: onlyKey('k'.repeat(32)), now: () => clock });
     const rewritten = senders.forwardAddress('bob@example.test', 'forwarded.test');
     assert.equal((await delivery.checkRecipient(rewritten, from('')))?.code, undefined);
     assert.equal(

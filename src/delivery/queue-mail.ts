@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { StagedMessage } from '../mailstore/mailstore.ts';
 import { parseAddress, readHeader } from '../message/message.ts';
+import type { SigningKeys } from '../nodes/nodes.ts';
 import { mailDestination, mayBounce, type SenderRewriting } from '../outbound/outbound.ts';
 import type { NewDelivery } from '../queue/queue.ts';
 import { buildWebhookBody, signLink, webhookDestination } from '../webhooks/webhooks.ts';
@@ -24,7 +25,7 @@ export interface QueueMailOptions {
   readonly bodies: Bodies;
   readonly senders: SenderRewriting;
   /** Signs links to the source. */
-  readonly linkSecret: string;
+  readonly linkSecret: SigningKeys;
   readonly publicUrl: () => string;
 }
 

@@ -8,6 +8,7 @@ import { createAccounts, setQuota } from '../accounts/accounts.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
+import { onlyKey } from '../nodes/nodes.ts';
 import { createSenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { Usage } from '../usage/usage.ts';
@@ -36,10 +37,10 @@ onEachEngine('quotas', (engine) => {
       ...{ database, domains, accounts, mailstore, bodies, now },
       usage: new Usage({ database, now }),
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
-      senders: createSenderRewriting({ key: 'k'.repeat(32) }),
+      senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)) }),
       checks: blindChecks(),
       hostname: 'mx.test',
-      linkSecret: 'l'.repeat(32),
+      linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
       publish: () => {},
       log: { info: () => {}, warn: () => {} },

@@ -35,6 +35,11 @@ suite('the signature', () => {
   for (const [title, signature, expected] of [
     ['in lower case', good, true],
     ['in upper case', good.toUpperCase(), true],
+    [
+      'by the other value of the secret',
+      createHmac('sha256', 'the secret before').update(body).digest('hex'),
+      true,
+    ],
     ['of another body', createHmac('sha256', secret).update('x').digest('hex'), false],
     ['by another secret', createHmac('sha256', 'x').update(body).digest('hex'), false],
     ['by another hash', createHmac('sha512', secret).update(body).digest('hex'), false],
@@ -58,7 +63,7 @@ function openEvents(
   changes = new InProcessChanges(),
 ): MailserverEvents {
   return new MailserverEvents({
-    secret,
+    secrets: ['the secret before', secret],
     database,
     changes,
     findAccounts: (addresses) => findAccounts(database, addresses),

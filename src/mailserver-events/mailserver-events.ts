@@ -20,8 +20,8 @@ import { EventLines, type MailserverEvent, type RejectedLine } from './event-lin
 import { KnownEvents } from './known-events.ts';
 
 interface MailserverEventsOptions {
-  /** Its UTF-8 bytes are the HMAC key. */
-  readonly secret: string;
+  /** The UTF-8 bytes of each are an HMAC key; a batch is signed with one of them. */
+  readonly secrets: readonly string[];
   readonly database: Database;
   readonly changes: Pick<Changes, 'publish'>;
   /** Account ids by address as given, without addresses that are nobody's. */
@@ -60,11 +60,14 @@ export class MailserverEvents {
     this.#known = new KnownEvents(options.database, options.now ?? Date.now);
   }
 
-  /** Whether the signature is the hex HMAC-SHA256 of the body's bytes; in constant time. */
+  /** Whether the signature is the hex HMAC-SHA256 of the body's bytes by one of the keys; in constant time. */
   verify(body: Uint8Array, signature: string): boolean {
     if (!isSignature(signature)) return false;
-    const expected = createHmac('sha256', this.#options.secret).update(body).digest();
-    return timingSafeEqual(expected, Buffer.from(signature, 'hex'));
+    const given = Buffer.from(signature, 'hex');
+    return this.#options.secrets.some((secret) => {
+      const expected = createHmac('sha256', secret).update(body).digest();
+      return timingSafeEqual(expected, given);
+    });
   }
 
   /**

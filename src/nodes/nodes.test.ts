@@ -5,6 +5,7 @@ import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databa
 import { type Database, openPostgres } from '../database/database.ts';
 import { DatabaseClock } from './clock.ts';
 import { joinNodes, type NodeFacts, NodeRefused, type Nodes } from './nodes.ts';
+import { placeOfSigning } from './signing-keys.ts';
 
 const facts: NodeFacts = {
   version: '1.2.3',
@@ -100,6 +101,30 @@ onEachEngine('nodes', (engine) => {
     );
   });
 
+  test('a node signs with the first value that all others know', async () => {
+    const { database } = await openTestDatabase(engine);
+    const withKeys = (...JWT_SECRET: string[]) => ({ settings: { ...facts.settings, JWT_SECRET } });
+    const old = await join(database);
+    const fresh = await join(database, withKeys('#two', '#one'));
+    const keys = fresh.signingKeys('JWT_SECRET', ['two', 'one']);
+    assert.deepEqual([keys.signing, keys.all], ['one', ['two', 'one']]);
+    assert.equal(old.signingKeys('JWT_SECRET', ['one']).signing, 'one');
+    // Killed on another machine, it may come back with what it had.
+    await database.read
+      .updateTable('nodes')
+      .set(({ eb }) => ({ host: 'elsewhere', seen_at: eb('seen_at', '-', 60_000) }))
+      .where('settings', 'not like', '%#two%')
+      .execute();
+    const next = await join(database, withKeys('#two', '#one'));
+    assert.equal(next.signingKeys('JWT_SECRET', ['two', 'one']).signing, 'one');
+    await old.leave();
+    const last = await join(database, withKeys('#two', '#one'));
+    assert.equal(last.signingKeys('JWT_SECRET', ['two', 'one']).signing, 'two');
+    // The others hear of it with their next heartbeat.
+    while (keys.signing !== 'two') await new Promise((done) => setTimeout(done, 100));
+    assert.equal((await join(database, withKeys('#two'))).isAlone, false);
+  });
+
   test('a node that was killed does not stand in the way of another one', async () => {
     const { database } = await openTestDatabase(engine);
     await join(database, { hasEvents: false });
@@ -153,4 +178,21 @@ onEachEngine('nodes', (engine) => {
     context.mock.timers.setTime(real);
     assert.match(String(clock.report()), /agrees with the database's again$/);
   });
+});
+
+test('the first value is signed with that every node knows', () => {
+  const own = ['#new', '#old'];
+  const cases: [others: (string[] | undefined)[], place: number][] = [
+    [[], 0],
+    [[['#new', '#old'], ['#new']], 0],
+    [[['#new', '#old'], ['#old']], 1],
+    [[['#newer', '#new', '#old']], 0],
+    // A program that does not say what it knows was started with the oldest.
+    [[undefined], 1],
+    [[undefined, ['#new', '#old']], 1],
+    // They have none in common: then it does not matter.
+    [[['#new'], ['#old']], 0],
+  ];
+  for (const [others, place] of cases) assert.equal(placeOfSigning(own, others), place);
+  assert.equal(placeOfSigning(['#only'], [undefined]), 0);
 });

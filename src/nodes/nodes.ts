@@ -8,6 +8,8 @@
  * nodes. Nodes that start together take turns (an advisory lock of the transaction, which PgBouncer passes on).
  *
  * A node that was silent for longer than {@link GONE_MS}, such as a machine that was paused, is judged anew.
+ *
+ * Where a secret has several values, the rows also say which of them every node knows (`signing-keys.ts`).
  */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
@@ -16,9 +18,14 @@ import type { Logger } from 'pino';
 import type { Database, Queries, Row } from '../database/database.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { lead } from './lead.ts';
+import { placeOfSigning, type SigningKeys } from './signing-keys.ts';
+
+export { onlyKey, type SigningKeys } from './signing-keys.ts';
 
 const BEAT_MS = 5_000;
 const GONE_MS = 20_000;
+/** A node that was killed may come back with the values of keys that it had; one that was stopped tells so. */
+const MAY_RETURN_MS = 3_600_000;
 /** How long the row of a node that is gone is kept. */
 const KEPT_MS = 86_400_000;
 /** Of the advisory lock: any number that nobody else uses. */
@@ -55,6 +62,13 @@ export interface Nodes {
   readonly isAlone: boolean;
   /** Milliseconds since 1970, the same on all nodes. */
   readonly now: () => number;
+  /**
+   * What to sign and verify with.
+   *
+   * @param setting whose digests are among the facts
+   * @param values in the order of the digests
+   */
+  signingKeys(setting: string, values: readonly string[]): SigningKeys;
   /**
    * Does work that one node does for all: whenever it is this node's turn, from now until {@link Nodes.leave}.
    *
@@ -95,6 +109,10 @@ class OnlyNode implements Nodes {
     await Promise.all(this.#work);
   }
 
+  signingKeys(_setting: string, values: readonly string[]): SigningKeys {
+    return { signing: values[0] ?? '', all: values };
+  }
+
   async leave(): Promise<void> {}
 }
 
@@ -106,6 +124,8 @@ class Node implements Nodes {
   readonly #stopping = new AbortController();
   readonly #work: Promise<void>[] = [];
   #others = 0;
+  /** What the other nodes said of themselves, also those that may come back. */
+  #theirSettings: readonly TheirSettings[] = [];
   #timer: NodeJS.Timeout | undefined;
   #beating: Promise<void> | undefined;
   /** By the monotonic clock. */
@@ -128,6 +148,21 @@ class Node implements Nodes {
         this.#beating = undefined;
       });
     }, BEAT_MS).unref();
+  }
+
+  signingKeys(setting: string, values: readonly string[]): SigningKeys {
+    const own = this.#options.facts.settings[setting] ?? [];
+    const place = () =>
+      placeOfSigning(
+        own,
+        this.#theirSettings.map((theirs) => theirs[setting]),
+      );
+    return {
+      all: values,
+      get signing() {
+        return values[place()] ?? '';
+      },
+    };
   }
 
   lead(name: string, work: (signal: AbortSignal) => Promise<void>): void {
@@ -158,16 +193,18 @@ class Node implements Nodes {
     const line = this.#clock.report();
     if (line) log.warn(line);
     const at = performance.now();
-    this.#others = await database.write(async (tx) => {
+    const found = await database.write(async (tx) => {
       await sql`select pg_advisory_xact_lock(${sql.lit(LOCK)})`.execute(tx);
-      const others = await findRunning(tx, this.#id);
+      const { running: others, returning } = await findNodes(tx, this.#id);
       for (const other of others) {
         const reason = judge(facts, other);
         if (reason !== undefined) throw new NodeRefused(reason);
       }
       await writeRow(tx, this.#id, facts);
-      return others.length;
+      return { others: others.length, theirs: [...others, ...returning].map(settingsOf) };
     });
+    this.#others = found.others;
+    this.#theirSettings = found.theirs;
     this.#lastBeat = at;
   }
 
@@ -178,6 +215,7 @@ class Node implements Nodes {
       const wasGone = at - this.#lastBeat > GONE_MS;
       if (wasGone || !(await this.#write())) await this.#enter();
       this.#lastBeat = at;
+      if (rotates(this.#options.facts)) await this.#lookForKeys();
       await this.#clock.measure(database.read);
       const line = this.#clock.report();
       if (line) log.warn(line);
@@ -187,6 +225,13 @@ class Node implements Nodes {
       if (!this.#isSilent) log.warn({ err }, 'a heartbeat could not be written: trying again');
       this.#isSilent = true;
     }
+  }
+
+  async #lookForKeys(): Promise<void> {
+    const { running, returning } = await this.#options.database.write((tx) =>
+      findNodes(tx, this.#id),
+    );
+    this.#theirSettings = [...running, ...returning].map(settingsOf);
   }
 
   /** @returns false where the row is gone */
@@ -205,27 +250,50 @@ class Node implements Nodes {
 /** The machines that run a node now; none on SQLite, which one process has open. */
 export async function listRunningNodes(database: Database): Promise<string[]> {
   if (database.engine === 'sqlite') return [];
-  const running = await database.write((tx) => findRunning(tx, ''));
+  const { running } = await database.write((tx) => findNodes(tx, ''));
   return running.map(({ host }) => host);
 }
 
-/** The other nodes that run; the rows of those that do not are removed, at once or after a day. */
-async function findRunning(tx: Queries, ownId: string): Promise<Row<'nodes'>[]> {
+/** The settings of another node, which may be of another version. */
+type TheirSettings = Readonly<Record<string, readonly string[] | undefined>>;
+
+function settingsOf({ settings }: Row<'nodes'>): TheirSettings {
+  return JSON.parse(settings);
+}
+
+/** Whether a secret has several values. */
+function rotates({ settings }: NodeFacts): boolean {
+  return Object.values(settings).some((values) => values.length > 1);
+}
+
+interface OtherNodes {
+  readonly running: readonly Row<'nodes'>[];
+  /** Those that were killed, and may be started again as they were. */
+  readonly returning: readonly Row<'nodes'>[];
+}
+
+/** The other nodes; the rows of those that are gone are removed, at once or after a day. */
+async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
   const { rows } = await sql<{ now: number }>`select ${databaseTime} as now`.execute(tx);
   const now = rows[0]?.now ?? 0;
   await tx
     .deleteFrom('nodes')
     .where('seen_at', '<', now - KEPT_MS)
     .execute();
-  const fresh = await tx
+  const known = await tx
     .selectFrom('nodes')
     .selectAll()
     .where('id', '!=', ownId)
-    .where('seen_at', '>', now - GONE_MS)
+    .where('seen_at', '>', now - MAY_RETURN_MS)
     .execute();
-  const killed = fresh.filter((row) => wasKilledHere(row, now)).map(({ id }) => id);
+  const killed = known.filter((row) => wasKilledHere(row, now)).map(({ id }) => id);
   if (killed.length > 0) await tx.deleteFrom('nodes').where('id', 'in', killed).execute();
-  return fresh.filter(({ id }) => !killed.includes(id));
+  const others = known.filter(({ id }) => !killed.includes(id));
+  const isRunning = ({ seen_at }: Row<'nodes'>) => seen_at > now - GONE_MS;
+  return {
+    running: others.filter(isRunning),
+    returning: others.filter((row) => !isRunning(row)),
+  };
 }
 
 /** Whether a node of this machine is surely gone, though its heartbeat is fresh: its process is not there. */
@@ -258,7 +326,7 @@ async function writeRow(tx: Queries, id: string, facts: NodeFacts): Promise<void
 /** Why a node may not run beside another one; undefined where it may. */
 function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined {
   const where = `the node that runs on ${other.host}`;
-  const theirs: Record<string, string[]> = JSON.parse(other.settings);
+  const theirs = settingsOf(other);
   for (const [key, values] of Object.entries(facts.settings)) {
     const held = theirs[key];
     // A node of another version may not know the key.

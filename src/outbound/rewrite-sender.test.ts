@@ -3,14 +3,15 @@ import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../test/support/any-character.ts';
 import { parseAddress } from '../message/message.ts';
-import { createSenderRewriting } from './outbound.ts';
+import { onlyKey } from '../nodes/nodes.ts';
+import { createSenderRewriting, type SenderRewriting } from './outbound.ts';
 
 const DAY = 86_400_000;
 const START = Date.UTC(2026, 5, 15, 12);
 const KEY = 'a key of thirty-two octets or more';
 
 let now = START;
-const srs = createSenderRewriting({ key: KEY, now: () => now });
+const srs = createSenderRewriting({ key: onlyKey(KEY), now: () => now });
 
 /** Local part and domain, as RCPT gives them. */
 function reverse(address: string, change: (local: string) => string = (local) => local) {
@@ -162,8 +163,20 @@ suite('forgeries', () => {
     const address = srs.forwardAddress('ann@example.com', 'acme.test');
     const { local } = parseAddress(address) ?? { local: '' };
     assert.equal(srs.reverse(local, 'b.test').kind, 'forged');
-    const other = createSenderRewriting({ key: `${KEY}!`, now: () => START });
+    const other = createSenderRewriting({ key: onlyKey(`${KEY}!`), now: () => START });
     assert.equal(other.reverse(local, 'acme.test').kind, 'forged');
+  });
+
+  test('is read by each value of the key, and made by the first', () => {
+    const both = createSenderRewriting({
+      key: { signing: 'new', all: ['new', KEY] },
+      now: () => now,
+    });
+    const localOf = (senders: SenderRewriting) =>
+      parseAddress(senders.forwardAddress('ann@example.com', 'acme.test'))?.local ?? '';
+    assert.equal(both.reverse(localOf(srs), 'acme.test').kind, 'original');
+    assert.equal(srs.reverse(localOf(both), 'acme.test').kind, 'forged');
+    assert.equal(both.reverse(localOf(both), 'acme.test').kind, 'original');
   });
 });
 

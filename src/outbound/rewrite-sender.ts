@@ -18,6 +18,7 @@
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { formatAddress, parseAddress } from '../message/message.ts';
+import type { SigningKeys } from '../nodes/nodes.ts';
 
 /** How long bounces are taken: MTAs give up after 5 days (RFC 5321 section 4.5.4.1). */
 const VALID_DAYS = 10;
@@ -68,14 +69,14 @@ export interface SenderRewriting {
 }
 
 export interface SenderRewritingOptions {
-  /** Secret key of at least 32 bytes, the same on all nodes. */
-  readonly key: string | Uint8Array;
+  /** Secret keys of at least 32 bytes, the same on all nodes. */
+  readonly key: SigningKeys;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
 
 class SignedSenders implements SenderRewriting {
-  readonly #key: string | Uint8Array;
+  readonly #key: SigningKeys;
   readonly #now: () => number;
 
   constructor(options: SenderRewritingOptions) {
@@ -108,7 +109,7 @@ class SignedSenders implements SenderRewriting {
   }
 
   digestOf(sender: string): string {
-    return this.#mac('digest', sender).slice(0, DIGEST_LENGTH);
+    return mac(this.#key.signing, 'digest', sender).slice(0, DIGEST_LENGTH);
   }
 
   #carry(local: string, senderDomain: string, domain: string): string | undefined {
@@ -149,20 +150,22 @@ class SignedSenders implements SenderRewriting {
   }
 
   #isTag(tag: string, ...covered: (string | number)[]): boolean {
-    const expected = Buffer.from(this.#tag(...covered));
     const given = Buffer.from(tag.toUpperCase());
-    return given.length === expected.length && timingSafeEqual(given, expected);
+    return this.#key.all.some((key) => {
+      const expected = Buffer.from(mac(key, ...covered).slice(0, TAG_LENGTH));
+      return given.length === expected.length && timingSafeEqual(given, expected);
+    });
   }
 
   #tag(...covered: (string | number)[]): string {
-    return this.#mac(...covered).slice(0, TAG_LENGTH);
+    return mac(this.#key.signing, ...covered).slice(0, TAG_LENGTH);
   }
+}
 
-  #mac(...covered: (string | number)[]): string {
-    const text = covered.join('\0').toLowerCase();
-    const mac = createHmac('sha256', this.#key).update(text).digest();
-    return Array.from(mac.subarray(0, DIGEST_LENGTH), (byte) => BASE32[byte % 32]).join('');
-  }
+function mac(key: string, ...covered: (string | number)[]): string {
+  const text = covered.join('\0').toLowerCase();
+  const digest = createHmac('sha256', key).update(text).digest();
+  return Array.from(digest.subarray(0, DIGEST_LENGTH), (byte) => BASE32[byte % 32]).join('');
 }
 
 /** The address, where SMTP allows one of that length. */

@@ -9,6 +9,7 @@ import { createAccounts, createTokens, findAccess } from '../accounts/accounts.t
 import { InProcessChanges } from '../changes/changes.ts';
 import { createDomains } from '../domains/domains.ts';
 import { limitInMemory } from '../net/net.ts';
+import { onlyKey } from '../nodes/nodes.ts';
 import { askForUpgrade, startRealtime, TestClient } from './testing/start-realtime.ts';
 
 const SECRET = 'a secret of thirty-two bytes, or more';
@@ -28,7 +29,7 @@ onEachEngine('realtime', (engine) => {
       domains,
       openLimit: limitInMemory,
       log: pino({ level: 'silent' }),
-      secret: SECRET,
+      secret: onlyKey(SECRET),
     });
     const { port, realtime } = await startRealtime({
       changes,

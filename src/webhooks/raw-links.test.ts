@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
+import { onlyKey } from '../nodes/nodes.ts';
 import { readRetryAfter } from './send-webhook.ts';
 import { type SignedLink, signLink, verifyLink } from './webhooks.ts';
 
-const SECRET = 'a secret of at least sixteen';
+const SECRET = onlyKey('a secret of at least sixteen');
 const NOW = Date.UTC(2026, 0, 1);
 const DAY = 24 * 3_600_000;
 
@@ -23,6 +24,14 @@ suite('links to the source', () => {
       link,
       /^https:\/\/mail\.test\/base\/webhooks\/raw\/abc-1\?expires=\d+&signature=[\w-]{43}$/,
     );
+  });
+
+  test('are good by each value of the secret, and made by the first', () => {
+    const both = { signing: 'new', all: ['new', ...SECRET.all] };
+    assert.equal(verifyLink(both, partsOf(link), NOW), true);
+    const fresh = partsOf(signLink(both, 'https://mail.test', { id: 'abc-1' }, NOW));
+    assert.equal(verifyLink(onlyKey('new'), fresh, NOW), true);
+    assert.equal(verifyLink(SECRET, fresh, NOW), false);
   });
 
   test('are good for seven days', () => {
@@ -48,7 +57,7 @@ suite('links to the source', () => {
     for (const change of changed) {
       assert.equal(verifyLink(SECRET, { ...parts, ...change }, NOW), false, JSON.stringify(change));
     }
-    assert.equal(verifyLink('another secret', parts, NOW), false);
+    assert.equal(verifyLink(onlyKey('another secret'), parts, NOW), false);
     // What stands on one side of the colon cannot be moved to the other.
     const [first, ...rest] = parts.expires;
     const moved = { ...parts, id: `${parts.id}:${first}`, expires: rest.join('') };

@@ -8,6 +8,7 @@
  * over it are new each time.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { SigningKeys } from '../nodes/nodes.ts';
 
 export {
   createWebhookSender,
@@ -48,13 +49,13 @@ function sign(secret: string, { id, part }: LinkTarget, expires: string): Buffer
  * @param now milliseconds since 1970
  */
 export function signLink(
-  secret: string,
+  secret: SigningKeys,
   publicUrl: string,
   target: LinkTarget,
   now: number,
 ): string {
   const expires = String(Math.floor(now / 1000) + GOOD_FOR_S);
-  const signature = sign(secret, target, expires).toString('base64url');
+  const signature = sign(secret.signing, target, expires).toString('base64url');
   const base = publicUrl.replace(/\/$/, '');
   const id = encodeURIComponent(target.id);
   const path = target.part === undefined ? `raw/${id}` : `attachments/${id}/${target.part}`;
@@ -66,14 +67,16 @@ export function signLink(
  *
  * @param now milliseconds since 1970
  */
-export function verifyLink(secret: string, link: SignedLink, now: number): boolean {
+export function verifyLink(secret: SigningKeys, link: SignedLink, now: number): boolean {
   if (!/^\d{1,12}$/.test(link.expires)) return false;
   // Neither has a colon: nothing can be moved from one side of it to the other.
   if (link.part !== undefined && !/^[\d.]{1,100}$/.test(link.part)) return false;
-  const expected = sign(secret, link, link.expires);
   const given = Buffer.from(link.signature, 'base64url');
-  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return false;
-  return Number(link.expires) * 1000 > now;
+  const isOurs = secret.all.some((key) => {
+    const expected = sign(key, link, link.expires);
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  });
+  return isOurs && Number(link.expires) * 1000 > now;
 }
 
 /**

@@ -21,6 +21,7 @@ import { createDomains } from '../../src/domains/domains.ts';
 import { ServerDelivery } from '../../src/mail-server/mail-server.ts';
 import { EmbeddedMailstore } from '../../src/mailstore/mailstore.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
+import { onlyKey } from '../../src/nodes/nodes.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { startSmtp } from '../../src/smtp/smtp.ts';
 import { Usage } from '../../src/usage/usage.ts';
@@ -82,7 +83,11 @@ await database.write((tx) =>
 const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' });
 const { delivery, courier } = buildMailFlow({
   config,
-  secrets,
+  keys: {
+    tokens: onlyKey(secrets.jwtSecret[0]),
+    senders: onlyKey(secrets.srsSecret[0]),
+    links: onlyKey(secrets.linkSecret[0]),
+  },
   database,
   changes,
   domains,

@@ -7,6 +7,7 @@ import { carryOut, createMailReceiver, type MailReceiver } from '../../src/deliv
 import { blindChecks } from '../../src/delivery/sender-checks/testing/blind-checks.ts';
 import { createDomains, type Domains } from '../../src/domains/domains.ts';
 import { ServerDelivery, type ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
+import { onlyKey } from '../../src/nodes/nodes.ts';
 import { createSenderRewriting, type MessageSender } from '../../src/outbound/outbound.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { FakeClock } from '../../src/queue/testing/fake-clock.ts';
@@ -78,10 +79,10 @@ export class MailServerBench {
       publish: () => {},
       bodies: store.bodies,
       queue,
-      senders: createSenderRewriting({ key: 'k'.repeat(32) }),
+      senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)) }),
       checks: blindChecks(),
       hostname: 'mx.test',
-      linkSecret: 'l'.repeat(32),
+      linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
       log: { info: () => {}, warn: () => {} },
       now: () => this.clock.now(),

@@ -28,6 +28,7 @@ import { shareDkimKey } from '../../domains/testing/dkim-key.ts';
 import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
 import { EmbeddedMailstore } from '../../mailstore/mailstore.ts';
 import { limitInMemory } from '../../net/net.ts';
+import { onlyKey } from '../../nodes/nodes.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
 export const apiKey = 'test-key-1';
@@ -158,13 +159,13 @@ export async function startApi(
     domains,
     openLimit: limitInMemory,
     log: logger,
-    secret: 'a secret of thirty-two bytes, or more',
+    secret: onlyKey('a secret of thirty-two bytes, or more'),
   });
   const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' });
   const mailserverEvents = mailserverEventRoutes(
     new MailserverEvents({
-      secret: mailserverSecret,
+      secrets: [mailserverSecret],
       database,
       changes,
       findAccounts: (addresses) => findAccounts(database, addresses),
