@@ -62,7 +62,7 @@ async function runWithService(
   const ending = Promise.race(['SIGINT', 'SIGTERM'].map((signal) => once(process, signal)));
   try {
     const { http, smtp } = service.addresses;
-    const key = config.credentials.apiKeys?.[0] ?? service.secrets.apiKey;
+    const key = config.credentials.apiKeys?.[0] ?? service.secrets.apiKey[0];
     const client = new ServiceClient(publicUrlOf(http.address, http.port), key);
     const made = await makeDemo(client, given, smtp && { host: smtp.address, port: smtp.port });
     say(given, client, made);

@@ -86,7 +86,7 @@ export async function openClient(
   url: string | undefined,
 ): Promise<ServiceClient> {
   const { host, port } = config.http;
-  const key = config.credentials.apiKeys?.[0] ?? (await readSecrets(config, parts))?.apiKey;
+  const key = config.credentials.apiKeys?.[0] ?? (await readSecrets(config, parts))?.apiKey[0];
   if (key === undefined) {
     throw new NotRunning(
       'there is no API key: set API_KEYS, or start the service, which makes one',
