@@ -43,7 +43,15 @@ export const Shell = defineComponent(() => {
         <RouterLink class="name" to="/">
           {() => [<Mark />, 'Postroom', <span class="soft">console</span>]}
         </RouterLink>
-        <Tools />
+        {session.current && (
+          <button
+            type="button"
+            class="plain sign-out"
+            onClick={() => void signOut().catch(() => {})}
+          >
+            Sign out
+          </button>
+        )}
       </header>
       {session.current && <Menu isOpen={isMenuOpen.value} />}
       <main id="main" tabindex="-1">
@@ -74,29 +82,28 @@ function Menu({ isOpen }: { isOpen: boolean }) {
         <li>
           <a href="/docs/inbox/">Live inbox</a>
         </li>
+        <li>
+          <Colours />
+        </li>
       </ul>
     </nav>
   );
 }
 
-function Tools() {
+function Colours() {
   const choose = (event: Event) => {
     theme.value = (event.target as HTMLSelectElement).value;
   };
   return (
-    <div class="tools">
-      <select class="theme" aria-label="Colours" value={theme.value} onChange={choose}>
+    <div class="colours">
+      <label for="colours">Colours</label>
+      <select id="colours" value={theme.value} onChange={choose}>
         {themes.map(([name, label]) => (
           <option key={name} value={name}>
             {label}
           </option>
         ))}
       </select>
-      {session.current && (
-        <button type="button" class="plain" onClick={() => void signOut().catch(() => {})}>
-          Sign out
-        </button>
-      )}
     </div>
   );
 }

@@ -10,7 +10,7 @@ system.addEventListener('change', ({ matches }) => {
 
 /** The choices and their labels. */
 export const themes = [
-  ['system', 'System colours'],
+  ['system', 'System'],
   ['light', 'Light'],
   ['dark', 'Dark'],
 ] as const;

@@ -12,18 +12,18 @@ import { formatBytes, formatNumber } from '../ui/format.ts';
 import { say } from '../ui/messages.tsx';
 
 const filters: readonly Filter[] = [
-  { name: 'q', label: 'Address', placeholder: 'ada@acme.test' },
+  { name: 'q', label: 'Address begins with', placeholder: 'ada@acme.test' },
   { name: 'domain', label: 'Domain' },
   { name: 'user_id', label: 'User' },
 ];
 
-export const Accounts = () => (
+export const Accounts = defineComponent(() => () => (
   <div class="screen">
     <Heading title="Accounts" lead="Of all users, with what their mailboxes hold." />
     <Filters filters={filters} label="Accounts" />
     <AccountList fixed={{}} />
   </div>
-);
+));
 
 /** Accounts that fit the filters of the address, and those that are given. */
 export const AccountList = defineComponent(
@@ -74,7 +74,7 @@ function AccountName({ email, user_id }: AccountItem) {
 
 /** What is stored; with a quota, how much of it. */
 function Stored({ account: { bytes, quota_bytes: quota } }: { account: AccountItem }) {
-  if (!quota) return <>{formatBytes(bytes)}</>;
+  if (!quota) return <span>{formatBytes(bytes)}</span>;
   const share = Math.round((100 * bytes) / quota);
   return (
     <>

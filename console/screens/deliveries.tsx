@@ -36,13 +36,13 @@ const filters: readonly Filter[] = [
   },
 ];
 
-export const Deliveries = () => (
+export const Deliveries = defineComponent(() => () => (
   <div class="screen">
     <Heading title="Deliveries" lead="One by one, the newest first." />
     <Filters filters={filters} label="Deliveries" />
     <DeliveryList fixed={{}} />
   </div>
-);
+));
 
 /** Deliveries that fit the filters of the address, and those that are given. */
 export const DeliveryList = defineComponent(

@@ -11,7 +11,7 @@ import { formatBytes, formatName, formatNumber } from '../ui/format.ts';
 import { verify } from './domain-actions.tsx';
 
 const filters: readonly Filter[] = [
-  { name: 'q', label: 'Name', placeholder: 'acme' },
+  { name: 'q', label: 'Name begins with', placeholder: 'acme' },
   { name: 'user_id', label: 'User' },
   {
     name: 'status',
@@ -20,6 +20,7 @@ const filters: readonly Filter[] = [
       ['', 'All'],
       ['active', 'Active'],
       ['pending', 'Pending'],
+      ['suspended', 'Suspended'],
     ],
   },
 ];

@@ -1,11 +1,12 @@
+import { defineComponent } from 'vue';
 import { RouterLink } from 'vue-router';
 import { Heading } from '../ui/basics.tsx';
 
-export const NotFound = () => (
+export const NotFound = defineComponent(() => () => (
   <div class="screen">
     <Heading title="Nothing is here" lead="The address has no screen of the console." />
     <p>
       <RouterLink to="/">{() => 'To the overview'}</RouterLink>
     </p>
   </div>
-);
+));

@@ -50,6 +50,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Put Postroom in front of Dovecot', link: '/guides/imap-server' },
       { text: 'Delivery to your mail server', link: '/guides/imap-server-delivery' },
       { text: 'Quotas and usage', link: '/guides/quotas-and-usage' },
+      { text: 'The console', link: '/guides/console' },
       { text: 'Go to production', link: '/guides/production' },
       { text: 'Several nodes', link: '/guides/several-nodes' },
       { text: 'Alerts', link: '/guides/alerts' },
