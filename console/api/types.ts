@@ -24,7 +24,8 @@ export interface DnsRecord {
   readonly record_type: string;
   readonly host: string;
   readonly expected_value: string;
-  readonly status: 'pending' | 'verified' | 'failed' | 'disabled';
+  readonly purpose: string;
+  readonly status: string;
   readonly observed_value?: string;
   readonly priority?: number;
   readonly detail?: string;
@@ -41,13 +42,16 @@ export interface DomainItem {
   readonly user_id: string;
   readonly status: string;
   readonly suspended: boolean;
-  readonly suspended_reason?: string;
-  readonly route: Route | string;
+  readonly suspended_at?: string;
+  readonly suspend_reason?: string;
+  /** What happens to its mail, such as `store`. */
+  readonly route: string;
   readonly accounts: number;
   readonly created_at: string;
   readonly verified_at?: string;
-  readonly messages: number;
-  readonly bytes: number;
+  /** Both are left out where they cannot be counted, as on a mail server. */
+  readonly messages?: number;
+  readonly bytes?: number;
 }
 
 /** What a deletion removes. */
@@ -58,9 +62,16 @@ export interface Removal {
   readonly deliveries: number;
 }
 
+/** A domain as `/v2/domains/:domain/info` has it. */
+export interface DomainInfo {
+  readonly domain: { readonly domain: string; readonly status: string };
+  readonly dns: readonly DnsRecord[];
+  readonly route: Route;
+}
+
 export interface DomainPage extends DomainItem {
   readonly records: readonly DnsRecord[];
-  readonly would_remove?: Removal;
+  readonly would_remove: Removal;
 }
 
 export interface AccountItem {
@@ -69,8 +80,8 @@ export interface AccountItem {
   readonly domain: string;
   readonly user_id: string;
   readonly suspended: boolean;
-  readonly messages: number;
-  readonly bytes: number;
+  readonly messages?: number;
+  readonly bytes?: number;
   readonly quota_bytes?: number;
   readonly created_at: string;
   readonly last_login_at?: string;
@@ -168,5 +179,23 @@ export interface AuditItem {
   readonly node?: string;
 }
 
-export type NodeItem = Readonly<Record<string, unknown>>;
-export type Settings = Readonly<Record<string, unknown>>;
+export interface NodeItem {
+  readonly id: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly version: string;
+  readonly started_at: string;
+  readonly seen_at: string;
+  /** False where it was killed, or lost the database. */
+  readonly running: boolean;
+}
+
+export interface SettingItem {
+  readonly key: string;
+  /** Absent where it is hidden, or has no value. */
+  readonly value?: string;
+  /** Whether it was set; else its default holds. */
+  readonly set: boolean;
+  /** Whether it is secret, or may hold a secret. */
+  readonly hidden: boolean;
+}

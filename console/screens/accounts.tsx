@@ -8,7 +8,7 @@ import { Card, Heading, State, When } from '../ui/basics.tsx';
 import { type Column, ListTable } from '../ui/data-table.tsx';
 import { ask } from '../ui/dialogs.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
-import { formatBytes, formatNumber } from '../ui/format.ts';
+import { formatBytes, formatKnown } from '../ui/format.ts';
 import { say } from '../ui/messages.tsx';
 
 const filters: readonly Filter[] = [
@@ -39,7 +39,7 @@ export const AccountList = defineComponent(
         head: 'Status',
         cell: ({ suspended }) => <State name={suspended ? 'suspended' : 'active'} />,
       },
-      { head: 'Messages', isNumber: true, cell: ({ messages }) => formatNumber(messages) },
+      { head: 'Messages', isNumber: true, cell: ({ messages }) => formatKnown(messages) },
       { head: 'Stored', isNumber: true, cell: (row) => <Stored account={row} /> },
       { head: 'Last login', cell: ({ last_login_at }) => <When at={last_login_at} /> },
       { head: 'Actions', cell: (row) => <Actions account={row} reload={list.reload} /> },
@@ -74,7 +74,7 @@ function AccountName({ email, user_id }: AccountItem) {
 
 /** What is stored; with a quota, how much of it. */
 function Stored({ account: { bytes, quota_bytes: quota } }: { account: AccountItem }) {
-  if (!quota) return <span>{formatBytes(bytes)}</span>;
+  if (!quota || bytes === undefined) return <span>{formatKnown(bytes, formatBytes)}</span>;
   const share = Math.round((100 * bytes) / quota);
   return (
     <>

@@ -1,7 +1,7 @@
 /** What is done to a domain: from the list and from its own page. */
 import { act, call } from '../api/client.ts';
 import { asApiError } from '../api/load.ts';
-import type { DnsRecord, DomainItem, Removal } from '../api/types.ts';
+import type { DomainInfo, DomainItem, Removal } from '../api/types.ts';
 import { Facts } from '../ui/basics.tsx';
 import { ask } from '../ui/dialogs.tsx';
 import { count, formatBytes, formatNumber } from '../ui/format.ts';
@@ -13,7 +13,7 @@ type Done = () => void | Promise<void>;
 /** Asks DNS for the domain's records now. */
 export async function verify({ domain, user_id }: Named, done: Done): Promise<void> {
   try {
-    const answer = await call<{ domain: { status: string }; dns: readonly DnsRecord[] }>(
+    const answer = await call<DomainInfo>(
       'POST',
       `/v2/domains/${encodeURIComponent(domain)}/verify`,
       { body: { user_id } },

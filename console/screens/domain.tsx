@@ -2,12 +2,12 @@
 import { TabsContent, TabsList, TabsRoot, TabsTrigger } from 'reka-ui';
 import { defineComponent } from 'vue';
 import { useRoute, useRouter } from 'vue-router';
-import { read } from '../api/client.ts';
+import { call, read } from '../api/client.ts';
 import { load } from '../api/load.ts';
-import type { DnsRecord, DomainPage } from '../api/types.ts';
+import type { DnsRecord, DomainInfo, DomainPage } from '../api/types.ts';
 import { Card, Copyable, Facts, Failure, Heading, State, When } from '../ui/basics.tsx';
 import { DataTable, Loading } from '../ui/data-table.tsx';
-import { formatBytes, formatName, formatNumber } from '../ui/format.ts';
+import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
 import { AccountList } from './accounts.tsx';
 import { DeliveryList } from './deliveries.tsx';
 import { remove, resume, suspend, verify } from './domain-actions.tsx';
@@ -99,10 +99,13 @@ function Summary({ domain }: { domain: DomainPage }) {
           isAcross={true}
           facts={[
             ['Status', <State name={state} />],
-            ...(domain.suspended_reason ? [['Reason', domain.suspended_reason] as const] : []),
+            ...(domain.suspend_reason ? [['Reason', domain.suspend_reason] as const] : []),
             ['User', domain.user_id],
             ['Accounts', formatNumber(domain.accounts)],
-            ['Stored', `${formatNumber(domain.messages)} messages, ${formatBytes(domain.bytes)}`],
+            [
+              'Stored',
+              `${formatKnown(domain.messages)} messages, ${formatKnown(domain.bytes, formatBytes)}`,
+            ],
             ['Created', <When at={domain.created_at} />],
             ['Verified', <When at={domain.verified_at} />],
           ]}
@@ -131,6 +134,7 @@ function Records({ records }: { records: readonly DnsRecord[] }) {
           columns={[
             { head: 'Type', cell: ({ record_type }) => record_type },
             { head: 'Host', cell: ({ host }) => <code>{host}</code> },
+            { head: 'Priority', isNumber: true, cell: ({ priority }) => priority ?? '–' },
             { head: 'Value', isWide: true, cell: (row) => <RecordValue record={row} /> },
             { head: 'Status', cell: ({ status }) => <State name={status} /> },
           ]}
@@ -155,21 +159,41 @@ function RecordValue({ record }: { record: DnsRecord }) {
   );
 }
 
-function RouteFacts({ domain: { route } }: { domain: DomainPage }) {
-  const shown = typeof route === 'string' ? { forward_mode: route } : route;
-  return (
-    <Card>
-      {() => (
-        <Facts
-          facts={[
-            ['Mail goes to', formatName(shown.forward_mode)],
-            ...(shown.webhook_url ? [['Webhook', <code>{shown.webhook_url}</code>] as const] : []),
-            ...(shown.forward_to_email
-              ? [['Forwarded to', <code>{shown.forward_to_email}</code>] as const]
-              : []),
+/** The route with its addresses, which the list does not have. */
+const RouteFacts = defineComponent(
+  (props: { domain: DomainPage }) => {
+    const { data, error } = load(
+      () => props.domain,
+      ({ domain, user_id }, signal) =>
+        call<DomainInfo>('GET', `/v2/domains/${encodeURIComponent(domain)}/info`, {
+          query: { user_id },
+          signal,
+        }),
+    );
+    return () => {
+      const route = data.value?.route;
+      return (
+        <Card>
+          {() => [
+            <Failure error={error.value} />,
+            route && (
+              <Facts
+                facts={[
+                  ['Mail goes to', formatName(route.forward_mode)],
+                  ...fact('Webhook', route.webhook_url),
+                  ...fact('Forwarded to', route.forward_to_email),
+                ]}
+              />
+            ),
           ]}
-        />
-      )}
-    </Card>
-  );
+        </Card>
+      );
+    };
+  },
+  { props: ['domain'] },
+);
+
+/** A value of the route, where it has one. */
+function fact(name: string, value: string | undefined) {
+  return value ? [[name, <code>{value}</code>] as const] : [];
 }

@@ -3,11 +3,11 @@ import { defineComponent } from 'vue';
 import { RouterLink } from 'vue-router';
 import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
-import type { DomainItem, Page, Route } from '../api/types.ts';
+import type { DomainItem, Page } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
 import { type Column, ListTable } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
-import { formatBytes, formatName, formatNumber } from '../ui/format.ts';
+import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
 import { verify } from './domain-actions.tsx';
 
 const filters: readonly Filter[] = [
@@ -29,8 +29,6 @@ const filters: readonly Filter[] = [
 export const domainState = ({ suspended, status }: DomainItem) =>
   suspended ? 'suspended' : status;
 
-const modeOf = (route: Route | string) => (typeof route === 'string' ? route : route.forward_mode);
-
 export const Domains = defineComponent(() => {
   const chosen = useFilters(filters.map(({ name }) => name));
   const list = loadList(chosen, (query, cursor, signal) =>
@@ -39,10 +37,10 @@ export const Domains = defineComponent(() => {
   const columns: readonly Column<DomainItem>[] = [
     { head: 'Domain', isWide: true, cell: (row) => <DomainLink {...row} /> },
     { head: 'Status', cell: (row) => <State name={domainState(row)} /> },
-    { head: 'Mail goes to', cell: ({ route }) => formatName(modeOf(route)) },
+    { head: 'Mail goes to', cell: ({ route }) => formatName(route) },
     { head: 'Accounts', isNumber: true, cell: ({ accounts }) => formatNumber(accounts) },
-    { head: 'Messages', isNumber: true, cell: ({ messages }) => formatNumber(messages) },
-    { head: 'Stored', isNumber: true, cell: ({ bytes }) => formatBytes(bytes) },
+    { head: 'Messages', isNumber: true, cell: ({ messages }) => formatKnown(messages) },
+    { head: 'Stored', isNumber: true, cell: ({ bytes }) => formatKnown(bytes, formatBytes) },
     { head: 'Created', cell: ({ created_at }) => <When at={created_at} /> },
     {
       head: 'Actions',

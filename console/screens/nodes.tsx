@@ -1,36 +1,44 @@
 /** The processes that share the database. */
 import { defineComponent } from 'vue';
 import { read } from '../api/client.ts';
-import { load } from '../api/load.ts';
+import { loadList } from '../api/load.ts';
 import type { NodeItem, Page } from '../api/types.ts';
-import { Card, Facts, Failure, Heading } from '../ui/basics.tsx';
-import { Loading } from '../ui/data-table.tsx';
-import { formatName } from '../ui/format.ts';
-import { showValue } from './settings.tsx';
+import { Card, Heading, State, When } from '../ui/basics.tsx';
+import { ListTable } from '../ui/data-table.tsx';
 
 export const Nodes = defineComponent(() => {
-  const { data, error, reload } = load(
+  const list = loadList(
     () => '',
-    (_none, signal) => read<Page<NodeItem>>('/nodes', {}, signal),
+    (_none, _cursor, signal) => read<Page<NodeItem>>('/nodes', {}, signal),
   );
   return () => (
     <div class="screen">
-      <Heading title="Nodes" lead="The processes of this service that share the database." />
-      <Failure error={error.value} retry={() => void reload()} />
-      {!data.value && !error.value && <Loading />}
-      <div class="columns">
-        {data.value?.items.map((node) => (
-          <Card key={String(node.id ?? node.host)} title={String(node.host ?? node.id)}>
-            {() => (
-              <Facts
-                facts={Object.entries(node)
-                  .filter(([name]) => name !== 'host')
-                  .map(([name, value]) => [formatName(name), showValue(value)])}
-              />
-            )}
-          </Card>
-        ))}
-      </div>
+      <Heading
+        title="Nodes"
+        lead="The processes that serve, and those of the last day that did not stop by themselves."
+      />
+      <Card>
+        {() => (
+          <ListTable
+            caption="Nodes, the newest first"
+            list={list}
+            keyOf={({ id }) => id}
+            empty={['No node is known', 'A node is listed from its first sign of life on.']}
+            columns={[
+              { head: 'Host', isWide: true, cell: ({ host, pid }) => `${host}, process ${pid}` },
+              {
+                head: 'State',
+                cell: ({ running }) => (
+                  <State name={running ? 'running' : 'gone'} tone={running ? 'good' : 'bad'} />
+                ),
+              },
+              { head: 'Version', cell: ({ version }) => version },
+              { head: 'Started', cell: ({ started_at }) => <When at={started_at} /> },
+              { head: 'Last sign of life', cell: ({ seen_at }) => <When at={seen_at} /> },
+            ]}
+          />
+        )}
+      </Card>
     </div>
   );
 });

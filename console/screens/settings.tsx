@@ -1,46 +1,42 @@
 /** The settings in force, without secrets. They come from the environment; here they are read. */
 import { defineComponent } from 'vue';
 import { read } from '../api/client.ts';
-import { load } from '../api/load.ts';
-import type { Settings as Answer } from '../api/types.ts';
-import { Card, Facts, Failure, Heading, When } from '../ui/basics.tsx';
-import { Loading } from '../ui/data-table.tsx';
+import { loadList } from '../api/load.ts';
+import type { Page, SettingItem } from '../api/types.ts';
+import { Card, Heading } from '../ui/basics.tsx';
+import { ListTable } from '../ui/data-table.tsx';
 
 export const Settings = defineComponent(() => {
-  const { data, error, reload } = load(
+  const list = loadList(
     () => '',
-    (_none, signal) => read<Answer>('/settings', {}, signal),
+    (_none, _cursor, signal) => read<Page<SettingItem>>('/settings', {}, signal),
   );
   return () => (
     <div class="screen">
       <Heading
         title="Settings"
-        lead="As they are in force, without secrets. They are changed in the environment, and hold after a restart."
+        lead="As they are in force on the node that answered, without secrets. They are changed in the environment, and hold after a restart."
       />
-      <Failure error={error.value} retry={() => void reload()} />
-      {!data.value && !error.value && <Loading />}
-      {data.value && (
-        <Card>
-          {() => (
-            <Facts
-              facts={Object.entries(data.value ?? {}).map(([name, value]) => [
-                name,
-                showValue(value),
-              ])}
-            />
-          )}
-        </Card>
-      )}
+      <Card>
+        {() => (
+          <ListTable
+            caption="Settings"
+            list={list}
+            keyOf={({ key }) => key}
+            empty={['No settings', 'The service told of none.']}
+            columns={[
+              { head: 'Key', cell: ({ key }) => <code>{key}</code> },
+              { head: 'Value', isWide: true, cell: (row) => <Value setting={row} /> },
+              { head: 'From', cell: ({ set }) => (set ? 'the environment' : 'its default') },
+            ]}
+          />
+        )}
+      </Card>
     </div>
   );
 });
 
-const time = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
-
-/** Any value of JSON as it is read best. */
-export function showValue(value: unknown) {
-  if (typeof value === 'string' && time.test(value)) return <When at={value} />;
-  if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  if (value === null || value === undefined || value === '') return <span class="soft">none</span>;
-  return <code>{typeof value === 'object' ? JSON.stringify(value) : String(value)}</code>;
+function Value({ setting: { value, set, hidden } }: { setting: SettingItem }) {
+  if (value !== undefined && value !== '') return <code>{value}</code>;
+  return <span class="soft">{hidden && set ? 'hidden' : 'none'}</span>;
 }

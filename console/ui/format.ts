@@ -24,6 +24,12 @@ export function count(amount: number, one: string, many = `${one}s`): string {
 
 const units = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
 
+/** A number that may not be known. */
+export const formatKnown = (
+  value: number | undefined,
+  format: (value: number) => string = formatNumber,
+): string => (value === undefined ? '–' : format(value));
+
 /** Bytes by powers of 1,000, as disks are sold: `1.5 MB`. */
 export function formatBytes(bytes: number): string {
   const power = bytes < 1 ? 0 : Math.min(Math.floor(Math.log10(bytes) / 3), units.length - 1);
