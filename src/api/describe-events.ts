@@ -77,6 +77,11 @@ const receivedMessage = Type.Object(
       description: 'The source, for 7 days.',
       examples: ['https://mail.example.com/webhooks/raw/7?expires=1795849200&signature=c2ln'],
     }),
+    mail_id: Type.String({
+      description:
+        'What the client was answered that brought the message; the same in the log, Received and trace.',
+      examples: ['019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b'],
+    }),
     mailbox: textOrNull({
       description: 'Where the message is stored as well; null where the webhook alone has it.',
       examples: ['INBOX'],

@@ -242,8 +242,10 @@ export class Bodies {
     if (at - this.#free.at >= FREE_BYTES_MS) {
       this.#free = { at, bytes: await this.#store.freeBytes() };
     }
-    if (this.#free.bytes >= FREE_BYTES_LEFT + octets) return undefined;
-    return new Refusal('storage_full', 'there is no space left for this message');
+    const { bytes } = this.#free;
+    if (bytes >= FREE_BYTES_LEFT + octets) return undefined;
+    const cause = new Error(`${bytes} bytes are free, ${FREE_BYTES_LEFT} of them are kept free`);
+    return new Refusal('storage_full', 'there is no space left for this message', { cause });
   }
 
   /**

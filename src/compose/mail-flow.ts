@@ -26,6 +26,7 @@ import {
   Sending,
   ServerCopies,
 } from '../sending/sending.ts';
+import type { Trace } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
 import { createWebhookSender } from '../webhooks/webhooks.ts';
 import type { Keys } from './node-facts.ts';
@@ -47,6 +48,7 @@ export interface MailFlowOptions {
   readonly queue: Queue;
   /** Counts mail for billing. */
   readonly usage: Usage;
+  readonly trace: Trace;
   readonly metrics: Metrics;
   /** Where links to us begin, known once the port is. */
   readonly publicUrl: () => string;
@@ -80,7 +82,7 @@ const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
 export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const { config, keys, database, changes, domains, accounts, bodies, queue, usage } = options;
-  const { embedded, mailServer, metrics, logger: log, now } = options;
+  const { embedded, mailServer, metrics, trace, logger: log, now } = options;
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const dns = openDeliveryDns(config, metrics);
@@ -91,8 +93,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     domains,
     accounts,
     bodies,
-    queue,
-    usage,
+    ...{ queue, usage, trace },
     mailstore: embedded,
     mailServer,
     publish,

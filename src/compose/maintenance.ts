@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../accounts/accounts.ts';
 import { pruneSends } from '../sending/sending.ts';
+import type { Trace } from '../trace/trace.ts';
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
@@ -10,6 +11,7 @@ export interface MaintenanceOptions extends PurgeOptions {
   /** Forgets removals that were kept for longer than that; says how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
+  readonly trace: Pick<Trace, 'prune'>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly logger: Pick<Logger, 'info' | 'error'>;
@@ -109,7 +111,7 @@ export class Maintenance {
   }
 
   async #forgetOld(signal: AbortSignal): Promise<void> {
-    const { pruneTombstones, database, queue, tokens, logger, now } = this.#options;
+    const { pruneTombstones, database, queue, tokens, trace, logger, now } = this.#options;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
     await new AnsweredRequests(database).forget(now() - ANSWERS_KEPT_MS);
@@ -120,6 +122,8 @@ export class Maintenance {
     const sends = await this.#repeatStep(signal, () =>
       database.write((tx) => pruneSends(tx, before)),
     );
+    const traced = await this.#repeatStep(signal, () => database.write((tx) => trace.prune(tx)));
+    if (traced > 0) logger.info({ traced }, 'rows of the trace older than TRACE_DAYS removed');
     if (tombstones + deliveries + sends + logins > 0) {
       logger.info(
         { tombstones, deliveries, sends, logins },

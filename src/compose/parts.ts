@@ -1,6 +1,7 @@
 /**
  * The composition root: builds every part from the configuration and passes each what it needs.
  */
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
@@ -52,6 +53,7 @@ import {
 } from '../realtime/realtime.ts';
 import { createSearch, type Search } from '../search/search.ts';
 import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
+import { Trace } from '../trace/trace.ts';
 import { Usage } from '../usage/usage.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
@@ -80,6 +82,7 @@ export interface Parts {
   readonly metrics: Metrics;
   readonly progress: Progress;
   readonly maintenance: Maintenance;
+  readonly trace: Trace;
   /** Where several nodes count what is held; undefined on a single node. */
   readonly places: SharedPlaces | undefined;
 }
@@ -136,26 +139,21 @@ const MAX_JSON_BODY = 1024 * 1024;
 /** Where the installation has made the public pages (`docs/.vitepress/build.ts`). */
 const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
 
+type Given = Omit<Ground, 'changes' | 'openLimit'> & {
+  /** What several nodes share; undefined for a single one. */
+  readonly shared: Shared | undefined;
+};
+
 /** Builds all parts; none of them listens or runs yet. */
-export function buildParts(
-  given: Omit<Ground, 'changes' | 'openLimit'> & {
-    /** What several nodes share; undefined for a single one. */
-    readonly shared: Shared | undefined;
-  },
-): Parts {
+export function buildParts(given: Given): Parts {
   const { config, secrets, database, bodies, metrics, logger, now, shared } = given;
   const search = buildSearch(config, database, bodies, logger);
   const changes = buildChanges(search, shared?.changes ?? new InProcessChanges());
   const idSecret = secrets.idSecret[0];
   const { quotaBytes } = config.limits;
   const embedded = new EmbeddedMailstore({ database, bodies, idSecret, search, quotaBytes, now });
-  const queue = new Queue({
-    database,
-    log: logger,
-    clock: { ...systemClock, now },
-    onAttempt: (report) => metrics.countAttempt(report),
-    places: shared?.places,
-  });
+  const trace = buildTrace(given);
+  const queue = buildQueue(given, trace);
   const usage = new Usage({ database, now });
   const deletions = new Deletions();
   const openLimit = shared?.openLimit ?? limitInMemory;
@@ -169,6 +167,7 @@ export function buildParts(
     ...owners,
     deletions,
     queue,
+    trace,
     bodies,
     // Both, since an operator may have changed from one to the other.
     stores: [embedded, shadowsOf(database), { bury: burySends, purge: async () => false }],
@@ -179,7 +178,8 @@ export function buildParts(
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
-  const stores = { bodies, embedded, mailstore, mailServer, queue, usage, metrics, publicUrl };
+  const stored = { bodies, embedded, mailstore, mailServer, queue, usage, trace };
+  const stores = { ...stored, metrics, publicUrl };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
   const api = buildApi(ground, { ...owners, ...stores, mailstore, imap, sending, progress });
@@ -202,9 +202,23 @@ export function buildParts(
     realtime,
     metrics,
     progress,
+    trace,
     maintenance,
     places: shared?.places,
   };
+}
+
+function buildQueue({ database, metrics, shared, logger: log, now }: Given, trace: Trace): Queue {
+  return new Queue({
+    ...{ database, trace, log },
+    clock: { ...systemClock, now },
+    onAttempt: (report) => metrics.countAttempt(report),
+    places: shared?.places,
+  });
+}
+
+function buildTrace({ config, database, logger: log, now }: Given) {
+  return new Trace({ database, keptDays: config.traceDays, node: hostname(), log, now });
 }
 
 function shadowsOf(database: Database): PurgedStore {

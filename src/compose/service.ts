@@ -148,6 +148,7 @@ async function open(
   if (renamed > 0) logger.info({ domains: renamed }, 'DNS records ask for our new names');
   parts.verification.start();
   onStop(() => parts.verification.stop());
+  onStop(() => parts.trace.flush());
   // Closed after the listeners: what they have under way is finished first.
   onStop(() => parts.flow.closeSenderChecks());
   const addresses = await listen(config, parts, logger, onStop);
@@ -313,6 +314,7 @@ async function listen(
       host,
       port,
       protocol,
+      trace: parts.trace,
       traffic: parts.metrics.mailTraffic(protocol),
       tls: { cert, key },
       maxMessageBytes: config.limits.maxMessageBytes,

@@ -70,6 +70,7 @@ test('an empty environment gives the defaults', () => {
     lmtp: { host: '127.0.0.1', port: 0 },
     metrics: { port: 0 },
     drainSeconds: 0,
+    traceDays: 30,
     limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800, quotaBytes: 0 },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
     redis: undefined,
@@ -149,6 +150,7 @@ test('every key set comes out in its place', () => {
       SEND_RECIPIENTS_PER_DAY: '0',
       METRICS_PORT: '9090',
       DRAIN_SECONDS: '20',
+      TRACE_DAYS: '7',
       OUTBOUND_ALLOW_CIDRS: '192.168.0.0/16',
       NOTIFIER_SPOOL: 'spool',
       NOTIFIER_URL: 'https://in.example.com/hooks/mailserver',
@@ -182,6 +184,7 @@ test('every key set comes out in its place', () => {
     lmtp: { host: 'localhost', port: 24 },
     metrics: { port: 9090 },
     drainSeconds: 20,
+    traceDays: 7,
     limits: { ratePerMinute: 0, maxMessageBytes: 65_536, quotaBytes: 1_000 },
     database: {
       urls: [
@@ -477,6 +480,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['SEND_ENABLED', 'maybe', 'true or false'],
   ['SEND_RECIPIENTS_PER_DAY', '-1', 'a whole number from 0 to 1000000'],
   ['METRICS_PORT', '99999', 'a port number from 0 to 65535'],
+  ['TRACE_DAYS', '-1', 'a whole number from 0 to 3650'],
   ['DRAIN_SECONDS', '601', 'a whole number from 0 to 600'],
   ['OUTBOUND_ALLOW_CIDRS', 'localhost', `none, or ${networks}`],
   ['LOG_LEVEL', 'verbose', 'one of trace, debug, info, warn, error, fatal, silent'],

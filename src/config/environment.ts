@@ -62,6 +62,8 @@ export interface Config {
   readonly metrics: { readonly port: number };
   /** How long a stop lets load balancers find another node before the listeners close. */
   readonly drainSeconds: number;
+  /** How long operators find what became of a message; 0: it is not kept. */
+  readonly traceDays: number;
   readonly limits: {
     /** HTTP requests per minute and client address; 0: no limit. */
     readonly ratePerMinute: number;
@@ -204,6 +206,7 @@ function groupByPart(values: Values, folder: string): Config {
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
     metrics: { port: values.METRICS_PORT },
     drainSeconds: values.DRAIN_SECONDS,
+    traceDays: values.TRACE_DAYS,
     limits: {
       ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
       maxMessageBytes: values.MAX_MESSAGE_BYTES,

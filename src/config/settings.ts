@@ -104,6 +104,7 @@ const settings = {
   MX_PORT: setting(port(1), '25'),
   LMTP_URL: optional(lmtpUrl),
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
+  TRACE_DAYS: setting(wholeNumber(0, 3_650), '30'),
   METRICS_PORT: setting(port(0), '0'),
   DRAIN_SECONDS: setting(wholeNumber(0, 600), '0'),
   OUTBOUND_ALLOW_CIDRS: setting(listOf(network, 'none'), 'none'),

@@ -249,6 +249,12 @@ interface DeliveryTable {
   subject: Generated<string | null>;
   /** JSON of where the message was stored as well. */
   stored: Generated<string | null>;
+  /** What the client was answered that brought the message; the same in the log, Received and trace. */
+  mail_id: Generated<string | null>;
+  /** Who is to get it, for operators: addresses, separated by a comma and cut. */
+  recipient: Generated<string | null>;
+  /** Whose order keeps it `held`; null where it cannot be attempted. */
+  held_by: Generated<'operator' | 'suspension' | null>;
 }
 
 /** `queue/`: what an attempt needs to know, written once. */
@@ -256,6 +262,31 @@ interface DeliveryPayloadTable {
   delivery_id: number;
   /** JSON that only the kind's own code reads. */
   payload: string;
+}
+
+/** `trace/`: one thing that happened to a message. */
+interface TraceTable {
+  id: Generated<number>;
+  at: number;
+  /** What the client was answered that brought the message. */
+  mail_id: string;
+  event: string;
+  /** Reverse-path in lower case, `''` for the null sender; with what came in alone. */
+  sender: string | null;
+  /** In lower case. */
+  recipient: string | null;
+  /** Of the header, cut; with what came in alone. */
+  message_id: string | null;
+  delivery_id: number | null;
+  /** UUID that the receiver knows the delivery by. */
+  webhook_id: string | null;
+  status: string | null;
+  /** For people. */
+  detail: string | null;
+  /** Host name of the node. */
+  node: string;
+  /** Address of who brought it. */
+  client: string | null;
 }
 
 /** `mailstore/imap`: what was last seen of a mailbox whose server tells no changes by itself. */
@@ -484,6 +515,7 @@ export interface Schema {
   send_recipients: SendRecipientTable;
   idempotency_keys: IdempotencyKeyTable;
   suppressions: SuppressionTable;
+  trace: TraceTable;
   shadow_mailboxes: ShadowMailboxTable;
   shadow_messages: ShadowMessageTable;
   shadow_tombstones: ShadowTombstoneTable;

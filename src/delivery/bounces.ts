@@ -6,6 +6,7 @@ import type { Domains } from '../domains/domains.ts';
 import { type Header, readHeader } from '../message/message.ts';
 import { buildDsn, mailDestination } from '../outbound/outbound.ts';
 import type { DeliveryError, Job, NewDelivery, Queue } from '../queue/queue.ts';
+import type { Trace } from '../trace/trace.ts';
 import { BOUNCE, type BouncePayload, bouncePayloads, type MailOrigin } from './kinds.ts';
 
 /** A pino logger is one. */
@@ -15,6 +16,7 @@ export interface BouncesLog {
 
 interface BouncesOptions {
   readonly queue: Pick<Queue, 'enqueue'>;
+  readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey'>;
   /** Our host name: who reports. */
@@ -72,8 +74,16 @@ export class Bounces {
       destination: mailDestination(payload.to),
       bodyId,
       payload: bouncePayloads.write(payload),
+      mailId: job.mailId,
+      recipients: [payload.to],
     };
-    await this.#options.queue.enqueue(tx, bounce);
+    const deliveryId = await this.#options.queue.enqueue(tx, bounce);
+    const { mailId, recipient } = job;
+    if (mailId !== undefined) {
+      const detail = `the sender ${payload.to} is told, by delivery ${deliveryId}`;
+      const told = { mailId, event: 'bounced', recipient, deliveryId: job.id, detail };
+      await this.#options.trace?.write(tx, [told]);
+    }
     return bounce;
   }
 
@@ -86,7 +96,7 @@ export class Bounces {
       return await readHeader(bodies.read(body));
     } catch (error) {
       if (!job.isLast) throw error;
-      log.error({ err: error, id: job.id }, 'a DSN goes without the header');
+      log.error({ err: error, id: job.id, mailId: job.mailId }, 'a DSN goes without the header');
       return { fields: [], size: 0, isWhole: true };
     }
   }

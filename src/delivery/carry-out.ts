@@ -23,6 +23,7 @@ import {
   type SendOutcome,
 } from '../outbound/outbound.ts';
 import type { Attempted, DeliveryError, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
+import type { Trace } from '../trace/trace.ts';
 import { type WebhookSender, webhookDelays } from '../webhooks/webhooks.ts';
 import { Bounces, type BouncesLog, type PreparedDsn } from './bounces.ts';
 import {
@@ -45,6 +46,7 @@ import {
   ServerMailboxes,
   type ServerMailboxesOptions,
 } from './server-mailboxes.ts';
+import { storedEvent } from './trace-events.ts';
 
 export interface CarryOutOptions {
   readonly database: Database;
@@ -63,6 +65,7 @@ export interface CarryOutOptions {
   /** Our host name: who reports in a DSN. */
   readonly hostname: string;
   readonly log: BouncesLog & ServerMailboxesOptions['log'];
+  readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -217,7 +220,10 @@ class Courier {
     const sent = await this.#forward(job, signal).catch((error: unknown) => {
       // After five days the sender is to be told, whatever it is that keeps us from sending.
       if (!job.isLast) throw error;
-      this.#options.log.error({ err: error, id: job.id }, 'the last attempt to forward threw');
+      this.#options.log.error(
+        { err: error, id: job.id, mailId: job.mailId },
+        'the last attempt to forward threw',
+      );
       return INTERNAL;
     });
     const outcome = toOutcome(sent);
@@ -333,7 +339,7 @@ class Courier {
     targets: readonly MailboxTarget[],
     texts: MessageTexts | undefined,
   ): Promise<AfterCommit> {
-    const { mailstore, queue, publish } = this.#options;
+    const { mailstore, queue, publish, trace } = this.#options;
     if (this.#serverMailboxes) {
       const { origin } = payload;
       const tried = targets.map((target) => ({ target }));
@@ -346,6 +352,13 @@ class Courier {
       return { address, mailbox, uid };
     });
     await queue.noteStored(tx, id, places);
+    const { id: mailId } = payload.origin;
+    await trace?.write(
+      tx,
+      places.map((place) =>
+        storedEvent(mailId, place.address, `${place.mailbox}, UID ${place.uid}`),
+      ),
+    );
     return () => {
       for (const { change } of appended) publish(change);
     };

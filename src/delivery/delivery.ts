@@ -27,6 +27,7 @@ import {
 import { readHeader } from '../message/message.ts';
 import { isLooping, type ReportReader } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
+import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
 import { usageOf } from './count-usage.ts';
 import {
@@ -60,6 +61,7 @@ import {
   type StagingOptions,
   stageMail,
 } from './stage-mail.ts';
+import { queuedEvent, receivedEvents, storedEvent } from './trace-events.ts';
 
 export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
@@ -86,6 +88,8 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
   readonly log: DeliveryLog;
+  /** Where operators find what became of each message. */
+  readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Reads what comes back of messages that accounts sent. */
   readonly reports?: ReportReader | undefined;
   /** Told what became of each recipient of a message that was taken. */
@@ -104,6 +108,7 @@ interface Resolved {
 
 /** What is done with a message whose recipients are known. */
 interface Routed {
+  readonly recipients: readonly ResolvedRecipient[];
   readonly plan: DeliveryPlan;
   readonly targets: readonly MailboxTarget[];
   readonly queued: readonly QueuedMail[];
@@ -161,7 +166,7 @@ class RoutedReceiver implements MailReceiver {
     const { spf, dmarc, action } = mail.verdicts ?? {};
     this.#options.log.info(
       {
-        messageId: envelope.id,
+        mailId: envelope.id,
         sessionId,
         remoteAddress,
         protocol,
@@ -246,7 +251,7 @@ class RoutedReceiver implements MailReceiver {
     const targets = [...plan.users.values()].map(
       ({ recipient, ...user }): MailboxTarget => ({ user, recipient, mailbox, internalDate }),
     );
-    const routed = { plan, targets, queued, report };
+    const routed = { recipients, plan, targets, queued, report };
     return this.#serverMailboxes
       ? this.#toServer(this.#serverMailboxes, mail, routed)
       : this.#store(mail, routed);
@@ -268,7 +273,8 @@ class RoutedReceiver implements MailReceiver {
   }
 
   /** Into our own mailboxes: body, messages and queue in one transaction. */
-  async #store(mail: AcceptedMail, { plan, targets, queued, report }: Routed): Promise<Refused> {
+  async #store(mail: AcceptedMail, routed: Routed): Promise<Refused> {
+    const { plan, targets, queued, report } = routed;
     const { database, bodies, mailstore, queue, usage, publish } = this.#options;
     const { parsed, body } = mail.message;
     const { size } = parsed;
@@ -290,7 +296,10 @@ class RoutedReceiver implements MailReceiver {
         await bodies.release(tx, [bodyId]);
         return { appended, refused };
       }
-      for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+      const stored = appended.map(({ user, uid, change }) =>
+        storedEvent(mail.envelope.id, user.address, `${change.mailbox}, UID ${uid}`),
+      );
+      await this.#enqueue(tx, { mail, routed, refused, bodyId }, stored);
       await report?.(tx);
       await usage.count(tx, usageOf(plan, size, refused), mail.receivedAt);
       return { appended, refused };
@@ -320,11 +329,8 @@ class RoutedReceiver implements MailReceiver {
    * To the mailboxes of a mail server. Its answers come first; then what it did not take is queued
    * together with what else follows from the message, or, by LMTP, answered for each recipient.
    */
-  async #toServer(
-    server: ServerMailboxes,
-    mail: AcceptedMail,
-    { plan, targets, queued, report }: Routed,
-  ): Promise<Refused> {
+  async #toServer(server: ServerMailboxes, mail: AcceptedMail, routed: Routed): Promise<Refused> {
+    const { plan, targets, queued, report } = routed;
     const { database, bodies, queue, usage } = this.#options;
     const { body } = mail.message;
     const source = { open: () => bodies.read(body), size: body.size, from: mail.envelope.from };
@@ -335,29 +341,72 @@ class RoutedReceiver implements MailReceiver {
       throw refusalOfAll(retried);
     }
     const refusals = new Map(refused.map((one) => [one.target.user.accountId, refusalOf(one)]));
-    const note = async (tx: Queries) => {
+    const notStored = new Set(left.map(({ target }) => target));
+    const stored = targets
+      .filter((target) => !notStored.has(target))
+      .map(({ user, mailbox }) =>
+        storedEvent(mail.envelope.id, user.address, `${mailbox}, by the mail server`),
+      );
+    const note = async (tx: Queries, bodyId?: number) => {
+      await this.#enqueue(tx, { mail, routed, refused: refusals, bodyId }, stored);
       await report?.(tx);
       await usage.count(tx, usageOf(plan, body.size, refusals), mail.receivedAt);
     };
     if (retried.length + queued.length === 0) {
       // The server has it: refused now, it would come twice.
-      await database.write(note).catch((err: unknown) => {
-        const left = 'a message is stored, and neither counted as usage nor read as a bounce';
-        this.#options.log.warn({ err }, left);
-      });
+      await database
+        .write((tx) => note(tx))
+        .catch((err: unknown) => {
+          const left =
+            'a message is stored, and neither traced, counted as usage nor read as a bounce';
+          this.#options.log.warn({ err }, left);
+        });
       await bodies.discard(body);
     } else {
       const origin = await originOf(this.#options, mail);
       const rows = await database.write(async (tx) => {
         const bodyId = await bodies.commit(tx, body);
-        for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
-        await note(tx);
+        await note(tx, bodyId);
         return server.enqueue(tx, retried, { bodyId, origin });
       });
       queue.wake([...queued, ...rows]);
     }
     return refusals;
   }
+
+  /** Queues what goes on, and writes the trace of all that became of the message. */
+  async #enqueue(
+    tx: Queries,
+    { mail, routed, refused, bodyId }: Taken,
+    stored: readonly TraceEvent[],
+  ): Promise<void> {
+    const { queue, trace } = this.#options;
+    const traced = receivedEvents(mail, pathsWithout(routed.recipients, refused));
+    traced.push(...stored);
+    if (bodyId !== undefined) {
+      for (const delivery of routed.queued) {
+        traced.push(queuedEvent(delivery, await queue.enqueue(tx, { ...delivery, bodyId })));
+      }
+    }
+    await trace?.write(tx, traced);
+  }
+}
+
+/** What is written of a message that somebody takes. */
+interface Taken {
+  readonly mail: AcceptedMail;
+  readonly routed: Routed;
+  readonly refused: Refused;
+  /** Absent where nothing of it stays here. */
+  readonly bodyId: number | undefined;
+}
+
+/** Forward-paths that were taken: all but those of mailboxes that refused. */
+function pathsWithout(recipients: readonly ResolvedRecipient[], refused: Refused): string[] {
+  return recipients.flatMap(({ forwardPath, destination }) => {
+    const isRefused = destination.kind === 'mailbox' && refused.has(destination.user.accountId);
+    return isRefused ? [] : forwardPath;
+  });
 }
 
 /** RFC 7489 section 6.3: the owner of the domain asks for it, and the operator for it to count. */

@@ -21,6 +21,7 @@ import {
 import { MessageParser } from '../message/message.ts';
 import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
+import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
 import { usageOf } from './count-usage.ts';
 import type { MailOrigin } from './kinds.ts';
@@ -37,6 +38,7 @@ import {
   type ServerMailboxesOptions,
 } from './server-mailboxes.ts';
 import { type InboundEnvelope, returnPath } from './stage-mail.ts';
+import { queuedEvent, storedEvent } from './trace-events.ts';
 
 export interface LocalDeliveryOptions
   extends RecipientSources,
@@ -49,6 +51,7 @@ export interface LocalDeliveryOptions
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
+  readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Publishes a change once it is committed. */
   readonly publish: (change: MailboxChange) => void;
   /** Milliseconds since 1970. */
@@ -125,12 +128,16 @@ export class LocalDelivery implements LocalMailDelivery {
     tx: Queries,
     { message, texts, targets, queued, origin }: Writing,
   ): Promise<() => void> {
-    const { bodies, mailstore, queue, publish } = this.#options;
+    const { bodies, mailstore, queue, publish, trace } = this.#options;
     const bodyId = await bodies.commit(tx, message.body);
-    for (const delivery of queued) await queue.enqueue(tx, { ...delivery, bodyId });
+    const traced: TraceEvent[] = [];
+    for (const delivery of queued) {
+      traced.push(queuedEvent(delivery, await queue.enqueue(tx, { ...delivery, bodyId })));
+    }
     if (this.#serverMailboxes) {
       const left = targets.map((target) => ({ target }));
       const rows = await this.#serverMailboxes.enqueue(tx, left, { bodyId, origin });
+      await trace?.write(tx, traced);
       return () => queue.wake([...queued, ...rows]);
     }
     const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
@@ -138,6 +145,10 @@ export class LocalDelivery implements LocalMailDelivery {
       // The next attempt finds that there is no such account.
       throw new Error('an account was deleted while mail was delivered to it');
     }
+    for (const { user, uid, change } of appended) {
+      traced.push(storedEvent(origin.id, user.address, `${change.mailbox}, UID ${uid}`));
+    }
+    await trace?.write(tx, traced);
     return () => {
       for (const { change } of appended) publish(change);
       queue.wake(queued);

@@ -61,12 +61,13 @@ export async function queueMail(
       kind: BOUNCE,
       domainId: domain.id,
       destination: mailDestination(to),
+      recipients: [to],
       payload: bouncePayloads.write({ to, domain: domain.name, smtpUtf8: cameByUtf8(mail) }),
     });
   }
   const { messageId, subject } = mail.message.parsed.envelope;
   const about = { subject, ...(messageId !== undefined && { messageId }) };
-  return queued.map((delivery) => ({ ...delivery, about }));
+  return queued.map((delivery) => ({ ...delivery, about, mailId: mail.envelope.id }));
 }
 
 /** Where a message came from, and who is told where it cannot be delivered. */
@@ -114,6 +115,7 @@ async function queueWebhook(
       rawUrl: signLink(linkSecret, publicUrl(), { id: publicId }, receivedAt),
       partUrl: (part) => signLink(linkSecret, publicUrl(), { id: publicId, part }, receivedAt),
       mailbox: mode === 'webhook_then_store' && users.size > 0 ? mailbox : null,
+      mailId: envelope.id,
       receivedAt,
     },
     (range) => bodies.read(message.body, range),
@@ -133,6 +135,7 @@ async function queueWebhook(
     kind: WEBHOOK,
     domainId: domain.id,
     destination: webhookDestination(url),
+    recipients,
     payload,
     publicId,
     ...(mode === 'webhook_then_store' && users.size > 0 && { lateAt: receivedAt + STORE_AFTER_MS }),
@@ -172,6 +175,7 @@ function queueForward(
     kind: FORWARD,
     domainId: domain.id,
     destination: mailDestination(to),
+    recipients: [to],
     payload,
   };
 }

@@ -24,6 +24,7 @@ import type {
   ServerMail,
 } from '../mailstore/mailstore.ts';
 import type { Job, NewDelivery, Queue } from '../queue/queue.ts';
+import type { Trace, TraceEvent } from '../trace/trace.ts';
 import {
   FIRST_RETRY_MS,
   MAILBOX,
@@ -31,11 +32,13 @@ import {
   type MailOrigin,
   mailboxPayloads,
 } from './kinds.ts';
+import { queuedEvent } from './trace-events.ts';
 
 export interface ServerMailboxesOptions {
   readonly database: Database;
   readonly bodies: Bodies;
   readonly queue: Pick<Queue, 'enqueue'>;
+  readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly mailServer: MailServer;
   /** Publishes a change. */
   readonly publish: (change: MailboxChange) => void;
@@ -123,6 +126,7 @@ export class ServerMailboxes {
     const ids = targets.map(({ target }) => target.user.accountId);
     const states = await findAccountStates(tx, ids);
     const rows: NewDelivery[] = [];
+    const traced: TraceEvent[] = [];
     for (const { target, failure } of targets) {
       const { user, mailbox, recipient } = target;
       const state = states.get(user.accountId);
@@ -135,6 +139,8 @@ export class ServerMailboxes {
         bodyId,
         // Each mailbox is a receiver of its own: one over its quota holds up no other.
         destination: address,
+        mailId: origin.id,
+        recipients: [recipient],
         payload: mailboxPayloads.write({
           user: { accountId, address },
           mailbox,
@@ -146,9 +152,12 @@ export class ServerMailboxes {
           tried: { error: failure.error, retryMs: FIRST_RETRY_MS },
         }),
       };
-      await this.#options.queue.enqueue(tx, row);
+      const deliveryId = await this.#options.queue.enqueue(tx, row);
       rows.push(row);
+      const detail = failure?.error.text;
+      traced.push(queuedEvent(row, deliveryId, detail));
     }
+    await this.#options.trace?.write(tx, traced);
     return rows;
   }
 
@@ -206,7 +215,7 @@ export class ServerMailboxes {
       return has ? { result: 'delivered' } : undefined;
     } catch (error) {
       log.warn(
-        { err: error, id: job.id },
+        { err: error, id: job.id, mailId: job.mailId },
         'a mailbox cannot be looked through: whether it has a message already is not known',
       );
       // Better twice than not at all, or days late.

@@ -29,6 +29,10 @@ export interface NewDelivery {
   readonly lateAt?: number;
   /** Which message it is, for operators: its header's Message-ID and Subject. */
   readonly about?: { readonly messageId?: string; readonly subject: string };
+  /** What the client was answered that brought the message. */
+  readonly mailId?: string | undefined;
+  /** Who is to get it, for operators. */
+  readonly recipients?: readonly string[];
 }
 
 /** Where a message was stored as well. */
@@ -50,6 +54,10 @@ export interface JobFacts {
   readonly domainId: number;
   readonly destination: string;
   readonly bodyId: number;
+  /** What the client was answered that brought the message; absent in deliveries of before 0.3.0. */
+  readonly mailId?: string;
+  /** Who is to get it, for operators: addresses, separated by a comma and cut. */
+  readonly recipient?: string;
   /**
    * Which attempt of the schedule this is, from 1. After a crash the same number comes again, and an
    * operator may have started the schedule anew.
@@ -122,6 +130,11 @@ export interface Delivery {
   readonly subject?: string;
   /** Where the message was stored as well, once it was. */
   readonly stored?: readonly StoredPlace[];
+  /** What the client was answered that brought the message, and who is to get it. */
+  readonly mailId?: string;
+  readonly recipient?: string;
+  /** Whose order keeps it `held`; absent where it cannot be attempted. */
+  readonly heldBy?: 'operator' | 'suspension';
 }
 
 /** Bytes of an error's text that are kept. */

@@ -74,6 +74,7 @@ export async function requeueRow(
       next_attempt_at: now,
       updated_at: now,
       finished_at: null,
+      held_by: null,
     }))
     .where('id', '=', id)
     .where('domain_id', '=', domainId)
@@ -174,7 +175,7 @@ export async function readDepths(queries: Queries): Promise<QueueDepth[]> {
   });
 }
 
-function toDelivery(row: Row<'deliveries'>): Delivery {
+export function toDelivery(row: Row<'deliveries'>): Delivery {
   return {
     id: row.id,
     publicId: row.public_id,
@@ -192,5 +193,8 @@ function toDelivery(row: Row<'deliveries'>): Delivery {
     ...(row.message_id === null ? {} : { messageId: row.message_id }),
     ...(row.subject === null ? {} : { subject: row.subject }),
     ...(row.stored === null ? {} : { stored: JSON.parse(row.stored) as StoredPlace[] }),
+    ...(row.mail_id !== null && { mailId: row.mail_id }),
+    ...(row.recipient !== null && { recipient: row.recipient }),
+    ...(row.held_by !== null && { heldBy: row.held_by }),
   };
 }

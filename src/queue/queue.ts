@@ -30,6 +30,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../database/database.ts';
 import type { SharedPlaces } from '../net/net.ts';
+import type { Trace } from '../trace/trace.ts';
 import { type Delivery, errorToJson, type NewDelivery, type StoredPlace } from './delivery.ts';
 import { clearLate } from './late.ts';
 import {
@@ -79,6 +80,8 @@ export interface QueueOptions {
   readonly places?: SharedPlaces | undefined;
   /** From 0 to 1; for the jitter. */
   readonly random?: () => number;
+  /** Where operators find what became of each message. */
+  readonly trace?: Pick<Trace, 'write'> | undefined;
 }
 
 /** What of a delivery says when it is attempted. */
@@ -88,7 +91,7 @@ function dueAt({ notBefore, tried }: Times, now: number): number {
   return tried ? now + tried.retryMs : (notBefore ?? now);
 }
 
-/** Characters of a Message-ID or a subject that are kept for operators. */
+/** Characters of a Message-ID, a subject or recipients that are kept for operators. */
 const ABOUT_MAX = 255;
 
 export class Queue {
@@ -127,6 +130,8 @@ export class Queue {
         late_at: delivery.lateAt ?? null,
         message_id: delivery.about?.messageId?.slice(0, ABOUT_MAX).toWellFormed() ?? null,
         subject: delivery.about?.subject.slice(0, ABOUT_MAX).toWellFormed() ?? null,
+        mail_id: delivery.mailId ?? null,
+        recipient: delivery.recipients?.join(', ').slice(0, ABOUT_MAX).toWellFormed() ?? null,
         created_at: now,
         updated_at: now,
       })
@@ -190,6 +195,7 @@ export class Queue {
       log: this.#options.log,
       onAttempt: this.#options.onAttempt ?? (() => {}),
       places: this.#options.places,
+      trace: this.#options.trace,
     });
     this.#workers.set(options.kind, worker);
     worker.start();

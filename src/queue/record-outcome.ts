@@ -1,5 +1,6 @@
 /** Records the outcome of an attempt, together with what follows from it. */
 import type { Queries } from '../database/database.ts';
+import type { TraceEvent } from '../trace/trace.ts';
 import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
 import { nextDelayMs, type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import { type RowOutcome, writeOutcome } from './worker-rows.ts';
@@ -45,7 +46,7 @@ export class OutcomeRecorder {
         return await this.#write(job, ended);
       } catch (error) {
         log.error(
-          { err: error, kind: this.#options.kind, id: job.id },
+          { err: error, kind: this.#options.kind, id: job.id, mailId: job.mailId },
           'could not write the outcome of a delivery attempt: trying again',
         );
       }
@@ -56,22 +57,26 @@ export class OutcomeRecorder {
   }
 
   async #write(job: JobFacts, { outcome, follow, attemptMs }: Ended): Promise<number | undefined> {
-    const { database, clock, owner, onAttempt, log } = this.#around;
+    const { database, clock, owner, onAttempt, log, trace } = this.#around;
     const { kind } = this.#options;
     const row = this.#rowOf(job, outcome, clock.now());
     const { status, nextAttemptAt, now } = row;
     const written = await database.write(async (tx) => {
       if (!(await writeOutcome(tx, owner, job.id, row))) return undefined;
+      await trace?.write(tx, attemptOf(kind, job, outcome, status));
       if (status === 'held') return {};
       return { afterCommit: await follow?.(tx, { outcome, status }) };
     });
     if (!written) {
-      log.warn({ kind, id: job.id }, 'an attempt ended after its lease: the outcome is dropped');
+      log.warn(
+        { kind, id: job.id, mailId: job.mailId },
+        'an attempt ended after its lease: the outcome is dropped',
+      );
       return undefined;
     }
     if (status === 'held') {
       log.error(
-        { kind, id: job.id, reason: row.error?.text },
+        { kind, id: job.id, mailId: job.mailId, reason: row.error?.text },
         'a delivery is held: it is not attempted again until somebody retries it by hand',
       );
     }
@@ -81,7 +86,7 @@ export class OutcomeRecorder {
     } catch (error) {
       // A bug in the listener; the outcome itself is written.
       log.error(
-        { err: error, kind, id: job.id },
+        { err: error, kind, id: job.id, mailId: job.mailId },
         'the outcome is written, but a step after it failed unexpectedly',
       );
     }
@@ -144,10 +149,31 @@ export class OutcomeRecorder {
       return nextAttemptAt;
     } catch (error) {
       log.error(
-        { err: error, id: job.id },
+        { err: error, id: job.id, mailId: job.mailId },
         'could not postpone a delivery: it is attempted again once its lease ends',
       );
       return undefined;
     }
   }
+}
+
+/**
+ * An attempt as operators find it; none of a delivery of which it is not known which message it is. Its
+ * status is `delivered`, `deferred` (another attempt comes), `failed` (the receiver refused it for good),
+ * `expired` (it was the last attempt) or `held`.
+ */
+function attemptOf(
+  kind: string,
+  job: JobFacts,
+  outcome: Outcome,
+  status: Settled['status'],
+): TraceEvent[] {
+  const { mailId, recipient, id: deliveryId, publicId: webhookId } = job;
+  if (mailId === undefined) return [];
+  const said = outcome.result === 'delivered' ? undefined : outcome.error;
+  const detail = said && [said.status, said.text].filter(Boolean).join(' ');
+  const traced =
+    outcome.result === 'temporary' ? (status === 'queued' ? 'deferred' : 'expired') : status;
+  const event = `${kind}_attempt`;
+  return [{ mailId, event, recipient, deliveryId, webhookId, status: traced, detail }];
 }

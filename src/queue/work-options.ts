@@ -1,6 +1,7 @@
 /** The options of a worker, and what it reports; its clock and its schedule. */
 import type { Database, Queries } from '../database/database.ts';
 import type { SharedPlaces } from '../net/net.ts';
+import type { Trace } from '../trace/trace.ts';
 import type { Job, Outcome, PayloadFormat, Settled } from './delivery.ts';
 
 /**
@@ -85,6 +86,7 @@ export interface WorkerSurroundings {
   readonly onAttempt: (report: AttemptReport) => void;
   /** Where attempts at a destination are counted over several nodes; undefined for a single one. */
   readonly places: SharedPlaces | undefined;
+  readonly trace: Pick<Trace, 'write'> | undefined;
 }
 
 /* Time as the queue sees it, and when the next attempt comes. */

@@ -19,6 +19,8 @@ export interface LeasedRow {
   readonly replays: number;
   readonly attempted_at: number | null;
   readonly created_at: number;
+  readonly mail_id: string | null;
+  readonly recipient: string | null;
   readonly payload: string;
 }
 
@@ -33,6 +35,8 @@ export const rowColumns = [
   'replays',
   'attempted_at',
   'created_at',
+  'mail_id',
+  'recipient',
 ] as const;
 
 /** @param delays of the schedule */
@@ -48,6 +52,8 @@ export function jobFacts(row: LeasedRow, delays: readonly number[]): JobFacts {
     isLast: row.attempts >= delays.length,
     isReplay: row.replays > 0,
     createdAt: row.created_at,
+    ...(row.mail_id !== null && { mailId: row.mail_id }),
+    ...(row.recipient !== null && { recipient: row.recipient }),
   };
 }
 

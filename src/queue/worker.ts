@@ -277,7 +277,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         return { outcome: { result: 'held', error: { text: error.message } } };
       }
       log.error(
-        { err: error, kind, id: facts.id },
+        { err: error, kind, id: facts.id, mailId: facts.mailId },
         'a delivery attempt failed unexpectedly: it counts as a temporary failure',
       );
       return { outcome: THREW };

@@ -7,6 +7,7 @@ import { Refusal } from '../errors/errors.ts';
 import { describeMessage, type MailUser, type StagedMessage } from '../mailstore/mailstore.ts';
 import { mailDestination } from '../outbound/outbound.ts';
 import type { NewDelivery, Queue } from '../queue/queue.ts';
+import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { Counted, Usage } from '../usage/usage.ts';
 import type { AfterCommit, Copies, Keeping, PinnedPlace } from './copies.ts';
 import {
@@ -30,6 +31,7 @@ export interface AcceptOptions {
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
+  readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Recipients that one account may write to in 24 hours; 0 for no limit. */
   readonly recipientsPerDay: number;
   /** Milliseconds since 1970. */
@@ -102,7 +104,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
 }
 
 async function write(
-  { database, bodies, copies, queue, usage, recipientsPerDay, now: clock }: AcceptOptions,
+  { database, bodies, copies, queue, usage, trace, recipientsPerDay, now: clock }: AcceptOptions,
   tx: Queries,
   message: WrittenMessage,
   groups: readonly RecipientGroup[],
@@ -137,15 +139,9 @@ async function write(
     account: { accountId, address: user.address },
     ...{ domain, from: message.from, acceptedAt: now, id: row.public_id },
   });
-  const deliveries: NewDelivery[] = [];
-  for (const { destination, addresses } of groups) {
-    const notBefore = sendAt === undefined ? {} : { notBefore: sendAt };
-    const about = { messageId: message.messageId, subject: message.staged.parsed.envelope.subject };
-    const delivery = { kind: SEND, domainId, destination, bodyId, payload, about, ...notBefore };
-    const deliveryId = await queue.enqueue(tx, delivery);
-    await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);
-    deliveries.push(delivery);
-  }
+  const deliveries = await queueGroups({ queue, trace }, tx, groups, {
+    ...{ row, message, bodyId, domainId, payload },
+  });
   await usage.count(tx, [sentUsage(accountId, recipients, message.staged.parsed.size)], now);
   const sent = { domainId, bodyId };
   const afterCommit = [kept.afterCommit];
@@ -159,6 +155,42 @@ async function write(
 /** What a message counts as for whoever sends it: each recipient gets one. */
 export function sentUsage(accountId: number, recipients: number, bytes: number): Counted {
   return { accountId, messagesOut: recipients, bytesOut: recipients * bytes };
+}
+
+/** Queues the message for each group of recipients, and notes it in the trace. */
+async function queueGroups(
+  { queue, trace }: Pick<AcceptOptions, 'queue' | 'trace'>,
+  tx: Queries,
+  groups: readonly RecipientGroup[],
+  { row, message, bodyId, domainId, payload }: Queueing,
+): Promise<NewDelivery[]> {
+  const { messageId, sendAt, from, staged } = message;
+  const { public_id: mailId } = row;
+  const about = { messageId, subject: staged.parsed.envelope.subject };
+  const notBefore = sendAt === undefined ? {} : { notBefore: sendAt };
+  const deliveries: NewDelivery[] = [];
+  const traced: TraceEvent[] = [];
+  for (const { destination, addresses } of groups) {
+    const delivery = {
+      ...{ kind: SEND, domainId, destination, bodyId, payload, about, mailId, ...notBefore },
+      recipients: addresses,
+    };
+    const deliveryId = await queue.enqueue(tx, delivery);
+    await insertRecipients(tx, { sendId: row.id, deliveryId }, addresses);
+    deliveries.push(delivery);
+    const submitted = { mailId, event: 'submitted', sender: from, messageId, deliveryId };
+    traced.push(...addresses.map((recipient) => ({ ...submitted, recipient })));
+  }
+  await trace?.write(tx, traced);
+  return deliveries;
+}
+
+interface Queueing {
+  readonly row: SendRow;
+  readonly message: WrittenMessage;
+  readonly bodyId: number;
+  readonly domainId: number;
+  readonly payload: string;
 }
 
 /**

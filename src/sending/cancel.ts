@@ -5,6 +5,7 @@ import { Refusal } from '../errors/errors.ts';
 import { describeMessage, type Mailstore, type MailUser } from '../mailstore/mailstore.ts';
 import { MessageParser } from '../message/message.ts';
 import type { Queue } from '../queue/queue.ts';
+import type { Trace } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
 import { sentUsage } from './accept.ts';
 import {
@@ -33,6 +34,7 @@ export interface CancelOptions {
   readonly queue: Pick<Queue, 'withdraw'>;
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
+  readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Milliseconds since 1970. */
   readonly now: () => number;
 }
@@ -74,7 +76,7 @@ export async function cancelSend(
 }
 
 async function write(
-  { bodies, copies, queue, usage, now }: CancelOptions,
+  { bodies, copies, queue, usage, trace, now }: CancelOptions,
   tx: Queries,
   user: MailUser,
   { row, size }: { readonly row: SendRow; readonly size: number },
@@ -88,6 +90,11 @@ async function write(
   }
   // Recipients of one delivery may have ended while others wait; with it withdrawn, no more of them end.
   if (!(await cancelRecipients(tx, row.id))) throw alreadySent();
+  const cancelled = { mailId: row.public_id, event: 'cancelled' };
+  await trace?.write(
+    tx,
+    recipients.map(({ address: recipient }) => ({ ...cancelled, recipient })),
+  );
   const afterCommit: AfterCommit[] = [];
   let place: PinnedPlace;
   if ('commit' in draft) {

@@ -24,6 +24,7 @@ import {
   type SendOutcome,
 } from '../outbound/outbound.ts';
 import type { Attempted, Job, Outcome, Queue, Settled } from '../queue/queue.ts';
+import type { Trace } from '../trace/trace.ts';
 import type { AfterCommit, Copies } from './copies.ts';
 import {
   readRecipients,
@@ -49,6 +50,7 @@ export interface CarryOutSendsOptions {
   /** Our host name. */
   readonly hostname: string;
   readonly log: { error(what: object, text: string): void };
+  readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -103,7 +105,10 @@ class SendCourier {
     const sent = await this.#sendAll(job, recipients, signal).catch((error: unknown): Sent => {
       // After five days the sender is to be told, whatever it is that keeps us from sending.
       if (!job.isLast) throw error;
-      this.#options.log.error({ err: error, id: job.id }, 'the last attempt to send threw');
+      this.#options.log.error(
+        { err: error, id: job.id, mailId: job.mailId },
+        'the last attempt to send threw',
+      );
       return allOf(recipients, 'temporary', INTERNAL);
     });
     const { results, local } = sent;
@@ -125,6 +130,13 @@ class SendCourier {
     const { sendId, account } = payload;
     const recipients = results.map((result) => recipientOf(result, status === 'failed'));
     await writeStatuses(tx, { sendId, deliveryId }, recipients);
+    const bounced = recipients.filter((one) => one.status === 'bounced');
+    await this.#options.trace?.write(
+      tx,
+      bounced.map(({ address: recipient, detail }) => ({
+        ...{ mailId: payload.id, event: 'bounced', recipient, deliveryId, detail },
+      })),
+    );
     if (!local) await this.#suppress(tx, domainId, results);
     const done: AfterCommit[] = [];
     if (local) done.push(await local.commit(tx));

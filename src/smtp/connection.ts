@@ -3,13 +3,14 @@
  * One thing is done after the other, so that a client who sends faster than delivery reads, or does not
  * read its replies, is not read from.
  */
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { InboundEnvelope, MailReceiver, RecipientOutcome } from '../delivery/delivery.ts';
 import { type ErrorCode, Refusal } from '../errors/errors.ts';
-import type { Reply } from '../net/net.ts';
+import { clientKey, type Reply } from '../net/net.ts';
+import { newMailId, type Trace } from '../trace/trace.ts';
 import { LOCAL_ERROR, refusalReply, reply, tooLarge } from './commands.ts';
 import {
   type ProtocolEvent,
@@ -28,6 +29,8 @@ export interface ConnectionSettings extends ProtocolOptions {
   readonly greetingDelay: number;
   /** Told why something was refused or put off. */
   readonly onRefused?: ((code: ErrorCode) => void) | undefined;
+  /** Where operators find what was refused or put off. */
+  readonly trace?: Pick<Trace, 'refused'> | undefined;
 }
 
 /** Who is connected. */
@@ -39,6 +42,12 @@ export interface Client {
   stage(octets: number): boolean;
   /** Takes them off the count again. */
   unstage(octets: number): void;
+}
+
+/** Whose mail was refused. */
+interface Refused {
+  readonly from: string;
+  readonly to?: readonly string[];
 }
 
 /** A message from `354` to its reply. */
@@ -60,6 +69,8 @@ export class Connection {
   readonly #wire: Wire;
   readonly #protocol: ServerProtocol;
   #message: Incoming | undefined;
+  /** What the message of this transaction is known by, and its refusals are: one for each MAIL. */
+  #mailId = newMailId(Date.now());
   #isDraining = false;
   /** When the client last did what it is waited for: a whole command, or a part of a message. */
   #activeAt = performance.now();
@@ -69,7 +80,7 @@ export class Connection {
   constructor(socket: Socket, client: Client, settings: ConnectionSettings, logger: Logger) {
     this.#client = client;
     this.#settings = settings;
-    this.#logger = logger.child({ session: this.#id, remoteAddress: client.address });
+    this.#logger = logger.child({ sessionId: this.#id, remoteAddress: client.address });
     this.#wire = new Wire(socket);
     this.#protocol = new ServerProtocol(settings);
   }
@@ -164,16 +175,20 @@ export class Connection {
   async #act(event: ProtocolEvent): Promise<void> {
     const { delivery } = this.#settings;
     switch (event.kind) {
-      case 'mail':
-        return this.#protocol.answer(await this.#judge(() => delivery.checkRoom(event.size)));
+      case 'mail': {
+        this.#mailId = newMailId(Date.now());
+        const { from, size } = event;
+        return this.#protocol.answer(await this.#judge(() => delivery.checkRoom(size), { from }));
+      }
       case 'recipient': {
         const { recipient, from, size } = event;
         const check = () => delivery.checkRecipient(recipient, { from, octets: size });
-        return this.#protocol.answer(await this.#judge(check, { from, recipient }));
+        return this.#protocol.answer(await this.#judge(check, { from, to: [recipient] }));
       }
       case 'data': {
         const { transaction } = event;
-        const refusal = await this.#judge(() => delivery.checkRoom(transaction.size));
+        const check = () => delivery.checkRoom(transaction.size);
+        const refusal = await this.#judge(check, transaction);
         this.#protocol.answer(refusal);
         if (!refusal && !this.#protocol.isOver) await this.#take(transaction);
         return;
@@ -188,13 +203,13 @@ export class Connection {
   /** Asks delivery; answers the reply that refuses what the client wants, if any. */
   async #judge(
     ask: () => Promise<Refusal | undefined>,
-    fields: object = {},
+    about: Refused,
   ): Promise<Reply | undefined> {
     try {
       const refusal = await ask();
-      return refusal && this.#refuse(refusal, fields);
+      return refusal && this.#refuse(refusal, about);
     } catch (error) {
-      return this.#refuse(error, fields);
+      return this.#refuse(error, about);
     }
   }
 
@@ -288,16 +303,17 @@ export class Connection {
     try {
       const outcomes = await this.#settings.delivery.receive(envelope, content);
       for (const outcome of outcomes) {
-        if (outcome.result !== 'delivered') this.#settings.onRefused?.(outcome.refusal.code);
+        if (outcome.result === 'delivered') continue;
+        this.#refuse(outcome.refusal, { ...transaction, to: [outcome.recipient] });
       }
       const replies = new Map(
         outcomes.map((outcome) => [outcome.recipient, outcomeReply(outcome, envelope.id)]),
       );
       return (recipient) =>
         replies.get(recipient) ??
-        this.#refuse(new Error(`delivery said nothing of ${recipient}`), { id: envelope.id });
+        this.#refuse(new Error(`delivery said nothing of ${recipient}`), transaction);
     } catch (error) {
-      const refused = this.#refuse(error, { id: envelope.id });
+      const refused = this.#refuse(error, transaction);
       return () => refused;
     }
   }
@@ -305,7 +321,7 @@ export class Connection {
   #envelope({ from, to, hello, isUtf8, tls }: Transaction): InboundEnvelope {
     const { protocol } = this.#settings;
     return {
-      id: randomUUID(),
+      id: this.#mailId,
       from,
       to,
       arrival: {
@@ -319,17 +335,46 @@ export class Connection {
   }
 
   /** The reply that an error stands for; one that nobody expected tells the client nothing. */
-  #refuse(error: unknown, fields: object): Reply {
-    this.#settings.onRefused?.(error instanceof Refusal ? error.code : 'internal');
+  #refuse(error: unknown, { from, to = [] }: Refused): Reply {
+    const mailId = this.#mailId;
+    const code = error instanceof Refusal ? error.code : 'internal';
+    this.#settings.onRefused?.(code);
+    const detail = error instanceof Refusal ? error.message : 'an unexpected error, see the log';
+    const refused = error instanceof Refusal ? refusalReply(error) : LOCAL_ERROR;
+    this.#noteRefusal(refused, { from, to, detail: `${code}: ${detail}` });
+    const fields = { mailId, from, to };
     if (!(error instanceof Refusal)) {
       this.#logger.error(
         { ...fields, err: error },
         'mail could not be taken, the client was told 451',
       );
-      return LOCAL_ERROR;
+      return refused;
     }
-    this.#logger.info({ ...fields, code: error.code, detail: error.message }, 'refused');
-    return refusalReply(error);
+    // The operator has to mend a full disk. What a client has under way itself has no cause.
+    if (code === 'storage_full' && error.cause !== undefined) {
+      this.#logger.error(
+        { ...fields, code, err: error.cause },
+        'the disk is full: mail is put off until there is space',
+      );
+    } else {
+      this.#logger.info({ ...fields, code, detail }, 'refused');
+    }
+    return refused;
+  }
+
+  /** One row for each recipient, with what the client was answered. */
+  #noteRefusal(
+    { code, text }: Reply,
+    { from: sender, to, detail }: Refused & { readonly detail: string },
+  ): void {
+    const { address } = this.#client;
+    const status = [code, /^\d\.\d+\.\d+/.exec(text)?.[0]].filter(Boolean).join(' ');
+    const event = code < 500 ? 'deferred' : 'refused';
+    const refused = { mailId: this.#mailId, event, sender, status, detail, client: address };
+    const recipients = to && to.length > 0 ? to : [undefined];
+    for (const recipient of recipients) {
+      this.#settings.trace?.refused(clientKey(address), { ...refused, recipient });
+    }
   }
 
   #hangUp(said: Reply): void {

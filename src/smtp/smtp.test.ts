@@ -129,7 +129,7 @@ test('a failure of ours is logged with its session, and the client is told nothi
   assert.equal(await client.ask('hello\r\n.'), '451 4.3.0 Local error in processing');
   const [entry] = target.log.filter(({ level }) => level === 50);
   assert.match(JSON.stringify(entry), /the database said too much/);
-  assert.match(String(entry?.session), /^[0-9a-v]{16}$/);
+  assert.match(String(entry?.sessionId), /^[0-9a-v]{16}$/);
   client.destroy();
 });
 

@@ -22,6 +22,7 @@ import {
   type SharedPlaces,
 } from '../net/net.ts';
 
+import type { Trace } from '../trace/trace.ts';
 import { refusalReply } from './commands.ts';
 import { type Client, Connection, type ConnectionSettings } from './connection.ts';
 import { readProxyHeader } from './proxy-header.ts';
@@ -41,6 +42,8 @@ export interface SmtpOptions {
   /** Concurrent connections of one client; ten times as many of a trusted one. */
   readonly maxPerIp: number;
   readonly logger: Logger;
+  /** Where operators find what was refused or put off. */
+  readonly trace?: Pick<Trace, 'refused'> | undefined;
   /** For metrics. */
   readonly traffic?: SmtpTraffic;
   /** Concurrent connections of all clients; 2,000 by default. */

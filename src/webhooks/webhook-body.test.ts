@@ -32,6 +32,7 @@ async function build(source: Buffer, more: Partial<WebhookMessage> = {}) {
       rawUrl: 'http://mail.test/webhooks/raw/1?expires=2&signature=3',
       partUrl: urlOf,
       mailbox: null,
+      mailId: 'm',
       receivedAt: Date.UTC(2026, 0, 2, 3, 4, 5),
       ...more,
     },
@@ -128,6 +129,7 @@ test('a message in full', async () => {
       ],
       auth: { spf: 'pass', dkim: 'none', dmarc: null },
       raw_url: 'http://mail.test/webhooks/raw/1?expires=2&signature=3',
+      mail_id: 'm',
       mailbox: null,
     },
   });

@@ -27,6 +27,8 @@ export interface WebhookMessage {
   readonly partUrl: (part: string) => string;
   /** Where the message is stored as well, once the first attempt was made; null where it is not. */
   readonly mailbox: string | null;
+  /** What the client was answered that brought the message. */
+  readonly mailId: string;
   /** When the message was accepted, milliseconds since 1970. */
   readonly receivedAt: number;
 }
@@ -110,6 +112,7 @@ function describe(message: WebhookMessage) {
     ...(attachments.cut ? { attachments_truncated: true } : {}),
     auth: { spf: auth.spf, dkim: auth.dkim, dmarc: auth.dmarc },
     raw_url: rawUrl,
+    mail_id: message.mailId,
     mailbox,
   };
   return { head, tail };

@@ -24,6 +24,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts';
 import { onlyKey } from '../../src/nodes/nodes.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { startSmtp } from '../../src/smtp/smtp.ts';
+import { Trace } from '../../src/trace/trace.ts';
 import { Usage } from '../../src/usage/usage.ts';
 import { imapSide } from './look-through.ts';
 
@@ -98,6 +99,7 @@ const { delivery, courier } = buildMailFlow({
   mailServer,
   queue,
   usage: new Usage({ database }),
+  trace: new Trace({ database, keptDays: 30, node: 'test', log: logger, now: Date.now }),
   metrics,
   publicUrl: () => 'http://localhost',
   logger,

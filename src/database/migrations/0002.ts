@@ -92,7 +92,15 @@ const addedColumns: Record<string, Columns> = {
   // Null: the operator's default.
   accounts: { quota_bytes: 'INT' },
   // Which message it is, and where it was stored as well.
-  deliveries: { message_id: 'text', subject: 'text', stored: 'text' },
+  deliveries: {
+    message_id: 'text',
+    subject: 'text',
+    stored: 'text',
+    // Our id of the message, who is to get it, and who holds it back.
+    mail_id: 'text',
+    recipient: 'text',
+    held_by: "text check (held_by in ('operator', 'suspension'))",
+  },
   // Whether what a sync token tells of was lost in a failover.
   mailboxes: { timeline: 'INT not null default 0', fork_modseq: 'INT not null default 0' },
 };
@@ -128,6 +136,25 @@ const operatorTables: Record<string, Columns> = {
   },
 };
 
+/** Kept by `trace/`. */
+const traceTables: Record<string, Columns> = {
+  trace: {
+    id: 'ID',
+    at: 'INT not null',
+    mail_id: 'text not null',
+    event: 'text not null',
+    sender: 'text',
+    recipient: 'text',
+    message_id: 'text',
+    delivery_id: 'INT',
+    webhook_id: 'text',
+    status: 'text',
+    detail: 'text',
+    node: 'text not null',
+    client: 'text',
+  },
+};
+
 /** Kept by `nodes/`; on SQLite there is one node. */
 const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
   sqlite: {},
@@ -147,6 +174,14 @@ const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
 };
 
 const indexes = [
+  // What operators look for in the trace, the newest first.
+  'create index trace_by_mail on trace (mail_id, at, id)',
+  'create index trace_by_time on trace (at, id)',
+  'create index trace_by_recipient on trace (recipient, at, id) where recipient is not null',
+  'create index trace_by_sender on trace (sender, at, id) where sender is not null',
+  'create index trace_by_message_id on trace (message_id, at, id) where message_id is not null',
+  // The queue as operators see it: by receiver and domain, without what was delivered.
+  "create index deliveries_by_receiver on deliveries (destination, domain_id, kind, status, id) where status <> 'delivered'",
   // How much has not ended, and how long the next has been due: for metrics, from the index alone.
   'create index deliveries_open on deliveries (kind, status, next_attempt_at, finished_at) where finished_at is null',
   // An answer finds the thread of the message that it answers.
@@ -181,7 +216,7 @@ export function second(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
       const tables = {
-        ...{ ...sendingTables, ...loginTables, ...operatorTables, ...usageTables },
+        ...{ ...sendingTables, ...loginTables, ...operatorTables, ...usageTables, ...traceTables },
         ...nodeTables[engine],
       };
       for (const [name, columns] of Object.entries(tables)) {

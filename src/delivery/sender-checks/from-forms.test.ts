@@ -241,6 +241,7 @@ async function inspect(header: string, encoding: 'utf8' | 'latin1') {
     rawUrl: '',
     partUrl: () => '',
     mailbox: null,
+    mailId: '',
     receivedAt: 0,
   };
   const body = JSON.parse(await buildWebhookBody(webhook, async function* () {}));

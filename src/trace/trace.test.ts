@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { sql } from 'kysely';
+import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { listTrace, newMailId, REFUSALS, Trace, type TraceRequest, timeLine } from './trace.ts';
+import { pageQuery } from './trace-rows.ts';
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+
+onEachEngine('the trace', (engine) => {
+  async function open(keptDays = 30) {
+    const { database } = await openTestDatabase(engine);
+    const logged: object[] = [];
+    const clock = { now: Date.UTC(2026, 0, 1) };
+    const trace = new Trace({
+      ...{ database, keptDays, node: 'a', now: () => clock.now },
+      log: { warn: (fields) => logged.push(fields) },
+    });
+    const list = async (request: Partial<TraceRequest> = {}) =>
+      (await listTrace(database.read, { limit: 50, ...request })).items;
+    return { database, trace, clock, logged, list };
+  }
+
+  const received = (mailId: string, more: object = {}) => ({
+    ...{ mailId, event: 'received', sender: 'Bob@Far.test', recipient: 'Ann@acme.test' },
+    ...{ messageId: `<${mailId}@far.test>`, client: '192.0.2.1', ...more },
+  });
+
+  test('rows are written with the transaction that they tell of, or not at all', async () => {
+    const { database, trace, list } = await open();
+    await database.write((tx) =>
+      trace.write(tx, [received('one'), { mailId: 'one', event: 'stored' }]),
+    );
+    const undone = database.write(async (tx) => {
+      await trace.write(tx, [received('two')]);
+      throw new Error('undone');
+    });
+    await assert.rejects(undone, /undone/);
+    const found = await list();
+    assert.deepEqual(
+      found.map(({ mail_id, event }) => [mail_id, event]),
+      [
+        ['one', 'stored'],
+        ['one', 'received'],
+      ],
+    );
+    const { id: _, ...row } = found[1] ?? assert.fail();
+    assert.deepEqual(row, {
+      ...{ at: Date.UTC(2026, 0, 1), mail_id: 'one', event: 'received', node: 'a' },
+      ...{ sender: 'bob@far.test', recipient: 'ann@acme.test', message_id: '<one@far.test>' },
+      ...{ delivery_id: null, webhook_id: null, status: null, detail: null, client: '192.0.2.1' },
+    });
+  });
+
+  test('mail is found by each of its names, and by several of them', async () => {
+    const { database, trace, clock, list } = await open();
+    const many = Array.from({ length: 1_200 }, (_, index) =>
+      received(`m${index}`, { sender: 'x@y' }),
+    );
+    await database.write((tx) => trace.write(tx, [received('first'), ...many]));
+    clock.now += HOUR;
+    await database.write((tx) =>
+      trace.write(tx, [received('last', { recipient: 'cy@acme.test' })]),
+    );
+    const ids = async (request: Partial<TraceRequest>) =>
+      (await list(request)).map(({ mail_id }) => mail_id);
+    assert.deepEqual(await ids({ mailId: 'FIRST' }), ['first']);
+    assert.deepEqual(await ids({ messageId: '<first@far.test>' }), ['first']);
+    assert.deepEqual(await ids({ messageId: 'first@far.test' }), ['first']);
+    assert.deepEqual(await ids({ sender: 'BOB@far.test' }), ['last', 'first']);
+    assert.deepEqual(await ids({ sender: 'bob@far.test', recipient: 'ann@acme.test' }), ['first']);
+    assert.deepEqual(await ids({ since: clock.now }), ['last']);
+    const until = { recipient: 'ann@acme.test', until: clock.now, limit: 2 };
+    assert.deepEqual(await ids(until), ['m1199', 'm1198']);
+    assert.deepEqual(await ids({ recipient: 'nobody@acme.test' }), []);
+  });
+
+  test('pages go on where the last one ended, and every row comes once', async () => {
+    const { database, trace } = await open();
+    const events = Array.from({ length: 7 }, (_, index) => received(`m${index}`));
+    await database.write((tx) => trace.write(tx, events));
+    const seen: string[] = [];
+    let before: TraceRequest['before'];
+    do {
+      const page = await listTrace(database.read, { limit: 3, before, recipient: 'ann@acme.test' });
+      seen.push(...page.items.map(({ mail_id }) => mail_id));
+      before = page.next;
+    } while (before);
+    assert.deepEqual(seen, ['m6', 'm5', 'm4', 'm3', 'm2', 'm1', 'm0']);
+    const line = await timeLine(database.read, 'm3');
+    assert.deepEqual(
+      line.map(({ event }) => event),
+      ['received'],
+    );
+  });
+
+  test('each filter is looked up in its index, without sorting', async () => {
+    const { database, trace } = await open();
+    const events = Array.from({ length: 3_000 }, (_, index) =>
+      received(`m${index}`, { sender: `s${index}@far.test`, recipient: `r${index}@acme.test` }),
+    );
+    await database.write((tx) => trace.write(tx, events));
+    const before = { at: Date.UTC(2026, 0, 2), id: 9 };
+    for (const [index, filter] of [
+      ['trace_by_mail', ['mail_id', 'm7']],
+      ['trace_by_message_id', ['message_id', '<m7@far.test>']],
+      ['trace_by_sender', ['sender', 's7@far.test']],
+      ['trace_by_recipient', ['recipient', 'r7@acme.test']],
+      ['trace_by_time', undefined],
+    ] as const) {
+      const request = { since: 0, until: before.at, before, limit: 50 };
+      const plan = await database.write(async (tx) => {
+        const query = pageQuery(tx, request, filter);
+        if (engine === 'sqlite')
+          return JSON.stringify(await query.explain(undefined, sql`query plan`));
+        // A test has few rows: sorting them would be as good.
+        await sql`set local enable_bitmapscan = off`.execute(tx);
+        return JSON.stringify(await query.explain());
+      });
+      assert.match(plan, new RegExp(`\\b${index}\\b`), plan);
+      assert.doesNotMatch(plan, /TEMP B-TREE|\bSort\b|Seq Scan|SCAN trace\b/, plan);
+    }
+  });
+
+  test('a stranger whose mail is refused all day does not fill the disk, and hides no one else', async () => {
+    const { trace, clock, logged, list } = await open();
+    for (let count = 0; count < 2 * REFUSALS.perClient; count++) {
+      trace.refused('a', { mailId: `a${count}`, event: 'refused', client: 'a' });
+    }
+    trace.refused('b', { mailId: 'b', event: 'refused', client: 'b' });
+    await trace.flush();
+    const found = await list({ limit: 1_000 });
+    assert.equal(found.filter(({ client }) => client === 'a').length, REFUSALS.perClient);
+    assert.equal(found.filter(({ client }) => client === 'b').length, 1);
+    for (let count = 0; count < 2 * REFUSALS.inAll; count++) {
+      trace.refused(`c${count}`, { mailId: 'c', event: 'refused', client: 'c' });
+    }
+    await trace.flush();
+    assert.equal((await list({ limit: 10_000 })).length, REFUSALS.inAll);
+    assert.deepEqual(logged, []);
+    clock.now += HOUR;
+    trace.refused('a', { mailId: 'later', event: 'refused' });
+    await trace.flush();
+    assert.equal((await list({ mailId: 'later' })).length, 1);
+    const passedOver = REFUSALS.perClient + REFUSALS.inAll + REFUSALS.perClient + 1;
+    assert.deepEqual(logged, [{ passedOver, ...REFUSALS }]);
+  });
+
+  test('old rows go in steps, and none is written where the trace is off', async () => {
+    const { database, trace, clock, list } = await open(2);
+    await database.write((tx) => trace.write(tx, [received('old')]));
+    clock.now += 2 * DAY;
+    await database.write((tx) => trace.write(tx, [received('new')]));
+    assert.equal(await database.write((tx) => trace.prune(tx)), 0);
+    clock.now += 1;
+    assert.equal(await database.write((tx) => trace.prune(tx)), 1);
+    assert.equal(await database.write((tx) => trace.prune(tx)), 0);
+    assert.deepEqual(
+      (await list()).map(({ mail_id }) => mail_id),
+      ['new'],
+    );
+    const off = await open(0);
+    await off.database.write((tx) => off.trace.write(tx, [received('one')]));
+    off.trace.refused('a', received('two'));
+    off.trace.later([received('three')]);
+    await off.trace.flush();
+    assert.deepEqual(await off.list(), []);
+  });
+
+  test('text of strangers is kept as far as the database takes it', async () => {
+    const { database, trace, list } = await open();
+    const hostile = { sender: 'a\0b@x', detail: `\ud800${'é'.repeat(600)}`, messageId: '<\0>' };
+    await database.write((tx) => trace.write(tx, [received('one', hostile)]));
+    const [row] = await list();
+    assert.deepEqual([row?.sender, row?.message_id], ['ab@x', '<>']);
+    assert.equal(row?.detail, `\ufffd${'é'.repeat(499)}`);
+  });
+});
+
+test('an id of a message is a UUID that begins with the time', () => {
+  const at = Date.UTC(2026, 0, 1);
+  const id = newMailId(at);
+  assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  assert.ok(id < newMailId(at + 1));
+  assert.notEqual(id, newMailId(at));
+  assert.equal(Number.parseInt(id.replace('-', '').slice(0, 12), 16), at);
+});

@@ -1,0 +1,222 @@
+/**
+ * The trace: what became of each message, for operators who look for one. Owns table `trace`: a row for
+ * each thing that happened, kept TRACE_DAYS. Every row has the id that the client was answered (`250 Taken
+ * as <id>`), which the Received field, the log, deliveries and webhooks have as well.
+ *
+ * Crashes: {@link Trace.write} is part of the transaction that it tells of, so there is no mail without
+ * its rows, and no row of what did not happen. {@link Trace.later} and {@link Trace.refused} tell of what
+ * has no transaction of its own: their rows wait in memory, for a second at most, and are written together,
+ * so that no message waits for them. A process that is killed loses those of its last second.
+ *
+ * Bounds: anybody can have mail refused. Of one client {@link REFUSALS.perClient} refusals an hour are
+ * kept, of all {@link REFUSALS.inAll}: at 30 days that is 2.2 million rows, about 600 MB. One line an
+ * hour says how many were passed over.
+ */
+import { randomBytes } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
+import { columns, rowOf, type TraceEvent } from './trace-rows.ts';
+
+export {
+  listTrace,
+  type TraceEvent,
+  type TraceItem,
+  type TracePosition,
+  type TraceRequest,
+  timeLine,
+} from './trace-rows.ts';
+
+export interface TraceOptions {
+  readonly database: Database;
+  /** 0: nothing is traced. */
+  readonly keptDays: number;
+  /** Host name of this machine. */
+  readonly node: string;
+  readonly log: { warn(fields: object, message: string): void };
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/** Refusals that are kept, an hour. */
+export const REFUSALS = { perClient: 60, inAll: 3_000 };
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** Clients whose refusals are counted; the longest unseen is forgotten first. */
+const CLIENTS_MAX = 10_000;
+/** How long rows wait that have no transaction of their own, and how many may wait. */
+const WAIT_MS = 1_000;
+const WAITING_MAX = 10_000;
+/** Rows of one statement: both engines bound the number of parameters. */
+const ROWS_AT_A_TIME = 500;
+/** Numbers of rows whose statement is kept: those of nearly all mail. */
+const PREPARED_MAX = 8;
+/** Rows that are removed in one transaction. */
+const PRUNED_AT_A_TIME = 1_000;
+
+type Values = Record<string, string | number | null>;
+
+export class Trace {
+  readonly #options: TraceOptions;
+  /** By the number of rows. */
+  readonly #inserts = new Map<number, PreparedQuery<Values, never>>();
+  #waiting: NewRow<'trace'>[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #flushing = Promise.resolve();
+  /** Refusals of this hour, by client. */
+  readonly #refusals = new LRUCache<string, number>({ max: CLIENTS_MAX });
+  #hour = { at: 0, refusals: 0, passedOver: 0 };
+
+  constructor(options: TraceOptions) {
+    this.#options = options;
+  }
+
+  get isOn(): boolean {
+    return this.#options.keptDays > 0;
+  }
+
+  /** Writes rows in the caller's transaction. */
+  async write(tx: Queries, events: readonly TraceEvent[]): Promise<void> {
+    if (this.isOn) await this.#insert(tx, this.#rowsOf(events));
+  }
+
+  /** Writes rows of what no transaction of ours tells, within a second. */
+  later(events: readonly TraceEvent[]): void {
+    if (!this.isOn) return;
+    const room = Math.max(WAITING_MAX - this.#waiting.length, 0);
+    this.#waiting.push(...this.#rowsOf(events.slice(0, room)));
+    this.#timer ??= setTimeout(() => void this.flush(), WAIT_MS).unref();
+  }
+
+  /**
+   * Notes within a second that mail was refused or put off, where the client has not had too much refused
+   * in this hour.
+   *
+   * @param client whose refusals are counted together
+   */
+  refused(client: string, event: TraceEvent): void {
+    if (!this.isOn) return;
+    const at = this.#options.now();
+    if (at < this.#hour.at || at >= this.#hour.at + HOUR_MS) this.#startHour(at);
+    const count = this.#refusals.get(client) ?? 0;
+    if (count >= REFUSALS.perClient || this.#hour.refusals >= REFUSALS.inAll) {
+      this.#hour.passedOver++;
+      return;
+    }
+    this.#refusals.set(client, count + 1);
+    this.#hour.refusals++;
+    this.later([event]);
+  }
+
+  /** Writes what waits. What the database does not take is lost, and said. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const rows = this.#waiting;
+    this.#waiting = [];
+    this.#flushing = this.#flushing.then(() => this.#writeAll(rows));
+    await this.#flushing;
+  }
+
+  /**
+   * Removes some rows that are older than TRACE_DAYS.
+   *
+   * @returns how many; 0 where none is left
+   */
+  async prune(tx: Queries): Promise<number> {
+    const before = this.#options.now() - this.#options.keptDays * DAY_MS;
+    const rows = await tx
+      .deleteFrom('trace')
+      .where('id', 'in', (eb) =>
+        eb
+          .selectFrom('trace')
+          .select('id')
+          .where('at', '<', before)
+          .orderBy('at')
+          .orderBy('id')
+          .limit(PRUNED_AT_A_TIME),
+      )
+      .returning('id')
+      .execute();
+    return rows.length;
+  }
+
+  #startHour(at: number): void {
+    const { passedOver } = this.#hour;
+    if (passedOver > 0) {
+      this.#options.log.warn(
+        { passedOver, ...REFUSALS },
+        'refusals of the last hour are not in the trace: there were more than it keeps',
+      );
+    }
+    this.#hour = { at, refusals: 0, passedOver: 0 };
+    this.#refusals.clear();
+  }
+
+  async #writeAll(rows: readonly NewRow<'trace'>[]): Promise<void> {
+    if (rows.length === 0) return;
+    try {
+      await this.#options.database.write((tx) => this.#insert(tx, rows));
+    } catch (err) {
+      this.#options.log.warn(
+        { err, rows: rows.length },
+        'rows of the trace could not be written: it does not tell of these refusals and deliveries',
+      );
+    }
+  }
+
+  #rowsOf(events: readonly TraceEvent[]): NewRow<'trace'>[] {
+    const { node, now } = this.#options;
+    const at = now();
+    return events.map((event) => rowOf(event, { at, node }));
+  }
+
+  async #insert(tx: Queries, rows: readonly NewRow<'trace'>[]): Promise<void> {
+    for (let at = 0; at < rows.length; at += ROWS_AT_A_TIME) {
+      const some = rows.slice(at, at + ROWS_AT_A_TIME);
+      if (some.length > PREPARED_MAX) await tx.insertInto('trace').values(some).execute();
+      else await this.#prepared(some.length).all(tx, valuesOf(some));
+    }
+  }
+
+  #prepared(count: number): PreparedQuery<Values, never> {
+    const known = this.#inserts.get(count);
+    if (known) return known;
+    const { read } = this.#options.database;
+    const query = new PreparedQuery<Values, never>((value) =>
+      read
+        .insertInto('trace')
+        .values(
+          Array.from({ length: count }, (_, index) => {
+            const row = columns.map((column) => [column, value[`${column}${index}`]]);
+            return Object.fromEntries(row) as NewRow<'trace'>;
+          }),
+        )
+        .$castTo<never>(),
+    );
+    this.#inserts.set(count, query);
+    return query;
+  }
+}
+
+function valuesOf(rows: readonly NewRow<'trace'>[]): Values {
+  const values: Values = {};
+  for (const [index, row] of rows.entries()) {
+    for (const column of columns) values[`${column}${index}`] = row[column] ?? null;
+  }
+  return values;
+}
+
+/**
+ * A new id of a message: a UUID that begins with the time (RFC 9562 section 5.7), so that an index on it
+ * grows at its end.
+ *
+ * @param now milliseconds since 1970
+ */
+export function newMailId(now: number): string {
+  const bytes = randomBytes(16);
+  bytes.writeUIntBE(now, 0, 6);
+  bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x70, 6);
+  bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8);
+  const hex = bytes.toString('hex');
+  return [0, 8, 12, 16, 20].map((at, index, all) => hex.slice(at, all[index + 1])).join('-');
+}
