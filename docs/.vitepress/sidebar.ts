@@ -51,6 +51,7 @@ export const sidebar: SidebarGroup[] = [
       { text: 'Delivery to your mail server', link: '/guides/imap-server-delivery' },
       { text: 'Quotas and usage', link: '/guides/quotas-and-usage' },
       { text: 'The console', link: '/guides/console' },
+      { text: 'Where is the mail?', link: '/guides/find-mail' },
       { text: 'Go to production', link: '/guides/production' },
       { text: 'Several nodes', link: '/guides/several-nodes' },
       { text: 'Alerts', link: '/guides/alerts' },
