@@ -52,6 +52,12 @@ export {
   hashOf,
 } from './answered-requests.ts';
 export { endAccountDeletion, listDeletedAccounts } from './delete-accounts.ts';
+export {
+  countAccounts,
+  findAnyAccount,
+  listAllAccounts,
+  type OperatedAccount,
+} from './operator-accounts.ts';
 export { REMEMBERED_SECONDS } from './remembered-logins.ts';
 export {
   createTokens,

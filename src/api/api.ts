@@ -32,6 +32,7 @@ import { type Api, credentials, type RouteGroup, type RouteTools } from './serve
 export { ApiKeys, type ConsoleSession, type FindSession } from './authenticate.ts';
 export { deliveryRoutes } from './deliveries.ts';
 export { writeDescription } from './describe-api.ts';
+export { DnsRecordBody, writeRecord } from './domain-bodies.ts';
 export { HostCookie } from './host-cookie.ts';
 export { mailSendRoutes } from './mail-send.ts';
 export { mailserverEventRoutes } from './mailserver-events.ts';

@@ -1,11 +1,18 @@
 /** Builds what an operator reaches: the routes below /v2/operator, and the sessions of the console. */
 import type { ApiOptions, RouteGroup } from '../api/api.ts';
+import type { Config } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
+import type { Domains } from '../domains/domains.ts';
 import type { OpenLimit } from '../net/net.ts';
+import type { Nodes } from '../nodes/nodes.ts';
 import {
   auditRoutes,
   ConsoleSessions,
   consoleCookie,
+  DomainContents,
+  operatorAccountRoutes,
+  operatorDomainRoutes,
+  serviceRoutes,
   sessionFinder,
   sessionRoutes,
   signInRoute,
@@ -17,6 +24,9 @@ interface OperatorParts {
   readonly openLimit: OpenLimit;
   readonly now: () => number;
   readonly publicUrl: () => string;
+  readonly config: Pick<Config, 'shown' | 'mailstore' | 'limits'>;
+  readonly domains: Domains;
+  readonly nodes: Pick<Nodes, 'list'>;
 }
 
 interface OperatorAccess {
@@ -27,11 +37,22 @@ interface OperatorAccess {
 export function buildOperator(parts: OperatorParts): OperatorAccess {
   const sessions = new ConsoleSessions(parts);
   const cookie = consoleCookie(parts.publicUrl);
+  const { config, database, nodes } = parts;
+  const contents = new DomainContents(database);
+  const { quotaBytes } = config.limits;
+  const countsMail = config.mailstore.kind === 'embedded';
+  const counted = { ...parts, contents, countsMail, quotaBytes };
   return {
     console: {
       findSession: sessionFinder(sessions, cookie),
       signIn: signInRoute(sessions, cookie),
     },
-    routes: [sessionRoutes(sessions, cookie), auditRoutes(parts.database)],
+    routes: [
+      sessionRoutes(sessions, cookie),
+      auditRoutes(database),
+      operatorDomainRoutes(counted),
+      operatorAccountRoutes(counted),
+      serviceRoutes(nodes, config.shown),
+    ],
   };
 }

@@ -44,6 +44,7 @@ import {
 } from '../mailstore/mailstore.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { limitInMemory, type OpenLimit, type SharedPlaces } from '../net/net.ts';
+import type { Nodes } from '../nodes/nodes.ts';
 import { Queue, systemClock } from '../queue/queue.ts';
 import {
   asksForWebSocket,
@@ -107,6 +108,7 @@ interface Ground {
   readonly openLimit: OpenLimit;
   readonly metrics: Metrics;
   readonly logger: Logger;
+  readonly nodes: Nodes;
   /** Milliseconds since 1970, the same on all nodes. */
   readonly now: () => number;
 }

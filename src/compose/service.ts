@@ -135,8 +135,8 @@ async function open(
   onStop(() => bodies.close());
   const { now } = nodes;
   const keys = signingKeysOf(config, secrets, nodes);
-  const ground = { config, secrets, keys, database, bodies, metrics, logger, now, shared };
-  const parts = buildParts(ground);
+  const ground = { config, secrets, keys, database, bodies, metrics, logger, nodes };
+  const parts = buildParts({ ...ground, now, shared });
   onStop(parts.closeMailstore);
   await checkBodies(parts, nodes, isNew).catch(explainBucket);
   onStop(await watchData(config, parts, onLost));

@@ -14,9 +14,19 @@ import {
   suppressionRoutes,
   writeDescription,
 } from '../api/api.ts';
+import type { Database } from '../database/database.ts';
+import type { Domains } from '../domains/domains.ts';
 import { limitInMemory } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
-import { auditRoutes, sessionRoutes, signInRoute } from '../operator/operator.ts';
+import {
+  auditRoutes,
+  type DomainContents,
+  operatorAccountRoutes,
+  operatorDomainRoutes,
+  serviceRoutes,
+  sessionRoutes,
+  signInRoute,
+} from '../operator/operator.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
 
@@ -35,8 +45,19 @@ export const keyedRoutesElsewhere = [
   suppressionRoutes(uncalled('domains'), uncalled('suppressions')),
 ];
 
+const counted = {
+  database: uncalled<Database>('database'),
+  domains: uncalled<Domains>('domains'),
+  contents: uncalled<DomainContents>('contents'),
+  countsMail: true,
+  quotaBytes: 0,
+};
+
 /** Those that `startApi` of the tests has as well, described only. */
-const consoleRoutes = [
+const operatorRoutes = [
+  operatorDomainRoutes(counted),
+  operatorAccountRoutes(counted),
+  serviceRoutes(uncalled('nodes'), []),
   sessionRoutes(uncalled('sessions'), uncalled('cookie')),
   auditRoutes(uncalled('database')),
 ];
@@ -73,7 +94,7 @@ export async function describeWholeApi(): Promise<string> {
     hostname: 'mail.localhost',
     maxMessageBytes: 1,
     siteDirectory: '/nonexistent',
-    keyedRoutes: [...keyedRoutesElsewhere, ...consoleRoutes],
+    keyedRoutes: [...keyedRoutesElsewhere, ...operatorRoutes],
     console: {
       findSession: uncalled('findSession'),
       signIn: signInRoute(uncalled('sessions'), uncalled('cookie')),

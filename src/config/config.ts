@@ -25,4 +25,4 @@ export {
   type SecretStore,
   type Secrets,
 } from './secrets.ts';
-export { configKeys } from './settings.ts';
+export { configKeys, type ShownSetting } from './settings.ts';

@@ -44,7 +44,9 @@ function publicPem(pair: keyof typeof keys): string {
 }
 
 test('an empty environment gives the defaults', () => {
-  assert.deepEqual(readConfig({}, empty), {
+  const { shown, ...config } = readConfig({}, empty);
+  assert.equal(shown.length, configKeys.length);
+  assert.deepEqual(config, {
     dataDir: join(empty, 'data'),
     mailHostname: 'mail.localhost',
     spfInclude: 'spf.mail.localhost',
@@ -158,7 +160,8 @@ test('every key set comes out in its place', () => {
     },
     empty,
   );
-  assert.deepEqual(config, {
+  const { shown: _shown, ...rest } = config;
+  assert.deepEqual(rest, {
     dataDir: '/srv/postroom',
     mailHostname: 'mx.xn--bcher-kva.example',
     spfInclude: '_spf.example.com',
@@ -652,4 +655,37 @@ describe('.env', () => {
       '.env: expected a readable file, got EISDIR: illegal operation on a directory',
     ]);
   });
+});
+
+test('of a secret it is shown only that it is set', () => {
+  const secret = 'Tr0ub4dor-and-3-horses-and-staples';
+  const hidden = {
+    DATABASE_URL: `postgres://postroom:${secret}@db/postroom`,
+    REDIS_URL: `redis://:${secret}@cache:6379`,
+    API_KEYS: secret,
+    JWT_SECRET: secret,
+    MAILSERVER_WEBHOOK_SECRET: secret,
+    SMTP_RELAY_URL: `smtp://user:${secret}@relay:587`,
+    S3_URL: `https://KEY:${secret}@s3.example.com/mail?region=eu`,
+  };
+  const { shown } = readConfig({ ...hidden, SMTP_PORT: '2626' }, empty);
+  const text = JSON.stringify(shown);
+  for (let at = 0; at + 8 <= secret.length; at += 8) {
+    assert.ok(!text.includes(secret.slice(at, at + 8)), text);
+  }
+  const found = (key: string) => shown.find((one) => one.key === key);
+  for (const key of Object.keys(hidden)) {
+    assert.deepEqual(found(key), { key, isSet: true, isHidden: true });
+  }
+  assert.deepEqual(found('SMTP_PORT'), {
+    ...{ key: 'SMTP_PORT', isSet: true, isHidden: false },
+    value: '2626',
+  });
+  assert.equal(found('LOG_LEVEL')?.isSet, false);
+  assert.equal(found('LOG_LEVEL')?.value, 'info');
+  // A new key whose name looks like this is secret, or is named here.
+  const open = ['PUBLIC_URL', 'TLS_KEY'];
+  for (const { key, isHidden } of shown) {
+    if (/SECRET|KEY|URL|PASSWORD|TOKEN/.test(key) && !open.includes(key)) assert.ok(isHidden, key);
+  }
 });

@@ -14,7 +14,7 @@ import {
   type Server,
   type ServerAddress,
 } from './parse-urls.ts';
-import { readSettings, type Values } from './settings.ts';
+import { readSettings, type ShownSetting, showSettings, type Values } from './settings.ts';
 
 /** Where a part of ours listens. */
 export interface Listener {
@@ -33,6 +33,8 @@ export interface Config {
   /** What the seeded SPF record of each domain includes. */
   readonly spfInclude: string;
   readonly logLevel: Values['LOG_LEVEL'];
+  /** Every key as it may be shown to operators. */
+  readonly shown: readonly ShownSetting[];
   readonly http: Listener & {
     /** Without a slash at its end. */
     readonly publicUrl: string;
@@ -161,8 +163,9 @@ export interface ImapMailstore extends Server, ImapOptions {
  */
 export function readConfig(env: NodeJS.ProcessEnv, folder: string = process.cwd()): Config {
   const file = readEnvFile(join(folder, '.env'));
-  const values = readSettings((key) => (env[key]?.trim() ? env[key] : file[key]));
-  return deepFreeze(groupByPart(values, folder));
+  const lookup = (key: string) => (env[key]?.trim() ? env[key] : file[key]);
+  const values = readSettings(lookup);
+  return deepFreeze({ ...groupByPart(values, folder), shown: showSettings(lookup) });
 }
 
 function readEnvFile(path: string): NodeJS.Dict<string> {
@@ -176,7 +179,7 @@ function readEnvFile(path: string): NodeJS.Dict<string> {
   }
 }
 
-function groupByPart(values: Values, folder: string): Config {
+function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
   const ownUrl = values.PUBLIC_URL ?? publicUrlOf(values.HOST, values.PORT);
   const absolute = (path: string | undefined) =>
     path === undefined ? undefined : resolve(folder, path);

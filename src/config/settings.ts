@@ -123,6 +123,43 @@ export type Values = {
 /** The name of every key that {@link readConfig} knows. */
 export const configKeys: readonly string[] = Object.freeze(Object.keys(settings));
 
+/** Keys whose values are secret or may hold one; of these it is only told whether they are set. */
+const hiddenKeys: ReadonlySet<Key> = new Set<Key>([
+  'DATABASE_URL',
+  'REDIS_URL',
+  'S3_URL',
+  'API_KEYS',
+  'JWT_SECRET',
+  'JWT_PUBLIC_KEY',
+  'JWT_JWKS_URL',
+  'MAILSERVER_WEBHOOK_SECRET',
+  'MAILSTORE_URL',
+  'SMTP_RELAY_URL',
+  'LMTP_URL',
+  'NOTIFIER_URL',
+]);
+
+/** A key as it may be shown to operators. */
+export interface ShownSetting {
+  readonly key: string;
+  /** Whether it was set; otherwise its default holds, or what the first start generated. */
+  readonly isSet: boolean;
+  /** Absent where it is hidden, or has neither a value nor a default. */
+  readonly value?: string | undefined;
+  /** Whether it is secret or may hold a secret. */
+  readonly isHidden: boolean;
+}
+
+/** Shows every key with what holds, in the order of the documentation; nothing of a secret. */
+export function showSettings(lookup: Lookup): ShownSetting[] {
+  return Object.entries<Setting<unknown>>(settings).map(([key, { fallback }]) => {
+    const given = lookup(key)?.trim() || undefined;
+    const isHidden = hiddenKeys.has(key as Key);
+    const value = isHidden ? undefined : (given ?? fallback);
+    return { key, isSet: given !== undefined, isHidden, ...(value !== undefined && { value }) };
+  });
+}
+
 /** Finds the text of a key; undefined or blank where the key is absent. */
 export type Lookup = (key: string) => string | undefined;
 

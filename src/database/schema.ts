@@ -29,6 +29,10 @@ interface DomainTable {
   lease_until: Generated<number>;
   /** When a check was last called for by hand. */
   verify_called_at: number | null;
+  /** When an operator suspended it; null where it is not. */
+  suspended_at: Generated<number | null>;
+  /** Why, as the operator wrote it. */
+  suspend_reason: Generated<string | null>;
 }
 
 /** `domains/`: what the zone of a claim has to say. */

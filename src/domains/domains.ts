@@ -52,6 +52,12 @@ export {
   writeZone,
 } from './dns-records.ts';
 export { checkText, checkUserId } from './domain-names.ts';
+export {
+  type ClaimFilter,
+  findAnyClaim,
+  listAllClaims,
+  type OperatedDomain,
+} from './operator-claims.ts';
 export type { Route, RouteSettings } from './routes.ts';
 export { createVerification, type Verification } from './verification/verification.ts';
 

@@ -12,6 +12,7 @@ import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 export { EmbeddedMailstore } from './embedded/embedded.ts';
 export { fits, quotaExceeded } from './embedded/quotas.ts';
 export { createSearchSource } from './embedded/search-source.ts';
+export { type MailTotals, totalsOfAccounts, totalsOfDomains } from './embedded/totals.ts';
 export { describeMessage, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,

@@ -57,7 +57,24 @@ export class NodeRefused extends Error {
   override readonly name = 'NodeRefused';
 }
 
+/** A process that has the database open, as operators see it. */
+export interface NodeView {
+  /** Of this run of the process. */
+  readonly id: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly version: string;
+  /** Milliseconds since 1970, as the next. */
+  readonly startedAt: number;
+  /** When it last gave a sign of life. */
+  readonly seenAt: number;
+  /** False for one that was killed or lost the database. */
+  readonly isRunning: boolean;
+}
+
 export interface Nodes {
+  /** The nodes of the last day, the newest first; those that stopped by themselves are off the list. */
+  list(): Promise<NodeView[]>;
   /** Whether no other node ran when this one joined. */
   readonly isAlone: boolean;
   /** Milliseconds since 1970, the same on all nodes. */
@@ -87,7 +104,7 @@ export interface Nodes {
  * @throws NodeRefused where it differs from a node that runs
  */
 export async function joinNodes(options: NodesOptions): Promise<Nodes> {
-  if (options.database.engine === 'sqlite') return new OnlyNode();
+  if (options.database.engine === 'sqlite') return new OnlyNode(options.facts);
   const node = new Node(options);
   await node.join();
   return node;
@@ -99,6 +116,18 @@ class OnlyNode implements Nodes {
   readonly now = Date.now;
   readonly #stopping = new AbortController();
   readonly #work: Promise<void>[] = [];
+  readonly #id = randomUUID();
+  readonly #facts: NodeFacts;
+  readonly #startedAt = Date.now();
+
+  constructor(facts: NodeFacts) {
+    this.#facts = facts;
+  }
+
+  async list(): Promise<NodeView[]> {
+    const self = { id: this.#id, host: hostname(), pid: process.pid, startedAt: this.#startedAt };
+    return [{ ...self, version: this.#facts.version, seenAt: Date.now(), isRunning: true }];
+  }
 
   lead(_name: string, work: (signal: AbortSignal) => Promise<void>): void {
     this.#work.push(work(this.#stopping.signal));
@@ -138,6 +167,19 @@ class Node implements Nodes {
 
   get isAlone(): boolean {
     return this.#others === 0;
+  }
+
+  async list(): Promise<NodeView[]> {
+    const rows = await this.#options.database.read
+      .selectFrom('nodes')
+      .selectAll()
+      .orderBy('started_at', 'desc')
+      .execute();
+    const now = this.now();
+    return rows.map(({ id, host, pid, version, started_at, seen_at }) => ({
+      ...{ id, host, pid, version, startedAt: started_at, seenAt: seen_at },
+      isRunning: seen_at > now - GONE_MS,
+    }));
   }
 
   async join(): Promise<void> {

@@ -3,6 +3,10 @@
  * `console_sessions` has a row for each console where somebody is signed in. The rules of what is listed or changed
  * live with whoever owns it.
  */
+export { operatorAccountRoutes } from './account-routes.ts';
 export { auditRoutes } from './audit-routes.ts';
+export { DomainContents } from './domain-contents.ts';
+export { domainRoutes as operatorDomainRoutes } from './domain-routes.ts';
+export { serviceRoutes } from './service-routes.ts';
 export { consoleCookie, sessionFinder, sessionRoutes, signInRoute } from './session-routes.ts';
 export { ConsoleSessions } from './sessions.ts';

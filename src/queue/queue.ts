@@ -52,6 +52,7 @@ import {
 } from './work-options.ts';
 import { Worker } from './worker.ts';
 
+export { countOpenDeliveries } from './count-open.ts';
 export {
   type Delivery,
   type DeliveryError,

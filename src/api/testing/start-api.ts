@@ -141,6 +141,23 @@ const plainOptions = {
   siteDirectory: '/nonexistent',
 } satisfies Partial<ApiOptions>;
 
+const plainOperator = {
+  openLimit: limitInMemory,
+  config: {
+    shown: [],
+    mailstore: { kind: 'embedded' as const },
+    limits: { quotaBytes: 0, ratePerMinute: 0, maxMessageBytes: 1_048_576 },
+  },
+  nodes: { list: async () => [] },
+};
+
+async function activate(domains: Domains, userId: string, domain: string): Promise<void> {
+  const { dns } = await domains.create({ userId, domain });
+  for (const { id } of dns) {
+    await domains.markDnsRecord(userId, domain, { id, status: 'verified' });
+  }
+}
+
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
   engine: Engine,
@@ -174,7 +191,10 @@ export async function startApi(
   const { now = Date.now } = dns;
   const apiKeys = options.apiKeys ?? [apiKey, secondApiKey];
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
-  const operator = buildOperator({ database, apiKeys, openLimit: limitInMemory, now, publicUrl });
+  const operator = buildOperator({
+    ...{ database, apiKeys, now, publicUrl, domains },
+    ...plainOperator,
+  });
   const app = createApi({
     domains,
     verification,
@@ -205,11 +225,6 @@ export async function startApi(
     mailstore,
     logLines,
     call: callerOf(app.listeningOrigin),
-    async activateDomain(userId, domain) {
-      const { dns } = await domains.create({ userId, domain });
-      for (const { id } of dns) {
-        await domains.markDnsRecord(userId, domain, { id, status: 'verified' });
-      }
-    },
+    activateDomain: (userId, domain) => activate(domains, userId, domain),
   };
 }

@@ -103,6 +103,8 @@ const addedColumns: Record<string, Columns> = {
   },
   // Whether what a sync token tells of was lost in a failover.
   mailboxes: { timeline: 'INT not null default 0', fork_modseq: 'INT not null default 0' },
+  // When and why an operator suspended it.
+  domains: { suspended_at: 'INT', suspend_reason: 'text' },
 };
 
 /** Kept by `accounts/remembered-logins.ts`. */
@@ -173,6 +175,34 @@ const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
   },
 };
 
+/** The operator's lists, each in the order of its pages. */
+const operatorIndexes = [
+  'create index domains_by_status on domains (status, id)',
+  'create index domains_of_user on domains (user_id, id)',
+  'create index domains_suspended on domains (id) where suspended_at is not null',
+  // By octets, whatever the order of the database's locale is: a page goes on from a text.
+  'create index domains_by_text on domains (name TEXT_ORDER, id)',
+  "create index accounts_by_text on accounts ((local_part || '@' || domain_name) TEXT_ORDER, id)",
+];
+
+const textOrder = { sqlite: '', postgres: 'collate "C"' };
+
+/** As in 0001, but that the accounts of a suspended domain are suspended. Its columns stay as they are. */
+const dovecotUsers = `view dovecot_users as
+  select accounts.id as account_id,
+    accounts.local_part || '@' || accounts.domain_name as address,
+    '{ARGON2ID}' || accounts.password_hash as password,
+    case when domains.suspended_at is null then accounts.status else 'suspended' end as status
+  from accounts
+  join domains on domains.id = accounts.domain_id
+  where domains.status = 'active'`;
+
+/** On PostgreSQL the view stays the same one, with the grants that it has. */
+const replaceView = {
+  sqlite: ['drop view dovecot_users', `create ${dovecotUsers}`],
+  postgres: [`create or replace ${dovecotUsers}`],
+};
+
 const indexes = [
   // What operators look for in the trace, the newest first.
   'create index trace_by_mail on trace (mail_id, at, id)',
@@ -228,7 +258,12 @@ export function second(engine: 'sqlite' | 'postgres'): Migration {
           await sql.raw(`alter table ${name} add column ${column}`).execute(db);
         }
       }
-      for (const statement of indexes) await sql.raw(statement).execute(db);
+      const ordered = operatorIndexes.map((statement) =>
+        statement.replace('TEXT_ORDER', textOrder[engine]),
+      );
+      for (const statement of [...indexes, ...ordered, ...replaceView[engine]]) {
+        await sql.raw(statement).execute(db);
+      }
     },
   };
 }

@@ -1,0 +1,89 @@
+/** What operators see of accounts, those of all users. */
+import { sql } from 'kysely';
+import type { Database, Queries } from '../database/database.ts';
+import { type Account, selectAccounts, toAccount } from './account-rows.ts';
+
+/** An account with what operators see of it. */
+export interface OperatedAccount extends Account {
+  /** When it was last signed in to with its password, to the day; absent where it never was. */
+  readonly lastLoginAt?: number;
+}
+
+interface AccountRequest {
+  readonly domainId?: number | undefined;
+  readonly userId?: string | undefined;
+  /** Begin of the address, lower case; the list is then in the order of addresses. */
+  readonly addressPrefix?: string | undefined;
+  readonly limit: number;
+  /** Of the last account of the page before. */
+  readonly after?: { readonly id: number; readonly address?: string | undefined } | undefined;
+}
+
+/** Accounts of all users: the newest first, or by address where a begin of it is asked for. */
+export async function listAllAccounts(
+  { engine, read }: Pick<Database, 'engine' | 'read'>,
+  { domainId, userId, addressPrefix, limit, after }: AccountRequest,
+): Promise<OperatedAccount[]> {
+  const plain = sql<string>`(local_part || '@' || domain_name)`;
+  const address = engine === 'postgres' ? sql<string>`${plain} collate "C"` : plain;
+  let query = selectAccounts(read).limit(limit);
+  if (domainId !== undefined) query = query.where('domain_id', '=', domainId);
+  if (userId !== undefined) query = query.where('user_id', '=', userId);
+  if (addressPrefix === undefined) {
+    query = query.orderBy('id', 'desc');
+    if (after) query = query.where('id', '<', after.id);
+  } else {
+    // Addresses are ASCII: the next text after all that begin with the prefix ends with DEL.
+    query = query
+      .where(address, '>=', after?.address ?? addressPrefix)
+      .where(address, '<', `${addressPrefix}\u007f`)
+      .orderBy(address)
+      .orderBy('id');
+    if (after) {
+      query = query.where(sql<boolean>`(${address}, id) > (${after.address ?? ''}, ${after.id})`);
+    }
+  }
+  const accounts = (await query.execute()).map(toAccount);
+  return withLogins(read, accounts);
+}
+
+/** An account of any user, or undefined. */
+export async function findAnyAccount(queries: Queries, id: number): Promise<Account | undefined> {
+  if (!Number.isSafeInteger(id)) return undefined;
+  const row = await selectAccounts(queries).where('id', '=', id).executeTakeFirst();
+  return row && toAccount(row);
+}
+
+/** How many accounts each of these domains has, by domain id; domains without any are left out. */
+export async function countAccounts(
+  queries: Queries,
+  domainIds: readonly number[],
+): Promise<Map<number, number>> {
+  if (domainIds.length === 0) return new Map();
+  const rows = await queries
+    .selectFrom('accounts')
+    .select(({ fn }) => ['domain_id as id', fn.countAll<number>().as('count')])
+    .where('domain_id', 'in', domainIds)
+    .groupBy('domain_id')
+    .execute();
+  return new Map(rows.map(({ id, count }) => [id, Number(count)]));
+}
+
+async function withLogins(
+  queries: Queries,
+  accounts: readonly Account[],
+): Promise<OperatedAccount[]> {
+  if (accounts.length === 0) return [];
+  const ids = accounts.map(({ id }) => id);
+  const rows = await queries
+    .selectFrom('sign_ins')
+    .select(({ fn }) => ['account_id as id', fn.max('signed_in_at').as('at')])
+    .where('account_id', 'in', ids)
+    .groupBy('account_id')
+    .execute();
+  const logins = new Map(rows.map(({ id, at }) => [id, Number(at)]));
+  return accounts.map((account) => {
+    const lastLoginAt = logins.get(account.id);
+    return lastLoginAt === undefined ? account : { ...account, lastLoginAt };
+  });
+}

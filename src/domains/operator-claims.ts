@@ -1,0 +1,119 @@
+/** What operators see of claims, those of all users. */
+import { sql } from 'kysely';
+import type { Database, Queries, Row } from '../database/database.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import { type Domain, toDomain } from './claims.ts';
+import { normalizeDomainName } from './domain-names.ts';
+
+/** A claim with what operators see of it. */
+export interface OperatedDomain extends Domain {
+  readonly forwardMode: Row<'routes'>['forward_mode'];
+  /** When an operator suspended it; absent where it is not. */
+  readonly suspendedAt?: number;
+  readonly suspendReason?: string;
+}
+
+/** Which claims an operator asks for; all that is given has to fit. */
+export interface ClaimFilter {
+  readonly status?: Domain['status'] | 'suspended' | undefined;
+  readonly userId?: string | undefined;
+  /** Begin of the name, lower case; the list is then in the order of names. */
+  readonly namePrefix?: string | undefined;
+}
+
+interface ClaimRequest extends ClaimFilter {
+  readonly limit: number;
+  /** Of the last claim of the page before. */
+  readonly after?: { readonly id: number; readonly name?: string | undefined } | undefined;
+}
+
+const columns = [
+  'domains.id',
+  'user_id',
+  'organization_id',
+  'name',
+  'domains.status',
+  'created_at',
+  'verified_at',
+  'lapsed_at',
+  'suspended_at',
+  'suspend_reason',
+  'forward_mode',
+] as const;
+
+/** Claims of all users: the newest first, or by name where a begin of the name is asked for. */
+export async function listAllClaims(
+  { engine, read }: Pick<Database, 'engine' | 'read'>,
+  { status, userId, namePrefix, limit, after }: ClaimRequest,
+): Promise<OperatedDomain[]> {
+  const name = engine === 'postgres' ? sql<string>`name collate "C"` : sql<string>`name`;
+  let query = selectOperated(read).limit(limit);
+  if (status === 'suspended') query = query.where('suspended_at', 'is not', null);
+  else if (status !== undefined) query = query.where('domains.status', '=', status);
+  if (userId !== undefined) query = query.where('user_id', '=', userId);
+  if (namePrefix === undefined) {
+    query = query.orderBy('domains.id', 'desc');
+    if (after) query = query.where('domains.id', '<', after.id);
+  } else {
+    // Names are ASCII: the next text after all that begin with the prefix ends with DEL.
+    query = query
+      .where(name, '>=', after?.name ?? namePrefix)
+      .where(name, '<', `${namePrefix}\u007f`)
+      .orderBy(name)
+      .orderBy('domains.id');
+    if (after) {
+      query = query.where(sql<boolean>`(${name}, domains.id) > (${after.name ?? ''}, ${after.id})`);
+    }
+  }
+  return (await query.execute()).map(toOperated);
+}
+
+/**
+ * The claim that an operator names: the active one on the name, else the only one.
+ *
+ * @param userId whose claim is meant, where several users have one
+ * @throws Refusal domain_not_found, invalid_request (`user_id`) where several users claim the name
+ */
+export async function findAnyClaim(
+  queries: Queries,
+  text: string,
+  userId: string | undefined,
+): Promise<OperatedDomain> {
+  const name = normalizeDomainName(text);
+  const rows =
+    name === undefined
+      ? []
+      : await selectOperated(queries)
+          .where('name', '=', name)
+          .$if(userId !== undefined, (query) => query.where('user_id', '=', userId ?? ''))
+          .execute();
+  const row = rows.find(({ status }) => status === 'active') ?? rows[0];
+  if (!row) throw new Refusal('domain_not_found', 'nobody has such a domain');
+  if (row.status !== 'active' && rows.length > 1) {
+    throw invalidField(
+      'user_id',
+      'is required: several users claim this domain, and none is active',
+    );
+  }
+  return toOperated(row);
+}
+
+function selectOperated(queries: Queries) {
+  return queries
+    .selectFrom('domains')
+    .innerJoin('routes', 'routes.domain_id', 'domains.id')
+    .select(columns);
+}
+
+type OperatedRow = Awaited<
+  ReturnType<ReturnType<typeof selectOperated>['executeTakeFirstOrThrow']>
+>;
+
+function toOperated(row: OperatedRow): OperatedDomain {
+  return {
+    ...toDomain(row),
+    forwardMode: row.forward_mode,
+    ...(row.suspended_at !== null && { suspendedAt: row.suspended_at }),
+    ...(row.suspend_reason !== null && { suspendReason: row.suspend_reason }),
+  };
+}

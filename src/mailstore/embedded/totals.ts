@@ -1,0 +1,61 @@
+/** How much lies in mailboxes, for operators. */
+import type { Queries } from '../../database/database.ts';
+
+/** Messages and the octets of their sources. */
+export interface MailTotals {
+  readonly messages: number;
+  readonly bytes: number;
+}
+
+/** What each of these accounts has, by account id; accounts without a mailbox are left out. */
+export async function totalsOfAccounts(
+  queries: Queries,
+  accountIds: readonly number[],
+): Promise<Map<number, MailTotals>> {
+  if (accountIds.length === 0) return new Map();
+  const rows = await queries
+    .selectFrom('mailboxes')
+    .select(({ fn }) => [
+      'account_id as id',
+      fn.sum<number>('messages').as('messages'),
+      fn.sum<number>('octets').as('bytes'),
+    ])
+    .where('account_id', 'in', accountIds)
+    .groupBy('account_id')
+    .execute();
+  return toTotals(rows);
+}
+
+/** What the accounts of each of these domains have, by domain id; domains without any are left out. */
+export async function totalsOfDomains(
+  queries: Queries,
+  domainIds: readonly number[],
+): Promise<Map<number, MailTotals>> {
+  if (domainIds.length === 0) return new Map();
+  const rows = await queries
+    .selectFrom('accounts')
+    .innerJoin('mailboxes', 'mailboxes.account_id', 'accounts.id')
+    .select(({ fn }) => [
+      'domain_id as id',
+      fn.sum<number>('messages').as('messages'),
+      fn.sum<number>('octets').as('bytes'),
+    ])
+    .where('domain_id', 'in', domainIds)
+    .groupBy('domain_id')
+    .execute();
+  return toTotals(rows);
+}
+
+interface TotalsRow extends MailTotals {
+  readonly id: number;
+}
+
+/** PostgreSQL answers sums as text. */
+function toTotals(rows: readonly TotalsRow[]): Map<number, MailTotals> {
+  return new Map(
+    rows.map(({ id, messages, bytes }) => [
+      id,
+      { messages: Number(messages), bytes: Number(bytes) },
+    ]),
+  );
+}

@@ -1,0 +1,133 @@
+/** `GET /v2/operator/accounts`: the accounts of all users. */
+import { Type } from 'typebox';
+import { listAllAccounts, type OperatedAccount } from '../accounts/accounts.ts';
+import { credentials, DomainName, isoTime, RecordId, type RouteGroup, UserId } from '../api/api.ts';
+import type { Database } from '../database/database.ts';
+import { findAnyClaim } from '../domains/domains.ts';
+import { type MailTotals, totalsOfAccounts } from '../mailstore/mailstore.ts';
+import { afterOf } from './domain-routes.ts';
+import {
+  answerPage,
+  isIdKey,
+  isTextKey,
+  type ListPage,
+  listEcho,
+  listFields,
+  readPage,
+} from './lists.ts';
+
+export const OperatedAccountBody = Type.Object(
+  {
+    account_id: RecordId,
+    email: Type.String({ examples: ['ada@acme.test'] }),
+    domain: DomainName,
+    user_id: UserId,
+    suspended: Type.Boolean({ description: 'Whether the account itself is; its domain may be.' }),
+    messages: Type.Optional(
+      Type.Integer({
+        description: 'In its mailboxes. Left out where a mail server has them.',
+        examples: [340],
+      }),
+    ),
+    bytes: Type.Optional(
+      Type.Integer({ description: 'Of these messages, in octets.', examples: [7340032] }),
+    ),
+    quota_bytes: Type.Integer({
+      description: 'What its mailboxes may hold, its own or the default; 0 for no limit.',
+      examples: [1073741824],
+    }),
+    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    last_login_at: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description:
+          'With its password; accurate to a day. Absent where there was none in half a year.',
+      }),
+    ),
+  },
+  { title: 'OperatedAccount', description: 'An account of any user, as operators see it.' },
+);
+
+export interface AccountRouteParts {
+  readonly database: Database;
+  /** Whether mailboxes are in our own database, where they can be counted. */
+  readonly countsMail: boolean;
+  /** Quota of accounts that have none of their own, in octets; 0 for no limit. */
+  readonly quotaBytes: number;
+}
+
+/** Writes accounts, with what they have. */
+export async function writeAccounts(
+  { database, countsMail, quotaBytes }: AccountRouteParts,
+  accounts: readonly OperatedAccount[],
+): Promise<Type.Static<typeof OperatedAccountBody>[]> {
+  const none: MailTotals = { messages: 0, bytes: 0 };
+  const ids = countsMail ? accounts.map(({ id }) => id) : [];
+  const totals = await totalsOfAccounts(database.read, ids);
+  return accounts.map((account) => ({
+    account_id: account.id,
+    email: account.address,
+    domain: account.domain,
+    user_id: account.userId,
+    suspended: account.status === 'suspended',
+    ...(countsMail && (totals.get(account.id) ?? none)),
+    quota_bytes: account.quotaBytes ?? quotaBytes,
+    created_at: isoTime(account.createdAt),
+    ...(account.lastLoginAt !== undefined && { last_login_at: isoTime(account.lastLoginAt) }),
+  }));
+}
+
+/** The route that lists accounts. */
+export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
+  const { database } = parts;
+  return (app) => {
+    app.get(
+      '/v2/operator/accounts',
+      {
+        config: { refusals: ['domain_not_found'] },
+        schema: {
+          tags: ['Operator'],
+          summary: 'List the accounts of all users',
+          description: 'The newest first; with `q` by address.',
+          operationId: 'listAllAccounts',
+          security: credentials.operator,
+          querystring: Type.Object({
+            domain: Type.Optional(DomainName),
+            user_id: Type.Optional(UserId),
+            q: Type.Optional(
+              Type.String({
+                minLength: 1,
+                maxLength: 255,
+                description: 'Begin of the address; the list is then in the order of addresses.',
+                examples: ['ada@'],
+              }),
+            ),
+            ...listFields,
+          }),
+          response: { 200: Type.Object({ items: Type.Array(OperatedAccountBody), ...listEcho }) },
+        },
+      },
+      async ({ query }) => {
+        const prefix = query.q?.toLowerCase();
+        const page: ListPage<readonly [number] | readonly [string, number]> =
+          prefix === undefined ? readPage(query, isIdKey) : readPage(query, isTextKey);
+        const domain =
+          query.domain === undefined
+            ? undefined
+            : await findAnyClaim(database.read, query.domain, query.user_id);
+        const { id, name } = afterOf(page.after) ?? {};
+        const rows = await listAllAccounts(database, {
+          domainId: domain?.id,
+          userId: query.user_id,
+          addressPrefix: prefix,
+          limit: page.limit + 1,
+          after: id === undefined ? undefined : { id, address: name },
+        });
+        const items = await writeAccounts(parts, rows.slice(0, page.limit));
+        const key = (row: OperatedAccount) =>
+          prefix === undefined ? [row.id] : [row.address, row.id];
+        return { ...answerPage(rows, page, key, ({ id }) => id), items };
+      },
+    );
+  };
+}

@@ -1,0 +1,37 @@
+/** What goes with a domain when it is deleted. */
+import { countAccounts } from '../accounts/accounts.ts';
+import type { Database } from '../database/database.ts';
+import { totalsOfDomains } from '../mailstore/mailstore.ts';
+import { countOpenDeliveries } from '../queue/queue.ts';
+
+/** How much of each there is. */
+export interface ContentCounts {
+  readonly accounts: number;
+  readonly messages: number;
+  readonly bytes: number;
+  /** That have not ended. */
+  readonly deliveries: number;
+}
+
+export class DomainContents {
+  readonly #database: Pick<Database, 'read'>;
+
+  constructor(database: Pick<Database, 'read'>) {
+    this.#database = database;
+  }
+
+  /** Counts what a claim has. */
+  async count(domainId: number): Promise<ContentCounts> {
+    const { read } = this.#database;
+    const [accounts, totals, deliveries] = await Promise.all([
+      countAccounts(read, [domainId]),
+      totalsOfDomains(read, [domainId]),
+      countOpenDeliveries(read, domainId),
+    ]);
+    return {
+      accounts: accounts.get(domainId) ?? 0,
+      ...(totals.get(domainId) ?? { messages: 0, bytes: 0 }),
+      deliveries,
+    };
+  }
+}

@@ -1,0 +1,246 @@
+/** `GET /v2/operator/domains`: the domains of all users. */
+import { Type } from 'typebox';
+import { countAccounts } from '../accounts/accounts.ts';
+import {
+  credentials,
+  DnsRecordBody,
+  DomainName,
+  isoTime,
+  type RouteGroup,
+  UserId,
+  writeRecord,
+} from '../api/api.ts';
+import type { Database } from '../database/database.ts';
+import {
+  type DnsRecord,
+  type Domains,
+  findAnyClaim,
+  listAllClaims,
+  type OperatedDomain,
+} from '../domains/domains.ts';
+import { totalsOfDomains } from '../mailstore/mailstore.ts';
+import type { DomainContents } from './domain-contents.ts';
+import {
+  answerPage,
+  isIdKey,
+  isTextKey,
+  type ListPage,
+  listEcho,
+  listFields,
+  readPage,
+} from './lists.ts';
+
+/** Accounts of one page whose mail is counted: each has a handful of mailboxes to look at. */
+const COUNTED_ACCOUNTS = 5_000;
+
+const domainFields = {
+  domain: DomainName,
+  user_id: UserId,
+  status: Type.String({ description: '`pending` or `active`.', examples: ['active'] }),
+  suspended: Type.Boolean({ description: 'Whether an operator suspended it.' }),
+  suspended_at: Type.Optional(Type.String({ format: 'date-time' })),
+  suspend_reason: Type.Optional(Type.String({ description: 'As the operator wrote it.' })),
+  route: Type.String({
+    description: '`store`, `webhook`, `webhook_then_store` or `forward_email`.',
+    examples: ['store'],
+  }),
+  accounts: Type.Integer({ examples: [12] }),
+  created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+  verified_at: Type.Optional(
+    Type.String({ format: 'date-time', description: 'When it last became active.' }),
+  ),
+  messages: Type.Optional(
+    Type.Integer({
+      description:
+        'In the mailboxes of its accounts. Left out in lists of domains with thousands of accounts, and where a mail server has the mailboxes.',
+      examples: [3400],
+    }),
+  ),
+  bytes: Type.Optional(
+    Type.Integer({ description: 'Of these messages, in octets.', examples: [73400320] }),
+  ),
+};
+
+export const OperatedDomainBody = Type.Object(domainFields, {
+  title: 'OperatedDomain',
+  description: 'A domain of any user, as operators see it.',
+});
+
+const Contents = Type.Object(
+  {
+    accounts: Type.Integer({ examples: [12] }),
+    messages: Type.Integer({ examples: [3400] }),
+    bytes: Type.Integer({ examples: [73400320] }),
+    deliveries: Type.Integer({ description: 'That have not ended.', examples: [2] }),
+  },
+  { title: 'DomainContents', description: 'What goes with a domain when it is deleted.' },
+);
+
+const DetailsBody = Type.Object(
+  {
+    ...domainFields,
+    records: Type.Array(DnsRecordBody),
+    dkim: Type.Object(
+      {
+        host: Type.String({ description: 'Where its key is published, relative to the domain.' }),
+        status: Type.String({ examples: ['verified'] }),
+      },
+      { title: 'DkimState' },
+    ),
+    checks: Type.Object(
+      {
+        last_checked_at: Type.Optional(Type.String({ format: 'date-time' })),
+        not_verified: Type.Array(Type.String(), {
+          description: 'Purposes of the records that are pending or failed.',
+          examples: [['mx']],
+        }),
+      },
+      { title: 'DomainChecks', description: 'What the last look at DNS came to.' },
+    ),
+    would_remove: Contents,
+  },
+  {
+    title: 'OperatedDomainDetails',
+    description: 'A domain with all that an operator may ask of it.',
+  },
+);
+
+export interface DomainRouteParts {
+  readonly database: Database;
+  readonly domains: Domains;
+  readonly contents: DomainContents;
+  /** Whether mailboxes are in our own database, where they can be counted. */
+  readonly countsMail: boolean;
+}
+
+/** Writes domains, with what they have. */
+export async function writeDomains(
+  { database, countsMail }: Pick<DomainRouteParts, 'database' | 'countsMail'>,
+  domains: readonly OperatedDomain[],
+): Promise<Type.Static<typeof OperatedDomainBody>[]> {
+  const accounts = await countAccounts(
+    database.read,
+    domains.map(({ id }) => id),
+  );
+  let left = countsMail ? COUNTED_ACCOUNTS : -1;
+  const counted = domains
+    .filter(({ id }) => {
+      left -= accounts.get(id) ?? 0;
+      return left >= 0;
+    })
+    .map(({ id }) => id);
+  const totals = await totalsOfDomains(database.read, counted);
+  return domains.map((domain) => ({
+    domain: domain.name,
+    user_id: domain.userId,
+    status: domain.status,
+    suspended: domain.suspendedAt !== undefined,
+    ...(domain.suspendedAt !== undefined && { suspended_at: isoTime(domain.suspendedAt) }),
+    ...(domain.suspendReason !== undefined && { suspend_reason: domain.suspendReason }),
+    route: domain.forwardMode,
+    accounts: accounts.get(domain.id) ?? 0,
+    created_at: isoTime(domain.createdAt),
+    ...(domain.verifiedAt !== undefined && { verified_at: isoTime(domain.verifiedAt) }),
+    ...(counted.includes(domain.id) && (totals.get(domain.id) ?? { messages: 0, bytes: 0 })),
+  }));
+}
+
+const ListQuery = Type.Object({
+  status: Type.Optional(
+    Type.Enum(['pending', 'active', 'suspended'], { type: 'string', examples: ['active'] }),
+  ),
+  user_id: Type.Optional(UserId),
+  q: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description: 'Begin of the name; the list is then in the order of names.',
+      examples: ['acme'],
+    }),
+  ),
+  ...listFields,
+});
+
+/** The routes that read domains. */
+export function domainRoutes(parts: DomainRouteParts): RouteGroup {
+  const { database, domains, contents } = parts;
+  return (app) => {
+    app.get(
+      '/v2/operator/domains',
+      {
+        schema: {
+          tags: ['Operator'],
+          summary: 'List the domains of all users',
+          description: 'The newest first; with `q` by name.',
+          operationId: 'listAllDomains',
+          security: credentials.operator,
+          querystring: ListQuery,
+          response: { 200: Type.Object({ items: Type.Array(OperatedDomainBody), ...listEcho }) },
+        },
+      },
+      async ({ query }) => {
+        const prefix = query.q?.toLowerCase();
+        const page: ListPage<readonly [number] | readonly [string, number]> =
+          prefix === undefined ? readPage(query, isIdKey) : readPage(query, isTextKey);
+        const rows = await listAllClaims(database, {
+          status: query.status,
+          userId: query.user_id,
+          namePrefix: prefix,
+          limit: page.limit + 1,
+          after: afterOf(page.after),
+        });
+        const written = await writeDomains(parts, rows.slice(0, page.limit));
+        const key = ({ id, name }: OperatedDomain) => (prefix === undefined ? [id] : [name, id]);
+        return { ...answerPage(rows, page, key, ({ id }) => id), items: written };
+      },
+    );
+    app.get(
+      '/v2/operator/domains/:domain',
+      {
+        config: { refusals: ['domain_not_found'] },
+        schema: {
+          tags: ['Operator'],
+          summary: 'Read a domain of any user',
+          description:
+            'The active claim on the name, or the only one; `user_id` says whose, where several users claim it.',
+          operationId: 'getAnyDomain',
+          security: credentials.operator,
+          params: Type.Object({ domain: DomainName }),
+          querystring: Type.Object({ user_id: Type.Optional(UserId) }),
+          response: { 200: DetailsBody },
+        },
+      },
+      async ({ params, query }) => {
+        const domain = await findAnyClaim(database.read, params.domain, query.user_id);
+        const { dns } = await domains.get(domain.userId, domain.name);
+        const [written] = await writeDomains(parts, [domain]);
+        if (!written) throw new Error('one domain was written as none');
+        const would_remove = await contents.count(domain.id);
+        return { ...written, ...writeDns(dns), would_remove };
+      },
+    );
+  };
+}
+
+/** What a cursor of either order stands for. */
+export function afterOf(
+  key: readonly [number] | readonly [string, number] | undefined,
+): { readonly id: number; readonly name?: string } | undefined {
+  if (key === undefined) return undefined;
+  return key.length === 1 ? { id: key[0] } : { name: key[0], id: key[1] };
+}
+
+function writeDns(dns: readonly DnsRecord[]) {
+  const dkim = dns.find(({ purpose }) => purpose === 'dkim');
+  const checked = dns.flatMap(({ lastCheckedAt }) => lastCheckedAt ?? []);
+  return {
+    records: dns.map(writeRecord),
+    dkim: { host: dkim?.host ?? '', status: dkim?.status ?? 'pending' },
+    checks: {
+      ...(checked.length > 0 && { last_checked_at: isoTime(Math.max(...checked)) }),
+      not_verified: dns
+        .filter(({ status }) => status === 'pending' || status === 'failed')
+        .map(({ purpose }) => purpose),
+    },
+  };
+}

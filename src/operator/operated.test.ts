@@ -1,0 +1,140 @@
+/** What operators see of all users: domains, accounts, nodes, settings. */
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { type RunningApi, startApi } from '../api/testing/start-api.ts';
+
+/** Every item of a list, read page by page. */
+async function readAll(api: RunningApi, path: string, limit: number) {
+  const items: Record<string, unknown>[] = [];
+  let cursor = '';
+  for (let pages = 0; pages < 50; pages++) {
+    const query = `limit=${limit}${cursor && `&cursor=${encodeURIComponent(cursor)}`}`;
+    const { status, body } = await api.call(
+      'GET',
+      `${path}${path.includes('?') ? '&' : '?'}${query}`,
+    );
+    assert.equal(status, 200, JSON.stringify(body));
+    assert.ok(body.items.length <= limit);
+    items.push(...body.items);
+    if (body.cursor === undefined) return items;
+    cursor = body.cursor;
+  }
+  throw new Error(`${path} has no end`);
+}
+
+onEachEngine('what operators see', (engine) => {
+  let api: RunningApi;
+  const names = (items: readonly Record<string, unknown>[]) => items.map(({ domain }) => domain);
+
+  before(async () => {
+    api = await startApi(engine);
+    await api.activateDomain('ann', 'acme.test');
+    await api.activateDomain('bob', 'acme-mail.test');
+    await api.domains.create({ userId: 'bob', domain: 'acme.test' });
+    await api.domains.create({ userId: 'cyd', domain: 'zebra.test' });
+    await api.domains.create({ userId: 'dan', domain: 'zebra.test' });
+    for (const localPart of ['ada', 'bea', 'cal']) {
+      await api.accounts.create({ userId: 'ann', domain: 'acme.test', localPart });
+    }
+    await api.accounts.create({ userId: 'bob', domain: 'acme-mail.test', localPart: 'ada' });
+  });
+
+  test('domains of all users are listed, the newest first, in pages', async () => {
+    const all = ['zebra.test', 'zebra.test', 'acme.test', 'acme-mail.test', 'acme.test'];
+    for (const limit of [1, 2, 5, 200]) {
+      assert.deepEqual(names(await readAll(api, '/v2/operator/domains', limit)), all);
+    }
+    const [newest] = await readAll(api, '/v2/operator/domains', 200);
+    assert.deepEqual(
+      { ...newest, created_at: undefined },
+      {
+        domain: 'zebra.test',
+        user_id: 'dan',
+        status: 'pending',
+        suspended: false,
+        route: 'store',
+        accounts: 0,
+        created_at: undefined,
+        messages: 0,
+        bytes: 0,
+      },
+    );
+  });
+
+  test('domains are found by status, user and the begin of the name', async () => {
+    const find = (query: string) => readAll(api, `/v2/operator/domains?${query}`, 1);
+    assert.deepEqual(names(await find('status=active')), ['acme-mail.test', 'acme.test']);
+    assert.deepEqual(names(await find('user_id=bob')), ['acme.test', 'acme-mail.test']);
+    const byName = await find('q=ACME');
+    assert.deepEqual(
+      byName.map(({ domain, user_id }) => [domain, user_id]),
+      [
+        ['acme-mail.test', 'bob'],
+        ['acme.test', 'ann'],
+        ['acme.test', 'bob'],
+      ],
+    );
+    assert.deepEqual(names(await find('q=acme&status=pending')), ['acme.test']);
+    assert.deepEqual(await find('q=cme'), []);
+    assert.deepEqual(await find('status=suspended'), []);
+  });
+
+  test('a domain is read with its records, its DKIM state and what its deletion would remove', async () => {
+    const { status, body } = await api.call('GET', '/v2/operator/domains/ACME.test');
+    assert.equal(status, 200);
+    assert.deepEqual([body.user_id, body.accounts], ['ann', 3]);
+    assert.equal(body.records.length, 4);
+    assert.equal(body.dkim.status, 'verified');
+    assert.match(body.dkim.host, /\._domainkey$/);
+    assert.deepEqual(body.checks.not_verified, []);
+    assert.deepEqual(body.would_remove, { accounts: 3, messages: 0, bytes: 0, deliveries: 0 });
+    assert.ok(!JSON.stringify(body).includes('PRIVATE KEY'));
+    const other = await api.call('GET', '/v2/operator/domains/acme.test?user_id=bob');
+    assert.equal(other.body.user_id, 'bob');
+  });
+
+  test('a name that several users wait for has to be told apart', async () => {
+    const unclear = await api.call('GET', '/v2/operator/domains/zebra.test');
+    assert.equal(unclear.status, 400);
+    assert.equal(unclear.body.errors[0].field, 'user_id');
+    assert.equal((await api.call('GET', '/v2/operator/domains/nobody.test')).status, 404);
+    assert.equal((await api.call('GET', '/v2/operator/domains/%00')).status < 500, true);
+  });
+
+  test('accounts of all users are listed and found', async () => {
+    const find = async (query: string) =>
+      (await readAll(api, `/v2/operator/accounts?${query}`, 2)).map(({ email }) => email);
+    const ofAnn = ['cal@acme.test', 'bea@acme.test', 'ada@acme.test'];
+    assert.deepEqual(await find(''), ['ada@acme-mail.test', ...ofAnn]);
+    assert.deepEqual(await find('domain=acme.test'), ofAnn);
+    assert.deepEqual(await find('user_id=bob'), ['ada@acme-mail.test']);
+    assert.deepEqual(await find('q=Ada@'), ['ada@acme-mail.test', 'ada@acme.test']);
+    assert.deepEqual(await find('q=zoe'), []);
+    const unknown = await api.call('GET', '/v2/operator/accounts?domain=nobody.test');
+    assert.deepEqual([unknown.status, unknown.body.code], [404, 'domain_not_found']);
+  });
+
+  test('what is wrong is refused by its name', async () => {
+    const cases = [
+      ['domains?limit=0', 'limit'],
+      ['domains?limit=201', 'limit'],
+      ['domains?status=gone', 'status'],
+      ['domains?q=', 'q'],
+      ['domains?cursor=x', 'cursor'],
+      ['accounts?cursor=WzFd&q=a', 'cursor'],
+      ['accounts?user_id=', 'user_id'],
+    ];
+    for (const [path, field] of cases) {
+      const { status, body } = await api.call('GET', `/v2/operator/${path}`);
+      assert.deepEqual([status, body.errors?.[0]?.field], [400, field], path);
+    }
+    for (const hostile of ["' or 1=1 --", '%', '_', '\u{10ffff}', '%00', 'a'.repeat(255)]) {
+      for (const list of ['domains', 'accounts']) {
+        const path = `/v2/operator/${list}?q=${encodeURIComponent(hostile)}`;
+        const { status, body } = await api.call('GET', path);
+        assert.deepEqual([status, body.items], [200, []], path);
+      }
+    }
+  });
+});

@@ -1,0 +1,95 @@
+/** What runs, and with which settings: `/v2/operator/nodes` and `/v2/operator/settings`. */
+import { Type } from 'typebox';
+import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import type { Nodes } from '../nodes/nodes.ts';
+import { listEcho } from './lists.ts';
+
+const NodeBody = Type.Object(
+  {
+    id: Type.String({ description: 'Of this run of the process.' }),
+    host: Type.String({ examples: ['mail-1'] }),
+    pid: Type.Integer({ examples: [4711] }),
+    version: Type.String({ examples: ['0.3.0'] }),
+    started_at: Type.String({ format: 'date-time' }),
+    seen_at: Type.String({ format: 'date-time', description: 'The last sign of life.' }),
+    running: Type.Boolean({ description: 'False where it was killed, or lost the database.' }),
+  },
+  { title: 'Node', description: 'A process that serves.' },
+);
+
+const SettingBody = Type.Object(
+  {
+    key: Type.String({ examples: ['SMTP_PORT'] }),
+    value: Type.Optional(
+      Type.String({
+        description: 'Absent where it is hidden, or has no value.',
+        examples: ['2525'],
+      }),
+    ),
+    set: Type.Boolean({ description: 'Whether it was set; else its default holds.' }),
+    hidden: Type.Boolean({ description: 'Whether it is secret, or may hold a secret.' }),
+  },
+  { title: 'Setting', description: 'A key of the configuration, with what holds.' },
+);
+
+/** A setting as operators see it. */
+interface ShownSetting {
+  readonly key: string;
+  readonly isSet: boolean;
+  readonly isHidden: boolean;
+  readonly value?: string | undefined;
+}
+
+const common = { tags: ['Operator'], security: credentials.operator };
+
+/** @param settings of the node that answers: without any value that is secret */
+export function serviceRoutes(
+  nodes: Pick<Nodes, 'list'>,
+  settings: readonly ShownSetting[],
+): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/operator/nodes',
+      {
+        schema: {
+          ...common,
+          summary: 'List the nodes',
+          description: 'Those of the last day that did not stop by themselves; the newest first.',
+          operationId: 'listNodes',
+          response: { 200: Type.Object({ items: Type.Array(NodeBody), limit: listEcho.limit }) },
+        },
+      },
+      async () => {
+        const items = (await nodes.list()).map(({ startedAt, seenAt, isRunning, ...node }) => ({
+          ...node,
+          started_at: isoTime(startedAt),
+          seen_at: isoTime(seenAt),
+          running: isRunning,
+        }));
+        return { items, limit: items.length };
+      },
+    );
+    app.get(
+      '/v2/operator/settings',
+      {
+        schema: {
+          ...common,
+          summary: 'List the settings in force',
+          description:
+            'Of the node that answers, in the order of the documentation. Of a secret, and of what may hold one, it is only told whether it is set.',
+          operationId: 'listSettings',
+          response: { 200: Type.Object({ items: Type.Array(SettingBody), limit: listEcho.limit }) },
+        },
+      },
+      async () => {
+        const items = settings.map(({ key, value, isSet, isHidden }) => ({
+          key,
+          ...(value !== undefined && { value }),
+          set: isSet,
+          hidden: isHidden,
+        }));
+        return { items, limit: items.length };
+      },
+    );
+  };
+}
