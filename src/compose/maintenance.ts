@@ -4,12 +4,14 @@ import type { Logger } from 'pino';
 import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../accounts/accounts.ts';
 import { pruneSends } from '../sending/sending.ts';
 import type { Trace } from '../trace/trace.ts';
+import { pruneUsage, USAGE_KEPT_MS, type Usage } from '../usage/usage.ts';
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
   readonly deletions: Deletions;
   /** Forgets removals that were kept for longer than that; says how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
+  readonly usage: Pick<Usage, 'measure'>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
   readonly trace: Pick<Trace, 'prune'>;
   /** Milliseconds since 1970. */
@@ -20,6 +22,8 @@ export interface MaintenanceOptions extends PurgeOptions {
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
+/** Between two measurements of what accounts store. */
+const MEASURE_MS = 5 * MINUTE_MS;
 /** A client that was away for longer starts anew. */
 const TOMBSTONES_KEPT_MS = 30 * DAY_MS;
 /** Operators see what became of a delivery for as long; links to its source end after 7 days. */
@@ -59,10 +63,11 @@ export class Maintenance {
 
   /** @param signal ends it */
   async run(signal: AbortSignal): Promise<void> {
-    const { bodies, deletions } = this.#options;
+    const { bodies, deletions, usage } = this.#options;
     await Promise.all([
       this.#repeat(signal, HOUR_MS, () => this.#forgetOld(signal)),
       this.#repeat(signal, DAY_MS, () => bodies.sweepFiles(signal)),
+      this.#repeat(signal, MEASURE_MS, () => usage.measure(signal)),
       // What another node was told of is found within a minute.
       this.#repeat(
         signal,
@@ -124,6 +129,9 @@ export class Maintenance {
     );
     const traced = await this.#repeatStep(signal, () => database.write((tx) => trace.prune(tx)));
     if (traced > 0) logger.info({ traced }, 'rows of the trace older than TRACE_DAYS removed');
+    await this.#repeatStep(signal, () =>
+      database.write((tx) => pruneUsage(tx, now() - USAGE_KEPT_MS)),
+    );
     if (tombstones + deliveries + sends + logins > 0) {
       logger.info(
         { tombstones, deliveries, sends, logins },

@@ -16,6 +16,7 @@ import {
   sessionFinder,
   sessionRoutes,
   signInRoute,
+  usageRoutes,
 } from '../operator/operator.ts';
 
 interface OperatorParts {
@@ -53,6 +54,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       operatorDomainRoutes(counted),
       operatorAccountRoutes(counted),
       serviceRoutes(nodes, config.shown),
+      usageRoutes(database, parts.now),
     ],
   };
 }

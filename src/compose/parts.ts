@@ -170,6 +170,7 @@ export function buildParts(given: Given): Parts {
     deletions,
     queue,
     trace,
+    usage,
     bodies,
     // Both, since an operator may have changed from one to the other.
     stores: [embedded, shadowsOf(database), { bury: burySends, purge: async () => false }],

@@ -26,6 +26,7 @@ import {
   serviceRoutes,
   sessionRoutes,
   signInRoute,
+  usageRoutes,
 } from '../operator/operator.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
@@ -60,6 +61,7 @@ const operatorRoutes = [
   serviceRoutes(uncalled('nodes'), []),
   sessionRoutes(uncalled('sessions'), uncalled('cookie')),
   auditRoutes(uncalled('database')),
+  usageRoutes(uncalled('database'), () => 0),
 ];
 
 /** Its other groups, described only. */

@@ -486,9 +486,11 @@ interface UsageDayTable {
   stored_bytes: Generated<number>;
 }
 
-/** `usage/`: what all nodes counted in five minutes, by name. */
+/** `usage/`: what all nodes counted in five minutes and in an hour, by name. */
 interface TrafficTable {
-  /** Begin of the five minutes. */
+  /** Milliseconds. */
+  span: number;
+  /** When it begins. */
   at: number;
   name: string;
   value: number;

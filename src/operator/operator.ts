@@ -10,3 +10,4 @@ export { domainRoutes as operatorDomainRoutes } from './domain-routes.ts';
 export { serviceRoutes } from './service-routes.ts';
 export { consoleCookie, sessionFinder, sessionRoutes, signInRoute } from './session-routes.ts';
 export { ConsoleSessions } from './sessions.ts';
+export { usageRoutes } from './usage-routes.ts';

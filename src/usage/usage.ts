@@ -10,10 +10,25 @@
  * Locks: a transaction counts all it has to count in one call, after it has locked its mailboxes. Rows are taken in
  * one order, so that no two transactions wait for each other.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import { type RawBuilder, sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
+import { measureSome } from './list-usage.ts';
+
+export {
+  listUsage,
+  pruneUsage,
+  type UsageGroup,
+  type UsageItem,
+  type UsageKey,
+  usageKeys,
+} from './list-usage.ts';
 
 const DAY_MS = 86_400_000;
+/** As long as a year before is compared with, twice over. */
+export const USAGE_KEPT_MS = 800 * DAY_MS;
+/** Between two transactions, so that mail that comes in has its turns, in milliseconds. */
+const PAUSE_MS = 10;
 
 /** The UTC midnight before an instant, both in milliseconds since 1970. */
 export function dayOf(instant: number): number {
@@ -44,11 +59,13 @@ export interface UsageOptions {
 }
 
 export class Usage {
+  readonly #database: Database;
   readonly #now: () => number;
   readonly #addToAccount: PreparedQuery<Addition, unknown>;
   readonly #addToDomain: PreparedQuery<Addition, unknown>;
 
   constructor({ database, now = Date.now }: UsageOptions) {
+    this.#database = database;
     this.#now = now;
     this.#addToAccount = prepareAddition(database.read, 'accounts', namesOfAccount);
     this.#addToDomain = prepareAddition(database.read, 'domains', namesOfDomain);
@@ -69,6 +86,26 @@ export class Usage {
         await this.#addToAccount.all(tx, { ...none, ...one, id: one.accountId, day });
       }
     }
+  }
+
+  /**
+   * Measures what each account stores, for today, in short transactions.
+   *
+   * @param signal ends it early
+   * @returns octets that all of them store
+   */
+  async measure(signal: AbortSignal): Promise<number> {
+    const day = dayOf(this.#now());
+    let after = 0;
+    let bytes = 0;
+    while (!signal.aborted) {
+      const measured = await measureSome(this.#database, day, after);
+      if (!measured) break;
+      after = measured.last;
+      bytes += measured.bytes;
+      await pause(PAUSE_MS);
+    }
+    return bytes;
   }
 }
 

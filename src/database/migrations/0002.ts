@@ -75,7 +75,12 @@ const usageTables: Record<string, Columns> = {
     bytes_out: 'INT not null default 0',
     stored_bytes: 'INT not null default 0',
   },
-  traffic: { at: 'INT not null', name: 'text not null', value: 'INT not null' },
+  traffic: {
+    span: 'INT not null',
+    at: 'INT not null',
+    name: 'text not null',
+    value: 'INT not null',
+  },
 };
 
 /** Columns of tables of 0.2.0; in rows of before null, or the default. */
@@ -229,7 +234,7 @@ const indexes = [
   'create index remembered_logins_by_account on remembered_logins (account_id, renewed_at)',
   'create unique index usage_days_by_domain on usage_days (day, domain, user_id, account_id)',
   'create index usage_days_by_user on usage_days (day, user_id)',
-  'create unique index traffic_by_time on traffic (at, name)',
+  'create unique index traffic_by_time on traffic (span, at, name)',
   'create index remembered_logins_by_time on remembered_logins (renewed_at)',
 ];
 

@@ -1,0 +1,163 @@
+/** `GET /v2/operator/usage` and `POST /v2/operator/accounts/quota`: what accounts use, and may use. */
+import { Type } from 'typebox';
+import { setQuota } from '../accounts/accounts.ts';
+import { credentials, type RouteGroup } from '../api/api.ts';
+import { recordAudit } from '../audit/audit.ts';
+import type { Database } from '../database/database.ts';
+import { readInstant } from '../errors/errors.ts';
+import {
+  dayOf,
+  listUsage,
+  type UsageGroup,
+  type UsageItem,
+  type UsageKey,
+  usageKeys,
+} from '../usage/usage.ts';
+import { actorOf } from './audit-routes.ts';
+import { answerPage, type ListKey, listEcho, listFields, readPage } from './lists.ts';
+
+const DAY_MS = 86_400_000;
+/** Days that are listed where `from` is left out. */
+const DAYS_DEFAULT = 30;
+
+const Count = (description: string) => Type.Integer({ description, examples: [12] });
+
+const UsageBody = Type.Object(
+  {
+    day: Type.String({ description: 'In UTC.', examples: ['2026-01-31'] }),
+    user_id: Type.String({ examples: ['user-1'] }),
+    domain: Type.Optional(Type.String({ examples: ['acme.test'] })),
+    account_id: Type.Optional(
+      Type.Integer({ description: "Absent for mail that is no account's.", examples: [1] }),
+    ),
+    email: Type.Optional(Type.String({ examples: ['ada@acme.test'] })),
+    messages_in: Count('Messages that came in, once for each account.'),
+    bytes_in: Count('Their octets.'),
+    messages_out: Count('Messages that were sent or forwarded, once for each recipient.'),
+    bytes_out: Count('Their octets.'),
+    stored_bytes: Count('Octets in the mailboxes when they were last measured on that day.'),
+  },
+  { title: 'UsageDay', description: 'What was taken, sent and stored on one day.' },
+);
+
+const day = (description: string) =>
+  Type.Optional(Type.String({ description, examples: ['2026-01-31'] }));
+
+function writeItem({ account_id, email, ...item }: UsageItem): Type.Static<typeof UsageBody> {
+  return {
+    ...item,
+    day: new Date(item.day).toISOString().slice(0, 10),
+    ...(account_id !== undefined && account_id > 0 && { account_id, email: email ?? '' }),
+  };
+}
+
+/** Whether the values of a cursor are a key of the list that is asked for. */
+function isKeyOf(by: UsageGroup) {
+  return (values: ListKey): values is UsageKey =>
+    values.length === usageKeys[by].length &&
+    usageKeys[by].every((name, index) => {
+      const value = values[index];
+      return name === 'day' || name === 'account_id'
+        ? Number.isSafeInteger(value)
+        : typeof value === 'string';
+    });
+}
+
+/** The routes of usage and quotas. @param now milliseconds since 1970 */
+export function usageRoutes(database: Database, now: () => number): RouteGroup {
+  return (app) => {
+    addUsage(app, database, now);
+    addQuota(app, database);
+  };
+}
+
+function addUsage(
+  app: Parameters<RouteGroup>[0],
+  database: Pick<Database, 'read'>,
+  now: () => number,
+): void {
+  app.get(
+    '/v2/operator/usage',
+    {
+      schema: {
+        tags: ['Operator'],
+        summary: 'List usage by day',
+        description:
+          'The newest day first, by domain, account or user. Names of what was deleted stay. Mail that is no ' +
+          "account's, of a domain that forwards or has a webhook, counts for the domain.",
+        operationId: 'listUsage',
+        security: credentials.operator,
+        querystring: Type.Object({
+          from: day('The first day; 30 days ago when left out.'),
+          to: day('The last day; today when left out.'),
+          by: Type.Optional(
+            Type.Enum(['domain', 'account', 'user'], {
+              type: 'string',
+              description: 'What an item stands for; a domain when left out.',
+            }),
+          ),
+          domain: Type.Optional(Type.String({ description: 'Only of this domain.' })),
+          user_id: Type.Optional(Type.String({ description: 'Only of this user.' })),
+          ...listFields,
+        }),
+        response: { 200: Type.Object({ items: Type.Array(UsageBody), ...listEcho }) },
+      },
+    },
+    async ({ query }) => {
+      const { by = 'domain', domain, user_id: userId } = query;
+      const page = readPage(query, isKeyOf(by));
+      const to = dayOf(query.to === undefined ? now() : readInstant('to', query.to, true));
+      const from =
+        query.from === undefined
+          ? to - DAYS_DEFAULT * DAY_MS
+          : dayOf(readInstant('from', query.from, true));
+      const { after, limit } = page;
+      const asked = { by, from, to, domain: domain?.toLowerCase(), userId, after };
+      const items = await listUsage(database.read, { ...asked, limit: limit + 1 });
+      const keyOf = (item: UsageItem) => usageKeys[by].map((name) => item[name] ?? 0);
+      return answerPage(items, page, keyOf, writeItem);
+    },
+  );
+}
+
+function addQuota(app: Parameters<RouteGroup>[0], database: Database): void {
+  app.post(
+    '/v2/operator/accounts/quota',
+    {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        tags: ['Operator'],
+        summary: "Set an account's quota",
+        description:
+          'Octets that its mailboxes may hold: 0 for no limit, null for the default (`QUOTA_BYTES`). One below ' +
+          'what is stored takes nothing away, and refuses what comes. Not for mailboxes on a mail server of your own.',
+        operationId: 'setQuota',
+        security: credentials.operator,
+        body: Type.Object({
+          account_id: Type.Integer({ minimum: 1, examples: [1] }),
+          quota_bytes: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+            examples: [1_000_000_000],
+          }),
+        }),
+        response: {
+          200: Type.Object({
+            account_id: Type.Integer({ examples: [1] }),
+            email: Type.String({ examples: ['ada@acme.test'] }),
+            quota_bytes: Type.Union([Type.Integer(), Type.Null()], { examples: [1_000_000_000] }),
+          }),
+        },
+      },
+    },
+    async (request) => {
+      const { account_id, quota_bytes } = request.body;
+      const email = await database.write(async (tx) => {
+        const address = await setQuota(tx, account_id, quota_bytes);
+        const counts = quota_bytes === null ? undefined : { quota_bytes };
+        const entry = { action: 'account.quota', target: address, counts };
+        await recordAudit(tx, actorOf(request), entry);
+        return address;
+      });
+      return { account_id, email, quota_bytes };
+    },
+  );
+}

@@ -1,0 +1,148 @@
+/** Lists what was counted, by day and by domain, account or user. */
+import { type RawBuilder, sql } from 'kysely';
+import type { Database, Queries } from '../database/database.ts';
+import { invalidField } from '../errors/errors.ts';
+
+/** What the items of a list stand for. */
+export type UsageGroup = 'domain' | 'account' | 'user';
+
+/** Where an item stands: its day, and what is grouped by, in this order. */
+export type UsageKey = readonly (string | number)[];
+
+/** What an item is told apart by, in the order of the list. */
+export const usageKeys = {
+  domain: ['day', 'domain', 'user_id'],
+  account: ['day', 'domain', 'user_id', 'account_id'],
+  user: ['day', 'user_id'],
+} as const satisfies Record<UsageGroup, readonly string[]>;
+
+export interface UsageRequest {
+  readonly by: UsageGroup;
+  /** First and last day, as UTC midnights. */
+  readonly from: number;
+  readonly to: number;
+  /** Only what has this name. */
+  readonly domain?: string | undefined;
+  readonly userId?: string | undefined;
+  readonly limit: number;
+  /** Only items after this one. */
+  readonly after?: UsageKey | undefined;
+}
+
+export interface UsageItem {
+  readonly day: number;
+  readonly user_id: string;
+  /** Where items stand for domains or accounts. */
+  readonly domain?: string;
+  /** Where items stand for accounts. */
+  readonly account_id?: number;
+  readonly email?: string;
+  readonly messages_in: number;
+  readonly bytes_in: number;
+  readonly messages_out: number;
+  readonly bytes_out: number;
+  readonly stored_bytes: number;
+}
+
+const DAY_MS = 86_400_000;
+/** Days in one list: as long as they are kept is no use at once. */
+const DAYS_MAX = 400;
+
+/**
+ * Lists usage, the newest day first; within a day backwards by name, as the index has it.
+ *
+ * @throws Refusal invalid_request (`from`) for too many days
+ */
+export async function listUsage(
+  queries: Queries,
+  { by, from, to, domain, userId, limit, after }: UsageRequest,
+): Promise<UsageItem[]> {
+  if (to < from) return [];
+  const days = (to - from) / DAY_MS + 1;
+  if (days > DAYS_MAX) {
+    throw invalidField('from', `must be less than ${DAYS_MAX} days before the last day`);
+  }
+  const keys = usageKeys[by];
+  const columns = sql.join(keys.map((name) => sql.ref(name)));
+  const conditions: RawBuilder<unknown>[] = [sql`day between ${from} and ${to}`];
+  if (domain !== undefined || userId !== undefined) {
+    // Each day is looked up by itself: the names come after it in both indexes.
+    const each = Array.from({ length: days }, (_, index) => sql.lit(from + index * DAY_MS));
+    conditions.push(sql`day in (${sql.join(each)})`);
+  }
+  if (domain !== undefined) conditions.push(sql`domain = ${domain}`);
+  if (userId !== undefined) conditions.push(sql`user_id = ${userId}`);
+  if (after) conditions.push(sql`(${columns}) < (${sql.join([...after])})`);
+  const order = sql.join(keys.map((name) => sql`${sql.ref(name)} desc`));
+  const sum = (name: string) => sql`cast(sum(${sql.ref(name)}) as bigint) as ${sql.ref(name)}`;
+  const email = by === 'account' ? sql`, max(email) as email` : sql``;
+  const { rows } = await sql<UsageItem>`
+    select ${columns}${email}, ${sum('messages_in')}, ${sum('bytes_in')},
+      ${sum('messages_out')}, ${sum('bytes_out')}, ${sum('stored_bytes')}
+    from usage_days where ${sql.join(conditions, sql` and `)}
+    group by ${columns} order by ${order} limit ${limit}`.execute(queries);
+  return rows;
+}
+
+/** Accounts that are measured in one transaction. */
+const ACCOUNTS_AT_A_TIME = 500;
+
+/**
+ * Measures what some accounts store, as of the day, in one transaction. Rows that would say nothing new stay as
+ * they are.
+ *
+ * @param after id of the last account that was measured
+ * @returns that of the last one now, and what they store; undefined where no account is left
+ */
+export async function measureSome(
+  database: Database,
+  day: number,
+  after: number,
+): Promise<{ readonly last: number; readonly bytes: number } | undefined> {
+  const ids = await database.read
+    .selectFrom('accounts')
+    .select('id')
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(ACCOUNTS_AT_A_TIME)
+    .execute();
+  const last = ids.at(-1)?.id;
+  if (last === undefined) return undefined;
+  const some = sql`accounts.id > ${after} and accounts.id <= ${last}`;
+  const stored = sql`cast(coalesce(sum(mailboxes.octets), 0) as bigint)`;
+  await database.write((tx) =>
+    sql`insert into usage_days (day, domain, user_id, account_id, email, stored_bytes)
+      select cast(${day} as bigint), domain_name, user_id, accounts.id,
+        local_part || '@' || domain_name, ${stored}
+      from accounts left join mailboxes on mailboxes.account_id = accounts.id
+      where ${some} group by accounts.id
+      having coalesce(sum(mailboxes.octets), 0) > 0 or exists (
+        select 1 from usage_days where usage_days.day = ${day}
+          and usage_days.domain = accounts.domain_name and usage_days.user_id = accounts.user_id
+          and usage_days.account_id = accounts.id)
+      order by accounts.id
+      on conflict (day, domain, user_id, account_id)
+        do update set stored_bytes = excluded.stored_bytes
+        where usage_days.stored_bytes <> excluded.stored_bytes`.execute(tx),
+  );
+  const { rows } = await sql<{ bytes: number }>`select ${stored} as bytes
+    from accounts left join mailboxes on mailboxes.account_id = accounts.id
+    where ${some}`.execute(database.read);
+  return { last, bytes: rows[0]?.bytes ?? 0 };
+}
+
+/** Rows that go in one transaction. */
+const ROWS_AT_A_TIME = 500;
+
+/**
+ * Forgets some of what was counted before a day.
+ *
+ * @returns how many rows went; 0 where none is left
+ */
+export async function pruneUsage(tx: Queries, before: number): Promise<number> {
+  const { numAffectedRows } =
+    await sql`delete from usage_days where day < ${before} and account_id in (
+    select account_id from usage_days where day < ${before} order by day limit ${sql.lit(ROWS_AT_A_TIME)}
+  )`.execute(tx);
+  return Number(numAffectedRows ?? 0);
+}
