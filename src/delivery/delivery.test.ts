@@ -13,7 +13,7 @@ import { onlyKey } from '../nodes/nodes.ts';
 import { createSenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { Usage } from '../usage/usage.ts';
-import { createMailReceiver, type MailReceiver } from './delivery.ts';
+import { createMailReceiver, type MailReceiver, type TakenRecipient } from './delivery.ts';
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const DAY = 86_400_000;
@@ -84,16 +84,24 @@ onEachEngine('delivery', (engine) => {
   }
 
   async function check(recipient: string): Promise<string | undefined> {
-    const refusal = await delivery.checkRecipient(recipient, {
-      from: 'bob@example.test',
-      octets: 0,
-    });
-    if (!refusal) return undefined;
-    const { code, enhanced } = answerOf(refusal.code).smtp;
+    const transaction = { from: 'bob@example.test', octets: 0 };
+    const found = await delivery.checkRecipient(recipient, transaction);
+    if (!(found instanceof Refusal)) return undefined;
+    const { code, enhanced } = answerOf(found.code).smtp;
     return `${code} ${enhanced}`;
   }
 
-  const receive = (to: string[], protocol = 'ESMTP', source = sampleMessage('m')) =>
+  async function codeAtRcpt(recipient: string, from: string): Promise<string | undefined> {
+    const found = await delivery.checkRecipient(recipient, { from, octets: 0 });
+    return found instanceof Refusal ? found.code : undefined;
+  }
+
+  const receive = (
+    to: string[],
+    protocol = 'ESMTP',
+    source = sampleMessage('m'),
+    taken?: Map<string, TakenRecipient>,
+  ) =>
     delivery.receive(
       {
         id: randomUUID(),
@@ -104,6 +112,7 @@ onEachEngine('delivery', (engine) => {
       (async function* () {
         yield Buffer.from(source);
       })(),
+      taken,
     );
 
   async function countIn(address: string): Promise<number> {
@@ -266,18 +275,28 @@ onEachEngine('delivery', (engine) => {
     });
     assert.equal(await check('anybody@hooked.test'), undefined);
     assert.equal(await check('anybody@forwarded.test'), undefined);
-    const from = (path: string) => ({ from: path, octets: 0 });
     const senders = createSenderRewriting({ key: onlyKey('k'.repeat(32)), now: () => clock });
     const rewritten = senders.forwardAddress('bob@example.test', 'forwarded.test');
-    assert.equal((await delivery.checkRecipient(rewritten, from('')))?.code, undefined);
-    assert.equal(
-      (await delivery.checkRecipient(rewritten, from('x@example.test')))?.code,
-      'srs_invalid',
-    );
+    assert.equal(await codeAtRcpt(rewritten, ''), undefined);
+    assert.equal(await codeAtRcpt(rewritten, 'x@example.test'), 'srs_invalid');
     const forged = rewritten.replace(/=.{8}=/, '=AAAAAAAA=');
-    assert.equal((await delivery.checkRecipient(forged, from('')))?.code, 'srs_invalid');
+    assert.equal(await codeAtRcpt(forged, ''), 'srs_invalid');
     clock += 12 * DAY;
-    assert.equal((await delivery.checkRecipient(rewritten, from('')))?.code, 'srs_invalid');
+    assert.equal(await codeAtRcpt(rewritten, ''), 'srs_invalid');
+  });
+
+  test('what was found at RCPT counts for the message that follows at once, from the same sender', async () => {
+    const { id } = await create('deb');
+    const to = 'deb@acme.test';
+    const found = await delivery.checkRecipient(to, { from: 'bob@example.test', octets: 0 });
+    assert.ok(found && !(found instanceof Refusal));
+    await accounts.update('u', id, { status: 'suspended' });
+    const send = (taken: TakenRecipient) =>
+      receive([to], 'ESMTP', sampleMessage('m'), new Map([[to, taken]]));
+    assert.equal((await send(found))[0]?.result, 'delivered');
+    const refused = { code: 'account_inactive' };
+    await assert.rejects(send({ ...found, foundAt: found.foundAt - 10_000 }), refused);
+    await assert.rejects(send({ ...found, from: 'other@example.test' }), refused);
   });
 
   test('a message for several routes is queued for each, and stored, in one transaction', async () => {

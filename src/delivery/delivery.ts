@@ -60,6 +60,7 @@ import {
   type RecipientOutcome,
   type StagingOptions,
   stageMail,
+  type TakenRecipient,
 } from './stage-mail.ts';
 import { queuedEvent, receivedEvents, storedEvent } from './trace-events.ts';
 
@@ -67,7 +68,12 @@ export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
 export { createSenderChecks } from './sender-checks/check-sender.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
-export type { InboundEnvelope, MailReceiver, RecipientOutcome } from './stage-mail.ts';
+export type {
+  InboundEnvelope,
+  MailReceiver,
+  RecipientOutcome,
+  TakenRecipient,
+} from './stage-mail.ts';
 
 /** What delivery tells the log; a pino Logger fits. */
 interface DeliveryLog {
@@ -115,6 +121,9 @@ interface Routed {
   readonly report: ((tx: Queries) => Promise<void>) | undefined;
 }
 
+/** How long what was found at RCPT counts, in milliseconds. */
+const FOUND_MS = 5_000;
+
 /** By account. */
 type Refused = ReadonlyMap<number, Refusal>;
 
@@ -143,21 +152,26 @@ class RoutedReceiver implements MailReceiver {
   async checkRecipient(
     recipient: string,
     { from, octets }: { readonly from: string; readonly octets: number },
-  ): Promise<Refusal | undefined> {
+  ): Promise<Refusal | TakenRecipient | undefined> {
+    const foundAt = this.#now();
     const octetsFor = (accountId: number) => this.#roomMarks.octetsFor(accountId, octets);
-    const resolved = await resolveRecipient(this.#options, recipient, { from, octetsFor });
-    return resolved instanceof Refusal ? resolved : undefined;
+    const found = await resolveRecipient(this.#options, recipient, { from, octetsFor });
+    if (found instanceof Refusal) return found;
+    // Where there may be no room, the message's own size decides.
+    const isSure = found.kind === 'mailbox' && !found.isLimited;
+    return isSure ? { from, destination: found, foundAt } : undefined;
   }
 
   async receive(
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
+    taken: ReadonlyMap<string, TakenRecipient> = new Map(),
   ): Promise<RecipientOutcome[]> {
     const arrived = { envelope, receivedAt: this.#now() };
     const staged = await stageMail(this.#options, arrived, source).catch(sayWhenFull);
     if (staged.verdicts) this.#options.onChecked?.(staged.verdicts);
     const mail: AcceptedMail = { ...arrived, ...staged };
-    const resolved = await this.#deliverOrDiscard(mail);
+    const resolved = await this.#deliverOrDiscard(mail, taken);
     const outcomes = resolved.map(outcomeOf);
     for (const { result } of outcomes) this.#options.count?.(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
@@ -182,11 +196,14 @@ class RoutedReceiver implements MailReceiver {
   }
 
   /** Brings the message to every recipient; what nobody took leaves nothing on disk. */
-  async #deliverOrDiscard(mail: AcceptedMail): Promise<Resolved[]> {
+  async #deliverOrDiscard(
+    mail: AcceptedMail,
+    taken: ReadonlyMap<string, TakenRecipient>,
+  ): Promise<Resolved[]> {
     const { bodies } = this.#options;
     try {
       refuseSender(mail.verdicts);
-      const resolved = await this.#resolveAll(mail);
+      const resolved = await this.#resolveAll(mail, taken);
       const recipients = resolved.flatMap(({ forwardPath, found }) =>
         found instanceof Refusal ? [] : [{ forwardPath, destination: found }],
       );
@@ -204,21 +221,29 @@ class RoutedReceiver implements MailReceiver {
     }
   }
 
-  /** Asks again who takes the mail: an account may have gone while the message came in. */
-  async #resolveAll(mail: AcceptedMail): Promise<Resolved[]> {
+  /** Asks again who takes the mail where the message took its time: an account may have gone meanwhile. */
+  async #resolveAll(
+    mail: AcceptedMail,
+    taken: ReadonlyMap<string, TakenRecipient>,
+  ): Promise<Resolved[]> {
     const resolved: Resolved[] = [];
     const { envelope, message } = mail;
     const { size } = message.parsed;
-    const { from } = envelope;
+    const { from, to } = envelope;
     const about = {
       from,
       octetsFor: () => size,
       onFull: (accountId: number) => this.#noteFull(mail, accountId),
     };
-    for (const forwardPath of envelope.to) {
-      const found = await resolveRecipient(this.#options, forwardPath, about);
+    const since = this.#now() - FOUND_MS;
+    for (const forwardPath of to) {
+      const known = taken.get(forwardPath);
+      const found =
+        known?.from === from && known.foundAt > since
+          ? known.destination
+          : await resolveRecipient(this.#options, forwardPath, about);
       if (found instanceof Refusal && !isLmtp(envelope)) {
-        throw refuseWhole(found, envelope.to.length);
+        throw refuseWhole(found, to.length);
       }
       resolved.push({ forwardPath, found });
     }

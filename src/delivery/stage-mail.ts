@@ -5,6 +5,7 @@
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Refusal } from '../errors/errors.ts';
 import { prependHeader, type StagedMessage, stageMessage } from '../mailstore/mailstore.ts';
+import type { Destination } from './resolve-recipient.ts';
 import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
 
 /** A message that has arrived, without its bytes. */
@@ -102,6 +103,14 @@ export type RecipientOutcome =
       readonly refusal: Refusal;
     };
 
+/** A recipient who was taken at RCPT, and where the mail goes as far as was known then. */
+export interface TakenRecipient {
+  readonly from: string;
+  readonly destination: Destination;
+  /** Milliseconds since 1970. */
+  readonly foundAt: number;
+}
+
 export interface MailReceiver {
   /**
    * Judges whether there is room for a message, before it is sent.
@@ -115,12 +124,13 @@ export interface MailReceiver {
    *
    * @param transaction its reverse-path, `''` for the null sender, and the octets that the client says the
    *   message has; 0 where it does not say
-   * @returns the refusal to answer with, or undefined where the recipient is taken
+   * @returns the refusal to answer with; for a recipient who is taken what {@link MailReceiver.receive} may be
+   *   given, so that the database is not asked again
    */
   checkRecipient(
     recipient: string,
     transaction: { readonly from: string; readonly octets: number },
-  ): Promise<Refusal | undefined>;
+  ): Promise<Refusal | TakenRecipient | undefined>;
   /**
    * Takes a message for good: when the answer says `delivered`, it is durable.
    *
@@ -128,11 +138,13 @@ export interface MailReceiver {
    * outcome of its own (RFC 2033 section 4.2). Outcomes come in the order of `envelope.to`.
    *
    * @param source the message as it came, dots already unstuffed; read to its end or destroyed
+   * @param taken what was found at RCPT, by forward-path
    * @throws Refusal for the message as a whole
    */
   receive(
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
+    taken?: ReadonlyMap<string, TakenRecipient>,
   ): Promise<RecipientOutcome[]>;
 }
 

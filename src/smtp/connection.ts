@@ -7,7 +7,12 @@ import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
-import type { InboundEnvelope, MailReceiver, RecipientOutcome } from '../delivery/delivery.ts';
+import type {
+  InboundEnvelope,
+  MailReceiver,
+  RecipientOutcome,
+  TakenRecipient,
+} from '../delivery/delivery.ts';
 import { type ErrorCode, Refusal } from '../errors/errors.ts';
 import { clientKey, type Reply } from '../net/net.ts';
 import { newMailId, type Trace } from '../trace/trace.ts';
@@ -68,6 +73,8 @@ export class Connection {
   readonly #logger: Logger;
   readonly #wire: Wire;
   readonly #protocol: ServerProtocol;
+  /** Recipients of the transaction under way, by forward-path. */
+  readonly #taken = new Map<string, TakenRecipient>();
   #message: Incoming | undefined;
   /** What the message of this transaction is known by, and its refusals are: one for each MAIL. */
   #mailId = newMailId(Date.now());
@@ -177,12 +184,18 @@ export class Connection {
     switch (event.kind) {
       case 'mail': {
         this.#mailId = newMailId(Date.now());
+        this.#taken.clear();
         const { from, size } = event;
         return this.#protocol.answer(await this.#judge(() => delivery.checkRoom(size), { from }));
       }
       case 'recipient': {
         const { recipient, from, size } = event;
-        const check = () => delivery.checkRecipient(recipient, { from, octets: size });
+        const check = async () => {
+          const found = await delivery.checkRecipient(recipient, { from, octets: size });
+          if (found instanceof Refusal) return found;
+          if (found) this.#taken.set(recipient, found);
+          return undefined;
+        };
         return this.#protocol.answer(await this.#judge(check, { from, to: [recipient] }));
       }
       case 'data': {
@@ -301,7 +314,7 @@ export class Connection {
   ): Promise<(recipient: string) => Reply> {
     const envelope = this.#envelope(transaction);
     try {
-      const outcomes = await this.#settings.delivery.receive(envelope, content);
+      const outcomes = await this.#settings.delivery.receive(envelope, content, this.#taken);
       for (const outcome of outcomes) {
         if (outcome.result === 'delivered') continue;
         this.#refuse(outcome.refusal, { ...transaction, to: [outcome.recipient] });

@@ -7,19 +7,14 @@ import {
 } from '../../database/database.ts';
 import { enqueueSearch } from '../../search/search.ts';
 import type { Appended, AppendTarget, MessageTexts } from '../store.ts';
-import { flagsToText, normalizeFlags } from '../syntax.ts';
+import { canonicalMailboxName, flagsToText, normalizeFlags } from '../syntax.ts';
 import { findThread } from './find-thread.ts';
-import { MailboxAdvance, type Mailboxes, type MailboxRow, mailboxChange } from './mailboxes.ts';
+import { MailboxAdvance, type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 
 /** A message to be appended; its body is stored already. */
 export interface AppendedMessage extends MessageTexts {
   readonly bodyId: number;
-}
-
-interface Found {
-  readonly target: AppendTarget;
-  readonly mailbox: MailboxRow;
 }
 
 export interface MessageWriterOptions {
@@ -73,31 +68,26 @@ export class MessageWriter {
     { bodyId, size, envelope, structure, preview, hasAttachment, thread }: AppendedMessage,
     targets: readonly AppendTarget[],
   ): Promise<Appended[]> {
-    const found: Found[] = [];
-    for (const target of targets) {
-      const mailbox = await this.#mailboxes.findOrMake(tx, target.user, target.mailbox);
-      if (mailbox) found.push({ target, mailbox });
-    }
     const now = this.#now();
     const otherName = () => this.#ids.nameBody(bodyId);
     const appended: Appended[] = [];
     // One order for everybody: two messages to the same two mailboxes never wait for each other.
-    for (const { target, mailbox } of found.toSorted((a, b) => a.mailbox.id - b.mailbox.id)) {
+    for (const target of targets.toSorted((a, b) => a.user.accountId - b.user.accountId)) {
+      const { user } = target;
       const flags = normalizeFlags(target.flags ?? []);
-      const { firstUid: uid, modseq } = await this.#advance.next(tx, {
-        mailboxId: mailbox.id,
-        uids: 1,
-        messages: 1,
-        unseen: flags.includes('\\Seen') ? 0 : 1,
-        octets: size,
+      const advanced = await this.#advanceOf(tx, target, {
+        isSeen: flags.includes('\\Seen'),
+        size,
       });
+      if (!advanced) continue;
+      const { mailbox, uid, modseq } = advanced;
       await this.#insertMessage.all(tx, {
         size,
         envelope,
         structure,
         preview,
         has_attachment: hasAttachment ? 1 : 0,
-        ...(await findThread(tx, target.user.accountId, thread, otherName)),
+        ...(await findThread(tx, user.accountId, thread, otherName)),
         body_id: bodyId,
         mailbox_id: mailbox.id,
         uid,
@@ -107,8 +97,7 @@ export class MessageWriter {
         internal_date: target.internalDate ?? now,
         saved_at: now,
       });
-      const change = mailboxChange(target.user, mailbox, modseq);
-      appended.push({ user: target.user, uid, change });
+      appended.push({ user, uid, change: mailboxChange(user, mailbox, modseq) });
     }
     const accounts = new Set(appended.map(({ user }) => user.accountId));
     await enqueueSearch(
@@ -116,5 +105,17 @@ export class MessageWriter {
       [...accounts].map((accountId) => ({ accountId, bodyId, gone: false })),
     );
     return appended;
+  }
+  /** Moves the mailbox of a target on, which is made first where it is missing. */
+  async #advanceOf(
+    tx: Queries,
+    { user, mailbox }: AppendTarget,
+    { isSeen, size }: { readonly isSeen: boolean; readonly size: number },
+  ) {
+    const { accountId } = user;
+    const name = canonicalMailboxName(mailbox);
+    const steps = { messages: 1, unseen: isSeen ? 0 : 1, octets: size };
+    const next = () => this.#advance.nextOf(tx, { accountId, name, ...steps });
+    return (await next()) ?? ((await this.#mailboxes.makeDefaults(tx, user)) ? next() : undefined);
   }
 }

@@ -148,19 +148,12 @@ export class Mailboxes {
 
   /** Makes the mailboxes that an account lacks; several calls at once make them once. */
   async ensureDefaults(user: MailUser): Promise<void> {
-    const made = await this.#database.write((tx) => this.#makeDefaults(tx, user));
+    const made = await this.#database.write((tx) => this.makeDefaults(tx, user));
     if (!made) throw new Refusal('account_not_found', `there is no account ${user.address}`);
   }
 
-  /** The mailbox, made first where it is missing; undefined where the account or mailbox is not. */
-  async findOrMake(tx: Queries, user: MailUser, mailbox: string): Promise<MailboxRow | undefined> {
-    const found = await this.findIn(tx, user, mailbox);
-    if (found || !(await this.#makeDefaults(tx, user))) return found;
-    return this.findIn(tx, user, mailbox);
-  }
-
-  /** @returns false where there is no such account */
-  async #makeDefaults(tx: Queries, user: MailUser): Promise<boolean> {
+  /** Makes the mailboxes that an account lacks. @returns false where there is no such account */
+  async makeDefaults(tx: Queries, user: MailUser): Promise<boolean> {
     const account = await tx
       .selectFrom('accounts')
       .select('id')
@@ -216,13 +209,22 @@ export class Mailboxes {
 }
 
 /** By how much the counters of a mailbox go up. */
-export interface Advance {
-  readonly mailboxId: number;
+interface Steps {
   /** New UIDs. */
   readonly uids: number;
   readonly messages: number;
   readonly unseen: number;
   readonly octets: number;
+}
+
+export interface Advance extends Steps {
+  readonly mailboxId: number;
+}
+
+/** The same of a mailbox that is known by its name alone. */
+interface NamedAdvance extends Steps {
+  readonly accountId: number;
+  readonly name: string;
 }
 
 /**
@@ -254,41 +256,58 @@ function forkAware(timeline: RawBuilder<number>, uids: number) {
   };
 }
 
-function prepareAdvance({ read, timeline }: Pick<Database, 'read' | 'timeline'>) {
-  return new PreparedQuery(({ mailboxId, uids, messages, unseen, octets }: Advance) =>
-    read
-      .updateTable('mailboxes')
-      .set((eb) => ({
-        uidnext: eb('uidnext', '+', uids),
-        highestmodseq: eb('highestmodseq', '+', sql.lit(1)),
-        messages: eb('messages', '+', messages),
-        unseen: eb('unseen', '+', unseen),
-        octets: eb('octets', '+', octets),
-        ...(timeline && forkAware(timeline, uids)),
-      }))
-      .where('id', '=', mailboxId)
-      // One that is deleted takes nothing more.
-      .where('account_id', '>', 0)
-      .returning(['uidnext', 'highestmodseq']),
-  );
+function advanceQuery(
+  { read, timeline }: Pick<Database, 'read' | 'timeline'>,
+  { uids, messages, unseen, octets }: Steps,
+) {
+  return read
+    .updateTable('mailboxes')
+    .set((eb) => ({
+      uidnext: eb('uidnext', '+', uids),
+      highestmodseq: eb('highestmodseq', '+', sql.lit(1)),
+      messages: eb('messages', '+', messages),
+      unseen: eb('unseen', '+', unseen),
+      octets: eb('octets', '+', octets),
+      ...(timeline && forkAware(timeline, uids)),
+    }))
+    .returning(['uidnext', ...columns]);
 }
+
+type Advanced = MailboxRow & Pick<Row<'mailboxes'>, 'uidnext'>;
 
 /**
  * Moves a mailbox on: gives the next MODSEQ, and the next UIDs. The row stays locked until the
  * commit, so that a client can never see N+1 before N: N would be lost to it (RFC 7162 section 3.1).
  */
 export class MailboxAdvance {
-  readonly #query: ReturnType<typeof prepareAdvance>;
+  readonly #byId: PreparedQuery<Advance, Advanced>;
+  readonly #byName: PreparedQuery<NamedAdvance, Advanced>;
 
   constructor(database: Pick<Database, 'read' | 'timeline'>) {
-    this.#query = prepareAdvance(database);
+    this.#byId = new PreparedQuery((value) =>
+      advanceQuery(database, value)
+        .where('id', '=', value.mailboxId)
+        // One that is deleted takes nothing more.
+        .where('account_id', '>', 0),
+    );
+    this.#byName = new PreparedQuery((value) =>
+      advanceQuery(database, value)
+        .where('account_id', '=', value.accountId)
+        .where('name', '=', value.name),
+    );
   }
 
   /** @throws Refusal mailbox_not_found where the mailbox was deleted in this very moment */
   async next(tx: Queries, advance: Advance): Promise<{ firstUid: number; modseq: number }> {
-    const row = await this.#query.first(tx, advance);
+    const row = await this.#byId.first(tx, advance);
     if (!row) throw new Refusal('mailbox_not_found', 'the mailbox was deleted');
     return { firstUid: row.uidnext - advance.uids, modseq: row.highestmodseq };
+  }
+
+  /** The same for one UID; undefined where the account has no such mailbox. */
+  async nextOf(tx: Queries, advance: Omit<NamedAdvance, 'uids'>) {
+    const row = await this.#byName.first(tx, { ...advance, uids: 1 });
+    return row && { mailbox: row, uid: row.uidnext - 1, modseq: row.highestmodseq };
   }
 }
 
