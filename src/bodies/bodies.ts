@@ -32,9 +32,15 @@ import { Gathered } from './gathered.ts';
 import { StoreHealth } from './store-health.ts';
 
 export { BodyFolder } from './body-folder.ts';
-export { type BodyStore, databaseStoreId, StoreUnavailable } from './body-store.ts';
+export { BodyLost, type BodyStore, databaseStoreId, StoreUnavailable } from './body-store.ts';
 export { Gathered } from './gathered.ts';
-export { type Moved, MoveRefused, moveBodies } from './move-bodies.ts';
+export {
+  type LargeBody,
+  listLargeBodies,
+  type Moved,
+  MoveRefused,
+  moveBodies,
+} from './move-bodies.ts';
 
 /**
  * Octets up to which a body lies in the row, besides header lines that are put in front of it: one

@@ -12,7 +12,7 @@
  */
 import { createHash } from 'node:crypto';
 import pLimit from 'p-limit';
-import type { Database } from '../database/database.ts';
+import type { Database, Queries } from '../database/database.ts';
 import { BodyLost, type BodyStore, databaseStoreId } from './body-store.ts';
 
 /** Bodies in one query, and after which the progress is written down. */
@@ -79,9 +79,12 @@ function foreign({ place }: BodyStore): MoveRefused {
   );
 }
 
-interface Row {
+/** A body that is in the store. */
+export interface LargeBody {
   readonly id: number;
+  /** Its name there. */
   readonly file: string;
+  /** Octets there. */
   readonly size: number;
 }
 
@@ -95,7 +98,7 @@ async function copyAll({ database, from, to, onProgress }: MoveOptions): Promise
   };
   const limit = pLimit(COPIES_AT_ONCE);
   for (;;) {
-    const rows = await listRows(database, after);
+    const rows = await listLargeBodies(database.read, after);
     const last = rows.at(-1);
     if (!last) return moved;
     await limit.map(rows, async ({ file, size }) => {
@@ -124,7 +127,8 @@ async function countFrom({ read }: Database, after: number): Promise<number> {
   return Number(bodies);
 }
 
-async function listRows({ read }: Database, after: number): Promise<Row[]> {
+/** The next bodies that are in the store, by id. */
+export async function listLargeBodies(read: Queries, after: number): Promise<LargeBody[]> {
   const rows = await read
     .selectFrom('bodies')
     .select(['id', 'file', 'size', 'content'])

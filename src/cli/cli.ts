@@ -8,6 +8,7 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config/config.ts';
+import { backupCommand, restoreCommand, verifyBackupCommand } from './backup.ts';
 import { bodiesCommand } from './bodies.ts';
 import { CommandFailed, type CommandParts } from './command.ts';
 import { demoCommand } from './demo.ts';
@@ -29,6 +30,9 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     .addCommand(startCommand(parts))
     .addCommand(demoCommand(parts))
     .addCommand(migrateCommand(parts))
+    .addCommand(backupCommand())
+    .addCommand(verifyBackupCommand())
+    .addCommand(restoreCommand())
     .addCommand(bodiesCommand(parts));
   for (const command of [program, ...program.commands, ...program.commands.flatMap(below)]) {
     command.exitOverride().showHelpAfterError();

@@ -238,6 +238,7 @@ export async function openForCommand(
     throw new Error(line);
   };
   const ground = { config, logger, metrics: createMetrics(), onLost };
+  await ensureDataDir(config.dataDir);
   const database = await openDatabase(ground, (close) => closers.push(close));
   const close = async () => {
     for (const step of closers.reverse()) await step();

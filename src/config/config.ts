@@ -11,7 +11,7 @@
  */
 export { type Certificate, loadCertificate } from './certificate.ts';
 export { ConfigError } from './config-error.ts';
-export { ensureDataDir, watchPlaces } from './data-folder.ts';
+export { ensureDataDir, UNFINISHED_RESTORE, watchPlaces } from './data-folder.ts';
 export { type Config, type ImapMailstore, readConfig } from './environment.ts';
 export { publicUrlOf } from './parse-urls.ts';
 export { type BoundAddress, type BoundAddresses, describeStart, type Start } from './quickstart.ts';
@@ -24,5 +24,6 @@ export {
   rotateSecret,
   type SecretStore,
   type Secrets,
+  secretsPath,
 } from './secrets.ts';
 export { configKeys, type ShownSetting } from './settings.ts';

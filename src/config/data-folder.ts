@@ -3,6 +3,7 @@
  * while the service runs.
  */
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { closeToOthers, ensureFolder, fileErrorCode } from '../files/files.ts';
@@ -27,9 +28,10 @@ const PRIVATE = [
  *
  * @param path DATA_DIR as an absolute path
  * @returns files and folders that other users can still open
- * @throws ConfigError when it cannot be made or written to
+ * @throws ConfigError when it cannot be made or written to, or a restore has not filled it
  */
 export async function ensureDataDir(path: string): Promise<string[]> {
+  if (existsSync(join(path, UNFINISHED_RESTORE))) throw restoreUnfinished(path);
   try {
     await ensureFolder(path);
     // Permission bits do not tell: root passes them, read-only mounts and quotas ignore them.
@@ -44,6 +46,15 @@ export async function ensureDataDir(path: string): Promise<string[]> {
     if (await closeToOthers(join(path, name))) open.push(join(path, name));
   }
   return open;
+}
+
+/** In a data folder that a restore has not filled yet. */
+export const UNFINISHED_RESTORE = 'restore-unfinished';
+
+function restoreUnfinished(path: string): ConfigError {
+  return new ConfigError([
+    `DATA_DIR: a restore into ${quote(path)} is under way or was cut short; run "postroom restore" again, which begins anew`,
+  ]);
 }
 
 /** Milliseconds between two looks at the data folder. */

@@ -15,13 +15,16 @@ export {
   type Database,
   type Engine,
   type Queries,
+  type ReadDatabase,
   type SettingStore,
+  settingOf,
   settingStore,
 } from './engine.ts';
 export { isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
-export { schemaVersions, UnfitDatabase } from './migrate.ts';
-export { openPostgres, type PostgresOptions } from './postgres/postgres.ts';
+export { newestSchema, schemaVersions, UnfitDatabase } from './migrate.ts';
+export { openPostgres, openPostgresToRead, type PostgresOptions } from './postgres/postgres.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
+export { copySqlite, findDamage, openSqliteToRead } from './sqlite/copy.ts';
 export { lockDirectory, openSqlite, type SqliteOptions } from './sqlite/sqlite.ts';
 
 /** Stands in a query where a value goes each time it runs. */

@@ -39,6 +39,9 @@ export interface Database {
   close(): Promise<void>;
 }
 
+/** A database that is only read, as it is: it may be of an older or newer schema. */
+export type ReadDatabase = Pick<Database, 'engine' | 'read' | 'snapshot' | 'close'>;
+
 /** One text; every node on the database reads the same one. */
 export interface SettingStore {
   read(): Promise<string | undefined>;
@@ -48,16 +51,22 @@ export interface SettingStore {
   replace(read: string, text: string): Promise<boolean>;
 }
 
+/** The text in table `settings` under `name`. */
+export async function settingOf(
+  { read }: Pick<Database, 'read'>,
+  name: string,
+): Promise<string | undefined> {
+  const row = await read
+    .selectFrom('settings')
+    .select('value')
+    .where('name', '=', name)
+    .executeTakeFirst();
+  return row?.value;
+}
+
 /** Keeps a text in table `settings` under `name`. */
 export function settingStore(database: Database, name: string): SettingStore {
-  const read = async () => {
-    const row = await database.read
-      .selectFrom('settings')
-      .select('value')
-      .where('name', '=', name)
-      .executeTakeFirst();
-    return row?.value;
-  };
+  const read = () => settingOf(database, name);
   return {
     read,
     async create(text) {

@@ -1,7 +1,7 @@
 /** Brings a database to the schema of this program, or refuses it with one line for the operator. */
 import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
-import type { Database, Engine } from './engine.ts';
+import type { Engine, ReadDatabase } from './engine.ts';
 import { first } from './migrations/0001.ts';
 import { second } from './migrations/0002.ts';
 import { checkSchema } from './schema-check.ts';
@@ -78,13 +78,18 @@ export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Pro
   return false;
 }
 
-/** The version of a database that is open, and the newest one that this program makes. */
+/** The version of a database, and the newest one that this program makes. */
 export async function schemaVersions({
   engine,
   read,
-}: Database): Promise<{ version: number; newest: number }> {
+}: ReadDatabase): Promise<{ version: number; newest: number }> {
   const applied = await readApplied(read, engine);
-  return { version: versionOf(applied), newest: versionOf(Object.keys(migrationsFor(engine))) };
+  return { version: versionOf(applied), newest: newestSchema(engine) };
+}
+
+/** The version that this program brings a database to. */
+export function newestSchema(engine: Engine): number {
+  return versionOf(Object.keys(migrationsFor(engine)));
 }
 
 function versionOf(migrations: readonly string[]): number {

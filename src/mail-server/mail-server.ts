@@ -4,5 +4,5 @@
  * changed.
  */
 export { ImapMailstore, type ImapServer } from './imap/imap.ts';
-export { buryShadowsOf, purgeShadows } from './imap/purge-shadows.ts';
+export { buryAllShadows, buryShadowsOf, purgeShadows } from './imap/purge-shadows.ts';
 export { type ImapAppend, ServerDelivery, type ServerDeliveryOptions } from './server-delivery.ts';

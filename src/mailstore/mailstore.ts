@@ -10,6 +10,7 @@ import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
 export { EmbeddedMailstore } from './embedded/embedded.ts';
+export { renewUidvalidity } from './embedded/mailboxes.ts';
 export { fits, quotaExceeded } from './embedded/quotas.ts';
 export { createSearchSource } from './embedded/search-source.ts';
 export { type MailTotals, totalsOfAccounts, totalsOfDomains } from './embedded/totals.ts';

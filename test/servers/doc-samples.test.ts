@@ -1,6 +1,6 @@
 /** The samples of the documentation, run as a reader would against a service of their own. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,6 @@ import {
   runSamples,
 } from '../support/doc-session.ts';
 import { freePort } from '../support/free-port.ts';
-import { findPostgres, startPostgres } from './postgres.ts';
 
 /** What a page tells its reader to start Postroom with, where it differs from `npm start`. */
 const started: Readonly<Record<string, Record<string, string>>> = {
@@ -35,10 +34,8 @@ const PORTS = ['8080', '2525', '8081', '9000', '9464'];
 
 const ROOT = await mkdtemp(join(tmpdir(), 'postroom-samples-'));
 const services = new Set<ChildProcess>();
-const closers: (() => Promise<void>)[] = [];
 after(async () => {
   for (const service of services) service.kill('SIGKILL');
-  for (const close of closers) await close();
   await rm(ROOT, { recursive: true, force: true });
 });
 
@@ -95,24 +92,6 @@ async function stopService(service: ChildProcess): Promise<void> {
   assert.equal(code, 0);
 }
 
-/** What a page takes for granted beyond the quickstart, as lines for its shell. */
-const given: Readonly<Record<string, (folder: string) => Promise<string>>> = {
-  'docs/guides/production.md': async (folder) => {
-    const postgres = await startPostgres(findPostgres() ?? '');
-    closers.push(() => postgres.stop());
-    const url = (name: string) => postgres.url.replace(/postgres$/, name);
-    for (const name of ['kept', 'restored']) {
-      execFileSync('psql', [postgres.url, '--quiet', '--command', `CREATE DATABASE ${name}`]);
-    }
-    // A start makes the tables.
-    const DATA_DIR = join(folder, 'data-of-postgres');
-    const env = { DATABASE_URL: url('kept'), DATA_DIR, PORT: '0', SMTP_PORT: '0' };
-    const service = await startService(folder, env);
-    await stopService(service);
-    return `DATABASE_URL=${url('kept')} NEW_DATABASE_URL=${url('restored')}\n`;
-  },
-};
-
 /** A page once for each language that it has samples in. */
 const readings = pages.flatMap((page) => {
   const blocks = runnable(page);
@@ -135,10 +114,8 @@ for (const { page, language, own } of readings) {
     for (const [key, value] of Object.entries(started[page.path] ?? {})) env[key] = local(value);
     const service = await startService(folder, env);
 
-    const lines = (await given[page.path]?.(folder)) ?? '';
-    const prelude = { language: 'sh', label: undefined, answers: undefined, line: 0, text: lines };
     const isFirst = ['README.md', 'docs/quickstart.md'].includes(page.path);
-    const blocks = isFirst ? own : [...quickstart, ...files, prelude, ...own];
+    const blocks = isFirst ? own : [...quickstart, ...files, ...own];
     const findings = await runSamples(
       blocks.map((block) => ({ ...block, text: local(block.text) })),
       {

@@ -1,6 +1,6 @@
 /** PostgreSQL, for operators who have one and for several nodes on the same state. */
 import { Kysely, sql, type TransactionBuilder } from 'kysely';
-import type { Database, Queries } from '../engine.ts';
+import type { Database, Queries, ReadDatabase } from '../engine.ts';
 import { isDamage, isLostConnection, isRolledBack, isUnavailable } from '../failures.ts';
 import { migrate } from '../migrate.ts';
 import type { Schema } from '../schema.ts';
@@ -72,6 +72,22 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         work,
       ),
     close: () => kysely.destroy(),
+  };
+}
+
+/** Opens a database to read it. Nothing is migrated, and a transaction may take any time. */
+export function openPostgresToRead(urls: readonly string[]): ReadDatabase {
+  const read = new Kysely<Schema>({ dialect: postgresDialect({ urls, poolSize: 2 }) });
+  return {
+    engine: 'postgres',
+    read,
+    snapshot: (work) =>
+      read
+        .transaction()
+        .setIsolationLevel('repeatable read')
+        .setAccessMode('read only')
+        .execute(work),
+    close: () => read.destroy(),
   };
 }
 

@@ -27,6 +27,11 @@ export async function buryShadowsOf(tx: Queries, accountIds: readonly number[]):
     .execute();
 }
 
+/** Drops all shadows: those of a database that was brought back may be older than what apps have seen. */
+export async function buryAllShadows(tx: Queries): Promise<void> {
+  await tx.updateTable('shadow_mailboxes').set(dropped).where('account_id', '>', 0).execute();
+}
+
 /**
  * Removes some of what dropped shadows have, in one transaction.
  *

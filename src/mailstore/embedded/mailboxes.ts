@@ -421,3 +421,32 @@ function refuseProtected(name: string): void {
 function changeOf(user: MailUser, row: MailboxRow): MailboxChange {
   return mailboxChange(user, row, row.highestmodseq);
 }
+
+/**
+ * Gives every mailbox another UIDVALIDITY, higher than all that were given: for a database that was brought back
+ * from a backup, whose mailboxes will give UIDs again that apps have seen (RFC 9051 section 2.3.1.1).
+ *
+ * @param now milliseconds since 1970
+ */
+export async function renewUidvalidity(tx: Queries, now: number): Promise<void> {
+  const counter = await tx
+    .selectFrom('counters')
+    .select('value')
+    .where('name', '=', UIDVALIDITY_COUNTER)
+    .executeTakeFirst();
+  const from = Math.max(counter?.value ?? 0, Math.floor(now / 1000));
+  await tx
+    .updateTable('mailboxes')
+    .set(({ eb, ref }) => ({ uidvalidity: eb(ref('id'), '+', from) }))
+    .execute();
+  const { last } = await tx
+    .selectFrom('mailboxes')
+    .select(({ fn }) => fn.max('uidvalidity').as('last'))
+    .executeTakeFirstOrThrow();
+  const value = Math.max(from, Number(last ?? 0)) + 1;
+  await tx
+    .insertInto('counters')
+    .values({ name: UIDVALIDITY_COUNTER, value })
+    .onConflict((conflict) => conflict.column('name').doUpdateSet({ value }))
+    .execute();
+}

@@ -1,0 +1,211 @@
+/**
+ * Backups of an installation: made while it runs, proved, and restored.
+ *
+ * A backup is a folder: the database (`postroom.sqlite`, or `postroom.dump` of PostgreSQL), the generated secrets
+ * (`secrets.json`; PostgreSQL has them itself), the large bodies (`bodies/`, unless they are in a bucket),
+ * `SHA256SUMS` of all of them, and `backup.json`. The search index is left out: it is made anew.
+ *
+ * No message of a backup lacks its body:
+ * 1. The bodies that the database names now are copied. Those that come later are few.
+ * 2. The database is copied as it is at one moment.
+ * 3. The bodies that this copy names and that are not there yet are copied. One that is gone by now came after
+ *    step 1, and was removed with its message after step 2: then the database is copied again. One that the
+ *    database of the service still names was lost before; the backup says so.
+ * `backup.json` is written last. A folder without it is no backup: it was cut short.
+ */
+import { createReadStream } from 'node:fs';
+import { rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import pLimit from 'p-limit';
+import { BodyLost, type BodyStore, type LargeBody, listLargeBodies } from '../bodies/bodies.ts';
+import {
+  copySqlite,
+  openSqliteToRead,
+  type Queries,
+  type ReadDatabase,
+  schemaVersions,
+  settingOf,
+} from '../database/database.ts';
+import {
+  BackupFailed,
+  BODIES_COPY,
+  DATABASE_COPY,
+  digestOf,
+  ensureEmpty,
+  type Manifest,
+  orMissing,
+  SECRETS_COPY,
+  writeManifest,
+  writeStream,
+} from './manifest.ts';
+import { dumpPostgres } from './postgres-dump.ts';
+
+export { BackupFailed, type Manifest } from './manifest.ts';
+export { type RestoreOptions, restoreBackup } from './restore.ts';
+export { verifyBackup } from './verify.ts';
+
+/** Bodies under way at once. */
+const COPIES_AT_ONCE = 4;
+/** How often the database is copied before mail is said to be removed too fast. */
+const ATTEMPTS_MAX = 5;
+
+export interface BackupOptions {
+  readonly database: ReadDatabase;
+  /** The file of SQLite, or the URLs of PostgreSQL. */
+  readonly source: { readonly file: string } | { readonly urls: readonly string[] };
+  readonly store: BodyStore;
+  /** File of the generated secrets; undefined where the database has them. */
+  readonly secrets: string | undefined;
+  /** Of the program. */
+  readonly program: string;
+  /** A folder that is empty or not there yet. */
+  readonly target: string;
+  /** Told now and then, for people. */
+  readonly onProgress: (text: string) => void;
+}
+
+/**
+ * Makes a backup.
+ *
+ * @throws BackupFailed, StoreUnavailable, the file system's error
+ */
+export async function makeBackup(options: BackupOptions): Promise<Manifest> {
+  const { database, source, store, target } = options;
+  const storeId = await settingOf(database, 'store_id');
+  const found = await store.readNote('store-id');
+  if (storeId === undefined || found !== storeId) {
+    throw new BackupFailed(
+      `the database is of store ${storeId ?? '(none)'}, the bodies in ${store.place} of store ${found || '(none)'}: they do not belong together`,
+    );
+  }
+  await ensureEmpty(target);
+  const bodies = new BodyCopies(options);
+  await bodies.copyAll(database.read);
+  const copy = join(target, DATABASE_COPY[database.engine]);
+  for (let attempt = 1; ; attempt++) {
+    options.onProgress('copying the database');
+    const gone = await takeDatabase(options, copy, source, bodies);
+    const missing = await stillNamed(database, gone);
+    bodies.missing = missing;
+    if (missing.length === gone.length) break;
+    if (attempt === ATTEMPTS_MAX) {
+      throw new BackupFailed('mail is removed faster than it can be copied: try again later');
+    }
+  }
+  const digests = new Map<string, string>();
+  digests.set(DATABASE_COPY[database.engine], await digestOf(copy));
+  let octets = (await stat(copy)).size + bodies.octets;
+  if (options.secrets !== undefined) {
+    const secrets = join(target, SECRETS_COPY);
+    const text = createReadStream(options.secrets);
+    const digest = await writeStream(text, secrets).catch(orMissing(options.secrets));
+    digests.set(SECRETS_COPY, digest);
+    octets += (await stat(secrets)).size;
+  }
+  for (const [name, digest] of bodies.digests) digests.set(`${BODIES_COPY}/${name}`, digest);
+  return writeManifest(target, digests, {
+    program: options.program,
+    schema: (await schemaVersions(database)).version,
+    engine: database.engine,
+    store_id: storeId,
+    made_at: new Date().toISOString(),
+    bucket: store.isRemote ? store.place : null,
+    bodies: bodies.named,
+    octets,
+    missing: bodies.missing,
+  });
+}
+
+/** Copies the database as it is now, and what it names. @returns bodies that are not there */
+async function takeDatabase(
+  { database }: BackupOptions,
+  copy: string,
+  source: BackupOptions['source'],
+  bodies: BodyCopies,
+): Promise<string[]> {
+  await rm(copy, { force: true });
+  if ('file' in source) {
+    copySqlite(source.file, copy);
+    const taken = openSqliteToRead(copy);
+    try {
+      return await bodies.copyAll(taken.read);
+    } finally {
+      await taken.close();
+    }
+  }
+  return database.snapshot(async (tx) => {
+    const { rows } = await sql<{ id: string }>`select pg_export_snapshot() as id`.execute(tx);
+    await dumpPostgres(source.urls, rows[0]?.id ?? '', copy);
+    return bodies.copyAll(tx);
+  });
+}
+
+/** Those of the bodies that the database names now. */
+async function stillNamed({ read }: ReadDatabase, files: readonly string[]): Promise<string[]> {
+  const named: string[] = [];
+  for (const file of files) {
+    const row = await read
+      .selectFrom('bodies')
+      .select('file')
+      .where('file', '=', file)
+      .executeTakeFirst();
+    if (row) named.push(file);
+  }
+  return named;
+}
+
+/** The large bodies of a backup. */
+class BodyCopies {
+  readonly digests = new Map<string, string>();
+  /** Looked at in a bucket, which has them. */
+  readonly #seen = new Set<string>();
+  octets = 0;
+  /** How many the last database that was looked through names. */
+  named = 0;
+  missing: readonly string[] = [];
+  readonly #options: BackupOptions;
+
+  constructor(options: BackupOptions) {
+    this.#options = options;
+  }
+
+  /** Copies those that a database names and that are not there yet. @returns those that are gone */
+  async copyAll(read: Queries): Promise<string[]> {
+    const limit = pLimit(COPIES_AT_ONCE);
+    const gone: string[] = [];
+    this.named = 0;
+    for (let after = 0; ; ) {
+      const batch = await listLargeBodies(read, after);
+      const last = batch.at(-1);
+      if (!last) return gone;
+      after = last.id;
+      this.named += batch.length;
+      await limit.map(batch, async (body) => {
+        if (!(await this.#copy(body))) gone.push(body.file);
+      });
+      this.#options.onProgress(`${this.named} bodies, ${(this.octets / 1e6).toFixed(1)} MB copied`);
+    }
+  }
+
+  /** @returns whether it is there */
+  async #copy({ file, size }: LargeBody): Promise<boolean> {
+    const { store, target } = this.#options;
+    if (store.isRemote) {
+      if (!this.#seen.has(file) && (await store.age(file, Date.now())) === undefined) return false;
+      this.#seen.add(file);
+      return true;
+    }
+    if (this.digests.has(file)) return true;
+    try {
+      const wanted = { start: 0, end: size, size, reuse: true };
+      const path = join(target, BODIES_COPY, file);
+      this.digests.set(file, await writeStream(store.read(file, wanted), path));
+      this.octets += size;
+      return true;
+    } catch (error) {
+      if (error instanceof BodyLost) return false;
+      throw error;
+    }
+  }
+}

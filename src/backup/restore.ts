@@ -1,0 +1,193 @@
+/**
+ * Brings a backup back into an empty place.
+ *
+ * All of the backup is checked before anything is written. Then DATA_DIR gets a mark, which keeps services and
+ * other commands from it, and loses it once everything is there. A restore that was cut short is begun anew by the
+ * same command: what is in a marked folder is a restore's. On PostgreSQL the database comes in one transaction.
+ *
+ * Each mailbox gets another UIDVALIDITY: apps may have seen mail that is newer than the backup, whose UIDs are
+ * given again. They start anew (RFC 9051 section 2.3.1.1).
+ */
+import { createReadStream } from 'node:fs';
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import type { BodyStore } from '../bodies/bodies.ts';
+import { BodyFolder } from '../bodies/bodies.ts';
+import { UNFINISHED_RESTORE } from '../config/config.ts';
+import {
+  type Database,
+  lockDirectory,
+  newestSchema,
+  openPostgres,
+  openPostgresToRead,
+  openSqlite,
+  UnfitDatabase,
+} from '../database/database.ts';
+import { createDurably, ensureFolder, syncFolder } from '../files/files.ts';
+import { buryAllShadows } from '../mail-server/mail-server.ts';
+import { renewUidvalidity } from '../mailstore/mailstore.ts';
+import {
+  BackupFailed,
+  BODIES_COPY,
+  DATABASE_COPY,
+  type Digests,
+  type Manifest,
+  readDigests,
+  SECRETS_COPY,
+  writeStream,
+} from './manifest.ts';
+import { restorePostgres } from './postgres-dump.ts';
+import { verifyBackup } from './verify.ts';
+
+export interface RestoreOptions {
+  readonly folder: string;
+  /** Absolute path of DATA_DIR. */
+  readonly dataDir: string;
+  /** PostgreSQL, by each of its hosts; undefined: SQLite in DATA_DIR. */
+  readonly urls: readonly string[] | undefined;
+  /** Where the settings say that the large bodies are. */
+  readonly bucket: BodyStore | undefined;
+  readonly onProgress: (text: string) => void;
+}
+
+/**
+ * Restores a backup.
+ *
+ * @throws BackupFailed, StoreUnavailable, the file system's error
+ */
+export async function restoreBackup(options: RestoreOptions): Promise<Manifest> {
+  const { folder, dataDir, urls } = options;
+  const manifest = await verifyBackup(options);
+  await checkTarget(options, manifest);
+  const unlock = await takeFolder(dataDir);
+  try {
+    await copyFiles(options, await readDigests(folder, manifest));
+    if (manifest.bucket === null) {
+      await new BodyFolder(join(dataDir, BODIES_COPY)).writeNote('store-id', manifest.store_id);
+    }
+    options.onProgress('restoring the database');
+    if (urls) await restorePostgres(urls, join(folder, DATABASE_COPY.postgres));
+    const database = await openRestored(options);
+    try {
+      await database.write(async (tx) => {
+        await renewUidvalidity(tx, Date.now());
+        await buryAllShadows(tx);
+      });
+    } finally {
+      await database.close();
+    }
+    await syncFolder(dataDir);
+    await rm(join(dataDir, UNFINISHED_RESTORE));
+    await syncFolder(dataDir);
+  } finally {
+    unlock();
+  }
+  return manifest;
+}
+
+/** @throws BackupFailed where the backup does not fit what the settings name */
+async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest): Promise<void> {
+  const engine = urls ? 'postgres' : 'sqlite';
+  if (manifest.engine !== engine) {
+    const wanted = manifest.engine === 'sqlite' ? 'leave DATABASE_URL out' : 'set DATABASE_URL';
+    throw new BackupFailed(`the backup is one of ${manifest.engine}: ${wanted}`);
+  }
+  const newest = newestSchema(engine);
+  if (manifest.schema > newest) {
+    throw new BackupFailed(
+      `the backup is of version ${manifest.schema}, made by Postroom ${manifest.program}; this program knows up to ${newest}: restore it with the newer program`,
+    );
+  }
+  if (manifest.bucket === null && bucket) {
+    throw new BackupFailed(
+      'the backup has the bodies itself: restore it without S3_URL, then run "postroom bodies move --to s3"',
+    );
+  }
+  if (manifest.bucket !== null && (await bucket?.readNote('store-id')) !== manifest.store_id) {
+    throw new BackupFailed(
+      `the bodies in ${bucket?.place} are not of store ${manifest.store_id}: name the bucket of the backup, ${manifest.bucket}`,
+    );
+  }
+  if (urls) await checkEmptyDatabase(urls);
+}
+
+async function checkEmptyDatabase(urls: readonly string[]): Promise<void> {
+  const database = openPostgresToRead(urls);
+  try {
+    const { rows } = await sql<{ tablename: string }>`
+      select tablename from pg_tables where schemaname = current_schema() limit 1`.execute(
+      database.read,
+    );
+    if (!rows[0]) return;
+    throw new BackupFailed(
+      `the database of DATABASE_URL is not empty (it has table ${rows[0].tablename}), a service may run on it: name an empty one`,
+    );
+  } finally {
+    await database.close();
+  }
+}
+
+/**
+ * Marks DATA_DIR, and empties it of what an earlier restore left.
+ *
+ * @returns lets go of the folder
+ */
+async function takeFolder(dataDir: string): Promise<() => void> {
+  await ensureFolder(dataDir);
+  const names = await readdir(dataDir);
+  const busy = `DATA_DIR: a service or a command runs on ${dataDir}: stop it, and restore into an empty folder`;
+  if (names.length > 0 && !names.includes(UNFINISHED_RESTORE)) {
+    // The lock's file is made where there is none; here is nothing to be made.
+    const unlock = names.includes(LOCK_FILE) ? lockDirectory(dataDir) : () => {};
+    unlock?.();
+    throw new BackupFailed(
+      unlock
+        ? `DATA_DIR: ${dataDir} is not empty (it has ${names[0]}): restore into an empty folder`
+        : busy,
+    );
+  }
+  const text = 'A restore into this folder has not ended.\n';
+  const isFirst = await createDurably(join(dataDir, UNFINISHED_RESTORE), text, 0o600);
+  if (!isFirst && names.length === 0) throw new BackupFailed(busy);
+  const unlock = lockDirectory(dataDir);
+  if (!unlock) throw new BackupFailed(busy);
+  for (const name of names) {
+    if (name !== UNFINISHED_RESTORE && name !== LOCK_FILE) {
+      await rm(join(dataDir, name), { recursive: true });
+    }
+  }
+  return unlock;
+}
+
+const LOCK_FILE = 'lock.sqlite';
+
+async function copyFiles(
+  { folder, dataDir, urls, onProgress }: RestoreOptions,
+  digests: Digests,
+): Promise<void> {
+  let copied = 0;
+  for (const [path, digest] of digests) {
+    const isKnown = [DATABASE_COPY.sqlite, SECRETS_COPY].includes(path) || BODY.test(path);
+    if (urls ? !BODY.test(path) : !isKnown) continue;
+    const source = createReadStream(join(folder, path));
+    if ((await writeStream(source, join(dataDir, path))) !== digest) {
+      throw new BackupFailed(`${join(folder, path)} changed while it was restored`);
+    }
+    onProgress(`${++copied} of ${digests.size} files restored`);
+  }
+}
+
+/** Nothing else is written to DATA_DIR, whatever the list of a backup names. */
+const BODY = /^bodies\/[0-9a-f]{2}\/[0-9a-f-]{36}$/;
+
+/** Opens what was restored as the service does: it is brought to this program's schema, and its tables are checked. */
+async function openRestored({ dataDir, urls }: RestoreOptions): Promise<Database> {
+  try {
+    return urls
+      ? await openPostgres({ url: urls })
+      : await openSqlite({ path: join(dataDir, DATABASE_COPY.sqlite) });
+  } catch (error) {
+    throw error instanceof UnfitDatabase ? new BackupFailed(error.message) : error;
+  }
+}

@@ -1,0 +1,241 @@
+/** A backup made while mail comes and goes, restored, and compared message by message. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { cp, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { createTransport } from 'nodemailer';
+import { Client } from 'pg';
+import { type RestoreOptions, restoreBackup, verifyBackup } from '../../src/backup/backup.ts';
+import {
+  environment,
+  listening,
+  type Process,
+  ROOT,
+  run,
+  start,
+  stop,
+} from '../support/process.ts';
+
+const PROGRAM = fileURLToPath(new URL('../../src/postroom.js', import.meta.url));
+const PASSWORD = 'correct horse';
+const SERVER = process.env.TEST_DATABASE_URL;
+
+type Settings = Record<string, string>;
+
+/** Settings for an installation of its own, on PostgreSQL where there is one. */
+async function installation(name: string): Promise<Settings> {
+  const own = { ...(await environment(name)), DNS_SERVERS: '127.0.0.1:9', LOG_LEVEL: 'warn' };
+  if (!SERVER) return own;
+  const database = `backup_${randomBytes(8).toString('hex')}`;
+  const admin = new Client({ connectionString: SERVER });
+  await admin.connect();
+  await admin.query(`create database ${database}`);
+  after(async () => {
+    await admin.query(`drop database if exists ${database} with (force)`);
+    await admin.end();
+  });
+  const url = new URL(SERVER);
+  url.pathname = `/${database}`;
+  return { ...own, DATABASE_URL: url.href };
+}
+
+function postroom(args: readonly string[], settings: Settings): Process {
+  return run([process.execPath, PROGRAM, ...args], settings, 'pipe');
+}
+
+async function succeed(args: readonly string[], settings: Settings) {
+  const { code, output } = await postroom([...args, '--json'], settings).ended();
+  assert.equal(code, 0, output);
+  return JSON.parse(output);
+}
+
+async function refuse(args: readonly string[], settings: Settings, why: RegExp): Promise<void> {
+  const { code, output } = await postroom(args, settings).ended();
+  assert.equal(code, 1, output);
+  assert.match(output, why);
+}
+
+const onProgress = () => {};
+
+function into({ DATA_DIR = '', DATABASE_URL }: Settings, from: string): RestoreOptions {
+  const urls = DATABASE_URL === undefined ? undefined : [DATABASE_URL];
+  return { folder: from, dataDir: DATA_DIR, urls, bucket: undefined, onProgress };
+}
+
+/** Runs a command that is killed when it opens a file for the n-th time whose path has this in it. */
+async function killAt(path: string, times: number, args: readonly string[], settings: Settings) {
+  const hook = `
+    import fs from 'node:fs/promises';
+    import { syncBuiltinESMExports } from 'node:module';
+    const { open } = fs;
+    let times = 0;
+    fs.open = (path, ...rest) => {
+      if (String(path).includes(${JSON.stringify(path)}) && ++times === ${times}) process.kill(process.pid, 'SIGKILL');
+      return open(path, ...rest);
+    };
+    syncBuiltinESMExports();`;
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
+  const { code } = await postroom(args, { ...settings, NODE_OPTIONS }).ended();
+  assert.equal(code, null, 'it was not killed');
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
+async function mail(settings: Settings, token: string, path: string, body?: object): Promise<any> {
+  const answer = await fetch(`http://127.0.0.1:${settings.PORT}/mail/${path}`, {
+    method: body ? 'POST' : 'GET',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+  assert.equal(answer.status, 200, path);
+  return answer.json();
+}
+
+async function signIn(settings: Settings): Promise<string> {
+  const login = { address: 'ada@acme.test', password: PASSWORD };
+  const answer = await fetch(`http://127.0.0.1:${settings.PORT}/mail/token`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(login),
+  });
+  const { token } = (await answer.json()) as { token: string };
+  return token;
+}
+
+/** Every message of INBOX: its flags and its source, by UID. */
+async function readAll(settings: Settings, token: string): Promise<Map<number, string>> {
+  const { changes } = await mail(settings, token, 'sync', { mailbox: 'INBOX', fields: ['flags'] });
+  const all = new Map<number, string>();
+  for (const { uid, flags } of changes.added) {
+    const { rfc822 } = await mail(settings, token, `message?mailbox=INBOX&uid=${uid}`);
+    all.set(uid, `${flags.join()} ${rfc822}`);
+  }
+  return all;
+}
+
+/** A large one is a file, a small one is in its row. */
+async function send(settings: Settings, subject: string, octets: number): Promise<void> {
+  const transport = createTransport({
+    ...{ host: '127.0.0.1', port: Number(settings.SMTP_PORT), ignoreTLS: true },
+  });
+  const text = randomBytes(octets / 2).toString('hex');
+  await transport.sendMail({ from: 'bob@sender.test', to: 'ada@acme.test', subject, text });
+  transport.close();
+}
+
+const kept = await installation('kept');
+const folder = join(ROOT, 'backup');
+let service: Process;
+let before: Map<number, string>;
+let uidvalidity: string;
+
+test('a backup of a service that takes and removes mail lacks nothing that it names', async () => {
+  service = start(kept);
+  await listening(service);
+  const { token } = await succeed(['demo', '--password', PASSWORD], kept);
+  for (const subject of ['1', '2', '3', '4']) await send(kept, subject, 200_000);
+  await mail(kept, token, 'flags', { mailbox: 'INBOX', uids: [2], add: ['\\Seen'] });
+  before = await readAll(kept, token);
+  ({ uidvalidity } = await mail(kept, token, 'sync', { mailbox: 'INBOX' }));
+
+  const killed = join(ROOT, 'killed');
+  await killAt('killed/bodies/', 3, ['backup', killed], kept);
+  await refuse(['verify-backup', killed], kept, /killed is no backup: it has no backup\.json/);
+  await refuse(['backup', killed], kept, /killed is not empty/);
+
+  let isOver = false;
+  const coming = (async () => {
+    for (let uid = 6; !isOver; uid++) {
+      await send(kept, 'came and went', 100_000);
+      await mail(kept, token, 'delete', { mailbox: 'INBOX', uids: [uid] });
+    }
+  })();
+  const made = await succeed(['backup', folder], kept).finally(() => {
+    isOver = true;
+  });
+  await coming;
+  assert.equal(made.missing.length, 0);
+  assert.ok(made.bodies >= 4);
+  const verified = await succeed(['verify-backup', folder], kept);
+  assert.equal(verified.store_id, made.store_id);
+  for (const name of await readdir(folder)) {
+    assert.equal((await stat(join(folder, name))).mode & 0o077, 0, name);
+  }
+});
+
+test('what is damaged, missing or put in its place is named', async () => {
+  const copy = join(ROOT, 'damaged');
+  await cp(folder, copy, { recursive: true });
+  const copied = { folder: copy, bucket: undefined, onProgress };
+  const [first = ''] = (await readdir(join(copy, 'bodies'))).sort();
+  const [body = ''] = await readdir(join(copy, 'bodies', first));
+  const path = join(copy, 'bodies', first, body);
+  const source = await readFile(path);
+  source[1000] = (source[1000] ?? 0) ^ 1;
+  await writeFile(path, source);
+  await assert.rejects(verifyBackup(copied), new RegExp(`${body} is damaged`));
+  await rm(path);
+  await assert.rejects(verifyBackup(copied), new RegExp(`${body} is missing`));
+  const target = await installation('of-damaged');
+  await assert.rejects(restoreBackup(into(target, copy)), new RegExp(`${body} is missing`));
+  assert.ok(!existsSync(target.DATA_DIR ?? ''), 'nothing is written before all is checked');
+  // A list that does not name the body either.
+  const sums = join(copy, 'SHA256SUMS');
+  const lines = (await readFile(sums, 'utf8')).split('\n');
+  await writeFile(sums, lines.filter((line) => !line.includes(body)).join('\n'));
+  await assert.rejects(verifyBackup(copied), /SHA256SUMS is not the one/);
+});
+
+test('restore refuses a service that runs, a folder with something in it, and a newer schema', async () => {
+  await refuse(
+    ['restore', folder],
+    kept,
+    SERVER ? /is not empty/ : /a service or a command runs on/,
+  );
+  const full = await installation('full');
+  await mkdir(full.DATA_DIR ?? '', { recursive: true });
+  await writeFile(join(full.DATA_DIR ?? '', 'notes'), '');
+  await assert.rejects(restoreBackup(into(full, folder)), /is not empty \(it has notes\)/);
+  const newer = join(ROOT, 'newer');
+  await cp(folder, newer, { recursive: true });
+  const manifest = JSON.parse(await readFile(join(newer, 'backup.json'), 'utf8'));
+  await writeFile(join(newer, 'backup.json'), JSON.stringify({ ...manifest, schema: 999 }));
+  const tooNew = /is of version 999, .* restore it with the newer program/;
+  await assert.rejects(restoreBackup(into(await installation('of-newer'), newer)), tooNew);
+});
+
+test('a restore that is killed keeps services away, and is begun anew', async () => {
+  await stop(service);
+  const restored = await installation('restored');
+  const data = restored.DATA_DIR ?? '';
+  await killAt('restored/bodies/', 2, ['restore', folder], restored);
+  assert.ok(existsSync(join(data, SERVER ? 'bodies' : 'postroom.sqlite')));
+  const { code, output } = await start(restored).ended();
+  assert.equal(code, 1);
+  assert.match(output, /^DATA_DIR: a restore into .* was cut short; run "postroom restore" again/m);
+
+  const { bodies } = await succeed(['restore', folder], restored);
+  assert.ok(bodies >= 4);
+  const again = start(restored);
+  await listening(again);
+  const token = await signIn(restored);
+  const after = await readAll(restored, token);
+  for (const [uid, message] of before) assert.equal(after.get(uid), message, `UID ${uid}`);
+  // What came while the backup was made is whole, too: readAll has read it.
+  assert.ok(after.size >= before.size);
+  const known = await mail(restored, token, 'sync', { mailbox: 'INBOX', uidvalidity, token: '1' });
+  assert.equal(known.reset, true);
+  assert.ok(Number(known.uidvalidity) > Number(uidvalidity));
+  await stop(again);
+});
+
+test('the copy of the database is one file that any SQLite opens', {
+  skip: SERVER !== undefined,
+}, () => {
+  const copy = new DatabaseSync(join(folder, 'postroom.sqlite'), { readOnly: true });
+  assert.equal(copy.prepare('pragma journal_mode').get()?.journal_mode, 'delete');
+  copy.close();
+});
