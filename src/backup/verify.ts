@@ -3,6 +3,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BodyStore, LargeBody } from '../bodies/bodies.ts';
 import { listLargeBodies } from '../bodies/bodies.ts';
+import { ConfigError, parseSecrets } from '../config/config.ts';
 import { findDamage, openSqliteToRead, schemaVersions, settingOf } from '../database/database.ts';
 import {
   BackupFailed,
@@ -64,11 +65,12 @@ export async function verifyBackup({
 
 async function checkSecrets(folder: string, digests: Digests): Promise<void> {
   const path = join(folder, SECRETS_COPY);
+  if (!digests.has(SECRETS_COPY)) throw new BackupFailed(`${path} is not in SHA256SUMS`);
   try {
-    if (!digests.has(SECRETS_COPY)) throw new Error('it is not in SHA256SUMS');
-    if (!JSON.parse(await readFile(path, 'utf8')).jwtSecret) throw new Error('it has no jwtSecret');
+    parseSecrets(await readFile(path, 'utf8'), path);
   } catch (error) {
-    throw new BackupFailed(`${path} cannot be used: ${String(error)}`);
+    if (!(error instanceof ConfigError)) throw error;
+    throw new BackupFailed(error.lines.join('; '));
   }
 }
 

@@ -42,7 +42,7 @@ async function runDemo(parts: CommandParts, given: DemoArguments): Promise<void>
   const config = readConfig(process.env);
   const { smtp } = config;
   try {
-    const client = await openClient(config, parts, given.url);
+    const client = await openClient(config, given.url);
     const made = await makeDemo(client, given, smtp.port === 0 ? undefined : smtp);
     return say(given, client, made);
   } catch (error) {

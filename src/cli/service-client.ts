@@ -1,8 +1,13 @@
 /** Calls the service that runs on the settings of this folder, with its API key. */
-import { pino } from 'pino';
-import { type Config, fileSecretStore, publicUrlOf, type Secrets } from '../config/config.ts';
-import { settingStore } from '../database/database.ts';
-import { CommandFailed, type CommandParts } from './command.ts';
+import {
+  type Config,
+  fileSecretStore,
+  parseSecrets,
+  publicUrlOf,
+  type Secrets,
+} from '../config/config.ts';
+import { openPostgresToRead, settingOf } from '../database/database.ts';
+import { CommandFailed } from './command.ts';
 
 /** Bulk actions answer within 5 s, everything else far sooner. */
 const ANSWER_WITHIN_MS = 60_000;
@@ -80,13 +85,9 @@ function explain(status: number, text: string, request: string): CommandFailed {
  * @param url in place of what HOST and PORT say, such as that of a service on another machine
  * @throws CommandFailed where there are no keys yet
  */
-export async function openClient(
-  config: Config,
-  parts: CommandParts,
-  url: string | undefined,
-): Promise<ServiceClient> {
+export async function openClient(config: Config, url: string | undefined): Promise<ServiceClient> {
   const { host, port } = config.http;
-  const key = config.credentials.apiKeys?.[0] ?? (await readSecrets(config, parts))?.apiKey[0];
+  const key = config.credentials.apiKeys?.[0] ?? (await readSecrets(config))?.apiKey[0];
   if (key === undefined) {
     throw new NotRunning(
       'there is no API key: set API_KEYS, or start the service, which makes one',
@@ -96,18 +97,17 @@ export async function openClient(
 }
 
 /** The generated secrets, from where the service keeps them; undefined before its first start. */
-async function readSecrets(config: Config, parts: CommandParts): Promise<Secrets | undefined> {
-  if (config.database.urls === undefined) {
-    return parse(await fileSecretStore(config.dataDir).read());
+async function readSecrets({ dataDir, database: { urls } }: Config): Promise<Secrets | undefined> {
+  if (!urls) {
+    const store = fileSecretStore(dataDir);
+    const text = await store.read();
+    return text === undefined ? undefined : parseSecrets(text, store.place);
   }
-  const { database, close } = await parts.openDatabase(config, pino({ level: 'silent' }));
+  const database = openPostgresToRead(urls);
   try {
-    return parse(await settingStore(database, 'secrets').read());
+    const text = await settingOf(database, 'secrets');
+    return text === undefined ? undefined : parseSecrets(text, 'row "secrets" of table settings');
   } finally {
-    await close();
+    await database.close();
   }
-}
-
-function parse(text: string | undefined): Secrets | undefined {
-  return text === undefined ? undefined : JSON.parse(text);
 }

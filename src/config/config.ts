@@ -19,6 +19,7 @@ export {
   dropOldValues,
   fileSecretStore,
   loadSecrets,
+  parseSecrets,
   type RotatedSecret,
   rotatedSecrets,
   rotateSecret,

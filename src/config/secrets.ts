@@ -77,11 +77,11 @@ export async function loadSecrets(
 ): Promise<{ secrets: Secrets; created: boolean }> {
   const { place } = store;
   const stored = await store.read();
-  if (stored !== undefined) return { secrets: readStored(stored, place), created: false };
+  if (stored !== undefined) return { secrets: parseSecrets(stored, place), created: false };
   if (!isNew) throw secretsMissing(place);
   const made = formatSecrets(toMembers(makeSecrets()));
   const kept = await store.create(made);
-  return { secrets: readStored(kept, place), created: kept === made };
+  return { secrets: parseSecrets(kept, place), created: kept === made };
 }
 
 /** New secrets would end every token and link, and the reason may be a folder that is not mounted. */
@@ -227,7 +227,12 @@ async function storing<Result>(dataDir: string, write: () => Promise<Result>): P
   }
 }
 
-function readStored(text: string, place: string): Secrets {
+/**
+ * The secrets of a text that a {@link SecretStore} has.
+ *
+ * @throws ConfigError where they are not readable
+ */
+export function parseSecrets(text: string, place: string): Secrets {
   return completeSecrets(parseMembers(text, place), place);
 }
 
