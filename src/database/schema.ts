@@ -310,6 +310,8 @@ interface ShadowMailboxTable {
   oldest_modseq: number;
   /** HIGHESTMODSEQ of the server, where it has one but does not tell of removals. */
   server_modseq: string | null;
+  /** Of the database's history that the last change was written in (`Database.timeline`); 0: not known. */
+  timeline: Generated<number>;
 }
 
 /** `mailstore/imap`: a message as it was last seen. */

@@ -62,7 +62,8 @@ export class Indexer {
     this.#running ??= this.#run();
   }
 
-  /** To be called after the commit of what was queued, and when the index is not open any more. */
+  /** To be called after the commit of what was queued, and when the index is not open any more. Without it the
+   * queue is read every {@link IndexerOptions.retryMs}. */
   wake(): void {
     this.#news.resolve(true);
   }
@@ -101,7 +102,7 @@ export class Indexer {
     while (!this.#stopped) {
       this.#news = Promise.withResolvers();
       if ((await this.#feed.takeBatch()) > 0) unsynced += 1;
-      else if (unsynced === 0) await this.#news.promise;
+      else if (unsynced === 0) await this.#newsWithin(this.#retryMs);
       else if (!(await this.#newsWithin(SYNC_AFTER_MS))) unsynced = BATCHES_A_SYNC;
       if (unsynced >= BATCHES_A_SYNC) {
         await this.#feed.sync();
@@ -169,7 +170,7 @@ export interface IndexerOptions {
   readonly bodies: Pick<Bodies, 'read'>;
   readonly source: SearchSource;
   readonly log: Pick<Logger, 'info' | 'error'>;
-  /** Until it is tried again after a failure, such as a full disk. */
+  /** Until it is tried again after a failure, such as a full disk, or looks for what a node left that died. */
   readonly retryMs?: number | undefined;
 }
 

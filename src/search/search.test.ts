@@ -84,6 +84,18 @@ onEachEngine('the search index', (engine) => {
     assert.deepEqual(await found(search, user, 'nothing'), []);
   });
 
+  test('takes what a node left that died, without being told of it', async () => {
+    const store = await openTestMailstore(engine);
+    const user = await store.makeUser();
+    const search = startSearch(store, { retryMs: 10 });
+    await settle(search, user);
+    // The node that queued it wakes nobody.
+    const left = await add(store, user, mail('Left behind', 'x'));
+    while (await search.isBehind(user.accountId))
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.deepEqual(await found(search, user, 'behind'), [left]);
+  });
+
   test('pages by date, and by id within one date', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();

@@ -108,6 +108,7 @@ const addedColumns: Record<string, Columns> = {
   },
   // Whether what a sync token tells of was lost in a failover.
   mailboxes: { timeline: 'INT not null default 0', fork_modseq: 'INT not null default 0' },
+  shadow_mailboxes: { timeline: 'INT not null default 0' },
   // When and why an operator suspended it.
   domains: { suspended_at: 'INT', suspend_reason: 'text' },
 };

@@ -127,16 +127,25 @@ function modseqText({ serverModseq }: Seen): string | null {
   return serverModseq === undefined ? null : `${serverModseq}`;
 }
 
-/** The row, held until the commit, if it is still the one that `before` was read as. */
-async function lockUnchanged(tx: Queries, before: ShadowRow): Promise<boolean> {
-  const { numUpdatedRows } = await tx
+/**
+ * Holds the row until the commit, if it is still the one that `before` was read as, and notes the server's history.
+ *
+ * @returns whether that goes on; undefined where the row is another one
+ */
+async function lockUnchanged(
+  tx: Queries,
+  before: ShadowRow,
+  timeline: Database['timeline'],
+): Promise<boolean | undefined> {
+  const row = await tx
     .updateTable('shadow_mailboxes')
-    .set({ modseq: before.modseq })
+    .set({ modseq: before.modseq, ...(timeline && { timeline }) })
     .where('id', '=', before.id)
     .where('modseq', '=', before.modseq)
     .where('uidvalidity', '=', before.uidvalidity)
+    .returning('timeline')
     .executeTakeFirst();
-  return numUpdatedRows > 0n;
+  return row && (before.timeline === 0 || before.timeline === row.timeline);
 }
 
 export interface WriteShadow {
@@ -148,6 +157,7 @@ export interface WriteShadow {
   readonly differences: Differences;
   /** Milliseconds since 1970. */
   readonly now: number;
+  readonly timeline: Database['timeline'];
 }
 
 /**
@@ -158,7 +168,7 @@ export interface WriteShadow {
  */
 export async function writeShadow(
   tx: Queries,
-  { user, mailbox, before, seen, differences, now }: WriteShadow,
+  { user, mailbox, before, seen, differences, now, timeline }: WriteShadow,
 ): Promise<ShadowRow | undefined> {
   if (!before) {
     // This write makes a deletion of the account wait; the deletion then finds the shadow.
@@ -177,6 +187,7 @@ export async function writeShadow(
         ...columnsOf(seen),
         modseq: now,
         oldest_modseq: now,
+        ...(timeline && { timeline }),
       })
       .onConflict((conflict) => conflict.columns(['account_id', 'name']).doNothing())
       .returningAll()
@@ -184,10 +195,12 @@ export async function writeShadow(
     if (made) await insertMessages(tx, made.id, now, differences.added);
     return made;
   }
-  if (!(await lockUnchanged(tx, before))) return undefined;
+  const goesOn = await lockUnchanged(tx, before, timeline);
+  if (goesOn === undefined) return undefined;
   const { id } = before;
+  const later = Math.max(now, before.modseq + 1);
   if (before.uidvalidity !== seen.uidvalidity) {
-    const modseq = Math.max(now, before.modseq + 1);
+    const modseq = later;
     for (const table of ['shadow_messages', 'shadow_tombstones'] as const) {
       await tx.deleteFrom(table).where('shadow_id', '=', id).execute();
     }
@@ -195,12 +208,15 @@ export async function writeShadow(
     return update(tx, id, { ...columnsOf(seen), modseq, oldest_modseq: modseq });
   }
   const { added, changed, gone } = differences;
-  const modseq = isEmpty(differences) ? before.modseq : before.modseq + 1;
+  const next = isEmpty(differences) ? before.modseq : before.modseq + 1;
+  const modseq = goesOn ? next : later;
   await insertMessages(tx, id, modseq, added);
   await updateFlags(tx, id, modseq, changed);
   await removeMessages(tx, id, modseq, gone, now);
   const uidnext = Math.max(before.uidnext, seen.uidnext);
-  return update(tx, id, { ...columnsOf(seen), uidnext, modseq });
+  // After a failover nobody knows which tokens tell of changes that it lost: all start anew.
+  const oldest = goesOn ? {} : { oldest_modseq: modseq };
+  return update(tx, id, { ...columnsOf(seen), uidnext, modseq, ...oldest });
 }
 
 function update(

@@ -74,7 +74,10 @@ export class Shadows {
       const differences = findDifferences(before, seen);
       if (row && isEmpty(differences) && isUpToDate(row, seen)) return row;
       const written = await this.#database.write((tx) =>
-        writeShadow(tx, { user, mailbox, before: row, seen, differences, now: this.#now() }),
+        writeShadow(tx, {
+          ...{ user, mailbox, before: row, seen, differences },
+          ...{ now: this.#now(), timeline: this.#database.timeline },
+        }),
       );
       if (written) return written;
     }

@@ -1,7 +1,7 @@
 /** An IMAP mail store on a server of a test, with what it logs. */
 import { after } from 'node:test';
 import { openTestMailstore, type TestMailstore } from '../../../../test/support/mail.ts';
-import type { Engine } from '../../../database/database.ts';
+import type { Database, Engine } from '../../../database/database.ts';
 import type { MailUser } from '../../../mailstore/mailstore.ts';
 import { ImapMailstore, type ImapOptions, type ImapServer } from '../imap.ts';
 
@@ -13,6 +13,7 @@ export interface LoggedFailure {
 
 export interface OpenedStore {
   readonly store: ImapMailstore;
+  readonly database: Database;
   /** An account that is in the database, where the shadow is kept. */
   readonly user: MailUser;
   readonly logged: LoggedFailure[];
@@ -64,5 +65,5 @@ export async function openImapStore(
     ...options,
   });
   after(() => store.close());
-  return { store, user, logged };
+  return { store, database, user, logged };
 }

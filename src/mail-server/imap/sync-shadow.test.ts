@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { sql } from 'kysely';
+import type { SyncResult } from '../../mailstore/mailstore.ts';
+import { startFakeServer } from './testing/fake-server.ts';
+import { openImapStore } from './testing/open-store.ts';
+
+test('a failover that lost what was seen of a mailbox lets its tokens start anew', async () => {
+  const server = await startFakeServer();
+  server.capabilities = 'IMAP4rev1 AUTH=PLAIN UIDPLUS';
+  server.add('Subject: one\r\n\r\n');
+  const { database, user } = await openImapStore(server.port);
+  const open = async (timeline: number) => {
+    const options = { database: { ...database, timeline: sql<number>`${sql.lit(timeline)}` } };
+    const { store } = await openImapStore(server.port, {}, { ...options, timeoutMs: 5_000 });
+    return (last?: SyncResult) => store.sync(user, { mailbox: 'INBOX', fields: [], ...last });
+  };
+  const sync = await open(1);
+  const known = await sync();
+  const kept = await database.read.selectFrom('shadow_mailboxes').selectAll().execute();
+  const keptMessages = await database.read.selectFrom('shadow_messages').selectAll().execute();
+  const { uid } = server.add('Subject: lost\r\n\r\n');
+  const lost = await sync(known);
+  assert.deepEqual(lost.changes.added, [{ uid }]);
+
+  // The standby never heard of that.
+  await database.write(async (tx) => {
+    await tx.deleteFrom('shadow_messages').execute();
+    await tx.deleteFrom('shadow_mailboxes').execute();
+    await tx.insertInto('shadow_mailboxes').values(kept).execute();
+    await tx.insertInto('shadow_messages').values(keptMessages).execute();
+  });
+  server.expunge(uid);
+  server.setFlags(1, '\\Seen');
+  const afterwards = await open(2);
+  const anew = await afterwards(lost);
+  assert.equal(anew.reset, true);
+  assert.deepEqual(
+    anew.changes.added.map((message) => message.uid),
+    [1],
+  );
+  server.setFlags(1, '\\Flagged');
+  const next = await afterwards(anew);
+  assert.equal(next.reset, undefined);
+  assert.equal(next.changes.updated.length, 1);
+  assert.equal((await afterwards(lost)).reset, true);
+});
