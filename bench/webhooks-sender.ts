@@ -55,7 +55,7 @@ async function byQueue({ url, deliveries, inFlight }: FanOut): Promise<number> {
     perDestination: inFlight,
     delays: [],
     attempt: (job, signal) =>
-      sender.attempt({ url, secret: SECRET, id: job.publicId, body: job.payload }, signal),
+      sender.attempt({ url, secrets: [SECRET], id: job.publicId, body: job.payload }, signal),
     async onOutcome(_, __, { status }) {
       if (status === 'failed') done.reject(new Error('a delivery failed'));
       return () => {

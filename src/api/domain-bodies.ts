@@ -53,6 +53,11 @@ const RouteBody = Type.Object(
     webhook_secret: Type.Optional(
       Type.String({ description: 'Of the webhook modes, if set: it comes back as it was set.' }),
     ),
+    webhook_secret_previous: Type.Optional(
+      Type.String({
+        description: 'What `webhook_secret` was before a change, for 24 hours: both sign.',
+      }),
+    ),
     forward_to_email: Type.Optional(Type.String({ description: 'Of `forward_email`.' })),
   },
   {
@@ -99,6 +104,9 @@ function writeRoute(route: Route): Type.Static<typeof RouteBody> {
     forward_mode: route.forwardMode,
     ...(route.webhookUrl !== undefined && { webhook_url: route.webhookUrl }),
     ...(route.webhookSecret !== undefined && { webhook_secret: route.webhookSecret }),
+    ...(route.webhookSecretPrevious !== undefined && {
+      webhook_secret_previous: route.webhookSecretPrevious,
+    }),
     ...(route.forwardToEmail !== undefined && { forward_to_email: route.forwardToEmail }),
   };
 }

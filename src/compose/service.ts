@@ -2,7 +2,6 @@
  * Starts and stops everything: opens the database, builds the parts, listens, and takes it all down
  * in the order that loses nothing.
  */
-import { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -15,7 +14,6 @@ import {
   ConfigError,
   ensureDataDir,
   fileSecretStore,
-  loadCertificate,
   loadSecrets,
   type SecretStore,
   type Secrets,
@@ -42,6 +40,7 @@ import { testNetworks } from '../net/net.ts';
 import { joinNodes, NodeRefused, type Nodes } from '../nodes/nodes.ts';
 import { carryOutSends } from '../sending/sending.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
+import { followCertificate } from './follow-certificate.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared } from './shared.ts';
@@ -299,25 +298,24 @@ async function listen(
   });
   const onStop: OnStop = (close) => listeners.push(close);
   const http = await listenHttp(config, parts, onStop);
-  const { cert, key } = await loadCertificate({
-    ...config.tls,
-    dataDir: config.dataDir,
-    hostname: config.mailHostname,
-  });
-  parts.metrics.setCertificateEnd(new X509Certificate(cert).validToDate);
+  const { dataDir, mailHostname: hostname } = config;
+  const { metrics } = parts;
+  const followed = await followCertificate({ ...config.tls, dataDir, hostname, metrics, logger });
+  onStop(() => followed.stop());
+  const secured: SmtpListener[] = [];
   const start = async (setting: 'SMTP_PORT' | 'LMTP_PORT'): Promise<BoundAddress | undefined> => {
     const protocol = setting === 'SMTP_PORT' ? 'smtp' : 'lmtp';
     const { host, port } = config[protocol];
     if (port === 0) return undefined;
     const listener: SmtpListener = await startSmtp({
       delivery: parts.flow.delivery,
-      hostname: config.mailHostname,
+      hostname,
       host,
       port,
       protocol,
       trace: parts.trace,
       traffic: parts.metrics.mailTraffic(protocol),
-      tls: { cert, key },
+      tls: followed.certificate,
       maxMessageBytes: config.limits.maxMessageBytes,
       maxPerIp: config.smtp.maxPerIp,
       maxConnections: config.smtp.maxConnections,
@@ -327,11 +325,15 @@ async function listen(
       logger,
     }).catch(explainPort(setting, host, port));
     onStop(() => listener.close(DRAIN_MS));
+    secured.push(listener);
     const bound = listener.address();
     return { address: bound.host, port: bound.port };
   };
   const smtp = await start('SMTP_PORT');
   const lmtp = await start('LMTP_PORT');
+  followed.follow((certificate) => {
+    for (const listener of secured) listener.setTls(certificate);
+  });
   return { http, smtp, lmtp, metrics: await listenMetrics(config, parts, onStop) };
 }
 

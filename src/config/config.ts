@@ -9,7 +9,7 @@
  * Only main.ts imports this; the parts get plain values. Whatever stops a start is a
  * {@link ConfigError}, whose lines are for the operator.
  */
-export { type Certificate, loadCertificate } from './certificate.ts';
+export { type Certificate, type CertificateOptions, loadCertificate } from './certificate.ts';
 export { ConfigError } from './config-error.ts';
 export { ensureDataDir, UNFINISHED_RESTORE, watchPlaces } from './data-folder.ts';
 export { type Config, type ImapMailstore, readConfig } from './environment.ts';

@@ -65,6 +65,8 @@ interface RouteTable {
   forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
   webhook_url: string | null;
   webhook_secret: string | null;
+  webhook_secret_previous: string | null;
+  webhook_secret_until: number | null;
   forward_to_email: string | null;
 }
 

@@ -52,7 +52,7 @@ export interface CarryOutOptions {
   readonly database: Database;
   readonly queue: Queue;
   readonly bodies: Bodies;
-  readonly domains: Pick<Domains, 'findDkimKey'>;
+  readonly domains: Pick<Domains, 'findDkimKey' | 'webhookSecrets'>;
   readonly accounts: Pick<Accounts, 'stillThere'>;
   /** Our own mailboxes. */
   readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
@@ -162,7 +162,10 @@ class Courier {
     // Before the receiver hears of it: where the message cannot be read, the whole attempt failed.
     const stored =
       job.isFirst && stores('webhook_then_store') ? await this.#describe(job) : undefined;
-    const request = { url, id: job.publicId, body, ...(secret !== undefined && { secret }) };
+    // A message keeps the secret that it was accepted under; a receiver that knows only a newer one takes it too.
+    const known = await this.#options.domains.webhookSecrets(job.domainId, url);
+    const secrets = [...new Set([...known, ...(secret ? [secret] : [])])];
+    const request = { url, id: job.publicId, body, secrets };
     const outcome = await this.#options.webhooks.attempt(request, signal);
     if (!endsWithout(job, outcome)) return { ...outcome, prepared: { texts: stored } };
     const recipients = [...payload.strangers, ...(await this.#findDeparted(payload))];

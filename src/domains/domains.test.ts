@@ -11,7 +11,8 @@ import {
 } from './domains.ts';
 import { shareDkimKey } from './testing/dkim-key.ts';
 
-const DAY = 24 * 60 * 60 * 1000;
+const HOUR = 60 * 60 * 1000;
+const DAY = 24 * HOUR;
 
 onEachEngine('domains', (engine) => {
   let database: Database;
@@ -426,6 +427,34 @@ onEachEngine('domains', (engine) => {
       domain: 'route.test',
       forwardMode: 'store',
     });
+  });
+
+  test('a secret of webhooks that is replaced signs for a day more', async () => {
+    const { domain } = await domains.create({ userId: 'u1', domain: 'secret.test' });
+    const url = 'https://hooks.test/in';
+    const set = async (webhookSecret?: string, webhookUrl = url) =>
+      (
+        await domains.setRoute('u1', 'secret.test', {
+          forwardMode: 'webhook',
+          webhookUrl,
+          webhookSecret,
+        })
+      ).route.webhookSecretPrevious;
+    const signing = () => domains.webhookSecrets(domain.id, url);
+    assert.equal(await set('first'), undefined);
+    assert.equal(await set('second'), 'first');
+    assert.deepEqual(await signing(), ['second', 'first']);
+    now += HOUR;
+    assert.equal(await set('second'), 'first', 'the same one again is no change');
+    now += 22 * HOUR;
+    assert.deepEqual(await signing(), ['second', 'first']);
+    now += HOUR;
+    assert.deepEqual(await signing(), ['second']);
+    assert.equal((await domains.get('u1', 'secret.test')).route.webhookSecretPrevious, undefined);
+    await set('third', 'https://hooks.test/other');
+    assert.deepEqual(await signing(), [], 'the route leads elsewhere');
+    assert.equal(await set(undefined), undefined);
+    assert.deepEqual(await signing(), []);
   });
 
   test("another user's domain answers as one that is not there", async () => {

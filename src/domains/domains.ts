@@ -41,7 +41,15 @@ import {
   writeMark,
 } from './dns-records.ts';
 import { checkClaimedName, checkText, checkUserId, normalizeDomainName } from './domain-names.ts';
-import { checkRoute, type Route, type RouteSettings, readRoute, toRoute } from './routes.ts';
+import {
+  checkRoute,
+  findWebhookSecrets,
+  type Route,
+  type RouteSettings,
+  readRoute,
+  replaceRoute,
+  toRoute,
+} from './routes.ts';
 
 export type { Domain } from './claims.ts';
 export {
@@ -153,6 +161,8 @@ export interface Domains {
   hasAny(): Promise<boolean>;
   /** How mail for a name as a stranger wrote it is answered. */
   stateOf(name: string): Promise<DomainState>;
+  /** The secrets that sign a webhook of a claim to a URL, the newest first; none where its route leads elsewhere. */
+  webhookSecrets(domainId: number, url: string): Promise<string[]>;
   /** The key that signs a claim's mail, or undefined where the claim is gone. */
   findDkimKey(domainId: number): Promise<DkimKey | undefined>;
   /**
@@ -247,11 +257,7 @@ class StoredDomains implements Domains {
   setRoute(userId: string, name: string, settings: RouteSettings): Promise<DomainDetails> {
     return this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
-      await tx
-        .updateTable('routes')
-        .set(checkRoute(domain.name, settings))
-        .where('domain_id', '=', domain.id)
-        .execute();
+      await replaceRoute(tx, domain.id, checkRoute(domain.name, settings), this.#now());
       return this.#details(tx, domain);
     });
   }
@@ -281,6 +287,10 @@ class StoredDomains implements Domains {
     if (!row) return undefined;
     const { id, user_id: userId, verified_at } = row;
     return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
+  }
+
+  webhookSecrets(domainId: number, url: string): Promise<string[]> {
+    return findWebhookSecrets(this.#database.read, { domainId, url, now: this.#now() });
   }
 
   async hasAny(): Promise<boolean> {
@@ -381,7 +391,7 @@ class StoredDomains implements Domains {
     return {
       domain,
       dns: await this.#records(queries, domain),
-      route: await readRoute(queries, domain.name, domain.id),
+      route: await readRoute(queries, domain.name, domain.id, this.#now()),
       mx: { host: this.#mailHostname, priority: MX_PRIORITY },
     };
   }

@@ -27,6 +27,8 @@ export interface Route {
   readonly forwardMode: ForwardMode;
   readonly webhookUrl?: string;
   readonly webhookSecret?: string;
+  /** What the secret was before a change, while it signs as well. */
+  readonly webhookSecretPrevious?: string;
   readonly forwardToEmail?: string;
 }
 
@@ -38,7 +40,11 @@ export interface RouteSettings {
   readonly forwardToEmail?: string | undefined;
 }
 
-type RouteColumns = Omit<Row<'routes'>, 'domain_id'>;
+type PreviousSecret = Pick<Row<'routes'>, 'webhook_secret_previous' | 'webhook_secret_until'>;
+type RouteColumns = Omit<Row<'routes'>, 'domain_id' | keyof PreviousSecret>;
+
+/** How long what a secret was before a change signs as well. */
+const PREVIOUS_SIGNS_MS = 24 * 3_600_000;
 
 function checkWebhookUrl(text: string): string {
   checkText('webhook_url', text, WEBHOOK_URL_MAX);
@@ -119,6 +125,60 @@ export function checkRoute(domain: string, settings: RouteSettings): RouteColumn
   };
 }
 
+/**
+ * Replaces the route of a claim. A secret that takes the place of another one signs at once, and the other signs as
+ * well for 24 hours, so that a receiver changes whenever it likes in that time.
+ *
+ * @param now milliseconds since 1970
+ */
+export async function replaceRoute(
+  tx: Queries,
+  domainId: number,
+  columns: RouteColumns,
+  now: number,
+): Promise<void> {
+  const route = tx.selectFrom('routes').selectAll().where('domain_id', '=', domainId);
+  const before = await route.executeTakeFirstOrThrow();
+  await tx
+    .updateTable('routes')
+    .set({ ...columns, ...previousSecret(before, columns.webhook_secret, now) })
+    .where('domain_id', '=', domainId)
+    .execute();
+}
+
+function previousSecret(before: Row<'routes'>, secret: string | null, now: number): PreviousSecret {
+  const { webhook_secret, webhook_secret_previous, webhook_secret_until } = before;
+  if (secret === webhook_secret) return { webhook_secret_previous, webhook_secret_until };
+  const stays = secret !== null && webhook_secret !== null;
+  return {
+    webhook_secret_previous: stays ? webhook_secret : null,
+    webhook_secret_until: stays ? now + PREVIOUS_SIGNS_MS : null,
+  };
+}
+
+/**
+ * The secrets that sign a webhook to a URL, the newest first; none where the route leads elsewhere by now.
+ *
+ * @param now milliseconds since 1970
+ */
+export async function findWebhookSecrets(
+  queries: Queries,
+  { domainId, url, now }: { readonly domainId: number; readonly url: string; readonly now: number },
+): Promise<string[]> {
+  const row = await queries
+    .selectFrom('routes')
+    .selectAll()
+    .where('domain_id', '=', domainId)
+    .where('webhook_url', '=', url)
+    .executeTakeFirst();
+  if (!row) return [];
+  return [row.webhook_secret, stillSigning(row, now)].filter((secret) => secret !== null);
+}
+
+function stillSigning(row: PreviousSecret, now: number): string | null {
+  return now < (row.webhook_secret_until ?? 0) ? row.webhook_secret_previous : null;
+}
+
 /** A route as it is answered; absent fields are left out. */
 export function toRoute(domain: string, row: RouteColumns): Route {
   return {
@@ -135,11 +195,14 @@ export async function readRoute(
   queries: Queries,
   domain: string,
   domainId: number,
+  now: number,
 ): Promise<Route> {
   const row = await queries
     .selectFrom('routes')
     .selectAll()
     .where('domain_id', '=', domainId)
     .executeTakeFirstOrThrow();
-  return toRoute(domain, row);
+  const previous = stillSigning(row, now);
+  const route = toRoute(domain, row);
+  return previous === null ? route : { ...route, webhookSecretPrevious: previous };
 }

@@ -46,6 +46,8 @@ export interface StateMetrics {
   countCommit(report: CommitReport): void;
   countMailServerLogin(result: MailServerLogin): void;
   setCertificateEnd(end: Date): void;
+  /** Says whether the files hold a certificate that cannot be used, so that an older one is in use. */
+  setCertificateBroken(isBroken: boolean): void;
   setBuild(build: { readonly version: string; readonly database: string }): void;
 }
 
@@ -83,6 +85,11 @@ export function addStateMetrics(registry: Registry, sources: () => MetricSources
     help: 'When the certificate of STARTTLS ends, seconds since 1970.',
     registers,
   });
+  const broken = new Gauge({
+    name: 'postroom_certificate_broken',
+    help: '1 while the files of the certificate cannot be used, so that the one before stays in use, else 0.',
+    registers,
+  });
   const build = new Gauge({
     name: 'postroom_build_info',
     help: '1, with what runs as labels.',
@@ -98,6 +105,7 @@ export function addStateMetrics(registry: Registry, sources: () => MetricSources
     },
     countMailServerLogin: (result) => logins.inc({ result }),
     setCertificateEnd: (end) => certificate.set(end.getTime() / 1000),
+    setCertificateBroken: (isBroken) => broken.set(Number(isBroken)),
     setBuild: ({ version, database }) => build.set({ version, node: process.version, database }, 1),
   };
 }

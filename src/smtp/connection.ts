@@ -27,7 +27,8 @@ import { Wire } from './wire.ts';
 
 export interface ConnectionSettings extends ProtocolOptions {
   readonly delivery: MailReceiver;
-  readonly secureContext: SecureContext;
+  /** The one to use now. */
+  readonly secureContext: () => SecureContext;
   /** Milliseconds that one message may take to arrive. */
   readonly messageTimeout: number;
   /** Milliseconds in which a stranger must not talk yet; 0 off. */
@@ -228,7 +229,7 @@ export class Connection {
 
   async #startTls(): Promise<void> {
     await this.#flush();
-    this.#wire.startTls(this.#settings.secureContext);
+    this.#wire.startTls(this.#settings.secureContext());
     // There is something to read once the handshake is done.
     const bytes = await this.#wire.read();
     if (!bytes) return;

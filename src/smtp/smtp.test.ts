@@ -1,5 +1,6 @@
 /** The listener as a whole, over real sockets; dialogues/ has what fits a plain dialogue. */
 import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -7,6 +8,7 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import { createTransport } from 'nodemailer';
+import { generate } from 'selfsigned';
 import type { InboundEnvelope } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { SmtpOptions } from './smtp.ts';
@@ -648,6 +650,23 @@ test('nothing that clients send breaks the listener', async (context) => {
   const client = await startMessage(target);
   assert.match(await client.ask('hello\r\n.'), /^250 /);
   client.destroy();
+});
+
+test('a new certificate is for whoever starts TLS after it', async (context) => {
+  const target = await startListener(context);
+  const secured = async () => {
+    const client = await greet(target);
+    await client.ask('STARTTLS');
+    const certificate = await client.startTls();
+    return { client, certificate };
+  };
+  const before = await secured();
+  const made = await generate([{ name: 'commonName', value: 'new' }], { keySize: 2048 });
+  assert.throws(() => target.listener.setTls({ cert: 'none', key: made.private }));
+  assert.deepEqual((await secured()).certificate, before.certificate);
+  target.listener.setTls({ cert: made.cert, key: made.private });
+  assert.deepEqual((await secured()).certificate, new X509Certificate(made.cert).raw);
+  assert.match(await before.client.ask('NOOP'), /^250 /);
 });
 
 test('stopping ends idle connections with 421 and refuses new ones', async (context) => {

@@ -8,7 +8,7 @@
  * few chunks.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { createSecureContext } from 'node:tls';
+import { createSecureContext, type SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { MailReceiver } from '../delivery/delivery.ts';
 
@@ -91,6 +91,8 @@ export interface SmtpListener {
   address(): { host: string; port: number };
   /** Connections that are open. */
   connections(): number;
+  /** Has another certificate for every STARTTLS from now on. @throws what OpenSSL says of one it cannot use */
+  setTls(tls: SmtpOptions['tls']): void;
   /**
    * Stops: takes no connection any more, ends those without a message under way with 421, lets the
    * others finish their message. Resolves when all connections are closed and delivery has nothing of
@@ -129,6 +131,7 @@ export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
   return {
     address: () => ({ host, port }),
     connections: () => listener.connections,
+    setTls: (tls) => listener.setTls(tls),
     close: (deadline = 10_000) => {
       closing ??= listener.close(deadline);
       return closing;
@@ -139,6 +142,7 @@ export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
 class Listener {
   readonly #server: Server;
   readonly #settings: ConnectionSettings;
+  #secureContext: SecureContext;
   readonly #limits: {
     readonly perClient: number;
     readonly perClientBytes: number;
@@ -176,9 +180,9 @@ class Listener {
       ...options,
       onCommand: options.traffic?.command,
       onRefused: options.traffic?.refused,
-      // TLS 1.0 and 1.1 are not to be used (RFC 8996).
-      secureContext: createSecureContext({ ...options.tls, minVersion: 'TLSv1.2' }),
+      secureContext: () => this.#secureContext,
     };
+    this.#secureContext = contextOf(options.tls);
     this.#limits = {
       perClient: options.maxPerIp,
       perClientBytes: UNFINISHED_PER_CLIENT * maxMessageBytes,
@@ -206,6 +210,10 @@ class Listener {
 
   get connections(): number {
     return this.#connections.size;
+  }
+
+  setTls(tls: SmtpOptions['tls']): void {
+    this.#secureContext = contextOf(tls);
   }
 
   async listen(port: number, host: string): Promise<{ host: string; port: number }> {
@@ -366,6 +374,11 @@ class Listener {
 /** IPv4 as such, also where the socket is one of IPv6 (RFC 4291 section 2.5.5.2). */
 function plainAddress(address: string): string {
   return address.replace(/^::ffff:(?=\d+\.)/i, '');
+}
+
+/** TLS 1.0 and 1.1 are not to be used (RFC 8996). */
+function contextOf(tls: SmtpOptions['tls']): SecureContext {
+  return createSecureContext({ ...tls, minVersion: 'TLSv1.2' });
 }
 
 const TOO_MANY = new Refusal('too_many_connections', 'Too many connections, try again later');

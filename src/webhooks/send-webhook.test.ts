@@ -32,7 +32,12 @@ function open(options: Partial<WebhookSenderOptions> = {}): WebhookSender {
 }
 
 const send = (url: string, options?: Partial<WebhookSenderOptions>, secret?: string) =>
-  open(options).attempt({ url, secret, id: ID, body: BODY });
+  open(options).attempt({
+    url,
+    id: ID,
+    body: BODY,
+    ...(secret !== undefined && { secrets: [secret] }),
+  });
 
 const answerWith = (status: number, body = '', headers: Record<string, string> = {}) =>
   startReceiver((_, response) => response.writeHead(status, headers).end(body));
@@ -86,11 +91,21 @@ suite('a webhook that arrives', () => {
     });
   }
 
+  test('is signed with each of several secrets', async () => {
+    for (const body of [BODY, JSON.stringify({ text: 'x'.repeat(100_000) })]) {
+      const receiver = await answerWith(200);
+      const all = secrets.map(([secret]) => secret);
+      await open().attempt({ url: receiver.origin, secrets: all, id: ID, body });
+      for (const [, webhook] of secrets)
+        assert.deepEqual(verify(receiver, webhook()), JSON.parse(body));
+    }
+  });
+
   for (const [secret, webhook] of secrets) {
     test(`of nearly 1 MB is signed with ${secret}, too`, async () => {
       const receiver = await answerWith(200);
       const body = JSON.stringify({ text: '€😀'.repeat(140_000) });
-      await open().attempt({ url: receiver.origin, secret, id: ID, body });
+      await open().attempt({ url: receiver.origin, secrets: [secret], id: ID, body });
       assert.deepEqual(verify(receiver, webhook()), JSON.parse(body));
     });
   }
@@ -99,7 +114,7 @@ suite('a webhook that arrives', () => {
     const receiver = await answerWith(200);
     let now = Date.UTC(2026, 0, 1);
     const sender = open({ now: () => now });
-    const request = { url: receiver.origin, secret: 'secret', id: ID, body: BODY };
+    const request = { url: receiver.origin, secrets: ['secret'], id: ID, body: BODY };
     await sender.attempt(request);
     now += 5_000;
     await sender.attempt(request);

@@ -146,6 +146,34 @@ onEachEngine('routes', (engine) => {
     assert.equal(await count(ann), 0);
   });
 
+  test('webhook: a new secret signs beside the one before, also what was accepted under that', async () => {
+    const ann = await service.makeAccount();
+    const mail = { from: 'bob@example.test', to: ann.address, text: 'x' };
+    status = 500;
+    const settings = { forward_mode: 'webhook', webhook_url: url() };
+    await route(ann, { ...settings, webhook_secret: SECRET });
+    await service.send(mail);
+    verify(await posts.next());
+    await until(async () => (await deliveries(ann))[0].last_error !== undefined);
+    await route(ann, { ...settings, webhook_secret: 'the new one' });
+    const again = `/v2/domains/${ann.domain}/deliveries/${(await deliveries(ann))[0].id}/retry`;
+    status = 200;
+    assert.equal((await service.v2('POST', again, { user_id: ann.userId })).status, 200);
+    const fresh = new Webhook('the new one', { format: 'raw' });
+    const isFresh = ({ headers, body }: Posted) => {
+      try {
+        fresh.verify(body, headers as Record<string, string>);
+        return true;
+      } catch {
+        return false;
+      }
+    };
+    // An attempt of the schedule may have been under way before the change.
+    let retried = await posts.next();
+    while (!isFresh(retried)) retried = await posts.next();
+    verify(retried);
+  });
+
   test('webhook: a link to a source whose file is missing is answered 503', async () => {
     const ann = await service.makeAccount();
     status = 200;

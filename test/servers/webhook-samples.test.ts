@@ -67,7 +67,7 @@ for (const { file, start } of receivers) {
     for (const secret of [`whsec_${Buffer.alloc(32, 9).toString('base64')}`, 'any other secret']) {
       const { send, output, child } = await startReceiver(file, start, secret);
       const now = Date.now();
-      const good = signRequest({ id: 'id-1', secret, body }, now);
+      const good = signRequest({ id: 'id-1', secrets: [secret], body }, now);
       assert.equal(await send(good, body), 204);
       assert.equal(
         await send({ ...good, 'webhook-signature': `v1,AAAA ${good['webhook-signature']}` }, body),
@@ -77,10 +77,13 @@ for (const { file, start } of receivers) {
       assert.equal(await send({ ...good, 'webhook-id': 'id-2' }, body), 401);
       assert.equal(await send({ ...good, 'webhook-signature': 'v1,' }, body), 401);
       assert.equal(await send({}, body), 401);
-      const wrong = signRequest({ id: 'id-1', secret: 'another secret', body }, now);
+      const wrong = signRequest({ id: 'id-1', secrets: ['another secret'], body }, now);
       assert.equal(await send(wrong, body), 401);
       for (const age of [-600_000, 600_000]) {
-        assert.equal(await send(signRequest({ id: 'id-3', secret, body }, now + age), body), 401);
+        assert.equal(
+          await send(signRequest({ id: 'id-3', secrets: [secret], body }, now + age), body),
+          401,
+        );
       }
       while (!output().includes('bob@sender.test: Grüße') && child.exitCode === null)
         await pause(20);
@@ -98,7 +101,7 @@ test('the receiver in JavaScript takes a webhook once', async () => {
     secret,
   );
   for (const id of ['id-1', 'id-1', 'id-2']) {
-    assert.equal(await send(signRequest({ id, secret, body }, Date.now()), body), 204);
+    assert.equal(await send(signRequest({ id, secrets: [secret], body }, Date.now()), body), 204);
   }
   while (output().split('\n').length < 4 && child.exitCode === null) await pause(20);
   assert.equal(output(), 'receiver listens\nbob@sender.test: Grüße\nbob@sender.test: Grüße\n');

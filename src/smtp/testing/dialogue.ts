@@ -197,13 +197,15 @@ export class DialogueClient {
     return this.#received.split('\r\n').filter((line) => line !== '');
   }
 
-  async startTls(): Promise<void> {
+  /** @returns the certificate of the other side, DER */
+  async startTls(): Promise<Buffer> {
     const plain = this.#socket;
     plain.removeAllListeners();
     const secure = connectTls({ socket: plain, rejectUnauthorized: false });
     this.#socket = secure;
     this.#listen(secure);
     await once(secure, 'secureConnect');
+    return secure.getPeerCertificate().raw;
   }
 
   /** Goes away without a word; by a reset where there is no TLS. */

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { generate } from 'selfsigned';
+import { CERTIFICATE } from '../../test/support/certificate.ts';
+import type { Certificate } from '../config/config.ts';
+import { followCertificate } from './follow-certificate.ts';
+
+test('a certificate whose files change is taken, and a broken one is not', async (t) => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'postroom-follow-'));
+  t.after(() => rm(dataDir, { recursive: true, force: true }));
+  const [cert, key] = [join(dataDir, 'cert.pem'), join(dataDir, 'key.pem')];
+  await copyFile(CERTIFICATE.TLS_CERT, cert);
+  await copyFile(CERTIFICATE.TLS_KEY, key);
+  const lines: string[] = [];
+  const ends: Date[] = [];
+  let isBroken: boolean | undefined;
+  const log = (_: object, line: string) => lines.push(line);
+  const followed = await followCertificate({
+    ...{ cert, key, dataDir, hostname: 'mail.test', everyMs: 10 },
+    logger: { info: log, error: log } as unknown as Parameters<
+      typeof followCertificate
+    >[0]['logger'],
+    metrics: {
+      setCertificateEnd: (end) => ends.push(end),
+      setCertificateBroken(broken) {
+        isBroken = broken;
+      },
+    },
+  });
+  t.after(() => followed.stop());
+  const taken: Certificate[] = [];
+  followed.follow((next) => taken.push(next));
+  const until = async (isSo: () => boolean) => {
+    while (!isSo()) await new Promise((done) => setTimeout(done, 5));
+  };
+  assert.equal(isBroken, false);
+
+  // As an ACME client writes them: one file after the other, so that for a moment they do not fit.
+  const made = await generate([{ name: 'commonName', value: 'new' }], { keySize: 2048 });
+  await writeFile(cert, made.cert);
+  await until(() => isBroken === true);
+  assert.deepEqual(lines, ['the certificate cannot be read again: the one in use stays']);
+  assert.equal(taken.length, 0);
+  await writeFile(key, made.private);
+  await until(() => taken.length === 1);
+  assert.deepEqual([taken[0]?.cert, taken[0]?.key], [made.cert, made.private]);
+  await until(() => isBroken === false);
+  assert.notDeepEqual(ends.at(-1), ends[0]);
+  assert.equal(lines.at(-1), 'the files of the certificate changed: STARTTLS has the new one');
+
+  await rm(cert);
+  await until(() => isBroken === true);
+  assert.equal(lines.length, 3, 'each problem is told once');
+  assert.equal(taken.length, 1, 'the one in use stays');
+});
