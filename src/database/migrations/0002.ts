@@ -106,7 +106,6 @@ const addedColumns: Record<string, Columns> = {
     recipient: 'text',
     held_by: "text check (held_by in ('operator', 'suspension'))",
   },
-  deliveries: { message_id: 'text', subject: 'text', stored: 'text' },
   // What a secret was before a change, and until when it signs as well.
   routes: { webhook_secret_previous: 'text', webhook_secret_until: 'INT' },
   // Whether what a sync token tells of was lost in a failover.
