@@ -98,7 +98,7 @@ export interface QueueGroup {
 }
 
 export interface QueueDelivery {
-  readonly id: string;
+  readonly id: number;
   readonly destination: string;
   readonly domain: string;
   readonly kind: string;
@@ -106,7 +106,8 @@ export interface QueueDelivery {
   readonly attempts: number;
   readonly created_at: string;
   readonly due_at?: string;
-  readonly sender?: string;
+  /** Who holds it: an operator, or the suspension of its domain. */
+  readonly held_by?: string;
   readonly recipient?: string;
   readonly subject?: string;
   readonly last_error?: string;
@@ -119,7 +120,7 @@ export interface TraceItem {
   readonly sender?: string;
   readonly recipient?: string;
   readonly message_id?: string;
-  readonly delivery_id?: string;
+  readonly delivery_id?: number;
   readonly webhook_id?: string;
   readonly status?: string;
   readonly detail?: string;
@@ -156,7 +157,11 @@ export interface OverviewPoint {
 }
 
 export interface Overview {
-  readonly now: Readonly<Record<string, unknown>>;
+  /** The newest of what is measured now and then. */
+  readonly now: {
+    readonly stored_bytes?: number;
+    readonly queue?: Readonly<Record<string, number>>;
+  };
   readonly series: readonly OverviewPoint[];
 }
 

@@ -1,7 +1,7 @@
 /** The accounts of all users, with what they hold and may hold. */
 import { defineComponent } from 'vue';
 import { RouterLink } from 'vue-router';
-import { act, read } from '../api/client.ts';
+import { ApiError, act, read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { AccountItem, Page } from '../api/types.ts';
 import { Card, Heading, State, When } from '../ui/basics.tsx';
@@ -41,7 +41,10 @@ export const AccountList = defineComponent(
       },
       { head: 'Messages', isNumber: true, cell: ({ messages }) => formatKnown(messages) },
       { head: 'Stored', isNumber: true, cell: (row) => <Stored account={row} /> },
-      { head: 'Last login', cell: ({ last_login_at }) => <When at={last_login_at} /> },
+      {
+        head: 'Last login',
+        cell: ({ last_login_at: at }) => (at ? <When at={at} /> : 'not lately'),
+      },
       { head: 'Actions', cell: (row) => <Actions account={row} reload={list.reload} /> },
     ];
     return () => (
@@ -102,6 +105,14 @@ function Actions({ account, reload }: { account: AccountItem; reload: () => Prom
       <button
         type="button"
         class="plain"
+        aria-label={`Quota of ${email}`}
+        onClick={() => askForQuota(account, reload)}
+      >
+        Quota
+      </button>
+      <button
+        type="button"
+        class="plain"
         aria-label={`${word} ${email}`}
         onClick={() => change(account, reload)}
       >
@@ -126,6 +137,28 @@ function change({ account_id, email, suspended }: AccountItem, reload: () => Pro
     run: async () => {
       await act(`/accounts/${suspended ? 'resume' : 'suspend'}`, { account_id });
       say(`${email} ${suspended ? 'works again' : 'is suspended'}.`);
+      await reload();
+    },
+  });
+}
+
+const MB = 1_000_000;
+
+function askForQuota({ account_id, email }: AccountItem, reload: () => Promise<void>): void {
+  ask({
+    title: `Quota of ${email}`,
+    action: 'Set',
+    field: { label: 'Megabytes', hint: 'Empty: QUOTA_BYTES. 0: no limit.' },
+    text: () => (
+      <p>A quota below what is stored takes nothing away. Mail that has no room is refused.</p>
+    ),
+    run: async (text) => {
+      const bytes = Math.round(Number(text) * MB);
+      if (!Number.isSafeInteger(bytes) || bytes < 0) {
+        throw new ApiError(0, 'no_number', 'The quota has to be a number of megabytes.');
+      }
+      await act('/accounts/quota', { account_id, quota_bytes: text === '' ? null : bytes });
+      say(`The quota of ${email} is set.`);
       await reload();
     },
   });

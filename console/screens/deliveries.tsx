@@ -8,7 +8,7 @@ import { Card, Heading, State, When } from '../ui/basics.tsx';
 import { type Column, ListTable } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { formatName } from '../ui/format.ts';
-import { askForAction, type QueueAction, words } from './queue-actions.tsx';
+import { actionsFor, askForAction, words } from './queue-actions.tsx';
 
 const filters: readonly Filter[] = [
   { name: 'destination', label: 'Destination' },
@@ -22,6 +22,8 @@ const filters: readonly Filter[] = [
       ['forward', 'Forward'],
       ['send', 'Send'],
       ['bounce', 'Bounce'],
+      ['mailbox', 'Mailbox'],
+      ['copy', 'Copy'],
     ],
   },
   {
@@ -55,7 +57,7 @@ export const DeliveryList = defineComponent(
     );
     const columns: readonly Column<QueueDelivery>[] = [
       { head: 'Delivery', isWide: true, cell: (row) => <Delivery delivery={row} /> },
-      { head: 'State', cell: ({ state }) => <State name={state} /> },
+      { head: 'State', cell: (row) => <DeliveryState delivery={row} /> },
       { head: 'Attempts', isNumber: true, cell: ({ attempts }) => attempts },
       { head: 'Created', cell: ({ created_at }) => <When at={created_at} /> },
       {
@@ -82,17 +84,27 @@ export const DeliveryList = defineComponent(
 );
 
 function Delivery({ delivery }: { delivery: QueueDelivery }) {
-  const { id, subject, destination, kind, last_error: error } = delivery;
+  const { id, subject, recipient, destination, kind, last_error: error } = delivery;
   return (
     <>
-      <RouterLink to={{ path: '/mail', query: { id } }}>
-        {() => subject || `Delivery ${id}`}
-      </RouterLink>
+      <RouterLink to={`/mail/${id}`}>{() => subject || `Delivery ${id}`}</RouterLink>
       <span class="below">
         {formatName(kind)} to {destination}
+        {recipient && recipient !== destination && `, for ${recipient}`}
       </span>
       {error && <span class="below reason">{error}</span>}
     </>
+  );
+}
+
+function DeliveryState({ delivery: { state, held_by: holder } }: { delivery: QueueDelivery }) {
+  return (
+    <span>
+      <State name={state} />
+      {holder && (
+        <span class="below">by {holder === 'operator' ? 'an operator' : 'a suspension'}</span>
+      )}
+    </span>
   );
 }
 
@@ -102,10 +114,9 @@ interface ActionsProps {
 }
 
 function Actions({ delivery: { id, state }, reload }: ActionsProps) {
-  const actions: QueueAction[] = ['retry', state === 'held' ? 'release' : 'hold', 'drop'];
   return (
     <div class="row-actions">
-      {actions.map((action) => (
+      {actionsFor([state]).map((action) => (
         <button
           key={action}
           type="button"

@@ -33,7 +33,7 @@ export function suspend({ domain, user_id }: Named, done: Done): void {
     title: `Suspend ${domain}?`,
     action: 'Suspend',
     isDangerous: true,
-    field: { label: 'Reason', hint: 'Kept in the audit log' },
+    field: { label: 'Reason', hint: 'Shown with the domain' },
     text: () => (
       <p>
         Its accounts cannot sign in, their sockets end, and its queue is held. Mail for it is

@@ -4,7 +4,7 @@ import { RouterLink } from 'vue-router';
 import { read } from '../api/client.ts';
 import { loadList } from '../api/load.ts';
 import type { Page, TraceItem } from '../api/types.ts';
-import { Card, Heading, State, When } from '../ui/basics.tsx';
+import { Card, Heading, State, toneOf, When } from '../ui/basics.tsx';
 import { type Column, ListTable } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 
@@ -61,15 +61,14 @@ export const Mail = defineComponent(() => {
 
 /** How an event ended: an attempt is as good as its status. */
 export function toneOfEvent({ event, status }: TraceItem) {
-  if (event.endsWith('_attempt')) return status === 'delivered' ? 'good' : 'warn';
-  return undefined;
+  return event.endsWith('_attempt') && status ? toneOf(status) : toneOf(event);
 }
 
 function Ends({ item: { id, sender, recipient } }: { item: TraceItem }) {
   return (
     <>
       <RouterLink to={`/mail/${encodeURIComponent(id)}`}>
-        {() => recipient ?? 'To nobody yet'}
+        {() => recipient ?? 'The message'}
       </RouterLink>
       {sender !== undefined && (
         <span class="below">from {sender === '' ? 'a bounce' : sender}</span>

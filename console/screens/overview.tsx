@@ -7,13 +7,14 @@ import type { Overview as Answer, OverviewPoint } from '../api/types.ts';
 import { Card, Failure, Heading } from '../ui/basics.tsx';
 import { Chart, type Series } from '../ui/chart.tsx';
 import { Loading } from '../ui/data-table.tsx';
-import { formatBytes, formatCompact, formatName, formatNumber } from '../ui/format.ts';
+import { formatBytes, formatCompact, formatKnown, formatName, formatNumber } from '../ui/format.ts';
 
 const ranges = [
   ['1', 'Last hour'],
   ['6', 'Last 6 hours'],
   ['24', 'Last day'],
   ['168', 'Last week'],
+  ['720', 'Last 30 days'],
 ] as const;
 
 const EVERY_MS = 30_000;
@@ -62,7 +63,11 @@ function split(
   return [...names]
     .map((name) => ({
       name: formatName(name),
-      values: points.map((point) => recordOf(point)?.[name] ?? 0),
+      // Not measured is not the same as none.
+      values: points.map((point) => {
+        const record = recordOf(point);
+        return record === undefined ? null : (record[name] ?? 0);
+      }),
     }))
     .sort((one, other) => total(other) - total(one));
 }
@@ -103,7 +108,7 @@ const Figures = defineComponent(
     const common = (title: string, series: Series[]) => ({ title, series, times: times.value });
     return () => (
       <>
-        <Tiles points={points.value} />
+        <Tiles overview={props.overview} />
         <div class="charts">
           <Chart {...common('Mail in', charts.value.in)} format={formatCompact} summary="sum" />
           <Chart {...common('Mail out', charts.value.out)} format={formatCompact} summary="sum" />
@@ -129,17 +134,17 @@ const Figures = defineComponent(
 const formatMs = (value: number) =>
   value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${Math.round(value)} ms`;
 
-function Tiles({ points }: { points: readonly OverviewPoint[] }) {
+function Tiles({ overview: { now, series: points } }: { overview: Answer }) {
   const all = (figureOf: (point: OverviewPoint) => number) =>
     formatNumber(points.reduce((amount, point) => amount + figureOf(point), 0));
-  const queue = points.at(-1)?.queue ?? {};
   const tiles: [string, string][] = [
     ['Received', all(({ received }) => received)],
     ['Delivered', all(({ delivered }) => delivered)],
     ['Refused', all(({ refused }) => sum(refused))],
     ['Sent', all(({ sent }) => sent)],
     ['Bounced', all(({ bounced }) => bounced)],
-    ['Waiting in the queue', formatNumber(sum(queue))],
+    ['Waiting in the queue', formatKnown(now.queue && sum(now.queue))],
+    ['Stored', formatKnown(now.stored_bytes, formatBytes)],
   ];
   return (
     <Card>

@@ -10,7 +10,7 @@ import { say } from '../ui/messages.tsx';
 export type QueueAction = 'retry' | 'hold' | 'release' | 'drop';
 
 /** Which deliveries; what is left out does not matter. */
-export type QueueFilter = Readonly<Record<string, string | readonly string[]>>;
+export type QueueFilter = Readonly<Record<string, string | readonly number[]>>;
 
 interface Words {
   readonly verb: string;
@@ -22,16 +22,29 @@ export const words: Readonly<Record<QueueAction, Words>> = {
   retry: {
     verb: 'Retry',
     done: 'are tried again',
-    follows: 'They are tried as soon as the receiver has room for them.',
+    follows: 'They are tried now, a few at a time, and one by one while the receiver fails.',
   },
   hold: { verb: 'Hold', done: 'are held', follows: 'They wait until they are released.' },
   release: { verb: 'Release', done: 'are released', follows: 'They are tried when they are due.' },
   drop: {
     verb: 'Drop',
     done: 'are dropped',
-    follows: 'They are never delivered, and nobody is told. This cannot be taken back.',
+    follows: 'They are not delivered, and nobody is told. Each can be retried for 30 days.',
   },
 };
+
+const states: Readonly<Record<QueueAction, readonly string[]>> = {
+  retry: ['pending', 'failed'],
+  hold: ['pending'],
+  release: ['held'],
+  drop: ['pending', 'held'],
+};
+
+/** What can be done where deliveries are in these states. */
+export function actionsFor(present: readonly string[]): QueueAction[] {
+  const actions = Object.keys(states) as QueueAction[];
+  return actions.filter((action) => states[action].some((state) => present.includes(state)));
+}
 
 /** Counts what an action would change, asks, and does it. */
 export async function askForAction(
@@ -61,23 +74,28 @@ export async function askForAction(
           {changed.value > 0 && <p role="status">{formatNumber(changed.value)} so far…</p>}
         </>
       ),
-      run: () => runToEnd(action, filter, changed).then(done),
+      run: () => runToEnd(action, filter, changed, more ? Infinity : matched).then(done),
     });
   } catch (error) {
     say(`Nothing was changed: ${asApiError(error).message}`, 'bad');
   }
 }
 
-/** Calls until all is done: the API stops after some seconds each time. */
+/**
+ * Calls until all is done: the API stops after some seconds each time.
+ *
+ * @param most what was counted: what fails again meanwhile is not tried once more
+ */
 async function runToEnd(
   action: QueueAction,
   filter: QueueFilter,
   changed: { value: number },
+  most: number,
 ): Promise<void> {
   let answer: BulkAnswer;
   do {
     answer = await act<BulkAnswer>(`/queue/${action}`, filter);
     changed.value += answer.changed;
-  } while (answer.more && answer.changed > 0);
+  } while (answer.more && answer.changed > 0 && changed.value < most);
   say(`${count(changed.value, 'delivery', 'deliveries')} ${words[action].done}.`);
 }

@@ -8,7 +8,7 @@ import { Card, Heading, State } from '../ui/basics.tsx';
 import { type Column, ListTable } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { formatName, formatNumber, formatSpan } from '../ui/format.ts';
-import { askForAction, type QueueAction, words } from './queue-actions.tsx';
+import { actionsFor, askForAction, words } from './queue-actions.tsx';
 
 const filters: readonly Filter[] = [
   { name: 'destination', label: 'Destination', placeholder: 'https://hooks.acme.test' },
@@ -97,11 +97,10 @@ interface ActionsProps {
 
 function Actions({ group: { destination, domain, kind, counts }, state, reload }: ActionsProps) {
   const filter = { destination, domain, kind, ...(state && { state }) };
-  const isHeld = (counts.held ?? 0) > 0;
-  const actions: QueueAction[] = ['retry', isHeld ? 'release' : 'hold', 'drop'];
+  const states = Object.keys(counts).filter((one) => counts[one] && (!state || state === one));
   return (
     <div class="row-actions">
-      {actions.map((action) => (
+      {actionsFor(states).map((action) => (
         <button
           key={action}
           type="button"

@@ -16,14 +16,18 @@ const tones: Readonly<Record<string, Tone>> = {
   held: 'warn',
   deferred: 'warn',
   suspended: 'warn',
-  retrying: 'warn',
+  submitted: 'cool',
   failed: 'bad',
   refused: 'bad',
+  cancelled: 'warn',
+  retried: 'cool',
+  released: 'cool',
   bounced: 'bad',
   expired: 'bad',
   dropped: 'bad',
   down: 'bad',
   received: 'cool',
+  queued: 'cool',
 };
 
 /** How good a state is that the API names. */

@@ -110,6 +110,7 @@ function Legend(props: ChartProps & { pointed: number | undefined }) {
           </span>
         );
       })}
+      {props.series.length === 0 && <span class="soft">Nothing in this time</span>}
       {at !== undefined && <span class="soft">{both(at)}</span>}
     </p>
   );
@@ -180,7 +181,7 @@ function makePlot(
       ...series.map((_one, index) => ({
         stroke: colour(colourName(index)),
         width: 1.75,
-        points: { show: times.length < 2 },
+        spanGaps: true,
       })),
     ],
     hooks: {

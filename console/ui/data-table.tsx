@@ -61,7 +61,7 @@ export function ListTable<Row>({ list, empty, ...table }: ListProps<Row>): VNode
     <div class="list" aria-busy={list.isLoading.value}>
       <Failure error={list.error.value} retry={() => void list.reload()} />
       {rows === undefined && !list.error.value && <Loading />}
-      {rows?.length === 0 && <Empty title={empty[0]}>{empty[1]}</Empty>}
+      {rows?.length === 0 && !list.hasMore.value && <Empty title={empty[0]}>{empty[1]}</Empty>}
       {rows && rows.length > 0 && <DataTable {...table} rows={rows} />}
       {list.hasMore.value && (
         <button type="button" class="plain more" onClick={() => void list.more()}>
