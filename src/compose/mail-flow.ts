@@ -112,6 +112,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     hostname,
     reports: new Reports(),
     count: (result) => metrics.countRecipient(result),
+    onReceived: (ms) => metrics.countReceived(ms),
     onChecked: (verdicts) => metrics.countChecks(verdicts),
   });
   const sender = createMessageSender({

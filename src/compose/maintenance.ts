@@ -2,16 +2,25 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../accounts/accounts.ts';
+import type { Queue } from '../queue/queue.ts';
 import { pruneSends } from '../sending/sending.ts';
 import type { Trace } from '../trace/trace.ts';
-import { pruneUsage, USAGE_KEPT_MS, type Usage } from '../usage/usage.ts';
+import {
+  pruneTraffic,
+  pruneUsage,
+  type Traffic,
+  USAGE_KEPT_MS,
+  type Usage,
+} from '../usage/usage.ts';
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
+  readonly queue: Pick<Queue, 'removeSomeOf' | 'prune' | 'depths'>;
   readonly deletions: Deletions;
   /** Forgets removals that were kept for longer than that; says how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
   readonly usage: Pick<Usage, 'measure'>;
+  readonly traffic: Pick<Traffic, 'gauge'>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
   readonly trace: Pick<Trace, 'prune'>;
   /** Milliseconds since 1970. */
@@ -63,11 +72,11 @@ export class Maintenance {
 
   /** @param signal ends it */
   async run(signal: AbortSignal): Promise<void> {
-    const { bodies, deletions, usage } = this.#options;
+    const { bodies, deletions } = this.#options;
     await Promise.all([
       this.#repeat(signal, HOUR_MS, () => this.#forgetOld(signal)),
       this.#repeat(signal, DAY_MS, () => bodies.sweepFiles(signal)),
-      this.#repeat(signal, MEASURE_MS, () => usage.measure(signal)),
+      this.#repeat(signal, MEASURE_MS, () => this.#measure(signal)),
       // What another node was told of is found within a minute.
       this.#repeat(
         signal,
@@ -92,6 +101,21 @@ export class Maintenance {
       const isOver = AbortSignal.any([signal, sooner()]);
       await pause(everyMs, undefined, { signal: isOver, ref: false }).catch(() => {});
     }
+  }
+
+  /** What is stored and what waits, for bills and charts. */
+  async #measure(signal: AbortSignal): Promise<void> {
+    const { usage, queue, traffic } = this.#options;
+    const stored_bytes = await usage.measure(signal);
+    const depths = await queue.depths();
+    const waiting = (state: string) =>
+      depths.reduce((sum, depth) => sum + (depth.state === state ? depth.count : 0), 0);
+    if (signal.aborted) return;
+    await traffic.gauge({
+      stored_bytes,
+      'queue:queued': waiting('queued'),
+      'queue:held': waiting('held'),
+    });
   }
 
   async #purge(signal: AbortSignal): Promise<void> {
@@ -132,6 +156,7 @@ export class Maintenance {
     await this.#repeatStep(signal, () =>
       database.write((tx) => pruneUsage(tx, now() - USAGE_KEPT_MS)),
     );
+    await this.#repeatStep(signal, () => database.write((tx) => pruneTraffic(tx, now())));
     if (tombstones + deliveries + sends + logins > 0) {
       logger.info(
         { tombstones, deliveries, sends, logins },

@@ -12,12 +12,14 @@ import {
   DomainContents,
   operatorAccountRoutes,
   operatorDomainRoutes,
+  overviewRoutes,
   serviceRoutes,
   sessionFinder,
   sessionRoutes,
   signInRoute,
   usageRoutes,
 } from '../operator/operator.ts';
+import type { Traffic } from '../usage/usage.ts';
 
 interface OperatorParts {
   readonly database: Database;
@@ -27,6 +29,7 @@ interface OperatorParts {
   readonly publicUrl: () => string;
   readonly config: Pick<Config, 'shown' | 'mailstore' | 'limits'>;
   readonly domains: Domains;
+  readonly traffic: Traffic;
   readonly nodes: Pick<Nodes, 'list'>;
 }
 
@@ -55,6 +58,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       operatorAccountRoutes(counted),
       serviceRoutes(nodes, config.shown),
       usageRoutes(database, parts.now),
+      overviewRoutes(parts.traffic),
     ],
   };
 }

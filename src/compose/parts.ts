@@ -55,7 +55,7 @@ import {
 import { createSearch, type Search } from '../search/search.ts';
 import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
 import { Trace } from '../trace/trace.ts';
-import { Usage } from '../usage/usage.ts';
+import { Traffic, Usage } from '../usage/usage.ts';
 import { buildMailFlow, type MailFlow } from './mail-flow.ts';
 import { buildMailServer } from './mail-server.ts';
 import { Deletions, Maintenance } from './maintenance.ts';
@@ -84,6 +84,7 @@ export interface Parts {
   readonly progress: Progress;
   readonly maintenance: Maintenance;
   readonly trace: Trace;
+  readonly traffic: Traffic;
   /** Where several nodes count what is held; undefined on a single node. */
   readonly places: SharedPlaces | undefined;
 }
@@ -128,6 +129,7 @@ interface Served extends Owners {
   readonly bodies: Bodies;
   readonly queue: Queue;
   readonly sending: Sending;
+  readonly traffic: Traffic;
   readonly progress: Progress;
   readonly publicUrl: () => string;
 }
@@ -157,6 +159,7 @@ export function buildParts(given: Given): Parts {
   const trace = buildTrace(given);
   const queue = buildQueue(given, trace);
   const usage = new Usage({ database, now });
+  const traffic = new Traffic({ database, now, log: logger, totals: () => metrics.totals() });
   const deletions = new Deletions();
   const openLimit = shared?.openLimit ?? limitInMemory;
   const ground: Ground = { ...given, changes, openLimit };
@@ -170,7 +173,7 @@ export function buildParts(given: Given): Parts {
     deletions,
     queue,
     trace,
-    usage,
+    ...{ usage, traffic },
     bodies,
     // Both, since an operator may have changed from one to the other.
     stores: [embedded, shadowsOf(database), { bury: burySends, purge: async () => false }],
@@ -181,7 +184,7 @@ export function buildParts(given: Given): Parts {
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
-  const stored = { bodies, embedded, mailstore, mailServer, queue, usage, trace };
+  const stored = { bodies, embedded, mailstore, mailServer, queue, usage, traffic, trace };
   const stores = { ...stored, metrics, publicUrl };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
@@ -205,7 +208,7 @@ export function buildParts(given: Given): Parts {
     realtime,
     metrics,
     progress,
-    trace,
+    ...{ trace, traffic },
     maintenance,
     places: shared?.places,
   };

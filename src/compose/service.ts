@@ -148,6 +148,8 @@ async function open(
   parts.verification.start();
   onStop(() => parts.verification.stop());
   onStop(() => parts.trace.flush());
+  parts.traffic.start();
+  onStop(() => parts.traffic.stop());
   // Closed after the listeners: what they have under way is finished first.
   onStop(() => parts.flow.closeSenderChecks());
   const addresses = await listen(config, parts, logger, onStop);

@@ -23,6 +23,7 @@ import {
   type DomainContents,
   operatorAccountRoutes,
   operatorDomainRoutes,
+  overviewRoutes,
   serviceRoutes,
   sessionRoutes,
   signInRoute,
@@ -62,6 +63,7 @@ const operatorRoutes = [
   sessionRoutes(uncalled('sessions'), uncalled('cookie')),
   auditRoutes(uncalled('database')),
   usageRoutes(uncalled('database'), () => 0),
+  overviewRoutes(uncalled('traffic')),
 ];
 
 /** Its other groups, described only. */

@@ -100,6 +100,8 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   readonly reports?: ReportReader | undefined;
   /** Told what became of each recipient of a message that was taken. */
   readonly count?: (result: RecipientOutcome['result']) => void;
+  /** Told of a message that was taken, and how long that took once it was read and checked, in milliseconds. */
+  readonly onReceived?: (ms: number) => void;
   /** Told what the sender checks found, whatever becomes of the message then. */
   readonly onChecked?: (verdicts: Verdicts) => void;
   /** Milliseconds since 1970. */
@@ -170,11 +172,13 @@ class RoutedReceiver implements MailReceiver {
     const arrived = { envelope, receivedAt: this.#now() };
     const staged = await stageMail(this.#options, arrived, source).catch(sayWhenFull);
     if (staged.verdicts) this.#options.onChecked?.(staged.verdicts);
+    const stagedAt = performance.now();
     const mail: AcceptedMail = { ...arrived, ...staged };
     const resolved = await this.#deliverOrDiscard(mail, taken);
     const outcomes = resolved.map(outcomeOf);
     for (const { result } of outcomes) this.#options.count?.(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
+    if (delivered > 0) this.#options.onReceived?.(performance.now() - stagedAt);
     const { sessionId, remoteAddress, protocol } = envelope.arrival;
     const { size } = mail.message.parsed;
     const { spf, dmarc, action } = mail.verdicts ?? {};

@@ -13,6 +13,7 @@ import {
   type SharedSource,
   type StateMetrics,
 } from './state-metrics.ts';
+import { readTotals } from './totals.ts';
 import { addTrafficMetrics, type TrafficMetrics } from './traffic-metrics.ts';
 
 export type { CommitReport, MetricSources } from './state-metrics.ts';
@@ -24,6 +25,8 @@ export interface Metrics extends MailMetrics, TrafficMetrics, StateMetrics {
   countRecipient(result: 'delivered' | 'temporary' | 'permanent'): void;
   /** Counts an attempt of the queue. */
   countAttempt(report: AttemptReport): void;
+  /** What was counted since the start, by the names of the operator's charts (`totals.ts`). */
+  totals(): Promise<Readonly<Record<string, number>>>;
   /** The text that Prometheus reads. */
   text(): Promise<string>;
 }
@@ -49,6 +52,7 @@ export function createMetrics(): Metrics {
     ...addStateMetrics(registry, () => sources),
     countAttempt,
     countRecipient: (result) => recipients.inc({ result }),
+    totals: () => readTotals(registry),
     text: () => registry.metrics(),
   };
 }

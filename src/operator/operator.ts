@@ -7,6 +7,7 @@ export { operatorAccountRoutes } from './account-routes.ts';
 export { auditRoutes } from './audit-routes.ts';
 export { DomainContents } from './domain-contents.ts';
 export { domainRoutes as operatorDomainRoutes } from './domain-routes.ts';
+export { overviewRoutes } from './overview-routes.ts';
 export { serviceRoutes } from './service-routes.ts';
 export { consoleCookie, sessionFinder, sessionRoutes, signInRoute } from './session-routes.ts';
 export { ConsoleSessions } from './sessions.ts';

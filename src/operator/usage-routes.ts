@@ -129,21 +129,19 @@ function addQuota(app: Parameters<RouteGroup>[0], database: Database): void {
         tags: ['Operator'],
         summary: "Set an account's quota",
         description:
-          'Octets that its mailboxes may hold: 0 for no limit, null for the default (`QUOTA_BYTES`). One below ' +
+          'Octets that its mailboxes may hold: 0 for no limit; null, or left out, for the default (`QUOTA_BYTES`). One below ' +
           'what is stored takes nothing away, and refuses what comes. Not for mailboxes on a mail server of your own.',
         operationId: 'setQuota',
         security: credentials.operator,
         body: Type.Object({
           account_id: Type.Integer({ minimum: 1, examples: [1] }),
-          quota_bytes: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
-            examples: [1_000_000_000],
-          }),
+          quota_bytes: Type.Optional(Type.Integer({ minimum: 0, examples: [1_000_000_000] })),
         }),
         response: {
           200: Type.Object({
             account_id: Type.Integer({ examples: [1] }),
             email: Type.String({ examples: ['ada@acme.test'] }),
-            quota_bytes: Type.Union([Type.Integer(), Type.Null()], { examples: [1_000_000_000] }),
+            quota_bytes: Type.Optional(Type.Integer({ examples: [1_000_000_000] })),
           }),
         },
       },
@@ -151,13 +149,13 @@ function addQuota(app: Parameters<RouteGroup>[0], database: Database): void {
     async (request) => {
       const { account_id, quota_bytes } = request.body;
       const email = await database.write(async (tx) => {
-        const address = await setQuota(tx, account_id, quota_bytes);
-        const counts = quota_bytes === null ? undefined : { quota_bytes };
+        const address = await setQuota(tx, account_id, quota_bytes ?? null);
+        const counts = quota_bytes === undefined ? undefined : { quota_bytes };
         const entry = { action: 'account.quota', target: address, counts };
         await recordAudit(tx, actorOf(request), entry);
         return address;
       });
-      return { account_id, email, quota_bytes };
+      return { account_id, email, ...(quota_bytes !== undefined && { quota_bytes }) };
     },
   );
 }

@@ -23,6 +23,7 @@ export {
   type UsageKey,
   usageKeys,
 } from './list-usage.ts';
+export { HOURS_MAX, pruneTraffic, Traffic, type TrafficPoint } from './traffic.ts';
 
 const DAY_MS = 86_400_000;
 /** As long as a year before is compared with, twice over. */

@@ -29,6 +29,7 @@ import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
 import { EmbeddedMailstore } from '../../mailstore/mailstore.ts';
 import { limitInMemory } from '../../net/net.ts';
 import { onlyKey } from '../../nodes/nodes.ts';
+import { Traffic } from '../../usage/usage.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
 export const apiKey = 'test-key-1';
@@ -191,8 +192,9 @@ export async function startApi(
   const { now = Date.now } = dns;
   const apiKeys = options.apiKeys ?? [apiKey, secondApiKey];
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
+  const traffic = new Traffic({ database, now, log: logger, totals: async () => ({}) });
   const operator = buildOperator({
-    ...{ database, apiKeys, now, publicUrl, domains },
+    ...{ database, apiKeys, now, publicUrl, domains, traffic },
     ...plainOperator,
   });
   const app = createApi({

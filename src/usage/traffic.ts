@@ -1,0 +1,156 @@
+/**
+ * What the service does, for charts: table `traffic` has what all nodes counted in each five minutes and in each hour,
+ * by name. Each node adds once a minute what its metrics counted since, and at its stop; a node that is killed loses
+ * its last minute.
+ *
+ * Names are written `what` or `what:detail`. Counters are added up; gauges (`queue:<state>`, `stored_bytes`) are set by
+ * the node that does the maintenance.
+ */
+import { type RawBuilder, sql } from 'kysely';
+import type { Database, Queries } from '../database/database.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/** Each is kept as long as it is told: hours for a month, five minutes for the last two days. */
+const SPANS = [
+  { span: 5 * MINUTE_MS, keptMs: 3 * DAY_MS },
+  { span: HOUR_MS, keptMs: 30 * DAY_MS },
+] as const;
+
+/** Up to so many hours are told by five minutes, more by the hour. */
+const FINE_HOURS = 48;
+export const HOURS_MAX = 720;
+
+type Amounts = Readonly<Record<string, number>>;
+
+export interface TrafficOptions {
+  readonly database: Database;
+  /** What was counted since the start of the process, by name. */
+  readonly totals: () => Promise<Amounts>;
+  readonly log: { warn(fields: object, text: string): void };
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/** What was counted in one span of time. */
+export interface TrafficPoint {
+  /** When it begins. */
+  readonly at: number;
+  readonly amounts: Amounts;
+}
+
+export class Traffic {
+  readonly #options: TrafficOptions;
+  /** What is in the database already. */
+  #written: Amounts = {};
+  #flushing: Promise<void> | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: TrafficOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.flush(), MINUTE_MS);
+    this.#timer.unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.flush();
+  }
+
+  /** Adds what was counted since the last time; where that fails, it is added the next time. */
+  flush(): Promise<void> {
+    this.#flushing ??= this.#add()
+      .catch((err: unknown) => {
+        const text = 'what was counted for the charts is not stored; it is tried again in a minute';
+        this.#options.log.warn({ err }, text);
+      })
+      .finally(() => {
+        this.#flushing = undefined;
+      });
+    return this.#flushing;
+  }
+
+  async #add(): Promise<void> {
+    const totals = await this.#options.totals();
+    const added = Object.entries(totals)
+      .map(([name, total]): [string, number] => [name, total - (this.#written[name] ?? 0)])
+      .filter(([, amount]) => amount > 0);
+    if (added.length > 0) await this.#write(added, sql`traffic.value + excluded.value`);
+    this.#written = totals;
+  }
+
+  /** Sets what is the case now. */
+  gauge(amounts: Amounts): Promise<void> {
+    return this.#write(Object.entries(amounts), sql`excluded.value`);
+  }
+
+  async #write(amounts: [string, number][], value: RawBuilder<number>): Promise<void> {
+    const now = this.#options.now();
+    // One order for all nodes: none waits for another that waits for it.
+    const ordered = amounts.toSorted(([one], [other]) => (one < other ? -1 : 1));
+    const rows = SPANS.flatMap(({ span }) =>
+      ordered.map(([name, amount]) => ({
+        span,
+        at: Math.floor(now / span) * span,
+        name,
+        value: Math.round(amount),
+      })),
+    );
+    await this.#options.database.write((tx) =>
+      tx
+        .insertInto('traffic')
+        .values(rows)
+        .onConflict((conflict) => conflict.columns(['span', 'at', 'name']).doUpdateSet({ value }))
+        .execute(),
+    );
+  }
+
+  /** What was counted in the last hours, the oldest first; spans in which nothing was are there as well. */
+  async read(hours: number): Promise<TrafficPoint[]> {
+    const { database, now } = this.#options;
+    const span = hours <= FINE_HOURS ? SPANS[0].span : SPANS[1].span;
+    const last = Math.floor(now() / span) * span;
+    const first = last - hours * HOUR_MS + span;
+    const rows = await database.read
+      .selectFrom('traffic')
+      .select(['at', 'name', 'value'])
+      .where('span', '=', span)
+      .where('at', '>=', first)
+      .where('at', '<=', last)
+      .execute();
+    const byTime = Map.groupBy(rows, ({ at }) => at);
+    return Array.from({ length: (last - first) / span + 1 }, (_, index) => {
+      const at = first + index * span;
+      const some = byTime.get(at) ?? [];
+      return { at, amounts: Object.fromEntries(some.map(({ name, value }) => [name, value])) };
+    });
+  }
+}
+
+/** Forgets what is not told any more. @returns how many rows went; 0 where none is left */
+export async function pruneTraffic(tx: Queries, now: number): Promise<number> {
+  let pruned = 0;
+  for (const { span, keptMs } of SPANS) {
+    const oldest = await tx
+      .selectFrom('traffic')
+      .select('at')
+      .where('span', '=', span)
+      .where('at', '<', now - keptMs)
+      .orderBy('at')
+      .limit(1)
+      .executeTakeFirst();
+    if (!oldest) continue;
+    const { numDeletedRows } = await tx
+      .deleteFrom('traffic')
+      .where('span', '=', span)
+      .where('at', '=', oldest.at)
+      .executeTakeFirst();
+    pruned += Number(numDeletedRows);
+  }
+  return pruned;
+}
