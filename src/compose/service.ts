@@ -65,6 +65,7 @@ const DRAIN_MS = 5_000;
  * Starts everything.
  *
  * @param given.database an open one to use in place of the configured one; it stays the caller's
+ * @param given.lookEveryMs how often a node looks for what other nodes did unheard; once a minute
  * @param given.onLost told why the data cannot be kept any more: only a new start helps
  * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
  */
@@ -73,6 +74,7 @@ export async function startService(
   logger: Logger,
   given: {
     readonly database?: Database;
+    readonly lookEveryMs?: number;
     readonly onLost?: OnLost;
   } = {},
 ): Promise<Service> {
@@ -92,7 +94,7 @@ export async function startService(
     }
     const onLost = given.onLost ?? (() => {});
     const metrics = createMetrics();
-    const ground = { config, logger, metrics, onLost };
+    const ground = { config, logger, metrics, onLost, lookEveryMs: given.lookEveryMs };
     const database = given.database ?? (await openDatabase(ground, onStop));
     return { ...(await open({ ...ground, database }, onStop)), stop };
   } catch (error) {
@@ -115,10 +117,11 @@ interface Opening {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly onLost: OnLost;
+  readonly lookEveryMs?: number | undefined;
 }
 
 async function open(
-  { config, database, logger, metrics, onLost }: Opening,
+  { config, database, logger, metrics, onLost, lookEveryMs }: Opening,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
   const isNew = !(await hasDomains(database.read));
@@ -128,7 +131,7 @@ async function open(
     explainRefusal,
   );
   onStop(() => nodes.leave());
-  const shared = await openShared(config, database, logger);
+  const shared = await openShared(config, database, logger, lookEveryMs);
   onStop(() => shared?.stop());
   const bodies = new Bodies({ database, store: await openBodyStore(config.bodies), log: logger });
   onStop(() => bodies.close());

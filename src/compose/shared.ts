@@ -13,7 +13,7 @@ import type { EmbeddedMailstore, MailUser } from '../mailstore/mailstore.ts';
 import type { OpenLimit, SharedPlaces } from '../net/net.ts';
 import type { MailboxTip, SharedState } from '../realtime/realtime.ts';
 
-/** How often a node looks for what it was not told of, give or take a fifth. */
+/** How often a node looks for what it was not told of, give or take a fifth, in milliseconds. */
 const LOOK_EVERY_MS = 50_000;
 
 /** So few that a mail server keeps connections for others. */
@@ -50,6 +50,7 @@ export async function openShared(
   { redis: server }: Config,
   database: Database,
   logger: Logger,
+  lookEveryMs = LOOK_EVERY_MS,
 ): Promise<Shared | undefined> {
   if (!server) return undefined;
   // A single node starts without its client.
@@ -78,7 +79,7 @@ export async function openShared(
   redis.onAnswering(() => void changes.flush());
   const state = new CountingState(logger);
   const places = new RedisPlaces({ redis, prefix, node, state });
-  const looks = new Looks(logger);
+  const looks = new Looks(logger, lookEveryMs);
   redis.onConnected(() => looks.lookNow());
   await redis.start().catch((error: unknown) => {
     if (!(error instanceof RedisRefuses)) throw error;
@@ -104,12 +105,14 @@ export async function openShared(
 /** Runs a look again and again, one at a time. */
 class Looks {
   readonly #logger: Pick<Logger, 'error'>;
+  readonly #everyMs: number;
   readonly #stopping = new AbortController();
   #sooner = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
-  constructor(logger: Pick<Logger, 'error'>) {
+  constructor(logger: Pick<Logger, 'error'>, everyMs: number) {
     this.#logger = logger;
+    this.#everyMs = everyMs;
   }
 
   start(look: (afterGap: boolean) => Promise<void>): void {
@@ -130,7 +133,7 @@ class Looks {
     while (!signal.aborted) {
       const rest = AbortSignal.any([signal, this.#sooner.signal]);
       // Nodes that started together do not all look at the same time.
-      const ms = LOOK_EVERY_MS * (0.8 + 0.4 * Math.random());
+      const ms = this.#everyMs * (0.8 + 0.4 * Math.random());
       await pause(ms, undefined, { signal: rest, ref: false }).catch(() => {});
       if (signal.aborted) break;
       const afterGap = this.#sooner.signal.aborted;

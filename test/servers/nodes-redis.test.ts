@@ -4,11 +4,18 @@
  */
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { createClient } from '@redis/client';
+import { generate } from 'selfsigned';
+import { readConfig } from '../../src/config/config.ts';
 import { atEnd } from '../support/databases.ts';
+import { freePort } from '../support/free-port.ts';
 import {
   startTestService,
   type TestAccount,
@@ -189,15 +196,28 @@ suite('while Redis is away', () => {
       () => redis.restart(),
     ));
 
-  test('silent: what was missed is told after its return', () =>
-    passThrough(
+  test('silent for long: nodes tell of what others did when they look, and at once after its return', async () => {
+    const env = { REDIS_URL: redis.url, DATABASE_URL: a.databaseLocation };
+    const shared = { ...env, DATA_DIR: a.config.dataDir };
+    // As a minute is beside silence of hours.
+    const c = await startTestService('postgres', shared, undefined, { lookEveryMs: 200 });
+    const ann = await a.makeAccount('ann');
+    const ofLook = await greeted(c, ann);
+    await passThrough(
       () => redis.silence(),
       async () => {
-        // Longer than a ping may take, so that the nodes give up their connections.
-        await pause(4_000);
+        // Longer than a ping may take, so that the nodes give up their connections, and some tries after it.
+        for (let times = 0; times < 4; times++) {
+          await pause(1_000);
+          await a.send(mailTo(ann));
+          await untilTold(ofLook, isChange);
+        }
         redis.resume();
       },
-    ));
+    );
+    ofLook.close();
+    await c.stop();
+  });
 });
 
 suite('limits over all nodes', () => {
@@ -213,6 +233,33 @@ suite('limits over all nodes', () => {
     await fill(nodes.redis);
     // Each counts alone now, from its own beginning.
     assert.equal(await countRequests([nodes.a], 60), 40);
+  });
+
+  test('sockets of an account and failed logins are counted together', async () => {
+    const ann = await a.makeAccount('ann');
+    const opened = await Promise.allSettled(
+      Array.from({ length: 24 }, (_, at) => openSocket([a, b][at % 2] ?? a, ann.token)),
+    );
+    const sockets = opened.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+    assert.equal(sockets.length, 20);
+    // A place that is given back is there for both.
+    sockets[0]?.close();
+    await sockets[0]?.closed;
+    await eventually(async () => {
+      const again = await openSocket(b, ann.token).catch(() => undefined);
+      if (again) sockets.push(again);
+      return again !== undefined;
+    });
+    for (const socket of sockets) socket.close();
+
+    const login = { address: ann.address, password: 'a wrong password' };
+    const statuses = [];
+    for (let tries = 0; tries < 14; tries++) {
+      const node = [a, b][tries % 2] ?? a;
+      statuses.push((await node.mail('', 'POST', '/mail/token', login)).status);
+    }
+    // Ten, and the one of this minute.
+    assert.deepEqual(statuses, [...Array(11).fill(401), ...Array(3).fill(429)]);
   });
 
   test('what a killed node held is free again after its lease', async () => {
@@ -242,6 +289,14 @@ suite('limits over all nodes', () => {
     assert.equal(await third.take('ann', 3, 3), 2);
   });
 });
+
+async function eventually(isSo: () => Promise<boolean>): Promise<void> {
+  const end = performance.now() + SOON_MS;
+  while (!(await isSo())) {
+    assert.ok(performance.now() < end, 'not in time');
+    await pause(50);
+  }
+}
 
 /** How many of so many requests, on one node after the other, are not refused. */
 async function countRequests(nodes: readonly TestService[], requests: number): Promise<number> {
@@ -280,3 +335,51 @@ async function fill({ url }: TestRedis): Promise<void> {
   await client.configSet('maxmemory', '1');
   client.destroy();
 }
+
+suite('Redis over TLS', () => {
+  test('is spoken to where its certificate is trusted, and else not at all', async () => {
+    const { cert, private: key } = await generate([{ name: 'commonName', value: 'localhost' }], {
+      keyType: 'rsa',
+      keySize: 2048,
+      algorithm: 'sha256',
+      extensions: [
+        { name: 'basicConstraints', cA: true, critical: true },
+        { name: 'subjectAltName', altNames: [{ type: 2, value: 'localhost' }] },
+      ],
+    });
+    const folder = await mkdtemp(join(tmpdir(), 'postroom-redis-'));
+    atEnd(() => rm(folder, { recursive: true, force: true }));
+    const paths = { cert: join(folder, 'cert.pem'), key: join(folder, 'key.pem') };
+    await writeFile(paths.cert, cert);
+    await writeFile(paths.key, key);
+    const port = await freePort();
+    const files = ['--tls-cert-file', paths.cert, '--tls-key-file', paths.key];
+    const trust = ['--tls-ca-cert-file', paths.cert, '--tls-auth-clients', 'no'];
+    const secure = await startRedis('--port', '0', '--tls-port', `${port}`, ...files, ...trust);
+    atEnd(() => secure.stop());
+
+    const { Redis } = await import('../../src/redis/redis.ts');
+    const { redis: server } = readConfig({ REDIS_URL: `rediss://localhost:${port}/1` }, folder);
+    assert.ok(server);
+    const failures: unknown[] = [];
+    const log = { info: () => {}, warn: (what: { err?: unknown }) => failures.push(what.err) };
+    const open = async (onText: (text: string) => void) => {
+      const client = new Redis({ server, log });
+      client.subscribe('texts', onText);
+      await client.start();
+      atEnd(() => client.stop());
+      return client;
+    };
+    const strange = await open(() => {});
+    assert.equal(strange.answers, false);
+    assert.match(String(failures[0]), /self-signed certificate/);
+    await strange.stop();
+
+    setDefaultCACertificates([...getCACertificates('default'), cert]);
+    const { promise: told, resolve } = Promise.withResolvers<string>();
+    await open(resolve);
+    const sender = await open(() => {});
+    assert.equal(await sender.ask((client) => client.publish('texts', 'over TLS')), 2);
+    assert.equal(await told, 'over TLS');
+  });
+});

@@ -140,6 +140,7 @@ export async function startTestService(
   engine: Engine,
   environment: Record<string, string> = {},
   logger: Logger = pino({ level: 'silent' }),
+  given: { readonly lookEveryMs?: number } = {},
 ): Promise<TestService> {
   const mailServer = mailServerName ? await startMailServer(mailServerName) : undefined;
   // A suite that does something to the server names it itself.
@@ -147,10 +148,13 @@ export async function startTestService(
     environment.DATABASE_URL === undefined
       ? await openTestDatabase(nodeCount > 1 ? 'postgres' : engine)
       : { ...(await makeFolder()), location: environment.DATABASE_URL };
-  const open = async (own: Record<string, string>, given?: Database) => {
+  const open = async (own: Record<string, string>, opened?: Database) => {
     const variables = { ...(await commonVariables(directory)), ...mailServer?.environment };
     const config = readConfig({ ...variables, ...environment, ...own }, directory);
-    const service = await startService(config, logger, given && { database: given });
+    const service = await startService(config, logger, {
+      ...given,
+      ...(opened && { database: opened }),
+    });
     // What is under way at its stop still needs the database.
     atEnd(() => service.stop());
     return service;
