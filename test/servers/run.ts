@@ -6,7 +6,7 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { runSuites } from '../suites.ts';
 import { courierObstacle, unpackCourier } from './courier.ts';
 import { unpackCyrus } from './cyrus.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
@@ -97,16 +97,11 @@ process.exitCode = await run(['docs/.vitepress/build.ts'], process.env);
 if (process.exitCode !== 0) process.exit();
 const postgres = await startPostgres(findPostgres() ?? '');
 try {
-  const env = {
-    ...process.env,
-    TEST_DATABASE_URL: postgres.url,
-    NODE_COMPILE_CACHE: resolve('node_modules/.cache/compiled'),
-  };
-  // Two at a time, also on two cores: they wait for others more than they work.
-  const options = ['--test', '--test-concurrency=2', '--test-timeout=180000'];
-  for (const suites of [databaseSuites(), ['test/servers/**/*.test.ts']]) {
-    const code = await run([...options, ...suites], env);
-    if (code !== 0) process.exitCode = code;
+  const environment = { TEST_DATABASE_URL: postgres.url };
+  for (const files of [databaseSuites(), globSync('test/servers/**/*.test.ts')]) {
+    // Two at a time, also on two cores: they wait for others more than they work.
+    const passed = await runSuites({ files, processes: 2, timeoutMs: 180_000, environment });
+    if (!passed) process.exitCode = 1;
   }
 } finally {
   await postgres.stop();

@@ -1,0 +1,100 @@
+/**
+ * Runs test files, those of one folder in one process: loading the service takes longer than most of them do. A
+ * folder that passes has one line; of one that fails everything is shown.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { text } from 'node:stream/consumers';
+import pLimit from 'p-limit';
+
+interface Suites {
+  readonly files: readonly string[];
+  /** Processes at once. */
+  readonly processes: number;
+  /** After which one test fails. */
+  readonly timeoutMs: number;
+  readonly environment?: NodeJS.ProcessEnv;
+}
+
+/** Files that one process runs, one after the other. */
+interface Group {
+  readonly name: string;
+  readonly files: readonly string[];
+}
+
+const COUNTS = ['tests', 'pass', 'fail', 'cancelled', 'skipped'] as const;
+type Counts = Record<(typeof COUNTS)[number], number>;
+
+/**
+ * Runs all files, and says at the end how many tests there were, in the words of Node's own summary.
+ *
+ * @returns whether all passed
+ */
+export async function runSuites(suites: Suites): Promise<boolean> {
+  const started = performance.now();
+  const limit = pLimit(suites.processes);
+  const groups = groupFiles(suites.files);
+  const outcomes = await Promise.all(groups.map((group) => limit(() => runGroup(group, suites))));
+  const total = (name: keyof Counts) => outcomes.reduce((sum, { counts }) => sum + counts[name], 0);
+  for (const name of COUNTS) console.log(`ℹ ${name} ${total(name)}`);
+  console.log(`ℹ duration_ms ${Math.round(performance.now() - started)}`);
+  return outcomes.every(({ passed }) => passed);
+}
+
+async function runGroup({ name, files }: Group, { timeoutMs, environment }: Suites) {
+  const started = performance.now();
+  const options = ['--test', '--test-isolation=none', `--test-timeout=${timeoutMs}`];
+  const child = spawn(process.execPath, [...options, ...files], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: {
+      ...process.env,
+      NODE_COMPILE_CACHE: resolve('node_modules/.cache/compiled'),
+      ...environment,
+    },
+  });
+  const [output, errors, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'exit'),
+  ]);
+  const counts = readCounts(output);
+  // Tests that never ran, because the process ended before, are not among the counts.
+  const passed = code === 0 && counts.tests > 0;
+  if (!passed && counts.fail + counts.cancelled === 0) counts.fail = 1;
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  // The word of Node's summary stands in the output of each process: only the sums are to have it.
+  if (!passed) console.log(output.replaceAll(/^ℹ (?=\w+ \d)/gm, '  ') + errors);
+  console.log(
+    `${passed ? '✔' : '✖'} ${name}: ${counts.pass} of ${counts.tests} passed, ${seconds} s`,
+  );
+  return { passed, counts };
+}
+
+/** Reads the summary at the end of Node's output. */
+function readCounts(output: string): Counts {
+  const read = (name: string) =>
+    Number(new RegExp(`^ℹ ${name} (\\d+)$`, 'm').exec(output)?.[1] ?? 0);
+  return Object.fromEntries(COUNTS.map((name) => [name, read(name)])) as Counts;
+}
+
+/** Groups files by folder, the longest first: what begins last should not be what takes longest. */
+function groupFiles(files: readonly string[]): Group[] {
+  const groups = Map.groupBy(files, (file) =>
+    standsAlone(file) ? file : file.split('/').slice(0, 2).join('/'),
+  );
+  const sizeOf = (group: Group) => group.files.reduce((sum, file) => sum + statSync(file).size, 0);
+  return [...groups]
+    .map(([name, members]) => ({ name, files: members }))
+    .toSorted((a, b) => sizeOf(b) - sizeOf(a));
+}
+
+/**
+ * Whether a file has a process of its own: a journey, whose service would run beside those of the others; hooks
+ * around each test, which would run around those of the others; a built-in module that is replaced.
+ */
+function standsAlone(file: string): boolean {
+  const source = readFileSync(file, 'utf8');
+  return file.startsWith('test/') || /^(before|after)Each\(|syncBuiltinESMExports/m.test(source);
+}
