@@ -79,15 +79,16 @@ function readCounts(output: string): Counts {
   return Object.fromEntries(COUNTS.map((name) => [name, read(name)])) as Counts;
 }
 
-/** Groups files by folder, the longest first: what begins last should not be what takes longest. */
+/** Groups files by folder, journeys and large ones first: what begins last should not be what takes longest. */
 function groupFiles(files: readonly string[]): Group[] {
   const groups = Map.groupBy(files, (file) =>
     standsAlone(file) ? file : file.split('/').slice(0, 2).join('/'),
   );
   const sizeOf = (group: Group) => group.files.reduce((sum, file) => sum + statSync(file).size, 0);
+  const isJourney = ({ name }: Group) => Number(name.startsWith('test/'));
   return [...groups]
     .map(([name, members]) => ({ name, files: members }))
-    .toSorted((a, b) => sizeOf(b) - sizeOf(a));
+    .toSorted((a, b) => isJourney(b) - isJourney(a) || sizeOf(b) - sizeOf(a));
 }
 
 /**

@@ -83,6 +83,7 @@ onEachEngine('accounts', (engine) => {
       status: 'active',
       isDefault: true,
       createdAt: account.createdAt,
+      quotaBytes: null,
     });
     assert.deepEqual(await accounts.get(userId, account.id), account);
     assert.ok(await verify((await hashOf(account.id)).password_hash, 'correct horse'));
