@@ -241,6 +241,22 @@ const indexes = [
   'create index remembered_logins_by_time on remembered_logins (renewed_at)',
 ];
 
+/**
+ * How PostgreSQL keeps its tables. Autovacuum comes after a fifth of a table has changed by default: that is late for
+ * a table of millions of rows, and too often for a queue that is nearly always empty.
+ */
+const storage: Record<'sqlite' | 'postgres', readonly string[]> = {
+  sqlite: [],
+  postgres: [
+    // A message of 20 KB is stored in half of the time.
+    'alter table bodies alter column content set compression lz4',
+    'alter table deliveries set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02)',
+    'alter table delivery_payloads set (autovacuum_vacuum_scale_factor = 0.02)',
+    'alter table messages set (autovacuum_vacuum_scale_factor = 0.02)',
+    'alter table search_queue set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000)',
+  ],
+};
+
 /** Writes each `{column: definition}` with the engine's own type names. */
 function define(columns: Columns, types: Columns): string[] {
   return Object.entries(columns).map(
@@ -269,7 +285,12 @@ export function second(engine: 'sqlite' | 'postgres'): Migration {
       const ordered = operatorIndexes.map((statement) =>
         statement.replace('TEXT_ORDER', textOrder[engine]),
       );
-      for (const statement of [...indexes, ...ordered, ...replaceView[engine]]) {
+      for (const statement of [
+        ...indexes,
+        ...ordered,
+        ...replaceView[engine],
+        ...storage[engine],
+      ]) {
         await sql.raw(statement).execute(db);
       }
     },
