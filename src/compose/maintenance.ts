@@ -2,6 +2,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../accounts/accounts.ts';
+import type { Changes } from '../changes/changes.ts';
+import type { EmbeddedMailstore } from '../mailstore/mailstore.ts';
 import type { Queue } from '../queue/queue.ts';
 import { pruneSends } from '../sending/sending.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -19,6 +21,11 @@ export interface MaintenanceOptions extends PurgeOptions {
   readonly deletions: Deletions;
   /** Forgets removals that were kept for longer than that; says how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
+  /** Removes what is in Trash and Junk for longer, of some mailboxes at a time. */
+  readonly expireTrash: EmbeddedMailstore['expireTrash'];
+  /** How long messages stay there; 0: for good. */
+  readonly trashDays: number;
+  readonly changes: Pick<Changes, 'publish'>;
   readonly usage: Pick<Usage, 'measure'>;
   readonly traffic: Pick<Traffic, 'gauge'>;
   readonly tokens: Pick<Tokens, 'forgetOldLogins'>;
@@ -76,6 +83,7 @@ export class Maintenance {
     await Promise.all([
       this.#repeat(signal, HOUR_MS, () => this.#forgetOld(signal)),
       this.#repeat(signal, DAY_MS, () => bodies.sweepFiles(signal)),
+      this.#repeat(signal, HOUR_MS, () => this.#expireTrash(signal)),
       this.#repeat(signal, MEASURE_MS, () => this.#measure(signal)),
       // What another node was told of is found within a minute.
       this.#repeat(
@@ -101,6 +109,20 @@ export class Maintenance {
       const isOver = AbortSignal.any([signal, sooner()]);
       await pause(everyMs, undefined, { signal: isOver, ref: false }).catch(() => {});
     }
+  }
+
+  async #expireTrash(signal: AbortSignal): Promise<void> {
+    const { expireTrash, trashDays, changes, logger } = this.#options;
+    if (trashDays === 0) return;
+    let removed = 0;
+    for (let after = 0; !signal.aborted; await pause(PAUSE_MS)) {
+      const expired = await expireTrash(trashDays * DAY_MS, after);
+      if (!expired) break;
+      for (const change of expired.changes) changes.publish(change);
+      after = expired.last;
+      removed += expired.removed;
+    }
+    if (removed > 0) logger.info({ removed, trashDays }, 'messages removed from Trash and Junk');
   }
 
   /** What is stored and what waits, for bills and charts. */

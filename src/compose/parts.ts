@@ -170,13 +170,11 @@ export function buildParts(given: Given): Parts {
   const maintenance = new Maintenance({
     ...ground,
     ...owners,
-    deletions,
-    queue,
-    trace,
-    ...{ usage, traffic },
-    bodies,
+    ...{ deletions, queue, trace, usage, traffic },
     // Both, since an operator may have changed from one to the other.
     stores: [embedded, shadowsOf(database), { bury: burySends, purge: async () => false }],
+    trashDays: config.limits.trashDays,
+    expireTrash: (keptMs, after) => embedded.expireTrash(keptMs, after),
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
   });
   const mailstore = announceChanges(imap ?? embedded, (change) => changes.publish(change));

@@ -73,7 +73,7 @@ test('an empty environment gives the defaults', () => {
     metrics: { port: 0 },
     drainSeconds: 0,
     traceDays: 30,
-    limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800, quotaBytes: 0 },
+    limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800, quotaBytes: 0, trashDays: 0 },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
     redis: undefined,
     bodies: {
@@ -140,6 +140,7 @@ test('every key set comes out in its place', () => {
       CORS_ORIGINS: 'https://App.example.com:8443, capacitor://localhost, *',
       MAX_MESSAGE_BYTES: '65536',
       QUOTA_BYTES: '1000',
+      TRASH_DAYS: '30',
       MAILSTORE_URL:
         'imaps://master:s%2Fecret@IMAP.example.com?auth=plain&ca=tls/ca.pem&connections=9&timeout=5',
       TLS_CERT: 'tls/cert.pem',
@@ -188,7 +189,7 @@ test('every key set comes out in its place', () => {
     metrics: { port: 9090 },
     drainSeconds: 20,
     traceDays: 7,
-    limits: { ratePerMinute: 0, maxMessageBytes: 65_536, quotaBytes: 1_000 },
+    limits: { ratePerMinute: 0, maxMessageBytes: 65_536, quotaBytes: 1_000, trashDays: 30 },
     database: {
       urls: [
         'postgresql://me:p%40ss@db/mail?sslmode=require',
@@ -426,6 +427,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['MAX_MESSAGE_BYTES', '50MB', 'a number of bytes from 65536 to 268435456'],
   ['MAX_MESSAGE_BYTES', '65535', 'a number of bytes from 65536 to 268435456'],
   ['QUOTA_BYTES', '10GB', 'a number of bytes from 0 to 999999999999999'],
+  ['TRASH_DAYS', '-1', 'a number of days from 0 to 3650'],
   ['MAILSTORE_URL', 'maildir:///var/mail', serverForm, '"maildir://..."'],
   ['MAILSTORE_URL', 'imaps://imap.example.com', serverForm, '"imaps://imap.example.com"'],
   ['MAILSTORE_URL', 'imaps://me@imap.example.com', serverForm, '"imaps://***@imap.example.com"'],

@@ -73,6 +73,8 @@ export interface Config {
     readonly maxMessageBytes: number;
     /** Bytes that an account may store where it has no quota of its own; 0: no limit. */
     readonly quotaBytes: number;
+    /** How long messages stay in Trash and Junk; 0: for good. */
+    readonly trashDays: number;
   };
   readonly database: {
     /** Postgres URLs with their password, one for each host; undefined: SQLite in the data folder. */
@@ -214,6 +216,7 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
       maxMessageBytes: values.MAX_MESSAGE_BYTES,
       quotaBytes: values.QUOTA_BYTES,
+      trashDays: values.TRASH_DAYS,
     },
     database: databaseOf(values),
     redis: values.REDIS_URL,

@@ -28,6 +28,7 @@ import type {
 import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from '../syntax.ts';
 import { type AppendedMessage, MessageWriter } from './change-messages.ts';
 import { MessageEditor } from './edit-messages.ts';
+import { type Expired, expireSome } from './expire-messages.ts';
 import {
   isSurviving,
   Mailboxes,
@@ -256,6 +257,16 @@ export class EmbeddedMailstore implements Mailstore {
   /** Removes some of what deleted mailboxes have. @returns false where nothing is left */
   purge(): Promise<boolean> {
     return purgeMailboxes(this.#database, this.#bodies);
+  }
+
+  /**
+   * Removes what is in Trash and Junk for longer than that, of some mailboxes at a time; see `expireSome`. The
+   * caller publishes the changes.
+   */
+  expireTrash(keptMs: number, after: number): Promise<Expired | undefined> {
+    const options = { database: this.#database, bodies: this.#bodies, editor: this.#editor };
+    const now = this.#now;
+    return expireSome({ ...options, now }, now() - keptMs, after);
   }
 
   /**
