@@ -13,12 +13,15 @@ import {
   operatorAccountRoutes,
   operatorDomainRoutes,
   overviewRoutes,
+  queueRoutes,
   serviceRoutes,
   sessionFinder,
   sessionRoutes,
   signInRoute,
+  traceRoutes,
   usageRoutes,
 } from '../operator/operator.ts';
+import type { Queue } from '../queue/queue.ts';
 import type { Traffic } from '../usage/usage.ts';
 
 interface OperatorParts {
@@ -31,6 +34,7 @@ interface OperatorParts {
   readonly domains: Domains;
   readonly traffic: Traffic;
   readonly nodes: Pick<Nodes, 'list'>;
+  readonly queue: Queue;
 }
 
 interface OperatorAccess {
@@ -59,6 +63,8 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       serviceRoutes(nodes, config.shown),
       usageRoutes(database, parts.now),
       overviewRoutes(parts.traffic),
+      traceRoutes(parts),
+      queueRoutes(parts),
     ],
   };
 }

@@ -24,11 +24,14 @@ import {
   operatorAccountRoutes,
   operatorDomainRoutes,
   overviewRoutes,
+  queueRoutes,
   serviceRoutes,
   sessionRoutes,
   signInRoute,
+  traceRoutes,
   usageRoutes,
 } from '../operator/operator.ts';
+import type { Queue } from '../queue/queue.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
 
@@ -55,6 +58,8 @@ const counted = {
   quotaBytes: 0,
 };
 
+const searched = { ...counted, queue: uncalled<Queue>('queue'), now: () => 0 };
+
 /** Those that `startApi` of the tests has as well, described only. */
 const operatorRoutes = [
   operatorDomainRoutes(counted),
@@ -64,6 +69,8 @@ const operatorRoutes = [
   auditRoutes(uncalled('database')),
   usageRoutes(uncalled('database'), () => 0),
   overviewRoutes(uncalled('traffic')),
+  traceRoutes(searched),
+  queueRoutes(searched),
 ];
 
 /** Its other groups, described only. */

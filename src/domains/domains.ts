@@ -421,6 +421,30 @@ function domainExists(name: string): Refusal {
   return new Refusal('domain_exists', `the user has ${name} already`);
 }
 
+/** The claims on a name, whoever's they are. */
+export async function findClaimIds(queries: Queries, name: string): Promise<number[]> {
+  const rows = await queries
+    .selectFrom('domains')
+    .select('id')
+    .where('name', '=', name.toLowerCase())
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
+/** The names of claims, by their ids. */
+export async function findClaimNames(
+  queries: Queries,
+  ids: readonly number[],
+): Promise<ReadonlyMap<number, string>> {
+  if (ids.length === 0) return new Map();
+  const rows = await queries
+    .selectFrom('domains')
+    .select(['id', 'name'])
+    .where('id', 'in', [...new Set(ids)])
+    .execute();
+  return new Map(rows.map(({ id, name }) => [id, name]));
+}
+
 /** Whether anybody claims a domain: where nobody does, nothing has been set up yet. */
 export async function hasDomains(queries: Queries): Promise<boolean> {
   const row = await queries.selectFrom('domains').select('id').limit(1).executeTakeFirst();

@@ -87,10 +87,11 @@ export function answerPage<Row, Item>(
   const last = shown.at(-1);
   const items = shown.map(write);
   if (last === undefined || rows.length <= limit) return { items, limit };
-  return { items, limit, cursor: writeCursor(keyOf(last)) };
+  return { items, limit, cursor: nextCursor(keyOf(last)) };
 }
 
-function writeCursor(key: ListKey): string {
+/** The cursor of a page whose last item has that key. */
+export function nextCursor(key: ListKey): string {
   return Buffer.from(JSON.stringify(key)).toString('base64url');
 }
 

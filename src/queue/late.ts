@@ -4,7 +4,6 @@
  * the transaction that runs it clears the column. An attempt that ends in time clears it as well
  * (`Queue.cancelLate`).
  */
-import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
 import { jobFacts, type LeasedRow, payloadsOf, rowColumns } from './worker-rows.ts';
@@ -125,7 +124,8 @@ async function findLate(queries: Queries, kind: string, now: number): Promise<Le
     .select(rowColumns)
     .where('kind', '=', kind)
     .where('late_at', 'is not', null)
-    .where('status', '!=', sql.lit('held' as const))
+    // What cannot be read cannot be stored either; what an operator holds back can.
+    .where((eb) => eb.or([eb('status', '!=', 'held'), eb('held_by', 'is not', null)]))
     // Queued in the future: the clock went back since. All of them wait for some seconds only.
     .where((eb) => eb.or([eb('late_at', '<=', now), eb('created_at', '>', now)]))
     .orderBy('late_at')

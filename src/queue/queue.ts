@@ -30,8 +30,17 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../database/database.ts';
 import type { SharedPlaces } from '../net/net.ts';
-import type { Trace } from '../trace/trace.ts';
+import type { Trace, TraceEvent } from '../trace/trace.ts';
+import {
+  type BulkAction,
+  type BulkRequest,
+  type BulkResult,
+  type ChangedRow,
+  changeRows,
+  runBulk,
+} from './bulk.ts';
 import { type Delivery, errorToJson, type NewDelivery, type StoredPlace } from './delivery.ts';
+import { listGroups, listOpen } from './groups.ts';
 import { clearLate } from './late.ts';
 import {
   findRow,
@@ -52,6 +61,7 @@ import {
 } from './work-options.ts';
 import { Worker } from './worker.ts';
 
+export type { BulkAction, BulkResult, OpenState, QueueFilter } from './bulk.ts';
 export { countOpenDeliveries } from './count-open.ts';
 export {
   type Delivery,
@@ -62,6 +72,7 @@ export {
   payloadFormat,
   type Settled,
 } from './delivery.ts';
+export type { GroupKey, OpenDelivery, OpenKey, QueueGroup } from './groups.ts';
 export type { QueueDepth } from './operator-rows.ts';
 export {
   type Attempted,
@@ -95,11 +106,30 @@ function dueAt({ notBefore, tried }: Times, now: number): number {
 /** Characters of a Message-ID, a subject or recipients that are kept for operators. */
 const ABOUT_MAX = 255;
 
+/** What is left of the arguments without the first. */
+type Tail<List extends readonly unknown[]> = List extends [unknown, ...infer Rest] ? Rest : never;
+
+const ORDERED: Record<BulkAction, string> = {
+  retry: 'retried',
+  hold: 'held',
+  release: 'released',
+  drop: 'dropped',
+};
+
+function orderEvents(action: BulkAction, rows: readonly ChangedRow[], by: string): TraceEvent[] {
+  return rows.flatMap(({ id: deliveryId, mail_id: mailId, recipient, public_id: webhookId }) => {
+    const event = { event: ORDERED[action], recipient, deliveryId, webhookId };
+    return mailId === null ? [] : { ...event, mailId, detail: `by ${by}` };
+  });
+}
+
 export class Queue {
   readonly #database: Database;
   readonly #clock: Clock;
   readonly #options: QueueOptions;
   readonly #owner = randomUUID();
+  /** By kind. */
+  readonly #onDropped = new Map<string, NonNullable<WorkOptions['onDropped']>>();
   readonly #workers = new Map<string, Pick<Worker, 'wake' | 'idle' | 'stop'>>();
 
   constructor(options: QueueOptions) {
@@ -199,6 +229,7 @@ export class Queue {
       trace: this.#options.trace,
     });
     this.#workers.set(options.kind, worker);
+    if (options.onDropped) this.#onDropped.set(options.kind, options.onDropped);
     worker.start();
   }
 
@@ -224,6 +255,59 @@ export class Queue {
     );
     if (requeued?.isDue) this.wake([requeued.delivery]);
     return requeued?.delivery;
+  }
+
+  /** What waits or failed, by receiver and domain. */
+  groups(...request: Tail<Parameters<typeof listGroups>>): ReturnType<typeof listGroups> {
+    return listGroups(this.#database.read, ...request);
+  }
+
+  /** Single deliveries that were not delivered. */
+  listOpen(...request: Tail<Parameters<typeof listOpen>>): ReturnType<typeof listOpen> {
+    return listOpen(this.#database.read, ...request);
+  }
+
+  /**
+   * Tries many deliveries again, holds them back, releases or drops them, in short transactions. What is
+   * dropped has failed, and nobody is told. Each is noted in the trace.
+   *
+   * @param by who orders it, for the trace
+   * @returns how many fit and were changed, within some seconds
+   */
+  bulk(request: Omit<BulkRequest, 'now'>, by: string): Promise<BulkResult> {
+    const now = this.#clock.now();
+    const asked = { ...request, now };
+    const { action } = request;
+    return runBulk(this.#database, asked, async (ids) => {
+      const rows = await this.#database.write(async (tx) => {
+        const changed = await changeRows(tx, ids, asked);
+        if (action === 'drop') await this.#tellDropped(tx, changed);
+        await this.#options.trace?.write(tx, orderEvents(action, changed, by));
+        return changed;
+      });
+      if (action === 'retry' || action === 'release') this.wake(rows);
+      return rows.length;
+    });
+  }
+
+  async #tellDropped(tx: Queries, rows: readonly ChangedRow[]): Promise<void> {
+    for (const [kind, some] of Map.groupBy(rows, (row) => row.kind)) {
+      await this.#onDropped.get(kind)?.(
+        tx,
+        some.map(({ id }) => id),
+      );
+    }
+  }
+
+  /** Our id of the message of a delivery, by the delivery's id or its public id. */
+  async findMailId(delivery: string): Promise<string | undefined> {
+    const query = this.#database.read.selectFrom('deliveries').select('mail_id');
+    const id = Number(delivery);
+    const row = await (/^\d{1,15}$/.test(delivery)
+      ? query.where('id', '=', id)
+      : query.where('public_id', '=', delivery)
+    ).executeTakeFirst();
+    return row?.mail_id ?? undefined;
   }
 
   /** The body of a delivery by its public id, ended or not; undefined where there is none. */

@@ -48,6 +48,11 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined>;
   /**
+   * Deliveries were dropped by an operator: what their own rows say of them is written, in the transaction
+   * that drops them. Nobody else is told.
+   */
+  onDropped?(tx: Queries, ids: readonly number[]): Promise<void>;
+  /**
    * Runs once a delivery with `lateAt` is late, without waiting for its first attempt. An error is logged,
    * and it runs again.
    *

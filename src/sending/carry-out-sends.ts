@@ -27,6 +27,7 @@ import type { Attempted, Job, Outcome, Queue, Settled } from '../queue/queue.ts'
 import type { Trace } from '../trace/trace.ts';
 import type { AfterCommit, Copies } from './copies.ts';
 import {
+  dropRecipients,
   readRecipients,
   SEND,
   type SendPayload,
@@ -69,6 +70,7 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
     delays: mailDelays,
     attempt: (job, signal) => courier.attempt(job, signal),
     onOutcome: (...ended) => courier.afterAttempt(...ended),
+    onDropped: (tx, ids) => dropRecipients(tx, ids),
   });
   options.copies.start();
 }

@@ -344,3 +344,13 @@ export async function writeStatuses(
       .execute();
   }
 }
+
+/** Notes that an operator dropped deliveries: who still waited for one does not get the message. */
+export async function dropRecipients(tx: Queries, deliveryIds: readonly number[]): Promise<void> {
+  await tx
+    .updateTable('send_recipients')
+    .set({ status: 'bounced', detail: 'dropped by the operator of the service' })
+    .where('delivery_id', 'in', deliveryIds)
+    .where('status', 'in', ['queued', 'deferred'])
+    .execute();
+}

@@ -29,6 +29,7 @@ import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
 import { EmbeddedMailstore } from '../../mailstore/mailstore.ts';
 import { limitInMemory } from '../../net/net.ts';
 import { onlyKey } from '../../nodes/nodes.ts';
+import { Queue } from '../../queue/queue.ts';
 import { Traffic } from '../../usage/usage.ts';
 import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../api.ts';
 
@@ -195,6 +196,7 @@ export async function startApi(
   const traffic = new Traffic({ database, now, log: logger, totals: async () => ({}) });
   const operator = buildOperator({
     ...{ database, apiKeys, now, publicUrl, domains, traffic },
+    queue: new Queue({ database, log: logger }),
     ...plainOperator,
   });
   const app = createApi({

@@ -231,6 +231,7 @@ const indexes = [
   'create index sends_by_message_id on sends (account_id, message_id)',
   'create index sends_by_time on sends (created_at)',
   'create index send_recipients_by_send on send_recipients (send_id, id)',
+  'create index send_recipients_by_delivery on send_recipients (delivery_id)',
   'create unique index idempotency_keys_by_key on idempotency_keys (account_id, key)',
   'create index idempotency_keys_by_time on idempotency_keys (started_at)',
   'create unique index suppressions_by_address on suppressions (domain_id, address)',

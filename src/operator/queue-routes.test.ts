@@ -1,0 +1,262 @@
+/** How operators find a message, and what they do about the queue. */
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { type RunningApi, startApi } from '../api/testing/start-api.ts';
+import type { NewRow } from '../database/database.ts';
+import { Trace } from '../trace/trace.ts';
+
+const HOUR = 3_600_000;
+
+onEachEngine('the queue of operators', (engine) => {
+  let api: RunningApi;
+  let domainId: number;
+  let otherId: number;
+  let bodyId: number;
+
+  before(async () => {
+    api = await startApi(engine);
+    await api.activateDomain('ann', 'acme.test');
+    await api.activateDomain('bob', 'other.test');
+    const ids = await api.database.read.selectFrom('domains').select(['id', 'name']).execute();
+    domainId = ids.find(({ name }) => name === 'acme.test')?.id ?? assert.fail();
+    otherId = ids.find(({ name }) => name === 'other.test')?.id ?? assert.fail();
+    const body = await api.database.write((tx) =>
+      tx
+        .insertInto('bodies')
+        .values({ size: 1, content: Buffer.from('x'), file: null })
+        .returning('id')
+        .executeTakeFirstOrThrow(),
+    );
+    bodyId = body.id;
+  });
+
+  let made = 0;
+
+  /** Rows as workers leave them; answers their ids. */
+  async function add(count: number, more: Partial<NewRow<'deliveries'>>): Promise<number[]> {
+    const now = Date.now();
+    const rows = Array.from({ length: count }, () => {
+      const number = ++made;
+      return {
+        ...{ kind: 'webhook', domain_id: domainId, destination: 'https://a.test' },
+        ...{ body_id: bodyId, public_id: `p${number}`, status: 'queued' as const, attempts: 3 },
+        ...{ mail_id: `mail${number}`, recipient: 'ann@acme.test' },
+        ...{ next_attempt_at: now + HOUR, created_at: now, updated_at: now },
+        ...more,
+      };
+    });
+    return api.database.write(async (tx) => {
+      const ids: number[] = [];
+      for (let at = 0; at < count; at += 500) {
+        const some = rows.slice(at, at + 500);
+        const added = await tx.insertInto('deliveries').values(some).returning('id').execute();
+        ids.push(...added.map(({ id }) => id));
+      }
+      return ids;
+    });
+  }
+
+  const list = async (path: string) => {
+    const { status, body } = await api.call('GET', `/v2/operator/${path}`);
+    assert.equal(status, 200, JSON.stringify(body));
+    return body.items;
+  };
+  const order = async (action: string, filter: object) => {
+    const { status, body } = await api.call('POST', `/v2/operator/queue/${action}`, filter);
+    assert.equal(status, 200, JSON.stringify(body));
+    return body;
+  };
+  const rowsOf = (destination: string) =>
+    api.database.read
+      .selectFrom('deliveries')
+      .selectAll()
+      .where('destination', '=', destination)
+      .orderBy('id')
+      .execute();
+
+  test('it is grouped by receiver and domain, with the reason', async () => {
+    const now = Date.now();
+    const error = JSON.stringify({ status: 503, text: 'busy' });
+    await add(3, { last_error: error, next_attempt_at: now - 10_000 });
+    await add(1, { status: 'failed', finished_at: now });
+    await add(1, { status: 'delivered', finished_at: now });
+    await add(2, { domain_id: otherId, destination: 'far.test', kind: 'forward' });
+    const groups = await list('queue');
+    assert.equal(groups.length, 2);
+    const { oldest_due_at: due, overdue_seconds: late, ...first } = groups[1];
+    assert.deepEqual(first, {
+      ...{ destination: 'https://a.test', domain: 'acme.test', kind: 'webhook' },
+      ...{ counts: { pending: 3, held: 0, failed: 1 }, last_error: '503 busy' },
+    });
+    assert.equal(due, new Date(now - 10_000).toISOString());
+    assert.ok(late >= 10);
+    assert.deepEqual(
+      [groups[0].destination, groups[0].overdue_seconds, groups[0].counts.pending],
+      ['far.test', 0, 2],
+    );
+    assert.equal((await list('queue?domain=other.test')).length, 1);
+    assert.equal((await list('queue?domain=nobody.test')).length, 0);
+    assert.deepEqual(await list('queue?destination=far.test'), [groups[0]]);
+    assert.equal((await list('queue?state=failed')).length, 1);
+    assert.equal((await list('queue?kind=forward')).length, 1);
+    const { body } = await api.call('GET', '/v2/operator/queue?limit=1');
+    const cursor = encodeURIComponent(body.cursor);
+    assert.deepEqual(
+      (await list(`queue?limit=1&cursor=${cursor}`))[0].destination,
+      'https://a.test',
+    );
+  });
+
+  test('single deliveries are listed in pages, each once', async () => {
+    await add(7, { destination: 'pages.test', kind: 'send' });
+    for (const filter of ['destination=pages.test', 'domain=acme.test&kind=send']) {
+      const seen: number[] = [];
+      let cursor = '';
+      do {
+        const path = `/v2/operator/queue/deliveries?limit=3&${filter}${cursor}`;
+        const { status, body } = await api.call('GET', path);
+        assert.equal(status, 200, JSON.stringify(body));
+        seen.push(...body.items.map(({ id }: { id: number }) => id));
+        cursor = body.cursor ? `&cursor=${encodeURIComponent(body.cursor)}` : '';
+      } while (cursor);
+      assert.equal(new Set(seen).size, 7);
+      assert.deepEqual(
+        seen,
+        seen.toSorted((a, b) => b - a),
+      );
+    }
+    const [one] = await list('queue/deliveries?destination=pages.test');
+    assert.deepEqual(
+      [one.domain, one.state, one.attempts, one.recipient],
+      ['acme.test', 'pending', 3, 'ann@acme.test'],
+    );
+    assert.match(one.mail_id, /^mail\d+$/);
+  });
+
+  test('a dry run counts, a retry changes, and a second one finds nothing left', async () => {
+    const destination = 'retry.test';
+    await add(1_200, { destination });
+    await add(3, { destination, status: 'failed', finished_at: Date.now() });
+    await add(1, { destination, status: 'held', held_by: 'operator' });
+    await add(1, { destination, status: 'delivered', finished_at: Date.now() });
+    // Attempted right now: its end would overwrite what is done to it.
+    await add(1, { destination, lease_owner: 'worker' });
+    const filter = { destination, domain: 'acme.test' };
+    assert.deepEqual(await order('retry', { ...filter, dry_run: true }), {
+      matched: 1_203,
+      changed: 0,
+    });
+    assert.deepEqual(await order('retry', filter), { matched: 1_203, changed: 1_203 });
+    const rows = await rowsOf(destination);
+    const retried = rows.filter((row) => row.attempts === 0);
+    assert.equal(retried.length, 1_203);
+    assert.ok(retried.every((row) => row.status === 'queued' && row.next_attempt_at <= Date.now()));
+    assert.equal(rows.filter(({ replays }) => replays === 1).length, 3);
+    assert.deepEqual(await order('retry', filter), { matched: 0, changed: 0 });
+    const [entry] = await list('audit');
+    assert.deepEqual(
+      [entry.action, JSON.parse(entry.target), entry.counts],
+      ['queue.retry', filter, { matched: 1_203, changed: 1_203 }],
+    );
+  });
+
+  test('what is held waits until it is released, as due as it was', async () => {
+    const destination = 'hold.test';
+    await add(2, { destination });
+    const [suspended] = await add(1, { destination, status: 'held', held_by: 'suspension' });
+    const before = await rowsOf(destination);
+    assert.deepEqual(await order('hold', { destination }), { matched: 2, changed: 2 });
+    const held = await list('queue/deliveries?destination=hold.test&state=held');
+    assert.deepEqual(held.map(({ held_by }: { held_by: string }) => held_by).sort(), [
+      'operator',
+      'operator',
+      'suspension',
+    ]);
+    assert.ok(held.every((one: object) => !('due_at' in one)));
+    assert.deepEqual(await order('release', { destination }), { matched: 2, changed: 2 });
+    const after = await rowsOf(destination);
+    for (const [at, row] of after.entries()) {
+      const state = row.id === suspended ? ['held', 'suspension'] : ['queued', null];
+      assert.deepEqual([row.status, row.held_by], state);
+      assert.equal(row.next_attempt_at, before[at]?.next_attempt_at);
+    }
+  });
+
+  test('what is dropped has failed, is told to the account that sent it, and can be tried again', async () => {
+    const destination = 'drop.test';
+    const [id = 0, kept = 0] = await add(2, { destination, kind: 'send' });
+    await add(1, { destination, kind: 'send', created_at: Date.now() });
+    assert.deepEqual(await order('drop', { ids: [id] }), { matched: 1, changed: 1 });
+    const rows = await rowsOf(destination);
+    const dropped = rows.find((row) => row.id === id) ?? assert.fail();
+    assert.equal(dropped.status, 'failed');
+    assert.ok(dropped.finished_at);
+    assert.match(dropped.last_error ?? '', /dropped by an operator/);
+    assert.equal(rows.find((row) => row.id === kept)?.status, 'queued');
+    assert.deepEqual(await order('drop', { destination, older_than: 3600 }), {
+      matched: 0,
+      changed: 0,
+    });
+    assert.deepEqual(await order('retry', { ids: [id] }), { matched: 1, changed: 1 });
+  });
+
+  test('an order without a filter is refused', async () => {
+    for (const action of ['retry', 'hold', 'release', 'drop']) {
+      const { status, body } = await api.call('POST', `/v2/operator/queue/${action}`, {
+        dry_run: true,
+      });
+      assert.equal(status, 400);
+      assert.equal(body.code, 'invalid_request');
+    }
+    for (const body of [
+      { state: 'queued' },
+      { ids: [] },
+      { ids: ['x'] },
+      { older_than: -1, kind: 'send' },
+    ]) {
+      assert.equal((await api.call('POST', '/v2/operator/queue/drop', body)).status, 400);
+    }
+    assert.equal((await api.call('GET', '/v2/operator/queue?cursor=x')).status, 400);
+    assert.equal((await api.call('GET', '/v2/operator/queue/deliveries?cursor=WzFd')).status, 400);
+  });
+
+  test('a message is found by recipient, by delivery and by webhook, and its time line is told', async () => {
+    const { database } = api;
+    const log = { warn: () => {} };
+    const trace = new Trace({ database, keptDays: 30, node: 'a', log, now: Date.now });
+    const [id = 0] = await add(1, { destination: 'x', mail_id: 'the-mail', public_id: 'the-hook' });
+    const mail = { mailId: 'the-mail', recipient: 'cal@acme.test' };
+    await database.write(async (tx) => {
+      await trace.write(tx, [
+        { ...mail, event: 'received', sender: '', messageId: '<7@far.test>', client: '192.0.2.1' },
+        { ...mail, event: 'queued', deliveryId: id, webhookId: 'the-hook', detail: 'webhook to x' },
+      ]);
+    });
+    const events = async (query: string) =>
+      (await list(`trace?${query}`)).map(({ event }: { event: string }) => event);
+    assert.deepEqual(await events('recipient=Cal@acme.test'), ['queued', 'received']);
+    assert.deepEqual(await events('sender='), ['received']);
+    assert.deepEqual(await events(`message_id=${encodeURIComponent('<7@far.test>')}`), [
+      'received',
+    ]);
+    for (const name of ['the-mail', 'the-hook', String(id)]) {
+      assert.deepEqual(await events(`id=${name}`), ['queued', 'received']);
+      const line = await list(`trace/${name}`);
+      assert.deepEqual(
+        line.map(({ id: mailId, event }: { id: string; event: string }) => [mailId, event]),
+        [
+          ['the-mail', 'received'],
+          ['the-mail', 'queued'],
+        ],
+      );
+    }
+    const { body } = await api.call('GET', '/v2/operator/trace?limit=1&recipient=cal@acme.test');
+    const cursor = encodeURIComponent(body.cursor);
+    assert.deepEqual(await events(`limit=1&recipient=cal@acme.test&cursor=${cursor}`), [
+      'received',
+    ]);
+    assert.equal((await api.call('GET', '/v2/operator/trace/nobody')).status, 404);
+    assert.equal((await api.call('GET', '/v2/operator/trace?since=yesterday')).status, 400);
+  });
+});

@@ -1,0 +1,365 @@
+/** The queue of all domains: what waits and why, and what an operator does about it. */
+import { Type } from 'typebox';
+import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { recordAudit } from '../audit/audit.ts';
+import type { Database } from '../database/database.ts';
+import { findClaimIds, findClaimNames } from '../domains/domains.ts';
+import { invalidField } from '../errors/errors.ts';
+import type {
+  BulkAction,
+  OpenDelivery,
+  OpenKey,
+  OpenState,
+  Queue,
+  QueueFilter,
+  QueueGroup,
+} from '../queue/queue.ts';
+import { actorOf } from './audit-routes.ts';
+import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+
+const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
+
+/** What waits for its next attempt is `queued` in the calls for a single delivery. */
+const State = Type.Enum(['pending', 'held', 'failed'], {
+  type: 'string',
+  description:
+    '`pending` waits for its next attempt (`queued` in the calls of a domain); `held` waits until it is released or tried ' +
+    'again; `failed` has ended.',
+});
+type StateName = Type.Static<typeof State>;
+
+const stateNames: Record<OpenState, StateName> = {
+  queued: 'pending',
+  held: 'held',
+  failed: 'failed',
+};
+const states: Record<StateName, OpenState> = { pending: 'queued', held: 'held', failed: 'failed' };
+
+const count = (description: string) => Type.Integer({ description, examples: [3] });
+
+const GroupBody = Type.Object(
+  {
+    destination: Type.String({ examples: ['https://receiver.example'] }),
+    domain: Type.String({ examples: ['acme.test'] }),
+    kind: Type.String({ examples: ['webhook'] }),
+    counts: Type.Object(
+      {
+        pending: count('That wait for their next attempt.'),
+        held: count('That are held.'),
+        failed: count('That failed in the last 30 days.'),
+      },
+      { description: '100,000 stands for as many or more.' },
+    ),
+    oldest_due_at: Type.Optional(Instant),
+    overdue_seconds: Type.Optional(
+      Type.Integer({ description: 'How long the next has been due.', examples: [12] }),
+    ),
+    last_error: Type.Optional(Type.String({ examples: ['503 Service Unavailable'] })),
+  },
+  { title: 'QueueGroup', description: 'Deliveries of a domain to one receiver.' },
+);
+
+const OpenDeliveryBody = Type.Object(
+  {
+    id: Type.Integer({ examples: [7] }),
+    webhook_id: Type.String({ examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'] }),
+    mail_id: Type.Optional(
+      Type.String({
+        description: 'Of the message, as in the trace.',
+        examples: ['019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b'],
+      }),
+    ),
+    destination: Type.String({ examples: ['https://receiver.example'] }),
+    domain: Type.String({ examples: ['acme.test'] }),
+    kind: Type.String({ examples: ['webhook'] }),
+    state: State,
+    held_by: Type.Optional(
+      Type.String({
+        description: 'operator, or suspension of its domain; absent where it cannot be attempted',
+        examples: ['operator'],
+      }),
+    ),
+    attempts: Type.Integer({ examples: [2] }),
+    created_at: Instant,
+    due_at: Type.Optional(Instant),
+    recipient: Type.Optional(Type.String({ examples: ['ann@acme.test'] })),
+    subject: Type.Optional(Type.String({ examples: ['Hello'] })),
+    message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
+    last_error: Type.Optional(Type.String({ examples: ['503 Service Unavailable'] })),
+  },
+  { title: 'OpenDelivery', description: 'A delivery that was not delivered.' },
+);
+
+const filterFields = {
+  destination: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 1000,
+      description: 'Origin of a webhook, domain of mail, or address of a mailbox.',
+      examples: ['https://receiver.example'],
+    }),
+  ),
+  domain: Type.Optional(Type.String({ minLength: 1, maxLength: 255, examples: ['acme.test'] })),
+  kind: Type.Optional(
+    Type.Enum(['webhook', 'forward', 'bounce', 'send', 'mailbox', 'copy'], {
+      type: 'string',
+      description: 'As in the list of deliveries of a domain.',
+    }),
+  ),
+  state: Type.Optional(State),
+};
+
+interface QueueParts {
+  readonly database: Pick<Database, 'read' | 'write'>;
+  readonly queue: Pick<Queue, 'groups' | 'listOpen' | 'bulk'>;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+interface Asked {
+  readonly destination?: string;
+  readonly domain?: string;
+  readonly kind?: string;
+  readonly state?: StateName;
+}
+
+async function filterOf({ database }: QueueParts, asked: Asked): Promise<QueueFilter> {
+  const { destination, domain, kind, state } = asked;
+  return {
+    ...{ destination, kind },
+    state: state && states[state],
+    domainIds: domain === undefined ? undefined : await findClaimIds(database.read, domain),
+  };
+}
+
+function writeGroup(
+  { destination, domainId, kind, counts, oldestDueAt, lastError }: QueueGroup,
+  names: ReadonlyMap<number, string>,
+  now: number,
+): Type.Static<typeof GroupBody> {
+  const { queued: pending, held, failed } = counts;
+  return {
+    ...{ destination, kind, counts: { pending, held, failed } },
+    domain: names.get(domainId) ?? '',
+    ...(oldestDueAt !== undefined && {
+      oldest_due_at: isoTime(oldestDueAt),
+      overdue_seconds: Math.max(Math.floor((now - oldestDueAt) / 1_000), 0),
+    }),
+    ...(lastError !== undefined && { last_error: lastError }),
+  };
+}
+
+function writeOpen(
+  delivery: OpenDelivery,
+  names: ReadonlyMap<number, string>,
+): Type.Static<typeof OpenDeliveryBody> {
+  const { status, heldBy, mailId, nextAttemptAt, messageId, lastError } = delivery;
+  const { id, destination, kind, attempts, createdAt, recipient, subject } = delivery;
+  const said = [lastError?.status, lastError?.text].filter((part) => part !== undefined);
+  return {
+    ...{ id, destination, kind, attempts, webhook_id: delivery.publicId },
+    domain: names.get(delivery.domainId) ?? '',
+    state: status === 'delivered' ? 'failed' : stateNames[status],
+    created_at: isoTime(createdAt),
+    ...(mailId !== undefined && { mail_id: mailId }),
+    ...(heldBy !== undefined && { held_by: heldBy }),
+    ...(nextAttemptAt !== undefined && { due_at: isoTime(nextAttemptAt) }),
+    ...(recipient !== undefined && { recipient }),
+    ...(subject !== undefined && { subject }),
+    ...(messageId !== undefined && { message_id: messageId }),
+    ...(lastError !== undefined && { last_error: said.join(' ') }),
+  };
+}
+
+function isGroupKey(values: ListKey): values is readonly [string, number, string] {
+  const [destination, domain, kind] = values;
+  return (
+    values.length === 3 &&
+    typeof destination === 'string' &&
+    Number.isSafeInteger(domain) &&
+    typeof kind === 'string'
+  );
+}
+
+function isOpenKey(
+  values: ListKey,
+): values is readonly [string, number, string, StateName, number] {
+  const [destination, domain, kind, state, id] = values;
+  return (
+    values.length === 5 &&
+    isGroupKey([destination ?? 0, domain ?? '', kind ?? 0]) &&
+    typeof state === 'string' &&
+    state in states &&
+    Number.isSafeInteger(id)
+  );
+}
+
+function toOpenKey(key: readonly [string, number, string, StateName, number] | undefined) {
+  if (!key) return undefined;
+  const [destination, domain_id, kind, state, id] = key;
+  return { destination, domain_id, kind, status: states[state], id };
+}
+
+function writeOpenKey({ destination, domain_id, kind, status, id }: OpenKey): ListKey {
+  return [destination, domain_id, kind, status === 'delivered' ? 'failed' : stateNames[status], id];
+}
+
+/** `GET /v2/operator/queue` and `GET /v2/operator/queue/deliveries`. */
+export function queueRoutes(parts: QueueParts): RouteGroup {
+  const { database, queue, now } = parts;
+  return (app) => {
+    app.get(
+      '/v2/operator/queue',
+      {
+        schema: {
+          tags: ['Operator'],
+          summary: 'List what waits',
+          description:
+            'What waits, is held or failed, by receiver, domain and kind, in the order of their names. With filters a page may ' +
+            'have fewer items than `limit` and still a cursor.',
+          operationId: 'listQueue',
+          security: credentials.operator,
+          querystring: Type.Object({ ...filterFields, ...listFields }),
+          response: { 200: Type.Object({ items: Type.Array(GroupBody), ...listEcho }) },
+        },
+      },
+      async ({ query }) => {
+        const { limit, after } = readPage(query, isGroupKey);
+        const [destination = '', domainId = 0, kind = ''] = after ?? [];
+        const { groups, next } = await queue.groups(await filterOf(parts, query), {
+          after: after && { destination, domainId, kind },
+          limit,
+        });
+        const ids = groups.map((group) => group.domainId);
+        const names = await findClaimNames(database.read, ids);
+        return {
+          items: groups.map((group) => writeGroup(group, names, now())),
+          limit,
+          ...(next && { cursor: nextCursor([next.destination, next.domainId, next.kind]) }),
+        };
+      },
+    );
+    app.get(
+      '/v2/operator/queue/deliveries',
+      {
+        schema: {
+          tags: ['Operator'],
+          summary: 'List single deliveries that wait',
+          description:
+            'Those of a domain come newest first; without `domain` they come by receiver, each newest first. With filters a page ' +
+            'may have fewer items than `limit` and still a cursor.',
+          operationId: 'listQueueDeliveries',
+          security: credentials.operator,
+          querystring: Type.Object({ ...filterFields, ...listFields }),
+          response: { 200: Type.Object({ items: Type.Array(OpenDeliveryBody), ...listEcho }) },
+        },
+      },
+      async ({ query }) => {
+        const { limit, after } = readPage(query, isOpenKey);
+        const filter = await filterOf(parts, query);
+        const { items, next } = await queue.listOpen(filter, { after: toOpenKey(after), limit });
+        const ids = items.map((item) => item.domainId);
+        const names = await findClaimNames(database.read, ids);
+        return {
+          items: items.map((item) => writeOpen(item, names)),
+          limit,
+          ...(next && { cursor: nextCursor(writeOpenKey(next)) }),
+        };
+      },
+    );
+    for (const action of Object.keys(summaries) as BulkAction[]) addBulkRoute(app, parts, action);
+  };
+}
+
+const summaries: Record<BulkAction, readonly [summary: string, description: string]> = {
+  retry: [
+    'Try deliveries again',
+    'Those that wait and those that failed are tried again now, from the start of their schedule, with the same ' +
+      '`webhook-id`; with `state: held` those that are held. No more go to a receiver at a time than otherwise, and one by one ' +
+      'while it fails.',
+  ],
+  hold: [
+    'Hold deliveries back',
+    'Those that wait are not attempted until they are released or tried again.',
+  ],
+  release: [
+    'Release deliveries',
+    'Those that are held wait for their next attempt again, as due as they were.',
+  ],
+  drop: [
+    'Drop deliveries',
+    'Those that wait or are held have failed from now on. No bounce is sent: who sent the message is not told, but that an ' +
+      'account sees `bounced` for what it sent. The trace and the audit log note it. A copy for a mailbox ' +
+      '(`webhook_then_store`) is stored all the same. Each can still be tried again for 30 days.',
+  ],
+};
+
+/** Deliveries that one call names. */
+const IDS_MAX = 500;
+
+function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action: BulkAction): void {
+  const { database, queue, now } = parts;
+  const [summary, description] = summaries[action];
+  app.post(
+    `/v2/operator/queue/${action}`,
+    {
+      schema: {
+        tags: ['Operator'],
+        summary,
+        description:
+          `${description} At least one of \`destination\`, \`domain\`, \`kind\`, \`state\` and \`ids\` is given. ` +
+          'What is being attempted right now is left alone. After 5 seconds the answer says `more`: call again.',
+        operationId: `${action}Queue`,
+        security: credentials.operator,
+        body: Type.Object({
+          ...filterFields,
+          ids: Type.Optional(
+            Type.Array(Type.Integer({ minimum: 1 }), {
+              minItems: 1,
+              maxItems: IDS_MAX,
+              examples: [[7]],
+            }),
+          ),
+          older_than: Type.Optional(
+            Type.Integer({
+              minimum: 0,
+              maximum: 31_536_000,
+              description: 'Only those that were queued so many seconds ago, or earlier.',
+              examples: [3600],
+            }),
+          ),
+          dry_run: Type.Optional(
+            Type.Boolean({ description: 'Only count what fits.', examples: [true] }),
+          ),
+        }),
+        response: {
+          200: Type.Object({
+            matched: Type.Integer({ description: 'How many fit.', examples: [120] }),
+            changed: Type.Integer({ description: '0 in a dry run.', examples: [120] }),
+            more: Type.Optional(
+              Type.Boolean({ description: 'There may be more: call again.', examples: [true] }),
+            ),
+          }),
+        },
+      },
+    },
+    async (request) => {
+      const { ids, older_than: age, dry_run: isDryRun = false, ...asked } = request.body;
+      const { destination, domain, kind, state } = asked;
+      if ([ids, destination, domain, kind, state].every((one) => one === undefined)) {
+        throw invalidField('destination', 'or domain, kind, state or ids must be given');
+      }
+      const before = age === undefined ? undefined : now() - age * 1_000;
+      const filter = { ...(await filterOf(parts, asked)), ids, before };
+      const by = actorOf(request);
+      const order = { action, filter, isDryRun, heldBy: 'operator' } as const;
+      const { matched, changed, more } = await queue.bulk(order, by.actor);
+      if (changed > 0) {
+        const target = JSON.stringify({ ...asked, ids, older_than: age });
+        const entry = { action: `queue.${action}`, target, counts: { matched, changed } };
+        await database.write((tx) => recordAudit(tx, by, entry));
+      }
+      return { matched, changed, ...(more && { more }) };
+    },
+  );
+}

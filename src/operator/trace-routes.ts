@@ -1,0 +1,166 @@
+/** `GET /v2/operator/trace`: what became of each message. */
+import { Type } from 'typebox';
+import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import type { Database } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
+import type { Queue } from '../queue/queue.ts';
+import { listTrace, type TraceItem, timeLine } from '../trace/trace.ts';
+import { type ListKey, listEcho, listFields, nextCursor, readPage } from './lists.ts';
+
+const MAIL_ID = '019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b';
+
+const TraceBody = Type.Object(
+  {
+    id: Type.String({
+      description:
+        'What the client was answered that brought the message: the same in its Received field and the log.',
+      examples: [MAIL_ID],
+    }),
+    at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+    event: Type.String({
+      description:
+        'received, submitted, refused, deferred, stored, queued, webhook_attempt, forward_attempt, send_attempt, ' +
+        'bounce_attempt, mailbox_attempt, bounced, cancelled, retried, held, released or dropped',
+      examples: ['stored'],
+    }),
+    sender: Type.Optional(
+      Type.String({ description: 'Empty for a bounce.', examples: ['bob@sender.test'] }),
+    ),
+    recipient: Type.Optional(Type.String({ examples: ['ann@acme.test'] })),
+    message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
+    delivery_id: Type.Optional(Type.Integer({ examples: [7] })),
+    webhook_id: Type.Optional(
+      Type.String({ description: 'What the receiver knows it by.', examples: [MAIL_ID] }),
+    ),
+    status: Type.Optional(
+      Type.String({
+        description:
+          'The reply of SMTP; of an attempt delivered, deferred, failed, expired (the last one) or held.',
+        examples: ['delivered'],
+      }),
+    ),
+    detail: Type.Optional(Type.String({ description: 'For people.', examples: ['INBOX, UID 7'] })),
+    node: Type.String({ description: 'The host that did it.', examples: ['mail-1'] }),
+    client: Type.Optional(
+      Type.String({ description: 'Address of who brought it.', examples: ['192.0.2.1'] }),
+    ),
+  },
+  { title: 'TraceItem', description: 'One thing that happened to a message.' },
+);
+
+function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
+  const { mail_id: id, at, event, node, ...rest } = row;
+  const { sender, recipient, message_id, delivery_id, webhook_id, status, detail, client } = rest;
+  return {
+    ...{ id, at: isoTime(at), event, node },
+    ...(sender !== null && { sender }),
+    ...(recipient !== null && { recipient }),
+    ...(message_id !== null && { message_id }),
+    ...(delivery_id !== null && { delivery_id }),
+    ...(webhook_id !== null && { webhook_id }),
+    ...(status !== null && { status }),
+    ...(detail !== null && { detail }),
+    ...(client !== null && { client }),
+  };
+}
+
+const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00Z'] });
+const Address = Type.String({ minLength: 1, maxLength: 320, examples: ['ann@acme.test'] });
+const MailId = Type.String({
+  minLength: 1,
+  maxLength: 64,
+  description: 'Our id of the message, the id of one of its deliveries, or a `webhook-id`.',
+  examples: [MAIL_ID],
+});
+
+interface TraceParts {
+  readonly database: Pick<Database, 'read'>;
+  readonly queue: Pick<Queue, 'findMailId'>;
+}
+
+/** Deliveries and webhooks have names of their own; anything else is an id of ours. */
+async function mailIdOf({ queue }: TraceParts, id: string): Promise<string> {
+  return (await queue.findMailId(id)) ?? id;
+}
+
+/** A row in the order of time: its instant, and its id. */
+function isTraceKey(values: ListKey): values is readonly [number, number] {
+  return values.length === 2 && values.every((one) => Number.isSafeInteger(one));
+}
+
+export function traceRoutes(parts: TraceParts): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/operator/trace',
+      {
+        schema: {
+          tags: ['Operator'],
+          summary: 'Find messages',
+          description:
+            'What happened to messages, the newest first, for as long as TRACE_DAYS. Sender and Message-ID find what came in ' +
+            'or was submitted; the time line of its id has the rest. Where several filters have to fit, a page may have ' +
+            'fewer items than `limit` and still a cursor.',
+          operationId: 'listTrace',
+          security: credentials.operator,
+          querystring: Type.Object({
+            recipient: Type.Optional(Address),
+            sender: Type.Optional(
+              Type.String({
+                maxLength: 320,
+                description: 'Empty for bounces.',
+                examples: ['bob@sender.test'],
+              }),
+            ),
+            message_id: Type.Optional(
+              Type.String({ minLength: 1, maxLength: 1000, examples: ['<1@sender.test>'] }),
+            ),
+            id: Type.Optional(MailId),
+            since: Type.Optional(Instant),
+            until: Type.Optional(Instant),
+            ...listFields,
+          }),
+          response: { 200: Type.Object({ items: Type.Array(TraceBody), ...listEcho }) },
+        },
+      },
+      async ({ query }) => {
+        const page = readPage(query, isTraceKey);
+        const { id, since, until, message_id: messageId, recipient, sender } = query;
+        const [at, row] = page.after ?? [];
+        const { items, next } = await listTrace(parts.database.read, {
+          ...{ messageId, recipient, sender, limit: page.limit },
+          mailId: id === undefined ? undefined : await mailIdOf(parts, id),
+          since: since === undefined ? undefined : Date.parse(since),
+          until: until === undefined ? undefined : Date.parse(until),
+          before: at === undefined || row === undefined ? undefined : { at, id: row },
+        });
+        return {
+          items: items.map(writeItem),
+          limit: page.limit,
+          ...(next && { cursor: nextCursor([next.at, next.id]) }),
+        };
+      },
+    );
+    app.get(
+      '/v2/operator/trace/:id',
+      {
+        config: { refusals: ['message_not_found'] },
+        schema: {
+          tags: ['Operator'],
+          summary: 'Read what became of a message',
+          description: 'Everything that happened to one message, the oldest first.',
+          operationId: 'readTrace',
+          security: credentials.operator,
+          params: Type.Object({ id: MailId }),
+          response: { 200: Type.Object({ items: Type.Array(TraceBody) }) },
+        },
+      },
+      async ({ params }) => {
+        const rows = await timeLine(parts.database.read, await mailIdOf(parts, params.id));
+        if (rows.length === 0) {
+          throw new Refusal('message_not_found', `the trace knows no message ${params.id}`);
+        }
+        return { items: rows.map(writeItem) };
+      },
+    );
+  };
+}

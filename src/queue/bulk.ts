@@ -1,0 +1,252 @@
+/**
+ * What operators do to many deliveries at once: try them again, hold them back, release them, drop them. Rows
+ * are looked at in the order of an index, 1,000 at a time, and changed 500 in a transaction; between two steps
+ * others have their turn. A row that is being attempted is left to its attempt.
+ */
+import { setImmediate as turn } from 'node:timers/promises';
+import { sql } from 'kysely';
+import type { Database, Queries, Row } from '../database/database.ts';
+import { errorToJson } from './delivery.ts';
+
+export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
+/** States of what operators see in the queue: `queued` waits for its next attempt. */
+export type OpenState = 'queued' | 'held' | 'failed';
+
+/** Which deliveries are meant; what is left out does not matter. */
+export interface QueueFilter {
+  readonly ids?: readonly number[] | undefined;
+  readonly destination?: string | undefined;
+  readonly domainIds?: readonly number[] | undefined;
+  readonly kind?: string | undefined;
+  readonly state?: OpenState | undefined;
+  /** Only those that were queued before that instant, milliseconds since 1970. */
+  readonly before?: number | undefined;
+}
+
+export interface BulkRequest {
+  readonly action: BulkAction;
+  readonly filter: QueueFilter;
+  /** Only counts. */
+  readonly isDryRun: boolean;
+  /** Whose order it is: what a suspension holds, its end alone releases. */
+  readonly heldBy: 'operator' | 'suspension';
+  readonly now: number;
+}
+
+/** What is asked of a call; it ends early where it takes longer than `ms`. */
+export interface BulkResult {
+  readonly matched: number;
+  readonly changed: number;
+  /** Whether it ended early: the caller asks again. */
+  readonly more: boolean;
+}
+
+export type BulkRow = Pick<
+  Row<'deliveries'>,
+  | 'id'
+  | 'kind'
+  | 'destination'
+  | 'domain_id'
+  | 'status'
+  | 'created_at'
+  | 'next_attempt_at'
+  | 'lease_owner'
+  | 'held_by'
+>;
+
+/** A row that was changed, as the trace and workers need it. */
+export type ChangedRow = Pick<
+  Row<'deliveries'>,
+  'id' | 'kind' | 'destination' | 'public_id' | 'mail_id' | 'recipient'
+>;
+
+/** The states that each action changes, where the filter names none. */
+const STATES: Record<BulkAction, readonly OpenState[]> = {
+  retry: ['queued', 'failed'],
+  hold: ['queued'],
+  release: ['held'],
+  drop: ['queued', 'held'],
+};
+/** What a filter may ask of it beyond that. */
+const ALLOWED: Record<BulkAction, readonly OpenState[]> = {
+  ...STATES,
+  retry: ['queued', 'failed', 'held'],
+};
+const READ_AT_A_TIME = 1_000;
+const CHANGED_AT_A_TIME = 500;
+/** Milliseconds that one call takes at most, a step more or less. */
+const LONGEST_MS = 5_000;
+export const DROPPED = 'dropped by an operator: nobody is told of it';
+
+/**
+ * Does it.
+ *
+ * @param change changes rows in a transaction of its own, and answers how many it changed
+ */
+export async function runBulk(
+  database: Database,
+  request: BulkRequest,
+  change: (ids: readonly number[]) => Promise<number>,
+): Promise<BulkResult> {
+  const end = performance.now() + LONGEST_MS;
+  let matched = 0;
+  let changed = 0;
+  for await (const rows of walk(database, request)) {
+    const ids = rows.filter((row) => isMeant(row, request)).map(({ id }) => id);
+    matched += ids.length;
+    for (let at = 0; at < ids.length && !request.isDryRun; at += CHANGED_AT_A_TIME) {
+      changed += await change(ids.slice(at, at + CHANGED_AT_A_TIME));
+    }
+    if (performance.now() >= end) return { matched, changed, more: true };
+    await turn();
+  }
+  return { matched, changed, more: false };
+}
+
+function statesOf({ action, filter: { state } }: BulkRequest): readonly OpenState[] {
+  if (state === undefined) return STATES[action];
+  return ALLOWED[action].includes(state) ? [state] : [];
+}
+
+function isMeant(row: BulkRow, request: BulkRequest): boolean {
+  const { action, filter, heldBy, now } = request;
+  const { destination = row.destination, kind = row.kind, domainIds, before } = filter;
+  const states: readonly string[] = statesOf(request);
+  if (!states.includes(row.status) || row.lease_owner !== null) return false;
+  if (row.destination !== destination || row.kind !== kind) return false;
+  if (domainIds && !domainIds.includes(row.domain_id)) return false;
+  if (before !== undefined && row.created_at >= before) return false;
+  // What is due already is tried anyway.
+  if (action === 'retry' && row.status === 'queued') return row.next_attempt_at > now;
+  if (action !== 'release') return true;
+  return (row.held_by === 'suspension') === (heldBy === 'suspension');
+}
+
+const read = [
+  'id',
+  'kind',
+  'destination',
+  'domain_id',
+  'status',
+  'created_at',
+  'next_attempt_at',
+  'lease_owner',
+  'held_by',
+] as const;
+
+/** Rows that may be meant, in steps; each is seen once, whatever is done to those before. */
+async function* walk(database: Database, request: BulkRequest): AsyncGenerator<BulkRow[]> {
+  const { ids, destination, domainIds } = request.filter;
+  if (ids) {
+    yield await database.read
+      .selectFrom('deliveries')
+      .select(read)
+      .where('id', 'in', ids)
+      .execute();
+  } else if (domainIds && destination === undefined) {
+    for (const domainId of domainIds) {
+      for (const state of statesOf(request)) yield* walkDomain(database, domainId, state);
+    }
+  } else {
+    yield* walkReceivers(database, destination);
+  }
+}
+
+/** By `deliveries_by_status`. */
+async function* walkDomain(
+  { read: queries }: Database,
+  domainId: number,
+  state: OpenState,
+): AsyncGenerator<BulkRow[]> {
+  for (let after = 0; ; ) {
+    const rows: BulkRow[] = await queries
+      .selectFrom('deliveries')
+      .select(read)
+      .where('domain_id', '=', domainId)
+      .where('status', '=', state)
+      .where('id', '>', after)
+      .orderBy('id')
+      .limit(READ_AT_A_TIME)
+      .execute();
+    yield rows;
+    const last = rows.at(-1);
+    if (!last || rows.length < READ_AT_A_TIME) return;
+    after = last.id;
+  }
+}
+
+/** By `deliveries_by_receiver`. */
+async function* walkReceivers(
+  { read: queries }: Database,
+  destination: string | undefined,
+): AsyncGenerator<BulkRow[]> {
+  for (let after: BulkRow | undefined; ; ) {
+    const rows: BulkRow[] = await receiversQuery(queries, destination, after).execute();
+    yield rows;
+    after = rows.at(-1);
+    if (!after || rows.length < READ_AT_A_TIME) return;
+  }
+}
+
+export function receiversQuery(
+  queries: Queries,
+  destination: string | undefined,
+  after: BulkRow | undefined,
+) {
+  let query = queries
+    .selectFrom('deliveries')
+    .select(read)
+    // A partial index is used only where its condition stands in the query.
+    .where('status', '<>', sql.lit('delivered' as const));
+  if (destination !== undefined) query = query.where('destination', '=', destination);
+  if (after) {
+    const { domain_id, kind, status, id } = after;
+    query = query.where((eb) =>
+      eb(
+        eb.refTuple('destination', 'domain_id', 'kind', 'status', 'id'),
+        '>',
+        eb.tuple(after.destination, domain_id, kind, status, id),
+      ),
+    );
+  }
+  return query
+    .orderBy('destination')
+    .orderBy('domain_id')
+    .orderBy('kind')
+    .orderBy('status')
+    .orderBy('id')
+    .limit(READ_AT_A_TIME);
+}
+
+/** Changes rows that still are in a state that the action changes, and not being attempted. */
+export async function changeRows(
+  tx: Queries,
+  ids: readonly number[],
+  request: BulkRequest,
+): Promise<ChangedRow[]> {
+  const { action, heldBy, now } = request;
+  const rows = tx
+    .updateTable('deliveries')
+    .where('id', 'in', ids)
+    .where('status', 'in', statesOf(request))
+    .where('lease_owner', 'is', null)
+    .set({ updated_at: now });
+  const changing = {
+    retry: () =>
+      rows.set((eb) => ({
+        ...{ status: 'queued', attempts: 0, held_by: null, finished_at: null },
+        replays: eb('replays', '+', eb.case().when('status', '=', 'failed').then(1).else(0).end()),
+        next_attempt_at: now,
+      })),
+    hold: () => rows.set({ status: 'held', held_by: heldBy }),
+    release: () => rows.set({ status: 'queued', held_by: null }),
+    drop: () =>
+      rows.set({
+        ...{ status: 'failed', held_by: null, finished_at: now },
+        last_error: errorToJson({ text: DROPPED }),
+      }),
+  };
+  return changing[action]()
+    .returning(['id', 'kind', 'destination', 'public_id', 'mail_id', 'recipient'])
+    .execute();
+}
