@@ -18,6 +18,10 @@ process.exitCode = await runCommand(process.argv.slice(2), {
     const { openForCommand } = await import('./compose/service.ts');
     return openForCommand(config, logger);
   },
+  async logInToMailServer(config, addresses) {
+    const { logInToMailServer } = await import('./compose/mail-server.ts');
+    return logInToMailServer(config, addresses);
+  },
   async serve() {
     const { main } = await import('./compose/run.ts');
     await main();

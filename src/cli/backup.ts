@@ -1,6 +1,6 @@
 /** `postroom backup`, `verify-backup` and `restore`. */
 import { readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { Command } from 'commander';
 import {
   BackupFailed,
@@ -11,8 +11,14 @@ import {
 } from '../backup/backup.ts';
 import { type BodyStore, openBodyStore, StoreUnavailable } from '../bodies/bodies.ts';
 import { type Config, readConfig, secretsPath } from '../config/config.ts';
-import { openPostgresToRead, openSqliteToRead, type ReadDatabase } from '../database/database.ts';
-import { CommandFailed, megabytes, openProgress, report } from './command.ts';
+import {
+  CommandFailed,
+  databaseFile,
+  megabytes,
+  openProgress,
+  openToRead,
+  report,
+} from './command.ts';
 
 interface Arguments {
   readonly json?: true;
@@ -109,27 +115,18 @@ async function backup(
   onProgress: (text: string) => void,
 ): Promise<Manifest> {
   const { urls } = config.database;
-  const file = join(config.dataDir, 'postroom.sqlite');
-  const database = urls ? openPostgresToRead(urls) : openSqlite(file);
+  const database = openToRead(config);
   const { version } = JSON.parse(
     readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
   );
   try {
     return await makeBackup({
       ...{ database, store, program: version, target, onProgress },
-      source: urls ? { urls } : { file },
+      source: urls ? { urls } : { file: databaseFile(config.dataDir) },
       secrets: urls ? undefined : secretsPath(config.dataDir),
     });
   } finally {
     await database.close();
-  }
-}
-
-function openSqlite(file: string): ReadDatabase {
-  try {
-    return openSqliteToRead(file);
-  } catch (error) {
-    throw new CommandFailed(`DATA_DIR: ${file} cannot be opened: ${String(error)}`);
   }
 }
 

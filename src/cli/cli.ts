@@ -12,6 +12,7 @@ import { backupCommand, restoreCommand, verifyBackupCommand } from './backup.ts'
 import { bodiesCommand } from './bodies.ts';
 import { CommandFailed, type CommandParts } from './command.ts';
 import { demoCommand } from './demo.ts';
+import { doctorCommand } from './doctor.ts';
 import { migrateCommand, startCommand } from './run.ts';
 
 /**
@@ -30,6 +31,7 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     .addCommand(startCommand(parts))
     .addCommand(demoCommand(parts))
     .addCommand(migrateCommand(parts))
+    .addCommand(doctorCommand(parts))
     .addCommand(backupCommand())
     .addCommand(verifyBackupCommand())
     .addCommand(restoreCommand())

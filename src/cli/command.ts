@@ -1,7 +1,13 @@
 /** What every command has to do with: what it is given, and how it says what came of it. */
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { BoundAddresses, Config, Secrets } from '../config/config.ts';
-import type { Database } from '../database/database.ts';
+import {
+  type Database,
+  openPostgresToRead,
+  openSqliteToRead,
+  type ReadDatabase,
+} from '../database/database.ts';
 
 /** What the composition root gives to the commands. */
 export interface CommandParts {
@@ -14,6 +20,12 @@ export interface CommandParts {
     config: Config,
     logger: Logger,
   ): Promise<{ readonly database: Database; close(): Promise<void> }>;
+  /**
+   * Signs in to the mail server of MAILSTORE_URL, for one of these accounts.
+   *
+   * @returns why it does not let us in
+   */
+  logInToMailServer(config: Config, addresses: readonly string[]): Promise<string | undefined>;
   /** Runs the service until a signal ends the process. */
   serve(): Promise<void>;
   /** Starts the service in this process. */
@@ -29,6 +41,26 @@ export interface StartedService {
 /** A command that could not do what it was asked; the message is for the operator. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
+}
+
+/**
+ * Opens the database as it is, beside a service or without one.
+ *
+ * @throws CommandFailed where there is none on SQLite
+ */
+export function openToRead({ dataDir, database: { urls } }: Config): ReadDatabase {
+  if (urls) return openPostgresToRead(urls);
+  const file = databaseFile(dataDir);
+  try {
+    return openSqliteToRead(file);
+  } catch (error) {
+    throw new CommandFailed(`DATA_DIR: ${file} cannot be opened: ${String(error)}`);
+  }
+}
+
+/** The file of SQLite. */
+export function databaseFile(dataDir: string): string {
+  return join(dataDir, 'postroom.sqlite');
 }
 
 /** Writes what a command came to: one JSON object for machines, else the text. */

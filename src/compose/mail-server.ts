@@ -6,7 +6,12 @@ import type { Bodies } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
 import { type Config, ConfigError, type ImapMailstore as ImapSettings } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
-import { ImapMailstore, type ImapServer, ServerDelivery } from '../mail-server/mail-server.ts';
+import {
+  ImapMailstore,
+  type ImapServer,
+  logIn,
+  ServerDelivery,
+} from '../mail-server/mail-server.ts';
 import type { MailServer, MailUser } from '../mailstore/mailstore.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 
@@ -85,4 +90,29 @@ function readAuthority(path: string): string {
       cause: error,
     });
   }
+}
+
+/** For one login of a check, in milliseconds. */
+const CHECK_MS = 5_000;
+
+/**
+ * Signs in to the mail server, for one of these accounts.
+ *
+ * @returns why it does not let us in; undefined where it does
+ */
+export async function logInToMailServer(
+  { mailstore }: Config,
+  addresses: readonly string[],
+): Promise<string | undefined> {
+  if (mailstore.kind === 'embedded') return undefined;
+  let said = 'there is no account to sign in for: make one first';
+  for (const address of addresses) {
+    try {
+      (await logIn(serverOf(mailstore), address, CHECK_MS)).destroy();
+      return undefined;
+    } catch (error) {
+      said = `${address}: ${error instanceof Error ? error.message : String(error)}`;
+    }
+  }
+  return said;
 }

@@ -4,5 +4,6 @@
  * changed.
  */
 export { ImapMailstore, type ImapServer } from './imap/imap.ts';
+export { logIn } from './imap/log-in.ts';
 export { buryAllShadows, buryShadowsOf, purgeShadows } from './imap/purge-shadows.ts';
 export { type ImapAppend, ServerDelivery, type ServerDeliveryOptions } from './server-delivery.ts';

@@ -1,0 +1,319 @@
+/** `postroom doctor`: looks at everything around the service that mail depends on, and says what to do. */
+import { execFile } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { constants } from 'node:fs';
+import { access, readFile, stat, statfs } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { Command } from 'commander';
+import { findSomeActive } from '../accounts/accounts.ts';
+import { type Config, publicUrlOf, readConfig, redactUrl } from '../config/config.ts';
+import { schemaVersions } from '../database/database.ts';
+import { createDnsResolver, type DnsResolver } from '../dns/dns.ts';
+import { isMissing } from '../files/files.ts';
+import { CommandFailed, type CommandParts, databaseFile, openToRead, report } from './command.ts';
+
+/** One thing that was looked at. */
+export interface Finding {
+  readonly check: string;
+  readonly result: 'ok' | 'warning' | 'failed';
+  /** What was found. */
+  readonly detail: string;
+  /** What to do about it. */
+  readonly advice?: string;
+}
+
+type Verdict = Omit<Finding, 'check'>;
+
+const ok = (detail: string): Verdict => ({ result: 'ok', detail });
+const warning = (detail: string, advice: string): Verdict => ({
+  result: 'warning',
+  detail,
+  advice,
+});
+const failed = (detail: string, advice: string): Verdict => ({ result: 'failed', detail, advice });
+
+/** For one connection, in milliseconds. */
+const CONNECT_MS = 4_000;
+/** For a question to DNS, in milliseconds, for each of two attempts. */
+const DNS_TIMEOUTS = { first: 2_000, later: 2_000 };
+
+const HELP = `
+Run it as the user of the service, on its machine. With --reach, a connection is made to port 25 of a mail server of
+that domain, to see whether mail can go out; nothing is sent. The exit code is 1 where something failed.`;
+
+export function doctorCommand(parts: CommandParts): Command {
+  return new Command('doctor')
+    .description(
+      'checks DNS, ports, certificate, clock, disk, permissions, database and mail server',
+    )
+    .option('--reach <domain>', 'tries whether the mail servers of a domain can be reached')
+    .option('--json', 'writes the result as JSON')
+    .addHelpText('after', HELP)
+    .action(async ({ json, reach }: { json?: true; reach?: string }) => {
+      const findings = await examine(readConfig(process.env), parts, reach);
+      const failures = findings.filter(({ result }) => result === 'failed').length;
+      report(json, { ok: failures === 0, findings }, findings.map(describe).join('\n'));
+      if (failures > 0) throw new CommandFailed(`${failures} of ${findings.length} checks failed`);
+    });
+}
+
+function describe({ check, result, detail, advice }: Finding): string {
+  const line = `${result.padEnd(7)}  ${check.padEnd(18)}  ${detail}`;
+  return advice === undefined ? line : `${line}\n${' '.repeat(29)}${advice}`;
+}
+
+/** Looks at all things at once: it takes as long as the slowest. */
+async function examine(
+  config: Config,
+  parts: CommandParts,
+  reach: string | undefined,
+): Promise<Finding[]> {
+  const dns = createDnsResolver({ servers: config.dns.servers, timeouts: DNS_TIMEOUTS });
+  const { mailHostname: host, http, smtp, outbound, mailstore } = config;
+  const checks: Record<string, () => Promise<Verdict>> = {
+    'data folder': () => checkFolder(config.dataDir),
+    disk: () => checkDisk(config.dataDir),
+    database: () => checkDatabase(config),
+    clock: checkClock,
+    'service (HTTP)': () => checkService(publicUrlOf(http.host, http.port)),
+    'SMTP port': () => checkSmtp(smtp.host, smtp.port),
+    certificate: () => checkCertificate(config),
+    'DNS: resolver': () => checkResolver(dns, config.dns.servers),
+    [`DNS: ${host}`]: () => checkHost(dns, host),
+    [`DNS: ${config.spfInclude}`]: () => checkSpf(dns, config.spfInclude),
+  };
+  const { relay } = outbound;
+  if (relay) checks['relay'] = () => checkBanner(relay.host, relay.port, 'SMTP_RELAY_URL');
+  if (reach !== undefined)
+    checks[`mail to ${reach}`] = () => checkReach(dns, reach, outbound.mxPort);
+  if (mailstore.kind === 'imap') {
+    checks['mail server'] = async () => {
+      const said = await parts.logInToMailServer(config, await someAddresses(config));
+      return said === undefined
+        ? ok(`${mailstore.host}:${mailstore.port} lets us in`)
+        : failed(said, 'look at MAILSTORE_URL: host, port, login, tls');
+    };
+  }
+  const all = Object.entries(checks).map(async ([check, look]) => ({
+    check,
+    ...(await look().catch((error: unknown) =>
+      failed(String(error), 'mend this, and run it again'),
+    )),
+  }));
+  const findings = await Promise.all(all);
+  dns.close();
+  return findings;
+}
+
+/** One account may be unknown to the mail server. */
+const ACCOUNTS_TRIED = 3;
+
+async function someAddresses(config: Config): Promise<string[]> {
+  const database = openToRead(config);
+  try {
+    const accounts = await findSomeActive(database.read, ACCOUNTS_TRIED);
+    return accounts.map(({ address }) => address);
+  } finally {
+    await database.close();
+  }
+}
+
+async function checkFolder(path: string): Promise<Verdict> {
+  try {
+    const { mode, uid } = await stat(path);
+    await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
+    const own = process.getuid?.();
+    if (own !== undefined && uid !== own) {
+      return warning(
+        `${path} is of user ${uid}, this is ${own}`,
+        'run doctor as the user of the service',
+      );
+    }
+    if ((mode & 0o077) === 0) return ok(`${path} is writable, and closed to others`);
+    return warning(`${path} is open to other users`, `chmod 700 ${path}`);
+  } catch (error) {
+    if (isMissing(error)) return warning(`${path} is not there yet`, 'the first start makes it');
+    return failed(
+      `${path} cannot be written to: ${String(error)}`,
+      'give it to the user of the service',
+    );
+  }
+}
+
+/** Below this no mail is taken at all (bodies/). */
+const LEAST_FREE = 64 * 1024 * 1024;
+const MUCH_FREE = 1024 * 1024 * 1024;
+
+async function checkDisk(path: string): Promise<Verdict> {
+  const { bavail, bsize, blocks } = await statfs(path).catch((error: unknown) => {
+    if (isMissing(error)) return statfs('.');
+    throw error;
+  });
+  const free = bavail * bsize;
+  const said = `${(free / 1e9).toFixed(1)} GB free, ${Math.round((100 * bavail) / blocks)} %`;
+  if (free < LEAST_FREE) return failed(said, 'no mail is taken: make room');
+  if (free < MUCH_FREE || bavail / blocks < 0.05) return warning(said, 'make room soon');
+  return ok(said);
+}
+
+async function checkDatabase(config: Config): Promise<Verdict> {
+  const { urls } = config.database;
+  const place = urls?.map(redactUrl).join(', ') ?? databaseFile(config.dataDir);
+  if (!urls && !(await stat(place).catch(() => undefined))) {
+    return warning(`${place} is not there yet`, 'the first start makes it');
+  }
+  const database = openToRead(config);
+  try {
+    const { version, newest } = await schemaVersions(database);
+    const said = `${place} has schema ${version}, this program ${newest}`;
+    if (version < newest) return warning(said, 'the next start migrates it, or "postroom migrate"');
+    return version > newest ? warning(said, 'run the newer program') : ok(said);
+  } catch (error) {
+    return failed(
+      `${place}: ${error instanceof Error ? error.message : String(error)}`,
+      'look whether it runs',
+    );
+  } finally {
+    await database.close();
+  }
+}
+
+/** Whether something sets the clock: signatures, tokens and TLS go by it. */
+async function checkClock(): Promise<Verdict> {
+  const now = new Date().toISOString();
+  const advice = 'let systemd-timesyncd, chrony or ntpd set it';
+  try {
+    const show = ['show', '--property=NTPSynchronized', '--value'];
+    const { stdout } = await promisify(execFile)('timedatectl', show, { timeout: CONNECT_MS });
+    if (stdout.trim() === 'yes') return ok(`it is ${now}, set by a time server`);
+    return warning(`it is ${now}, and no time server sets it`, advice);
+  } catch {
+    return warning(`it is ${now}; whether a time server sets it cannot be told here`, advice);
+  }
+}
+
+async function checkService(url: string): Promise<Verdict> {
+  try {
+    const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(CONNECT_MS) });
+    const text = (await answer.text()).slice(0, 300);
+    if (answer.ok) return ok(`${url}/readyz says 200`);
+    return failed(`${url}/readyz says ${answer.status}: ${text}`, 'see the log of the service');
+  } catch {
+    return warning(`nothing answers at ${url}`, 'start the service, or look at HOST and PORT');
+  }
+}
+
+async function checkSmtp(host: string, port: number): Promise<Verdict> {
+  if (port === 0)
+    return warning('SMTP_PORT=0: no mail comes in by SMTP', 'set it to 25 to take mail');
+  const found = await checkBanner(
+    new URL(publicUrlOf(host, port)).hostname,
+    port,
+    'SMTP_HOST and SMTP_PORT',
+  );
+  if (found.result !== 'ok' || port === 25) return found;
+  return warning(
+    `${found.detail}, which is not port 25`,
+    'mail servers come to port 25: set it, or forward it',
+  );
+}
+
+/** Connects to a mail server, and reads its greeting (RFC 5321 section 3.1). */
+async function checkBanner(host: string, port: number, setting: string): Promise<Verdict> {
+  const socket = connect({ host: host.replace(/^\[|\]$/g, ''), port });
+  const place = `${host}:${port}`;
+  try {
+    const signal = AbortSignal.timeout(CONNECT_MS);
+    const [greeting] = await once(socket.setEncoding('latin1'), 'data', { signal });
+    const line =
+      String(greeting)
+        .split('\r\n')[0]
+        ?.replace(/[^ -~]/g, '?') ?? '';
+    return line.startsWith('220')
+      ? ok(`${place} says "${line}"`)
+      : failed(`${place} says "${line}"`, `look at ${setting}`);
+  } catch (error) {
+    const why = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+    return failed(`${place} gives no greeting (${why})`, `look at ${setting}, and at firewalls`);
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** Days before the end of a certificate. */
+const SOON = 14;
+
+async function checkCertificate({ tls, dataDir, mailHostname }: Config): Promise<Verdict> {
+  const path = tls.cert ?? join(dataDir, 'tls', 'cert.pem');
+  const text = await readFile(path).catch((error: unknown) => {
+    if (isMissing(error) && !tls.cert) return undefined;
+    throw error;
+  });
+  if (!text) return warning('there is none yet', 'the first start makes one');
+  const certificate = new X509Certificate(text);
+  const days = Math.floor((certificate.validToDate.getTime() - Date.now()) / 86_400_000);
+  const said = `${path} is good for ${days} days`;
+  if (days < 0) return failed(`${path} ended ${-days} days ago`, 'renew it');
+  if (!certificate.checkHost(mailHostname)) {
+    return failed(`${path} does not name ${mailHostname}`, 'get one for MAIL_HOSTNAME');
+  }
+  if (tls.cert && days < SOON) return warning(said, 'look whether your ACME client renews it');
+  return ok(said);
+}
+
+async function checkResolver(dns: DnsResolver, servers: readonly string[]): Promise<Verdict> {
+  const asked = servers.length > 0 ? servers.join(', ') : 'those of the system';
+  // A name that the DNS has as long as there is one; any answer will do.
+  const answer = await dns.lookup('org', 'MX');
+  if (answer.kind !== 'unanswered') return ok(`answers come from ${asked}`);
+  return failed(
+    `no resolver answers (${answer.reason}; ${asked})`,
+    'mail is taken unchecked, domains do not become active, nothing goes out: look at DNS_SERVERS and /etc/resolv.conf',
+  );
+}
+
+async function checkHost(dns: DnsResolver, host: string): Promise<Verdict> {
+  if (host === 'mail.localhost') {
+    return warning('MAIL_HOSTNAME is not set', 'set it to the name of this machine in DNS');
+  }
+  const [four, six] = await Promise.all([dns.lookup(host, 'A'), dns.lookup(host, 'AAAA')]);
+  if (four.kind === 'unanswered') return warning('not checked: no resolver answers', 'see above');
+  const addresses = [four, six].flatMap((answer) =>
+    answer.kind === 'records' ? answer.records : [],
+  );
+  if (addresses.length === 0) {
+    return failed(`${host} has no address`, 'publish an A record: all MX records lead there');
+  }
+  return ok(`${host} is ${addresses.join(', ')}`);
+}
+
+async function checkSpf(dns: DnsResolver, name: string): Promise<Verdict> {
+  const answer = await dns.lookup(name, 'TXT');
+  if (answer.kind === 'unanswered') return warning('not checked: no resolver answers', 'see above');
+  const records = answer.kind === 'records' ? answer.records : [];
+  const spf = records.find((text) => /^v=spf1(?: |$)/i.test(text));
+  if (spf !== undefined) return ok(spf.replace(/[^ -~]/g, '?'));
+  const advice = `publish "v=spf1 ip4:<your address> -all" there: without it the SPF of every domain fails`;
+  return name.endsWith('.localhost')
+    ? warning('SPF_INCLUDE is not set', 'set MAIL_HOSTNAME')
+    : failed(`${name} has no SPF record`, advice);
+}
+
+async function checkReach(dns: DnsResolver, domain: string, port: number): Promise<Verdict> {
+  const answer = await dns.lookup(domain, 'MX');
+  if (answer.kind === 'unanswered') return warning('not checked: no resolver answers', 'see above');
+  // Without an MX record the domain's own address takes its mail (RFC 5321 section 5.1).
+  const exchanges =
+    answer.kind === 'records' ? [...answer.records] : [{ preference: 0, exchange: domain }];
+  const [first] = exchanges.sort((a, b) => a.preference - b.preference);
+  if (!first?.exchange) return warning(`${domain} takes no mail`, 'try another domain');
+  const found = await checkBanner(first.exchange, port, 'MX_PORT');
+  if (found.result !== 'failed') return found;
+  return failed(
+    found.detail,
+    'many providers close port 25 to the outside: ask yours, or set SMTP_RELAY_URL',
+  );
+}
