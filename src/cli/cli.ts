@@ -13,6 +13,8 @@ import { bodiesCommand } from './bodies.ts';
 import { CommandFailed, type CommandParts } from './command.ts';
 import { demoCommand } from './demo.ts';
 import { doctorCommand } from './doctor.ts';
+import { operatorCommands } from './operator.ts';
+import { rotateCommand } from './rotate.ts';
 import { migrateCommand, startCommand } from './run.ts';
 
 /**
@@ -32,10 +34,12 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     .addCommand(demoCommand(parts))
     .addCommand(migrateCommand(parts))
     .addCommand(doctorCommand(parts))
+    .addCommand(rotateCommand(parts))
     .addCommand(backupCommand())
     .addCommand(verifyBackupCommand())
     .addCommand(restoreCommand())
     .addCommand(bodiesCommand(parts));
+  for (const command of operatorCommands()) program.addCommand(command);
   for (const command of [program, ...program.commands, ...program.commands.flatMap(below)]) {
     command.exitOverride().showHelpAfterError();
   }

@@ -82,7 +82,7 @@ export function table(
 }
 
 /** Much of what is shown comes from strangers: nothing of it moves the cursor or turns the order of characters. */
-function clean(text: string): string {
+export function clean(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?') || '-';
 }
 

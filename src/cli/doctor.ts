@@ -86,7 +86,7 @@ async function examine(
     [`DNS: ${config.spfInclude}`]: () => checkSpf(dns, config.spfInclude),
   };
   const { relay } = outbound;
-  if (relay) checks['relay'] = () => checkBanner(relay.host, relay.port, 'SMTP_RELAY_URL');
+  if (relay) checks.relay = () => checkBanner(relay.host, relay.port, 'SMTP_RELAY_URL');
   if (reach !== undefined)
     checks[`mail to ${reach}`] = () => checkReach(dns, reach, outbound.mxPort);
   if (mailstore.kind === 'imap') {

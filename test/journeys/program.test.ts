@@ -1,5 +1,6 @@
 /** The program `postroom` beside a service that runs, as an operator calls it. */
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
@@ -56,10 +57,46 @@ test('demo beside a service that runs makes its mailbox again, with another mail
     exported.output,
     /^export URL='http:\S+' KEY='pr_\S+' TOKEN='\S+' ADDRESS='ada@acme\.test' PASSWORD='\S+'\n$/,
   );
+  // What only the operator's API knows.
+  const { items } = await result('accounts', 'list', '--domain', 'acme.test');
+  assert.deepEqual([items.length, items[0].email], [1, 'ada@acme.test']);
+  const shown = await postroom(['domains', 'list']).ended();
+  assert.match(shown.output, /^domain +user_id +status .*\nacme\.test +demo +active /);
+  await result('usage', '--by', 'account', '--all');
+  const wrong = await postroom(['domains', 'show', 'other.test']).ended();
+  assert.equal(wrong.code, 1);
+
+  // There is no DNS here: that fails, and all else is looked at.
+  const doctor = await postroom(['doctor', '--json']).ended();
+  assert.equal(doctor.code, 1);
+  const { findings } = JSON.parse(doctor.output.split('\n')[0] ?? '');
+  const results = new Map<string, string>();
+  for (const finding of findings) results.set(finding.check, finding.result);
+  assert.deepEqual(
+    ['data folder', 'database', 'service (HTTP)', 'certificate', 'DNS: resolver'].map((check) =>
+      results.get(check),
+    ),
+    ['ok', 'ok', 'ok', 'failed', 'failed'],
+  );
+
+  const { value } = await result('rotate', 'api-key');
+  assert.match(value, /^pr_/);
   const refused = await postroom(['migrate']).ended();
   assert.equal(refused.code, 1);
   assert.match(refused.output, /^DATA_DIR: .* is in use/);
   await stop(service);
+});
+
+test('a key that is rotated holds beside the old one, until that is dropped', async () => {
+  const stored = async () =>
+    JSON.parse(await readFile(join(env.DATA_DIR, 'secrets.json'), 'utf8')).apiKey;
+  const [newest, old] = await stored();
+  assert.notEqual(newest, old);
+  assert.equal((await result('rotate', 'api-key', '--drop-old')).dropped, 1);
+  assert.equal(await stored(), newest);
+  const own = await postroom(['rotate', 'api-key'], { ...env, API_KEYS: newest }).ended();
+  assert.equal(own.code, 1);
+  assert.match(own.output, /^API_KEYS is set, and counts in place/);
 });
 
 test('migrate says which version the database has, and refuses one that a newer program made', async () => {

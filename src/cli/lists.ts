@@ -1,0 +1,134 @@
+/** Commands that show a list of the operator's API. */
+import { Command } from 'commander';
+import { readConfig } from '../config/config.ts';
+import { CommandFailed, clean, megabytes, openProgress, report, table } from './command.ts';
+import { openClient, type ServiceClient } from './service-client.ts';
+
+/** An item of a list, or an answer, as OpenAPI describes it. */
+export type Item = Readonly<Record<string, unknown>>;
+
+interface Answer {
+  readonly items: readonly Item[];
+  readonly cursor?: string;
+}
+
+/** A list, and how people see it. */
+export interface List {
+  readonly name: string;
+  readonly description: string;
+  /** Below /v2/operator. */
+  readonly path: string;
+  /** Parameters of the query by their names in the API, and what they mean. */
+  readonly filters: Readonly<Record<string, string>>;
+  /** What is shown of an item, by the names of its members (`counts.pending`). */
+  readonly columns: readonly string[];
+}
+
+interface ListArguments extends Readonly<Record<string, unknown>> {
+  readonly url?: string;
+  readonly json?: true;
+  readonly all?: true;
+}
+
+/** Items of one page of the API at most. */
+const PAGE_MAX = '200';
+
+/** The client that commands of the operator's API have, and their common options. */
+export function onService(command: Command): Command {
+  return command
+    .option('--url <url>', 'of the service; default: what HOST and PORT say')
+    .option('--json', 'writes the result as JSON');
+}
+
+export function connect(url: string | undefined): Promise<ServiceClient> {
+  return openClient(readConfig(process.env), url);
+}
+
+export function listCommand(list: List): Command {
+  const command = new Command(list.name).description(list.description);
+  addFilters(command, list.filters)
+    .option('--limit <number>', 'items at most', '50')
+    .option('--cursor <cursor>', 'goes on where an earlier list ended')
+    .option('--all', 'shows all, however many there are');
+  return onService(command).action((given: ListArguments) => showList(list, given));
+}
+
+/** An option for each parameter: `--user-id` is `user_id`. */
+export function addFilters(command: Command, filters: Readonly<Record<string, string>>): Command {
+  for (const [name, description] of Object.entries(filters)) {
+    command.option(`--${name.replaceAll('_', '-')} <${name.replaceAll('_', '-')}>`, description);
+  }
+  return command;
+}
+
+/** The parameters that were given, by their names in the API. */
+export function givenOf(
+  filters: Readonly<Record<string, string>>,
+  given: Readonly<Record<string, unknown>>,
+): Record<string, string> {
+  const values: Record<string, string> = {};
+  for (const name of Object.keys(filters)) {
+    const value = given[name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase())];
+    if (typeof value === 'string') values[name] = value;
+  }
+  return values;
+}
+
+async function showList(list: List, given: ListArguments): Promise<void> {
+  const client = await connect(given.url);
+  const show = openProgress();
+  const paging = { limit: '', cursor: '' };
+  const { limit = '', ...asked } = givenOf({ ...list.filters, ...paging }, given);
+  const items: Item[] = [];
+  let { cursor } = asked;
+  for (;;) {
+    const page = { ...asked, limit: given.all ? PAGE_MAX : limit, ...(cursor && { cursor }) };
+    const path = `/v2/operator/${list.path}?${new URLSearchParams(page)}`;
+    const answer = await client.call<Answer>('GET', path);
+    items.push(...answer.items);
+    cursor = answer.cursor;
+    if (!given.all || !cursor) break;
+    show(`${items.length} items`);
+  }
+  show();
+  const rows = items.map((item) => list.columns.map((column) => cellOf(item, column)));
+  const more = cursor === undefined ? '' : `\nThere is more: --all, or --cursor ${cursor}`;
+  const text =
+    items.length === 0 ? `There are none.${more}` : `${table(list.columns, rows)}${more}`;
+  report(given.json, { ok: true, items, ...(cursor && { cursor }) }, text);
+}
+
+function cellOf(item: Item, column: string): string | undefined {
+  let value: unknown = item;
+  for (const name of column.split('.')) value = isItem(value) ? value[name] : undefined;
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === 'number' && /(?:^|_)bytes/.test(column)) return megabytes(value);
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+function isItem(value: unknown): value is Item {
+  return typeof value === 'object' && value !== null;
+}
+
+/** All members of an answer, one a line. */
+export function describeItem(item: Item): string {
+  const width = Math.max(...Object.keys(item).map((name) => name.length));
+  return Object.keys(item)
+    .map((name) => `${name.padEnd(width)}  ${clean(cellOf(item, name) ?? '-')}`)
+    .join('\n');
+}
+
+/** Asks at a terminal for a word before what cannot be undone; elsewhere the option has to be there. */
+export async function confirm(question: string, word: string, option: string): Promise<void> {
+  if (!process.stdin.isTTY || !process.stderr.isTTY) {
+    throw new CommandFailed(`${question} Nothing was done. To do it: ${option}`);
+  }
+  const { createInterface } = await import('node:readline/promises');
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const said = await terminal.question(`${question} Type ${word} to do it: `);
+    if (said.trim() !== word) throw new CommandFailed('Nothing was done.');
+  } finally {
+    terminal.close();
+  }
+}

@@ -1,0 +1,302 @@
+/** What an operator sees and does while the service runs: the operator's API, for people and scripts. */
+import { Command } from 'commander';
+import { megabytes, openProgress, report } from './command.ts';
+import {
+  addFilters,
+  confirm,
+  connect,
+  describeItem,
+  givenOf,
+  type Item,
+  listCommand,
+  onService,
+} from './lists.ts';
+import type { ServiceClient } from './service-client.ts';
+
+interface Common extends Readonly<Record<string, unknown>> {
+  readonly url?: string;
+  readonly json?: true;
+}
+
+export function operatorCommands(): Command[] {
+  return [domains(), accounts(), queue(), trace(), ...lists.map(listCommand), blocks()];
+}
+
+const lists = [
+  {
+    name: 'usage',
+    description: 'what came in, went out and is stored, by UTC day',
+    path: 'usage',
+    filters: {
+      from: 'first day, such as 2026-01-31',
+      to: 'last day',
+      by: 'domain, account or user',
+    },
+    columns: [
+      ...['day', 'user_id', 'domain', 'email', 'messages_in', 'bytes_in'],
+      ...['messages_out', 'bytes_out', 'stored_bytes'],
+    ],
+  },
+  {
+    name: 'audit',
+    description: 'who did what with which key',
+    path: 'audit',
+    filters: {},
+    columns: ['at', 'actor', 'action', 'target', 'counts', 'node'],
+  },
+];
+
+function domains(): Command {
+  const list = listCommand({
+    name: 'list',
+    description: 'domains of all users',
+    path: 'domains',
+    filters: {
+      status: 'pending, active or suspended',
+      user_id: 'of one user',
+      q: 'part of the name',
+    },
+    columns: [
+      ...['domain', 'user_id', 'status', 'suspended', 'route', 'accounts', 'messages', 'bytes'],
+    ],
+  });
+  const remove = onService(new Command('delete'))
+    .description('removes a domain, its accounts and their mail; counts are shown before')
+    .argument('<domain>')
+    .option('--confirm <domain>', 'its name once more; else it is asked for at a terminal')
+    .option('--dry-run', 'only says what would be removed')
+    .action(deleteDomain);
+  const suspend = change('suspend', 'domains/suspend', 'domain', 'keeps everybody of a domain out');
+  return new Command('domains')
+    .description('domains of all users')
+    .addCommand(list)
+    .addCommand(
+      onService(new Command('show'))
+        .description('one domain: its records, and what is wrong with them')
+        .argument('<domain>')
+        .action(async (domain: string, { url, json }: Common) => {
+          const path = `/v2/operator/domains/${encodeURIComponent(domain)}`;
+          const found = await (await connect(url)).call<Item>('GET', path);
+          report(json, { ok: true, ...found }, describeItem(found));
+        }),
+    )
+    .addCommand(suspend.option('--reason <text>', 'for people'))
+    .addCommand(change('resume', 'domains/resume', 'domain', 'ends a suspension'))
+    .addCommand(remove);
+}
+
+/** A command that changes one thing by its name or number. */
+function change(name: string, path: string, member: string, description: string): Command {
+  return onService(new Command(name))
+    .description(description)
+    .argument(`<${member.replaceAll('_', '-')}>`)
+    .action(async (value: string, { url, json, reason }: Common) => {
+      const body = { [member]: member.endsWith('id') ? Number(value) : value };
+      const client = await connect(url);
+      const changed = await client.call<Item>('POST', `/v2/operator/${path}`, {
+        ...body,
+        ...(typeof reason === 'string' && { reason }),
+      });
+      report(json, { ok: true, ...changed }, describeItem(changed));
+    });
+}
+
+interface Contents {
+  readonly accounts: number;
+  readonly messages: number;
+  readonly bytes: number;
+  readonly deliveries: number;
+}
+
+async function deleteDomain(domain: string, given: Common): Promise<void> {
+  const client = await connect(given.url);
+  const path = '/v2/operator/domains/delete';
+  const { would_remove } = await client.call<{ would_remove: Contents }>('POST', path, { domain });
+  const { accounts, messages, bytes, deliveries } = would_remove;
+  const counts = `${accounts} accounts, ${messages} messages (${megabytes(bytes)}) and ${deliveries} open deliveries`;
+  if (given.dryRun) {
+    report(given.json, { ok: true, would_remove }, `${domain} has ${counts}. Nothing was removed.`);
+    return;
+  }
+  if (given.confirm !== domain) {
+    await confirm(
+      `${domain} has ${counts}, which are removed for good.`,
+      domain,
+      `--confirm ${domain}`,
+    );
+  }
+  const removed = await client.call<Item>('POST', path, { domain, confirm: domain });
+  report(given.json, { ok: true, ...removed }, `${domain} is removed, with ${counts}.`);
+}
+
+function accounts(): Command {
+  return new Command('accounts')
+    .description('accounts of all users')
+    .addCommand(
+      listCommand({
+        name: 'list',
+        description: 'accounts of all users',
+        path: 'accounts',
+        filters: { domain: 'of one domain', user_id: 'of one user', q: 'part of the address' },
+        columns: [
+          ...['account_id', 'email', 'user_id', 'suspended', 'messages', 'bytes', 'quota_bytes'],
+          'last_login_at',
+        ],
+      }),
+    )
+    .addCommand(change('suspend', 'accounts/suspend', 'account_id', 'keeps an account out'))
+    .addCommand(change('resume', 'accounts/resume', 'account_id', 'ends a suspension'));
+}
+
+const queueFilters = {
+  destination: 'a receiver, as the list names it',
+  domain: 'of one domain',
+  kind: 'webhook, forward, bounce, send, mailbox or copy',
+  state: 'pending, held or failed',
+};
+
+function queue(): Command {
+  const columns = [
+    ...['destination', 'domain', 'kind', 'counts.pending', 'counts.held', 'counts.failed'],
+    ...['overdue_seconds', 'last_error'],
+  ];
+  const command = new Command('queue')
+    .description('what waits to go out, and why')
+    .addCommand(
+      listCommand({
+        ...{ name: 'list', path: 'queue', filters: queueFilters, columns },
+        description: 'what waits, by receiver and domain',
+      }),
+    )
+    .addCommand(
+      listCommand({
+        ...{ name: 'deliveries', path: 'queue/deliveries', filters: queueFilters },
+        description: 'single deliveries',
+        columns: [
+          ...['id', 'state', 'kind', 'destination', 'domain', 'recipient', 'attempts', 'due_at'],
+          'last_error',
+        ],
+      }),
+    );
+  const actions = {
+    retry: 'tries deliveries again now',
+    hold: 'keeps deliveries back until they are released',
+    release: 'lets deliveries that are held go out',
+    drop: 'ends deliveries without a bounce',
+  };
+  for (const [action, description] of Object.entries(actions)) {
+    addFilters(onService(command.command(action).description(description)), queueFilters)
+      .option('--ids <ids...>', 'single deliveries, by number')
+      .option('--older-than <seconds>', 'only those that have waited for as long')
+      .option('--dry-run', 'only says how many they are')
+      .option('--yes', 'does not ask before it drops')
+      .action((given: Common) => actOnQueue(action, given));
+  }
+  return command;
+}
+
+interface Acted {
+  readonly matched: number;
+  readonly changed: number;
+  readonly more?: boolean;
+}
+
+async function actOnQueue(action: string, given: Common): Promise<void> {
+  const client = await connect(given.url);
+  const { ids, olderThan, dryRun, yes, json } = given;
+  const body = {
+    ...givenOf(queueFilters, given),
+    ...(Array.isArray(ids) && { ids: ids.map(Number) }),
+    ...(typeof olderThan === 'string' && { older_than: Number(olderThan) }),
+  };
+  if (dryRun || (action === 'drop' && !yes)) {
+    const { matched } = await callUntilDone(client, action, { ...body, dry_run: true });
+    if (dryRun) {
+      report(
+        json,
+        { ok: true, matched, changed: 0 },
+        `${matched} deliveries fit. Nothing was done.`,
+      );
+      return;
+    }
+    await confirm(`${matched} deliveries would be dropped.`, String(matched), '--yes');
+  }
+  const { matched, changed } = await callUntilDone(client, action, body);
+  report(json, { ok: true, matched, changed }, `${action}: ${changed} of ${matched} deliveries.`);
+}
+
+/** A call works for 5 s at most. A dry run tells the count of what it saw. */
+async function callUntilDone(client: ServiceClient, action: string, body: object): Promise<Acted> {
+  const show = openProgress();
+  const all = { matched: 0, changed: 0 };
+  for (;;) {
+    const path = `/v2/operator/queue/${action}`;
+    const { matched, changed, more } = await client.call<Acted>('POST', path, body);
+    all.matched += matched;
+    all.changed += changed;
+    // One that changes nothing would say the same again.
+    if (!more || changed === 0) break;
+    show(`${action}: ${all.changed} deliveries`);
+  }
+  show();
+  return all;
+}
+
+const traceColumns = ['at', 'event', 'sender', 'recipient', 'status', 'detail', 'node', 'id'];
+
+function trace(): Command {
+  const list = listCommand({
+    name: 'trace',
+    description: 'what became of messages, newest first',
+    path: 'trace',
+    filters: {
+      recipient: 'an address',
+      sender: 'an address',
+      message_id: 'the Message-ID of its header',
+      id: 'an id of ours: of the message, a delivery or a webhook',
+      since: 'ISO 8601',
+      until: 'ISO 8601',
+    },
+    columns: traceColumns,
+  });
+  return list.addCommand(showTrace());
+}
+
+/** `postroom trace show ID`: the time line of one message. */
+function showTrace(): Command {
+  return onService(new Command('show'))
+    .description('all that happened to one message, oldest first')
+    .argument('<id>')
+    .action(async (id: string, { url, json }: Common) => {
+      const client = await connect(url);
+      const path = `/v2/operator/trace/${encodeURIComponent(id)}`;
+      const answer = await client.call<{ items: Item[] }>('GET', path);
+      report(json, { ok: true, ...answer }, answer.items.map(describeItem).join('\n\n'));
+    });
+}
+
+function blocks(): Command {
+  const add = onService(new Command('add'))
+    .description('refuses a sender: an address, a domain or a network')
+    .argument('<kind>', 'address, domain or network')
+    .argument('<value>', 'such as spam.test or 192.0.2.0/24')
+    .option('--note <text>', 'why, for people')
+    .action(async (kind: string, value: string, { url, json, note }: Common) => {
+      const body = { kind, value, ...(typeof note === 'string' && { note }) };
+      const made = await (await connect(url)).call<Item>('POST', '/v2/operator/blocks', body);
+      report(json, { ok: true, ...made }, describeItem(made));
+    });
+  return new Command('blocks')
+    .description('senders that are refused')
+    .addCommand(
+      listCommand({
+        name: 'list',
+        description: 'senders that are refused',
+        path: 'blocks',
+        filters: {},
+        columns: ['id', 'kind', 'value', 'note', 'created_at'],
+      }),
+    )
+    .addCommand(add)
+    .addCommand(change('delete', 'blocks/delete', 'id', 'takes mail of a sender again'));
+}

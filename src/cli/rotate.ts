@@ -1,0 +1,109 @@
+/** `postroom rotate`: new values for the generated secrets, without a gap. */
+import { stat } from 'node:fs/promises';
+import { Argument, Command } from 'commander';
+import { pino } from 'pino';
+import {
+  type Config,
+  dropOldValues,
+  fileSecretStore,
+  type RotatedSecret,
+  readConfig,
+  rotateSecret,
+  type SecretStore,
+} from '../config/config.ts';
+import { settingStore } from '../database/database.ts';
+import { CommandFailed, type CommandParts, report } from './command.ts';
+
+interface Secret {
+  readonly name: RotatedSecret;
+  /** The setting that counts in its place where it is set. */
+  readonly setting?: (config: Config) => string | undefined;
+}
+
+const secrets: Readonly<Record<string, Secret>> = {
+  'api-key': {
+    name: 'apiKey',
+    setting: ({ credentials }) => credentials.apiKeys && 'API_KEYS',
+  },
+  'jwt-secret': { name: 'jwtSecret', setting: ({ jwt }) => jwt.secret && 'JWT_SECRET' },
+  'mailserver-webhook-secret': {
+    name: 'mailserverWebhookSecret',
+    setting: ({ credentials }) =>
+      credentials.mailserverWebhookSecret && 'MAILSERVER_WEBHOOK_SECRET',
+  },
+  'srs-secret': { name: 'srsSecret' },
+  'link-secret': { name: 'linkSecret' },
+};
+
+const HELP = `
+A new value is put before those that are there. From the next start of the service on (of each node, one after the
+other) it signs, and the old ones still verify. Once nobody uses these any more, --drop-old takes them away, from the
+next start on. Each is one write: a run that was cut short has done all or nothing, and can be repeated.`;
+
+export function rotateCommand(parts: CommandParts): Command {
+  return new Command('rotate')
+    .description('gives a generated secret a new value; the old one holds until it is dropped')
+    .addArgument(new Argument('<secret>').choices(Object.keys(secrets)))
+    .option('--drop-old', 'takes away all values but the newest')
+    .option('--json', 'writes the result as JSON')
+    .addHelpText('after', HELP)
+    .action((given: string, options: { dropOld?: true; json?: true }) =>
+      runRotate(parts, given, options),
+    );
+}
+
+async function runRotate(
+  parts: CommandParts,
+  given: string,
+  { dropOld, json }: { dropOld?: true; json?: true },
+): Promise<void> {
+  const secret = secrets[given];
+  if (!secret) throw new Error(`there is no secret ${given}`);
+  const config = readConfig(process.env);
+  const setting = secret.setting?.(config);
+  if (setting !== undefined) {
+    throw new CommandFailed(
+      `${setting} is set, and counts in place of the generated one: write the new value there, before the old one, with a comma between them`,
+    );
+  }
+  const { store, close } = await openStore(parts, config);
+  try {
+    const next = 'It counts from the next start of the service on (of each node).';
+    if (dropOld) {
+      const dropped = await dropOldValues(store, secret.name);
+      report(json, { ok: true, secret: given, dropped }, `${dropped} old values are gone. ${next}`);
+      return;
+    }
+    const value = await rotateSecret(store, secret.name);
+    // Callers need these two; the others never leave the service.
+    const isShared = given === 'api-key' || given === 'mailserver-webhook-secret';
+    const said = isShared ? `The new ${given} is ${value}` : `There is a new ${given}`;
+    const result = { ok: true, secret: given, ...(isShared && { value }) };
+    report(json, result, `${said}; the old one still holds. ${next}`);
+  } finally {
+    await close();
+  }
+}
+
+async function openStore(
+  parts: CommandParts,
+  config: Config,
+): Promise<{ store: SecretStore; close(): Promise<void> }> {
+  if (config.database.urls) {
+    const { database, close } = await parts.openDatabase(config, pino({ level: 'silent' }));
+    const place = 'row "secrets" of table settings';
+    return { store: { ...settingStore(database, 'secrets'), place }, close };
+  }
+  await checkUser(config.dataDir);
+  return { store: fileSecretStore(config.dataDir), async close() {} };
+}
+
+/** The file is written anew: it has to belong to the user of the service again. */
+async function checkUser(dataDir: string): Promise<void> {
+  const own = process.getuid?.();
+  const owner = await stat(dataDir).catch(() => undefined);
+  if (!owner || own === undefined || owner.uid === own) return;
+  throw new CommandFailed(
+    `DATA_DIR: ${dataDir} is of user ${owner.uid}, this is ${own}: run this as the user of the service`,
+  );
+}
