@@ -62,8 +62,8 @@ async function runWithService(
   const ending = Promise.race(['SIGINT', 'SIGTERM'].map((signal) => once(process, signal)));
   try {
     const { http, smtp } = service.addresses;
-    const key = config.credentials.apiKeys?.[0] ?? service.secrets.apiKey[0];
-    const client = new ServiceClient(publicUrlOf(http.address, http.port), key);
+    const keys = config.credentials.apiKeys ?? service.secrets.apiKey;
+    const client = new ServiceClient(publicUrlOf(http.address, http.port), keys);
     const made = await makeDemo(client, given, smtp && { host: smtp.address, port: smtp.port });
     say(given, client, made);
     if (!given.json) process.stdout.write('\nThe service runs in this terminal until Ctrl-C.\n');

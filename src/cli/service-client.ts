@@ -28,11 +28,17 @@ export class Refused extends CommandFailed {
 export class ServiceClient {
   /** Without a slash at its end. */
   readonly url: string;
-  readonly key: string;
+  /** The first is tried first: a service that was not restarted since a rotation knows the others alone. */
+  readonly #keys: string[];
 
-  constructor(url: string, key: string) {
+  constructor(url: string, keys: readonly string[]) {
     this.url = url;
-    this.key = key;
+    this.#keys = [...keys];
+  }
+
+  /** The API key that the service takes, once it has taken one. */
+  get key(): string {
+    return this.#keys[0] ?? '';
   }
 
   /**
@@ -45,11 +51,12 @@ export class ServiceClient {
     method: 'GET' | 'POST',
     path: string,
     body?: object,
-    headers: Record<string, string> = { 'x-api-key': this.key },
+    headers?: Record<string, string>,
   ): Promise<Body> {
+    const own = headers ?? { 'x-api-key': this.key };
     const response = await fetch(this.url + path, {
       method,
-      headers: body ? { ...headers, 'content-type': 'application/json' } : headers,
+      headers: body ? { ...own, 'content-type': 'application/json' } : own,
       ...(body && { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
     }).catch((error: unknown) => {
@@ -59,6 +66,10 @@ export class ServiceClient {
     });
     const text = await response.text();
     if (response.ok) return JSON.parse(text);
+    if (response.status === 401 && !headers && this.#keys.length > 1) {
+      this.#keys.shift();
+      return this.call(method, path, body);
+    }
     throw explain(response.status, text, `${method} ${path}`);
   }
 }
@@ -87,13 +98,13 @@ function explain(status: number, text: string, request: string): CommandFailed {
  */
 export async function openClient(config: Config, url: string | undefined): Promise<ServiceClient> {
   const { host, port } = config.http;
-  const key = config.credentials.apiKeys?.[0] ?? (await readSecrets(config))?.apiKey[0];
-  if (key === undefined) {
+  const keys = config.credentials.apiKeys ?? (await readSecrets(config))?.apiKey;
+  if (!keys) {
     throw new NotRunning(
       'there is no API key: set API_KEYS, or start the service, which makes one',
     );
   }
-  return new ServiceClient((url ?? publicUrlOf(host, port)).replace(/\/+$/, ''), key);
+  return new ServiceClient((url ?? publicUrlOf(host, port)).replace(/\/+$/, ''), keys);
 }
 
 /** The generated secrets, from where the service keeps them; undefined before its first start. */

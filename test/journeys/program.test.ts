@@ -81,6 +81,8 @@ test('demo beside a service that runs makes its mailbox again, with another mail
 
   const { value } = await result('rotate', 'api-key');
   assert.match(value, /^pr_/);
+  // The service knows the old one alone until it is started again.
+  assert.equal((await result('domains', 'list')).items.length, 1);
   const refused = await postroom(['migrate']).ended();
   assert.equal(refused.code, 1);
   assert.match(refused.output, /^DATA_DIR: .* is in use/);
