@@ -2,10 +2,11 @@
 import { defineComponent, onMounted, ref, watch } from 'vue';
 import { RouterLink, RouterView, useRoute } from 'vue-router';
 import { session, signOut } from './api/client.ts';
+import { asApiError } from './api/load.ts';
 import { menu } from './router.ts';
 import { theme, themes } from './theme.ts';
 import { Questions } from './ui/dialogs.tsx';
-import { Messages } from './ui/messages.tsx';
+import { Messages, say } from './ui/messages.tsx';
 
 export const Shell = defineComponent(() => {
   const route = useRoute();
@@ -44,11 +45,7 @@ export const Shell = defineComponent(() => {
           {() => [<Mark />, 'Postroom', <span class="soft">console</span>]}
         </RouterLink>
         {session.current && (
-          <button
-            type="button"
-            class="plain sign-out"
-            onClick={() => void signOut().catch(() => {})}
-          >
+          <button type="button" class="plain sign-out" onClick={() => void leave()}>
             Sign out
           </button>
         )}
@@ -106,6 +103,14 @@ function Colours() {
       </select>
     </div>
   );
+}
+
+async function leave(): Promise<void> {
+  try {
+    await signOut();
+  } catch (error) {
+    say(`The server was not told, the session ends later: ${asApiError(error).message}`, 'bad');
+  }
 }
 
 const Mark = () => (

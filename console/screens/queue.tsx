@@ -8,7 +8,7 @@ import { Card, Heading, State } from '../ui/basics.tsx';
 import { type Column, ListTable } from '../ui/data-table.tsx';
 import { type Filter, Filters, useFilters } from '../ui/filters.tsx';
 import { formatName, formatNumber, formatSpan } from '../ui/format.ts';
-import { actionsFor, askForAction, words } from './queue-actions.tsx';
+import { actionsFor, askForAction, type QueueFilter, words } from './queue-actions.tsx';
 
 const filters: readonly Filter[] = [
   { name: 'destination', label: 'Destination', placeholder: 'https://hooks.acme.test' },
@@ -45,7 +45,9 @@ export const Queue = defineComponent(() => {
       <Heading
         title="Queue"
         lead="Webhooks, forwarded and sent mail, and bounces that somebody outside has yet to take."
-      />
+      >
+        {() => <AllActions filter={chosen()} reload={list.reload} />}
+      </Heading>
       <Filters filters={filters} label="Queue" />
       <Card>
         {() => (
@@ -61,6 +63,31 @@ export const Queue = defineComponent(() => {
     </div>
   );
 });
+
+interface AllActionsProps {
+  readonly filter: QueueFilter;
+  readonly reload: () => Promise<void>;
+}
+
+/** What can be done to everything that fits the filters; without any there is nothing to press. */
+function AllActions({ filter, reload }: AllActionsProps) {
+  if (Object.keys(filter).length === 0) return null;
+  const present = filter.state ? [String(filter.state)] : ['pending', 'held', 'failed'];
+  return (
+    <>
+      {actionsFor(present).map((action) => (
+        <button
+          key={action}
+          type="button"
+          class="plain"
+          onClick={() => void askForAction(action, filter, 'that fit the filters', reload)}
+        >
+          {words[action].verb} all
+        </button>
+      ))}
+    </>
+  );
+}
 
 function Destination({ group }: { group: QueueGroup }) {
   const { destination, domain, kind, last_error: error } = group;

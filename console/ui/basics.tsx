@@ -128,24 +128,30 @@ export const Facts: FunctionalComponent<FactsProps> = ({ facts, isAcross }) => (
 /** A value to be pasted elsewhere, with a button that copies it. */
 export const Copyable = defineComponent(
   (props: { text: string; name: string }) => {
-    const isCopied = ref(false);
+    const done = ref<string>();
+    const code = ref<HTMLElement>();
     const copy = async () => {
-      await navigator.clipboard.writeText(props.text);
-      isCopied.value = true;
+      // Browsers lend the clipboard to pages that came by HTTPS or from this machine alone.
+      const isCopied = await navigator.clipboard?.writeText(props.text).then(
+        () => true,
+        () => false,
+      );
+      if (!isCopied && code.value) getSelection()?.selectAllChildren(code.value);
+      done.value = isCopied ? 'Copied' : 'Selected';
       setTimeout(() => {
-        isCopied.value = false;
+        done.value = undefined;
       }, 2000);
     };
     return () => (
       <span class="copyable">
-        <code>{props.text}</code>
+        <code ref={code}>{props.text}</code>
         <button
           type="button"
           class="plain"
           aria-label={`Copy ${props.name}`}
           onClick={() => void copy()}
         >
-          {isCopied.value ? 'Copied' : 'Copy'}
+          {done.value ?? 'Copy'}
         </button>
       </span>
     );

@@ -163,10 +163,10 @@ function makePlot(
   const options: uPlot.Options = {
     width: place.clientWidth,
     height: HEIGHT,
-    padding: [8, 16, 0, 0],
+    padding: [8, 24, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
-    scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    scales: { y: { range: (_plot, _low, high) => [0, Math.max(high * 1.1, 4)] } },
     axes: [
       {
         ...axis,
