@@ -1,0 +1,286 @@
+/** The operator's console as an operator uses it, on a service with real traffic. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
+import type { Browser, Locator, Page } from 'playwright-core';
+import { freePort } from '../../support/free-port.ts';
+import {
+  API_KEY,
+  startTestService,
+  type TestAccount,
+  type TestService,
+} from '../../support/service.ts';
+import { findViolations } from './accessibility.ts';
+import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
+
+const DESK = { viewport: { width: 1280, height: 900 } };
+const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+/** What Chromium's console says of answers that the test asks for. */
+const REFUSED = /^Failed to load resource.* (?:401|404) /;
+
+let service: TestService;
+let browser: Browser;
+let ann: TestAccount;
+/** Origin of a webhook that never answers. */
+let receiver: string;
+
+before(async () => {
+  service = await startTestService('sqlite', { OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' });
+  ann = await service.makeAccount('ann');
+  // Nothing listens there.
+  receiver = `http://127.0.0.1:${await freePort()}`;
+  const { domain, userId } = await service.makeAccount('hook');
+  await service.v2('PUT', `/v2/domains/${domain}/route`, {
+    user_id: userId,
+    forward_mode: 'webhook',
+    webhook_url: `${receiver}/mail`,
+  });
+  for (const subject of ['One', 'Two', 'Three']) {
+    await service.send({ from: 'bob@elsewhere.test', to: `any@${domain}`, subject });
+  }
+  await service.v2('POST', '/v2/domain', { user_id: 'user-9', domain: 'waiting.test' });
+  await service.send({
+    from: 'bob@elsewhere.test',
+    to: ann.address,
+    subject: 'Invoice',
+    messageId: '<invoice@elsewhere.test>',
+  });
+  browser = await launchChromium();
+});
+
+after(() => browser?.close());
+
+/** Opens a screen, and closes it after the test with a look at what it said and asked for. */
+async function visit(
+  path: string,
+  look: (page: Page, watched: WatchedPage) => Promise<void>,
+  options: Parameters<typeof openWatched>[2] = DESK,
+): Promise<void> {
+  const watched = await openWatched(browser, service.url, options);
+  try {
+    await watched.page.goto(`${service.url}/console${path}`);
+    await look(watched.page, watched);
+    watched.assertQuiet(REFUSED);
+  } finally {
+    await watched.context.close();
+  }
+}
+
+/** Waits for a message that says that something was done. */
+async function said(page: Page, text: string): Promise<void> {
+  await page.locator('.message').getByText(text, { exact: true }).first().waitFor();
+}
+
+/** Loads a screen again until it has what the service writes a little later. */
+async function reloadUntil(page: Page, wanted: Locator): Promise<void> {
+  const end = Date.now() + 30_000;
+  for (;;) {
+    await page.locator('[aria-busy="false"]').waitFor();
+    if ((await wanted.count()) > 0 || Date.now() > end) break;
+    await page.reload();
+  }
+  await wanted.waitFor();
+}
+
+async function signIn(page: Page, key = API_KEY): Promise<void> {
+  await page.getByLabel('API key').fill(key);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+}
+
+async function signedIn(
+  path: string,
+  look: (page: Page, watched: WatchedPage) => Promise<void>,
+  options?: Parameters<typeof openWatched>[2],
+): Promise<void> {
+  await visit(
+    path,
+    async (page, watched) => {
+      await signIn(page);
+      await page.getByRole('button', { name: 'Sign out' }).waitFor();
+      await look(page, watched);
+    },
+    options,
+  );
+}
+
+test('a wrong key is refused in the words of the API, and the right one is kept nowhere', async () => {
+  await visit('/audit', async (page, { context }) => {
+    await signIn(page, 'not the key');
+    await page.getByRole('alert').filter({ hasText: 'the API key is not valid' }).waitFor();
+    assert.deepEqual(await findViolations(page), []);
+    await signIn(page);
+    await page.getByRole('heading', { level: 1, name: 'Audit' }).waitFor();
+    const stored = await page.evaluate<string>(
+      'JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])',
+    );
+    assert.equal(stored, '[{},{},""]');
+    const [cookie] = await context.cookies();
+    assert.equal(cookie?.httpOnly, true);
+    assert.equal(cookie?.sameSite, 'Strict');
+    assert.ok(!cookie?.value.includes(API_KEY));
+    // A page that is loaded anew is signed in still.
+    await page.reload();
+    await page.getByRole('heading', { level: 1, name: 'Audit' }).waitFor();
+  });
+});
+
+test('a session that ends leads to the sign-in, and from there to the same screen', async () => {
+  await signedIn('/audit', async (page, { context }) => {
+    await page.getByRole('heading', { level: 1, name: 'Audit' }).waitFor();
+    await context.clearCookies();
+    await page.getByRole('navigation').getByRole('link', { name: 'Domains' }).click();
+    await page.getByText('Sign in to go on where you were').waitFor();
+    await signIn(page);
+    await page.getByRole('heading', { level: 1, name: 'Domains' }).waitFor();
+    assert.equal(new URL(page.url()).pathname, '/console/domains');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByLabel('API key').waitFor();
+    assert.deepEqual(await context.cookies(), []);
+  });
+});
+
+for (const [device, options, colorScheme, look] of [
+  ['a phone', PHONE, 'light', 'all'],
+  ['a phone', PHONE, 'dark', 'structure'],
+  ['a desk', DESK, 'light', 'structure'],
+  ['a desk', DESK, 'dark', 'all'],
+] as const) {
+  test(`every screen is whole and fit for all on ${device}, ${colorScheme}`, async () => {
+    const check = async (page: Page) => {
+      const paths = await page.evaluate<string[]>(
+        `[...document.querySelectorAll('#menu a[href^="/console"]')].map((link) => link.getAttribute('href'))`,
+      );
+      assert.ok(paths.length > 3);
+      for (const path of paths) {
+        await page.goto(service.url + path);
+        await page.getByRole('heading', { level: 1 }).waitFor();
+        await page.locator('[aria-busy="true"], .loading').first().waitFor({ state: 'detached' });
+        assert.equal(await page.getByRole('alert').count(), 0, path);
+        assert.deepEqual(await findViolations(page, look), [], path);
+        const [width, seen] = await page.evaluate<[number, number]>(
+          '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
+        );
+        assert.ok(width <= seen, `${path} is ${width} wide on a screen of ${seen}`);
+      }
+    };
+    await signedIn('', check, { ...options, colorScheme });
+  });
+}
+
+test('the menu works by keyboard, and opens and closes on a phone', async () => {
+  await signedIn('', async (page) => {
+    await page.reload();
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await page.locator('main:focus').waitFor();
+    await page.getByRole('navigation').getByRole('link', { name: 'Audit' }).focus();
+    await page.keyboard.press('Enter');
+    await page.locator('h1:focus', { hasText: 'Audit' }).waitFor();
+  });
+  await signedIn(
+    '',
+    async (page) => {
+      const menu = page.getByRole('button', { name: 'Menu' });
+      await menu.click();
+      await page.getByRole('link', { name: 'Audit' }).waitFor();
+      assert.deepEqual(await findViolations(page), []);
+      await page.keyboard.press('Escape');
+      await page.getByRole('link', { name: 'Audit' }).waitFor({ state: 'hidden' });
+      await menu.click();
+      await page.getByRole('link', { name: 'Audit' }).click();
+      await page.getByRole('heading', { level: 1, name: 'Audit' }).waitFor();
+      await page.getByRole('link', { name: 'Settings' }).waitFor({ state: 'hidden' });
+    },
+    PHONE,
+  );
+});
+
+test('a domain is found, looked at and checked', async () => {
+  await signedIn('/domains', async (page) => {
+    await page.getByRole('link', { name: 'waiting.test' }).waitFor();
+    await page.getByLabel('Name begins with').fill(ann.domain);
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByRole('link', { name: 'waiting.test' }).waitFor({ state: 'detached' });
+    assert.match(page.url(), /\?q=d1\.test$/);
+    await page.getByRole('link', { name: ann.domain }).click();
+    await page.getByRole('heading', { level: 1, name: ann.domain }).waitFor();
+    await page.getByRole('button', { name: /^Copy the MX record/ }).waitFor();
+    assert.deepEqual(await findViolations(page), []);
+    await page.getByRole('tab', { name: 'Route' }).click();
+    await page.getByText('Store', { exact: true }).waitFor();
+    await page.keyboard.press('ArrowRight');
+    await page.getByRole('link', { name: ann.address }).waitFor();
+    await page.getByRole('button', { name: 'Verify' }).click();
+    await said(page, `${ann.domain} is active: 4 of 4 records verified.`);
+    await page.goto(`${service.url}/console/domains/nobody.test`);
+    await page.getByRole('alert').filter({ hasText: 'nobody has such a domain' }).waitFor();
+  });
+});
+
+test('a message is found by its recipient, and its time line tells what became of it', async () => {
+  await signedIn('/mail', async (page) => {
+    await page.getByLabel('Recipient').fill(ann.address);
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByRole('link', { name: ann.address }).first().click();
+    await page.getByRole('heading', { level: 1, name: 'One message' }).waitFor();
+    await page.getByText('<invoice@elsewhere.test>').waitFor();
+    const steps = page.locator('.time-line li');
+    await steps.filter({ hasText: 'Received' }).waitFor();
+    await steps.filter({ hasText: 'Stored' }).filter({ hasText: ann.address }).waitFor();
+    assert.deepEqual(await findViolations(page), []);
+    // What was refused is found as well, with the reason.
+    const refused = service.send({ from: 'bob@elsewhere.test', to: `nobody@${ann.domain}` });
+    await assert.rejects(refused, /5\.1\.1/);
+    await page.goto(`${service.url}/console/mail?recipient=nobody@${ann.domain}`);
+    const row = page.getByRole('row').filter({ hasText: 'Refused' });
+    await reloadUntil(page, row.first());
+    await page.getByLabel('Recipient').fill('never@written.test');
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByText('No mail fits').waitFor();
+  });
+});
+
+/** Waits until each delivery was tried twice: the third attempt comes after minutes, so that none is under way. */
+async function allWait(): Promise<void> {
+  const path = `/v2/operator/queue/deliveries?destination=${encodeURIComponent(receiver)}`;
+  for (let tries = 0; tries < 300; tries++) {
+    const { items } = (await service.v2('GET', path)).body;
+    const soon = Date.now() + 60_000;
+    const waits = items.filter(({ due_at: due }: { due_at: string }) => Date.parse(due) > soon);
+    if (waits.length === 3) return;
+    await setTimeout(200);
+  }
+  assert.fail('the deliveries were not tried twice within a minute');
+}
+
+test('what a dead receiver left is counted before it is retried, held, released and dropped', async () => {
+  await allWait();
+  await signedIn(`/queue?destination=${receiver}`, async (page) => {
+    const group = page.getByRole('row').filter({ hasText: receiver });
+    const act = async (verb: string, title: string, done: string) => {
+      await group.getByRole('button', { name: verb }).click();
+      const dialog = page.getByRole('dialog', { name: title });
+      await dialog.waitFor();
+      if (verb === 'Drop') {
+        assert.equal(await dialog.getByRole('button', { name: verb }).isDisabled(), true);
+        await dialog.getByLabel('Type drop to confirm').fill('drop');
+      }
+      if (verb === 'Hold') assert.deepEqual(await findViolations(page), []);
+      await dialog.getByRole('button', { name: verb }).click();
+      await said(page, done);
+      await dialog.waitFor({ state: 'detached' });
+    };
+    await group.filter({ hasText: '3 Pending' }).waitFor();
+    await act('Hold', 'Hold 3 deliveries?', '3 deliveries are held.');
+    await group.filter({ hasText: '3 Held' }).waitFor();
+    await act('Release', 'Release 3 deliveries?', '3 deliveries are released.');
+    await group.filter({ hasText: '3 Pending' }).waitFor();
+    await act('Hold', 'Hold 3 deliveries?', '3 deliveries are held.');
+    await act('Drop', 'Drop 3 deliveries?', '3 deliveries are dropped.');
+    await group.filter({ hasText: '3 Failed' }).waitFor();
+    await group.getByRole('link', { name: receiver }).click();
+    await page.getByRole('link', { name: 'Three' }).click();
+    await page.locator('.time-line li').filter({ hasText: 'Dropped' }).waitFor();
+  });
+});
