@@ -74,6 +74,11 @@ export function toAccount(row: AccountRow): Account {
   };
 }
 
+/** What an account may do: nothing while an operator has its domain suspended. */
+const accessStatus = sql<AccountStatus>`case when exists (
+    select 1 from domains where domains.id = accounts.domain_id and domains.suspended_at is not null
+  ) then 'suspended' else accounts.status end`.as('status');
+
 function selectCredentials(queries: Queries) {
   return queries
     .selectFrom('accounts')
@@ -81,7 +86,7 @@ function selectCredentials(queries: Queries) {
       'id as accountId',
       'domain_name',
       'local_part',
-      'status',
+      accessStatus,
       'password_hash as passwordHash',
       'credential_version as credentialVersion',
       'created_at as createdAt',
@@ -195,7 +200,7 @@ export async function findAccountStates(
   if (ids.length === 0) return new Map();
   const rows = await queries
     .selectFrom('accounts')
-    .select(['id', 'domain_id as domainId', 'status'])
+    .select(['id', 'domain_id as domainId', accessStatus])
     .where('id', 'in', ids)
     .where(domainIsThere('accounts'))
     .execute();
@@ -217,7 +222,7 @@ export async function findAccess(
   if (ids.length === 0) return new Map();
   const rows = await queries
     .selectFrom('accounts')
-    .select(['id', 'status', 'credential_version as credentialVersion'])
+    .select(['id', accessStatus, 'credential_version as credentialVersion'])
     .where('id', 'in', ids)
     .where(domainIsThere('accounts'))
     .execute();
@@ -277,7 +282,7 @@ export async function findSendingAccount(
 ): Promise<SendingAccount | undefined> {
   const row = await queries
     .selectFrom('accounts')
-    .select(['user_id', 'domain_id', 'domain_name', 'local_part', 'display_name', 'status'])
+    .select(['user_id', 'domain_id', 'domain_name', 'local_part', 'display_name', accessStatus])
     .where('id', '=', id)
     .where(domainIsThere('accounts'))
     // SQLite has one writer at a time and no such clause.

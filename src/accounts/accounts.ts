@@ -10,6 +10,7 @@
  * Several claims on a name may hold the same address, left over from times when each was active; an
  * address always means the account on the claim that is active now.
  */
+import { type Actor, recordAudit } from '../audit/audit.ts';
 import type { Changes } from '../changes/changes.ts';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
@@ -106,6 +107,13 @@ interface AccountPage {
   readonly after?: number;
 }
 
+/** What the audit log keeps of a deletion. */
+export interface RecordedDeletion {
+  readonly by: Actor;
+  /** What goes with it. */
+  readonly counts?: Readonly<Record<string, number>> | undefined;
+}
+
 interface AccountUpdate {
   readonly displayName?: string | undefined;
   readonly status?: AccountStatus | undefined;
@@ -137,7 +145,11 @@ export interface Accounts {
    *
    * @throws Refusal account_not_found
    */
-  remove(userId: string, id: number): Promise<{ readonly id: number; readonly address: string }>;
+  remove(
+    userId: string,
+    id: number,
+    recorded?: RecordedDeletion,
+  ): Promise<{ readonly id: number; readonly address: string }>;
   /**
    * Sets the password, a generated one where none is given; tokens issued before stop at once.
    *
@@ -150,7 +162,9 @@ export interface Accounts {
    *
    * @throws Refusal domain_not_found
    */
-  removeDomain(userId: string, name: string): Promise<Domain>;
+  removeDomain(userId: string, name: string, recorded?: RecordedDeletion): Promise<Domain>;
+  /** Ends the connections to a domain's accounts, which was suspended. */
+  endAccess(domainId: number): Promise<void>;
   /** Removes some accounts of a deleted domain. @returns false where it has none any more */
   removeSomeOf(deletedDomainId: number): Promise<boolean>;
   /**
@@ -280,11 +294,12 @@ class StoredAccounts implements Accounts {
     return account;
   }
 
-  async remove(userId: string, id: number): Promise<{ id: number; address: string }> {
+  async remove(userId: string, id: number, recorded?: RecordedDeletion) {
     const { address } = await this.#database.write(async (tx) => {
       await lockAccount(tx, this.#database.engine, id);
       const account = await this.#read(tx, userId, id);
       await deleteAccounts(tx, [account], this.#now());
+      if (recorded) await recordDeletion(tx, recorded, 'account.delete', account.address);
       return account;
     });
     this.#tellDeleted([id]);
@@ -312,10 +327,12 @@ class StoredAccounts implements Accounts {
     return { account, password };
   }
 
-  async removeDomain(userId: string, name: string): Promise<Domain> {
-    const { statusChanges, ...domain } = await this.#database.write((tx) =>
-      this.#domains.remove(tx, userId, name),
-    );
+  async removeDomain(userId: string, name: string, recorded?: RecordedDeletion): Promise<Domain> {
+    const { statusChanges, ...domain } = await this.#database.write(async (tx) => {
+      const removed = await this.#domains.remove(tx, userId, name);
+      if (recorded) await recordDeletion(tx, recorded, 'domain.delete', removed.name);
+      return removed;
+    });
     this.#domains.announce(statusChanges);
     this.#onDeleted();
     return domain;
@@ -325,6 +342,23 @@ class StoredAccounts implements Accounts {
     const ids = await deleteSomeOfDomain(this.#database, deletedDomainId, this.#now());
     this.#tellDeleted(ids);
     return ids.length > 0;
+  }
+
+  async endAccess(domainId: number): Promise<void> {
+    for (let after: number | undefined = 0; after !== undefined; ) {
+      const rows: { id: number }[] = await this.#database.read
+        .selectFrom('accounts')
+        .select('id')
+        .where('domain_id', '=', domainId)
+        .where('id', '>', after)
+        .orderBy('id')
+        .limit(LIMIT_MAX)
+        .execute();
+      for (const { id } of rows) {
+        this.#changes.publish({ kind: 'access', accountId: id, reason: 'suspended' });
+      }
+      after = rows.at(-1)?.id;
+    }
   }
 
   /** Tells sockets and other nodes that accounts are gone, and starts the removal of their mail. */
@@ -400,6 +434,15 @@ function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void
   if (status !== 'active') {
     throw new Refusal('domain_not_active', `${name} is not active: its DNS is not verified`);
   }
+}
+
+function recordDeletion(
+  tx: Queries,
+  { by, counts }: RecordedDeletion,
+  action: string,
+  target: string,
+): Promise<void> {
+  return recordAudit(tx, by, { action, target, counts });
 }
 
 /** On PostgreSQL two deletions may read the same row, and both would then report it as deleted. */

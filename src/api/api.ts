@@ -27,7 +27,13 @@ import { mailSearchRoutes } from './mail-search.ts';
 import { mailSyncRoutes } from './mail-sync.ts';
 import { tokenRoutes } from './mail-tokens.ts';
 import { keepAnswers } from './repeat-safely.ts';
-import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
+import {
+  type Api,
+  type ContentsCounter,
+  credentials,
+  type RouteGroup,
+  type RouteTools,
+} from './server.ts';
 
 export { ApiKeys, type ConsoleSession, type FindSession } from './authenticate.ts';
 export { deliveryRoutes } from './deliveries.ts';
@@ -41,7 +47,9 @@ export { DomainName, isoTime, RecordId, UserId } from './schemas.ts';
 export {
   type Admission,
   type Api,
+  actorOf,
   CONSOLE_COOKIE,
+  type ContentsCounter,
   credentials,
   type RouteGroup,
 } from './server.ts';
@@ -63,6 +71,8 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly answeredRequests: AnsweredRequests;
   /** Keys that open /v2, at least one. */
   readonly apiKeys: readonly string[];
+  /** Counts what goes with a deletion, for the audit log. */
+  readonly contents?: ContentsCounter;
   /** The sessions of the console; undefined where it has none. */
   readonly console?: ConsoleAccess;
   /** Absolute path of the folder of the public pages. */
@@ -101,8 +111,8 @@ export function createApi(options: ApiOptions): Api {
     });
   add(app, (scope) => {
     scope.addHook('onRequest', requireOperator(options.apiKeys, options.console?.findSession));
-    add(scope, domainRoutes(options.domains, options.verification, options.accounts));
-    add(scope, accountRoutes(options.accounts, options.domains, options.tokens));
+    add(scope, domainRoutes(options));
+    add(scope, accountRoutes(options));
     for (const group of options.keyedRoutes ?? []) add(scope, group);
   });
   if (options.console) add(app, options.console.signIn);

@@ -16,7 +16,7 @@ import {
   UserQuery,
   writeDomain,
 } from './schemas.ts';
-import { type Api, credentials, type RouteGroup } from './server.ts';
+import { type Api, actorOf, type ContentsCounter, credentials, type RouteGroup } from './server.ts';
 
 const DomainPath = Type.Object({ domain: DomainName });
 
@@ -38,17 +38,21 @@ const DnsListing = {
 
 const common = { tags: ['Domains'], security: credentials.apiKey };
 
+interface DomainRouteParts {
+  readonly domains: Domains;
+  readonly verification: Verification;
+  readonly accounts: Accounts;
+  readonly contents?: ContentsCounter;
+}
+
 /** The routes of domains; deleting one is of `accounts/`, which tells of the mailboxes lost. */
-export function domainRoutes(
-  domains: Domains,
-  verification: Verification,
-  accounts: Accounts,
-): RouteGroup {
+export function domainRoutes(parts: DomainRouteParts): RouteGroup {
+  const { domains, verification } = parts;
   return (app) => {
     addCreate(app, domains);
     addList(app, domains);
     addReads(app, domains);
-    addDelete(app, accounts);
+    addDelete(app, parts);
     addSetRoute(app, domains);
     addMark(app, domains);
     addVerify(app, domains, verification);
@@ -161,7 +165,7 @@ function addList(app: Api, domains: Domains): void {
   );
 }
 
-function addDelete(app: Api, accounts: Accounts): void {
+function addDelete(app: Api, { domains, accounts, contents }: DomainRouteParts): void {
   app.post(
     '/v2/domains/delete',
     {
@@ -175,8 +179,11 @@ function addDelete(app: Api, accounts: Accounts): void {
         response: { 200: Type.Object({ ok: Type.Boolean(), deleted: DomainName }) },
       },
     },
-    async ({ body }) => {
-      const { name } = await accounts.removeDomain(body.user_id, body.domain);
+    async (request) => {
+      const { user_id: userId, domain } = request.body;
+      const { id } = await domains.find(userId, domain);
+      const recorded = { by: actorOf(request), counts: await contents?.ofDomain(id) };
+      const { name } = await accounts.removeDomain(userId, domain, recorded);
       return { ok: true, deleted: name };
     },
   );

@@ -17,7 +17,7 @@ import {
   UserQuery,
   writeDomain,
 } from './schemas.ts';
-import { type Api, credentials, type RouteGroup } from './server.ts';
+import { type Api, actorOf, type ContentsCounter, credentials, type RouteGroup } from './server.ts';
 
 const AccountBody = Type.Object(
   {
@@ -77,14 +77,22 @@ function writeOnceShown(made: AccountWithPassword): Type.Static<typeof OnceShown
   return { account: writeAccount(made.account), password: made.password, note: NOTE };
 }
 
+interface AccountRouteParts {
+  readonly accounts: Accounts;
+  readonly domains: Domains;
+  readonly tokens: Tokens;
+  readonly contents?: ContentsCounter;
+}
+
 /** The routes of accounts. */
-export function accountRoutes(accounts: Accounts, domains: Domains, tokens: Tokens): RouteGroup {
+export function accountRoutes(parts: AccountRouteParts): RouteGroup {
+  const { accounts, domains, tokens } = parts;
   return (app) => {
     addCreate(app, accounts);
     addListOfDomain(app, accounts, domains);
     addList(app, accounts);
     addReadAndUpdate(app, accounts);
-    addDelete(app, accounts);
+    addDelete(app, parts);
     addPasswordReset(app, accounts);
     addToken(app, accounts, tokens);
   };
@@ -227,7 +235,7 @@ function addReadAndUpdate(app: Api, accounts: Accounts): void {
   );
 }
 
-function addDelete(app: Api, accounts: Accounts): void {
+function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
   app.post(
     '/v2/email-accounts/delete',
     {
@@ -249,7 +257,12 @@ function addDelete(app: Api, accounts: Accounts): void {
         },
       },
     },
-    async ({ body }) => ({ ok: true, deleted: await accounts.remove(body.user_id, body.id) }),
+    async (request) => {
+      const { user_id: userId, id } = request.body;
+      await accounts.get(userId, id);
+      const recorded = { by: actorOf(request), counts: await contents?.ofAccount(id) };
+      return { ok: true, deleted: await accounts.remove(userId, id, recorded) };
+    },
   );
 }
 

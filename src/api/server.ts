@@ -13,7 +13,19 @@ import type {
   RawServerDefault,
 } from 'fastify';
 import type { MailAccess } from '../accounts/accounts.ts';
+import type { Actor } from '../audit/audit.ts';
 import type { ErrorCode } from '../errors/errors.ts';
+
+/** Counts what goes with a deletion, by names for the audit log. */
+export interface ContentsCounter {
+  ofDomain(domainId: number): Promise<Readonly<Record<string, number>>>;
+  ofAccount(accountId: number): Promise<Readonly<Record<string, number>>>;
+}
+
+/** Who calls with an API key or the console, for the audit log. */
+export function actorOf(request: FastifyRequest): Actor {
+  return { actor: request.actor, requestId: request.id };
+}
 
 /** The Fastify instance, with the types of a route's TypeBox schema in its handler. */
 export type Api = FastifyInstance<

@@ -1,4 +1,5 @@
 /** Builds what an operator reaches: the routes below /v2/operator, and the sessions of the console. */
+import type { Accounts } from '../accounts/accounts.ts';
 import type { ApiOptions, RouteGroup } from '../api/api.ts';
 import type { Config } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
@@ -11,6 +12,7 @@ import {
   consoleCookie,
   DomainContents,
   operatorAccountRoutes,
+  operatorChangeRoutes,
   operatorDomainRoutes,
   overviewRoutes,
   queueRoutes,
@@ -33,11 +35,13 @@ interface OperatorParts {
   readonly config: Pick<Config, 'shown' | 'mailstore' | 'limits'>;
   readonly domains: Domains;
   readonly traffic: Traffic;
+  readonly accounts: Accounts;
   readonly nodes: Pick<Nodes, 'list'>;
   readonly queue: Queue;
 }
 
 interface OperatorAccess {
+  readonly contents: DomainContents;
   readonly console: NonNullable<ApiOptions['console']>;
   readonly routes: readonly RouteGroup[];
 }
@@ -51,6 +55,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
   const countsMail = config.mailstore.kind === 'embedded';
   const counted = { ...parts, contents, countsMail, quotaBytes };
   return {
+    contents,
     console: {
       findSession: sessionFinder(sessions, cookie),
       signIn: signInRoute(sessions, cookie),
@@ -60,6 +65,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       auditRoutes(database),
       operatorDomainRoutes(counted),
       operatorAccountRoutes(counted),
+      operatorChangeRoutes(counted),
       serviceRoutes(nodes, config.shown),
       usageRoutes(database, parts.now),
       overviewRoutes(parts.traffic),

@@ -290,6 +290,7 @@ function buildApi(ground: Ground, served: Served): Api {
     logger,
     apiKeys: API_KEYS,
     console: operator.console,
+    contents: operator.contents,
     rateLimitPerMinute: limits.ratePerMinute,
     openLimit: ground.openLimit,
     trustProxy: http.trustProxy,

@@ -5,6 +5,7 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
+import type { Accounts } from '../accounts/accounts.ts';
 import {
   createApi,
   deliveryRoutes,
@@ -22,6 +23,7 @@ import {
   auditRoutes,
   type DomainContents,
   operatorAccountRoutes,
+  operatorChangeRoutes,
   operatorDomainRoutes,
   overviewRoutes,
   queueRoutes,
@@ -56,6 +58,9 @@ const counted = {
   contents: uncalled<DomainContents>('contents'),
   countsMail: true,
   quotaBytes: 0,
+  accounts: uncalled<Accounts>('accounts'),
+  queue: uncalled<Queue>('queue'),
+  now: Date.now,
 };
 
 const searched = { ...counted, queue: uncalled<Queue>('queue'), now: () => 0 };
@@ -64,6 +69,7 @@ const searched = { ...counted, queue: uncalled<Queue>('queue'), now: () => 0 };
 const operatorRoutes = [
   operatorDomainRoutes(counted),
   operatorAccountRoutes(counted),
+  operatorChangeRoutes(counted),
   serviceRoutes(uncalled('nodes'), []),
   sessionRoutes(uncalled('sessions'), uncalled('cookie')),
   auditRoutes(uncalled('database')),

@@ -67,6 +67,7 @@ export async function resolveRecipient(
   }
   const returned = await resolveReturn(sources, address.local, domain, from);
   if (returned) return returned;
+  if (domain.isSuspended) return refuseDomain('lapsed', domain.name);
   const recipient = { forwardPath, localPart: mailboxLocalPart(address.local), domain };
   const { forwardMode } = domain.route;
   if (forwardMode === 'forward_email' && from !== '') return { kind: 'forward', domain };

@@ -361,6 +361,7 @@ onEachEngine('domains', (engine) => {
             forwardMode: 'webhook',
             webhookUrl: 'https://hooks.test/',
           },
+          isSuspended: false,
         });
         assert.equal(await domains.stateOf(spelling), 'active');
       }

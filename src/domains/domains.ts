@@ -67,6 +67,7 @@ export {
   type OperatedDomain,
 } from './operator-claims.ts';
 export type { Route, RouteSettings } from './routes.ts';
+export { checkReason, setSuspended } from './suspensions.ts';
 export { createVerification, type Verification } from './verification/verification.ts';
 
 interface DomainsOptions {
@@ -104,6 +105,8 @@ export interface ActiveDomain {
   /** Since when the claim is the active one: before it the name may have been another user's. */
   readonly activeSince: number;
   readonly route: Route;
+  /** Whether an operator suspended it: its mail is put off. */
+  readonly isSuspended: boolean;
 }
 
 /**
@@ -285,8 +288,10 @@ class StoredDomains implements Domains {
     if (name === undefined) return undefined;
     const row = await this.#activeClaim.first(this.#database.read, { name });
     if (!row) return undefined;
-    const { id, user_id: userId, verified_at } = row;
-    return { id, userId, name, activeSince: verified_at ?? 0, route: toRoute(name, row) };
+    const { id, user_id: userId, verified_at, suspended_at } = row;
+    const isSuspended = suspended_at !== null;
+    const activeSince = verified_at ?? 0;
+    return { id, userId, name, activeSince, route: toRoute(name, row), isSuspended };
   }
 
   webhookSecrets(domainId: number, url: string): Promise<string[]> {
@@ -410,7 +415,7 @@ function prepareActiveClaim(queries: Queries) {
     queries
       .selectFrom('domains')
       .innerJoin('routes', 'routes.domain_id', 'domains.id')
-      .select(['domains.id', 'domains.user_id', 'domains.verified_at'])
+      .select(['domains.id', 'domains.user_id', 'domains.verified_at', 'domains.suspended_at'])
       .select(['forward_mode', 'webhook_url', 'webhook_secret', 'forward_to_email'])
       .where('domains.status', '=', sql.lit('active'))
       .where('domains.name', '=', value.name),

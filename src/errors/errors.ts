@@ -65,7 +65,7 @@ export const answers = {
     smtp: [451, '4.3.0'],
   },
   not_set_up: { http: 503, title: 'Nothing is hosted here yet', smtp: [450, '4.3.5'] },
-  domain_suspended: { http: 409, title: 'The domain is not active any more', smtp: [450, '4.1.2'] },
+  domain_suspended: { http: 409, title: 'The domain takes no mail for now', smtp: [450, '4.1.2'] },
   relay_denied: { http: 403, title: 'The domain is not hosted here', smtp: [550, '5.7.1'] },
   address_invalid: { http: 400, title: 'The address is not valid', smtp: [553, '5.1.3'] },
   message_too_large: { http: 413, title: 'The message is too large', smtp: [552, '5.3.4'] },

@@ -1,15 +1,11 @@
 /** `GET /v2/operator/audit`: who changed what. */
-import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
-import { type Actor, type KeptEntry, listAudit } from '../audit/audit.ts';
+import { type KeptEntry, listAudit } from '../audit/audit.ts';
 import type { Database } from '../database/database.ts';
 import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
 
-/** Who calls, for the audit log. */
-export function actorOf(request: FastifyRequest): Actor {
-  return { actor: request.actor, requestId: request.id };
-}
+export { actorOf } from '../api/api.ts';
 
 const AuditBody = Type.Object(
   {

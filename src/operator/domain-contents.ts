@@ -1,11 +1,12 @@
-/** What goes with a domain when it is deleted. */
+/** What goes with a domain or an account when it is deleted. */
 import { countAccounts } from '../accounts/accounts.ts';
+import type { ContentsCounter } from '../api/api.ts';
 import type { Database } from '../database/database.ts';
-import { totalsOfDomains } from '../mailstore/mailstore.ts';
+import { totalsOfAccounts, totalsOfDomains } from '../mailstore/mailstore.ts';
 import { countOpenDeliveries } from '../queue/queue.ts';
 
 /** How much of each there is. */
-export interface ContentCounts {
+export interface ContentCounts extends Record<string, number> {
   readonly accounts: number;
   readonly messages: number;
   readonly bytes: number;
@@ -13,7 +14,7 @@ export interface ContentCounts {
   readonly deliveries: number;
 }
 
-export class DomainContents {
+export class DomainContents implements ContentsCounter {
   readonly #database: Pick<Database, 'read'>;
 
   constructor(database: Pick<Database, 'read'>) {
@@ -21,7 +22,7 @@ export class DomainContents {
   }
 
   /** Counts what a claim has. */
-  async count(domainId: number): Promise<ContentCounts> {
+  async ofDomain(domainId: number): Promise<ContentCounts> {
     const { read } = this.#database;
     const [accounts, totals, deliveries] = await Promise.all([
       countAccounts(read, [domainId]),
@@ -33,5 +34,11 @@ export class DomainContents {
       ...(totals.get(domainId) ?? { messages: 0, bytes: 0 }),
       deliveries,
     };
+  }
+
+  /** Counts what an account has. */
+  async ofAccount(accountId: number): Promise<Record<string, number>> {
+    const totals = await totalsOfAccounts(this.#database.read, [accountId]);
+    return { ...(totals.get(accountId) ?? { messages: 0, bytes: 0 }) };
   }
 }

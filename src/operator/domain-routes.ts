@@ -66,7 +66,7 @@ export const OperatedDomainBody = Type.Object(domainFields, {
   description: 'A domain of any user, as operators see it.',
 });
 
-const Contents = Type.Object(
+export const Contents = Type.Object(
   {
     accounts: Type.Integer({ examples: [12] }),
     messages: Type.Integer({ examples: [3400] }),
@@ -215,7 +215,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
         const { dns } = await domains.get(domain.userId, domain.name);
         const [written] = await writeDomains(parts, [domain]);
         if (!written) throw new Error('one domain was written as none');
-        const would_remove = await contents.count(domain.id);
+        const would_remove = await contents.ofDomain(domain.id);
         return { ...written, ...writeDns(dns), would_remove };
       },
     );

@@ -42,6 +42,7 @@ import {
 import { type Delivery, errorToJson, type NewDelivery, type StoredPlace } from './delivery.ts';
 import { listGroups, listOpen } from './groups.ts';
 import { clearLate } from './late.ts';
+import { holdSuspended, type Released, releaseSuspended } from './of-domain.ts';
 import {
   findRow,
   type ListRequest,
@@ -62,7 +63,6 @@ import {
 import { Worker } from './worker.ts';
 
 export type { BulkAction, BulkResult, OpenState, QueueFilter } from './bulk.ts';
-export { countOpenDeliveries } from './count-open.ts';
 export {
   type Delivery,
   type DeliveryError,
@@ -73,6 +73,7 @@ export {
   type Settled,
 } from './delivery.ts';
 export type { GroupKey, OpenDelivery, OpenKey, QueueGroup } from './groups.ts';
+export { countOpenDeliveries } from './of-domain.ts';
 export type { QueueDepth } from './operator-rows.ts';
 export {
   type Attempted,
@@ -308,6 +309,17 @@ export class Queue {
       : query.where('public_id', '=', delivery)
     ).executeTakeFirst();
     return row?.mail_id ?? undefined;
+  }
+
+  /** Holds the deliveries of a domain that was suspended. @returns how many */
+  holdDomain(domainId: number): Promise<number> {
+    return holdSuspended(this.#database, domainId, this.#clock.now());
+  }
+
+  /** Queues again the deliveries of a domain that was resumed. @returns how many */
+  releaseDomain(domainId: number): Promise<number> {
+    const wake = (rows: readonly Released[]) => this.wake(rows);
+    return releaseSuspended(this.#database, domainId, this.#clock.now(), wake);
   }
 
   /** The body of a delivery by its public id, ended or not; undefined where there is none. */

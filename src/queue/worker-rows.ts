@@ -2,6 +2,7 @@
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import { type DeliveryError, type DeliveryStatus, errorToJson, type JobFacts } from './delivery.ts';
+import { domainIsSuspended } from './of-domain.ts';
 
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
 const queued = sql.lit('queued' as const);
@@ -289,6 +290,11 @@ export interface RowOutcome {
   readonly now: number;
 }
 
+const queuedOrHeld = {
+  status: sql<'queued' | 'held'>`case when ${domainIsSuspended} then 'held' else 'queued' end`,
+  held_by: sql<'suspension' | null>`case when ${domainIsSuspended} then 'suspension' end`,
+};
+
 /**
  * Writes the outcome of an attempt and ends the lease.
  *
@@ -303,7 +309,8 @@ export async function writeOutcome(
   const row = await tx
     .updateTable('deliveries')
     .set({
-      status,
+      // What would be tried again waits for as long as its domain is suspended.
+      ...(status === 'queued' ? queuedOrHeld : { status }),
       attempts,
       lease_owner: null,
       next_attempt_at: nextAttemptAt ?? now,

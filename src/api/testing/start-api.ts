@@ -195,7 +195,7 @@ export async function startApi(
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
   const traffic = new Traffic({ database, now, log: logger, totals: async () => ({}) });
   const operator = buildOperator({
-    ...{ database, apiKeys, now, publicUrl, domains, traffic },
+    ...{ database, apiKeys, now, publicUrl, domains, accounts, traffic },
     queue: new Queue({ database, log: logger }),
     ...plainOperator,
   });
@@ -209,7 +209,7 @@ export async function startApi(
     logger,
     publicUrl,
     apiKeys,
-    console: operator.console,
+    ...{ console: operator.console, contents: operator.contents },
     ...plainOptions,
     ...options,
     keyedRoutes: [...operator.routes, ...(options.keyedRoutes ?? [])],

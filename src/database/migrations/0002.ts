@@ -188,12 +188,16 @@ const operatorIndexes = [
   'create index domains_by_status on domains (status, id)',
   'create index domains_of_user on domains (user_id, id)',
   'create index domains_suspended on domains (id) where suspended_at is not null',
-  // By octets, whatever the order of the database's locale is: a page goes on from a text.
-  'create index domains_by_text on domains (name TEXT_ORDER, id)',
-  "create index accounts_by_text on accounts ((local_part || '@' || domain_name) TEXT_ORDER, id)",
 ];
 
-const textOrder = { sqlite: '', postgres: 'collate "C"' };
+/** By octets, whatever the order of the database's locale is; on SQLite the indexes of 0001 do that. */
+const textIndexes = {
+  sqlite: [],
+  postgres: [
+    'create index domains_by_text on domains (name collate "C", id)',
+    `create index accounts_by_text on accounts ((local_part || '@' || domain_name) collate "C", id)`,
+  ],
+};
 
 /** As in 0001, but that the accounts of a suspended domain are suspended. Its columns stay as they are. */
 const dovecotUsers = `view dovecot_users as
@@ -283,15 +287,8 @@ export function second(engine: 'sqlite' | 'postgres'): Migration {
           await sql.raw(`alter table ${name} add column ${column}`).execute(db);
         }
       }
-      const ordered = operatorIndexes.map((statement) =>
-        statement.replace('TEXT_ORDER', textOrder[engine]),
-      );
-      for (const statement of [
-        ...indexes,
-        ...ordered,
-        ...replaceView[engine],
-        ...storage[engine],
-      ]) {
+      const statements = [...indexes, ...operatorIndexes, ...textIndexes[engine]];
+      for (const statement of [...statements, ...replaceView[engine], ...storage[engine]]) {
         await sql.raw(statement).execute(db);
       }
     },

@@ -1,0 +1,206 @@
+/** Suspending, resuming and deleting: `POST /v2/operator/domains/...` and `/v2/operator/accounts/...`. */
+import { Type } from 'typebox';
+import { type Accounts, findAnyAccount } from '../accounts/accounts.ts';
+import {
+  type Api,
+  actorOf,
+  credentials,
+  DomainName,
+  RecordId,
+  type RouteGroup,
+  UserId,
+} from '../api/api.ts';
+import { type Actor, recordAudit } from '../audit/audit.ts';
+import { checkReason, findAnyClaim, setSuspended } from '../domains/domains.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import type { Queue } from '../queue/queue.ts';
+import { type AccountRouteParts, OperatedAccountBody, writeAccounts } from './account-routes.ts';
+import {
+  Contents,
+  type DomainRouteParts,
+  OperatedDomainBody,
+  writeDomains,
+} from './domain-routes.ts';
+
+export interface ChangeRouteParts extends DomainRouteParts, AccountRouteParts {
+  readonly accounts: Accounts;
+  readonly queue: Pick<Queue, 'holdDomain' | 'releaseDomain'>;
+  /** Milliseconds since 1970, the same on all nodes. */
+  readonly now: () => number;
+}
+
+const common = { tags: ['Operator'], security: credentials.operator };
+
+const DomainChoice = {
+  domain: DomainName,
+  user_id: Type.Optional(UserId),
+};
+
+/** The routes that suspend, resume and delete. */
+export function operatorChangeRoutes(parts: ChangeRouteParts): RouteGroup {
+  return (app) => {
+    addSuspendDomain(app, parts);
+    addResumeDomain(app, parts);
+    addDeleteDomain(app, parts);
+    addAccountChange(app, parts, 'suspended');
+    addAccountChange(app, parts, 'active');
+  };
+}
+
+function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
+  app.post(
+    '/v2/operator/domains/suspend',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Suspend a domain',
+        description:
+          'Nobody signs in to its accounts, and their sockets end. Mail to it is put off (450), so that its sender keeps it. Its deliveries wait.',
+        operationId: 'suspendDomain',
+        body: Type.Object({
+          ...DomainChoice,
+          reason: Type.Optional(Type.String({ examples: ['unpaid since March'] })),
+        }),
+        response: { 200: OperatedDomainBody },
+      },
+    },
+    async (request) => {
+      const { domain, user_id, reason } = request.body;
+      if (reason !== undefined) checkReason(reason);
+      const by = actorOf(request);
+      const { id } = await suspend(parts, by, { domain, userId: user_id, reason });
+      // Each is done again where the call is repeated: a node may have died in between.
+      await parts.accounts.endAccess(id);
+      await parts.queue.holdDomain(id);
+      return writeDomain(parts, domain, user_id);
+    },
+  );
+}
+
+async function suspend(
+  { database, now }: ChangeRouteParts,
+  by: Actor,
+  named: {
+    readonly domain: string;
+    readonly userId: string | undefined;
+    readonly reason: string | undefined;
+  },
+) {
+  return database.write(async (tx) => {
+    const claim = await findAnyClaim(tx, named.domain, named.userId);
+    if (await setSuspended(tx, claim.id, now(), named.reason)) {
+      await recordAudit(tx, by, { action: 'domain.suspend', target: claim.name });
+    }
+    return claim;
+  });
+}
+
+function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
+  app.post(
+    '/v2/operator/domains/resume',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Resume a domain',
+        description: 'Ends its suspension; what waited goes out.',
+        operationId: 'resumeDomain',
+        body: Type.Object(DomainChoice),
+        response: { 200: OperatedDomainBody },
+      },
+    },
+    async (request) => {
+      const { domain, user_id } = request.body;
+      const { id } = await parts.database.write(async (tx) => {
+        const claim = await findAnyClaim(tx, domain, user_id);
+        if (await setSuspended(tx, claim.id, undefined, undefined)) {
+          await recordAudit(tx, actorOf(request), { action: 'domain.resume', target: claim.name });
+        }
+        return claim;
+      });
+      await parts.queue.releaseDomain(id);
+      return writeDomain(parts, domain, user_id);
+    },
+  );
+}
+
+async function writeDomain(parts: ChangeRouteParts, domain: string, userId: string | undefined) {
+  const claim = await findAnyClaim(parts.database.read, domain, userId);
+  const [written] = await writeDomains(parts, [claim]);
+  if (!written) throw new Error('one domain was written as none');
+  return written;
+}
+
+function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {
+  app.post(
+    '/v2/operator/domains/delete',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...common,
+        summary: 'Delete a domain of any user',
+        description:
+          'Without `confirm` nothing is done: the answer says what would go. With `confirm`, which has to be the name of the domain, it goes with its accounts, their mail and its deliveries.',
+        operationId: 'deleteAnyDomain',
+        body: Type.Object({
+          ...DomainChoice,
+          confirm: Type.Optional(
+            Type.String({ description: 'The name of the domain, once more.' }),
+          ),
+        }),
+        response: {
+          200: Type.Object({
+            would_remove: Type.Optional(Contents),
+            deleted: Type.Optional(DomainName),
+            removed: Type.Optional(Contents),
+          }),
+        },
+      },
+    },
+    async (request) => {
+      const { domain, user_id, confirm } = request.body;
+      const claim = await findAnyClaim(parts.database.read, domain, user_id);
+      const counts = await parts.contents.ofDomain(claim.id);
+      if (confirm === undefined) return { would_remove: counts };
+      if (confirm.toLowerCase() !== claim.name) {
+        throw invalidField('confirm', `must be the name of the domain, ${claim.name}`);
+      }
+      const recorded = { by: actorOf(request), counts };
+      await parts.accounts.removeDomain(claim.userId, claim.name, recorded);
+      return { deleted: claim.name, removed: counts };
+    },
+  );
+}
+
+function addAccountChange(app: Api, parts: ChangeRouteParts, status: 'active' | 'suspended'): void {
+  const [verb, name] = status === 'active' ? ['resume', 'Resume'] : ['suspend', 'Suspend'];
+  app.post(
+    `/v2/operator/accounts/${verb}`,
+    {
+      config: { refusals: ['account_not_found'] },
+      schema: {
+        ...common,
+        summary: `${name} an account of any user`,
+        description:
+          status === 'active'
+            ? 'It takes mail again, and its owner can sign in.'
+            : 'Its tokens stop, its sockets end, and mail to it is put off (450).',
+        operationId: `${verb}AnyAccount`,
+        body: Type.Object({ account_id: RecordId }),
+        response: { 200: OperatedAccountBody },
+      },
+    },
+    async (request) => {
+      const { account_id: id } = request.body;
+      const found = await findAnyAccount(parts.database.read, id);
+      if (!found) throw new Refusal('account_not_found', `there is no account ${id}`);
+      const account = await parts.accounts.update(found.userId, id, { status });
+      const entry = { action: `account.${verb}`, target: account.address };
+      await parts.database.write((tx) => recordAudit(tx, actorOf(request), entry));
+      const [written] = await writeAccounts(parts, [account]);
+      if (!written) throw new Error('one account was written as none');
+      return written;
+    },
+  );
+}
