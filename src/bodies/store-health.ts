@@ -3,11 +3,14 @@
  * wants to know, and as long as it is away; only its answer to that changes what is told and logged, so
  * that an outage is one line when it begins and one when it ends.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { StoreUnavailable } from './body-store.ts';
 
 /** Milliseconds for which an answer holds, and between two questions while there is none. */
 const LOOK_MS = 2_000;
+/** Milliseconds that somebody who wants to know waits: a store that is silent for longer does not answer. */
+const ANSWER_MS = 1_000;
 
 export interface StoreHealthOptions {
   /** Asks something that a store in order answers. @throws StoreUnavailable */
@@ -37,10 +40,18 @@ export class StoreHealth {
     return this.#state !== 'unknown';
   }
 
-  /** Whether it answers, by what it did at most {@link LOOK_MS} ago. */
+  /** Whether it answers, by what it did at most {@link LOOK_MS} ago, or does within {@link ANSWER_MS}. */
   async answers(): Promise<boolean> {
-    if (this.#looking || performance.now() - this.#lookedAt >= LOOK_MS) await this.look();
-    return this.isUp;
+    if (!this.#looking && performance.now() - this.#lookedAt < LOOK_MS) return this.isUp;
+    const over = new AbortController();
+    const late = pause(ANSWER_MS, false, { signal: over.signal, ref: false });
+    // An answer in time ends the pause.
+    late.catch(() => {});
+    try {
+      return await Promise.race([this.look().then(() => this.isUp), late]);
+    } finally {
+      over.abort();
+    }
   }
 
   /** Tells that a request failed: where the store answers all the same, that one is worth a line. */

@@ -4,14 +4,16 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
 import { createTransport } from 'nodemailer';
+import { openTestDatabase } from '../support/databases.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
 import {
   bareEnvironment,
   environment,
   listening,
   type Process,
+  ROOT,
   run as runProgram,
   start,
   stop,
@@ -117,10 +119,15 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** Runs `postroom`, with the bucket in its settings. */
-function postroom(...args: string[]): Process {
-  const program = [process.execPath, join(import.meta.dirname, '../../src/postroom.js'), ...args];
-  return runProgram(program, { ...bareEnvironment(), ...settings, S3_URL }, 'pipe');
+/** Runs `postroom bodies move`. @param where the bucket is in it as well */
+function moveBodies(
+  to: 's3' | 'folder',
+  where = { ...settings, S3_URL },
+  ...more: string[]
+): Process {
+  const program = join(import.meta.dirname, '../../src/postroom.js');
+  const command = [process.execPath, program, 'bodies', 'move', '--to', to, ...more];
+  return runProgram(command, { ...bareEnvironment(), ...where }, 'pipe');
 }
 
 test('bodies go from the folder to the bucket, through a kill, and mail goes on there', async () => {
@@ -128,13 +135,13 @@ test('bodies go from the folder to the bucket, through a kill, and mail goes on 
   await listening(service);
   await setUp();
   for (const subject of ['1', '2', '3']) assert.equal(await send(subject, attachment), 250);
-  const refused = await postroom('bodies', 'move', '--to', 's3').ended();
+  const refused = await moveBodies('s3').ended();
   assert.equal(refused.code, 1, refused.output);
   assert.match(refused.output, /^DATA_DIR: .* is in use: is another Postroom running/);
   await stop(service);
 
   let uploads = 0;
-  const killed = postroom('bodies', 'move', '--to', 's3');
+  const killed = moveBodies('s3');
   proxy.fault = (method, path) =>
     method === 'PUT' && /partNumber|[0-9a-f]{12}\?/.test(path) && ++uploads > 1
       ? 'silent'
@@ -143,7 +150,7 @@ test('bodies go from the folder to the bucket, through a kill, and mail goes on 
   killed.child.kill('SIGKILL');
   await killed.ended();
   proxy.fault = undefined;
-  const moved = await postroom('bodies', 'move', '--to', 's3', '--json').ended();
+  const moved = await moveBodies('s3', undefined, '--json').ended();
   assert.equal(moved.code, 0, moved.output);
   assert.match(moved.output, /"ok":true,"bodies":3,.*"missing":\[\]/);
   assert.ok(!moved.output.includes(secretAccessKey));
@@ -197,6 +204,38 @@ test('while S3 is away large mail is put off, small mail goes on, and readyz say
   assert.ok(!service.output().includes(secretAccessKey));
 });
 
+test('S3 is killed with uploads in its hands, and started again', async () => {
+  const service = start({ ...settings, S3_URL });
+  await listening(service);
+  let uploads = 0;
+  proxy.fault = (method) => {
+    if (method === 'PUT') uploads++;
+    return undefined;
+  };
+  const sending = ['a', 'b', 'c'].map((name) => send(`killed ${name}`, randomBytes(6_000_000)));
+  await until(async () => uploads > 0);
+  await s3.kill();
+  const codes = await Promise.all(sending);
+  assert.ok(
+    codes.every((code) => code === 250 || code === 451),
+    codes.join(),
+  );
+  assert.equal(await send('large', attachment), 451);
+  assert.equal(await send('small'), 250);
+  assert.deepEqual(await readiness(), { status: 'degraded', detail: 'bodies' });
+  await s3.restart();
+  await until(async () => (await readiness()).status === 'ready');
+  const { changes } = (await (await call('/mail/sync', { fields: ['envelope'] })).json()) as {
+    changes: { added: { uid: number; envelope: { subject: string } }[] };
+  };
+  const kept = changes.added.filter(({ envelope }) => envelope.subject.startsWith('killed'));
+  assert.equal(kept.length, codes.filter((code) => code === 250).length);
+  for (const { uid } of kept) assert.equal((await readAttachment(uid)).length, 6_000_000);
+  assert.ok(attachment.equals(await readAttachment(4)));
+  assert.equal(await send('large', attachment), 250);
+  await stop(service);
+});
+
 test('a node that is killed between upload and commit loses nothing it answered for', async () => {
   const before = await keys();
   let service = start({ ...settings, S3_URL });
@@ -233,11 +272,39 @@ test('a wrong key is refused at the start by the name of the setting', async () 
 });
 
 test('bodies come back from the bucket to the folder', async () => {
-  const moved = await postroom('bodies', 'move', '--to', 'folder').ended();
+  const moved = await moveBodies('folder').ended();
   assert.equal(moved.code, 0, moved.output);
   assert.match(moved.output, /Start the service without S3_URL/);
   const service = start(settings);
   await listening(service);
   for (const uid of [2, 3, 4]) assert.ok(attachment.equals(await readAttachment(uid)));
+  await stop(service);
+});
+
+test('on PostgreSQL bodies are moved as well, while no node runs', async () => {
+  const { location } = await openTestDatabase('postgres');
+  await client.send(new CreateBucketCommand({ Bucket: 'moved' }));
+  const own = { ...settings, DATA_DIR: join(ROOT, 'postgres'), DATABASE_URL: location };
+  const withBucket = { ...own, S3_URL: S3_URL.replace(`/${bucket}?`, '/moved?') };
+  let service = start(own);
+  await listening(service);
+  await setUp();
+  assert.equal(await send('1', attachment), 250);
+  const refused = await moveBodies('s3', withBucket).ended();
+  assert.equal(refused.code, 1, refused.output);
+  assert.match(refused.output, /the service runs on .*: stop it/);
+  await stop(service);
+  const moved = await moveBodies('s3', withBucket).ended();
+  assert.equal(moved.code, 0, moved.output);
+  service = start(withBucket);
+  await listening(service);
+  assert.ok(attachment.equals(await readAttachment(1)));
+  assert.equal(await send('2', attachment), 250);
+  await stop(service);
+  const back = await moveBodies('folder', withBucket).ended();
+  assert.equal(back.code, 0, back.output);
+  service = start(own);
+  await listening(service);
+  for (const uid of [1, 2]) assert.ok(attachment.equals(await readAttachment(uid)));
   await stop(service);
 });

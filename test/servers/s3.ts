@@ -1,6 +1,6 @@
 /** A real S3 server: Ceph's radosgw, on loopback, with its objects in memory (`start-s3.sh`). */
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,6 +22,10 @@ export interface S3Server {
     readonly accessKeyId: string;
     readonly secretAccessKey: string;
   };
+  /** Ends the process that speaks S3, as a crash would. What it has said to be kept is kept. */
+  kill(): Promise<void>;
+  /** Starts that again, and waits until it answers. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -37,6 +41,12 @@ export async function startS3(): Promise<S3Server> {
       region: settings.S3_REGION ?? '',
       accessKeyId: settings.S3_ACCESS_KEY ?? '',
       secretAccessKey: settings.S3_SECRET_KEY ?? '',
+    },
+    async kill() {
+      process.kill(Number(await readFile(join(folder, 'run/rgw.pid'), 'utf8')), 'SIGKILL');
+    },
+    async restart() {
+      await run(SCRIPT, ['gateway', folder]);
     },
     async stop() {
       await run(SCRIPT, ['stop', folder]);

@@ -5,6 +5,8 @@
 #
 #   start-s3.sh FOLDER PORT   start it and print its settings when it is ready
 #                             (one that was stopped there goes on with its data)
+#   start-s3.sh gateway FOLDER
+#                             start radosgw alone, after somebody killed it
 #   start-s3.sh stop FOLDER   stop it; FOLDER stays, to look at or to delete
 #
 # PORT is the endpoint; the next nine ports are used inside. Settings are
@@ -234,8 +236,15 @@ case "${1-} $#" in
   'stop 2')
     [ -d "$2" ] || exit 0
     F=$(realpath "$2"); stop_all ;;
+  'gateway 2')
+    F=$(realpath "$2")
+    # shellcheck disable=SC1091
+    . "$F/s3.env"
+    PORT=${S3_ENDPOINT##*:}
+    launch rgw radosgw -n client.rgw --no-mon-config
+    prepare_bucket || failed "radosgw does not answer" ;;
   *' 2')
     [[ $2 =~ ^[0-9]{4,5}$ ]] || die "PORT must be a number: $2"
     mkdir -p "$1"; F=$(realpath "$1"); PORT=$2; start ;;
-  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
