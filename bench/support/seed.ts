@@ -233,7 +233,8 @@ answerTasks(async ({ dataDir, databaseUrl, accounts }: Seed): Promise<SeededAcco
   const database =
     databaseUrl === undefined
       ? await openSqlite({ path: join(dataDir, 'postroom.sqlite') })
-      : await openPostgres({ url: databaseUrl });
+      : // Hundreds of writes wait for one of its connections.
+        await openPostgres({ url: databaseUrl, timeoutMs: 600_000 });
   const bodies = new Bodies({ database, store: new BodyFolder(join(dataDir, 'bodies')) });
   await bodies.checkStore(true);
   const seeder = new Seeder(
