@@ -92,7 +92,7 @@ onEachEngine('the view dovecot_users', (engine) => {
       const plan = await sql<{ detail: string }>`
         explain query plan select * from dovecot_users where address = 'a@b.test'
       `.execute(database.read);
-      assert.match(JSON.stringify(plan.rows), /accounts_by_full_address/);
+      assert.match(JSON.stringify(plan.rows), /accounts_by_(full_address|text)/);
       return;
     }
     await database.write(async (tx) => {
@@ -101,7 +101,7 @@ onEachEngine('the view dovecot_users', (engine) => {
       const plan = await sql`
         explain select * from dovecot_users where address = 'a@b.test'
       `.execute(tx);
-      assert.match(JSON.stringify(plan.rows), /accounts_by_full_address/);
+      assert.match(JSON.stringify(plan.rows), /accounts_by_(full_address|text)/);
     });
   });
 });
