@@ -30,6 +30,7 @@ import type { Trace } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
 import { createWebhookSender } from '../webhooks/webhooks.ts';
 import type { Keys } from './node-facts.ts';
+import { buildSpamFilter } from './spam-filter.ts';
 
 export interface MailFlowOptions {
   readonly config: Config;
@@ -86,7 +87,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const hostname = config.mailHostname;
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const dns = openDeliveryDns(config, metrics);
-  const { checks, close: closeSenderChecks } = buildSenderChecks(config, metrics, log);
+  const { closeSenderChecks, ...judges } = buildSenderChecks(config, metrics, log);
   const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
   const shared = {
     database,
@@ -108,7 +109,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   };
   const delivery = createMailReceiver({
     ...resolving,
-    checks,
+    ...judges,
     hostname,
     reports: new Reports(),
     count: (result) => metrics.countRecipient(result),
@@ -174,11 +175,13 @@ function ownListener({ smtp }: Config, domains: Domains) {
  * The sender checks ask DNS for themselves: an answer that comes late is of no use to a message that
  * waits, and questions about names that strangers chose must not hold up those of verification.
  */
-function buildSenderChecks(
-  { dns: { servers }, mailHostname: hostname, senderChecks }: Config,
-  metrics: Metrics,
-  log: Logger,
-) {
+function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
+  const {
+    dns: { servers },
+    mailHostname: hostname,
+    senderChecks,
+  } = config;
+  const spamFilter = buildSpamFilter(config, metrics, log);
   const dns = createDnsResolver({
     servers,
     concurrency: CHECKS_CONCURRENCY,
@@ -204,12 +207,14 @@ function buildSenderChecks(
     },
     hostname,
     enforce: senderChecks.dmarcEnforce,
+    removesSpamFields: senderChecks.rspamdUrl !== undefined,
   });
-  const close = () => {
+  const closeSenderChecks = () => {
     isClosed = true;
     dns.close();
+    void spamFilter?.close();
   };
-  return { checks, close };
+  return { checks, spamFilter, closeSenderChecks };
 }
 
 const CHECKS_END =

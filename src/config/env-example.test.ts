@@ -45,6 +45,7 @@ test('.env.example leaves blank only what has no default, or one made of other k
     'NOTIFIER_URL',
     'PUBLIC_URL',
     'REDIS_URL',
+    'RSPAMD_URL',
     'S3_URL',
     'SMTP_RELAY_URL',
     'SPF_INCLUDE',

@@ -98,7 +98,7 @@ test('an empty environment gives the defaults', () => {
       spool: '/var/spool/postroom',
       url: 'http://127.0.0.1:8080/hooks/mailserver',
     },
-    senderChecks: { dmarcEnforce: true },
+    senderChecks: { dmarcEnforce: true, rspamdUrl: undefined },
     sending: { enabled: true, recipientsPerDay: 500 },
   });
 });
@@ -148,6 +148,7 @@ test('every key set comes out in its place', () => {
       SMTP_RELAY_URL: 'smtp://[2001:db8::1]',
       MX_PORT: '2526',
       LMTP_URL: 'lmtp://dove_cot',
+      RSPAMD_URL: 'http://[::1]:11333/',
       DMARC_ENFORCE: 'OFF',
       SEND_ENABLED: 'no',
       SEND_RECIPIENTS_PER_DAY: '0',
@@ -251,7 +252,7 @@ test('every key set comes out in its place', () => {
       allowCidrs: ['192.168.0.0/16'],
     },
     notifier: { spool: join(empty, 'spool'), url: 'https://in.example.com/hooks/mailserver' },
-    senderChecks: { dmarcEnforce: false },
+    senderChecks: { dmarcEnforce: false, rspamdUrl: 'http://[::1]:11333' },
     sending: { enabled: false, recipientsPerDay: 0 },
   });
   // What we call a resolver must be one for the library that gets it.
@@ -391,6 +392,18 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['JWT_ISSUER', 'a\u0007b', shortForm, '"a\\u0007b"'],
   ['JWT_AUDIENCE', 'a'.repeat(256), shortForm, `"${'a'.repeat(200)}..."`],
   ['JWT_ACCOUNT_CLAIM', 'a\u007fb', shortForm, '"a\\u007fb"'],
+  [
+    'RSPAMD_URL',
+    'http://me:pw@host:11333',
+    'http://host:11333 without a path or credentials',
+    '"http://***@host:11333/"',
+  ],
+  [
+    'RSPAMD_URL',
+    'http://host:11333/checkv2',
+    'http://host:11333 without a path or credentials',
+    '"http://host:11333/checkv2"',
+  ],
   [
     'MAILSERVER_WEBHOOK_SECRET',
     'short',
@@ -686,7 +699,7 @@ test('of a secret it is shown only that it is set', () => {
   assert.equal(found('LOG_LEVEL')?.isSet, false);
   assert.equal(found('LOG_LEVEL')?.value, 'info');
   // A new key whose name looks like this is secret, or is named here.
-  const open = ['PUBLIC_URL', 'TLS_KEY'];
+  const open = ['PUBLIC_URL', 'TLS_KEY', 'RSPAMD_URL'];
   for (const { key, isHidden } of shown) {
     if (/SECRET|KEY|URL|PASSWORD|TOKEN/.test(key) && !open.includes(key)) assert.ok(isHidden, key);
   }

@@ -138,6 +138,8 @@ export interface Config {
   readonly senderChecks: {
     /** Refuse mail that fails a `p=reject` policy (RFC 7489 section 6.3). */
     readonly dmarcEnforce: boolean;
+    /** Of the spam filter; undefined: there is none. */
+    readonly rspamdUrl: string | undefined;
   };
   readonly sending: {
     /** Whether accounts may send. */
@@ -245,7 +247,7 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       spool: resolve(folder, values.NOTIFIER_SPOOL),
       url: values.NOTIFIER_URL ?? `${ownUrl}/hooks/mailserver`,
     },
-    senderChecks: { dmarcEnforce: values.DMARC_ENFORCE },
+    senderChecks: { dmarcEnforce: values.DMARC_ENFORCE, rspamdUrl: values.RSPAMD_URL },
     sending: {
       enabled: values.SEND_ENABLED,
       recipientsPerDay: values.SEND_RECIPIENTS_PER_DAY,

@@ -205,6 +205,16 @@ export const redisUrl: Parse<RedisAddress> = (text) => {
   });
 };
 
+/** Where Rspamd's normal worker listens. */
+export const rspamdUrl: Parse<string> = (text) => {
+  const url = URL.parse(text);
+  const isPlain =
+    url && ['http:', 'https:'].includes(url.protocol) && url.origin === text.replace(/\/$/, '');
+  return isPlain
+    ? fit(url.origin)
+    : unfit('http://host:11333 without a path or credentials', found(text));
+};
+
 function safelyDecoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text);

@@ -13,6 +13,7 @@ import {
   publicUrl,
   redisUrl,
   relayUrl,
+  rspamdUrl,
 } from './parse-urls.ts';
 import {
   apiKeys,
@@ -105,6 +106,7 @@ const settings = {
   MX_PORT: setting(port(1), '25'),
   LMTP_URL: optional(lmtpUrl),
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
+  RSPAMD_URL: optional(rspamdUrl),
   TRACE_DAYS: setting(wholeNumber(0, 3_650), '30'),
   METRICS_PORT: setting(port(0), '0'),
   DRAIN_SECONDS: setting(wholeNumber(0, 600), '0'),

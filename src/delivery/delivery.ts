@@ -53,6 +53,7 @@ import {
   refusalOfAll,
   ServerMailboxes,
 } from './server-mailboxes.ts';
+import { refuseSpam } from './spam-filter.ts';
 import {
   type InboundEnvelope,
   isLmtp,
@@ -68,6 +69,7 @@ export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
 export { createSenderChecks } from './sender-checks/check-sender.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
+export { createSpamFilter, type SpamFilter, type SpamOutcome } from './spam-filter.ts';
 export type {
   InboundEnvelope,
   MailReceiver,
@@ -193,6 +195,7 @@ class RoutedReceiver implements MailReceiver {
         delivered,
         refused: outcomes.length - delivered,
         ...(action && { spf: spf?.result, dmarc: dmarc?.result, action }),
+        ...(staged.spam && { spamScore: staged.spam.score }),
       },
       'message delivered',
     );
@@ -207,6 +210,7 @@ class RoutedReceiver implements MailReceiver {
     const { bodies } = this.#options;
     try {
       refuseSender(mail.verdicts);
+      refuseSpam(mail.spam);
       const resolved = await this.#resolveAll(mail, taken);
       const recipients = resolved.flatMap(({ forwardPath, found }) =>
         found instanceof Refusal ? [] : [{ forwardPath, destination: found }],

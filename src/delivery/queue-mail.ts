@@ -19,6 +19,7 @@ import {
 } from './kinds.ts';
 import type { DeliveryPlan, PlannedForward, PlannedWebhook } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
+import type { SpamVerdict } from './spam-filter.ts';
 import type { InboundEnvelope } from './stage-mail.ts';
 
 export interface QueueMailOptions {
@@ -35,6 +36,8 @@ export interface AcceptedMail {
   readonly message: StagedMessage;
   /** Absent where the sender was not checked (LMTP: our own MTA did). */
   readonly verdicts?: Verdicts | undefined;
+  /** Absent where the spam filter gave no answer. */
+  readonly spam?: SpamVerdict | undefined;
   readonly receivedAt: number;
 }
 

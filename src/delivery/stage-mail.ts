@@ -7,6 +7,7 @@ import type { Refusal } from '../errors/errors.ts';
 import { prependHeader, type StagedMessage, stageMessage } from '../mailstore/mailstore.ts';
 import type { Destination } from './resolve-recipient.ts';
 import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
+import { type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
 
 /** A message that has arrived, without its bytes. */
 export interface ArrivedMail {
@@ -20,11 +21,15 @@ export interface StagedMail {
   readonly message: StagedMessage;
   /** Absent where the sender was not checked (LMTP: our own MTA did). */
   readonly verdicts?: Verdicts;
+  /** Absent where the spam filter was not asked, or gave no answer. */
+  readonly spam?: SpamVerdict;
 }
 
 export interface StagingOptions {
-  readonly bodies: Pick<Bodies, 'stage' | 'discard'>;
+  readonly bodies: Pick<Bodies, 'stage' | 'discard' | 'read'>;
   readonly checks: SenderChecks;
+  /** Asked about what comes by SMTP. */
+  readonly spamFilter?: SpamFilter | undefined;
   /** Our name in Received headers. */
   readonly hostname: string;
 }
@@ -35,7 +40,7 @@ export interface StagingOptions {
  * @throws whatever the source or the disk throws; then nothing is left behind
  */
 export async function stageMail(
-  { bodies, checks, hostname }: StagingOptions,
+  { bodies, checks, spamFilter, hostname }: StagingOptions,
   { envelope, receivedAt }: ArrivedMail,
   source: AsyncIterable<Uint8Array>,
 ): Promise<StagedMail> {
@@ -51,8 +56,19 @@ export async function stageMail(
     bodies.discard(message.body),
   );
   // What was found is known at the end only, but stands in front of our Received field.
-  const top = Buffer.concat([path, Buffer.from(authenticationResults)]);
-  return { message: prependHeader(top, message), verdicts };
+  const results = [path, Buffer.from(authenticationResults)];
+  const spam =
+    verdicts.action === 'reject'
+      ? undefined
+      : await spamFilter?.check({
+          envelope,
+          octets: message.body.size - head.length,
+          source: () => bodies.read(message.body, { start: head.length, end: message.body.size }),
+        });
+  if (!spam) return { message: prependHeader(Buffer.concat(results), message), verdicts };
+  const top = Buffer.concat([...results, Buffer.from(spamStatus(spam))]);
+  const action = spam.action === 'junk' ? 'quarantine' : verdicts.action;
+  return { message: prependHeader(top, message), verdicts: { ...verdicts, action }, spam };
 }
 
 async function verdictsOf(check: SenderCheck, discard: () => Promise<void>) {

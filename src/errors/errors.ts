@@ -70,6 +70,8 @@ export const answers = {
   address_invalid: { http: 400, title: 'The address is not valid', smtp: [553, '5.1.3'] },
   message_too_large: { http: 413, title: 'The message is too large', smtp: [552, '5.3.4'] },
   sender_rejected: { http: 400, title: 'The sender is not who it claims', smtp: [550, '5.7.1'] },
+  spam_rejected: { http: 400, title: 'The message is taken for spam', smtp: [550, '5.7.1'] },
+  spam_deferred: { http: 503, title: 'The message is not taken yet', smtp: [451, '4.7.1'] },
   srs_invalid: { http: 400, title: 'The return address is not valid', smtp: [550, '5.7.1'] },
   mailbox_refused: {
     http: 503,

@@ -15,6 +15,9 @@ export interface CheckedSender {
   readonly arc: { readonly result: string };
 }
 
+/** What became of a question to the spam filter. */
+export type SpamOutcome = 'accept' | 'junk' | 'defer' | 'reject' | 'failed' | 'skipped';
+
 export interface MailMetrics {
   /** @param ms how long it took; left out where nobody was asked */
   countDns(purpose: DnsPurpose, outcome: DnsOutcome, ms?: number): void;
@@ -22,6 +25,14 @@ export interface MailMetrics {
   countChecks(checked: CheckedSender): void;
   /** Counts a message that was taken. @param ms from when it was read and checked until it was stored */
   countReceived(ms: number): void;
+  /**
+   * Counts what the spam filter said of a message.
+   *
+   * @param ms how long it took; left out where it was not asked
+   */
+  countSpamCheck(outcome: SpamOutcome, ms?: number): void;
+  /** Says whether the spam filter answers; never called where there is none. */
+  setSpamFilterUp(isUp: boolean): void;
   /** Says whether DNS is out, so that mail is taken unchecked. */
   setChecksOff(isOff: boolean): void;
 }
@@ -72,5 +83,38 @@ export function addMailMetrics(registry: Registry): MailMetrics {
     },
     countReceived: (ms) => received.observe(ms / 1000),
     setChecksOff: (isOff) => off.set(Number(isOff)),
+    ...addSpamMetrics(registry),
+  };
+}
+
+function addSpamMetrics(
+  registry: Registry,
+): Pick<MailMetrics, 'countSpamCheck' | 'setSpamFilterUp'> {
+  const registers = [registry];
+  const checks = new Counter({
+    name: 'postroom_spam_checks_total',
+    help: 'Messages by what the spam filter said of them.',
+    labelNames: ['action'] as const,
+    registers,
+  });
+  const latency = new Histogram({
+    name: 'postroom_spam_check_duration_seconds',
+    help: 'How long the spam filter took to answer.',
+    buckets: [0.02, 0.1, 0.5, 1, 2, 5],
+    registers,
+  });
+  const up = new Gauge({
+    name: 'postroom_spam_filter_up',
+    help: 'Whether the spam filter answers: 1, or 0 where mail is taken without it.',
+    registers,
+  });
+  // Without a filter it has no value.
+  up.remove();
+  return {
+    countSpamCheck(action, ms) {
+      checks.inc({ action });
+      if (ms !== undefined) latency.observe(ms / 1000);
+    },
+    setSpamFilterUp: (isUp) => up.set(Number(isUp)),
   };
 }

@@ -11,6 +11,7 @@ import {
   asBuffer,
   findAuthors,
   type Header,
+  type HeaderField,
   HeaderReader,
   rawValue,
 } from '../../message/message.ts';
@@ -37,6 +38,8 @@ export interface SenderChecksOptions {
   readonly hostname: string;
   /** Whether mail that fails a policy of `reject` is refused; else it goes to Junk. */
   readonly enforce: boolean;
+  /** Whether fields of spam filters (`X-Spam...`) are removed, since one of ours is about to write them. */
+  readonly removesSpamFields?: boolean;
   /** Milliseconds: for one lookup, for all of a message, and that a dead resolver is left alone. */
   readonly times?: { readonly lookupMs: number; readonly totalMs: number; readonly restMs: number };
   /** Milliseconds on a clock that never goes back. */
@@ -54,7 +57,7 @@ export interface SenderChecks {
 export interface SenderCheck {
   /**
    * Reads the message to its end. What it yields is the message, unchanged but for
-   * Authentication-Results that claim to be ours.
+   * Authentication-Results that claim to be ours, and for results of spam filters where one of ours writes them.
    *
    * @throws whatever the source throws; Refusal where the header is longer than what is read of it, and
    *   goes on with fields that would be judged or removed
@@ -115,6 +118,8 @@ function startInquiry(
 /** Fields that are judged or removed, at the start of a line, and the octets of the longest of them. */
 const TELLING = /^(?:from|authentication-results)[ \t\r\n:]/im;
 const TELLING_MAX = 32;
+/** What spam filters write, which mail readers and mail servers sort by. */
+const SPAM_FIELD = /^x-(?:rspamd?|spam)[\w-]*/im;
 
 class MessageCheck implements SenderCheck {
   readonly #shared: Shared;
@@ -169,8 +174,11 @@ class MessageCheck implements SenderCheck {
     const { ownService } = this.#shared;
     const claimed = header.fields.filter((field) => isClaimedResult(field, ownService));
     this.#removedResults = claimed.length > 0;
+    const { removesSpamFields } = this.#shared.options;
+    const isSpamField = ({ name }: HeaderField) => removesSpamFields && SPAM_FIELD.test(name);
     let start = 0;
-    for (const field of claimed) {
+    for (const field of header.fields) {
+      if (!claimed.includes(field) && !isSpamField(field)) continue;
       if (field.start > start) yield bytes.subarray(start, field.start);
       start = field.end;
     }
@@ -188,7 +196,8 @@ class MessageCheck implements SenderCheck {
     const { skipped } = this.#reader;
     if (skipped.length === 0) return;
     const text = this.#tail + skipped.toString('latin1');
-    if (TELLING.test(text)) {
+    const { removesSpamFields } = this.#shared.options;
+    if (TELLING.test(text) || (removesSpamFields && SPAM_FIELD.test(text))) {
       throw new Refusal('sender_rejected', 'its header is too long to tell who it is from');
     }
     // What it begins with is not the start of a line.

@@ -1,0 +1,187 @@
+/** What becomes of a message by what Rspamd answers, or does not; the far end is a server that says anything. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { suite, test } from 'node:test';
+import { atEnd } from '../../test/support/databases.ts';
+import { createSpamFilter, type SpamFilterOptions } from './spam-filter.ts';
+
+type Answer = (response: ServerResponse) => void;
+
+interface Asked {
+  readonly headers: IncomingMessage['headersDistinct'];
+  readonly url: string | undefined;
+  readonly body: string;
+}
+
+const saying = (answer: unknown) => (response: ServerResponse) =>
+  void response.end(typeof answer === 'string' ? answer : JSON.stringify(answer));
+
+const clean = saying({ action: 'no action', score: 0.5, required_score: 15 });
+
+async function startRspamd(first: Answer = clean) {
+  let answer = first;
+  const asked: Asked[] = [];
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    asked.push({
+      headers: request.headersDistinct,
+      url: request.url,
+      body: Buffer.concat(chunks).toString(),
+    });
+    answer(response);
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const stop = async () => {
+    server.close();
+    server.closeAllConnections();
+  };
+  atEnd(stop);
+  const answers = (next: Answer) => {
+    answer = next;
+  };
+  return { url: `http://127.0.0.1:${port}`, asked, answers, stop };
+}
+
+const MESSAGE = 'Subject: x\r\n\r\nHello\r\n';
+
+function mailOf(remoteAddress = '192.0.2.1', text = MESSAGE) {
+  const arrival = { heloName: 'a b\r\nX: y', remoteAddress };
+  return {
+    envelope: { id: 'id-1', from: 'bób@a.test', to: ['x@b.test', 'y@b.test'], arrival },
+    octets: text.length,
+    async *source() {
+      yield Buffer.from(text.slice(0, 5));
+      yield Buffer.from(text.slice(5));
+    },
+  };
+}
+
+function open(url: string, more: Partial<SpamFilterOptions> = {}) {
+  const outcomes: string[] = [];
+  const outages: [boolean, string][] = [];
+  const filter = createSpamFilter({
+    url,
+    hostname: 'mx.test',
+    isTrusted: (address) => address === '10.0.0.1',
+    onChecked: (outcome) => outcomes.push(outcome),
+    onOutage: (isOut, reason) => outages.push([isOut, reason]),
+    ...more,
+  });
+  atEnd(() => filter.close());
+  return { filter, outcomes, outages };
+}
+
+suite('the spam filter', () => {
+  test('is given the message, and what is known of who sends it', async () => {
+    const rspamd = await startRspamd();
+    const { filter } = open(rspamd.url);
+    assert.deepEqual(await filter.check(mailOf()), { action: 'accept', score: 0.5, required: 15 });
+    const [asked] = rspamd.asked;
+    assert.equal(asked?.url, '/checkv2');
+    assert.equal(asked?.body, MESSAGE);
+    const { ip, helo, from, rcpt } = asked?.headers ?? {};
+    assert.deepEqual([ip, helo, from], [['192.0.2.1'], ['a?b??X:?y'], ['<b?b@a.test>']]);
+    assert.deepEqual(rcpt, ['x@b.test', 'y@b.test']);
+  });
+
+  test('decides by its action', async () => {
+    const rspamd = await startRspamd();
+    const { filter, outcomes } = open(rspamd.url);
+    const expected = {
+      'no action': 'accept',
+      'add header': 'junk',
+      'rewrite subject': 'junk',
+      quarantine: 'junk',
+      discard: 'junk',
+      greylist: 'defer',
+      'soft reject': 'defer',
+      reject: 'reject',
+    };
+    for (const [action, outcome] of Object.entries(expected)) {
+      rspamd.answers(saying({ action, score: 1, required_score: 15 }));
+      assert.equal((await filter.check(mailOf()))?.action, outcome, action);
+    }
+    assert.deepEqual(outcomes, Object.values(expected));
+  });
+
+  test('is not asked about trusted clients, nor about large messages', async () => {
+    const rspamd = await startRspamd();
+    const { filter, outcomes } = open(rspamd.url);
+    assert.equal(await filter.check(mailOf('10.0.0.1')), undefined);
+    assert.equal(await filter.check({ ...mailOf(), octets: 9 * 1024 * 1024 }), undefined);
+    assert.deepEqual([outcomes, rspamd.asked.length], [['skipped', 'skipped'], 0]);
+  });
+
+  const nonsense: Record<string, Answer> = {
+    'no JSON': saying('<html>'),
+    nothing: saying(''),
+    null: saying('null'),
+    'a number': saying('1'),
+    'deep nesting': saying('['.repeat(100_000)),
+    'an action of its own': saying({ action: 'explode', score: 1, required_score: 15 }),
+    'an action of all objects': saying({ action: 'constructor', score: 1, required_score: 15 }),
+    'an action that is a list': saying({ action: ['reject'], score: 1, required_score: 15 }),
+    'an endless score': saying('{"action":"reject","score":1e999,"required_score":15}'),
+    'a score as text': saying({ action: 'reject', score: '20', required_score: 15 }),
+    'an error': saying({ error: 'out of memory' }),
+    'another status': (response) => void response.writeHead(500).end('{"action":"reject"}'),
+    'a redirect': (response) => void response.writeHead(302, { location: '/other' }).end(),
+    'a cut answer': (response) => {
+      response.writeHead(200, { 'content-length': '100' });
+      response.write('{"action":');
+      response.destroy();
+    },
+    'too much': saying(
+      `{"action":"reject","score":20,"required_score":15,"x":"${'x'.repeat(2 ** 21)}"}`,
+    ),
+    'nothing at all': (response) => void response.destroy(),
+  };
+  for (const [what, answer] of Object.entries(nonsense)) {
+    test(`that says ${what} has no say`, async () => {
+      const rspamd = await startRspamd(answer);
+      const { filter, outcomes } = open(rspamd.url);
+      assert.equal(await filter.check(mailOf()), undefined);
+      assert.deepEqual(outcomes, ['failed']);
+      rspamd.answers(clean);
+      assert.equal(
+        (await filter.check(mailOf()))?.action,
+        'accept',
+        'one failure is none of its own',
+      );
+    });
+  }
+
+  test('that is slow is not waited for', async () => {
+    const rspamd = await startRspamd(() => {});
+    const { filter, outcomes } = open(rspamd.url, { times: { answerMs: 50, restMs: 60_000 } });
+    const checks = Array.from({ length: 40 }, () => filter.check(mailOf()));
+    assert.ok((await Promise.all(checks)).every((verdict) => verdict === undefined));
+    assert.ok(outcomes.every((outcome) => outcome === 'failed'));
+  });
+
+  test('that is dead is left alone, told of once, and asked again later', async () => {
+    const rspamd = await startRspamd();
+    await rspamd.stop();
+    const { filter, outcomes, outages } = open(rspamd.url, {
+      times: { answerMs: 5_000, restMs: 60_000 },
+    });
+    for (let n = 0; n < 7; n++) assert.equal(await filter.check(mailOf()), undefined);
+    assert.deepEqual(outcomes, [...Array(5).fill('failed'), 'skipped', 'skipped']);
+    assert.equal(outages.length, 1);
+    assert.match(outages[0]?.[1] ?? '', /ECONNREFUSED/);
+
+    const other = await startRspamd(saying('no'));
+    const again = open(other.url, { times: { answerMs: 5_000, restMs: 0 } });
+    for (let n = 0; n < 7; n++) await again.filter.check(mailOf());
+    other.answers(clean);
+    assert.equal((await again.filter.check(mailOf()))?.action, 'accept');
+    assert.deepEqual(
+      again.outages.map(([isOut]) => isOut),
+      [true, false],
+    );
+  });
+});

@@ -1,0 +1,214 @@
+/**
+ * Asks Rspamd about a message (`POST /checkv2`), and says what follows from its answer.
+ *
+ * It only ever adds to what the sender checks found. Where it is dead, slow, or answers what nobody understands, mail is
+ * taken as if there were no filter: a filter that is away must not stop mail. One message that it cannot judge says nothing
+ * of the filter; several in a row without an answer in between do, and then it is left alone for a while.
+ */
+import type { Readable } from 'node:stream';
+import { Pool } from 'undici';
+import { Refusal } from '../errors/errors.ts';
+
+/** What is done with a message: taken, put into Junk, put off with 451, or refused with 550. */
+export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';
+
+export interface SpamVerdict {
+  readonly action: SpamAction;
+  readonly score: number;
+  /** The score from which on Rspamd refuses. */
+  readonly required: number;
+}
+
+/** `failed`: there was no answer that could be used; `skipped`: nothing was asked. */
+export type SpamOutcome = SpamAction | 'failed' | 'skipped';
+
+export interface SpamFilterOptions {
+  /** Of Rspamd's normal worker, such as `http://127.0.0.1:11333`. */
+  readonly url: string;
+  /** Our name. */
+  readonly hostname: string;
+  /** Clients whose mail is not asked about. */
+  readonly isTrusted: (address: string) => boolean;
+  /** @param ms how long it took; left out where nothing was asked */
+  readonly onChecked?: (outcome: SpamOutcome, ms?: number) => void;
+  /** Told when the filter is found to be away, and when it answers again. */
+  readonly onOutage?: (isOut: boolean, reason: string) => void;
+  /** Milliseconds: for one answer, and that a dead filter is left alone. */
+  readonly times?: { readonly answerMs: number; readonly restMs: number };
+}
+
+export interface FilteredMail {
+  /** Hostile text, but for the id and the client's address. */
+  readonly envelope: {
+    readonly id: string;
+    readonly from: string;
+    readonly to: readonly string[];
+    readonly arrival: { readonly heloName: string; readonly remoteAddress: string };
+  };
+  readonly octets: number;
+  /** The message as the client sent it; read at most once. */
+  source(): AsyncIterable<Uint8Array>;
+}
+
+export interface SpamFilter {
+  /** @returns undefined where there is no verdict: the message is taken; never rejects */
+  check(mail: FilteredMail): Promise<SpamVerdict | undefined>;
+  close(): Promise<void>;
+}
+
+const TIMES = { answerMs: 5_000, restMs: 10_000 };
+/** Failures in a row after which the filter counts as away. */
+const FAILURES = 5;
+const CONNECTIONS = 32;
+/** Spam is small, and what is not would not be judged in time. */
+const OCTETS_MAX = 8 * 1024 * 1024;
+const ANSWER_MAX = 1024 * 1024;
+
+/** By Rspamd's names. */
+const actions: ReadonlyMap<unknown, SpamAction> = new Map([
+  ['no action', 'accept'],
+  ['add header', 'junk'],
+  ['rewrite subject', 'junk'],
+  // Both keep a message from its reader without a word to its sender: Junk is where it can be found.
+  ['quarantine', 'junk'],
+  ['discard', 'junk'],
+  ['greylist', 'defer'],
+  ['soft reject', 'defer'],
+  ['reject', 'reject'],
+]);
+
+export function createSpamFilter(options: SpamFilterOptions): SpamFilter {
+  return new Rspamd(options);
+}
+
+class Rspamd implements SpamFilter {
+  readonly #options: SpamFilterOptions;
+  readonly #times: typeof TIMES;
+  readonly #pool: Pool;
+  #failures = 0;
+  #restsUntil = 0;
+
+  constructor(options: SpamFilterOptions) {
+    this.#options = options;
+    this.#times = options.times ?? TIMES;
+    this.#pool = new Pool(new URL(options.url).origin, {
+      connections: CONNECTIONS,
+      connect: { timeout: this.#times.answerMs },
+      maxResponseSize: ANSWER_MAX,
+      // One clock for all of a question.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+  }
+
+  async check(mail: FilteredMail): Promise<SpamVerdict | undefined> {
+    const { isTrusted, onChecked } = this.#options;
+    const begun = performance.now();
+    const isSkipped = isTrusted(mail.envelope.arrival.remoteAddress) || mail.octets > OCTETS_MAX;
+    if (isSkipped || begun < this.#restsUntil) {
+      onChecked?.('skipped');
+      return undefined;
+    }
+    try {
+      const verdict = readVerdict(await this.#ask(mail));
+      onChecked?.(verdict.action, performance.now() - begun);
+      if (this.#failures >= FAILURES) this.#options.onOutage?.(false, '');
+      this.#failures = 0;
+      return verdict;
+    } catch (error) {
+      onChecked?.('failed', performance.now() - begun);
+      this.#fail(error instanceof Error ? error.message : String(error));
+      return undefined;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.destroy();
+  }
+
+  #fail(reason: string): void {
+    this.#failures++;
+    if (this.#failures < FAILURES) return;
+    this.#restsUntil = performance.now() + this.#times.restMs;
+    if (this.#failures === FAILURES) this.#options.onOutage?.(true, reason);
+  }
+
+  async #ask(mail: FilteredMail): Promise<unknown> {
+    const { answerMs } = this.#times;
+    const ending = new AbortController();
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(() => {
+      ending.abort();
+      late.reject(new Error(`no answer within ${answerMs / 1000} s`));
+    }, answerMs);
+    const answer = this.#post(mail, ending.signal);
+    // A request that waits for its connection hears of the signal when it has one.
+    answer.catch(() => {});
+    try {
+      return await Promise.race([answer, late.promise]);
+    } finally {
+      clearTimeout(timer);
+      late.promise.catch(() => {});
+    }
+  }
+
+  async #post({ envelope, octets, source }: FilteredMail, signal: AbortSignal): Promise<unknown> {
+    const { id, from, to, arrival } = envelope;
+    const { statusCode, body } = await this.#pool.request({
+      method: 'POST',
+      path: '/checkv2',
+      headers: {
+        'content-length': String(octets),
+        'queue-id': inHeader(id),
+        'mta-name': inHeader(this.#options.hostname),
+        ip: inHeader(arrival.remoteAddress),
+        helo: inHeader(arrival.heloName),
+        from: `<${inHeader(from)}>`,
+        rcpt: to.map(inHeader),
+      },
+      // The types know streams alone, the library takes whatever can be iterated.
+      body: source() as unknown as Readable,
+      signal,
+    });
+    const text = await body.text();
+    if (statusCode !== 200) throw new Error(`it answers with status ${statusCode}`);
+    return JSON.parse(text);
+  }
+}
+
+/** What a client made up, as far as a header of HTTP may have it. */
+function inHeader(text: string): string {
+  return text.replace(/[^\x21-\x7e]/g, '?').slice(0, 512);
+}
+
+/** @throws Error for what is no verdict */
+function readVerdict(answer: unknown): SpamVerdict {
+  const members: Record<string, unknown> =
+    typeof answer === 'object' && answer !== null ? { ...answer } : {};
+  const action = actions.get(members.action);
+  const { score, required_score: required } = members;
+  if (!action || !isScore(score) || !isScore(required)) {
+    throw new Error('its answer has no action or no score that is known');
+  }
+  return { action, score, required };
+}
+
+function isScore(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}
+
+/** The field that says what was found, ending in CRLF. */
+export function spamStatus({ action, score, required }: SpamVerdict): string {
+  const isSpam = action === 'junk' ? 'Yes' : 'No';
+  return `X-Spam-Status: ${isSpam}, score=${score.toFixed(2)} required=${required.toFixed(2)}\r\n`;
+}
+
+/** @throws Refusal spam_rejected, spam_deferred */
+export function refuseSpam(verdict: SpamVerdict | undefined): void {
+  if (verdict?.action === 'reject') {
+    throw new Refusal('spam_rejected', 'the message is taken for spam');
+  }
+  if (verdict?.action === 'defer') {
+    throw new Refusal('spam_deferred', 'the message is not taken yet: try again in some minutes');
+  }
+}
