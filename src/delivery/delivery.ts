@@ -53,12 +53,12 @@ import {
   refusalOfAll,
   ServerMailboxes,
 } from './server-mailboxes.ts';
-import { refuseSpam } from './spam-filter.ts';
 import {
   type InboundEnvelope,
   isLmtp,
   type MailReceiver,
   type RecipientOutcome,
+  refuseJudged,
   type StagingOptions,
   stageMail,
   type TakenRecipient,
@@ -209,8 +209,7 @@ class RoutedReceiver implements MailReceiver {
   ): Promise<Resolved[]> {
     const { bodies } = this.#options;
     try {
-      refuseSender(mail.verdicts);
-      refuseSpam(mail.spam);
+      refuseJudged(mail);
       const resolved = await this.#resolveAll(mail, taken);
       const recipients = resolved.flatMap(({ forwardPath, found }) =>
         found instanceof Refusal ? [] : [{ forwardPath, destination: found }],
@@ -440,18 +439,6 @@ function pathsWithout(recipients: readonly ResolvedRecipient[], refused: Refused
     const isRefused = destination.kind === 'mailbox' && refused.has(destination.user.accountId);
     return isRefused ? [] : forwardPath;
   });
-}
-
-/** RFC 7489 section 6.3: the owner of the domain asks for it, and the operator for it to count. */
-function refuseSender(verdicts: Verdicts | undefined): void {
-  if (verdicts?.action !== 'reject') return;
-  const { domain } = verdicts.dmarc;
-  throw new Refusal(
-    'sender_rejected',
-    verdicts.dmarc.result === 'permerror'
-      ? 'its From does not say clearly who it is from (RFC 5322 section 3.6.2)'
-      : `${domain} asks to refuse mail that fails DMARC as this does`,
-  );
 }
 
 /**

@@ -3,11 +3,11 @@
  * over its bytes checks its sender, parses it, and keeps its source.
  */
 import type { Bodies } from '../bodies/bodies.ts';
-import type { Refusal } from '../errors/errors.ts';
+import { Refusal } from '../errors/errors.ts';
 import { prependHeader, type StagedMessage, stageMessage } from '../mailstore/mailstore.ts';
 import type { Destination } from './resolve-recipient.ts';
 import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
-import { type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
+import { refuseSpam, type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
 
 /** A message that has arrived, without its bytes. */
 export interface ArrivedMail {
@@ -20,9 +20,9 @@ export interface StagedMail {
   /** With our trace headers in front. */
   readonly message: StagedMessage;
   /** Absent where the sender was not checked (LMTP: our own MTA did). */
-  readonly verdicts?: Verdicts;
+  readonly verdicts?: Verdicts | undefined;
   /** Absent where the spam filter was not asked, or gave no answer. */
-  readonly spam?: SpamVerdict;
+  readonly spam?: SpamVerdict | undefined;
 }
 
 export interface StagingOptions {
@@ -78,6 +78,24 @@ async function verdictsOf(check: SenderCheck, discard: () => Promise<void>) {
     await discard();
     throw bug;
   }
+}
+
+/** @throws Refusal sender_rejected, spam_rejected, spam_deferred where what was found of a message forbids to take it */
+export function refuseJudged({ verdicts, spam }: Pick<StagedMail, 'verdicts' | 'spam'>): void {
+  refuseSender(verdicts);
+  refuseSpam(spam);
+}
+
+/** RFC 7489 section 6.3: the owner of the domain asks for it, and the operator for it to count. */
+function refuseSender(verdicts: Verdicts | undefined): void {
+  if (verdicts?.action !== 'reject') return;
+  const { domain } = verdicts.dmarc;
+  throw new Refusal(
+    'sender_rejected',
+    verdicts.dmarc.result === 'permerror'
+      ? 'its From does not say clearly who it is from (RFC 5322 section 3.6.2)'
+      : `${domain} asks to refuse mail that fails DMARC as this does`,
+  );
 }
 
 export function isLmtp({ arrival }: Pick<InboundEnvelope, 'arrival'>): boolean {
