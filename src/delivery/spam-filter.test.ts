@@ -23,15 +23,15 @@ const clean = saying({ action: 'no action', score: 0.5, required_score: 15 });
 async function startRspamd(first: Answer = clean) {
   let answer = first;
   const asked: Asked[] = [];
-  const server = createServer(async (request, response) => {
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk);
-    asked.push({
-      headers: request.headersDistinct,
-      url: request.url,
-      body: Buffer.concat(chunks).toString(),
+  const server = createServer((request, response) => {
+    let body = '';
+    request.setEncoding('utf8').on('data', (text: string) => {
+      body += text;
     });
-    answer(response);
+    request.on('end', () => {
+      asked.push({ headers: request.headersDistinct, url: request.url, body });
+      answer(response);
+    });
   });
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const { port } = server.address() as AddressInfo;
