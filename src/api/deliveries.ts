@@ -142,7 +142,7 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
     app.post(
       '/v2/domains/:domain/deliveries/:id/retry',
       {
-        config: { refusals: ['domain_not_found', 'delivery_not_found'] },
+        config: { refusals: ['domain_not_found', 'delivery_not_found', 'delivery_released'] },
         schema: {
           tags: ['Domains'],
           summary: 'Try a delivery again',

@@ -82,7 +82,8 @@ const addSource: AddRoute = (app, { bodies }, findBody) => {
       schema: {
         ...common,
         summary: 'Fetch the source of a message by its link',
-        description: 'The `raw_url` of a webhook; good for 7 days, and needs no other credential.',
+        description:
+          'The `raw_url` of a webhook; good for 7 days while the message is kept (`DELIVERY_BODY_HOURS`), and needs no other credential.',
         operationId: 'fetchRawMessage',
         params: Type.Object({ id: linkId }),
         response: {
@@ -120,7 +121,7 @@ const addAttachment: AddRoute = (app, { bodies }, findBody) => {
         ...common,
         summary: 'Fetch an attachment by its link',
         description:
-          'The `url` of an attachment in a webhook; good for 7 days, for this one part, and needs no ' +
+          'The `url` of an attachment in a webhook; good for as long as its `raw_url`, for this one part, and needs no ' +
           'other credential. Takes Range, If-Range and If-None-Match.',
         operationId: 'fetchLinkedAttachment',
         params: Type.Object({ id: linkId, part: Type.String({ maxLength: 100 }) }),

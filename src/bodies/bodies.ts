@@ -267,9 +267,10 @@ export class Bodies {
     return row.id;
   }
 
-  /** Where a body lies, for {@link Bodies.read}; undefined where it is gone. */
+  /** Where a body lies, for {@link Bodies.read}; undefined where it is gone, or was emptied. */
   async find(id: number): Promise<StoredBody | undefined> {
-    return this.#find.first(this.#database.read, { id });
+    const body = await this.#find.first(this.#database.read, { id });
+    return body?.content || body?.file ? body : undefined;
   }
 
   /** Gives up a staged body that nothing came to refer to. */
@@ -367,6 +368,49 @@ export class Bodies {
       .returning('file')
       .execute();
     return gone.flatMap(({ file }) => (file === null ? [] : [file]));
+  }
+
+  /**
+   * Takes the octets away from those of the given bodies that no message needs, and no delivery that goes on or ended
+   * later than `before`. Their rows stay for the deliveries that name them, and {@link Bodies.find} finds them no more.
+   *
+   * @returns files to remove once the transaction is committed, by {@link Bodies.removeFiles}
+   */
+  async empty(tx: Queries, ids: readonly number[], before: number): Promise<string[]> {
+    if (ids.length === 0) return [];
+    const held = tx.selectFrom('bodies').select(['id', 'file']).where('id', 'in', ids);
+    const rows = await held
+      .where(({ not, exists, selectFrom }) =>
+        not(
+          exists(
+            selectFrom('messages').select('body_id').whereRef('messages.body_id', '=', 'bodies.id'),
+          ),
+        ),
+      )
+      .where(({ not, exists, selectFrom }) =>
+        not(
+          exists(
+            selectFrom('deliveries')
+              .select('body_id')
+              .whereRef('deliveries.body_id', '=', 'bodies.id')
+              .where(({ or, eb }) =>
+                or([
+                  eb('finished_at', 'is', null),
+                  eb('finished_at', '>=', before),
+                  eb('late_at', 'is not', null),
+                ]),
+              ),
+          ),
+        ),
+      )
+      .orderBy('id')
+      .$if(this.#database.engine === 'postgres', (query) => query.forUpdate())
+      .execute();
+    const emptied = rows.map(({ id }) => id);
+    if (emptied.length === 0) return [];
+    const nothing = { content: null, file: null };
+    await tx.updateTable('bodies').set(nothing).where('id', 'in', emptied).execute();
+    return rows.flatMap(({ file }) => (file === null ? [] : [file]));
   }
 
   /** Removes files that {@link Bodies.release} named. Those that stay are found by the sweep. */

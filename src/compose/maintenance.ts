@@ -17,7 +17,9 @@ import {
 import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
-  readonly queue: Pick<Queue, 'removeSomeOf' | 'prune' | 'depths'>;
+  readonly queue: Pick<Queue, 'removeSomeOf' | 'prune' | 'depths' | 'listEnded' | 'releaseEnded'>;
+  /** How long a delivery that ended keeps what it delivered. */
+  readonly deliveryBodyHours: number;
   readonly deletions: Deletions;
   /** Forgets removals that were kept for longer than that; says how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
@@ -72,6 +74,8 @@ export class Deletions {
  */
 export class Maintenance {
   readonly #options: MaintenanceOptions;
+  /** The last delivery whose message was looked at. */
+  #released = { finished_at: 0, id: 0 };
 
   constructor(options: MaintenanceOptions) {
     this.#options = options;
@@ -84,6 +88,7 @@ export class Maintenance {
       this.#repeat(signal, HOUR_MS, () => this.#forgetOld(signal)),
       this.#repeat(signal, DAY_MS, () => bodies.sweepFiles(signal)),
       this.#repeat(signal, HOUR_MS, () => this.#expireTrash(signal)),
+      this.#repeat(signal, HOUR_MS, () => this.#releaseEnded(signal)),
       this.#repeat(signal, MEASURE_MS, () => this.#measure(signal)),
       // What another node was told of is found within a minute.
       this.#repeat(
@@ -123,6 +128,25 @@ export class Maintenance {
       removed += expired.removed;
     }
     if (removed > 0) logger.info({ removed, trashDays }, 'messages removed from Trash and Junk');
+  }
+
+  /** Takes from deliveries that ended what they delivered. They are listed for longer. */
+  async #releaseEnded(signal: AbortSignal): Promise<void> {
+    const { database, bodies, queue, deliveryBodyHours, now } = this.#options;
+    const before = now() - deliveryBodyHours * HOUR_MS;
+    for (; !signal.aborted; await pause(PAUSE_MS)) {
+      const ended = await queue.listEnded(before, this.#released);
+      const last = ended.at(-1);
+      if (!last) return;
+      const ids = ended.flatMap(({ id, is_kept }) => (is_kept ? [id] : []));
+      if (ids.length > 0) {
+        const files = await database.write(async (tx) =>
+          bodies.empty(tx, await queue.releaseEnded(tx, ids, before), before),
+        );
+        await bodies.removeFiles(files);
+      }
+      this.#released = last;
+    }
   }
 
   /** What is stored and what waits, for bills and charts. */

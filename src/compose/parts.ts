@@ -173,7 +173,7 @@ export function buildParts(given: Given): Parts {
     ...{ deletions, queue, trace, usage, traffic },
     // Both, since an operator may have changed from one to the other.
     stores: [embedded, shadowsOf(database), { bury: burySends, purge: async () => false }],
-    trashDays: config.limits.trashDays,
+    ...config.limits,
     expireTrash: (keptMs, after) => embedded.expireTrash(keptMs, after),
     pruneTombstones: (keptMs, signal) => (imap ?? embedded).pruneTombstones(keptMs, signal),
   });

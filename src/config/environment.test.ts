@@ -73,7 +73,13 @@ test('an empty environment gives the defaults', () => {
     metrics: { port: 0 },
     drainSeconds: 0,
     traceDays: 30,
-    limits: { ratePerMinute: 60, maxMessageBytes: 52_428_800, quotaBytes: 0, trashDays: 0 },
+    limits: {
+      ratePerMinute: 60,
+      maxMessageBytes: 52_428_800,
+      quotaBytes: 0,
+      trashDays: 0,
+      deliveryBodyHours: 24,
+    },
     database: { urls: undefined, poolSize: 20, timeoutMs: 8_000 },
     redis: undefined,
     bodies: {
@@ -141,6 +147,7 @@ test('every key set comes out in its place', () => {
       MAX_MESSAGE_BYTES: '65536',
       QUOTA_BYTES: '1000',
       TRASH_DAYS: '30',
+      DELIVERY_BODY_HOURS: '48',
       MAILSTORE_URL:
         'imaps://master:s%2Fecret@IMAP.example.com?auth=plain&ca=tls/ca.pem&connections=9&timeout=5',
       TLS_CERT: 'tls/cert.pem',
@@ -190,7 +197,13 @@ test('every key set comes out in its place', () => {
     metrics: { port: 9090 },
     drainSeconds: 20,
     traceDays: 7,
-    limits: { ratePerMinute: 0, maxMessageBytes: 65_536, quotaBytes: 1_000, trashDays: 30 },
+    limits: {
+      ratePerMinute: 0,
+      maxMessageBytes: 65_536,
+      quotaBytes: 1_000,
+      trashDays: 30,
+      deliveryBodyHours: 48,
+    },
     database: {
       urls: [
         'postgresql://me:p%40ss@db/mail?sslmode=require',
@@ -441,6 +454,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['MAX_MESSAGE_BYTES', '65535', 'a number of bytes from 65536 to 268435456'],
   ['QUOTA_BYTES', '10GB', 'a number of bytes from 0 to 999999999999999'],
   ['TRASH_DAYS', '-1', 'a number of days from 0 to 3650'],
+  ['DELIVERY_BODY_HOURS', '0', 'a number of hours from 1 to 720'],
   ['MAILSTORE_URL', 'maildir:///var/mail', serverForm, '"maildir://..."'],
   ['MAILSTORE_URL', 'imaps://imap.example.com', serverForm, '"imaps://imap.example.com"'],
   ['MAILSTORE_URL', 'imaps://me@imap.example.com', serverForm, '"imaps://***@imap.example.com"'],

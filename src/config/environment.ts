@@ -75,6 +75,8 @@ export interface Config {
     readonly quotaBytes: number;
     /** How long messages stay in Trash and Junk; 0: for good. */
     readonly trashDays: number;
+    /** How long a delivery that ended can be attempted again. */
+    readonly deliveryBodyHours: number;
   };
   readonly database: {
     /** Postgres URLs with their password, one for each host; undefined: SQLite in the data folder. */
@@ -214,12 +216,7 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
     metrics: { port: values.METRICS_PORT },
     drainSeconds: values.DRAIN_SECONDS,
     traceDays: values.TRACE_DAYS,
-    limits: {
-      ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
-      maxMessageBytes: values.MAX_MESSAGE_BYTES,
-      quotaBytes: values.QUOTA_BYTES,
-      trashDays: values.TRASH_DAYS,
-    },
+    limits: limitsOf(values),
     database: databaseOf(values),
     redis: values.REDIS_URL,
     bodies: placeBodies(values, resolve(folder, values.DATA_DIR)),
@@ -252,6 +249,16 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       enabled: values.SEND_ENABLED,
       recipientsPerDay: values.SEND_RECIPIENTS_PER_DAY,
     },
+  };
+}
+
+function limitsOf(values: Values): Config['limits'] {
+  return {
+    ratePerMinute: values.RATE_LIMIT_PER_MINUTE,
+    maxMessageBytes: values.MAX_MESSAGE_BYTES,
+    quotaBytes: values.QUOTA_BYTES,
+    trashDays: values.TRASH_DAYS,
+    deliveryBodyHours: values.DELIVERY_BODY_HOURS,
   };
 }
 

@@ -47,6 +47,7 @@ export const answers = {
   address_exists: { http: 409, title: 'The address is already there' },
   domain_not_active: { http: 409, title: 'The domain is not active', smtp: [550, '5.1.2'] },
   domain_not_ready: { http: 409, title: 'The domain cannot send mail yet' },
+  delivery_released: { http: 409, title: 'The delivery is not kept any more' },
   already_sent: { http: 409, title: 'The mail went out already' },
   idempotency_key_in_use: { http: 409, title: 'The request with this key is under way' },
   idempotency_key_reused: { http: 409, title: 'The key belongs to another request' },

@@ -1,5 +1,7 @@
 /** The queries of operators on `deliveries`: list, retry, and remove what has ended. */
+import { sql } from 'kysely';
 import type { Queries, Row } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
 import { type Delivery, type DeliveryStatus, errorFromJson, type StoredPlace } from './delivery.ts';
 
 /** Rows that go in one transaction. */
@@ -54,6 +56,59 @@ interface Requeued {
   readonly isDue: boolean;
 }
 
+/** Whether what a delivery needs for an attempt is still there. */
+const hasPayload = sql<boolean>`exists (
+  select 1 from delivery_payloads where delivery_payloads.delivery_id = deliveries.id)`;
+
+/** A delivery that ended, in the order of the ends. */
+export interface EndedRow {
+  readonly id: number;
+  readonly finished_at: number;
+}
+
+/**
+ * Lists deliveries that ended before an instant.
+ *
+ * @param after the last one that was listed
+ * @returns with those that still have what they delivered marked; none where no more are left
+ */
+export async function listEnded(
+  queries: Queries,
+  before: number,
+  after: EndedRow,
+): Promise<(EndedRow & { readonly is_kept: number })[]> {
+  const { rows } = await sql<EndedRow & { is_kept: number }>`
+    select id, finished_at, case when ${hasPayload} then 1 else 0 end as is_kept from deliveries
+    where finished_at < ${before} and finished_at >= ${after.finished_at}
+      and (finished_at, id) > (${after.finished_at}, ${after.id})
+    order by finished_at, id limit ${sql.lit(REMOVED_AT_A_TIME)}`.execute(queries);
+  return rows;
+}
+
+/**
+ * Takes from deliveries what they delivered: they are listed still, and not attempted any more.
+ *
+ * @returns the bodies they name; not those of deliveries that were queued again meanwhile
+ */
+export async function releaseRows(
+  tx: Queries,
+  ids: readonly number[],
+  before: number,
+): Promise<number[]> {
+  const ended = await tx
+    .updateTable('deliveries')
+    .set((eb) => ({ updated_at: eb.ref('updated_at') }))
+    .where('id', 'in', ids)
+    .where('finished_at', '<', before)
+    .where('late_at', 'is', null)
+    .returning(['id', 'body_id'])
+    .execute();
+  if (ended.length === 0) return [];
+  const released = ended.map(({ id }) => id);
+  await tx.deleteFrom('delivery_payloads').where('delivery_id', 'in', released).execute();
+  return [...new Set(ended.map(({ body_id }) => body_id))];
+}
+
 /** Puts a row at the start of its schedule; one that is being attempted is left to its attempt. */
 export async function requeueRow(
   tx: Queries,
@@ -79,10 +134,15 @@ export async function requeueRow(
     .where('id', '=', id)
     .where('domain_id', '=', domainId)
     .where('lease_owner', 'is', null)
+    .where(hasPayload)
     .returningAll()
     .executeTakeFirst();
   if (row) return { delivery: toDelivery(row), isDue: true };
   const leased = await findRow(tx, domainId, id);
+  if (leased?.finishedAt !== undefined) {
+    const released = 'what it delivers is not kept any more (DELIVERY_BODY_HOURS)';
+    throw new Refusal('delivery_released', released);
+  }
   return leased && { delivery: leased, isDue: false };
 }
 

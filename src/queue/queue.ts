@@ -44,12 +44,15 @@ import { listGroups, listOpen } from './groups.ts';
 import { clearLate } from './late.ts';
 import { holdSuspended, type Released, releaseSuspended } from './of-domain.ts';
 import {
+  type EndedRow,
   findRow,
   type ListRequest,
+  listEnded,
   listRows,
   pruneRows,
   type QueueDepth,
   readDepths,
+  releaseRows,
   removeRowsOf,
   requeueRow,
 } from './operator-rows.ts';
@@ -249,6 +252,7 @@ export class Queue {
    * the same public id, payload and body. One that is being attempted right now is left alone.
    *
    * @returns the delivery as it is then; undefined where the domain has none of that id
+   * @throws Refusal delivery_released where what it delivers is not kept any more
    */
   async retry(domainId: number, id: number): Promise<Delivery | undefined> {
     const requeued = await this.#database.write((tx) =>
@@ -346,6 +350,21 @@ export class Queue {
    */
   prune(tx: Queries, before: number): Promise<number[]> {
     return pruneRows(tx, before);
+  }
+
+  /** Lists deliveries that ended before an instant, a few at a time; see `listEnded`. */
+  listEnded(before: number, after: EndedRow) {
+    return listEnded(this.#database.read, before, after);
+  }
+
+  /**
+   * Takes from deliveries that ended before an instant what they delivered, in the caller's transaction, which empties
+   * their bodies.
+   *
+   * @returns the bodies they name
+   */
+  releaseEnded(tx: Queries, ids: readonly number[], before: number): Promise<number[]> {
+    return releaseRows(tx, ids, before);
   }
 
   /** The same with the deliveries of a domain that is deleted, whatever became of them. */

@@ -148,7 +148,13 @@ const plainOperator = {
   config: {
     shown: [],
     mailstore: { kind: 'embedded' as const },
-    limits: { quotaBytes: 0, trashDays: 0, ratePerMinute: 0, maxMessageBytes: 1_048_576 },
+    limits: {
+      quotaBytes: 0,
+      trashDays: 0,
+      deliveryBodyHours: 24,
+      ratePerMinute: 0,
+      maxMessageBytes: 1_048_576,
+    },
   },
   nodes: { list: async () => [] },
 };
