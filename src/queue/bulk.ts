@@ -7,6 +7,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Database, Queries, Row } from '../database/database.ts';
 import { errorToJson } from './delivery.ts';
+import { hasPayload } from './operator-rows.ts';
 
 export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
 /** States of what operators see in the queue: `queued` waits for its next attempt. */
@@ -233,7 +234,8 @@ export async function changeRows(
     .set({ updated_at: now });
   const changing = {
     retry: () =>
-      rows.set((eb) => ({
+      // What is not kept any more cannot be tried.
+      rows.where(hasPayload).set((eb) => ({
         ...{ status: 'queued', attempts: 0, held_by: null, finished_at: null },
         replays: eb('replays', '+', eb.case().when('status', '=', 'failed').then(1).else(0).end()),
         next_attempt_at: now,

@@ -57,7 +57,7 @@ interface Requeued {
 }
 
 /** Whether what a delivery needs for an attempt is still there. */
-const hasPayload = sql<boolean>`exists (
+export const hasPayload = sql<boolean>`exists (
   select 1 from delivery_payloads where delivery_payloads.delivery_id = deliveries.id)`;
 
 /** A delivery that ended, in the order of the ends. */

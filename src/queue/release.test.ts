@@ -89,6 +89,8 @@ onEachEngine('deliveries that ended', (engine) => {
       await assert.rejects(queue.retry(1, id), { code: 'delivery_released' });
     }
     assert.equal(await queue.retry(1, 99_999), undefined);
+    const many = { action: 'retry', filter: { ids }, isDryRun: false, heldBy: 'operator' } as const;
+    assert.deepEqual(await queue.bulk(many, 'test'), { matched: 2, changed: 0, more: false });
     const removed = await store.database.write((tx) => queue.prune(tx, BEFORE));
     await store.database.write((tx) => store.bodies.release(tx, removed));
     const rows = await store.database.read.selectFrom('bodies').select('id').execute();
