@@ -2,13 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
-import {
-  BackupFailed,
-  type Manifest,
-  makeBackup,
-  restoreBackup,
-  verifyBackup,
-} from '../backup/backup.ts';
+import type { Manifest } from '../backup/backup.ts';
 import { type BodyStore, openBodyStore, StoreUnavailable } from '../bodies/bodies.ts';
 import { type Config, readConfig, secretsPath } from '../config/config.ts';
 import {
@@ -19,6 +13,11 @@ import {
   openToRead,
   report,
 } from './command.ts';
+
+/** Only where it is needed: it takes longer to load than most commands take. */
+function loadBackup(): Promise<typeof import('../backup/backup.ts')> {
+  return import('../backup/backup.ts');
+}
 
 interface Arguments {
   readonly json?: true;
@@ -55,6 +54,7 @@ export function verifyBackupCommand(): Command {
     .action((folder: string, { json }: Arguments) => {
       const config = readConfig(process.env);
       return carryOut(config, async (onProgress, store) => {
+        const { verifyBackup } = await loadBackup();
         const bucket = config.bodies.bucket && store;
         const manifest = await verifyBackup({ folder: resolve(folder), bucket, onProgress });
         report(json, { ok: true, ...manifest }, describe(manifest, 'The backup can be restored'));
@@ -77,6 +77,7 @@ export function restoreCommand(): Command {
       const config = readConfig(process.env);
       const { dataDir } = config;
       return carryOut(config, async (onProgress, store) => {
+        const { restoreBackup } = await loadBackup();
         const manifest = await restoreBackup({
           folder: resolve(folder),
           dataDir,
@@ -97,6 +98,7 @@ async function carryOut(
 ): Promise<void> {
   const show = openProgress();
   const store = await openBodyStore(config.bodies);
+  const { BackupFailed } = await loadBackup();
   try {
     await run(show, store);
   } catch (error) {
@@ -119,6 +121,7 @@ async function backup(
   const { version } = JSON.parse(
     readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
   );
+  const { makeBackup } = await loadBackup();
   try {
     return await makeBackup({
       ...{ database, store, program: version, target, onProgress },

@@ -30,6 +30,8 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
   const program = new Command('postroom')
     .description('Runs and looks after an installation of Postroom.')
     .version(version)
+    // `trace` and `trace show` both have --json: what comes after a command's name is that command's.
+    .enablePositionalOptions()
     .addCommand(startCommand(parts))
     .addCommand(demoCommand(parts))
     .addCommand(migrateCommand(parts))

@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { Command } from 'commander';
-import { createTransport } from 'nodemailer';
 import { pino } from 'pino';
 import { type Config, publicUrlOf, readConfig } from '../config/config.ts';
 import { CommandFailed, type CommandParts, report } from './command.ts';
@@ -150,6 +149,7 @@ const MAIL = [
 
 /** A sender below .test has no DMARC policy (RFC 6761 section 6.2), so no check refuses it. */
 async function sendMail({ host, port }: Place): Promise<void> {
+  const { createTransport } = await import('nodemailer');
   const transport = createTransport({
     host: new URL(publicUrlOf(host, port)).hostname,
     port,

@@ -8,7 +8,6 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
-import { findSomeActive } from '../accounts/accounts.ts';
 import { type Config, publicUrlOf, readConfig, redactUrl } from '../config/config.ts';
 import { schemaVersions } from '../database/database.ts';
 import { createDnsResolver, type DnsResolver } from '../dns/dns.ts';
@@ -112,6 +111,7 @@ async function examine(
 const ACCOUNTS_TRIED = 3;
 
 async function someAddresses(config: Config): Promise<string[]> {
+  const { findSomeActive } = await import('../accounts/accounts.ts');
   const database = openToRead(config);
   try {
     const accounts = await findSomeActive(database.read, ACCOUNTS_TRIED);

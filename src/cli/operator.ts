@@ -19,7 +19,7 @@ interface Common extends Readonly<Record<string, unknown>> {
 }
 
 export function operatorCommands(): Command[] {
-  return [domains(), accounts(), queue(), trace(), ...lists.map(listCommand), blocks()];
+  return [domains(), accounts(), queue(), trace(), ...lists.map(listCommand)];
 }
 
 const lists = [
@@ -259,7 +259,7 @@ function trace(): Command {
     },
     columns: traceColumns,
   });
-  return list.addCommand(showTrace());
+  return list.enablePositionalOptions().addCommand(showTrace());
 }
 
 /** `postroom trace show ID`: the time line of one message. */
@@ -273,30 +273,4 @@ function showTrace(): Command {
       const answer = await client.call<{ items: Item[] }>('GET', path);
       report(json, { ok: true, ...answer }, answer.items.map(describeItem).join('\n\n'));
     });
-}
-
-function blocks(): Command {
-  const add = onService(new Command('add'))
-    .description('refuses a sender: an address, a domain or a network')
-    .argument('<kind>', 'address, domain or network')
-    .argument('<value>', 'such as spam.test or 192.0.2.0/24')
-    .option('--note <text>', 'why, for people')
-    .action(async (kind: string, value: string, { url, json, note }: Common) => {
-      const body = { kind, value, ...(typeof note === 'string' && { note }) };
-      const made = await (await connect(url)).call<Item>('POST', '/v2/operator/blocks', body);
-      report(json, { ok: true, ...made }, describeItem(made));
-    });
-  return new Command('blocks')
-    .description('senders that are refused')
-    .addCommand(
-      listCommand({
-        name: 'list',
-        description: 'senders that are refused',
-        path: 'blocks',
-        filters: {},
-        columns: ['id', 'kind', 'value', 'note', 'created_at'],
-      }),
-    )
-    .addCommand(add)
-    .addCommand(change('delete', 'blocks/delete', 'id', 'takes mail of a sender again'));
 }

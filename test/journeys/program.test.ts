@@ -63,6 +63,29 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const shown = await postroom(['domains', 'list']).ended();
   assert.match(shown.output, /^domain +user_id +status .*\nacme\.test +demo +active /);
   await result('usage', '--by', 'account', '--all');
+  const { items: traced } = await result('trace', '--recipient', 'ada@acme.test');
+  const timeline = await result('trace', 'show', traced[0].id);
+  assert.deepEqual(
+    timeline.items.map(({ event }: { event: string }) => event),
+    ['received', 'stored'],
+  );
+  const fit = await result('queue', 'retry', '--domain', 'acme.test', '--dry-run');
+  assert.deepEqual(fit, { ok: true, matched: 0, changed: 0 });
+  const dropped = await postroom(['queue', 'drop', '--domain', 'acme.test']).ended();
+  assert.equal(dropped.code, 1);
+  assert.match(
+    dropped.output,
+    /^0 deliveries would be dropped\. Nothing was done\. To do it: --yes/,
+  );
+  const kept = await postroom(['domains', 'delete', 'acme.test']).ended();
+  assert.equal(kept.code, 1);
+  assert.match(
+    kept.output,
+    /^acme\.test has 1 accounts, 3 messages .* Nothing was done\. To do it: --confirm/,
+  );
+  await result('domains', 'suspend', 'acme.test', '--reason', 'unpaid');
+  const resumed = await result('domains', 'resume', 'acme.test');
+  assert.equal(resumed.suspended, false);
   const wrong = await postroom(['domains', 'show', 'other.test']).ended();
   assert.equal(wrong.code, 1);
 
