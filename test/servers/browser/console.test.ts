@@ -284,3 +284,30 @@ test('what a dead receiver left is counted before it is retried, held, released 
     await page.locator('.time-line li').filter({ hasText: 'Dropped' }).waitFor();
   });
 });
+
+test('a domain is suspended, resumed, and deleted once its name is typed', async () => {
+  await signedIn('/domains/waiting.test', async (page) => {
+    await page.getByRole('button', { name: 'Suspend' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Reason').fill('unpaid');
+    await dialog.getByRole('button', { name: 'Suspend' }).click();
+    await page.locator('.facts').filter({ hasText: 'unpaid' }).getByText('Suspended').waitFor();
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await dialog.getByRole('button', { name: 'Resume' }).click();
+    await page.locator('.facts').getByText('Pending').waitFor();
+    await page.getByRole('button', { name: 'Delete' }).click();
+    const button = dialog.getByRole('button', { name: 'Delete for good' });
+    await dialog.getByLabel('Type waiting.test to confirm').fill('d1.test');
+    assert.equal(await button.isDisabled(), true);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await dialog.getByLabel('Type waiting.test to confirm').fill('waiting.test');
+    await button.click();
+    await page.getByRole('heading', { level: 1, name: 'Domains' }).waitFor();
+    await page.getByRole('link', { name: ann.domain }).waitFor();
+    assert.equal(await page.getByRole('link', { name: 'waiting.test' }).count(), 0);
+    await page.getByRole('link', { name: 'Audit' }).click();
+    await page.getByRole('row').filter({ hasText: 'domain.delete' }).waitFor();
+  });
+});
