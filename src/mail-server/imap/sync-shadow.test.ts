@@ -17,16 +17,24 @@ test('a failover that lost what was seen of a mailbox lets its tokens start anew
   };
   const sync = await open(1);
   const known = await sync();
-  const kept = await database.read.selectFrom('shadow_mailboxes').selectAll().execute();
-  const keptMessages = await database.read.selectFrom('shadow_messages').selectAll().execute();
+  const kept = await database.read
+    .selectFrom('shadow_mailboxes')
+    .where('account_id', '=', user.accountId)
+    .selectAll()
+    .executeTakeFirstOrThrow();
+  const keptMessages = await database.read
+    .selectFrom('shadow_messages')
+    .where('shadow_id', '=', kept.id)
+    .selectAll()
+    .execute();
   const { uid } = server.add('Subject: lost\r\n\r\n');
   const lost = await sync(known);
   assert.deepEqual(lost.changes.added, [{ uid }]);
 
   // The standby never heard of that.
   await database.write(async (tx) => {
-    await tx.deleteFrom('shadow_messages').execute();
-    await tx.deleteFrom('shadow_mailboxes').execute();
+    await tx.deleteFrom('shadow_messages').where('shadow_id', '=', kept.id).execute();
+    await tx.deleteFrom('shadow_mailboxes').where('id', '=', kept.id).execute();
     await tx.insertInto('shadow_mailboxes').values(kept).execute();
     await tx.insertInto('shadow_messages').values(keptMessages).execute();
   });

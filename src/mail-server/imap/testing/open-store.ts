@@ -24,7 +24,7 @@ export const TIMEOUT_MS = 400;
 
 const databases = new Map<Engine, Promise<TestMailstore>>();
 
-/** One for all stores of a test file. */
+/** One for all stores of a process, which may run several test files. */
 function databaseOf(engine: Engine): Promise<TestMailstore> {
   const opened = databases.get(engine) ?? openTestMailstore(engine);
   databases.set(engine, opened);
