@@ -48,7 +48,7 @@ const GroupBody = Type.Object(
         held: count('That are held.'),
         failed: count('That failed in the last 30 days.'),
       },
-      { description: '100,000 stands for as many or more.' },
+      { description: '10,000 stands for as many or more.' },
     ),
     oldest_due_at: Type.Optional(Instant),
     overdue_seconds: Type.Optional(

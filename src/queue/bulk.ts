@@ -1,6 +1,6 @@
 /**
  * What operators do to many deliveries at once: try them again, hold them back, release them, drop them. Rows
- * are looked at in the order of an index, 1,000 at a time, and changed 500 in a transaction; between two steps
+ * are looked at in the order of an index, 1,000 at a time, and changed 100 in a transaction; between two steps
  * others have their turn. A row that is being attempted is left to its attempt.
  */
 import { setImmediate as turn } from 'node:timers/promises';
@@ -74,8 +74,11 @@ const ALLOWED: Record<BulkAction, readonly OpenState[]> = {
   retry: ['queued', 'failed', 'held'],
 };
 const READ_AT_A_TIME = 1_000;
-const CHANGED_AT_A_TIME = 500;
-/** Milliseconds that one call takes at most, a step more or less. */
+const CHANGED_AT_A_TIME = 100;
+/**
+ * Milliseconds that one call takes at most from the first row that fits, a step more or less: what an earlier
+ * call has changed is passed over again, and does not count.
+ */
 const LONGEST_MS = 5_000;
 export const DROPPED = 'dropped by an operator: nobody is told of it';
 
@@ -89,12 +92,13 @@ export async function runBulk(
   request: BulkRequest,
   change: (ids: readonly number[]) => Promise<number>,
 ): Promise<BulkResult> {
-  const end = performance.now() + LONGEST_MS;
+  let end = Number.POSITIVE_INFINITY;
   let matched = 0;
   let changed = 0;
   for await (const rows of walk(database, request)) {
     const ids = rows.filter((row) => isMeant(row, request)).map(({ id }) => id);
     matched += ids.length;
+    if (matched > 0) end = Math.min(end, performance.now() + LONGEST_MS);
     for (let at = 0; at < ids.length && !request.isDryRun; at += CHANGED_AT_A_TIME) {
       changed += await change(ids.slice(at, at + CHANGED_AT_A_TIME));
     }
@@ -149,7 +153,9 @@ async function* walk(database: Database, request: BulkRequest): AsyncGenerator<B
       for (const state of statesOf(request)) yield* walkDomain(database, domainId, state);
     }
   } else {
-    yield* walkReceivers(database, destination);
+    for (const domainId of domainIds ?? [undefined]) {
+      yield* walkReceivers(database, destination, domainId);
+    }
   }
 }
 
@@ -180,9 +186,11 @@ async function* walkDomain(
 async function* walkReceivers(
   { read: queries }: Database,
   destination: string | undefined,
+  domainId: number | undefined,
 ): AsyncGenerator<BulkRow[]> {
   for (let after: BulkRow | undefined; ; ) {
-    const rows: BulkRow[] = await receiversQuery(queries, destination, after).execute();
+    const query = receiversQuery(queries, { destination, domainId }, after);
+    const rows: BulkRow[] = await query.execute();
     yield rows;
     after = rows.at(-1);
     if (!after || rows.length < READ_AT_A_TIME) return;
@@ -191,7 +199,10 @@ async function* walkReceivers(
 
 export function receiversQuery(
   queries: Queries,
-  destination: string | undefined,
+  {
+    destination,
+    domainId,
+  }: { readonly destination: string | undefined; readonly domainId: number | undefined },
   after: BulkRow | undefined,
 ) {
   let query = queries
@@ -200,6 +211,7 @@ export function receiversQuery(
     // A partial index is used only where its condition stands in the query.
     .where('status', '<>', sql.lit('delivered' as const));
   if (destination !== undefined) query = query.where('destination', '=', destination);
+  if (domainId !== undefined) query = query.where('domain_id', '=', domainId);
   if (after) {
     const { domain_id, kind, status, id } = after;
     query = query.where((eb) =>

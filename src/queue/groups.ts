@@ -21,11 +21,11 @@ export interface GroupKey {
 }
 
 /** What of each state is counted at most. */
-export const COUNTED_MAX = 100_000;
-/** Groups that are looked through for a page. */
-const GROUPS_MAX = 1_000;
+export const COUNTED_MAX = 10_000;
+/** Groups that are looked through for a page, where some of them may not fit. */
+const GROUPS_MAX = 250;
 /** Rows that are due first, of which a group's own is looked for. */
-const DUE_FIRST = 1_000;
+const DUE_FIRST = 100;
 
 interface FoundGroup {
   readonly id: number;
@@ -45,7 +45,9 @@ export async function listGroups(
   { after, limit }: { readonly after: GroupKey | undefined; readonly limit: number },
 ): Promise<{ readonly groups: QueueGroup[]; readonly next: GroupKey | undefined }> {
   const { destination, domainIds, kind, state } = filter;
-  const found = await findGroups(queries, destination, after);
+  const isFiltered = domainIds !== undefined || kind !== undefined || state !== undefined;
+  const most = isFiltered ? GROUPS_MAX : limit + 1;
+  const found = await findGroups(queries, destination, after, most);
   const chosen: FoundGroup[] = [];
   let last: FoundGroup | undefined;
   for (const group of found) {
@@ -55,7 +57,7 @@ export async function listGroups(
     if (kind === undefined || group.kind === kind) chosen.push(group);
   }
   const groups = await countGroups(queries, chosen);
-  const isOver = last === found.at(-1) && found.length < GROUPS_MAX;
+  const isOver = last === found.at(-1) && found.length < most;
   return {
     groups: groups.filter(({ counts }) => state === undefined || counts[state] > 0),
     next: last && !isOver ? keyOf(last) : undefined,
@@ -66,36 +68,49 @@ function keyOf({ destination, domain_id: domainId, kind }: FoundGroup): GroupKey
   return { destination, domainId, kind };
 }
 
-/** The first row of each group: one step in `deliveries_by_receiver` for each, whatever it has. */
+/**
+ * The first row of each group, by a query for each: SQLite seeks by all columns only where they are
+ * compared with values, and not with those of another row.
+ */
 async function findGroups(
   queries: Queries,
   destination: string | undefined,
   after: GroupKey | undefined,
+  most: number,
 ): Promise<FoundGroup[]> {
-  const {
-    destination: d,
-    domainId: m,
-    kind: k,
-  } = after ?? { destination: '', domainId: 0, kind: '' };
-  const only = destination === undefined ? sql`` : sql`and n.destination = ${destination}`;
-  const order = sql`order by n.destination, n.domain_id, n.kind, n.status, n.id limit 1`;
-  const { rows } = await sql<FoundGroup>`
-    with recursive found (id) as (
-      select (
-        select n.id from deliveries n where n.status <> 'delivered' ${only}
-          and (n.destination, n.domain_id, n.kind) > (${d}, ${m}, ${k}) ${order}
-      )
-      union all
-      select (
-        select n.id from deliveries n where n.status <> 'delivered' ${only}
-          and (n.destination, n.domain_id, n.kind) > (d.destination, d.domain_id, d.kind) ${order}
-      ) from found join deliveries d on d.id = found.id
-    )
-    select d.id, d.destination, d.domain_id, d.kind
-    from (select id from found where id is not null limit ${GROUPS_MAX}) page
-    join deliveries d on d.id = page.id
-    order by d.destination, d.domain_id, d.kind`.execute(queries);
-  return rows;
+  const found: FoundGroup[] = [];
+  let last = after;
+  while (found.length < most) {
+    const group = await nextGroupQuery(queries, destination, last).executeTakeFirst();
+    if (!group) break;
+    found.push(group);
+    last = keyOf(group);
+  }
+  return found;
+}
+
+export function nextGroupQuery(
+  queries: Queries,
+  destination: string | undefined,
+  after: GroupKey = { destination: destination ?? '', domainId: 0, kind: '' },
+) {
+  const { destination: name, domainId, kind } = after;
+  const query = queries
+    .selectFrom('deliveries')
+    .select(['id', 'destination', 'domain_id', 'kind'])
+    // A partial index is used only where its condition stands in the query.
+    .where('status', '<>', sql.lit('delivered' as const))
+    // `z` is behind all states: no other row of a group is read to find the next group.
+    .where(
+      sql<boolean>`(destination, domain_id, kind, status) > (${name}, ${domainId}, ${kind}, 'z')`,
+    );
+  return (destination === undefined ? query : query.where('destination', '=', destination))
+    .orderBy('destination')
+    .orderBy('domain_id')
+    .orderBy('kind')
+    .orderBy('status')
+    .orderBy('id')
+    .limit(1);
 }
 
 interface CountedGroup extends FoundGroup {
@@ -165,8 +180,8 @@ interface OpenPage {
 }
 
 /** Rows that are looked through for a page. */
-const ROWS_MAX = 10_000;
-const ROWS_AT_A_TIME = 1_000;
+const ROWS_MAX = 2_000;
+const ROWS_AT_A_TIME = 500;
 
 /**
  * Single deliveries that were not delivered. Those of a domain come newest first; else they come by
@@ -186,7 +201,7 @@ export async function listOpen(
   for (let seen = 0; seen < ROWS_MAX; seen += most) {
     const rows = isOfDomain
       ? await readOfDomains(queries, filter, last, most)
-      : await openQuery(queries, destination, last).execute();
+      : await openQuery(queries, filter, last).execute();
     for (const row of rows) {
       if (items.length === page.limit) return { items, next: last };
       last = row;
@@ -232,15 +247,20 @@ async function readOfDomains(
 /** By `deliveries_by_receiver`, from its end. */
 export function openQuery(
   queries: Queries,
-  destination: string | undefined,
+  { destination, domainIds }: Pick<QueueFilter, 'destination' | 'domainIds'>,
   after: OpenKey | undefined,
 ) {
+  const [domainId, ...others] = domainIds ?? [];
   let query = queries
     .selectFrom('deliveries')
     .selectAll()
     // A partial index is used only where its condition stands in the query.
     .where('status', '<>', sql.lit('delivered' as const));
   if (destination !== undefined) query = query.where('destination', '=', destination);
+  // One claim alone is a step in the index; where there are several, `fits` chooses.
+  if (domainId !== undefined && others.length === 0) {
+    query = query.where('domain_id', '=', domainId);
+  }
   if (after) {
     const { domain_id, kind, status, id } = after;
     query = query.where((eb) =>
