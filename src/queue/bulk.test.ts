@@ -17,7 +17,7 @@ onEachEngine('orders of operators', (engine) => {
     });
     const { queue, receiver } = bench.start();
     await bench.enqueue(queue, bench.delivery('other.test'));
-    await (await receiver.nth(0)).answer({ result: 'delivered' });
+    (await receiver.nth(0)).answer({ result: 'delivered' });
     await queue.idle();
     assert.equal(receiver.attempts.length, 1);
     assert.equal((await queue.bulk(order('release', 'held.test'), 'x')).changed, 2);
