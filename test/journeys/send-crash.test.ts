@@ -182,5 +182,24 @@ test('killed again and again under load: each message is sent once', async () =>
   }
   assert.ok(answers.size > ROUNDS * AT_ONCE, `only ${answers.size} messages were sent`);
   assert.deepEqual((await copies()).toSorted(), ['unheard', ...answers.keys()].toSorted());
+  const { wrong, out } = countedAndThere();
+  assert.deepEqual(wrong, [], 'counters of mailboxes say what is in them');
+  assert.equal(out, answers.size + 1, 'each was counted once');
   await kill(service);
 });
+
+/** Mailboxes whose counters differ from their rows, and how many messages were counted as sent. */
+function countedAndThere(): { readonly wrong: unknown[]; readonly out: unknown } {
+  const database = new DatabaseSync(join(ROOT, 'data', 'postroom.sqlite'), { readOnly: true });
+  const wrong = database
+    .prepare(
+      `select id, messages, octets from mailboxes where messages <> (
+        select count(*) from messages where mailbox_id = mailboxes.id
+      ) or octets <> (
+        select coalesce(sum(size), 0) from messages where mailbox_id = mailboxes.id)`,
+    )
+    .all();
+  const counted = database.prepare('select sum(messages_out) as out from usage_days').get();
+  database.close();
+  return { wrong, out: counted?.out };
+}
