@@ -364,6 +364,19 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.equal(imap.server.kept.length, 1);
   });
 
+  test('what the spam filter marks goes into Junk, as mail that a domain asks to quarantine', async () => {
+    const appended: string[] = [];
+    const imap = await openBench(() => ({
+      appendByImap: async ({ address }, mailbox) => {
+        appended.push(`${address} ${mailbox}`);
+      },
+    }));
+    imap.spam = { action: 'junk', score: 7, required: 15 };
+    const [outcome] = await imap.receive([ANN]);
+    assert.equal(outcome?.result, 'delivered');
+    assert.deepEqual([appended, imap.server.kept], [[`${ANN} Junk`], []]);
+  });
+
   test('without LMTP, all goes by IMAP', async () => {
     const appended: string[] = [];
     const answers: (Error | undefined)[] = [

@@ -3,7 +3,12 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type Account, type Accounts, createAccounts } from '../../src/accounts/accounts.ts';
 import type { Engine } from '../../src/database/database.ts';
-import { carryOut, createMailReceiver, type MailReceiver } from '../../src/delivery/delivery.ts';
+import {
+  carryOut,
+  createMailReceiver,
+  type MailReceiver,
+  type SpamFilter,
+} from '../../src/delivery/delivery.ts';
 import { blindChecks } from '../../src/delivery/sender-checks/testing/blind-checks.ts';
 import { createDomains, type Domains } from '../../src/domains/domains.ts';
 import { ServerDelivery, type ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
@@ -32,6 +37,8 @@ export class MailServerBench {
   readonly delivery: MailReceiver;
   /** Set by a test: how the webhook and the far end answer. */
   webhook: Awaited<ReturnType<WebhookSender['attempt']>> = { result: 'delivered' };
+  /** Set by a test: what the spam filter says of each message. */
+  spam: Awaited<ReturnType<SpamFilter['check']>>;
   readonly announced: string[] = [];
 
   constructor(store: TestMailstore, server: TestLmtpServer, options: MailServerOptions) {
@@ -81,6 +88,7 @@ export class MailServerBench {
       queue,
       senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)) }),
       checks: blindChecks(),
+      spamFilter: { check: async () => this.spam, close: async () => {} },
       hostname: 'mx.test',
       linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
