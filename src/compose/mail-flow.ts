@@ -180,8 +180,10 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
     dns: { servers },
     mailHostname: hostname,
     senderChecks,
+    smtp: { trustedNetworks },
   } = config;
-  const spamFilter = buildSpamFilter(config, metrics, log);
+  const isTrusted = testNetworks(trustedNetworks);
+  const spamFilter = buildSpamFilter({ config, isTrusted, metrics, log });
   const dns = createDnsResolver({
     servers,
     concurrency: CHECKS_CONCURRENCY,
@@ -207,7 +209,8 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
     },
     hostname,
     enforce: senderChecks.dmarcEnforce,
-    removesSpamFields: senderChecks.rspamdUrl !== undefined,
+    removesSpamFields: spamFilter !== undefined,
+    isNameWanted: (address) => spamFilter !== undefined && !isTrusted(address),
   });
   const closeSenderChecks = () => {
     isClosed = true;

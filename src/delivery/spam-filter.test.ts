@@ -83,9 +83,12 @@ suite('the spam filter', () => {
     const [asked] = rspamd.asked;
     assert.equal(asked?.url, '/checkv2');
     assert.equal(asked?.body, MESSAGE);
-    const { ip, helo, from, rcpt } = asked?.headers ?? {};
+    const { ip, helo, from, rcpt, hostname } = asked?.headers ?? {};
     assert.deepEqual([ip, helo, from], [['192.0.2.1'], ['a?b??X:?y'], ['<b?b@a.test>']]);
     assert.deepEqual(rcpt, ['x@b.test', 'y@b.test']);
+    assert.equal(hostname, undefined, 'the client has no name');
+    await filter.check({ ...mailOf(), clientName: 'mx.a.test\\010' });
+    assert.deepEqual(rspamd.asked[1]?.headers.hostname, ['mx.a.test\\010']);
   });
 
   test('decides by its action', async () => {

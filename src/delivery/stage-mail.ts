@@ -52,7 +52,7 @@ export async function stageMail(
   const { heloName, remoteAddress } = envelope.arrival;
   const check = checks.begin({ from: envelope.from, heloName, remoteAddress });
   const message = await stageMessage(bodies, check.through(source), head);
-  const { authenticationResults, ...verdicts } = await verdictsOf(check, () =>
+  const { authenticationResults, clientName, ...verdicts } = await verdictsOf(check, () =>
     bodies.discard(message.body),
   );
   // What was found is known at the end only, but stands in front of our Received field.
@@ -62,6 +62,7 @@ export async function stageMail(
       ? undefined
       : await spamFilter?.check({
           envelope,
+          clientName,
           octets: message.body.size - head.length,
           source: () => bodies.read(message.body, { start: head.length, end: message.body.size }),
         });

@@ -17,6 +17,7 @@ import {
 } from '../../message/message.ts';
 import { discoverPolicy, isAligned, type PolicyDiscovery } from './evaluate-dmarc.ts';
 import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
+import { findClientName } from './find-client-name.ts';
 import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
 import { type KeptAnswers, type Lookup, MessageLookups, ResolverGuard } from './lookups.ts';
 import type { Judgement, SpfVerdict } from './verdicts.ts';
@@ -40,6 +41,8 @@ export interface SenderChecksOptions {
   readonly enforce: boolean;
   /** Whether fields of spam filters (`X-Spam...`) are removed, since one of ours is about to write them. */
   readonly removesSpamFields?: boolean;
+  /** Whether the name of a client is looked up; left out, of none is. */
+  readonly isNameWanted?: (remoteAddress: string) => boolean;
   /** Milliseconds: for one lookup, for all of a message, and that a dead resolver is left alone. */
   readonly times?: { readonly lookupMs: number; readonly totalMs: number; readonly restMs: number };
   /** Milliseconds on a clock that never goes back. */
@@ -86,13 +89,11 @@ interface Inquiry {
   readonly policies: Promise<PolicyDiscovery[]>;
   readonly spf: Promise<SpfVerdict>;
   readonly signatures: SignatureCheck;
+  readonly clientName: Promise<string | undefined>;
 }
 
-function startInquiry(
-  { options, guard, now }: Shared,
-  client: SendingClient,
-  header: Header,
-): Inquiry {
+function startInquiry(shared: Shared, client: SendingClient, header: Header): Inquiry {
+  const { options, guard, now } = shared;
   const from = header.fields.filter(({ name }) => name === 'from');
   const authors = findAuthors(from.map(rawValue));
   const lookups = new MessageLookups(guard, options.times ?? TIMES, now);
@@ -110,9 +111,21 @@ function startInquiry(
   const isDeciding = authors.domains.some((author) => isAligned(sender, author, false));
   const weight = isDeciding ? 'deciding' : 'other';
   const spf = evaluateSpf({ client, lookups, hostname: options.hostname, weight, isBlind });
+  const clientName = startNaming(shared, client);
   // A message that breaks off is never asked for its verdicts.
-  for (const promise of [policies, spf]) promise.catch(() => {});
-  return { header, authors, lookups, policies, spf, signatures };
+  for (const promise of [policies, spf, clientName]) promise.catch(() => {});
+  return { header, authors, lookups, policies, spf, signatures, clientName };
+}
+
+/** Both questions, for the name and for its addresses, have the time of one lookup together. */
+async function startNaming(
+  { options, guard, now }: Shared,
+  { remoteAddress }: SendingClient,
+): Promise<string | undefined> {
+  if (!options.isNameWanted?.(remoteAddress)) return undefined;
+  const { lookupMs } = options.times ?? TIMES;
+  const lookups = new MessageLookups(guard, { lookupMs, totalMs: lookupMs }, now);
+  return findClientName(remoteAddress, lookups);
 }
 
 /** Fields that are judged or removed, at the start of a line, and the octets of the longest of them. */
@@ -208,16 +221,17 @@ class MessageCheck implements SenderCheck {
   async #judge({ lookups, ...inquiry }: Inquiry): Promise<Judgement> {
     const { hostname, enforce, random = Math.random } = this.#shared.options;
     const { header, authors, signatures } = inquiry;
-    const [policies, spf, found] = await Promise.all([
+    const [policies, spf, found, clientName] = await Promise.all([
       inquiry.policies,
       inquiry.spf,
       signatures.end(),
+      inquiry.clientName,
     ]);
     lookups.throwBugs();
     const removedResults = this.#removedResults;
     const client = this.#client;
     const evidence = { client, header, authors, policies, spf, found, removedResults };
-    return judgeSender(evidence, { hostname, enforce, draw: random() });
+    return { ...judgeSender(evidence, { hostname, enforce, draw: random() }), clientName };
   }
 }
 

@@ -74,6 +74,8 @@ export interface Verdicts {
 export interface Judgement extends Verdicts {
   /** The header field to put on top, folded, its last CRLF included; at most {@link RESULTS_MAX}. */
   readonly authenticationResults: string;
+  /** The client's name in reverse DNS; absent where it was not looked up, or none was found. */
+  readonly clientName?: string | undefined;
 }
 
 /** Octets of the longest `authenticationResults`. */
