@@ -46,6 +46,7 @@ const needed = [
   { package: 'ceph-osd', found: () => onPath('ceph-osd') },
   { package: 'radosgw', found: () => onPath('radosgw') },
   { package: 'prometheus', found: () => onPath('promtool') },
+  { package: 'rspamd', found: () => onPath('rspamd') },
   { package: 'systemd', found: () => onPath('systemd-analyze') },
 ];
 
