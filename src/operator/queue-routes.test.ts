@@ -52,6 +52,8 @@ onEachEngine('the queue of operators', (engine) => {
         const some = rows.slice(at, at + 500);
         const added = await tx.insertInto('deliveries').values(some).returning('id').execute();
         ids.push(...added.map(({ id }) => id));
+        const payloads = added.map(({ id }) => ({ delivery_id: id, payload: '{}' }));
+        await tx.insertInto('delivery_payloads').values(payloads).execute();
       }
       return ids;
     });
