@@ -50,7 +50,7 @@ export async function putIn(
   await machine.append(label, text);
 }
 
-export const SECRET = 'a secret of the mail server, 32 or more';
+export const SECRET = 'a secret of the mail server: 32 or more';
 const USER = 'demo';
 const KEY = 'key-of-the-operator';
 

@@ -81,7 +81,7 @@ class Server implements RunningServer {
   }
 
   async start(): Promise<void> {
-    const settings = ['listen_addresses=127.0.0.1', `port=${this.port}`, 'max_connections=200'];
+    const settings = ['listen_addresses=127.0.0.1', `port=${this.port}`, 'max_connections=500'];
     settings.push(`unix_socket_directories=${this.#directory}`, 'fsync=off', ...this.#settings);
     const args = ['-D', join(this.#directory, 'data')];
     const [command, all] = asServerUser(join(this.#bin, 'postgres'), [

@@ -43,7 +43,14 @@ test('each one is a call that the service takes', async () => {
   assert.ok(samples.length > 20);
   const path = join(directory, 'samples.json');
   await writeFile(path, JSON.stringify(samples));
-  const env = { ...process.env, KEY: API_KEY, TOKEN: token, SIGNATURE: '00', COOKIE: 'x=y' };
+  const env = {
+    ...process.env,
+    KEY: API_KEY,
+    TOKEN: token,
+    SIGNATURE: '00',
+    COOKIE: 'x=y',
+    SESSION: 'x',
+  };
   const { stdout } = await promisify(execFile)('python3', ['-c', runner, path], { env });
   await rm(directory, { recursive: true });
   const statuses: number[] = JSON.parse(stdout);
