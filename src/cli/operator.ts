@@ -19,7 +19,7 @@ interface Common extends Readonly<Record<string, unknown>> {
 }
 
 export function operatorCommands(): Command[] {
-  return [domains(), accounts(), queue(), trace(), ...lists.map(listCommand)];
+  return [domains(), accounts(), queue(), trace(), blocks(), ...lists.map(listCommand)];
 }
 
 const lists = [
@@ -240,6 +240,31 @@ async function callUntilDone(client: ServiceClient, action: string, body: object
   }
   show();
   return all;
+}
+
+function blocks(): Command {
+  const add = onService(new Command('add'))
+    .description('refuses the mail of a sender, on all nodes')
+    .argument('<kind>', 'address, domain or network')
+    .argument('<value>', 'such as spam@bad.example, bad.example or 192.0.2.0/24')
+    .option('--note <text>', 'for people: why')
+    .action(async (kind: string, value: string, { url, json, note }: Common) => {
+      const client = await connect(url);
+      const body = { kind, value, ...(typeof note === 'string' && { note }) };
+      const added = await client.call<Item>('POST', '/v2/operator/blocks', body);
+      report(json, { ok: true, ...added }, describeItem(added));
+    });
+  return new Command('blocks')
+    .description('senders whose mail is refused')
+    .addCommand(
+      listCommand({
+        ...{ name: 'list', path: 'blocks', filters: {} },
+        description: 'blocked senders, newest first',
+        columns: ['id', 'kind', 'value', 'note', 'created_at'],
+      }),
+    )
+    .addCommand(add)
+    .addCommand(change('delete', 'blocks/delete', 'id', 'takes the mail of a sender again'));
 }
 
 const traceColumns = ['at', 'event', 'sender', 'recipient', 'status', 'detail', 'node', 'id'];

@@ -1,6 +1,7 @@
 /** Builds what an operator reaches: the routes below /v2/operator, and the sessions of the console. */
 import type { Accounts } from '../accounts/accounts.ts';
 import type { ApiOptions, RouteGroup } from '../api/api.ts';
+import type { Blocks } from '../blocks/blocks.ts';
 import type { Config } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
@@ -8,6 +9,7 @@ import type { OpenLimit } from '../net/net.ts';
 import type { Nodes } from '../nodes/nodes.ts';
 import {
   auditRoutes,
+  blockRoutes,
   ConsoleSessions,
   consoleCookie,
   DomainContents,
@@ -38,6 +40,7 @@ interface OperatorParts {
   readonly accounts: Accounts;
   readonly nodes: Pick<Nodes, 'list'>;
   readonly queue: Queue;
+  readonly blocks: Blocks;
 }
 
 interface OperatorAccess {
@@ -71,6 +74,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       overviewRoutes(parts.traffic),
       traceRoutes(parts),
       queueRoutes(parts),
+      blockRoutes(parts.blocks),
     ],
   };
 }

@@ -22,6 +22,7 @@ import {
   rawMessageRoute,
   suppressionRoutes,
 } from '../api/api.ts';
+import { Blocks } from '../blocks/blocks.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../changes/changes.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
@@ -85,6 +86,7 @@ export interface Parts {
   readonly maintenance: Maintenance;
   readonly trace: Trace;
   readonly traffic: Traffic;
+  readonly blocks: Blocks;
   /** Where several nodes count what is held; undefined on a single node. */
   readonly places: SharedPlaces | undefined;
 }
@@ -130,6 +132,7 @@ interface Served extends Owners {
   readonly queue: Queue;
   readonly sending: Sending;
   readonly traffic: Traffic;
+  readonly blocks: Blocks;
   readonly progress: Progress;
   readonly publicUrl: () => string;
 }
@@ -160,6 +163,7 @@ export function buildParts(given: Given): Parts {
   const queue = buildQueue(given, trace);
   const usage = new Usage({ database, now });
   const traffic = new Traffic({ database, now, log: logger, totals: () => metrics.totals() });
+  const blocks = new Blocks(given);
   const deletions = new Deletions();
   const openLimit = shared?.openLimit ?? limitInMemory;
   const ground: Ground = { ...given, changes, openLimit };
@@ -183,7 +187,7 @@ export function buildParts(given: Given): Parts {
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
   const stored = { bodies, embedded, mailstore, mailServer, queue, usage, traffic, trace };
-  const stores = { ...stored, metrics, publicUrl };
+  const stores = { ...stored, metrics, publicUrl, blocks };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
   const api = buildApi(ground, { ...owners, ...stores, mailstore, imap, sending, progress });
@@ -194,8 +198,7 @@ export function buildParts(given: Given): Parts {
   metrics.watch(metricSources({ ...ground, ...watched, databaseFile: DATABASE_FILE }));
   return {
     ...owners,
-    database,
-    bodies,
+    ...{ database, bodies },
     changes,
     mailstore,
     search: imap ? undefined : search,
@@ -206,7 +209,7 @@ export function buildParts(given: Given): Parts {
     realtime,
     metrics,
     progress,
-    ...{ trace, traffic },
+    ...{ trace, traffic, blocks },
     maintenance,
     places: shared?.places,
   };

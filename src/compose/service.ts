@@ -151,6 +151,8 @@ async function open(
   parts.verification.start();
   onStop(() => parts.verification.stop());
   onStop(() => parts.trace.flush());
+  await parts.blocks.start();
+  onStop(() => parts.blocks.stop());
   parts.traffic.start();
   onStop(() => parts.traffic.stop());
   // Closed after the listeners: what they have under way is finished first.
@@ -319,6 +321,8 @@ async function listen(
       port,
       protocol,
       trace: parts.trace,
+      // Who speaks LMTP is a mail server of our own.
+      findBlock: protocol === 'smtp' ? (...mail) => parts.blocks.judge(...mail) : undefined,
       traffic: parts.metrics.mailTraffic(protocol),
       tls: followed.certificate,
       maxMessageBytes: config.limits.maxMessageBytes,

@@ -21,6 +21,7 @@ import { limitInMemory } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
 import {
   auditRoutes,
+  blockRoutes,
   type DomainContents,
   operatorAccountRoutes,
   operatorChangeRoutes,
@@ -77,6 +78,7 @@ const operatorRoutes = [
   overviewRoutes(uncalled('traffic')),
   traceRoutes(searched),
   queueRoutes(searched),
+  blockRoutes(uncalled('blocks')),
 ];
 
 /** Its other groups, described only. */

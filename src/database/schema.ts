@@ -460,6 +460,16 @@ interface AuditTable {
   node: string;
 }
 
+/** `blocks/`: senders whose mail is refused. Rows are never changed. */
+interface BlockTable {
+  id: Generated<number>;
+  kind: 'address' | 'domain' | 'network';
+  /** In the one form in which it is looked up. */
+  value: string;
+  note: string | null;
+  created_at: number;
+}
+
 /** `operator/`: sessions of the console. */
 interface ConsoleSessionTable {
   /** SHA-256 of the cookie, in hex. */
@@ -532,6 +542,7 @@ export interface Schema {
   nodes: NodeTable;
   leases: LeaseTable;
   audit: AuditTable;
+  blocks: BlockTable;
   console_sessions: ConsoleSessionTable;
   usage_days: UsageDayTable;
   traffic: TrafficTable;

@@ -5,6 +5,7 @@
  */
 export { operatorAccountRoutes } from './account-routes.ts';
 export { auditRoutes } from './audit-routes.ts';
+export { blockRoutes } from './block-routes.ts';
 export { operatorChangeRoutes } from './change-routes.ts';
 export { DomainContents } from './domain-contents.ts';
 export { domainRoutes as operatorDomainRoutes } from './domain-routes.ts';

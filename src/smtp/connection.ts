@@ -37,6 +37,8 @@ export interface ConnectionSettings extends ProtocolOptions {
   readonly onRefused?: ((code: ErrorCode) => void) | undefined;
   /** Where operators find what was refused or put off. */
   readonly trace?: Pick<Trace, 'refused'> | undefined;
+  /** Why mail of a stranger with this sender is refused; by the stranger's address. */
+  readonly findBlock?: ((client: string, from: string) => Refusal | undefined) | undefined;
 }
 
 /** Who is connected. */
@@ -187,7 +189,8 @@ export class Connection {
         this.#mailId = newMailId(Date.now());
         this.#taken.clear();
         const { from, size } = event;
-        return this.#protocol.answer(await this.#judge(() => delivery.checkRoom(size), { from }));
+        const check = async () => this.#findBlock(from) ?? delivery.checkRoom(size);
+        return this.#protocol.answer(await this.#judge(check, { from }));
       }
       case 'recipient': {
         const { recipient, from, size } = event;
@@ -225,6 +228,12 @@ export class Connection {
     } catch (error) {
       return this.#refuse(error, about);
     }
+  }
+
+  /** Relays of the operator's own bring what they have taken already: they would have to bounce it. */
+  #findBlock(from: string): Refusal | undefined {
+    const { address, isTrusted } = this.#client;
+    return isTrusted ? undefined : this.#settings.findBlock?.(address, from);
   }
 
   async #startTls(): Promise<void> {

@@ -44,6 +44,8 @@ export interface SmtpOptions {
   readonly logger: Logger;
   /** Where operators find what was refused or put off. */
   readonly trace?: Pick<Trace, 'refused'> | undefined;
+  /** Judges mail of strangers at MAIL, see {@link ConnectionSettings}. */
+  readonly findBlock?: ConnectionSettings['findBlock'];
   /** For metrics. */
   readonly traffic?: SmtpTraffic;
   /** Concurrent connections of all clients; 2,000 by default. */

@@ -86,6 +86,10 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   await result('domains', 'suspend', 'acme.test', '--reason', 'unpaid');
   const resumed = await result('domains', 'resume', 'acme.test');
   assert.equal(resumed.suspended, false);
+  const { id } = await result('blocks', 'add', 'domain', 'BAD.test', '--note', 'phishing');
+  const { items: blocked } = await result('blocks', 'list');
+  assert.deepEqual([blocked.length, blocked[0].value], [1, 'bad.test']);
+  assert.equal((await result('blocks', 'delete', String(id))).note, 'phishing');
   const wrong = await postroom(['domains', 'show', 'other.test']).ended();
   assert.equal(wrong.code, 1);
 

@@ -13,6 +13,7 @@ import {
   createTokens,
   type Tokens,
 } from '../../accounts/accounts.ts';
+import { Blocks } from '../../blocks/blocks.ts';
 import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
 import { buildOperator } from '../../compose/operator.ts';
@@ -203,7 +204,7 @@ export async function startApi(
   const operator = buildOperator({
     ...{ database, apiKeys, now, publicUrl, domains, accounts, traffic },
     queue: new Queue({ database, log: logger }),
-    ...plainOperator,
+    ...{ ...plainOperator, blocks: new Blocks({ database, logger, now }) },
   });
   const app = createApi({
     domains,

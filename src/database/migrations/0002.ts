@@ -126,7 +126,7 @@ const loginTables: Record<string, Columns> = {
   },
 };
 
-/** Kept by `audit/` and by `operator/`. */
+/** Kept by `audit/`, `blocks/` and `operator/`. */
 const operatorTables: Record<string, Columns> = {
   audit: {
     id: 'ID',
@@ -137,6 +137,13 @@ const operatorTables: Record<string, Columns> = {
     counts: 'text',
     request_id: 'text',
     node: 'text not null',
+  },
+  blocks: {
+    id: 'ID',
+    kind: "text not null check (kind in ('address', 'domain', 'network'))",
+    value: 'text not null',
+    note: 'text',
+    created_at: 'INT not null',
   },
   console_sessions: {
     secret_hash: 'text primary key',
@@ -216,6 +223,7 @@ const replaceView = {
 };
 
 const indexes = [
+  'create unique index blocks_by_value on blocks (kind, value)',
   // What operators look for in the trace, the newest first.
   'create index trace_by_mail on trace (mail_id, at, id)',
   'create index trace_by_time on trace (at, id)',

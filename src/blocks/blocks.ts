@@ -1,0 +1,226 @@
+/**
+ * Senders whose mail an operator does not want: addresses, domains with all below them, networks of clients.
+ * Owns table `blocks`, a row for each.
+ *
+ * Each MAIL is looked up in memory, so that no stranger makes us ask the database. The list is loaded at
+ * the start, after every change on this node, and within {@link LOOK_EVERY_MS} after a change on another one.
+ * While the database does not answer, the last list holds.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { type Actor, recordAudit } from '../audit/audit.ts';
+import type { Database, Queries, Row } from '../database/database.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import { type BlockedSender, type BlockKind, BlockList, readBlock } from './block-list.ts';
+
+export type { BlockKind } from './block-list.ts';
+
+export interface Block extends BlockedSender {
+  readonly id: number;
+  /** For people: why. */
+  readonly note: string | undefined;
+  /** Milliseconds since 1970. */
+  readonly createdAt: number;
+}
+
+export interface BlocksOptions {
+  readonly database: Database;
+  readonly logger: { warn(fields: object, message: string): void };
+  /** Milliseconds since 1970, the same on all nodes. */
+  readonly now: () => number;
+  /** Milliseconds between looks for what other nodes changed. */
+  readonly lookEveryMs?: number;
+}
+
+/** Blocks that there can be. */
+export const BLOCKS_MAX = 10_000;
+export const LOOK_EVERY_MS = 10_000;
+const NOTE_MAX = 500;
+
+export class Blocks {
+  readonly #options: BlocksOptions;
+  readonly #stopping = new AbortController();
+  #list = new BlockList([]);
+  /** Which list it is, see {@link readVersion}. */
+  #version: string | undefined;
+  /** Looks go one after the other, so that an older list never replaces a newer one. */
+  #looking: Promise<void> = Promise.resolve();
+  #isAway = false;
+  #following: Promise<void> = Promise.resolve();
+
+  constructor(options: BlocksOptions) {
+    this.#options = options;
+  }
+
+  /** Loads the list and follows it from now on. @throws what the database says where it does not answer */
+  async start(): Promise<void> {
+    await this.#load();
+    this.#following = this.#follow(this.#stopping.signal);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#following;
+  }
+
+  /**
+   * Judges who brings mail.
+   *
+   * @param client IP address
+   * @param from reverse-path of MAIL; empty for bounces
+   * @returns why the mail is refused, if it is
+   */
+  judge(client: string, from: string): Refusal | undefined {
+    const block = this.#list.find(client, from);
+    return block && new Refusal('sender_blocked', `Mail from ${block.value} is blocked here`);
+  }
+
+  /**
+   * Lists blocks, the newest first.
+   *
+   * @param page.before only blocks with a lower id
+   */
+  async list(page: {
+    readonly before: number | undefined;
+    readonly limit: number;
+  }): Promise<Block[]> {
+    const { before, limit } = page;
+    const rows = await this.#options.database.read
+      .selectFrom('blocks')
+      .selectAll()
+      .$if(before !== undefined, (query) => query.where('id', '<', before ?? 0))
+      .orderBy('id', 'desc')
+      .limit(limit)
+      .execute();
+    return rows.map(toBlock);
+  }
+
+  /**
+   * Blocks a sender.
+   *
+   * @returns the block; one that was there already, as it was
+   * @throws Refusal invalid_request (`value`, `note`), also where there are {@link BLOCKS_MAX}
+   */
+  async add(
+    wanted: { readonly kind: BlockKind; readonly value: string; readonly note?: string },
+    by: Actor,
+  ): Promise<Block> {
+    const { kind, note } = wanted;
+    const value = readBlock(kind, wanted.value);
+    checkNote(note);
+    const created_at = this.#options.now();
+    const row = await this.#options.database.write(async (tx) => {
+      const found = await findBlock(tx, kind, value);
+      if (found) return found;
+      await checkRoom(tx);
+      const added = await tx
+        .insertInto('blocks')
+        .values({ kind, value, note: note ?? null, created_at })
+        .onConflict((conflict) => conflict.columns(['kind', 'value']).doNothing())
+        .returningAll()
+        .executeTakeFirst();
+      if (added) await recordAudit(tx, by, { action: 'block.add', target: value });
+      return added ?? (await findBlock(tx, kind, value));
+    });
+    await this.#look();
+    if (!row) throw new Refusal('unavailable', 'the block was removed at the same time, try again');
+    return toBlock(row);
+  }
+
+  /** Takes a sender's mail again. @returns the block as it was @throws Refusal block_not_found */
+  async remove(id: number, by: Actor): Promise<Block> {
+    const row = await this.#options.database.write(async (tx) => {
+      const removed = await tx
+        .deleteFrom('blocks')
+        .where('id', '=', id)
+        .returningAll()
+        .executeTakeFirst();
+      if (!removed) throw new Refusal('block_not_found', `there is no block ${id}`);
+      await recordAudit(tx, by, { action: 'block.delete', target: removed.value });
+      return removed;
+    });
+    await this.#look();
+    return toBlock(row);
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    const { lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    while (!signal.aborted) {
+      await pause(lookEveryMs, undefined, { signal, ref: false }).catch(() => {});
+      if (!signal.aborted) await this.#look();
+    }
+  }
+
+  /** Looks whether the list is another one by now. Never rejects. */
+  #look(): Promise<void> {
+    this.#looking = this.#looking.then(async () => {
+      try {
+        await this.#load();
+        this.#isAway = false;
+      } catch (err) {
+        if (!this.#isAway) {
+          const line = 'the list of blocked senders could not be read: the last one holds';
+          this.#options.logger.warn({ err }, line);
+        }
+        this.#isAway = true;
+      }
+    });
+    return this.#looking;
+  }
+
+  async #load(): Promise<void> {
+    const { read } = this.#options.database;
+    // Before the rows: what changes in between is found by the next look.
+    const version = await readVersion(read);
+    if (version === this.#version) return;
+    const rows = await read.selectFrom('blocks').select(['kind', 'value']).execute();
+    this.#list = new BlockList(rows);
+    this.#version = version;
+  }
+}
+
+/** Tells lists apart. Rows are never changed, and an id is never given twice. */
+async function readVersion(queries: Queries): Promise<string> {
+  const { count, last, sum } = await queries
+    .selectFrom('blocks')
+    .select(({ fn }) => [
+      fn.countAll().as('count'),
+      fn.max('id').as('last'),
+      fn.sum('id').as('sum'),
+    ])
+    .executeTakeFirstOrThrow();
+  return `${count} ${last} ${sum}`;
+}
+
+async function findBlock(
+  tx: Queries,
+  kind: BlockKind,
+  value: string,
+): Promise<Row<'blocks'> | undefined> {
+  return tx
+    .selectFrom('blocks')
+    .selectAll()
+    .where('kind', '=', kind)
+    .where('value', '=', value)
+    .executeTakeFirst();
+}
+
+async function checkRoom(tx: Queries): Promise<void> {
+  const { count } = await tx
+    .selectFrom('blocks')
+    .select(({ fn }) => fn.countAll().as('count'))
+    .executeTakeFirstOrThrow();
+  if (Number(count) >= BLOCKS_MAX) {
+    throw invalidField('value', `has no room: there are ${BLOCKS_MAX} blocks, delete some first`);
+  }
+}
+
+function checkNote(note: string | undefined): void {
+  if (note === undefined) return;
+  if (note.length > NOTE_MAX || !note.isWellFormed() || /\p{Cc}/u.test(note)) {
+    throw invalidField('note', `must be at most ${NOTE_MAX} characters, none of control`);
+  }
+}
+
+function toBlock({ id, kind, value, note, created_at }: Row<'blocks'>): Block {
+  return { id, kind, value, note: note ?? undefined, createdAt: created_at };
+}

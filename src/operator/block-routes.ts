@@ -1,0 +1,96 @@
+/** `/v2/operator/blocks`: senders whose mail is refused. */
+import { Type } from 'typebox';
+import { actorOf, credentials, isoTime, RecordId, type RouteGroup } from '../api/api.ts';
+import type { Block, Blocks } from '../blocks/blocks.ts';
+import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts';
+
+const Kind = Type.Enum(['address', 'domain', 'network'], {
+  type: 'string',
+  description:
+    '`address`: a sender, in any case. `domain`: all senders of it and of what is below it. `network`: all mail of these clients, bounces too.',
+  examples: ['domain'],
+});
+
+const Note = Type.String({ description: 'For you: why.', examples: ['phishing on Monday'] });
+
+const BlockBody = Type.Object(
+  {
+    id: RecordId,
+    kind: Kind,
+    value: Type.String({
+      description: 'In lower case, IDNA-encoded; a network as `192.0.2.0/24`.',
+      examples: ['bad.example'],
+    }),
+    note: Type.Optional(Note),
+    created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
+  },
+  { title: 'Block', description: 'A sender whose mail is refused.' },
+);
+
+function writeBlock({ createdAt, note, ...block }: Block): Type.Static<typeof BlockBody> {
+  return { ...block, ...(note !== undefined && { note }), created_at: isoTime(createdAt) };
+}
+
+const common = { tags: ['Operator'], security: credentials.operator };
+
+/** The routes that list, add and delete blocks. */
+export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): RouteGroup {
+  return (app) => {
+    app.get(
+      '/v2/operator/blocks',
+      {
+        schema: {
+          ...common,
+          summary: 'List the blocked senders',
+          description: 'The newest first.',
+          operationId: 'listBlocks',
+          querystring: Type.Object(listFields),
+          response: { 200: Type.Object({ items: Type.Array(BlockBody), ...listEcho }) },
+        },
+      },
+      async ({ query }) => {
+        const page = readPage(query, isIdKey);
+        const found = await blocks.list({ before: page.after?.[0], limit: page.limit + 1 });
+        return answerPage(found, page, ({ id }) => [id], writeBlock);
+      },
+    );
+    app.post(
+      '/v2/operator/blocks',
+      {
+        schema: {
+          ...common,
+          summary: 'Block a sender',
+          description:
+            'Its mail is refused at `MAIL FROM` with `550 5.7.1`: at once on the node that answers, within 10 seconds on the others. One that is blocked already is answered as it is.',
+          operationId: 'addBlock',
+          body: Type.Object({
+            kind: Kind,
+            value: Type.String({
+              maxLength: 1024,
+              description: 'The address, the domain, or the network (an IP address alone is one).',
+              examples: ['bad.example'],
+            }),
+            note: Type.Optional(Note),
+          }),
+          response: { 200: BlockBody },
+        },
+      },
+      async (request) => writeBlock(await blocks.add(request.body, actorOf(request))),
+    );
+    app.post(
+      '/v2/operator/blocks/delete',
+      {
+        config: { refusals: ['block_not_found'] },
+        schema: {
+          ...common,
+          summary: 'Take the mail of a sender again',
+          description: 'Answers the block as it was.',
+          operationId: 'deleteBlock',
+          body: Type.Object({ id: RecordId }),
+          response: { 200: BlockBody },
+        },
+      },
+      async (request) => writeBlock(await blocks.remove(request.body.id, actorOf(request))),
+    );
+  };
+}
