@@ -4,6 +4,7 @@ import { createRouter, createWebHistory, type RouteRecordRaw } from 'vue-router'
 import { session } from './api/client.ts';
 import { Accounts } from './screens/accounts.tsx';
 import { Audit } from './screens/audit.tsx';
+import { Blocks } from './screens/blocks.tsx';
 import { Deliveries } from './screens/deliveries.tsx';
 import { Domain } from './screens/domain.tsx';
 import { Domains } from './screens/domains.tsx';
@@ -25,6 +26,7 @@ const routes: RouteRecordRaw[] = [
   { path: '/accounts', component: Accounts, meta: { title: 'Accounts' } },
   { path: '/queue', component: Queue, meta: { title: 'Queue' } },
   { path: '/queue/deliveries', component: Deliveries, meta: { title: 'Deliveries' } },
+  { path: '/blocks', component: Blocks, meta: { title: 'Blocks' } },
   { path: '/nodes', component: Nodes, meta: { title: 'Nodes' } },
   { path: '/settings', component: Settings, meta: { title: 'Settings' } },
   { path: '/audit', component: Audit, meta: { title: 'Audit' } },

@@ -165,6 +165,14 @@ export interface Overview {
   readonly series: readonly OverviewPoint[];
 }
 
+export interface BlockItem {
+  readonly id: number;
+  readonly kind: 'address' | 'domain' | 'network';
+  readonly value: string;
+  readonly note?: string;
+  readonly created_at: string;
+}
+
 export interface AuditItem {
   readonly id: number | string;
   readonly at: string;

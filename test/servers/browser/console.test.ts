@@ -16,7 +16,7 @@ import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.t
 const DESK = { viewport: { width: 1280, height: 900 } };
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
 /** What Chromium's console says of answers that the test asks for. */
-const REFUSED = /^Failed to load resource.* (?:401|404) /;
+const REFUSED = /^Failed to load resource.* (?:400|401|404) /;
 
 let service: TestService;
 let browser: Browser;
@@ -25,7 +25,11 @@ let ann: TestAccount;
 let receiver: string;
 
 before(async () => {
-  service = await startTestService('sqlite', { OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8' });
+  service = await startTestService('sqlite', {
+    OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
+    // Relays of the operator's own are never blocked.
+    SMTP_TRUSTED_NETWORKS: 'none',
+  });
   ann = await service.makeAccount('ann');
   // Nothing listens there.
   receiver = `http://127.0.0.1:${await freePort()}`;
@@ -309,5 +313,28 @@ test('a domain is suspended, resumed, and deleted once its name is typed', async
     assert.equal(await page.getByRole('link', { name: 'waiting.test' }).count(), 0);
     await page.getByRole('link', { name: 'Audit' }).click();
     await page.getByRole('row').filter({ hasText: 'domain.delete' }).waitFor();
+  });
+});
+
+test('a sender is blocked, refused, and taken again', async () => {
+  const mail = { from: 'spam@bad.test', to: ann.address, subject: 'Buy' };
+  await signedIn('/blocks', async (page) => {
+    await page.getByText('Nobody is blocked').waitFor();
+    const sender = page.getByLabel('Sender', { exact: true });
+    const block = page.getByRole('button', { name: 'Block', exact: true });
+    await page.getByLabel('Kind', { exact: true }).selectOption('network');
+    await sender.fill('no network');
+    await block.click();
+    await page.getByRole('alert').waitFor();
+    await page.getByLabel('Kind', { exact: true }).selectOption('address');
+    await sender.fill('spam@bad.test');
+    await page.getByLabel('Note', { exact: true }).fill('Monday');
+    await block.click();
+    await page.getByRole('row').filter({ hasText: 'Monday' }).waitFor();
+    await assert.rejects(service.send(mail), /5\.7\.1/);
+    await page.getByRole('button', { name: 'Unblock spam@bad.test' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Unblock' }).click();
+    await page.getByText('Nobody is blocked').waitFor();
+    await service.send(mail);
   });
 });

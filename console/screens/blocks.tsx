@@ -1,0 +1,136 @@
+/** Senders that are refused: addresses, domains, networks. */
+import { defineComponent, reactive, shallowRef } from 'vue';
+import { type ApiError, act, read } from '../api/client.ts';
+import { asApiError, loadList } from '../api/load.ts';
+import type { BlockItem, Page } from '../api/types.ts';
+import { Card, Failure, Heading, When } from '../ui/basics.tsx';
+import { ListTable } from '../ui/data-table.tsx';
+import { ask } from '../ui/dialogs.tsx';
+import { formatName } from '../ui/format.ts';
+import { say } from '../ui/messages.tsx';
+
+const kinds = [
+  ['address', 'Address', 'spam@elsewhere.test'],
+  ['domain', 'Domain', 'elsewhere.test'],
+  ['network', 'Network', '192.0.2.0/24'],
+] as const;
+
+export const Blocks = defineComponent(() => {
+  const list = loadList(
+    () => '',
+    (_none, cursor, signal) => read<Page<BlockItem>>('/blocks', { cursor }, signal),
+  );
+  return () => (
+    <div class="screen">
+      <Heading
+        title="Blocks"
+        lead="Mail of these senders is refused for good (550 5.7.1), on all nodes."
+      />
+      <Card title="Block a sender">{() => <BlockForm done={list.reload} />}</Card>
+      <Card>
+        {() => (
+          <ListTable
+            caption="Blocked senders"
+            list={list}
+            keyOf={({ id }) => id}
+            empty={['Nobody is blocked', 'A block holds from the next message on.']}
+            columns={[
+              { head: 'Kind', cell: ({ kind }) => formatName(kind) },
+              { head: 'Sender', isWide: true, cell: ({ value }) => <code>{value}</code> },
+              { head: 'Note', isWide: true, cell: ({ note }) => note ?? '–' },
+              { head: 'Since', cell: ({ created_at }) => <When at={created_at} /> },
+              { head: 'Actions', cell: (row) => <Unblock block={row} done={list.reload} /> },
+            ]}
+          />
+        )}
+      </Card>
+    </div>
+  );
+});
+
+const BlockForm = defineComponent(
+  (props: { done: () => Promise<void> }) => {
+    const values = reactive({ kind: 'address', value: '', note: '' });
+    const error = shallowRef<ApiError>();
+    const submit = async (event: Event) => {
+      event.preventDefault();
+      try {
+        const { note, ...block } = values;
+        await act('/blocks', { ...block, value: block.value.trim(), ...(note && { note }) });
+        error.value = undefined;
+        say(`${values.value} is blocked.`);
+        Object.assign(values, { value: '', note: '' });
+        await props.done();
+      } catch (failure) {
+        error.value = asApiError(failure);
+      }
+    };
+    const set = (name: keyof typeof values) => (event: Event) => {
+      values[name] = (event.target as HTMLInputElement | HTMLSelectElement).value;
+    };
+    return () => (
+      <form onSubmit={(event) => void submit(event)} class="stack">
+        <Failure error={error.value} />
+        <div class="filters">
+          <div class="field">
+            <label for="block-kind">Kind</label>
+            <select id="block-kind" value={values.kind} onChange={set('kind')}>
+              {kinds.map(([kind, label]) => (
+                <option key={kind} value={kind}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </div>
+          <div class="field">
+            <label for="block-value">Sender</label>
+            <input
+              id="block-value"
+              required
+              spellcheck={false}
+              autocomplete="off"
+              placeholder={kinds.find(([kind]) => kind === values.kind)?.[2]}
+              value={values.value}
+              onInput={set('value')}
+            />
+          </div>
+          <div class="field">
+            <label for="block-note">Note</label>
+            <input
+              id="block-note"
+              autocomplete="off"
+              placeholder="Why"
+              value={values.note}
+              onInput={set('note')}
+            />
+          </div>
+          <button type="submit" class="main">
+            Block
+          </button>
+        </div>
+      </form>
+    );
+  },
+  { props: ['done'] },
+);
+
+function Unblock({ block, done }: { block: BlockItem; done: () => Promise<void> }) {
+  const open = () =>
+    ask({
+      title: `Unblock ${block.value}?`,
+      action: 'Unblock',
+      text: () => <p>Its mail is taken again, from the next message on.</p>,
+      run: async () => {
+        await act('/blocks/delete', { id: block.id });
+        say(`${block.value} is no longer blocked.`);
+        await done();
+      },
+    });
+  return (
+    <div class="row-actions">
+      <button type="button" class="plain" aria-label={`Unblock ${block.value}`} onClick={open}>
+        Unblock
+      </button>
+    </div>
+  );
+}
