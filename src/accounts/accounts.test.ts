@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { before, beforeEach, suite, test } from 'node:test';
 import { verify } from '@node-rs/argon2';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { listAudit } from '../audit/audit.ts';
 import type { Change } from '../changes/changes.ts';
 import type { Database } from '../database/database.ts';
 import { createDomains, type Domains } from '../domains/domains.ts';
@@ -238,6 +239,21 @@ onEachEngine('accounts', (engine) => {
       assert.deepEqual(await accounts.update(userId, account.id, both), { ...account, ...both });
       assert.deepEqual(await accounts.get(userId, account.id), { ...account, ...both });
       assert.equal(published.length, 1);
+    });
+
+    test('is recorded for the operator, or not done', async () => {
+      const { userId, create } = await newUser();
+      const { id, address } = await create('ann');
+      await accounts.update(userId, id, { status: 'suspended' }, { actor: 'one' });
+      await accounts.update(userId, id, { status: 'active' });
+      const entries = await listAudit(database.read, { limit: 10 });
+      assert.deepEqual(
+        entries.filter(({ target }) => target === address).map((one) => [one.action, one.actor]),
+        [['account.suspend', 'one']],
+      );
+      const nobody = JSON.parse('{"actor":null}');
+      await assert.rejects(accounts.update(userId, id, { status: 'suspended' }, nobody));
+      assert.equal((await accounts.get(userId, id)).status, 'active');
     });
 
     test('refuses fields that are not valid, and none', async () => {

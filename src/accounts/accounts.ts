@@ -137,9 +137,10 @@ export interface Accounts {
   /**
    * Changes what is given. A suspended account's tokens and remembered logins stop at once.
    *
+   * @param operator who suspends or resumes it, where the audit log is to keep that
    * @throws Refusal account_not_found, invalid_request (`display_name`, `status`)
    */
-  update(userId: string, id: number, changed: AccountUpdate): Promise<Account>;
+  update(userId: string, id: number, changed: AccountUpdate, operator?: Actor): Promise<Account>;
   /**
    * Deletes an account: it is gone for everybody when this resolves, its mail is removed afterwards.
    *
@@ -261,7 +262,12 @@ class StoredAccounts implements Accounts {
     return this.#read(this.#database.read, userId, id);
   }
 
-  async update(userId: string, id: number, changed: AccountUpdate): Promise<Account> {
+  async update(
+    userId: string,
+    id: number,
+    changed: AccountUpdate,
+    operator?: Actor,
+  ): Promise<Account> {
     const { displayName, status } = changed;
     if (displayName !== undefined) checkDisplayName(displayName);
     if (status !== undefined && !statuses.includes(status)) {
@@ -285,6 +291,10 @@ class StoredAccounts implements Accounts {
       }
       const account = await this.#read(tx, userId, id);
       if (status === 'suspended') await forgetLoginsOf(tx, id);
+      if (operator && status !== undefined) {
+        const action = status === 'suspended' ? 'account.suspend' : 'account.resume';
+        await recordAudit(tx, operator, { action, target: account.address });
+      }
       return account;
     });
     // Published even where the account was suspended already: it costs nothing, and nobody misses it.

@@ -4,7 +4,7 @@ import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Delivery, Queue } from '../queue/queue.ts';
 import { DomainName, isoTime, pageEcho, pageFields, pageOf, RecordId, UserId } from './schemas.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import { actorOf, credentials, type RouteGroup } from './server.ts';
 
 const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
@@ -156,9 +156,10 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
           response: { 200: Type.Object({ delivery: DeliveryBody }) },
         },
       },
-      async ({ params, body }) => {
+      async (request) => {
+        const { params, body } = request;
         const { id: domainId } = await domains.find(body.user_id, params.domain);
-        const delivery = await queue.retry(domainId, params.id);
+        const delivery = await queue.retry(domainId, params.id, actorOf(request).actor);
         if (!delivery) {
           throw new Refusal('delivery_not_found', `there is no delivery ${params.id}`);
         }

@@ -24,7 +24,7 @@ import {
 
 export interface ChangeRouteParts extends DomainRouteParts, AccountRouteParts {
   readonly accounts: Accounts;
-  readonly queue: Pick<Queue, 'holdDomain' | 'releaseDomain'>;
+  readonly queue: Pick<Queue, 'bulk'>;
   /** Milliseconds since 1970, the same on all nodes. */
   readonly now: () => number;
 }
@@ -72,10 +72,27 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
       const { id } = await suspend(parts, by, { domain, userId: user_id, reason });
       // Each is done again where the call is repeated: a node may have died in between.
       await parts.accounts.endAccess(id);
-      await parts.queue.holdDomain(id);
+      await orderAll(parts, by, id, 'hold');
       return writeDomain(parts, domain, user_id);
     },
   );
+}
+
+/** Holds what waits of a domain that is suspended, or releases what was held for that. */
+async function orderAll(
+  { queue }: ChangeRouteParts,
+  { actor }: Actor,
+  domainId: number,
+  action: 'hold' | 'release',
+): Promise<void> {
+  const filter = { domainIds: [domainId] };
+  const order = { action, filter, isDryRun: false, heldBy: 'suspension' } as const;
+  const by = `${actor}, who ${action === 'hold' ? 'suspended' : 'resumed'} its domain`;
+  for (;;) {
+    const { changed, more } = await queue.bulk(order, by);
+    // It changes nothing where the domain has been resumed meanwhile.
+    if (!more || changed === 0) return;
+  }
 }
 
 async function suspend(
@@ -112,14 +129,15 @@ function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
     },
     async (request) => {
       const { domain, user_id } = request.body;
+      const by = actorOf(request);
       const { id } = await parts.database.write(async (tx) => {
         const claim = await findAnyClaim(tx, domain, user_id);
         if (await setSuspended(tx, claim.id, undefined, undefined)) {
-          await recordAudit(tx, actorOf(request), { action: 'domain.resume', target: claim.name });
+          await recordAudit(tx, by, { action: 'domain.resume', target: claim.name });
         }
         return claim;
       });
-      await parts.queue.releaseDomain(id);
+      await orderAll(parts, by, id, 'release');
       return writeDomain(parts, domain, user_id);
     },
   );
@@ -195,9 +213,8 @@ function addAccountChange(app: Api, parts: ChangeRouteParts, status: 'active' | 
       const { account_id: id } = request.body;
       const found = await findAnyAccount(parts.database.read, id);
       if (!found) throw new Refusal('account_not_found', `there is no account ${id}`);
-      const account = await parts.accounts.update(found.userId, id, { status });
-      const entry = { action: `account.${verb}`, target: account.address };
-      await parts.database.write((tx) => recordAudit(tx, actorOf(request), entry));
+      const by = actorOf(request);
+      const account = await parts.accounts.update(found.userId, id, { status }, by);
       const [written] = await writeAccounts(parts, [account]);
       if (!written) throw new Error('one account was written as none');
       return written;

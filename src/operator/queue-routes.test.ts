@@ -203,6 +203,30 @@ onEachEngine('the queue of operators', (engine) => {
     assert.deepEqual(await order('retry', { ids: [id] }), { matched: 1, changed: 1 });
   });
 
+  test('those of a suspended domain are held until it is resumed, other orders aside', async () => {
+    const destination = 'suspended.test';
+    const mine = { domain_id: otherId, destination };
+    await add(2, mine);
+    await add(1, { ...mine, status: 'held', held_by: 'operator' });
+    const before = await rowsOf(destination);
+    const change = async (verb: string, domain = 'other.test') => {
+      const { status } = await api.call('POST', `/v2/operator/domains/${verb}`, { domain });
+      assert.equal(status, 200);
+      return (await rowsOf(destination)).map(({ held_by }) => held_by);
+    };
+    const waiting = ['suspension', 'suspension', 'operator'];
+    assert.deepEqual(await change('suspend'), waiting);
+    assert.deepEqual(await order('release', { destination, state: 'held' }), {
+      ...{ matched: 1, changed: 1 },
+    });
+    assert.deepEqual(await change('resume'), [null, null, null]);
+    const after = await rowsOf(destination);
+    assert.deepEqual(
+      after.map(({ status, next_attempt_at: due }) => [status, due]),
+      before.map(({ next_attempt_at: due }) => ['queued', due]),
+    );
+  });
+
   test('an order without a filter is refused', async () => {
     for (const action of ['retry', 'hold', 'release', 'drop']) {
       const { status, body } = await api.call('POST', `/v2/operator/queue/${action}`, {

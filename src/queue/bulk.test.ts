@@ -1,8 +1,27 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { sql } from 'kysely';
 import { onEachEngine } from '../../test/support/databases.ts';
+import type { Queries } from '../database/database.ts';
+import type { TraceEvent } from '../trace/trace.ts';
+import { countOpenDeliveries } from './queue.ts';
 import { until } from './testing/fake-clock.ts';
-import { openQueueBench, refused } from './testing/open-queue.ts';
+import {
+  delivered,
+  gone,
+  openQueueBench,
+  type QueueBench,
+  refused,
+  rowWhen,
+} from './testing/open-queue.ts';
+
+/** Keeps what the bench's next queues write to the trace. */
+function keepTrace(bench: QueueBench): TraceEvent[] {
+  const traced: TraceEvent[] = [];
+  bench.trace = { write: async (_tx, events) => void traced.push(...events) };
+  return traced;
+}
 
 onEachEngine('orders of operators', (engine) => {
   const order = (action: 'retry' | 'hold' | 'release', destination: string) =>
@@ -56,5 +75,114 @@ onEachEngine('orders of operators', (engine) => {
       receiver.attempts[answered]?.answer(refused);
     }
     await queue.stop(0);
+  });
+
+  test('a single delivery that is tried again is noted in the trace', async () => {
+    const bench = await openQueueBench(engine);
+    const traced = keepTrace(bench);
+    const { queue, receiver } = bench.start();
+    const [id = 0] = await bench.enqueue(queue, bench.delivery('a', { mailId: 'mail' }));
+    (await receiver.nth(0)).answer(gone);
+    await queue.idle();
+    traced.length = 0;
+    assert.equal((await queue.retry(bench.domainId, id, 'ann'))?.status, 'queued');
+    const { recipient, webhookId, ...retried } = traced[0] ?? assert.fail();
+    assert.equal(recipient, null);
+    assert.ok(webhookId);
+    assert.deepEqual(retried, {
+      ...{ mailId: 'mail', event: 'retried', deliveryId: id, detail: 'by ann' },
+    });
+    const { answer } = await receiver.nth(1);
+    await queue.retry(bench.domainId, id, 'ann');
+    assert.equal(traced.length, 1, 'one that is being attempted is left to its attempt');
+    answer(delivered);
+    await queue.idle();
+  });
+});
+
+onEachEngine('deliveries of a suspended domain', (engine) => {
+  const suspend = (tx: Queries, { domainId }: QueueBench, at: number | null) =>
+    tx.updateTable('domains').set({ suspended_at: at }).where('id', '=', domainId).execute();
+  const setSuspended = (bench: QueueBench, at: number | null) =>
+    bench.database.write((tx) => suspend(tx, bench, at));
+  const order = ({ domainId }: QueueBench, action: 'hold' | 'release') => {
+    const filter = { domainIds: [domainId] };
+    return { action, filter, isDryRun: false, heldBy: 'suspension' } as const;
+  };
+  const statesOf = ({ database }: QueueBench) =>
+    database.read
+      .selectFrom('deliveries')
+      .select(['status', 'held_by', 'next_attempt_at as due'])
+      .orderBy('id')
+      .execute();
+
+  test('wait until it is resumed, each as due as it was', async () => {
+    const bench = await openQueueBench(engine);
+    const queue = bench.queue();
+    await bench.fill('a', 250);
+    const before = await statesOf(bench);
+    assert.equal((await queue.bulk(order(bench, 'hold'), 'x')).changed, 0, 'it is not suspended');
+    await setSuspended(bench, 1);
+    const all = { matched: 250, changed: 250, more: false };
+    assert.deepEqual(await queue.bulk(order(bench, 'hold'), 'x'), all);
+    assert.ok((await statesOf(bench)).every(({ held_by }) => held_by === 'suspension'));
+    assert.equal(await countOpenDeliveries(bench.database.read, bench.domainId), 250);
+    await setSuspended(bench, null);
+    assert.deepEqual(await queue.bulk(order(bench, 'release'), 'x'), all);
+    assert.deepEqual(await statesOf(bench), before);
+  });
+
+  test('are not attempted, also where they are queued after its others were held', async () => {
+    const bench = await openQueueBench(engine);
+    const traced = keepTrace(bench);
+    const { queue, receiver } = bench.start();
+    await bench.enqueue(queue, bench.delivery('a'));
+    const attempt = await receiver.nth(0);
+    await setSuspended(bench, 1);
+    assert.equal((await queue.bulk(order(bench, 'hold'), 'x')).changed, 0, 'it is under way');
+    attempt.answer(refused);
+    await queue.idle();
+    await bench.enqueue(queue, bench.delivery('a', { mailId: 'late' }), bench.delivery('b'));
+    await queue.idle();
+    await bench.clock.advance(60_000);
+    await queue.idle();
+    assert.equal(receiver.attempts.length, 1);
+    assert.deepEqual(
+      (await statesOf(bench)).map(({ status, held_by }) => [status, held_by]),
+      Array.from({ length: 3 }, () => ['held', 'suspension']),
+    );
+    const late = traced.filter(({ mailId }) => mailId === 'late');
+    assert.deepEqual(
+      late.map(({ event, detail }) => [event, detail]),
+      [['held', 'by the suspension of its domain']],
+    );
+    receiver.respond = () => delivered;
+    await setSuspended(bench, null);
+    assert.equal((await queue.bulk(order(bench, 'release'), 'x')).changed, 3);
+    await until(() => receiver.attempts.length === 4);
+    await queue.idle();
+    assert.ok((await statesOf(bench)).every(({ status }) => status === 'delivered'));
+  });
+
+  test('are not held any more by a lease that waits for the end of the suspension', {
+    skip: engine === 'sqlite' && 'it writes one transaction after the other',
+  }, async () => {
+    const bench = await openQueueBench(engine);
+    await setSuspended(bench, 1);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => delivered;
+    await bench.database.write(async (tx) => {
+      await suspend(tx, bench, null);
+      await bench.enqueue(queue, bench.delivery('a'));
+      for (let looks = 0; looks < 100; looks++) {
+        const { rows } = await sql`
+          select pid from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid))
+        `.execute(tx);
+        if (rows.length > 0) return;
+        await pause(20);
+      }
+    });
+    assert.equal((await rowWhen(bench, ({ status }) => status !== 'queued')).status, 'delivered');
+    await queue.idle();
   });
 });

@@ -5,7 +5,8 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Database, Queries, Row } from '../database/database.ts';
+import type { Database, Engine, Queries, Row } from '../database/database.ts';
+import type { TraceEvent } from '../trace/trace.ts';
 import { errorToJson } from './delivery.ts';
 import { hasPayload } from './operator-rows.ts';
 
@@ -29,7 +30,10 @@ export interface BulkRequest {
   readonly filter: QueueFilter;
   /** Only counts. */
   readonly isDryRun: boolean;
-  /** Whose order it is: what a suspension holds, its end alone releases. */
+  /**
+   * Whose order it is: what the suspension of a domain holds, its end alone releases. It holds deliveries of domains
+   * that the filter names and that are suspended; what is queued afterwards is held when it is due (`leaseRows`).
+   */
   readonly heldBy: 'operator' | 'suspension';
   readonly now: number;
 }
@@ -231,19 +235,46 @@ export function receiversQuery(
     .limit(READ_AT_A_TIME);
 }
 
+/**
+ * Those of some domains that are suspended. They stay so until the transaction ends: whoever resumes one waits for
+ * that, and then finds what was held for it.
+ */
+export async function lockSuspended(
+  tx: Queries,
+  engine: Engine,
+  domainIds: readonly number[],
+): Promise<number[]> {
+  if (domainIds.length === 0) return [];
+  const rows = await tx
+    .selectFrom('domains')
+    .select('id')
+    .where('id', 'in', domainIds)
+    .where('suspended_at', 'is not', null)
+    .$if(engine === 'postgres', (query) => query.forShare())
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
 /** Changes rows that still are in a state that the action changes, and not being attempted. */
 export async function changeRows(
   tx: Queries,
+  engine: Engine,
   ids: readonly number[],
   request: BulkRequest,
 ): Promise<ChangedRow[]> {
-  const { action, heldBy, now } = request;
-  const rows = tx
+  const { action, filter, heldBy, now } = request;
+  let rows = tx
     .updateTable('deliveries')
     .where('id', 'in', ids)
     .where('status', 'in', statesOf(request))
     .where('lease_owner', 'is', null)
     .set({ updated_at: now });
+  if (action === 'hold' && heldBy === 'suspension') {
+    // After the end of the suspension nobody would release them.
+    const suspended = await lockSuspended(tx, engine, filter.domainIds ?? []);
+    if (suspended.length === 0) return [];
+    rows = rows.where('domain_id', 'in', suspended);
+  }
   const changing = {
     retry: () =>
       // What is not kept any more cannot be tried.
@@ -263,4 +294,23 @@ export async function changeRows(
   return changing[action]()
     .returning(['id', 'kind', 'destination', 'public_id', 'mail_id', 'recipient'])
     .execute();
+}
+
+const ORDERED: Record<BulkAction, string> = {
+  retry: 'retried',
+  hold: 'held',
+  release: 'released',
+  drop: 'dropped',
+};
+
+/** What the trace tells of rows that were changed. @param by who ordered it, or why */
+export function orderEvents(
+  action: BulkAction,
+  rows: readonly Pick<ChangedRow, 'id' | 'public_id' | 'mail_id' | 'recipient'>[],
+  by: string,
+): TraceEvent[] {
+  return rows.flatMap(({ id: deliveryId, mail_id: mailId, recipient, public_id: webhookId }) => {
+    const event = { event: ORDERED[action], recipient, deliveryId, webhookId };
+    return mailId === null ? [] : { ...event, mailId, detail: `by ${by}` };
+  });
 }

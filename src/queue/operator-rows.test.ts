@@ -92,7 +92,7 @@ onEachEngine('deliveries that cannot be read', (engine) => {
     const { queue, receiver } = bench.start();
     await queue.idle();
     assert.equal(receiver.attempts.length, 0);
-    assert.equal((await queue.retry(bench.domainId, id))?.status, 'queued');
+    assert.equal((await queue.retry(bench.domainId, id, 'test'))?.status, 'queued');
     const { job, answer } = await receiver.nth(0);
     assert.deepEqual(
       [job.payload, job.isFirst, job.isReplay],
@@ -139,16 +139,16 @@ onEachEngine('queue for operators', (engine) => {
     const { job, answer } = await receiver.nth(0);
     answer(delivered);
     await queue.idle();
-    const replayed = await queue.retry(bench.domainId, id);
+    const replayed = await queue.retry(bench.domainId, id, 'test');
     assert.equal(replayed?.status, 'queued');
     assert.equal(replayed?.attempts, 0);
     const again = await receiver.nth(1);
     assert.deepEqual(again.job, { ...job, isFirst: false, isReplay: true });
-    assert.equal((await queue.retry(bench.domainId, id))?.nextAttemptAt, undefined);
+    assert.equal((await queue.retry(bench.domainId, id, 'test'))?.nextAttemptAt, undefined);
     again.answer(refused);
     await rowWhen(bench, ({ attempts }) => attempts === 1);
     await queue.idle();
-    assert.equal((await queue.retry(bench.domainId, id))?.status, 'queued');
+    assert.equal((await queue.retry(bench.domainId, id, 'test'))?.status, 'queued');
     assert.equal((await receiver.nth(2)).job.attempt, 1, 'not before the schedule says, but now');
   });
 
@@ -159,7 +159,7 @@ onEachEngine('queue for operators', (engine) => {
     const [id = 0] = await bench.enqueue(queue, bench.delivery('a'));
     await rowWhen(bench, ({ attempts }) => attempts === 1);
     await queue.idle();
-    await queue.retry(bench.domainId, id);
+    await queue.retry(bench.domainId, id, 'test');
     const { attempt, isFirst, isReplay } = (await receiver.nth(1)).job;
     assert.deepEqual(
       { attempt, isFirst, isReplay },
@@ -189,7 +189,7 @@ onEachEngine('queue for operators', (engine) => {
     );
     assert.deepEqual(await list(other), []);
     assert.equal(await queue.find(other, first), undefined);
-    assert.equal(await queue.retry(other, first), undefined);
+    assert.equal(await queue.retry(other, first, 'test'), undefined);
     assert.equal((await queue.find(bench.domainId, first))?.status, 'delivered');
     const failed = await queue.list({
       domainId: bench.domainId,

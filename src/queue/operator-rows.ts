@@ -49,11 +49,22 @@ export async function findRow(
   return row && toDelivery(row);
 }
 
-/** A row that was queued again, and for whom. */
+/** Counts the deliveries of a domain that have not ended. */
+export async function countOpenDeliveries(queries: Queries, domainId: number): Promise<number> {
+  const { count } = await queries
+    .selectFrom('deliveries')
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .where('domain_id', '=', domainId)
+    .where('status', 'in', ['queued', 'held'])
+    .executeTakeFirstOrThrow();
+  return Number(count);
+}
+
+/** A delivery that was asked to be tried again. */
 interface Requeued {
   readonly delivery: Delivery;
-  /** Whether it is due now; false while an attempt is under way. */
-  readonly isDue: boolean;
+  /** As it was queued; absent while an attempt is under way, to which it is left. */
+  readonly row?: Row<'deliveries'>;
 }
 
 /** Whether what a delivery needs for an attempt is still there. */
@@ -137,13 +148,13 @@ export async function requeueRow(
     .where(hasPayload)
     .returningAll()
     .executeTakeFirst();
-  if (row) return { delivery: toDelivery(row), isDue: true };
+  if (row) return { delivery: toDelivery(row), row };
   const leased = await findRow(tx, domainId, id);
   if (leased?.finishedAt !== undefined) {
     const released = 'what it delivers is not kept any more (DELIVERY_BODY_HOURS)';
     throw new Refusal('delivery_released', released);
   }
-  return leased && { delivery: leased, isDue: false };
+  return leased && { delivery: leased };
 }
 
 /**

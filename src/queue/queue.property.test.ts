@@ -114,7 +114,7 @@ class Model {
       case 'retry': {
         const ids = [...this.#accepted.values()];
         const chosen = ids[step.pick % Math.max(ids.length, 1)];
-        if (chosen) await this.#process.queue.retry(this.#bench.domainId, chosen.id);
+        if (chosen) await this.#process.queue.retry(this.#bench.domainId, chosen.id, 'test');
         return;
       }
       default:

@@ -30,19 +30,18 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, Queries } from '../database/database.ts';
 import type { SharedPlaces } from '../net/net.ts';
-import type { Trace, TraceEvent } from '../trace/trace.ts';
+import type { Trace } from '../trace/trace.ts';
 import {
-  type BulkAction,
   type BulkRequest,
   type BulkResult,
   type ChangedRow,
   changeRows,
+  orderEvents,
   runBulk,
 } from './bulk.ts';
 import { type Delivery, errorToJson, type NewDelivery, type StoredPlace } from './delivery.ts';
 import { listGroups, listOpen } from './groups.ts';
 import { clearLate } from './late.ts';
-import { holdSuspended, type Released, releaseSuspended } from './of-domain.ts';
 import {
   type EndedRow,
   findRow,
@@ -76,8 +75,7 @@ export {
   type Settled,
 } from './delivery.ts';
 export type { GroupKey, OpenDelivery, OpenKey, QueueGroup } from './groups.ts';
-export { countOpenDeliveries } from './of-domain.ts';
-export type { QueueDepth } from './operator-rows.ts';
+export { countOpenDeliveries, type QueueDepth } from './operator-rows.ts';
 export {
   type Attempted,
   type AttemptReport,
@@ -112,20 +110,6 @@ const ABOUT_MAX = 255;
 
 /** What is left of the arguments without the first. */
 type Tail<List extends readonly unknown[]> = List extends [unknown, ...infer Rest] ? Rest : never;
-
-const ORDERED: Record<BulkAction, string> = {
-  retry: 'retried',
-  hold: 'held',
-  release: 'released',
-  drop: 'dropped',
-};
-
-function orderEvents(action: BulkAction, rows: readonly ChangedRow[], by: string): TraceEvent[] {
-  return rows.flatMap(({ id: deliveryId, mail_id: mailId, recipient, public_id: webhookId }) => {
-    const event = { event: ORDERED[action], recipient, deliveryId, webhookId };
-    return mailId === null ? [] : { ...event, mailId, detail: `by ${by}` };
-  });
-}
 
 export class Queue {
   readonly #database: Database;
@@ -251,14 +235,17 @@ export class Queue {
    * Tries a delivery again now, from the start of its schedule, whether it waits or has ended: with
    * the same public id, payload and body. One that is being attempted right now is left alone.
    *
+   * @param by who orders it, for the trace
    * @returns the delivery as it is then; undefined where the domain has none of that id
    * @throws Refusal delivery_released where what it delivers is not kept any more
    */
-  async retry(domainId: number, id: number): Promise<Delivery | undefined> {
-    const requeued = await this.#database.write((tx) =>
-      requeueRow(tx, domainId, id, this.#clock.now()),
-    );
-    if (requeued?.isDue) this.wake([requeued.delivery]);
+  async retry(domainId: number, id: number, by: string): Promise<Delivery | undefined> {
+    const requeued = await this.#database.write(async (tx) => {
+      const found = await requeueRow(tx, domainId, id, this.#clock.now());
+      if (found?.row) await this.#options.trace?.write(tx, orderEvents('retry', [found.row], by));
+      return found;
+    });
+    if (requeued?.row) this.wake([requeued.delivery]);
     return requeued?.delivery;
   }
 
@@ -285,7 +272,7 @@ export class Queue {
     const { action } = request;
     return runBulk(this.#database, asked, async (ids) => {
       const rows = await this.#database.write(async (tx) => {
-        const changed = await changeRows(tx, ids, asked);
+        const changed = await changeRows(tx, this.#database.engine, ids, asked);
         if (action === 'drop') await this.#tellDropped(tx, changed);
         await this.#options.trace?.write(tx, orderEvents(action, changed, by));
         return changed;
@@ -313,17 +300,6 @@ export class Queue {
       : query.where('public_id', '=', delivery)
     ).executeTakeFirst();
     return row?.mail_id ?? undefined;
-  }
-
-  /** Holds the deliveries of a domain that was suspended. @returns how many */
-  holdDomain(domainId: number): Promise<number> {
-    return holdSuspended(this.#database, domainId, this.#clock.now());
-  }
-
-  /** Queues again the deliveries of a domain that was resumed. @returns how many */
-  releaseDomain(domainId: number): Promise<number> {
-    const wake = (rows: readonly Released[]) => this.wake(rows);
-    return releaseSuspended(this.#database, domainId, this.#clock.now(), wake);
   }
 
   /** The body of a delivery by its public id, ended or not; undefined where there is none. */

@@ -86,9 +86,9 @@ onEachEngine('deliveries that ended', (engine) => {
     assert.ok(!files.some((path) => path.endsWith(file)));
     for (const id of ids) {
       assert.equal((await queue.find(1, id))?.status, 'failed');
-      await assert.rejects(queue.retry(1, id), { code: 'delivery_released' });
+      await assert.rejects(queue.retry(1, id, 'test'), { code: 'delivery_released' });
     }
-    assert.equal(await queue.retry(1, 99_999), undefined);
+    assert.equal(await queue.retry(1, 99_999, 'test'), undefined);
     const many = { action: 'retry', filter: { ids }, isDryRun: false, heldBy: 'operator' } as const;
     assert.deepEqual(await queue.bulk(many, 'test'), { matched: 2, changed: 0, more: false });
     const removed = await store.database.write((tx) => queue.prune(tx, BEFORE));
@@ -100,7 +100,7 @@ onEachEngine('deliveries that ended', (engine) => {
   test('that is tried again in time goes on', async () => {
     const body = await keepBody();
     const id = await add(body, 4_000);
-    assert.equal((await queue.retry(1, id))?.status, 'queued');
+    assert.equal((await queue.retry(1, id, 'test'))?.status, 'queued');
     assert.equal(await release(), 0);
     assert.equal(await isKept(body), true);
   });

@@ -1,8 +1,9 @@
 /** The queries of workers on `deliveries`: which destinations wait, leases, outcomes. */
 import { sql } from 'kysely';
-import type { Database, Queries } from '../database/database.ts';
+import type { Database, Engine, Queries } from '../database/database.ts';
+import type { Trace } from '../trace/trace.ts';
+import { lockSuspended, orderEvents } from './bulk.ts';
 import { type DeliveryError, type DeliveryStatus, errorToJson, type JobFacts } from './delivery.ts';
-import { domainIsSuspended } from './of-domain.ts';
 
 /** A literal: the planner uses a partial index only where it knows the value when it plans the query. */
 const queued = sql.lit('queued' as const);
@@ -71,6 +72,7 @@ interface LeaseRequest {
   readonly now: number;
   readonly until: number;
   readonly limit: number;
+  readonly trace?: Pick<Trace, 'write'> | undefined;
 }
 
 interface Lease {
@@ -108,7 +110,8 @@ export async function findWaiting(
 
 /**
  * Leases the rows of one destination that are due, the longest due first. While another worker holds
- * a row it is passed over. Where nothing is due, nothing is written.
+ * a row it is passed over. Where nothing is due, nothing is written. Rows of a suspended domain are held in
+ * place of being leased, however they came to be queued: so none is attempted.
  */
 export async function leaseRows(database: Database, request: LeaseRequest): Promise<Lease> {
   const { owner, now, until, limit } = request;
@@ -129,12 +132,39 @@ export async function leaseRows(database: Database, request: LeaseRequest): Prom
       .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
       .returning(rowColumns)
       .execute();
+    const open = await holdSuspended(tx, database.engine, leased, request);
     const rows = await payloadsOf(
       tx,
-      leased.sort((a, b) => a.id - b.id),
+      open.sort((a, b) => a.id - b.id),
     );
     return { rows, nextDue: rows.length < limit ? await findNextDue(tx, request) : undefined };
   });
+}
+
+type RowWithoutPayload = Omit<LeasedRow, 'payload'>;
+
+/** Holds those of the rows whose domain is suspended. @returns the others */
+async function holdSuspended(
+  tx: Queries,
+  engine: Engine,
+  leased: readonly RowWithoutPayload[],
+  { now, trace }: LeaseRequest,
+): Promise<RowWithoutPayload[]> {
+  const domainIds = [...new Set(leased.map(({ domain_id }) => domain_id))];
+  const suspended = new Set(await lockSuspended(tx, engine, domainIds));
+  const isHeld = ({ domain_id }: RowWithoutPayload) => suspended.has(domain_id);
+  const held = leased.filter(isHeld);
+  if (held.length > 0) {
+    const ids = held.map(({ id }) => id);
+    const state = { status: 'held', held_by: 'suspension' } as const;
+    await tx
+      .updateTable('deliveries')
+      .set({ ...state, lease_owner: null, next_attempt_at: now })
+      .where('id', 'in', ids)
+      .execute();
+    await trace?.write(tx, orderEvents('hold', held, 'the suspension of its domain'));
+  }
+  return leased.filter((row) => !isHeld(row));
 }
 
 /** Queued rows of a destination, the longest due first; leased ones as due at the end of the lease. */
@@ -155,7 +185,7 @@ function selectWaiting(
 /** Rows with their payloads, in the same order. */
 export async function payloadsOf(
   queries: Queries,
-  rows: readonly Omit<LeasedRow, 'payload'>[],
+  rows: readonly RowWithoutPayload[],
 ): Promise<LeasedRow[]> {
   if (rows.length === 0) return [];
   const found = await queries
@@ -290,11 +320,6 @@ export interface RowOutcome {
   readonly now: number;
 }
 
-const queuedOrHeld = {
-  status: sql<'queued' | 'held'>`case when ${domainIsSuspended} then 'held' else 'queued' end`,
-  held_by: sql<'suspension' | null>`case when ${domainIsSuspended} then 'suspension' end`,
-};
-
 /**
  * Writes the outcome of an attempt and ends the lease.
  *
@@ -309,8 +334,7 @@ export async function writeOutcome(
   const row = await tx
     .updateTable('deliveries')
     .set({
-      // What would be tried again waits for as long as its domain is suspended.
-      ...(status === 'queued' ? queuedOrHeld : { status }),
+      status,
       attempts,
       lease_owner: null,
       next_attempt_at: nextAttemptAt ?? now,

@@ -192,7 +192,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   async #lease(batch: Batch): Promise<void> {
-    const { database, clock, owner, log } = this.#around;
+    const { database, clock, owner, log, trace } = this.#around;
     const { kind } = this.#options;
     const { destination } = batch;
     // A single node asks nobody.
@@ -208,7 +208,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
         return;
       }
       const now = clock.now();
-      const request = { kind, destination, owner, now, until: now + LEASE_MS, limit };
+      const request = { kind, destination, owner, now, until: now + LEASE_MS, limit, trace };
       const { rows, nextDue } = await leaseRows(database, request);
       // Our lease ended unnoticed and was taken again: the first attempt is still under way.
       const fresh = rows.filter(({ id }) => !this.#leased.has(id));

@@ -4,7 +4,14 @@ import { openTestDatabase } from '../../../test/support/databases.ts';
 import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
 import type { Database, Engine, Queries, Row } from '../../database/database.ts';
 import type { SharedPlaces } from '../../net/net.ts';
-import { type Job, type NewDelivery, type Outcome, Queue, type WorkOptions } from '../queue.ts';
+import {
+  type Job,
+  type NewDelivery,
+  type Outcome,
+  Queue,
+  type QueueOptions,
+  type WorkOptions,
+} from '../queue.ts';
 import { FakeClock, turns, until } from './fake-clock.ts';
 
 export const KIND = 'test';
@@ -82,6 +89,7 @@ export class QueueBench {
   readonly bodyId: number;
   /** What several nodes count together. */
   places: SharedPlaces | undefined;
+  trace: QueueOptions['trace'];
   readonly logged: { fields: Record<string, unknown>; message: string }[] = [];
 
   constructor(database: Database, bodies: Bodies, domainId: number, bodyId: number) {
@@ -99,6 +107,7 @@ export class QueueBench {
       database: mortal(database, life),
       clock: this.clock,
       places: this.places,
+      trace: this.trace,
       random: () => 0,
       log: { warn: note, error: note },
     });
