@@ -112,7 +112,7 @@ export class LocalDelivery implements LocalMailDelivery {
     };
   }
 
-  async report(tx: Queries, user: MailUser, source: Buffer): Promise<() => void> {
+  async report(tx: Queries, user: MailUser, source: Buffer, about: string): Promise<() => void> {
     const parser = new MessageParser();
     parser.write(source);
     const message = { parsed: parser.end(), body: { size: source.length, content: source } };
@@ -121,6 +121,9 @@ export class LocalDelivery implements LocalMailDelivery {
     const origin = { from: '', id: randomUUID(), receivedAt };
     // It is in memory: nobody's writes wait for a file.
     const texts = await describeMessage(this.#options.bodies, message);
+    const detail = `the sender is told, by message ${origin.id}`;
+    const told = { mailId: about, event: 'reported', recipient: user.address, detail };
+    await this.#options.trace?.write(tx, [told]);
     return this.#write(tx, { message, texts, targets: [target], queued: [], origin });
   }
 

@@ -37,12 +37,14 @@ export interface LocalMailDelivery {
   /**
    * Puts a message of ours into an account's INBOX, whatever the route of its domain.
    *
+   * @param about id of the message that it tells of, whose time line names it
    * @returns what is to be done once the transaction is committed
    */
   report(
     tx: Queries,
     user: { readonly accountId: number; readonly address: string },
     source: Buffer,
+    about: string,
   ): Promise<() => void>;
 }
 

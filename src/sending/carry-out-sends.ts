@@ -145,7 +145,7 @@ class SendCourier {
     // The mail goes, so its draft does.
     const draft = await takeDraft(tx, sendId);
     if (draft) done.push(await copies.remove(tx, account, draft, { domainId, bodyId }));
-    if (dsn) done.push(await localMail.report(tx, account, dsn));
+    if (dsn) done.push(await localMail.report(tx, account, dsn, payload.id));
     return () => {
       for (const one of done) void one();
     };

@@ -169,6 +169,14 @@ onEachEngine('sending mail', (engine) => {
     assert.equal(dsn.envelope.inReplyTo, body.messageId);
     const read = await service.mail(ada.token, 'GET', `/mail/content?uid=${dsn.uid}`);
     assert.match(read.body.text, /<nobody@far\.test>\n +550 5\.1\.1 no such user/);
+    const timeLine = async (id: string) =>
+      (await service.v2('GET', `/v2/operator/trace/${id}`)).body.items;
+    const told = (await timeLine(body.id)).find(
+      ({ event }: { event: string }) => event === 'reported',
+    );
+    assert.equal(told?.recipient, ada.address);
+    const [stored] = await timeLine(told.detail.split(' ').at(-1));
+    assert.deepEqual([stored.event, stored.recipient], ['stored', ada.address]);
     const { body: deliveries } = await service.v2(
       'GET',
       `/v2/domains/${ada.domain}/deliveries?user_id=${ada.userId}`,
