@@ -29,7 +29,8 @@ export const words: Readonly<Record<QueueAction, Words>> = {
   drop: {
     verb: 'Drop',
     done: 'are dropped',
-    follows: 'They are not delivered, and nobody is told. Each can be retried for 30 days.',
+    follows:
+      'They are not delivered, and nobody is told. Each can be retried as long as its message is kept (DELIVERY_BODY_HOURS).',
   },
 };
 

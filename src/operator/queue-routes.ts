@@ -290,7 +290,8 @@ const summaries: Record<BulkAction, readonly [summary: string, description: stri
     'Drop deliveries',
     'Those that wait or are held have failed from now on. No bounce is sent: who sent the message is not told, but that an ' +
       'account sees `bounced` for what it sent. The trace and the audit log note it. A copy for a mailbox ' +
-      '(`webhook_then_store`) is stored all the same. Each can still be tried again for 30 days.',
+      '(`webhook_then_store`) is stored all the same. Each can be tried again as long as its message is kept ' +
+      '(`DELIVERY_BODY_HOURS`).',
   ],
 };
 
