@@ -1,4 +1,5 @@
 /** Builds what an operator reaches: the routes below /v2/operator, and the sessions of the console. */
+import type { Logger } from 'pino';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { ApiOptions, RouteGroup } from '../api/api.ts';
 import type { Blocks } from '../blocks/blocks.ts';
@@ -13,6 +14,7 @@ import {
   ConsoleSessions,
   consoleCookie,
   DomainContents,
+  logLevelRoute,
   operatorAccountRoutes,
   operatorChangeRoutes,
   operatorDomainRoutes,
@@ -41,6 +43,7 @@ interface OperatorParts {
   readonly nodes: Pick<Nodes, 'list'>;
   readonly queue: Queue;
   readonly blocks: Blocks;
+  readonly logger: Logger;
 }
 
 interface OperatorAccess {
@@ -70,6 +73,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       operatorAccountRoutes(counted),
       operatorChangeRoutes(counted),
       serviceRoutes(nodes, config.shown),
+      logLevelRoute(database, parts.logger),
       usageRoutes(database, parts.now),
       overviewRoutes(parts.traffic),
       traceRoutes(parts),

@@ -1,7 +1,7 @@
 /** The life of the process: reads the configuration, starts the service, stops it on a signal. */
 import { setFlagsFromString } from 'node:v8';
 import { type Config, ConfigError, describeStart, readConfig } from '../config/config.ts';
-import { openLog } from '../log/log.ts';
+import { changeLevel, openLog } from '../log/log.ts';
 import { startService } from './service.ts';
 
 /** From the first signal and the time for draining to the end at the latest, in milliseconds. */
@@ -56,6 +56,9 @@ async function run(config: Config): Promise<void> {
   };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);
+  process.on('SIGUSR2', () => {
+    changeLevel(logger, logger.level === 'debug' ? config.logLevel : 'debug');
+  });
   const service = await starting.catch(async (error: unknown) => {
     await log.close();
     return refuseStart(error);

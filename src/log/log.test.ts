@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { openLog } from './log.ts';
+import { changeLevel, openLog } from './log.ts';
 
 let folder: string;
 const open: number[] = [];
@@ -67,6 +67,29 @@ test('lines come in their order, each once, as JSON; printed text is lines too',
   assert.deepEqual(
     lines.filter(({ n }) => n !== undefined).map(({ n }) => n),
     Array.from({ length: 1_000 }, (_, n) => n),
+  );
+});
+
+test('the level changes while it runs, of child loggers too, and a line says so', async () => {
+  const path = join(folder, 'level');
+  const log = openLog('info', openFile(path, 'w'));
+  const child = log.logger.child({ part: 'smtp' }).child({ client: 1 });
+  const say = () => {
+    for (const logger of [log.logger, child]) {
+      logger.debug('debug');
+      logger.warn('warn');
+    }
+  };
+  say();
+  changeLevel(log.logger, 'debug');
+  say();
+  changeLevel(log.logger, 'error');
+  say();
+  await log.close();
+  const changed = 'the level of the log is changed until the process ends';
+  assert.deepEqual(
+    parse(await readFile(path, 'utf8')).map(({ msg, from }) => (from ? [from, msg] : msg)),
+    ['warn', 'warn', ['info', changed], 'debug', 'warn', 'debug', 'warn', ['debug', changed]],
   );
 });
 

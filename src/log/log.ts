@@ -12,6 +12,18 @@ export interface Log {
   close(): Promise<void>;
 }
 
+/** Levels, from most to least that is written. */
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+/** Writes from now on what is of this level or worse, of child loggers too, and says so whatever the levels are. */
+export function changeLevel(logger: Logger, level: LogLevel): void {
+  const from = logger.level;
+  logger.level = 'info';
+  logger.info({ from, to: level }, 'the level of the log is changed until the process ends');
+  logger.level = level;
+}
+
 /** Bytes that are written together at most, and milliseconds that a line waits at most. */
 const BATCH_BYTES = 16_000;
 const WAIT_MS = 100;

@@ -115,6 +115,25 @@ onEachEngine('what operators see', (engine) => {
     assert.deepEqual([unknown.status, unknown.body.code], [404, 'domain_not_found']);
   });
 
+  test('the level of the log changes at once, and a line says so', async () => {
+    const change = (level: string) => api.call('POST', '/v2/operator/log-level', { level });
+    const wrong = await change('loud');
+    assert.deepEqual([wrong.status, wrong.body.errors[0].field], [400, 'level']);
+    const changed = await change('debug');
+    assert.deepEqual([changed.status, changed.body], [200, { level: 'debug' }]);
+    const said = api.logLines.find(({ from, to }) => from === 'info' && to === 'debug');
+    assert.match(String(said?.msg), /^the level of the log is changed/);
+    // As long as it holds, every request has a line.
+    await api.call('GET', '/v2/operator/nodes');
+    const isRequest = ({ level, msg }: Record<string, unknown>) =>
+      level === 20 && msg === 'request';
+    assert.equal(api.logLines.some(isRequest), true);
+    assert.equal((await change('info')).status, 200);
+    const audit = await api.call('GET', '/v2/operator/audit?limit=1');
+    const [{ action, target }] = audit.body.items;
+    assert.deepEqual([action, target], ['log_level.change', 'info']);
+  });
+
   test('what is wrong is refused by its name', async () => {
     const cases = [
       ['domains?limit=0', 'limit'],

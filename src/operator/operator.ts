@@ -11,7 +11,7 @@ export { DomainContents } from './domain-contents.ts';
 export { domainRoutes as operatorDomainRoutes } from './domain-routes.ts';
 export { overviewRoutes } from './overview-routes.ts';
 export { queueRoutes } from './queue-routes.ts';
-export { serviceRoutes } from './service-routes.ts';
+export { logLevelRoute, serviceRoutes } from './service-routes.ts';
 export { consoleCookie, sessionFinder, sessionRoutes, signInRoute } from './session-routes.ts';
 export { ConsoleSessions } from './sessions.ts';
 export { traceRoutes } from './trace-routes.ts';

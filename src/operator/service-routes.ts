@@ -1,6 +1,10 @@
-/** What runs, and with which settings: `/v2/operator/nodes` and `/v2/operator/settings`. */
+/** What runs, and with which settings: `/v2/operator/nodes`, `/v2/operator/settings` and `/v2/operator/log-level`. */
+import type { Logger } from 'pino';
 import { Type } from 'typebox';
-import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { actorOf, credentials, isoTime, type RouteGroup } from '../api/api.ts';
+import { recordAudit } from '../audit/audit.ts';
+import type { Database } from '../database/database.ts';
+import { changeLevel, LOG_LEVELS } from '../log/log.ts';
 import type { Nodes } from '../nodes/nodes.ts';
 import { listEcho } from './lists.ts';
 
@@ -89,6 +93,39 @@ export function serviceRoutes(
           hidden: isHidden,
         }));
         return { items, limit: items.length };
+      },
+    );
+  };
+}
+
+const Level = Type.Enum([...LOG_LEVELS], {
+  type: 'string',
+  description: 'As LOG_LEVEL: lines of this level and worse are written.',
+  examples: ['debug'],
+});
+
+/** @param logger of this process */
+export function logLevelRoute(database: Pick<Database, 'write'>, logger: Logger): RouteGroup {
+  return (app) => {
+    app.post(
+      '/v2/operator/log-level',
+      {
+        schema: {
+          ...common,
+          summary: 'Change the level of the log',
+          description:
+            'Of the node that answers alone, until its process ends: then LOG_LEVEL holds again.',
+          operationId: 'changeLogLevel',
+          body: Type.Object({ level: Level }),
+          response: { 200: Type.Object({ level: Level }) },
+        },
+      },
+      async (request) => {
+        const { level } = request.body;
+        const entry = { action: 'log_level.change', target: level };
+        await database.write((tx) => recordAudit(tx, actorOf(request), entry));
+        changeLevel(logger, level);
+        return { level };
       },
     );
   };

@@ -20,6 +20,11 @@ test('a first start makes everything, later ones show no secret, SIGTERM ends wi
   await listening(first);
   const health = await fetch(`http://127.0.0.1:${env.PORT}/readyz`);
   assert.equal(health.status, 200);
+  // Each SIGUSR2 switches the level of the log.
+  for (const level of ['debug', 'info']) {
+    first.child.kill('SIGUSR2');
+    while (!first.output().includes(`"to":"${level}"`)) await delay(20);
+  }
   first.child.kill('SIGTERM');
   assert.equal((await first.ended()).code, 0);
 

@@ -202,7 +202,7 @@ export async function startApi(
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
   const traffic = new Traffic({ database, now, log: logger, totals: async () => ({}) });
   const operator = buildOperator({
-    ...{ database, apiKeys, now, publicUrl, domains, accounts, traffic },
+    ...{ database, apiKeys, now, publicUrl, domains, accounts, traffic, logger },
     queue: new Queue({ database, log: logger }),
     ...{ ...plainOperator, blocks: new Blocks({ database, logger, now }) },
   });
