@@ -6,7 +6,9 @@
  * same command: what is in a marked folder is a restore's. On PostgreSQL the database comes in one transaction.
  *
  * Each mailbox gets another UIDVALIDITY: apps may have seen mail that is newer than the backup, whose UIDs are
- * given again. They start anew (RFC 9051 section 2.3.1.1).
+ * given again. They start anew (RFC 9051 section 2.3.1.1). Ids go on far above those of the backup, so that no token
+ * or name of what came after it opens something else. Whoever was signed in signs in again: the backup may
+ * have sessions that were ended since.
  */
 import { createReadStream } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
@@ -22,6 +24,7 @@ import {
   openPostgres,
   openPostgresToRead,
   openSqlite,
+  type Queries,
   UnfitDatabase,
 } from '../database/database.ts';
 import { createDurably, ensureFolder, syncFolder } from '../files/files.ts';
@@ -73,6 +76,9 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
       await database.write(async (tx) => {
         await renewUidvalidity(tx, Date.now());
         await buryAllShadows(tx);
+        await skipIds(tx, urls ? 'postgres' : 'sqlite');
+        await tx.deleteFrom('console_sessions').execute();
+        await tx.deleteFrom('remembered_logins').execute();
       });
     } finally {
       await database.close();
@@ -84,6 +90,21 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
     unlock();
   }
   return manifest;
+}
+
+/** Tables whose ids apps, tokens and receivers know. */
+const KNOWN_BY_ID = ['domains', 'accounts', 'bodies', 'deliveries'];
+/** More than a service gives between two backups. */
+const IDS_SKIPPED = 1_000_000_000;
+
+async function skipIds(tx: Queries, engine: 'postgres' | 'sqlite'): Promise<void> {
+  for (const table of KNOWN_BY_ID) {
+    const skip =
+      engine === 'sqlite'
+        ? sql`update sqlite_sequence set seq = seq + ${IDS_SKIPPED} where name = ${table}`
+        : sql`select setval(one, nextval(one) + ${IDS_SKIPPED}) from pg_get_serial_sequence(${table}, 'id') as one`;
+    await skip.execute(tx);
+  }
 }
 
 /** @throws BackupFailed where the backup does not fit what the settings name */

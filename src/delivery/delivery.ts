@@ -158,7 +158,7 @@ class RoutedReceiver implements MailReceiver {
     { from, octets }: { readonly from: string; readonly octets: number },
   ): Promise<Refusal | TakenRecipient | undefined> {
     const foundAt = this.#now();
-    const octetsFor = (accountId: number) => this.#roomMarks.octetsFor(accountId, octets);
+    const octetsFor = (accountId: number) => this.#roomMarks.octetsFor(accountId, from, octets);
     const found = await resolveRecipient(this.#options, recipient, { from, octetsFor });
     if (found instanceof Refusal) return found;
     // Where there may be no room, the message's own size decides.
@@ -354,7 +354,7 @@ class RoutedReceiver implements MailReceiver {
   }
 
   #noteFull({ envelope, message }: AcceptedMail, accountId: number): void {
-    if (envelope.to.length > 1) this.#roomMarks.note(accountId, message.parsed.size);
+    if (envelope.to.length > 1) this.#roomMarks.note(accountId, envelope.from, message.parsed.size);
   }
 
   /**

@@ -1,4 +1,5 @@
 /** Whether accounts have room for a message, by their quotas. */
+import { LRUCache } from 'lru-cache';
 import type { Account } from '../accounts/accounts.ts';
 import type { Database } from '../database/database.ts';
 import type { Refusal } from '../errors/errors.ts';
@@ -37,30 +38,33 @@ export async function refuseWithoutRoom(
 /** What our trace fields add to a message at most, in octets: its sender's SIZE does not count them. */
 const TRACE_MAX = 4_096;
 const MARKS_MAX = 1_000;
+/** How long a sender may take to come again. */
+const MARK_MS = 4 * 60 * 60 * 1000;
 
 /**
- * Messages that had no room in one of several mailboxes, by account. SMTP has one answer for all of them, so the
- * sender is asked to come again. Then RCPT refuses the mailbox that has no room, and the others get the message,
- * also where the sender does not say how large it is.
+ * Messages that had no room in one of several mailboxes, by account and sender. SMTP has one answer for all of them,
+ * so the sender is asked to come again. Then RCPT refuses the mailbox that has no room, and the others get the
+ * message, also where the sender does not say how large it is. Mail of other senders is judged by itself.
  */
 export class RoomMarks {
-  readonly #octets = new Map<number, number>();
+  readonly #octets = new LRUCache<string, number>({ max: MARKS_MAX, ttl: MARK_MS });
 
-  /** @param octets of the message that had no room */
-  note(accountId: number, octets: number): void {
-    this.#octets.delete(accountId);
-    this.#octets.set(accountId, octets);
-    const [oldest] = this.#octets.keys();
-    if (this.#octets.size > MARKS_MAX && oldest !== undefined) this.#octets.delete(oldest);
+  /**
+   * @param from reverse-path
+   * @param octets of the message that had no room
+   */
+  note(accountId: number, from: string, octets: number): void {
+    this.#octets.set(`${accountId} ${from}`, octets);
   }
 
   /**
    * How many octets a message has to have room for.
    *
+   * @param from reverse-path
    * @param declared what the sender says that it has; 0 where it does not say
    */
-  octetsFor(accountId: number, declared: number): number {
-    const noted = this.#octets.get(accountId) ?? 0;
+  octetsFor(accountId: number, from: string, declared: number): number {
+    const noted = this.#octets.get(`${accountId} ${from}`) ?? 0;
     const isTheSame = declared === 0 || (noted >= declared && noted - declared <= TRACE_MAX);
     return Math.max(isTheSame ? noted : declared, 1);
   }

@@ -142,13 +142,14 @@ async function write(
   const deliveries = await queueGroups({ queue, trace }, tx, groups, {
     ...{ row, message, bodyId, domainId, payload },
   });
-  await usage.count(tx, [sentUsage(accountId, recipients, message.staged.parsed.size)], now);
   const sent = { domainId, bodyId };
   const afterCommit = [kept.afterCommit];
   if (inReplyTo) afterCommit.push(await copies.setAnswered(tx, user, inReplyTo, sent));
   if (draft && sendAt === undefined) {
     afterCommit.push(await copies.remove(tx, user, draft, sent));
   }
+  // After the mailboxes, as mail that comes in: transactions lock rows in one order.
+  await usage.count(tx, [sentUsage(accountId, recipients, message.staged.parsed.size)], now);
   return { row, deliveries, afterCommit };
 }
 

@@ -105,11 +105,10 @@ async function write(
     place = draft;
   }
   await writeDraft(tx, row.id, place);
-  const { accountId } = user;
-  await usage.count(tx, [sentUsage(accountId, -row.recipients, size)], row.created_at);
   const { mailbox, uid, uidvalidity, domain_id: domainId, body_id: bodyId } = row;
   const copy = { mailbox, uid, uidvalidity };
   afterCommit.push(await copies.remove(tx, user, copy, { domainId, bodyId }));
+  await usage.count(tx, [sentUsage(user.accountId, -row.recipients, size)], row.created_at);
   // Where the copy in Sent was gone, its deliveries were the last to name the body.
   return { afterCommit, place, files: await bodies.release(tx, [row.body_id]) };
 }

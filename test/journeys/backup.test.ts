@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { Client } from 'pg';
 import { type RestoreOptions, restoreBackup, verifyBackup } from '../../src/backup/backup.ts';
+import { openPostgres, openSqlite } from '../../src/database/database.ts';
 import {
   environment,
   listening,
@@ -246,6 +247,19 @@ test('a restore that is killed keeps services away, and is begun anew', async ()
   assert.equal(known.reset, true);
   assert.ok(Number(known.uidvalidity) > Number(uidvalidity));
   await stop(again);
+  // Nothing gets an id that something had after the backup.
+  const database = SERVER
+    ? await openPostgres({ url: restored.DATABASE_URL ?? '' })
+    : await openSqlite({ path: join(data, 'postroom.sqlite') });
+  const { id } = await database.write((tx) =>
+    tx
+      .insertInto('bodies')
+      .values({ size: 1, content: Buffer.from('x'), file: null })
+      .returning('id')
+      .executeTakeFirstOrThrow(),
+  );
+  await database.close();
+  assert.ok(id > 1_000_000_000, `a new body has id ${id}`);
 });
 
 test('the copy of the database is one file that any SQLite opens', {
