@@ -201,6 +201,31 @@ onEachEngine('the queue of operators', (engine) => {
       changed: 0,
     });
     assert.deepEqual(await order('retry', { ids: [id] }), { matched: 1, changed: 1 });
+    // Its end is the first one: a copy is stored, and its sender is told, where it fails now.
+    const retried = await rowsOf(destination);
+    assert.equal(retried.find((row) => row.id === id)?.replays, 0);
+  });
+
+  test('what was never tried waits for its time, and what is not kept any more is not counted', async () => {
+    const destination = 'later.test';
+    const [scheduled, held] = [
+      ...(await add(1, { destination, kind: 'send', attempts: 0 })),
+      ...(await add(1, { destination, kind: 'send', attempts: 0, status: 'held' })),
+    ];
+    const [released = 0] = await add(1, { destination, status: 'failed', finished_at: 1 });
+    await api.database.write((tx) =>
+      tx.deleteFrom('delivery_payloads').where('delivery_id', '=', released).execute(),
+    );
+    const before = await rowsOf(destination);
+    assert.deepEqual(await order('retry', { destination }), { matched: 0, changed: 0 });
+    const ofHeld = { destination, state: 'held' };
+    assert.deepEqual(await order('retry', ofHeld), { matched: 1, changed: 1 });
+    const after = await rowsOf(destination);
+    for (const id of [scheduled, held]) {
+      const [was, is] = [before, after].map((rows) => rows.find((row) => row.id === id));
+      assert.equal(is?.next_attempt_at, was?.next_attempt_at);
+      assert.equal(is?.status, 'queued');
+    }
   });
 
   test('those of a suspended domain are held until it is resumed, other orders aside', async () => {

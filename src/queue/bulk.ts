@@ -7,8 +7,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Database, Engine, Queries, Row } from '../database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
-import { errorToJson } from './delivery.ts';
-import { hasPayload } from './operator-rows.ts';
+import { dropped, hasPayload, replaysOnceRetried } from './operator-rows.ts';
 
 export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
 /** States of what operators see in the queue: `queued` waits for its next attempt. */
@@ -54,10 +53,11 @@ export type BulkRow = Pick<
   | 'domain_id'
   | 'status'
   | 'created_at'
+  | 'attempts'
   | 'next_attempt_at'
   | 'lease_owner'
   | 'held_by'
->;
+> & { readonly is_kept: unknown };
 
 /** A row that was changed, as the trace and workers need it. */
 export type ChangedRow = Pick<
@@ -84,7 +84,6 @@ const CHANGED_AT_A_TIME = 100;
  * call has changed is passed over again, and does not count.
  */
 const LONGEST_MS = 5_000;
-export const DROPPED = 'dropped by an operator: nobody is told of it';
 
 /**
  * Does it.
@@ -125,8 +124,11 @@ function isMeant(row: BulkRow, request: BulkRequest): boolean {
   if (row.destination !== destination || row.kind !== kind) return false;
   if (domainIds && !domainIds.includes(row.domain_id)) return false;
   if (before !== undefined && row.created_at >= before) return false;
-  // What is due already is tried anyway.
-  if (action === 'retry' && row.status === 'queued') return row.next_attempt_at > now;
+  if (action === 'retry') {
+    // What is due already is tried anyway; what was never tried waits for the time that its sender has set.
+    const waits = row.attempts > 0 && row.next_attempt_at > now;
+    return Boolean(row.is_kept) && (row.status !== 'queued' || waits);
+  }
   if (action !== 'release') return true;
   return (row.held_by === 'suspension') === (heldBy === 'suspension');
 }
@@ -138,9 +140,11 @@ const read = [
   'domain_id',
   'status',
   'created_at',
+  'attempts',
   'next_attempt_at',
   'lease_owner',
   'held_by',
+  hasPayload.as('is_kept'),
 ] as const;
 
 /** Rows that may be meant, in steps; each is seen once, whatever is done to those before. */
@@ -280,15 +284,20 @@ export async function changeRows(
       // What is not kept any more cannot be tried.
       rows.where(hasPayload).set((eb) => ({
         ...{ status: 'queued', attempts: 0, held_by: null, finished_at: null },
-        replays: eb('replays', '+', eb.case().when('status', '=', 'failed').then(1).else(0).end()),
-        next_attempt_at: now,
+        replays: replaysOnceRetried,
+        next_attempt_at: eb
+          .case()
+          .when(eb.and([eb('status', '<>', 'failed'), eb('attempts', '=', 0)]))
+          .then(eb.ref('next_attempt_at'))
+          .else(now)
+          .end(),
       })),
     hold: () => rows.set({ status: 'held', held_by: heldBy }),
     release: () => rows.set({ status: 'queued', held_by: null }),
     drop: () =>
       rows.set({
-        ...{ status: 'failed', held_by: null, finished_at: now },
-        last_error: errorToJson({ text: DROPPED }),
+        ...dropped,
+        ...{ held_by: null, finished_at: now },
       }),
   };
   return changing[action]()

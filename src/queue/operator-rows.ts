@@ -2,7 +2,13 @@
 import { sql } from 'kysely';
 import type { Queries, Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import { type Delivery, type DeliveryStatus, errorFromJson, type StoredPlace } from './delivery.ts';
+import {
+  type Delivery,
+  type DeliveryStatus,
+  errorFromJson,
+  errorToJson,
+  type StoredPlace,
+} from './delivery.ts';
 
 /** Rows that go in one transaction. */
 const REMOVED_AT_A_TIME = 200;
@@ -71,6 +77,19 @@ interface Requeued {
 export const hasPayload = sql<boolean>`exists (
   select 1 from delivery_payloads where delivery_payloads.delivery_id = deliveries.id)`;
 
+/** What an operator's drop writes as the last error. */
+const DROPPED = errorToJson({ text: 'dropped by an operator: nobody is told of it' });
+
+/** A drop ends a delivery without what else its end brings: no copy is stored, nobody is told. */
+export const dropped = { status: 'failed', last_error: DROPPED } as const;
+
+/**
+ * The replays of a row once it is retried. What is done at the end of a delivery is not done again at that of a
+ * replay, so the retry of a dropped one is none.
+ */
+export const replaysOnceRetried = sql<number>`case
+  when status in ('queued', 'held') or last_error = ${DROPPED} then replays else replays + 1 end`;
+
 /** A delivery that ended, in the order of the ends. */
 export interface EndedRow {
   readonly id: number;
@@ -129,19 +148,15 @@ export async function requeueRow(
 ): Promise<Requeued | undefined> {
   const row = await tx
     .updateTable('deliveries')
-    .set((eb) => ({
+    .set({
       status: 'queued',
       attempts: 0,
-      replays: eb(
-        'replays',
-        '+',
-        eb.case().when('status', 'in', ['queued', 'held']).then(0).else(1).end(),
-      ),
+      replays: replaysOnceRetried,
       next_attempt_at: now,
       updated_at: now,
       finished_at: null,
       held_by: null,
-    }))
+    })
     .where('id', '=', id)
     .where('domain_id', '=', domainId)
     .where('lease_owner', 'is', null)

@@ -196,7 +196,7 @@ export class Queue {
     const row = await tx
       .deleteFrom('deliveries')
       .where('id', '=', id)
-      .where('status', '=', 'queued')
+      .where('status', 'in', ['queued', 'held'])
       .where('lease_owner', 'is', null)
       .returning('id')
       .executeTakeFirst();
