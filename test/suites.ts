@@ -11,6 +11,8 @@ import pLimit from 'p-limit';
 
 interface Suites {
   readonly files: readonly string[];
+  /** Those of them that take longest, and begin first. */
+  readonly longest?: readonly string[];
   /** Processes at once. */
   readonly processes: number;
   /** After which one test fails. */
@@ -35,7 +37,7 @@ type Counts = Record<(typeof COUNTS)[number], number>;
 export async function runSuites(suites: Suites): Promise<boolean> {
   const started = performance.now();
   const limit = pLimit(suites.processes);
-  const groups = groupFiles(suites.files);
+  const groups = groupFiles(suites);
   const outcomes = await Promise.all(groups.map((group) => limit(() => runGroup(group, suites))));
   const total = (name: keyof Counts) => outcomes.reduce((sum, { counts }) => sum + counts[name], 0);
   for (const name of COUNTS) console.log(`ℹ ${name} ${total(name)}`);
@@ -79,16 +81,20 @@ function readCounts(output: string): Counts {
   return Object.fromEntries(COUNTS.map((name) => [name, read(name)])) as Counts;
 }
 
-/** Groups files by folder, journeys and large ones first: what begins last should not be what takes longest. */
-function groupFiles(files: readonly string[]): Group[] {
+/**
+ * Groups files by folder, those first that take longest, then journeys and large ones: what begins last should not
+ * be what takes longest.
+ */
+function groupFiles({ files, longest = [] }: Suites): Group[] {
   const groups = Map.groupBy(files, (file) =>
     standsAlone(file) ? file : file.split('/').slice(0, 2).join('/'),
   );
   const sizeOf = (group: Group) => group.files.reduce((sum, file) => sum + statSync(file).size, 0);
-  const isJourney = ({ name }: Group) => Number(name.startsWith('test/'));
+  const rankOf = ({ name }: Group) =>
+    Number(name.startsWith('test/')) + Number(longest.includes(name));
   return [...groups]
     .map(([name, members]) => ({ name, files: members }))
-    .toSorted((a, b) => isJourney(b) - isJourney(a) || sizeOf(b) - sizeOf(a));
+    .toSorted((a, b) => rankOf(b) - rankOf(a) || sizeOf(b) - sizeOf(a));
 }
 
 /**
