@@ -175,8 +175,10 @@ onEachEngine('sending mail', (engine) => {
       ({ event }: { event: string }) => event === 'reported',
     );
     assert.equal(told?.recipient, ada.address);
-    const [stored] = await timeLine(told.detail.split(' ').at(-1));
-    assert.deepEqual([stored.event, stored.recipient], ['stored', ada.address]);
+    const [first] = await timeLine(told.detail.split(' ').at(-1));
+    assert.equal(first.recipient, ada.address);
+    // A mail server gets it in the next moment.
+    assert.equal(first.event, process.env.TEST_MAIL_SERVER ? 'queued' : 'stored');
     const { body: deliveries } = await service.v2(
       'GET',
       `/v2/domains/${ada.domain}/deliveries?user_id=${ada.userId}`,
