@@ -14,8 +14,15 @@
  */
 
 import { Buffer } from 'node:buffer';
+import type { ExpressionBuilder } from 'kysely';
 import type { Logger } from 'pino';
-import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
+import {
+  type Database,
+  type NewRow,
+  PreparedQuery,
+  type Queries,
+  type Schema,
+} from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { BucketOptions } from './body-bucket.ts';
 import { BodyFolder } from './body-folder.ts';
@@ -349,13 +356,7 @@ export class Bodies {
     const gone = await tx
       .deleteFrom('bodies')
       .where('id', 'in', ids)
-      .where(({ not, exists, selectFrom }) =>
-        not(
-          exists(
-            selectFrom('messages').select('body_id').whereRef('messages.body_id', '=', 'bodies.id'),
-          ),
-        ),
-      )
+      .where(isInNoMailbox)
       .where(({ not, exists, selectFrom }) =>
         not(
           exists(
@@ -380,13 +381,7 @@ export class Bodies {
     if (ids.length === 0) return [];
     const held = tx.selectFrom('bodies').select(['id', 'file']).where('id', 'in', ids);
     const rows = await held
-      .where(({ not, exists, selectFrom }) =>
-        not(
-          exists(
-            selectFrom('messages').select('body_id').whereRef('messages.body_id', '=', 'bodies.id'),
-          ),
-        ),
-      )
+      .where(isInNoMailbox)
       .where(({ not, exists, selectFrom }) =>
         not(
           exists(
@@ -447,6 +442,12 @@ export class Bodies {
     }
     return swept;
   }
+}
+
+/** A condition of queries on bodies: no message of a mailbox needs it. */
+function isInNoMailbox({ not, exists, selectFrom }: ExpressionBuilder<Schema, 'bodies'>) {
+  const messages = selectFrom('messages').select('body_id');
+  return not(exists(messages.whereRef('messages.body_id', '=', 'bodies.id')));
 }
 
 function refuseToKeep(): Refusal {

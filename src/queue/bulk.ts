@@ -37,7 +37,7 @@ export interface BulkRequest {
   readonly now: number;
 }
 
-/** What is asked of a call; it ends early where it takes longer than `ms`. */
+/** What one call of {@link runBulk} came to. */
 export interface BulkResult {
   readonly matched: number;
   readonly changed: number;
@@ -86,7 +86,7 @@ const CHANGED_AT_A_TIME = 100;
 const LONGEST_MS = 5_000;
 
 /**
- * Does it.
+ * Changes what the order names, in steps. It ends early after {@link LONGEST_MS}.
  *
  * @param change changes rows in a transaction of its own, and answers how many it changed
  */
@@ -297,7 +297,8 @@ export async function changeRows(
     drop: () =>
       rows.set({
         ...dropped,
-        ...{ held_by: null, finished_at: now },
+        held_by: null,
+        finished_at: now,
       }),
   };
   return changing[action]()

@@ -387,11 +387,11 @@ export class Connection {
 
   /** One row for each recipient, with what the client was answered. */
   #noteRefusal(
-    { code, text }: Reply,
+    { code, enhanced }: Reply,
     { from: sender, to, detail }: Refused & { readonly detail: string },
   ): void {
     const { address } = this.#client;
-    const status = [code, /^\d\.\d+\.\d+/.exec(text)?.[0]].filter(Boolean).join(' ');
+    const status = enhanced === undefined ? `${code}` : `${code} ${enhanced}`;
     const event = code < 500 ? 'deferred' : 'refused';
     const refused = { mailId: this.#mailId, event, sender, status, detail, client: address };
     const recipients = to && to.length > 0 ? to : [undefined];

@@ -106,6 +106,7 @@ export class MessageWriter {
     );
     return appended;
   }
+
   /** Moves the mailbox of a target on, which is made first where it is missing. */
   async #advanceOf(
     tx: Queries,
