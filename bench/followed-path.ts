@@ -1,9 +1,11 @@
 /**
- * `node bench/followed-path.ts`: the files of src/ in which a function runs between the connection of
- * an SMTP client and the 250 of its one message. So many does a newcomer read to follow a message.
+ * `node bench/followed-path.ts [--functions]`: the files of src/ in which a function runs from the connection
+ * of an SMTP client to the write of the 250 of its message, the first one of its account. So many does a
+ * newcomer read to follow a message. Counted are calls, by V8's coverage; not what runs before (the start) or
+ * after (the search index), nor files of which only constants and types are used.
  */
-import { Session } from 'node:inspector/promises';
-import { connect } from 'node:net';
+import { Session } from 'node:inspector';
+import { connect, Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import { startTestService } from '../test/support/service.ts';
@@ -14,7 +16,7 @@ const MESSAGE =
   'Date: Mon, 2 Nov 2026 10:00:00 +0000\r\nMessage-ID: <1@sender.test>\r\nMIME-Version: 1.0\r\n' +
   'Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nHello =E2=82=AC\r\n.\r\n';
 
-/** Sends one message as an MTA does, and leaves the connection open: QUIT is not part of the way. */
+/** Sends one message as an MTA does, and waits for its 250. QUIT is not part of the way. */
 async function sendOne(port: number, recipient: string): Promise<void> {
   const socket = connect({ port, host: '127.0.0.1' });
   const commands = [
@@ -34,29 +36,49 @@ async function sendOne(port: number, recipient: string): Promise<void> {
   socket.destroy();
 }
 
-/** Paths below src/ of the files in which a function ran since the last call. */
-async function filesRun(): Promise<string[]> {
-  const { result } = await session.post('Profiler.takePreciseCoverage');
-  return result
-    .filter(({ url }) => url.startsWith(SOURCE))
-    .filter(({ functions }) => functions.some(({ ranges }) => (ranges[0]?.count ?? 0) > 0))
-    .map(({ url }) => url.slice(SOURCE.length))
-    .sort();
+/** Calls back when the service writes the 250 of a message: what it does from then on is not on the way. */
+function whenAnswered(callback: () => void): void {
+  const { write } = Socket.prototype;
+  Socket.prototype.write = function (this: Socket, ...written: Parameters<typeof write>) {
+    if (typeof written[0] === 'string' && written[0].startsWith('250 2.0.0 Taken')) callback();
+    return write.apply(this, written);
+  } as typeof write;
+}
+
+/** Functions that ran since the last call, by the paths below src/ of their files. */
+function functionsRun(): Map<string, string[]> {
+  const ran = new Map<string, string[]>();
+  // A session with its own thread calls back before it returns.
+  session.post('Profiler.takePreciseCoverage', (error, { result }) => {
+    if (error) throw error;
+    for (const { url, functions } of result) {
+      const called = functions.filter(({ ranges }) => (ranges[0]?.count ?? 0) > 0);
+      if (!url.startsWith(SOURCE) || called.length === 0) continue;
+      const names = called.map(({ functionName }) => functionName).filter((name) => name !== '');
+      ran.set(url.slice(SOURCE.length), [...new Set(names)]);
+    }
+  });
+  return new Map([...ran].sort());
 }
 
 const service = await startTestService('sqlite');
 const account = await service.makeAccount();
 const session = new Session();
 session.connect();
-await session.post('Profiler.enable');
-await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
+session.post('Profiler.enable');
+session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
 // The first verification of the domain goes on after the calls that made it.
 do await delay(200);
-while ((await filesRun()).length > 0);
+while (functionsRun().size > 0);
+let way: ReturnType<typeof functionsRun> | undefined;
+whenAnswered(() => {
+  way ??= functionsRun();
+});
 await sendOne(service.smtpPort, account.address);
-const files = await filesRun();
-for (const file of files) console.log(file);
-const folders = new Set(files.map((file) => file.slice(0, file.lastIndexOf('/'))));
-console.log(`${files.length} files in ${folders.size} folders`);
+if (!way) throw new Error('no 250 was seen');
+const isLong = process.argv.includes('--functions');
+for (const [file, names] of way) console.log(isLong ? `${file}: ${names.join(' ')}` : file);
+const folders = new Set([...way.keys()].map((file) => file.slice(0, file.lastIndexOf('/'))));
+console.log(`${way.size} files in ${folders.size} folders`);
 await service.stop();
 process.exit();
