@@ -40,13 +40,13 @@ import {
   type WebhookPayload,
   webhookPayloads,
 } from './kinds.ts';
+import { storedEvent } from './record-mail.ts';
 import {
   type MailboxAttempt,
   type MailboxTarget,
   ServerMailboxes,
   type ServerMailboxesOptions,
 } from './server-mailboxes.ts';
-import { storedEvent } from './trace-events.ts';
 
 export interface CarryOutOptions {
   readonly database: Database;

@@ -29,7 +29,6 @@ import { isLooping, type ReportReader } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
-import { usageOf } from './count-usage.ts';
 import {
   type AcceptedMail,
   originOf,
@@ -37,15 +36,17 @@ import {
   type QueueMailOptions,
   queueMail,
 } from './queue-mail.ts';
+import { queuedEvent, receivedEvents, storedEvent, usageOf } from './record-mail.ts';
 import {
   type DeliveryPlan,
   type Destination,
+  goesOn,
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
+  RoomMarks,
   resolveRecipient,
 } from './resolve-recipient.ts';
-import { RoomMarks } from './room.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
 import {
   type MailboxTarget,
@@ -63,7 +64,6 @@ import {
   stageMail,
   type TakenRecipient,
 } from './stage-mail.ts';
-import { queuedEvent, receivedEvents, storedEvent } from './trace-events.ts';
 
 export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
@@ -276,7 +276,7 @@ class RoutedReceiver implements MailReceiver {
   /** @returns by LMTP, why a mailbox did not take it, by account */
   async #deliver(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<Refused> {
     const plan = planDelivery(recipients);
-    const queued = await queueMail(this.#options, plan, mail);
+    const queued = goesOn(plan) ? await queueMail(this.#options, plan, mail) : [];
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
     const internalDate = mail.receivedAt;
     const report = await this.#readReport(mail, plan);
@@ -338,7 +338,7 @@ class RoutedReceiver implements MailReceiver {
     });
     if (appended.length + queued.length === 0) await bodies.discard(body);
     for (const { change } of appended) publish(change);
-    queue.wake(queued);
+    if (queued.length > 0) queue.wake(queued);
     return refused;
   }
 

@@ -23,10 +23,11 @@ import type { LocalMail, LocalMailDelivery, PreparedLocal } from '../outbound/ou
 import type { Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
-import { usageOf } from './count-usage.ts';
 import type { MailOrigin } from './kinds.ts';
 import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
+import { queuedEvent, storedEvent, usageOf } from './record-mail.ts';
 import {
+  goesOn,
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
@@ -38,7 +39,6 @@ import {
   type ServerMailboxesOptions,
 } from './server-mailboxes.ts';
 import { type InboundEnvelope, returnPath } from './stage-mail.ts';
-import { queuedEvent, storedEvent } from './trace-events.ts';
 
 export interface LocalDeliveryOptions
   extends RecipientSources,
@@ -87,7 +87,8 @@ export class LocalDelivery implements LocalMailDelivery {
     const message = await stageMessage(this.#options.bodies, mail.open(), path);
     const plan = planDelivery(resolved);
     const { acceptedAt: receivedAt } = mail;
-    const queued = await queueMail(this.#options, plan, { envelope, message, receivedAt });
+    const accepted = { envelope, message, receivedAt };
+    const queued = goesOn(plan) ? await queueMail(this.#options, plan, accepted) : [];
     const targets = [...plan.users.values()].map(
       ({ recipient, ...user }): MailboxTarget => ({
         user,

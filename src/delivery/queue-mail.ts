@@ -43,14 +43,13 @@ export interface AcceptedMail {
 
 export type QueuedMail = Omit<NewDelivery, 'bodyId'>;
 
-/** Writes what has to be queued for a message; nothing for one that only goes to mailboxes. */
+/** Writes what has to be queued for a message of which something goes on. */
 export async function queueMail(
   options: QueueMailOptions,
   plan: DeliveryPlan,
   mail: AcceptedMail,
 ): Promise<QueuedMail[]> {
   const { webhooks, forwards, returns } = plan;
-  if (webhooks.size + forwards.size + returns.size === 0) return [];
   const origin = await originOf(options, mail);
   const queued: QueuedMail[] = [];
   for (const webhook of webhooks.values()) {

@@ -1,12 +1,21 @@
-/** From forward-paths to where their mail goes, and what of one message goes where. */
+/**
+ * From forward-paths to where their mail goes, whether the accounts have room for it by their quotas, and what of one
+ * message goes where.
+ */
+import { LRUCache } from 'lru-cache';
 import type { Account, Accounts } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
+import type { Database } from '../database/database.ts';
 import type { ActiveDomain, Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
-import type { MailUser } from '../mailstore/mailstore.ts';
+import {
+  type EmbeddedMailstore,
+  fits,
+  type MailUser,
+  quotaExceeded,
+} from '../mailstore/mailstore.ts';
 import { parseAddress } from '../message/message.ts';
-import type { SenderRewriting } from '../outbound/outbound.ts';
-import { isLimited, type RoomSources, refuseWithoutRoom } from './room.ts';
+import { REWRITTEN, type SenderRewriting } from '../outbound/outbound.ts';
 
 /** Where mail for one recipient goes. */
 export type Destination =
@@ -20,11 +29,16 @@ export type Destination =
   /** A bounce of mail that we forwarded: back to who sent it first. */
   | { readonly kind: 'return'; readonly domain: ActiveDomain; readonly sender: string };
 
-export interface RecipientSources extends RoomSources {
+export interface RecipientSources {
+  readonly database: Database;
   readonly domains: Domains;
   readonly accounts: Accounts;
   readonly senders: SenderRewriting;
   readonly bodies: Bodies;
+  /** Our own mailboxes. */
+  readonly mailstore: Pick<EmbeddedMailstore, 'quotas'>;
+  /** Where the mailboxes are a mail server's, which has quotas of its own. */
+  readonly mailServer?: object | undefined;
 }
 
 /** What the recipients of one message have in common. */
@@ -65,8 +79,7 @@ export async function resolveRecipient(
     }
     return refuseDomain(state, address.domain);
   }
-  const returned = await resolveReturn(sources, address.local, domain, from);
-  if (returned) return returned;
+  if (REWRITTEN.test(address.local)) return resolveReturn(sources, address.local, domain, from);
   if (domain.isSuspended) return refuseDomain('lapsed', domain.name);
   const recipient = { forwardPath, localPart: mailboxLocalPart(address.local), domain };
   const { forwardMode } = domain.route;
@@ -93,9 +106,8 @@ async function resolveReturn(
   local: string,
   domain: ActiveDomain,
   from: string,
-): Promise<Destination | Refusal | undefined> {
+): Promise<Destination | Refusal> {
   const reversed = senders.reverse(local, domain.name);
-  if (reversed.kind === 'not_srs') return undefined;
   if (from !== '') return new Refusal('srs_invalid', 'this address accepts bounces only');
   if (reversed.kind === 'original') return { kind: 'return', domain, sender: reversed.sender };
   if (reversed.kind === 'digest') {
@@ -160,6 +172,68 @@ function refuseDomain(state: string, domain: string): Refusal {
   return new Refusal('relay_denied', `${domain} is not hosted here`);
 }
 
+/* Whether accounts have room for a message. */
+
+/** Whether what comes to the account has to be measured by its quota. */
+function isLimited(
+  { mailstore, mailServer }: Pick<RecipientSources, 'mailstore' | 'mailServer'>,
+  account: Account,
+): boolean {
+  return !mailServer && mailstore.quotas.isLimited(account.quotaBytes);
+}
+
+/**
+ * Judges by what is stored now; the transaction that stores the message judges again.
+ *
+ * @param octets of the message, as far as they are known
+ */
+async function refuseWithoutRoom(
+  sources: RecipientSources,
+  account: Account,
+  octets: number,
+): Promise<Refusal | undefined> {
+  if (!isLimited(sources, account)) return undefined;
+  const { database, mailstore } = sources;
+  const { id, address } = account;
+  const [room] = await mailstore.quotas.rooms(database.read, [id]);
+  return room && !fits(room, octets) ? quotaExceeded(address) : undefined;
+}
+
+/** What our trace fields add to a message at most, in octets: its sender's SIZE does not count them. */
+const TRACE_MAX = 4_096;
+const MARKS_MAX = 1_000;
+/** How long a sender may take to come again. */
+const MARK_MS = 4 * 60 * 60 * 1000;
+
+/**
+ * Messages that had no room in one of several mailboxes, by account and sender. SMTP has one answer for all of them,
+ * so the sender is asked to come again. Then RCPT refuses the mailbox that has no room, and the others get the
+ * message, also where the sender does not say how large it is. Mail of other senders is judged by itself.
+ */
+export class RoomMarks {
+  readonly #octets = new LRUCache<string, number>({ max: MARKS_MAX, ttl: MARK_MS });
+
+  /**
+   * @param from reverse-path
+   * @param octets of the message that had no room
+   */
+  note(accountId: number, from: string, octets: number): void {
+    this.#octets.set(`${accountId} ${from}`, octets);
+  }
+
+  /**
+   * How many octets a message has to have room for.
+   *
+   * @param from reverse-path
+   * @param declared what the sender says that it has; 0 where it does not say
+   */
+  octetsFor(accountId: number, from: string, declared: number): number {
+    const noted = this.#octets.get(`${accountId} ${from}`) ?? 0;
+    const isTheSame = declared === 0 || (noted >= declared && noted - declared <= TRACE_MAX);
+    return Math.max(isTheSame ? noted : declared, 1);
+  }
+}
+
 /* Sorts the recipients of one message by where it goes. */
 
 export interface ResolvedRecipient {
@@ -199,6 +273,11 @@ export interface DeliveryPlan {
   readonly forwards: Map<number, PlannedForward>;
   /** Bounces on their way back, by the address they go to. */
   readonly returns: Map<string, ActiveDomain>;
+}
+
+/** Whether something of the message has to reach somebody outside. */
+export function goesOn({ webhooks, forwards, returns }: DeliveryPlan): boolean {
+  return webhooks.size + forwards.size + returns.size > 0;
 }
 
 export function planDelivery(recipients: readonly ResolvedRecipient[]): DeliveryPlan {

@@ -32,7 +32,7 @@ import {
   type MailOrigin,
   mailboxPayloads,
 } from './kinds.ts';
-import { queuedEvent } from './trace-events.ts';
+import { queuedEvent } from './record-mail.ts';
 
 export interface ServerMailboxesOptions {
   readonly database: Database;

@@ -7,7 +7,6 @@
  */
 import type { Readable } from 'node:stream';
 import { Pool } from 'undici';
-import { Refusal } from '../errors/errors.ts';
 
 /** What is done with a message: taken, put into Junk, put off with 451, or refused with 550. */
 export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';
@@ -206,14 +205,4 @@ function isScore(value: unknown): value is number {
 export function spamStatus({ action, score, required }: SpamVerdict): string {
   const isSpam = action === 'junk' ? 'Yes' : 'No';
   return `X-Spam-Status: ${isSpam}, score=${score.toFixed(2)} required=${required.toFixed(2)}\r\n`;
-}
-
-/** @throws Refusal spam_rejected, spam_deferred */
-export function refuseSpam(verdict: SpamVerdict | undefined): void {
-  if (verdict?.action === 'reject') {
-    throw new Refusal('spam_rejected', 'the message is taken for spam');
-  }
-  if (verdict?.action === 'defer') {
-    throw new Refusal('spam_deferred', 'the message is not taken yet: try again in some minutes');
-  }
 }

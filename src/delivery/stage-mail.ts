@@ -7,7 +7,7 @@ import { Refusal } from '../errors/errors.ts';
 import { prependHeader, type StagedMessage, stageMessage } from '../mailstore/mailstore.ts';
 import type { Destination } from './resolve-recipient.ts';
 import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
-import { refuseSpam, type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
+import { type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
 
 /** A message that has arrived, without its bytes. */
 export interface ArrivedMail {
@@ -97,6 +97,15 @@ function refuseSender(verdicts: Verdicts | undefined): void {
       ? 'its From does not say clearly who it is from (RFC 5322 section 3.6.2)'
       : `${domain} asks to refuse mail that fails DMARC as this does`,
   );
+}
+
+function refuseSpam(verdict: SpamVerdict | undefined): void {
+  if (verdict?.action === 'reject') {
+    throw new Refusal('spam_rejected', 'the message is taken for spam');
+  }
+  if (verdict?.action === 'defer') {
+    throw new Refusal('spam_deferred', 'the message is not taken yet: try again in some minutes');
+  }
 }
 
 export function isLmtp({ arrival }: Pick<InboundEnvelope, 'arrival'>): boolean {

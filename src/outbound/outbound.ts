@@ -29,7 +29,7 @@ export {
   prepareSubmission,
 } from './prepare-forward.ts';
 export type { SenderVerdict } from './rewrite-from.ts';
-export { createSenderRewriting, type SenderRewriting } from './rewrite-sender.ts';
+export { createSenderRewriting, REWRITTEN, type SenderRewriting } from './rewrite-sender.ts';
 export {
   createMessageSender,
   type MessageSender,

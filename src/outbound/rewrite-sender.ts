@@ -33,8 +33,8 @@ const TAG_LENGTH = 8;
 const DIGEST_LENGTH = 16;
 const BASE32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
 
-/** Whose local part this is: everything that begins like an address of ours is reserved. */
-const RESERVED = /^srs[01][-+=]/i;
+/** Local parts of rewritten senders: everything that begins like one is reserved for them. */
+export const REWRITTEN = /^srs[01][-+=]/i;
 const OWN_SRS0 = /^srs0=([a-z2-7]{8})=([a-z2-7]{2})=(.+)$/isu;
 const OWN_SRS1 = /^srs1=([a-z2-7]{8})=([^=]+)=(.+)$/isu;
 /** Other forwarders' addresses; the separator behind `SRS0` is theirs to choose. */
@@ -95,7 +95,7 @@ class SignedSenders implements SenderRewriting {
   }
 
   reverse(local: string, domain: string): ReversedSender {
-    if (!RESERVED.test(local)) return { kind: 'not_srs' };
+    if (!REWRITTEN.test(local)) return { kind: 'not_srs' };
     const [, tag1 = '', first = '', rest = ''] = OWN_SRS1.exec(local) ?? [];
     if (tag1 !== '') return this.#reverseSrs1(tag1, first, rest, domain);
     const [, tag = '', digits = '', carried = ''] = OWN_SRS0.exec(local) ?? [];
