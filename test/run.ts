@@ -12,7 +12,9 @@ if (files.length === 0) {
 }
 // Three at a time, also on two cores: they wait for timers and for each other.
 const passed = await runSuites({
-  ...{ files, processes: 3, timeoutMs: 120_000 },
+  files,
+  processes: 3,
+  timeoutMs: 120_000,
   longest: ['test/journeys/start.test.ts', 'test/journeys/hostile-receivers.test.ts'],
 });
 process.exitCode = passed ? 0 : 1;

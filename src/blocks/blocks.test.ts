@@ -88,7 +88,9 @@ onEachEngine('blocks', (engine) => {
   async function startNode(context: TestContext, database: Database) {
     const warnings: string[] = [];
     const blocks = new Blocks({
-      ...{ database, now: Date.now, lookEveryMs: 10 },
+      database,
+      now: Date.now,
+      lookEveryMs: 10,
       logger: { warn: (_fields, message) => warnings.push(message) },
     });
     await blocks.start();
@@ -136,7 +138,9 @@ onEachEngine('blocks', (engine) => {
     const rows = Array.from(
       { length: BLOCKS_MAX },
       (_, index): NewRow<'blocks'> => ({
-        ...{ kind: 'domain', value: `d${index}.test`, created_at: 1 },
+        kind: 'domain',
+        value: `d${index}.test`,
+        created_at: 1,
       }),
     );
     await database.write(async (tx) => {

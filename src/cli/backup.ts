@@ -124,7 +124,11 @@ async function backup(
   const { makeBackup } = await loadBackup();
   try {
     return await makeBackup({
-      ...{ database, store, program: version, target, onProgress },
+      database,
+      store,
+      program: version,
+      target,
+      onProgress,
       source: urls ? { urls } : { file: databaseFile(config.dataDir) },
       secrets: urls ? undefined : secretsPath(config.dataDir),
     });

@@ -115,8 +115,11 @@ async function makeDomain(client: ServiceClient): Promise<void> {
 
 async function makeAccount(client: ServiceClient, password: string): Promise<void> {
   const account = {
-    ...{ user_id: USER, domain: DOMAIN, local_part: LOCAL_PART },
-    ...{ display_name: 'Ada', password },
+    user_id: USER,
+    domain: DOMAIN,
+    local_part: LOCAL_PART,
+    display_name: 'Ada',
+    password,
   };
   const made = await client
     .call('POST', '/v2/email-accounts/create', account)

@@ -164,13 +164,18 @@ function queue(): Command {
     .description('what waits to go out, and why')
     .addCommand(
       listCommand({
-        ...{ name: 'list', path: 'queue', filters: queueFilters, columns },
+        name: 'list',
+        path: 'queue',
+        filters: queueFilters,
+        columns,
         description: 'what waits, by receiver and domain',
       }),
     )
     .addCommand(
       listCommand({
-        ...{ name: 'deliveries', path: 'queue/deliveries', filters: queueFilters },
+        name: 'deliveries',
+        path: 'queue/deliveries',
+        filters: queueFilters,
         description: 'single deliveries',
         columns: [
           ...['id', 'state', 'kind', 'destination', 'domain', 'recipient', 'attempts', 'due_at'],
@@ -258,7 +263,9 @@ function blocks(): Command {
     .description('senders whose mail is refused')
     .addCommand(
       listCommand({
-        ...{ name: 'list', path: 'blocks', filters: {} },
+        name: 'list',
+        path: 'blocks',
+        filters: {},
         description: 'blocked senders, newest first',
         columns: ['id', 'kind', 'value', 'note', 'created_at'],
       }),

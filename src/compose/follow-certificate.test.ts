@@ -19,7 +19,11 @@ test('a certificate whose files change is taken, and a broken one is not', async
   let isBroken: boolean | undefined;
   const log = (_: object, line: string) => lines.push(line);
   const followed = await followCertificate({
-    ...{ cert, key, dataDir, hostname: 'mail.test', everyMs: 10 },
+    cert,
+    key,
+    dataDir,
+    hostname: 'mail.test',
+    everyMs: 10,
     logger: { info: log, error: log } as unknown as Parameters<
       typeof followCertificate
     >[0]['logger'],

@@ -12,12 +12,21 @@ import {
   LocalDelivery,
   type MailReceiver,
 } from '../delivery/delivery.ts';
-import { createDnsResolver } from '../dns/dns.ts';
+import { createDnsResolver, type DnsResolver } from '../dns/dns.ts';
 import type { Domains } from '../domains/domains.ts';
 import type { EmbeddedMailstore, MailServer, Mailstore } from '../mailstore/mailstore.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { createAddressFilter, createHostResolver, testNetworks } from '../net/net.ts';
-import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
+import {
+  type AddressFilter,
+  createAddressFilter,
+  createHostResolver,
+  testNetworks,
+} from '../net/net.ts';
+import {
+  createMessageSender,
+  createSenderRewriting,
+  type MessageSender,
+} from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import {
   type CarryOutSendsOptions,
@@ -94,7 +103,9 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     domains,
     accounts,
     bodies,
-    ...{ queue, usage, trace },
+    queue,
+    usage,
+    trace,
     mailstore: embedded,
     mailServer,
     publish,
@@ -116,18 +127,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     onReceived: (ms) => metrics.countReceived(ms),
     onChecked: (verdicts) => metrics.countChecks(verdicts),
   });
-  const sender = createMessageSender({
-    hostname,
-    dns: {
-      mx: (name) => dns.lookup(name, 'MX'),
-      a: (name) => dns.lookup(name, 'A'),
-      aaaa: (name) => dns.lookup(name, 'AAAA'),
-    },
-    isAllowedAddress: (address) => filter.judge(address).allowed,
-    mxPort: config.outbound.mxPort,
-    smarthost: config.outbound.relay,
-    ownListener: ownListener(config, domains),
-  });
+  const sender = buildSender(options, dns, filter);
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
   const courier = { ...shared, webhooks, sender, hostname };
   const copies = mailServer
@@ -135,14 +135,18 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     : new EmbeddedCopies(shared);
   const sendCourier = {
     ...shared,
-    ...{ sender, hostname, copies },
+    sender,
+    hostname,
+    copies,
     local: new LocalDelivery(resolving),
   };
   const { maxMessageBytes } = config.limits;
   const sending = new Sending({
     ...shared,
     ...config.sending,
-    ...{ mailstore: options.mailstore, copies, maxMessageBytes },
+    mailstore: options.mailstore,
+    copies,
+    maxMessageBytes,
   });
   const close = async () => {
     await webhooks.close();
@@ -157,6 +161,26 @@ function openDeliveryDns({ dns: { servers } }: Config, metrics: Metrics) {
     servers,
     concurrency: DELIVERY_CONCURRENCY,
     onAsked: (outcome, ms) => metrics.countDns('delivery', outcome, ms),
+  });
+}
+
+/** Sends messages to the hosts of their recipients, or by the smarthost. */
+function buildSender(
+  { config, domains }: MailFlowOptions,
+  dns: DnsResolver,
+  filter: AddressFilter,
+): MessageSender {
+  return createMessageSender({
+    hostname: config.mailHostname,
+    dns: {
+      mx: (name) => dns.lookup(name, 'MX'),
+      a: (name) => dns.lookup(name, 'A'),
+      aaaa: (name) => dns.lookup(name, 'AAAA'),
+    },
+    isAllowedAddress: (address) => filter.judge(address).allowed,
+    mxPort: config.outbound.mxPort,
+    smarthost: config.outbound.relay,
+    ownListener: ownListener(config, domains),
   });
 }
 

@@ -163,6 +163,7 @@ export function buildParts(given: Given): Parts {
   const queue = buildQueue(given, trace);
   const usage = new Usage({ database, now });
   const traffic = new Traffic({ database, now, log: logger, totals: () => metrics.totals() });
+  const recorded = { queue, usage, traffic, trace };
   const blocks = new Blocks(given);
   const deletions = new Deletions();
   const openLimit = shared?.openLimit ?? limitInMemory;
@@ -174,7 +175,8 @@ export function buildParts(given: Given): Parts {
   const maintenance = new Maintenance({
     ...ground,
     ...owners,
-    ...{ deletions, queue, trace, usage, traffic },
+    ...recorded,
+    deletions,
     // Both, since an operator may have changed from one to the other.
     stores: [embedded, shadowsOf(database), { bury: burySends, purge: async () => false }],
     ...config.limits,
@@ -186,7 +188,7 @@ export function buildParts(given: Given): Parts {
   const { http } = config;
   const publicUrl = () =>
     http.publicUrlGiven ? http.publicUrl : publicUrlOf(http.host, progress.httpPort);
-  const stored = { bodies, embedded, mailstore, mailServer, queue, usage, traffic, trace };
+  const stored = { ...recorded, bodies, embedded, mailstore, mailServer };
   const stores = { ...stored, metrics, publicUrl, blocks };
   const flow = buildMailFlow({ ...ground, ...owners, ...stores });
   const { sending } = flow;
@@ -198,18 +200,19 @@ export function buildParts(given: Given): Parts {
   metrics.watch(metricSources({ ...ground, ...watched, databaseFile: DATABASE_FILE }));
   return {
     ...owners,
-    ...{ database, bodies },
+    ...recorded,
+    database,
+    bodies,
     changes,
     mailstore,
     search: imap ? undefined : search,
     closeMailstore: () => imap?.close(),
-    queue,
     flow,
     api,
     realtime,
     metrics,
     progress,
-    ...{ trace, traffic, blocks },
+    blocks,
     maintenance,
     places: shared?.places,
   };
@@ -217,7 +220,9 @@ export function buildParts(given: Given): Parts {
 
 function buildQueue({ database, metrics, shared, logger: log, now }: Given, trace: Trace): Queue {
   return new Queue({
-    ...{ database, trace, log },
+    database,
+    trace,
+    log,
     clock: { ...systemClock, now },
     onAttempt: (report) => metrics.countAttempt(report),
     places: shared?.places,

@@ -707,7 +707,9 @@ test('of a secret it is shown only that it is set', () => {
     assert.deepEqual(found(key), { key, isSet: true, isHidden: true });
   }
   assert.deepEqual(found('SMTP_PORT'), {
-    ...{ key: 'SMTP_PORT', isSet: true, isHidden: false },
+    key: 'SMTP_PORT',
+    isSet: true,
+    isHidden: false,
     value: '2626',
   });
   assert.equal(found('LOG_LEVEL')?.isSet, false);

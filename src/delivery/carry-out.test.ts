@@ -52,13 +52,23 @@ onEachEngine('what was queued', (engine) => {
     const { database, bodies, mailstore } = store;
     const log = { info: () => {}, warn: () => {}, error: () => {} };
     domains = createDomains({
-      ...{ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now },
+      database,
+      mailHostname: 'mx.test',
+      spfInclude: 'spf.mx.test',
+      now,
       makeDkimKey: shareDkimKey,
     });
     accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
     queue = new Queue({ database, clock, random: () => 0, log });
     delivery = createMailReceiver({
-      ...{ database, domains, accounts, mailstore, bodies, queue, log, now },
+      database,
+      domains,
+      accounts,
+      mailstore,
+      bodies,
+      queue,
+      log,
+      now,
       usage: new Usage({ database, now }),
       publish: () => {},
       senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
@@ -84,7 +94,16 @@ onEachEngine('what was queued', (engine) => {
       smarthost: { host: '127.0.0.1', port: far.port, implicitTls: false, login: undefined },
     });
     carryOut({
-      ...{ database, queue, bodies, domains, accounts, mailstore, webhooks, sender, log, now },
+      database,
+      queue,
+      bodies,
+      domains,
+      accounts,
+      mailstore,
+      webhooks,
+      sender,
+      log,
+      now,
       publish: () => {},
       hostname: 'mx.test',
     });

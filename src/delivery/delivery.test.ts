@@ -32,7 +32,10 @@ onEachEngine('delivery', (engine) => {
     const { database, bodies, mailstore } = store;
     const now = () => clock;
     domains = createDomains({
-      ...{ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now },
+      database,
+      mailHostname: 'mx.test',
+      spfInclude: 'spf.mx.test',
+      now,
       makeDkimKey: shareDkimKey,
     });
     accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });

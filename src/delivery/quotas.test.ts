@@ -29,12 +29,20 @@ onEachEngine('quotas', (engine) => {
     store = await openTestMailstore(engine, now, { quotaBytes: 5_000 });
     const { database, bodies, mailstore } = store;
     domains = createDomains({
-      ...{ database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now },
+      database,
+      mailHostname: 'mx.test',
+      spfInclude: 'spf.mx.test',
+      now,
       makeDkimKey: shareDkimKey,
     });
     const accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
     delivery = createMailReceiver({
-      ...{ database, domains, accounts, mailstore, bodies, now },
+      database,
+      domains,
+      accounts,
+      mailstore,
+      bodies,
+      now,
       usage: new Usage({ database, now }),
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
       senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)) }),
@@ -61,7 +69,9 @@ onEachEngine('quotas', (engine) => {
   const receive = (to: string[], protocol = 'ESMTP', text = '') =>
     delivery.receive(
       {
-        ...{ id: randomUUID(), from, to },
+        id: randomUUID(),
+        from,
+        to,
         arrival: { protocol, heloName: 'c', remoteAddress: '192.0.2.1', sessionId: 's' },
       },
       (async function* () {

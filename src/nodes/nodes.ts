@@ -177,7 +177,12 @@ class Node implements Nodes {
       .execute();
     const now = this.now();
     return rows.map(({ id, host, pid, version, started_at, seen_at }) => ({
-      ...{ id, host, pid, version, startedAt: started_at, seenAt: seen_at },
+      id,
+      host,
+      pid,
+      version,
+      startedAt: started_at,
+      seenAt: seen_at,
       isRunning: seen_at > now - GONE_MS,
     }));
   }
@@ -354,7 +359,10 @@ function wasKilledHere({ host, pid, started_at }: Row<'nodes'>, now: number): bo
 async function writeRow(tx: Queries, id: string, facts: NodeFacts): Promise<void> {
   const { version, hasEvents } = facts;
   const row = {
-    ...{ version, host: hostname(), pid: process.pid, seen_at: databaseTime },
+    version,
+    host: hostname(),
+    pid: process.pid,
+    seen_at: databaseTime,
     has_events: hasEvents ? 1 : 0,
     settings: JSON.stringify(facts.settings),
   };

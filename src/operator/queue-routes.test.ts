@@ -39,10 +39,18 @@ onEachEngine('the queue of operators', (engine) => {
     const rows = Array.from({ length: count }, () => {
       const number = ++made;
       return {
-        ...{ kind: 'webhook', domain_id: domainId, destination: 'https://a.test' },
-        ...{ body_id: bodyId, public_id: `p${number}`, status: 'queued' as const, attempts: 3 },
-        ...{ mail_id: `mail${number}`, recipient: 'ann@acme.test' },
-        ...{ next_attempt_at: now + HOUR, created_at: now, updated_at: now },
+        kind: 'webhook',
+        domain_id: domainId,
+        destination: 'https://a.test',
+        body_id: bodyId,
+        public_id: `p${number}`,
+        status: 'queued' as const,
+        attempts: 3,
+        mail_id: `mail${number}`,
+        recipient: 'ann@acme.test',
+        next_attempt_at: now + HOUR,
+        created_at: now,
+        updated_at: now,
         ...more,
       };
     });
@@ -88,8 +96,11 @@ onEachEngine('the queue of operators', (engine) => {
     assert.equal(groups.length, 2);
     const { oldest_due_at: due, overdue_seconds: late, ...first } = groups[1];
     assert.deepEqual(first, {
-      ...{ destination: 'https://a.test', domain: 'acme.test', kind: 'webhook' },
-      ...{ counts: { pending: 3, held: 0, failed: 1 }, last_error: '503 busy' },
+      destination: 'https://a.test',
+      domain: 'acme.test',
+      kind: 'webhook',
+      counts: { pending: 3, held: 0, failed: 1 },
+      last_error: '503 busy',
     });
     assert.equal(due, new Date(now - 10_000).toISOString());
     assert.ok(late >= 10);
@@ -242,7 +253,8 @@ onEachEngine('the queue of operators', (engine) => {
     const waiting = ['suspension', 'suspension', 'operator'];
     assert.deepEqual(await change('suspend'), waiting);
     assert.deepEqual(await order('release', { destination, state: 'held' }), {
-      ...{ matched: 1, changed: 1 },
+      matched: 1,
+      changed: 1,
     });
     assert.deepEqual(await change('resume'), [null, null, null]);
     const after = await rowsOf(destination);

@@ -126,7 +126,8 @@ interface Asked {
 async function filterOf({ database }: QueueParts, asked: Asked): Promise<QueueFilter> {
   const { destination, domain, kind, state } = asked;
   return {
-    ...{ destination, kind },
+    destination,
+    kind,
     state: state && states[state],
     domainIds: domain === undefined ? undefined : await findClaimIds(database.read, domain),
   };
@@ -139,7 +140,9 @@ function writeGroup(
 ): Type.Static<typeof GroupBody> {
   const { queued: pending, held, failed } = counts;
   return {
-    ...{ destination, kind, counts: { pending, held, failed } },
+    destination,
+    kind,
+    counts: { pending, held, failed },
     domain: names.get(domainId) ?? '',
     ...(oldestDueAt !== undefined && {
       oldest_due_at: isoTime(oldestDueAt),
@@ -157,7 +160,11 @@ function writeOpen(
   const { id, destination, kind, attempts, createdAt, recipient, subject } = delivery;
   const said = [lastError?.status, lastError?.text].filter((part) => part !== undefined);
   return {
-    ...{ id, destination, kind, attempts, webhook_id: delivery.publicId },
+    id,
+    destination,
+    kind,
+    attempts,
+    webhook_id: delivery.publicId,
     domain: names.get(delivery.domainId) ?? '',
     state: status === 'delivered' ? 'failed' : stateNames[status],
     created_at: isoTime(createdAt),

@@ -52,7 +52,10 @@ function writeItem(row: TraceItem): Type.Static<typeof TraceBody> {
   const { mail_id: id, at, event, node, ...rest } = row;
   const { sender, recipient, message_id, delivery_id, webhook_id, status, detail, client } = rest;
   return {
-    ...{ id, at: isoTime(at), event, node },
+    id,
+    at: isoTime(at),
+    event,
+    node,
     ...(sender !== null && { sender }),
     ...(recipient !== null && { recipient }),
     ...(message_id !== null && { message_id }),
@@ -71,6 +74,24 @@ const MailId = Type.String({
   maxLength: 64,
   description: 'Our id of the message, the id of one of its deliveries, or a `webhook-id`.',
   examples: [MAIL_ID],
+});
+
+const TraceQuery = Type.Object({
+  recipient: Type.Optional(Address),
+  sender: Type.Optional(
+    Type.String({
+      maxLength: 320,
+      description: 'Empty for bounces.',
+      examples: ['bob@sender.test'],
+    }),
+  ),
+  message_id: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 1000, examples: ['<1@sender.test>'] }),
+  ),
+  id: Type.Optional(MailId),
+  since: Type.Optional(Instant),
+  until: Type.Optional(Instant),
+  ...listFields,
 });
 
 interface TraceParts {
@@ -102,23 +123,7 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
             'fewer items than `limit` and still a cursor.',
           operationId: 'listTrace',
           security: credentials.operator,
-          querystring: Type.Object({
-            recipient: Type.Optional(Address),
-            sender: Type.Optional(
-              Type.String({
-                maxLength: 320,
-                description: 'Empty for bounces.',
-                examples: ['bob@sender.test'],
-              }),
-            ),
-            message_id: Type.Optional(
-              Type.String({ minLength: 1, maxLength: 1000, examples: ['<1@sender.test>'] }),
-            ),
-            id: Type.Optional(MailId),
-            since: Type.Optional(Instant),
-            until: Type.Optional(Instant),
-            ...listFields,
-          }),
+          querystring: TraceQuery,
           response: { 200: Type.Object({ items: Type.Array(TraceBody), ...listEcho }) },
         },
       },
@@ -127,7 +132,10 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
         const { id, since, until, message_id: messageId, recipient, sender } = query;
         const [at, row] = page.after ?? [];
         const { items, next } = await listTrace(parts.database.read, {
-          ...{ messageId, recipient, sender, limit: page.limit },
+          messageId,
+          recipient,
+          sender,
+          limit: page.limit,
           mailId: id === undefined ? undefined : await mailIdOf(parts, id),
           since: since === undefined ? undefined : Date.parse(since),
           until: until === undefined ? undefined : Date.parse(until),

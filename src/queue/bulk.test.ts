@@ -32,7 +32,9 @@ onEachEngine('orders of operators', (engine) => {
     await bench.fill('held.test', 2);
     const before = bench.queue();
     assert.deepEqual(await before.bulk(order('hold', 'held.test'), 'x'), {
-      ...{ matched: 2, changed: 2, more: false },
+      matched: 2,
+      changed: 2,
+      more: false,
     });
     const { queue, receiver } = bench.start();
     await bench.enqueue(queue, bench.delivery('other.test'));
@@ -90,7 +92,10 @@ onEachEngine('orders of operators', (engine) => {
     assert.equal(recipient, null);
     assert.ok(webhookId);
     assert.deepEqual(retried, {
-      ...{ mailId: 'mail', event: 'retried', deliveryId: id, detail: 'by ann' },
+      mailId: 'mail',
+      event: 'retried',
+      deliveryId: id,
+      detail: 'by ann',
     });
     const { answer } = await receiver.nth(1);
     await queue.retry(bench.domainId, id, 'ann');

@@ -283,7 +283,10 @@ export async function changeRows(
     retry: () =>
       // What is not kept any more cannot be tried.
       rows.where(hasPayload).set((eb) => ({
-        ...{ status: 'queued', attempts: 0, held_by: null, finished_at: null },
+        status: 'queued',
+        attempts: 0,
+        held_by: null,
+        finished_at: null,
         replays: replaysOnceRetried,
         next_attempt_at: eb
           .case()

@@ -291,12 +291,18 @@ onEachEngine('queue for operators', (engine) => {
       [...depths].sort((a, b) => a.kind.localeCompare(b.kind)),
       [
         {
-          ...{ kind: 'other', state: 'queued', count: 1 },
-          ...{ oldestCreatedAt: start + 1_000, nextAttemptAt: start + 1_000 },
+          kind: 'other',
+          state: 'queued',
+          count: 1,
+          oldestCreatedAt: start + 1_000,
+          nextAttemptAt: start + 1_000,
         },
         {
-          ...{ kind: KIND, state: 'queued', count: 2 },
-          ...{ oldestCreatedAt: start, nextAttemptAt: start },
+          kind: KIND,
+          state: 'queued',
+          count: 2,
+          oldestCreatedAt: start,
+          nextAttemptAt: start,
         },
       ],
     );

@@ -148,7 +148,8 @@ function answer(request: ThreadRequest): unknown {
   switch (request.kind) {
     case 'open':
       return {
-        ...{ position: positionIn(db), filled: isFilled(db) },
+        position: positionIn(db),
+        filled: isFilled(db),
         ...(dropped !== undefined && { dropped }),
       } satisfies Opened;
     case 'apply':

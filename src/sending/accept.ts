@@ -127,7 +127,12 @@ async function write(
   const kept = await copy.commit(tx, bodyId);
   const { domainId, domain } = account;
   const row = await insertSend(tx, {
-    ...{ accountId, domainId, bodyId, key, sendAt, now },
+    accountId,
+    domainId,
+    bodyId,
+    key,
+    sendAt,
+    now,
     messageId: message.messageId,
     place: kept.place,
     recipients,
@@ -137,10 +142,17 @@ async function write(
   const payload = sendPayloads.write({
     sendId: row.id,
     account: { accountId, address: user.address },
-    ...{ domain, from: message.from, acceptedAt: now, id: row.public_id },
+    domain,
+    from: message.from,
+    acceptedAt: now,
+    id: row.public_id,
   });
   const deliveries = await queueGroups({ queue, trace }, tx, groups, {
-    ...{ row, message, bodyId, domainId, payload },
+    row,
+    message,
+    bodyId,
+    domainId,
+    payload,
   });
   const sent = { domainId, bodyId };
   const afterCommit = [kept.afterCommit];
@@ -173,7 +185,14 @@ async function queueGroups(
   const traced: TraceEvent[] = [];
   for (const { destination, addresses } of groups) {
     const delivery = {
-      ...{ kind: SEND, domainId, destination, bodyId, payload, about, mailId, ...notBefore },
+      kind: SEND,
+      domainId,
+      destination,
+      bodyId,
+      payload,
+      about,
+      mailId,
+      ...notBefore,
       recipients: addresses,
     };
     const deliveryId = await queue.enqueue(tx, delivery);

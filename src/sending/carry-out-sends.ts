@@ -136,7 +136,11 @@ class SendCourier {
     await this.#options.trace?.write(
       tx,
       bounced.map(({ address: recipient, detail }) => ({
-        ...{ mailId: payload.id, event: 'bounced', recipient, deliveryId, detail },
+        mailId: payload.id,
+        event: 'bounced',
+        recipient,
+        deliveryId,
+        detail,
       })),
     );
     if (!local) await this.#suppress(tx, domainId, results);
@@ -256,7 +260,10 @@ class SendCourier {
     const header = body && (await readHeader(bodies.read(body)));
     const dkimKey: DkimKey | undefined = await domains.findDkimKey(job.domainId);
     const dsn = await buildDsn({
-      ...{ hostname, domain, dkimKey, now },
+      hostname,
+      domain,
+      dkimKey,
+      now,
       sender: account.address,
       recipients: results.flatMap((result) => reportOf(result, now)),
       header: header ?? { fields: [], size: 0, isWhole: true },

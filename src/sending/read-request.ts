@@ -87,7 +87,12 @@ export async function readRequest(
   const composition = {
     ...context.own,
     from: readFrom(request.from, context.account),
-    ...{ to, cc, bcc, replyTo, subject, attachments },
+    to,
+    cc,
+    bcc,
+    replyTo,
+    subject,
+    attachments,
     ...(text !== undefined && { text }),
     ...(html !== undefined && { html }),
     ...(request.inReplyTo && (await readThread(request.inReplyTo, context))),

@@ -25,10 +25,16 @@ onEachEngine('rows of sent mail', (engine) => {
     ) =>
       database.write(async (tx) => {
         const row = await insertSend(tx, {
-          ...{ accountId, domainId: 1, bodyId: 1, now, messageId: `<${++sent}@acme.test>` },
+          accountId,
+          domainId: 1,
+          bodyId: 1,
+          now,
+          messageId: `<${++sent}@acme.test>`,
           place: { mailbox: 'Sent', uid: sent, uidvalidity: '1' },
           recipients: statuses.length,
-          ...{ key: undefined, draft: undefined, sendAt },
+          key: undefined,
+          draft: undefined,
+          sendAt,
         });
         for (const [at, status] of statuses.entries()) {
           const delivery = { sendId: row.id, deliveryId: at };

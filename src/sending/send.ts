@@ -79,7 +79,12 @@ export class Sending {
     const written = draft && (await findDraft(mailstore, user, draft));
     const staged = await this.#stage(composeMessage(composition));
     return this.#accept({
-      ...{ user, account, staged, messageId, sendAt, key: named },
+      user,
+      account,
+      staged,
+      messageId,
+      sendAt,
+      key: named,
       isRepeatable: named !== undefined,
       from: composition.from.address,
       recipients: recipientsOf(composition),

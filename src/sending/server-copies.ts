@@ -124,7 +124,10 @@ export class ServerCopies implements Copies {
     const { database, bodies, queue, log, now = Date.now } = this.#options;
     const wanted = { user: { accountId, address }, place: { mailbox, uid, uidvalidity }, what };
     const delivery = {
-      ...{ kind: COPY, domainId, bodyId, destination: mailDestination(address) },
+      kind: COPY,
+      domainId,
+      bodyId,
+      destination: mailDestination(address),
       payload: changes.write(wanted),
       notBefore: now() + REPEATED_AFTER_MS,
     };

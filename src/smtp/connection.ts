@@ -249,8 +249,11 @@ export class Connection {
   /** Takes the message that follows `354`, and answers it. */
   async #take(transaction: Transaction): Promise<void> {
     const message: Incoming = {
-      ...{ since: performance.now(), octets: 0, staged: 0 },
-      ...{ isWhole: false, refusal: undefined },
+      since: performance.now(),
+      octets: 0,
+      staged: 0,
+      isWhole: false,
+      refusal: undefined,
     };
     this.#message = message;
     try {

@@ -177,8 +177,11 @@ class Listener {
     const crowdedIdleTimeout = Math.min(options.crowdedIdleTimeout ?? 10_000, idleTimeout);
     const crowdedLifetime = options.crowdedLifetime ?? CROWDED_LIFETIME * crowdedIdleTimeout;
     this.#settings = {
-      ...{ recipientsMax: 100, errorsMax: 10, commandsMax: 1_000 },
-      ...{ messageTimeout: 60 * 60_000, greetingDelay: 100 },
+      recipientsMax: 100,
+      errorsMax: 10,
+      commandsMax: 1_000,
+      messageTimeout: 60 * 60_000,
+      greetingDelay: 100,
       ...options,
       onCommand: options.traffic?.command,
       onRefused: options.traffic?.refused,

@@ -14,7 +14,10 @@ onEachEngine('the trace', (engine) => {
     const logged: object[] = [];
     const clock = { now: Date.UTC(2026, 0, 1) };
     const trace = new Trace({
-      ...{ database, keptDays, node: 'a', now: () => clock.now },
+      database,
+      keptDays,
+      node: 'a',
+      now: () => clock.now,
       log: { warn: (fields) => logged.push(fields) },
     });
     const list = async (request: Partial<TraceRequest> = {}) =>
@@ -23,8 +26,13 @@ onEachEngine('the trace', (engine) => {
   }
 
   const received = (mailId: string, more: object = {}) => ({
-    ...{ mailId, event: 'received', sender: 'Bob@Far.test', recipient: 'Ann@acme.test' },
-    ...{ messageId: `<${mailId}@far.test>`, client: '192.0.2.1', ...more },
+    mailId,
+    event: 'received',
+    sender: 'Bob@Far.test',
+    recipient: 'Ann@acme.test',
+    messageId: `<${mailId}@far.test>`,
+    client: '192.0.2.1',
+    ...more,
   });
 
   test('rows are written with the transaction that they tell of, or not at all', async () => {
@@ -47,9 +55,18 @@ onEachEngine('the trace', (engine) => {
     );
     const { id: _, ...row } = found[1] ?? assert.fail();
     assert.deepEqual(row, {
-      ...{ at: Date.UTC(2026, 0, 1), mail_id: 'one', event: 'received', node: 'a' },
-      ...{ sender: 'bob@far.test', recipient: 'ann@acme.test', message_id: '<one@far.test>' },
-      ...{ delivery_id: null, webhook_id: null, status: null, detail: null, client: '192.0.2.1' },
+      at: Date.UTC(2026, 0, 1),
+      mail_id: 'one',
+      event: 'received',
+      node: 'a',
+      sender: 'bob@far.test',
+      recipient: 'ann@acme.test',
+      message_id: '<one@far.test>',
+      delivery_id: null,
+      webhook_id: null,
+      status: null,
+      detail: null,
+      client: '192.0.2.1',
     });
   });
 

@@ -135,7 +135,9 @@ async function addEmptied({ DATA_DIR = '', DATABASE_URL }: Settings): Promise<vo
 /** A large one is a file, a small one is in its row. */
 async function send(settings: Settings, subject: string, octets: number): Promise<void> {
   const transport = createTransport({
-    ...{ host: '127.0.0.1', port: Number(settings.SMTP_PORT), ignoreTLS: true },
+    host: '127.0.0.1',
+    port: Number(settings.SMTP_PORT),
+    ignoreTLS: true,
   });
   const text = randomBytes(octets / 2).toString('hex');
   await transport.sendMail({ from: 'bob@sender.test', to: 'ada@acme.test', subject, text });

@@ -175,7 +175,10 @@ onEachEngine('hostile receivers', (engine) => {
   const send = (account: TestAccount, more: object = {}) =>
     service.send({
       envelope: { from: 'bob@sender.example', to: account.address },
-      ...{ from: 'bob@sender.example', to: account.address, subject: 'Hello', text: 'x' },
+      from: 'bob@sender.example',
+      to: account.address,
+      subject: 'Hello',
+      text: 'x',
       ...more,
     });
   const deliveries = async ({ domain, userId }: TestAccount) =>

@@ -266,8 +266,12 @@ suite('limits over all nodes', () => {
     const { CountingState, Redis, RedisPlaces } = await import('../../src/redis/redis.ts');
     const log = { info: () => {}, warn: () => {} };
     const server = {
-      ...{ host: '127.0.0.1', port: redis.port, tls: false, database: 0 },
-      ...{ user: undefined, password: undefined },
+      host: '127.0.0.1',
+      port: redis.port,
+      tls: false,
+      database: 0,
+      user: undefined,
+      password: undefined,
     };
     const open = async (node: string) => {
       const own = new Redis({ server, log });

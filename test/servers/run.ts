@@ -102,7 +102,10 @@ try {
   for (const files of [databaseSuites(), globSync('test/servers/**/*.test.ts')]) {
     // Two at a time, also on two cores: they wait for others more than they work.
     const passed = await runSuites({
-      ...{ files, processes: 2, timeoutMs: 180_000, environment },
+      files,
+      processes: 2,
+      timeoutMs: 180_000,
+      environment,
       longest: ['test/servers/journeys.test.ts', 'test/servers/browser/site-pages.test.ts'],
     });
     if (!passed) process.exitCode = 1;

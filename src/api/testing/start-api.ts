@@ -126,7 +126,11 @@ function openDomains(
   const dns = createDnsResolver({ servers, timeouts: { first: 500, later: 500 } });
   return {
     domains: createDomains({
-      ...{ database, mailHostname, spfInclude, log, now },
+      database,
+      mailHostname,
+      spfInclude,
+      log,
+      now,
       makeDkimKey: shareDkimKey,
     }),
     verification: createVerification({ database, dns, mailHostname, log, now }),
@@ -135,7 +139,8 @@ function openDomains(
 
 const plainOptions = {
   rateLimitPerMinute: 0,
-  ...{ openLimit: limitInMemory, trustProxy: [] },
+  openLimit: limitInMemory,
+  trustProxy: [],
   connections: { perClient: 250, inAll: 10_000 },
   corsOrigins: [],
   maxBody: 262_144,
@@ -167,6 +172,23 @@ async function activate(domains: Domains, userId: string, domain: string): Promi
   }
 }
 
+/** The operator's part, with what no test of the API asks of it left empty. */
+function openOperator(
+  owners: Pick<
+    Parameters<typeof buildOperator>[0],
+    'database' | 'domains' | 'accounts' | 'logger' | 'now' | 'apiKeys' | 'publicUrl'
+  >,
+) {
+  const { database, logger, now } = owners;
+  return buildOperator({
+    ...owners,
+    ...plainOperator,
+    traffic: new Traffic({ database, now, log: logger, totals: async () => ({}) }),
+    queue: new Queue({ database, log: logger }),
+    blocks: new Blocks({ database, logger, now }),
+  });
+}
+
 /** Starts the API; it is closed when the test file ends. */
 export async function startApi(
   engine: Engine,
@@ -189,23 +211,17 @@ export async function startApi(
   });
   const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret' });
-  const mailserverEvents = mailserverEventRoutes(
-    new MailserverEvents({
-      secrets: [mailserverSecret],
-      database,
-      changes,
-      findAccounts: (addresses) => findAccounts(database, addresses),
-    }),
-  );
+  const mailserverEvents = new MailserverEvents({
+    secrets: [mailserverSecret],
+    database,
+    changes,
+    findAccounts: (addresses) => findAccounts(database, addresses),
+  });
   const { now = Date.now } = dns;
   const apiKeys = options.apiKeys ?? [apiKey, secondApiKey];
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
-  const traffic = new Traffic({ database, now, log: logger, totals: async () => ({}) });
-  const operator = buildOperator({
-    ...{ database, apiKeys, now, publicUrl, domains, accounts, traffic, logger },
-    queue: new Queue({ database, log: logger }),
-    ...{ ...plainOperator, blocks: new Blocks({ database, logger, now }) },
-  });
+  const owners = { database, domains, accounts, logger, now, apiKeys, publicUrl };
+  const operator = openOperator(owners);
   const app = createApi({
     domains,
     verification,
@@ -216,11 +232,12 @@ export async function startApi(
     logger,
     publicUrl,
     apiKeys,
-    ...{ console: operator.console, contents: operator.contents },
+    console: operator.console,
+    contents: operator.contents,
     ...plainOptions,
     ...options,
     keyedRoutes: [...operator.routes, ...(options.keyedRoutes ?? [])],
-    routes: [mailserverEvents, ...(options.routes ?? [])],
+    routes: [mailserverEventRoutes(mailserverEvents), ...(options.routes ?? [])],
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
   running.push(app);

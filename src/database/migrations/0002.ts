@@ -283,7 +283,11 @@ export function second(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
       const tables = {
-        ...{ ...sendingTables, ...loginTables, ...operatorTables, ...usageTables, ...traceTables },
+        ...sendingTables,
+        ...loginTables,
+        ...operatorTables,
+        ...usageTables,
+        ...traceTables,
         ...nodeTables[engine],
       };
       for (const [name, columns] of Object.entries(tables)) {

@@ -75,8 +75,13 @@ export class Shadows {
       if (row && isEmpty(differences) && isUpToDate(row, seen)) return row;
       const written = await this.#database.write((tx) =>
         writeShadow(tx, {
-          ...{ user, mailbox, before: row, seen, differences },
-          ...{ now: this.#now(), timeline: this.#database.timeline },
+          user,
+          mailbox,
+          before: row,
+          seen,
+          differences,
+          now: this.#now(),
+          timeline: this.#database.timeline,
         }),
       );
       if (written) return written;

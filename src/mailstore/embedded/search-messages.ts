@@ -155,7 +155,13 @@ export class MessageSearch {
     return hits.flatMap(({ id: hit, bodyId, date }) =>
       (byBody.get(bodyId) ?? [])
         .map(({ mailbox_id: mailboxId, has_attachment: hasAttachment, uid, flags, size }) => ({
-          ...{ date, hit, mailboxId, uid, flags, size, hasAttachment },
+          date,
+          hit,
+          mailboxId,
+          uid,
+          flags,
+          size,
+          hasAttachment,
         }))
         .sort(newestFirst),
     );
