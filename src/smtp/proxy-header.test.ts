@@ -53,7 +53,6 @@ for (const header of ['PROXY TCP4 203.0.113.9 127.0.0.1 56324 25\r\n', overIpv4]
   test('a balancer that is named is believed, and the client counts for itself', async (context) => {
     const target = await startListener(context, { isBalancer: () => true, maxPerIp: 1 });
     const client = await DialogueClient.connect(target.port);
-    // In the same packet as the header: a client that is believed to be trusted need not wait.
     client.socket.write(latin(header));
     assert.match(await client.reply(), /^220 /);
     await client.ask('EHLO client.test');
@@ -72,6 +71,19 @@ for (const header of ['PROXY TCP4 203.0.113.9 127.0.0.1 56324 25\r\n', overIpv4]
     for (const { socket } of [client, second, other]) socket.destroy();
   });
 }
+
+test('what a hasty client says in the packet of the header is read once', async (context) => {
+  const target = await startListener(context, { isBalancer: () => true, isTrusted: () => true });
+  const client = await DialogueClient.connect(target.port);
+  client.socket.write(
+    latin('PROXY TCP4 203.0.113.9 127.0.0.1 56324 25\r\nEHLO hasty.test\r\nNOOP\r\n'),
+  );
+  assert.match(await client.reply(), /^220 /);
+  assert.match(await client.reply(), /^250[ -]/);
+  assert.match(await client.reply(), /^250 2\.0\.0 /);
+  assert.match(await client.ask('QUIT'), /^221 /);
+  client.socket.destroy();
+});
 
 test('a header of anybody else is a wrong command, and a balancer without one is ended', async (context) => {
   const stranger = await DialogueClient.connect((await startListener(context)).port);

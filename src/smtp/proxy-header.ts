@@ -23,31 +23,31 @@ type Reading = 'more' | 'bad' | { readonly length: number; readonly address: str
  * @returns the client's address; the socket's own where the balancer speaks for itself, such as to look whether
  *   we are there; undefined where there is no good header
  */
-export async function readProxyHeader(
-  socket: Socket,
-  withinMs: number,
-): Promise<string | undefined> {
+export function readProxyHeader(socket: Socket, withinMs: number): Promise<string | undefined> {
   const { promise, resolve } = Promise.withResolvers<string | undefined>();
   let said = Buffer.alloc(0);
+  const end = (address?: string) => {
+    clearTimeout(timer);
+    socket.off('readable', onReadable).off('end', giveUp).off('close', giveUp);
+    resolve(address);
+  };
+  const giveUp = () => end();
   const onReadable = () => {
     const chunk: Buffer | null = socket.read();
     if (chunk === null) return;
     said = Buffer.concat([said, chunk]);
     const reading = readHeader(said);
     if (reading === 'more') return;
-    if (reading === 'bad') return resolve(undefined);
+    if (reading === 'bad') return giveUp();
+    // Before the rest goes back: the socket says at once that it can be read.
+    end(reading.address ?? socket.remoteAddress);
     const rest = said.subarray(reading.length);
     if (rest.length > 0) socket.unshift(rest);
-    resolve(reading.address ?? socket.remoteAddress);
   };
-  const giveUp = () => resolve(undefined);
   const timer = setTimeout(giveUp, withinMs);
   socket.on('readable', onReadable).once('end', giveUp).once('close', giveUp);
   onReadable();
-  const address = await promise;
-  clearTimeout(timer);
-  socket.off('readable', onReadable).off('end', giveUp).off('close', giveUp);
-  return address;
+  return promise;
 }
 
 /** @param said all that came so far */
