@@ -58,7 +58,7 @@ const INLINE_MAX = 64 * 1024;
  * Octets of the disk that stay free of mail, so that what was taken before can still be read, marked,
  * removed and delivered.
  */
-const FREE_BYTES_LEFT = 64 * 1024 * 1024;
+export const FREE_BYTES_LEFT = 64 * 1024 * 1024;
 /** Milliseconds for which the free space of a disk is taken for what it was. */
 const FREE_BYTES_MS = 1_000;
 

@@ -8,6 +8,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
+import { FREE_BYTES_LEFT } from '../bodies/bodies.ts';
 import { type Config, publicUrlOf, readConfig, redactUrl } from '../config/config.ts';
 import { schemaVersions } from '../database/database.ts';
 import { createDnsResolver, type DnsResolver } from '../dns/dns.ts';
@@ -143,8 +144,6 @@ async function checkFolder(path: string): Promise<Verdict> {
   }
 }
 
-/** Below this no mail is taken at all (bodies/). */
-const LEAST_FREE = 64 * 1024 * 1024;
 const MUCH_FREE = 1024 * 1024 * 1024;
 
 async function checkDisk(path: string): Promise<Verdict> {
@@ -154,7 +153,7 @@ async function checkDisk(path: string): Promise<Verdict> {
   });
   const free = bavail * bsize;
   const said = `${(free / 1e9).toFixed(1)} GB free, ${Math.round((100 * bavail) / blocks)} %`;
-  if (free < LEAST_FREE) return failed(said, 'no mail is taken: make room');
+  if (free < FREE_BYTES_LEFT) return failed(said, 'no mail is taken: make room');
   if (free < MUCH_FREE || bavail / blocks < 0.05) return warning(said, 'make room soon');
   return ok(said);
 }

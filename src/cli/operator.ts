@@ -33,8 +33,15 @@ const lists = [
       by: 'domain, account or user',
     },
     columns: [
-      ...['day', 'user_id', 'domain', 'email', 'messages_in', 'bytes_in'],
-      ...['messages_out', 'bytes_out', 'stored_bytes'],
+      'day',
+      'user_id',
+      'domain',
+      'email',
+      'messages_in',
+      'bytes_in',
+      'messages_out',
+      'bytes_out',
+      'stored_bytes',
     ],
   },
   {
@@ -54,11 +61,9 @@ function domains(): Command {
     filters: {
       status: 'pending, active or suspended',
       user_id: 'of one user',
-      q: 'part of the name',
+      q: 'begin of the name',
     },
-    columns: [
-      ...['domain', 'user_id', 'status', 'suspended', 'route', 'accounts', 'messages', 'bytes'],
-    ],
+    columns: ['domain', 'user_id', 'status', 'suspended', 'route', 'accounts', 'messages', 'bytes'],
   });
   const remove = onService(new Command('delete'))
     .description('removes a domain, its accounts and their mail; counts are shown before')
@@ -137,9 +142,15 @@ function accounts(): Command {
         name: 'list',
         description: 'accounts of all users',
         path: 'accounts',
-        filters: { domain: 'of one domain', user_id: 'of one user', q: 'part of the address' },
+        filters: { domain: 'of one domain', user_id: 'of one user', q: 'begin of the address' },
         columns: [
-          ...['account_id', 'email', 'user_id', 'suspended', 'messages', 'bytes', 'quota_bytes'],
+          'account_id',
+          'email',
+          'user_id',
+          'suspended',
+          'messages',
+          'bytes',
+          'quota_bytes',
           'last_login_at',
         ],
       }),
@@ -157,8 +168,14 @@ const queueFilters = {
 
 function queue(): Command {
   const columns = [
-    ...['destination', 'domain', 'kind', 'counts.pending', 'counts.held', 'counts.failed'],
-    ...['overdue_seconds', 'last_error'],
+    'destination',
+    'domain',
+    'kind',
+    'counts.pending',
+    'counts.held',
+    'counts.failed',
+    'overdue_seconds',
+    'last_error',
   ];
   const command = new Command('queue')
     .description('what waits to go out, and why')
@@ -178,7 +195,14 @@ function queue(): Command {
         filters: queueFilters,
         description: 'single deliveries',
         columns: [
-          ...['id', 'state', 'kind', 'destination', 'domain', 'recipient', 'attempts', 'due_at'],
+          'id',
+          'state',
+          'kind',
+          'destination',
+          'domain',
+          'recipient',
+          'attempts',
+          'due_at',
           'last_error',
         ],
       }),

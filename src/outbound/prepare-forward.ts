@@ -223,9 +223,23 @@ const signAsync = promisify(sign);
 
 /** Fields that say what a message is (RFC 6376 section 5.4.1), From aside. */
 const SIGNED = [
-  ...['reply-to', 'subject', 'date', 'to', 'cc', 'message-id', 'in-reply-to', 'references'],
-  ...['sender', 'mime-version', 'content-type', 'content-transfer-encoding', 'content-id'],
-  ...['auto-submitted', 'list-id', 'list-unsubscribe', 'list-unsubscribe-post'],
+  'reply-to',
+  'subject',
+  'date',
+  'to',
+  'cc',
+  'message-id',
+  'in-reply-to',
+  'references',
+  'sender',
+  'mime-version',
+  'content-type',
+  'content-transfer-encoding',
+  'content-id',
+  'auto-submitted',
+  'list-id',
+  'list-unsubscribe',
+  'list-unsubscribe-post',
 ];
 
 /** Base64 digits in a line of the signature. */
