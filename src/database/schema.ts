@@ -133,7 +133,7 @@ interface RetiredAddressTable {
   retired_at: number;
 }
 
-/** `mailstore/embedded` */
+/** `mailstore` */
 interface MailboxTable {
   id: Generated<number>;
   /** Negative where the mailbox was deleted and its messages are being removed. */
@@ -156,7 +156,7 @@ interface MailboxTable {
   octets: Generated<number>;
 }
 
-/** `mailstore/embedded`: a message in a mailbox. */
+/** `mailstore`: a message in a mailbox. */
 interface MessageTable {
   mailbox_id: number;
   uid: number;
@@ -185,7 +185,7 @@ interface MessageTable {
   saved_at: number | null;
 }
 
-/** `mailstore/embedded`: a message that is gone. */
+/** `mailstore`: a message that is gone. */
 interface TombstoneTable {
   mailbox_id: number;
   uid: number;
@@ -203,7 +203,7 @@ interface BodyTable {
   file: string | null;
 }
 
-/** `mailstore/embedded`: UIDVALIDITY values given out so far. */
+/** `mailstore`: UIDVALIDITY values given out so far. */
 interface CounterTable {
   name: string;
   value: number;

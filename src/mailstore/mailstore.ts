@@ -1,7 +1,7 @@
 /**
  * Mailboxes and their messages by UID and MODSEQ (RFC 3501, RFC 7162), behind one interface.
  *
- * `embedded/` keeps them in Postroom's own database: `mailboxes` (UIDVALIDITY, UIDNEXT,
+ * `embedded.ts` keeps them in Postroom's own database: `mailboxes` (UIDVALIDITY, UIDNEXT,
  * HIGHESTMODSEQ), `messages` (flags, envelope, MIME tree with byte offsets; the source is in
  * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. `mail-server/` has the
  * second implementation of the interface, on an IMAP server that the operator runs.
@@ -9,11 +9,10 @@
 import type { ListChange, MailboxChange } from '../changes/changes.ts';
 import type { ChangedMailbox, Mailstore, MailUser } from './store.ts';
 
-export { EmbeddedMailstore } from './embedded/embedded.ts';
-export { renewUidvalidity } from './embedded/mailboxes.ts';
-export { fits, quotaExceeded } from './embedded/quotas.ts';
-export { createSearchSource } from './embedded/search-source.ts';
-export { type MailTotals, totalsOfAccounts, totalsOfDomains } from './embedded/totals.ts';
+export { EmbeddedMailstore } from './embedded.ts';
+export { renewUidvalidity } from './mailboxes.ts';
+export { fits, quotaExceeded } from './quotas.ts';
+export { createSearchSource } from './search-source.ts';
 export { describeMessage, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
@@ -61,6 +60,7 @@ export {
   readNewName,
 } from './syntax.ts';
 export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
+export { type MailTotals, totalsOfAccounts, totalsOfDomains } from './totals.ts';
 
 /**
  * Wraps a mail store so that every change it makes is announced once it is committed. The store

@@ -2,7 +2,7 @@
  * Rows of the shadow: what was last seen of a mailbox (`shadow_mailboxes`), its messages
  * (`shadow_messages`), and what is gone of them (`shadow_tombstones`), each with the synthetic
  * MODSEQ of the refresh that saw it. What is read from it has the same meaning as in the embedded
- * store (`embedded/read-changes.ts`).
+ * store (`mailstore/read-changes.ts`).
  */
 import type { Database, Queries, Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';

@@ -1,12 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../../test/support/databases.ts';
-import {
-  openTestMailstore,
-  sampleMessage,
-  type TestMailstore,
-} from '../../../test/support/mail.ts';
-import type { MailUser } from '../mailstore.ts';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import type { MailUser } from './mailstore.ts';
 
 const DAY = 86_400_000;
 const START = Date.UTC(2026, 4, 3);

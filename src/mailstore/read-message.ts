@@ -1,7 +1,7 @@
 /** Reading one message and its parts. */
-import type { Bodies } from '../../bodies/bodies.ts';
-import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
-import { Refusal } from '../../errors/errors.ts';
+import type { Bodies } from '../bodies/bodies.ts';
+import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
 import {
   type BodyStructure,
   decodePart,
@@ -11,12 +11,12 @@ import {
   type MessagePart,
   partFilename,
   toBodyStructure,
-} from '../../message/message.ts';
-import type { ByteRange, Description, MailUser, Message, PartContent } from '../store.ts';
-import { canonicalMailboxName, flagsFromText } from '../syntax.ts';
+} from '../message/message.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow, type Told } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import type { ByteRange, Description, MailUser, Message, PartContent } from './store.ts';
+import { canonicalMailboxName, flagsFromText } from './syntax.ts';
 
 type MessageRow = Pick<
   Row<'messages'>,

@@ -1,7 +1,7 @@
 /** The mail of the embedded store, as the search index reads it. */
-import type { Database, Queries } from '../../database/database.ts';
-import type { Envelope, MessagePart } from '../../message/message.ts';
-import { enqueueSearch, type SearchSource, type StoredMessage } from '../../search/search.ts';
+import type { Database, Queries } from '../database/database.ts';
+import type { Envelope, MessagePart } from '../message/message.ts';
+import { enqueueSearch, type SearchSource, type StoredMessage } from '../search/search.ts';
 
 /** Messages of a mailbox that are queued in one transaction. */
 const ENQUEUE_AT_A_TIME = 500;

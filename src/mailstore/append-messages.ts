@@ -1,16 +1,11 @@
 /** Appending, within a transaction of the caller's: one MODSEQ a mailbox. */
-import {
-  type Database,
-  type NewRow,
-  PreparedQuery,
-  type Queries,
-} from '../../database/database.ts';
-import { enqueueSearch } from '../../search/search.ts';
-import type { Appended, AppendTarget, MessageTexts } from '../store.ts';
-import { canonicalMailboxName, flagsToText, normalizeFlags } from '../syntax.ts';
-import { findThread } from './find-thread.ts';
+import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
+import { enqueueSearch } from '../search/search.ts';
 import { MailboxAdvance, type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import type { Appended, AppendTarget, MessageTexts } from './store.ts';
+import { canonicalMailboxName, flagsToText, normalizeFlags } from './syntax.ts';
+import { findThread } from './threads.ts';
 
 /** A message to be appended; its body is stored already. */
 export interface AppendedMessage extends MessageTexts {

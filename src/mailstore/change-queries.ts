@@ -5,9 +5,9 @@
  * UID that the client has, and what is read lies below it.
  */
 import { sql } from 'kysely';
-import type { Queries, Row } from '../../database/database.ts';
-import type { Description, MessageField } from '../store.ts';
+import type { Queries, Row } from '../database/database.ts';
 import type { WindowValues } from './read-texts.ts';
+import type { Description, MessageField } from './store.ts';
 
 /** Compares UIDs in the order of a page. @param newest whether the highest comes first */
 export function inOrder(newest: boolean): (a: number, b: number) => number {

@@ -1,17 +1,17 @@
 /** Rows of `mailboxes`: finding, making, renaming, and moving on their counters. */
 import { type RawBuilder, sql } from 'kysely';
-import type { MailboxChange } from '../../changes/changes.ts';
-import { type Database, PreparedQuery, type Queries, type Row } from '../../database/database.ts';
-import { invalidField, Refusal } from '../../errors/errors.ts';
-import type { ChangedMailbox, MailboxState, MailboxSummary, MailUser } from '../store.ts';
+import type { MailboxChange } from '../changes/changes.ts';
+import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import { buryMailbox } from './purge-mailboxes.ts';
+import type { ChangedMailbox, MailboxState, MailboxSummary, MailUser } from './store.ts';
 import {
   canonicalMailboxName,
   defaultMailboxes,
   isBelow,
   readNewName,
   SEPARATOR,
-} from '../syntax.ts';
-import { buryMailbox } from './purge-mailboxes.ts';
+} from './syntax.ts';
 
 export type MailboxRow = Pick<
   Row<'mailboxes'>,

@@ -3,18 +3,14 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { sql } from 'kysely';
-import { onEachEngine } from '../../../test/support/databases.ts';
-import {
-  openTestMailstore,
-  sampleMessage,
-  type TestMailstore,
-} from '../../../test/support/mail.ts';
-import type { Queries } from '../../database/database.ts';
-import { Refusal } from '../../errors/errors.ts';
-import { type MailUser, type SyncResult, stageMessage } from '../mailstore.ts';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import type { Queries } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
 import { liveQuery } from './change-queries.ts';
-import { threadsQuery } from './find-thread.ts';
+import { type MailUser, type SyncResult, stageMessage } from './mailstore.ts';
 import { oldTombstones } from './purge-mailboxes.ts';
+import { threadsQuery } from './threads.ts';
 
 const DAY = 86_400_000;
 let clock = Date.UTC(2026, 0, 1);

@@ -5,22 +5,22 @@
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Bodies } from '../../bodies/bodies.ts';
-import type { Database, Row } from '../../database/database.ts';
-import { invalidField, Refusal } from '../../errors/errors.ts';
-import type { Envelope } from '../../message/message.ts';
+import type { Bodies } from '../bodies/bodies.ts';
+import type { Database, Row } from '../database/database.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import type { Envelope } from '../message/message.ts';
 import {
   type Hit,
   type HitPlace,
   type QueryTerm,
   readQuery,
   type Search,
-} from '../../search/search.ts';
-import type { MailUser, SearchFilter, SearchMatch, SearchRequest, SearchResult } from '../store.ts';
-import { flagsFromText } from '../syntax.ts';
+} from '../search/search.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import { describeRow } from './older-messages.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import type { MailUser, SearchFilter, SearchMatch, SearchRequest, SearchResult } from './store.ts';
+import { flagsFromText } from './syntax.ts';
 
 /** Rows that are looked at in one go. */
 const CHUNK = 300;

@@ -7,9 +7,9 @@
  * After a crash the next step goes on where the last commit was.
  */
 import { sql } from 'kysely';
-import type { Bodies } from '../../bodies/bodies.ts';
-import type { Database, Queries } from '../../database/database.ts';
-import { enqueueSearch } from '../../search/search.ts';
+import type { Bodies } from '../bodies/bodies.ts';
+import type { Database, Queries } from '../database/database.ts';
+import { enqueueSearch } from '../search/search.ts';
 import { forgetInSearch } from './search-source.ts';
 
 /**

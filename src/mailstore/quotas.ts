@@ -7,8 +7,8 @@
  * that come together never pass the quota. Accounts without one pay nothing for that.
  */
 import { sql } from 'kysely';
-import type { Database, Queries } from '../../database/database.ts';
-import { Refusal } from '../../errors/errors.ts';
+import type { Database, Queries } from '../database/database.ts';
+import { Refusal } from '../errors/errors.ts';
 
 /** What an account has, and may have; 0 for no limit. */
 export interface Room {

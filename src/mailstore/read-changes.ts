@@ -6,10 +6,8 @@
  * in between it never hears of. The cost follows the number of changes, not the mailbox's size.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import { PreparedQuery, type Queries } from '../../database/database.ts';
-import { type Envelope, type MessagePart, toBodyStructure } from '../../message/message.ts';
-import { type AddedMessage, hasTexts, type MessageField, type UpdatedMessage } from '../store.ts';
-import { flagsFromText } from '../syntax.ts';
+import { PreparedQuery, type Queries } from '../database/database.ts';
+import { type Envelope, type MessagePart, toBodyStructure } from '../message/message.ts';
 import {
   columnsOf,
   type GoneInOrderValues,
@@ -31,6 +29,8 @@ import {
   textColumns,
   type WindowValues,
 } from './read-texts.ts';
+import { type AddedMessage, hasTexts, type MessageField, type UpdatedMessage } from './store.ts';
+import { flagsFromText } from './syntax.ts';
 
 export interface ChangeWindow {
   readonly mailboxId: number;

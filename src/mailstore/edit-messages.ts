@@ -1,15 +1,7 @@
 /** Flagging, moving, copying and expunging: each one transaction with one MODSEQ a mailbox. */
-import type { Bodies } from '../../bodies/bodies.ts';
-import type { Database, Queries } from '../../database/database.ts';
-import { invalidField, Refusal } from '../../errors/errors.ts';
-import type { Expunged, FlagChange, Flagged, MailUser, MessageSet, Relocated } from '../store.ts';
-import {
-  canonicalMailboxName,
-  changeFlags,
-  flagsFromText,
-  flagsToText,
-  normalizeFlags,
-} from '../syntax.ts';
+import type { Bodies } from '../bodies/bodies.ts';
+import type { Database, Queries } from '../database/database.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
 import {
   MailboxAdvance,
   type Mailboxes,
@@ -19,6 +11,14 @@ import {
 } from './mailboxes.ts';
 import type { Quotas } from './quotas.ts';
 import { forgetInSearch } from './search-source.ts';
+import type { Expunged, FlagChange, Flagged, MailUser, MessageSet, Relocated } from './store.ts';
+import {
+  canonicalMailboxName,
+  changeFlags,
+  flagsFromText,
+  flagsToText,
+  normalizeFlags,
+} from './syntax.ts';
 
 /** UIDs in one statement: both engines bound the number of parameters. */
 const UIDS_AT_A_TIME = 500;

@@ -2,8 +2,8 @@
  * Messages that came before 0.3.0 have no preview, no thread and no word on attachments in their rows:
  * each is read from the source when it is asked for.
  */
-import type { Bodies } from '../../bodies/bodies.ts';
-import { Refusal } from '../../errors/errors.ts';
+import type { Bodies } from '../bodies/bodies.ts';
+import { Refusal } from '../errors/errors.ts';
 import {
   type Envelope,
   hasAttachments,
@@ -11,10 +11,10 @@ import {
   readHeader,
   readPreview,
   readReferences,
-} from '../../message/message.ts';
-import type { Description } from '../store.ts';
-import { formatThreadId, threadByHeader, threadHeaders } from '../threads.ts';
+} from '../message/message.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
+import type { Description } from './store.ts';
+import { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 
 /** What a row tells of its message; null in one of before 0.3.0. */
 export interface Told {

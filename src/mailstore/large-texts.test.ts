@@ -1,13 +1,9 @@
 /** Envelopes and structures are as long as senders make them: pages of a sync end by their size. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { onEachEngine } from '../../../test/support/databases.ts';
-import {
-  openTestMailstore,
-  sampleMessage,
-  type TestMailstore,
-} from '../../../test/support/mail.ts';
-import type { MailUser, MessageField, SyncResult } from '../mailstore.ts';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import type { MailUser, MessageField, SyncResult } from './mailstore.ts';
 
 const MB = 1_000_000;
 const texts: readonly MessageField[] = ['envelope', 'bodyStructure', 'size'];

@@ -1,9 +1,25 @@
 /** The mail store in Postroom's own database. */
-import type { Bodies } from '../../bodies/bodies.ts';
-import type { Database, Queries } from '../../database/database.ts';
-import { invalidField, Refusal } from '../../errors/errors.ts';
-import type { Search } from '../../search/search.ts';
-import { describeMessage, stageMessage } from '../stage-message.ts';
+import type { Bodies } from '../bodies/bodies.ts';
+import type { Database, Queries } from '../database/database.ts';
+import { invalidField, Refusal } from '../errors/errors.ts';
+import type { Search } from '../search/search.ts';
+import { type AppendedMessage, MessageWriter } from './append-messages.ts';
+import { MessageEditor } from './edit-messages.ts';
+import { type Expired, expireSome } from './expire-messages.ts';
+import {
+  isSurviving,
+  Mailboxes,
+  type MailboxRow,
+  MailboxWriter,
+  mailboxNotFound,
+} from './mailboxes.ts';
+import { OpaqueIds } from './opaque-ids.ts';
+import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
+import { fits, Quotas, quotaExceeded } from './quotas.ts';
+import { ChangeReader, type ChangeWindow } from './read-changes.ts';
+import { MessageReader } from './read-message.ts';
+import { MessageSearch } from './search-messages.ts';
+import { describeMessage, stageMessage } from './stage-message.ts';
 import type {
   AppendedByClient,
   AppendRequest,
@@ -24,24 +40,8 @@ import type {
   SearchResult,
   SyncRequest,
   SyncResult,
-} from '../store.ts';
-import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from '../syntax.ts';
-import { type AppendedMessage, MessageWriter } from './change-messages.ts';
-import { MessageEditor } from './edit-messages.ts';
-import { type Expired, expireSome } from './expire-messages.ts';
-import {
-  isSurviving,
-  Mailboxes,
-  type MailboxRow,
-  MailboxWriter,
-  mailboxNotFound,
-} from './mailboxes.ts';
-import { OpaqueIds } from './opaque-ids.ts';
-import { buryMailboxesOf, pruneTombstones, purgeMailboxes } from './purge-mailboxes.ts';
-import { fits, Quotas, quotaExceeded } from './quotas.ts';
-import { ChangeReader, type ChangeWindow } from './read-changes.ts';
-import { MessageReader } from './read-message.ts';
-import { MessageSearch } from './search-messages.ts';
+} from './store.ts';
+import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from './syntax.ts';
 
 export interface EmbeddedOptions {
   readonly database: Database;

@@ -4,14 +4,10 @@
  */
 import { before, test } from 'node:test';
 import fc from 'fast-check';
-import { onEachEngine } from '../../../test/support/databases.ts';
-import {
-  openTestMailstore,
-  sampleMessage,
-  type TestMailstore,
-} from '../../../test/support/mail.ts';
-import { live, lives, type ModelMailbox } from '../../../test/support/sync-model.ts';
-import type { MailUser, MessageField } from '../mailstore.ts';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
+import { live, lives, type ModelMailbox } from '../../test/support/sync-model.ts';
+import type { MailUser, MessageField } from './mailstore.ts';
 
 onEachEngine('a client that applies every delta', (engine) => {
   let store: TestMailstore;

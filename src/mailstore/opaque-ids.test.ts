@@ -1,8 +1,8 @@
 /** Nothing that an account sees counts what the others have. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { onEachEngine } from '../../../test/support/databases.ts';
-import { openTestMailstore } from '../../../test/support/mail.ts';
+import { onEachEngine } from '../../test/support/databases.ts';
+import { openTestMailstore } from '../../test/support/mail.ts';
 import { EmbeddedMailstore } from './embedded.ts';
 import { OpaqueIds } from './opaque-ids.ts';
 
