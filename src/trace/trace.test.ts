@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
+import { pageQuery } from './list-trace.ts';
 import { listTrace, newMailId, REFUSALS, Trace, type TraceRequest, timeLine } from './trace.ts';
-import { pageQuery } from './trace-rows.ts';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;

@@ -15,16 +15,37 @@
 import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
-import { columns, rowOf, type TraceEvent } from './trace-rows.ts';
+import { MESSAGE_ID_MAX } from './list-trace.ts';
 
 export {
   listTrace,
-  type TraceEvent,
   type TraceItem,
   type TracePosition,
   type TraceRequest,
   timeLine,
-} from './trace-rows.ts';
+} from './list-trace.ts';
+
+/** One thing that happened to a message. */
+export interface TraceEvent {
+  /** What the client was answered that brought the message. */
+  readonly mailId: string;
+  /** `received`, `submitted`, `refused`, `deferred`, `stored`, `queued`, `<kind>_attempt`, `bounced` ... */
+  readonly event: string;
+  /** Reverse-path, `''` for the null sender. */
+  readonly sender?: string | undefined;
+  readonly recipient?: string | null | undefined;
+  /** Of the header, with angle brackets. */
+  readonly messageId?: string | undefined;
+  readonly deliveryId?: number | undefined;
+  /** UUID that the receiver knows the delivery by. */
+  readonly webhookId?: string | undefined;
+  /** In one word, or a reply code. */
+  readonly status?: string | undefined;
+  /** For people. */
+  readonly detail?: string | undefined;
+  /** Address of who brought it. */
+  readonly client?: string | undefined;
+}
 
 export interface TraceOptions {
   readonly database: Database;
@@ -196,6 +217,54 @@ export class Trace {
     this.#inserts.set(count, query);
     return query;
   }
+}
+
+/* Rows as they are written. */
+
+/** The columns that are written, in their order. */
+const columns = [
+  'at',
+  'mail_id',
+  'event',
+  'sender',
+  'recipient',
+  'message_id',
+  'delivery_id',
+  'webhook_id',
+  'status',
+  'detail',
+  'node',
+  'client',
+] as const;
+
+/** Characters that are kept: of an address (RFC 5321 section 4.5.3.1), and of a detail. */
+const ADDRESS_MAX = 320;
+const DETAIL_MAX = 500;
+
+/** Text of strangers as it is kept: PostgreSQL takes no NUL, and no half of a character. */
+function clean(text: string | null | undefined, most: number): string | null {
+  if (text === undefined || text === null) return null;
+  return text.slice(0, most).toWellFormed().replaceAll('\0', '');
+}
+
+function rowOf(
+  event: TraceEvent,
+  { at, node }: { readonly at: number; readonly node: string },
+): NewRow<'trace'> {
+  return {
+    at,
+    mail_id: event.mailId,
+    event: event.event,
+    sender: clean(event.sender?.toLowerCase(), ADDRESS_MAX),
+    recipient: clean(event.recipient?.toLowerCase(), ADDRESS_MAX),
+    message_id: clean(event.messageId, MESSAGE_ID_MAX),
+    delivery_id: event.deliveryId ?? null,
+    webhook_id: event.webhookId ?? null,
+    status: event.status ?? null,
+    detail: clean(event.detail, DETAIL_MAX),
+    node,
+    client: event.client ?? null,
+  };
 }
 
 function valuesOf(rows: readonly NewRow<'trace'>[]): Values {
