@@ -97,7 +97,6 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   const filter = createAddressFilter(config.outbound.allowCidrs);
   const dns = openDeliveryDns(config, metrics);
   const { closeSenderChecks, ...judges } = buildSenderChecks(config, metrics, log);
-  const publish: CarryOutOptions['publish'] = (change) => changes.publish(change);
   const shared = {
     database,
     domains,
@@ -108,7 +107,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     trace,
     mailstore: embedded,
     mailServer,
-    publish,
+    changes,
     log,
     now,
   };
@@ -123,9 +122,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     ...judges,
     hostname,
     reports: new Reports(),
-    count: (result) => metrics.countRecipient(result),
-    onReceived: (ms) => metrics.countReceived(ms),
-    onChecked: (verdicts) => metrics.countChecks(verdicts),
+    metrics,
   });
   const sender = buildSender(options, dns, filter);
   const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
@@ -160,7 +157,7 @@ function openDeliveryDns({ dns: { servers } }: Config, metrics: Metrics) {
   return createDnsResolver({
     servers,
     concurrency: DELIVERY_CONCURRENCY,
-    onAsked: (outcome, ms) => metrics.countDns('delivery', outcome, ms),
+    onAsked: metrics.dnsQuestions('delivery'),
   });
 }
 
@@ -213,17 +210,12 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
     concurrency: CHECKS_CONCURRENCY,
     timeouts: CHECKS_TIMEOUTS,
     keeps: true,
-    onAsked: (outcome, ms) => metrics.countDns('sender_checks', outcome, ms),
+    onAsked: metrics.dnsQuestions('sender_checks'),
   });
   let isClosed = false;
   metrics.setChecksOff(false);
   const checks = createSenderChecks({
-    lookup: (name, type) => dns.lookup(name, type),
-    kept(name, type) {
-      const answer = dns.kept(name, type);
-      if (answer) metrics.countDns('sender_checks', 'kept');
-      return answer;
-    },
+    dns,
     onOutage(isOut) {
       if (isClosed) return;
       metrics.setChecksOff(isOut);
@@ -234,7 +226,7 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
     hostname,
     enforce: senderChecks.dmarcEnforce,
     removesSpamFields: spamFilter !== undefined,
-    isNameWanted: (address) => spamFilter !== undefined && !isTrusted(address),
+    ...(spamFilter && { isNameWanted: (address) => !isTrusted(address) }),
   });
   const closeSenderChecks = () => {
     isClosed = true;

@@ -259,7 +259,7 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
   const domains = createDomains({ database, mailHostname, spfInclude, log: logger, now });
   const dns = createDnsResolver({
     servers: config.dns.servers,
-    onAsked: (outcome, ms) => metrics.countDns('verification', outcome, ms),
+    onAsked: metrics.dnsQuestions('verification'),
   });
   const verification = createVerification({ database, dns, mailHostname, log: logger, now });
   const accounts = createAccounts({

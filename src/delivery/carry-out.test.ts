@@ -70,7 +70,7 @@ onEachEngine('what was queued', (engine) => {
       log,
       now,
       usage: new Usage({ database, now }),
-      publish: () => {},
+      changes: { publish: () => {} },
       senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
       checks: blindChecks(),
       hostname: 'mx.test',
@@ -104,7 +104,7 @@ onEachEngine('what was queued', (engine) => {
       sender,
       log,
       now,
-      publish: () => {},
+      changes: { publish: () => {} },
       hostname: 'mx.test',
     });
   });

@@ -5,7 +5,7 @@
  */
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
-import type { MailboxChange } from '../changes/changes.ts';
+import type { Changes } from '../changes/changes.ts';
 import type { Database, Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import {
@@ -59,7 +59,7 @@ export interface CarryOutOptions {
   /** Where the mailboxes are a mail server's. */
   readonly mailServer?: MailServer | undefined;
   /** Announces a change that is committed. */
-  readonly publish: (change: MailboxChange) => void;
+  readonly changes: Pick<Changes, 'publish'>;
   readonly webhooks: WebhookSender;
   readonly sender: MessageSender;
   /** Our host name: who reports in a DSN. */
@@ -342,7 +342,7 @@ class Courier {
     targets: readonly MailboxTarget[],
     texts: MessageTexts | undefined,
   ): Promise<AfterCommit> {
-    const { mailstore, queue, publish, trace } = this.#options;
+    const { mailstore, queue, changes, trace } = this.#options;
     if (this.#serverMailboxes) {
       const { origin } = payload;
       const tried = targets.map((target) => ({ target }));
@@ -363,7 +363,7 @@ class Courier {
       ),
     );
     return () => {
-      for (const { change } of appended) publish(change);
+      for (const { change } of appended) changes.publish(change);
     };
   }
 

@@ -60,7 +60,7 @@ onEachEngine('delivery', (engine) => {
       hostname: 'mx.test',
       linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
-      publish: () => {},
+      changes: { publish: () => {} },
       log: { info: () => {}, warn: () => {} },
     });
     assert.equal(await check('ann@acme.test'), '450 4.3.5', 'while no domain is there at all');

@@ -14,7 +14,7 @@
  *   its next sync, and a start of the queue looks at every row.
  */
 import type { Bodies } from '../bodies/bodies.ts';
-import type { MailboxChange } from '../changes/changes.ts';
+import type { Changes } from '../changes/changes.ts';
 import { type Database, isStorageFull, type Queries } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import {
@@ -83,6 +83,16 @@ interface DeliveryLog {
   warn(fields: object, message: string): void;
 }
 
+/** What is counted of mail. */
+interface ReceiverMetrics {
+  /** What became of a recipient of a message that was taken. */
+  countRecipient(result: RecipientOutcome['result']): void;
+  /** A message that was taken. @param ms from when it was read and checked until it was stored */
+  countReceived(ms: number): void;
+  /** What the sender checks found, whatever becomes of the message then. */
+  countChecks(verdicts: Verdicts): void;
+}
+
 export interface MailReceiverOptions extends RecipientSources, QueueMailOptions, StagingOptions {
   readonly database: Database;
   readonly bodies: Bodies;
@@ -91,7 +101,7 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   /** Where the mailboxes are a mail server's. */
   readonly mailServer?: MailServer | undefined;
   /** Publishes a change once it is committed. */
-  readonly publish: (change: MailboxChange) => void;
+  readonly changes: Pick<Changes, 'publish'>;
   readonly queue: Pick<Queue, 'enqueue' | 'wake'>;
   /** Counts mail for billing. */
   readonly usage: Pick<Usage, 'count'>;
@@ -100,12 +110,7 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Reads what comes back of messages that accounts sent. */
   readonly reports?: ReportReader | undefined;
-  /** Told what became of each recipient of a message that was taken. */
-  readonly count?: (result: RecipientOutcome['result']) => void;
-  /** Told of a message that was taken, and how long that took once it was read and checked, in milliseconds. */
-  readonly onReceived?: (ms: number) => void;
-  /** Told what the sender checks found, whatever becomes of the message then. */
-  readonly onChecked?: (verdicts: Verdicts) => void;
+  readonly metrics?: ReceiverMetrics;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -173,14 +178,15 @@ class RoutedReceiver implements MailReceiver {
   ): Promise<RecipientOutcome[]> {
     const arrived = { envelope, receivedAt: this.#now() };
     const staged = await stageMail(this.#options, arrived, source).catch(sayWhenFull);
-    if (staged.verdicts) this.#options.onChecked?.(staged.verdicts);
+    const { metrics } = this.#options;
+    if (staged.verdicts) metrics?.countChecks(staged.verdicts);
     const stagedAt = performance.now();
     const mail: AcceptedMail = { ...arrived, ...staged };
     const resolved = await this.#deliverOrDiscard(mail, taken);
     const outcomes = resolved.map(outcomeOf);
-    for (const { result } of outcomes) this.#options.count?.(result);
+    for (const { result } of outcomes) metrics?.countRecipient(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
-    if (delivered > 0) this.#options.onReceived?.(performance.now() - stagedAt);
+    if (delivered > 0) metrics?.countReceived(performance.now() - stagedAt);
     const { sessionId, remoteAddress, protocol } = envelope.arrival;
     const { size } = mail.message.parsed;
     const { spf, dmarc, action } = mail.verdicts ?? {};
@@ -307,7 +313,7 @@ class RoutedReceiver implements MailReceiver {
   /** Into our own mailboxes: body, messages and queue in one transaction. */
   async #store(mail: AcceptedMail, routed: Routed): Promise<Refused> {
     const { plan, targets, queued, report } = routed;
-    const { database, bodies, mailstore, queue, usage, publish } = this.#options;
+    const { database, bodies, mailstore, queue, usage, changes } = this.#options;
     const { parsed, body } = mail.message;
     const { size } = parsed;
     const texts = await describeMessage(bodies, { parsed, body });
@@ -337,7 +343,7 @@ class RoutedReceiver implements MailReceiver {
       return { appended, refused };
     });
     if (appended.length + queued.length === 0) await bodies.discard(body);
-    for (const { change } of appended) publish(change);
+    for (const { change } of appended) changes.publish(change);
     if (queued.length > 0) queue.wake(queued);
     return refused;
   }

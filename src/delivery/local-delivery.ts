@@ -6,7 +6,7 @@
  * mailboxes are a mail server's, the message is queued for them in that transaction.
  */
 import { randomUUID } from 'node:crypto';
-import type { MailboxChange } from '../changes/changes.ts';
+import type { Changes } from '../changes/changes.ts';
 import type { Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import {
@@ -53,7 +53,7 @@ export interface LocalDeliveryOptions
   readonly usage: Pick<Usage, 'count'>;
   readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Publishes a change once it is committed. */
-  readonly publish: (change: MailboxChange) => void;
+  readonly changes: Pick<Changes, 'publish'>;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
@@ -132,7 +132,7 @@ export class LocalDelivery implements LocalMailDelivery {
     tx: Queries,
     { message, texts, targets, queued, origin }: Writing,
   ): Promise<() => void> {
-    const { bodies, mailstore, queue, publish, trace } = this.#options;
+    const { bodies, mailstore, queue, changes, trace } = this.#options;
     const bodyId = await bodies.commit(tx, message.body);
     const traced: TraceEvent[] = [];
     for (const delivery of queued) {
@@ -154,7 +154,7 @@ export class LocalDelivery implements LocalMailDelivery {
     }
     await trace?.write(tx, traced);
     return () => {
-      for (const { change } of appended) publish(change);
+      for (const { change } of appended) changes.publish(change);
       queue.wake(queued);
     };
   }

@@ -50,7 +50,7 @@ onEachEngine('quotas', (engine) => {
       hostname: 'mx.test',
       linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
-      publish: () => {},
+      changes: { publish: () => {} },
       log: { info: () => {}, warn: () => {} },
     });
     const { dns } = await domains.create({ userId: 'u', domain: 'acme.test' });

@@ -13,7 +13,7 @@
  */
 import { findAccountStates, findAccounts } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { MailboxChange } from '../changes/changes.ts';
+import type { Changes } from '../changes/changes.ts';
 import type { Database, Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type {
@@ -41,7 +41,7 @@ export interface ServerMailboxesOptions {
   readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly mailServer: MailServer;
   /** Publishes a change. */
-  readonly publish: (change: MailboxChange) => void;
+  readonly changes: Pick<Changes, 'publish'>;
   readonly log: { warn(fields: object, message: string): void };
   /** Milliseconds since 1970. */
   readonly now: () => number;
@@ -193,10 +193,10 @@ export class ServerMailboxes {
 
   /** It is not waited for, and may fail: apps see new mail at their next sync. */
   #announce({ user, mailbox }: AppendTarget): void {
-    const { mailServer, publish, log } = this.#options;
+    const { mailServer, changes, log } = this.#options;
     mailServer
       .changeOf(user, mailbox)
-      .then(publish)
+      .then((change) => changes.publish(change))
       .catch((error: unknown) => {
         log.warn(
           { err: error, mailbox },

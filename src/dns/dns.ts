@@ -66,8 +66,8 @@ export interface DnsResolverOptions {
   readonly timeouts?: { readonly first: number; readonly later: number };
   /** Whether answers are kept, for as long as their records allow; left out, nothing is kept. */
   readonly keeps?: boolean;
-  /** Told of each question that was sent, for metrics. */
-  readonly onAsked?: (outcome: DnsAnswer<DnsType>['kind'], ms: number) => void;
+  /** Told of each question, and how long its answer took in milliseconds; of a kept one, nothing. For metrics. */
+  readonly onAsked?: (outcome: DnsAnswer<DnsType>['kind'] | 'kept', ms?: number) => void;
   /** Milliseconds on a clock that never goes back. */
   readonly now?: () => number;
 }
@@ -138,8 +138,10 @@ class RecursiveResolver implements DnsResolver {
 
   kept<Type extends DnsType>(name: string, type: Type): DnsAnswer<Type> | undefined {
     const kept = this.#kept.get(keyOf(name, type));
+    if (!kept || kept.until <= this.#now()) return undefined;
+    this.#options.onAsked?.('kept');
     // The key names the type of the records.
-    return kept && kept.until > this.#now() ? (kept.answer as DnsAnswer<Type>) : undefined;
+    return kept.answer as DnsAnswer<Type>;
   }
 
   async lookup<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>> {

@@ -1,5 +1,21 @@
-/** Metrics of mail that comes in: what DNS answered, and what the sender checks found. */
+/**
+ * Metrics of mail that comes in: who brings it by SMTP and LMTP, what DNS answered, what the sender checks and the
+ * spam filter found, and what became of it. Labels have few values: nothing that a client makes up becomes one.
+ */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { answerOf, type ErrorCode } from '../errors/errors.ts';
+
+type MailProtocol = 'smtp' | 'lmtp';
+
+/** What a listener for mail tells. */
+export interface MailTraffic {
+  connected(): void;
+  disconnected(): void;
+  /** @param verb as the client sent it, in upper case */
+  command(verb: string): void;
+  /** A command or a message was refused or put off, for this reason. */
+  refused(code: ErrorCode): void;
+}
 
 /** Who asks DNS. */
 export type DnsPurpose = 'sender_checks' | 'verification' | 'delivery';
@@ -19,8 +35,12 @@ export interface CheckedSender {
 export type SpamOutcome = 'accept' | 'junk' | 'defer' | 'reject' | 'failed' | 'skipped';
 
 export interface MailMetrics {
-  /** @param ms how long it took; left out where nobody was asked */
-  countDns(purpose: DnsPurpose, outcome: DnsOutcome, ms?: number): void;
+  /** What a listener of the protocol tells from now on. */
+  mailTraffic(protocol: MailProtocol): MailTraffic;
+  /** Counts questions of one who asks. `ms` is how long the answer took; left out where nobody was asked. */
+  dnsQuestions(purpose: DnsPurpose): (outcome: DnsOutcome, ms?: number) => void;
+  /** Counts a recipient of an inbound message by what became of it. */
+  countRecipient(result: 'delivered' | 'temporary' | 'permanent'): void;
   /** Counts what was found of one message. */
   countChecks(checked: CheckedSender): void;
   /** Counts a message that was taken. @param ms from when it was read and checked until it was stored */
@@ -39,17 +59,10 @@ export interface MailMetrics {
 
 export function addMailMetrics(registry: Registry): MailMetrics {
   const registers = [registry];
-  const questions = new Counter({
-    name: 'postroom_dns_questions_total',
-    help: 'Questions to DNS, by who asked and by outcome.',
-    labelNames: ['purpose', 'outcome'] as const,
-    registers,
-  });
-  const latency = new Histogram({
-    name: 'postroom_dns_question_duration_seconds',
-    help: 'How long DNS took to answer, all attempts together.',
-    labelNames: ['purpose'] as const,
-    buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 15],
+  const recipients = new Counter({
+    name: 'postroom_recipients_total',
+    help: 'Recipients of inbound messages, by what became of them.',
+    labelNames: ['result'] as const,
     registers,
   });
   const checks = new Counter({
@@ -70,10 +83,9 @@ export function addMailMetrics(registry: Registry): MailMetrics {
     registers,
   });
   return {
-    countDns(purpose, outcome, ms) {
-      questions.inc({ purpose, outcome });
-      if (ms !== undefined) latency.observe({ purpose }, ms / 1000);
-    },
+    mailTraffic: addMailTraffic(registry),
+    dnsQuestions: addDnsQuestions(registry),
+    countRecipient: (result) => recipients.inc({ result }),
     countChecks({ spf, dkim, dmarc, arc }) {
       checks.inc({ check: 'spf', verdict: spf.result });
       for (const { result } of dkim) checks.inc({ check: 'dkim', verdict: result });
@@ -84,6 +96,27 @@ export function addMailMetrics(registry: Registry): MailMetrics {
     countReceived: (ms) => received.observe(ms / 1000),
     setChecksOff: (isOff) => off.set(Number(isOff)),
     ...addSpamMetrics(registry),
+  };
+}
+
+function addDnsQuestions(registry: Registry): MailMetrics['dnsQuestions'] {
+  const registers = [registry];
+  const questions = new Counter({
+    name: 'postroom_dns_questions_total',
+    help: 'Questions to DNS, by who asked and by outcome.',
+    labelNames: ['purpose', 'outcome'] as const,
+    registers,
+  });
+  const latency = new Histogram({
+    name: 'postroom_dns_question_duration_seconds',
+    help: 'How long DNS took to answer, all attempts together.',
+    labelNames: ['purpose'] as const,
+    buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 15],
+    registers,
+  });
+  return (purpose) => (outcome, ms) => {
+    questions.inc({ purpose, outcome });
+    if (ms !== undefined) latency.observe({ purpose }, ms / 1000);
   };
 }
 
@@ -117,4 +150,48 @@ function addSpamMetrics(
     },
     setSpamFilterUp: (isUp) => up.set(Number(isUp)),
   };
+}
+
+const COMMANDS = new Set(
+  'HELO EHLO LHLO MAIL RCPT DATA STARTTLS RSET NOOP HELP VRFY QUIT'.split(' '),
+);
+
+function addMailTraffic(registry: Registry): MailMetrics['mailTraffic'] {
+  const registers = [registry];
+  const open = new Gauge({
+    name: 'postroom_smtp_connections',
+    help: 'Open connections for mail, by protocol.',
+    labelNames: ['protocol'] as const,
+    registers,
+  });
+  const connections = new Counter({
+    name: 'postroom_smtp_connections_total',
+    help: 'Connections for mail that were taken, by protocol.',
+    labelNames: ['protocol'] as const,
+    registers,
+  });
+  const commands = new Counter({
+    name: 'postroom_smtp_commands_total',
+    help: 'Commands of clients, by protocol and verb.',
+    labelNames: ['protocol', 'command'] as const,
+    registers,
+  });
+  const refusals = new Counter({
+    name: 'postroom_smtp_refusals_total',
+    help: 'Recipients, messages and connections that were refused or put off, by reason.',
+    labelNames: ['protocol', 'result', 'reason'] as const,
+    registers,
+  });
+  return (protocol) => ({
+    connected() {
+      connections.inc({ protocol });
+      open.inc({ protocol });
+    },
+    disconnected: () => open.dec({ protocol }),
+    command: (verb) => commands.inc({ protocol, command: COMMANDS.has(verb) ? verb : 'other' }),
+    refused(code) {
+      const result = answerOf(code).smtp.code < 500 ? 'temporary' : 'permanent';
+      refusals.inc({ protocol, result, reason: code });
+    },
+  });
 }

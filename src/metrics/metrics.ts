@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { AttemptReport } from '../queue/queue.ts';
 import { addMailMetrics, type MailMetrics } from './mail-metrics.ts';
+import { addRequestMetrics, type RequestMetrics } from './request-metrics.ts';
 import {
   addStateMetrics,
   type MetricSources,
@@ -14,15 +15,12 @@ import {
   type StateMetrics,
 } from './state-metrics.ts';
 import { readTotals } from './totals.ts';
-import { addTrafficMetrics, type TrafficMetrics } from './traffic-metrics.ts';
 
 export type { CommitReport, MetricSources } from './state-metrics.ts';
 
-export interface Metrics extends MailMetrics, TrafficMetrics, StateMetrics {
+export interface Metrics extends MailMetrics, RequestMetrics, StateMetrics {
   /** Reads these from now on; until then there is nothing to read. */
   watch(sources: MetricSources): void;
-  /** Counts recipients of inbound messages by what became of them. */
-  countRecipient(result: 'delivered' | 'temporary' | 'permanent'): void;
   /** Counts an attempt of the queue. */
   countAttempt(report: AttemptReport): void;
   /** What was counted since the start, by the names of the operator's charts (`totals.ts`). */
@@ -35,12 +33,6 @@ export function createMetrics(): Metrics {
   let sources: MetricSources = { connections: () => 0, queueDepths: async () => [] };
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  const recipients = new Counter({
-    name: 'postroom_recipients_total',
-    help: 'Recipients of inbound messages, by what became of them.',
-    labelNames: ['result'] as const,
-    registers: [registry],
-  });
   const countAttempt = addAttemptMetrics(registry);
   addSharedMetrics(registry, () => sources.shared);
   return {
@@ -48,10 +40,9 @@ export function createMetrics(): Metrics {
       sources = watched;
     },
     ...addMailMetrics(registry),
-    ...addTrafficMetrics(registry),
+    ...addRequestMetrics(registry),
     ...addStateMetrics(registry, () => sources),
     countAttempt,
-    countRecipient: (result) => recipients.inc({ result }),
     totals: () => readTotals(registry),
     text: () => registry.metrics(),
   };

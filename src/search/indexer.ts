@@ -14,6 +14,7 @@
  *
  * On PostgreSQL the rows go in the transaction of the batch.
  */
+import { setImmediate as turn } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database, Queries } from '../database/database.ts';
@@ -117,6 +118,8 @@ export class Indexer {
     const timer = setTimeout(() => resolve(false), ms).unref();
     const news = await promise;
     clearTimeout(timer);
+    // Whoever brought mail is answered first.
+    await turn();
     return news;
   }
 

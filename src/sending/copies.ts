@@ -5,7 +5,7 @@
  * on a mail server it comes before or after (`server-copies.ts`).
  */
 import type { Bodies, StagedBody, StoredBody } from '../bodies/bodies.ts';
-import type { MailboxChange } from '../changes/changes.ts';
+import type { Changes } from '../changes/changes.ts';
 import type { Queries } from '../database/database.ts';
 import { invalidField, Refusal } from '../errors/errors.ts';
 import {
@@ -80,7 +80,7 @@ export interface Copies {
 export interface EmbeddedCopiesOptions {
   readonly mailstore: Pick<EmbeddedMailstore, 'append' | 'expungeIn' | 'setFlagsIn' | 'quotas'>;
   readonly bodies: Pick<Bodies, 'removeFiles'>;
-  readonly publish: (change: MailboxChange) => void;
+  readonly changes: Pick<Changes, 'publish'>;
   readonly log: { warn(fields: object, message: string): void };
 }
 
@@ -96,7 +96,7 @@ export class EmbeddedCopies implements Copies {
   }
 
   async keep(user: MailUser, { use, texts }: KeptMessage): Promise<Keeping> {
-    const { mailstore, publish } = this.#options;
+    const { mailstore, changes } = this.#options;
     const target = { user, mailbox: NAMES[use], flags: FLAGS[use] };
     return {
       async commit(tx, bodyId) {
@@ -106,7 +106,7 @@ export class EmbeddedCopies implements Copies {
         if (!kept) throw new Refusal('account_not_found', `there is no account ${user.address}`);
         const { uid, change } = kept;
         const { mailbox, uidvalidity } = change;
-        return { place: { mailbox, uid, uidvalidity }, afterCommit: () => publish(change) };
+        return { place: { mailbox, uid, uidvalidity }, afterCommit: () => changes.publish(change) };
       },
       undo: async () => {},
     };
@@ -116,12 +116,12 @@ export class EmbeddedCopies implements Copies {
   start(): void {}
 
   async remove(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
-    const { mailstore, bodies, publish, log } = this.#options;
+    const { mailstore, bodies, changes, log } = this.#options;
     const set = { ...place, uids: [place.uid] };
     const removed = await mailstore.expungeIn(tx, user, set).catch(passOverMissing);
     if (!removed) return () => {};
     return () => {
-      for (const change of removed.changes) publish(change);
+      for (const change of removed.changes) changes.publish(change);
       bodies.removeFiles(removed.files).catch((err: unknown) => {
         log.warn({ err }, 'a file of a removed message stays on the disk until the next sweep');
       });
@@ -129,12 +129,12 @@ export class EmbeddedCopies implements Copies {
   }
 
   async setAnswered(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
-    const { mailstore, publish } = this.#options;
+    const { mailstore, changes } = this.#options;
     const set = { ...place, uids: [place.uid] };
     const change = { add: ['\\Answered'] };
     const flagged = await mailstore.setFlagsIn(tx, user, set, change).catch(passOverMissing);
     return () => {
-      for (const change of flagged?.changes ?? []) publish(change);
+      for (const change of flagged?.changes ?? []) changes.publish(change);
     };
   }
 }

@@ -19,7 +19,7 @@ import { discoverPolicy, isAligned, type PolicyDiscovery } from './evaluate-dmar
 import { evaluateSpf, type SendingClient, spfDomain } from './evaluate-spf.ts';
 import { findClientName } from './find-client-name.ts';
 import { isClaimedResult, judgeSender, serviceName } from './judge-sender.ts';
-import { type KeptAnswers, type Lookup, MessageLookups, ResolverGuard } from './lookups.ts';
+import { MessageLookups, ResolverGuard, type SenderDns } from './lookups.ts';
 import type { Judgement, SpfVerdict } from './verdicts.ts';
 import { SignatureCheck } from './verify-signatures.ts';
 
@@ -27,9 +27,7 @@ export type { SendingClient } from './evaluate-spf.ts';
 export { RESULTS_MAX, type Verdicts } from './verdicts.ts';
 
 export interface SenderChecksOptions {
-  readonly lookup: Lookup;
-  /** Answers that are at hand; left out, each question of a message is asked. */
-  readonly kept?: KeptAnswers;
+  readonly dns: SenderDns;
   /**
    * Told when DNS is found to answer nothing, and mail is taken unchecked from then on; and when it answers
    * again.
@@ -239,8 +237,8 @@ class MessageCheck implements SenderCheck {
 export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
   const { restMs, lookupMs } = options.times ?? TIMES;
   const now = options.now ?? (() => performance.now());
-  const { lookup, kept, onOutage } = options;
-  const guard = new ResolverGuard({ lookup, kept, onOutage, restMs, probeMs: lookupMs, now });
+  const { dns, onOutage } = options;
+  const guard = new ResolverGuard({ dns, onOutage, restMs, probeMs: lookupMs, now });
   const shared = { options, guard, now, ownService: serviceName(options.hostname) };
   return { begin: (client) => new MessageCheck(shared, client) };
 }

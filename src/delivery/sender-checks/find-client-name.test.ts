@@ -71,9 +71,11 @@ test('both questions have the time of one lookup together', async () => {
     options: {
       isNameWanted: () => true,
       now: () => now,
-      async lookup(name, type) {
-        if (type === 'PTR') now += times.lookupMs;
-        return dns.lookup(name, type);
+      dns: {
+        async lookup(name, type) {
+          if (type === 'PTR') now += times.lookupMs;
+          return dns.lookup(name, type);
+        },
       },
     },
   });

@@ -109,7 +109,7 @@ suite('a body made to be expensive', () => {
     test(`50 MB of ${what} pass through, none of it kept`, async () => {
       const header = (await signed('ann@bank.test', { domain: 'bank.test' })).split('\r\n\r\n')[0];
       const checks = createSenderChecks({
-        lookup: lookupIn({ records }).lookup,
+        dns: lookupIn({ records }),
         hostname: HOST,
         enforce: true,
       });
@@ -151,7 +151,7 @@ test('values out of the message cannot break out of our field', async () => {
 test('a message that breaks off throws what its source throws, and leaves nothing behind', async () => {
   const { lookup } = lookupIn({ records, silent: ['*'] });
   const times = { lookupMs: 5, totalMs: 5, restMs: 5 };
-  const checks = createSenderChecks({ lookup, hostname: HOST, enforce: true, times });
+  const checks = createSenderChecks({ dns: { lookup }, hostname: HOST, enforce: true, times });
   const checking = checks.begin(stranger);
   async function* source() {
     yield Buffer.from(forged);
@@ -197,7 +197,7 @@ test('any bytes at all get a verdict, the same however they are cut', async () =
     .array(part, { maxLength: 30 })
     .map((parts) => Buffer.from(parts.join(''), 'latin1'));
   const checks = createSenderChecks({
-    lookup: lookupIn({ records }).lookup,
+    dns: lookupIn({ records }),
     hostname: HOST,
     enforce: true,
   });
@@ -216,7 +216,7 @@ test('any bytes at all get a verdict, the same however they are cut', async () =
 
 test('two messages at a time do not mix', async () => {
   const checks = createSenderChecks({
-    lookup: lookupIn({ records }).lookup,
+    dns: lookupIn({ records }),
     hostname: HOST,
     enforce: true,
   });

@@ -56,7 +56,7 @@ async function remove(
   hostname = HOST,
 ): Promise<{ left: Buffer; removed: boolean }> {
   const { lookup } = lookupIn({ records: {} });
-  const checks = createSenderChecks({ lookup, hostname, enforce: true });
+  const checks = createSenderChecks({ dns: { lookup }, hostname, enforce: true });
   const left = await collect(checks.begin(stranger).through(streamOf(chunks)));
   return { left, removed: left.length < Buffer.concat(chunks).length };
 }

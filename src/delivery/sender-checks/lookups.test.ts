@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { createSenderChecks, type SendingClient } from './check-sender.ts';
-import { type Lookup, type LookupAnswer, ResolverGuard } from './lookups.ts';
+import { type LookupAnswer, ResolverGuard, type SenderDns } from './lookups.ts';
 import {
   check,
   HOST,
@@ -66,7 +66,7 @@ suite('lookups', () => {
     });
     const never = lookupIn({ records, silent: ['*'] });
     const checks = createSenderChecks({
-      lookup: never.lookup,
+      dns: never,
       hostname: HOST,
       enforce: true,
       times,
@@ -89,7 +89,7 @@ suite('lookups', () => {
 
   test('keys are read anew from every record that differs', async () => {
     const dns = lookupIn({ records });
-    const checks = createSenderChecks({ lookup: dns.lookup, hostname: HOST, enforce: true });
+    const checks = createSenderChecks({ dns, hostname: HOST, enforce: true });
     const byRsa = await signed('ann@bank.test', { domain: 'bank.test' });
     const byEd25519 = await signed('ann@bank.test', {
       domain: 'bank.test',
@@ -153,9 +153,11 @@ suite('lookups', () => {
     slow.zone = { records: { ...records, ...chain } };
     let now = 0;
     const checks = createSenderChecks({
-      lookup: async (name, type) => {
-        now += 1_900;
-        return slow.lookup(name, type);
+      dns: {
+        lookup: async (name, type) => {
+          now += 1_900;
+          return slow.lookup(name, type);
+        },
       },
       hostname: HOST,
       enforce: true,
@@ -171,7 +173,7 @@ suite('lookups', () => {
     const message = await signed('ann@bank.test', { domain: 'bank.test' });
     const dead = lookupIn({ records, failing: ['*'] });
     const checks = createSenderChecks({
-      lookup: dead.lookup,
+      dns: dead,
       hostname: HOST,
       enforce: true,
       times,
@@ -188,7 +190,7 @@ suite('lookups', () => {
     const lookup = async () => {
       throw new TypeError('oops');
     };
-    const checks = createSenderChecks({ lookup, hostname: HOST, enforce: true, times });
+    const checks = createSenderChecks({ dns: { lookup }, hostname: HOST, enforce: true, times });
     await assert.rejects(pass(checks, forged, stranger), /oops/);
   });
 });
@@ -200,7 +202,7 @@ const failed: LookupAnswer = { kind: 'unanswered', reason: 'no connection' };
 /** A resolver whose answer the test chooses, with a clock of its own. */
 function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer>) {
   const asked: string[] = [];
-  const lookup: Lookup = async (name) => {
+  const lookup: SenderDns['lookup'] = async (name) => {
     asked.push(name);
     return answer(name);
   };
@@ -208,8 +210,7 @@ function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer
   const outages: boolean[] = [];
   const kept = new Map<string, LookupAnswer>();
   const guard = new ResolverGuard({
-    lookup,
-    kept: (name) => kept.get(name),
+    dns: { lookup, kept: (name) => kept.get(name) },
     onOutage: (isOut) => outages.push(isOut),
     restMs: REST,
     probeMs: 5,

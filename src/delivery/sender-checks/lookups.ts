@@ -1,6 +1,5 @@
 /**
- * DNS as the checks ask it: a plain function, which `dns/`'s lookup fits; the questions of one message, and
- * what all messages share of the resolver.
+ * DNS as the checks ask it: the questions of one message, and what all messages share of the resolver.
  */
 import { isDnsName } from '../../dns/dns.ts';
 
@@ -25,10 +24,13 @@ export type LookupAnswer =
   | { readonly kind: 'absent'; readonly reason: 'no_name' | 'no_record' | 'bad_name' }
   | { readonly kind: 'unanswered'; readonly reason: string };
 
-/** Asks one question. Rejects for bugs only: what goes wrong is `unanswered`. */
-export type Lookup = (name: string, type: LookupType) => Promise<LookupAnswer>;
-
-export type KeptAnswers = (name: string, type: LookupType) => LookupAnswer | undefined;
+/** Answers questions; the resolver of `dns/` fits. */
+export interface SenderDns {
+  /** Asks one question. Rejects for bugs only: what goes wrong is `unanswered`. */
+  lookup(name: string, type: LookupType): Promise<LookupAnswer>;
+  /** The answer to a question where it is at hand, so that nobody has to be asked. */
+  kept?(name: string, type: LookupType): LookupAnswer | undefined;
+}
 
 function unanswered(reason: string): LookupAnswer {
   return { kind: 'unanswered', reason };
@@ -135,9 +137,7 @@ const MAX_OTHER = 64;
 const TIMER_MARGIN_MS = 5;
 
 export interface ResolverGuardOptions {
-  readonly lookup: Lookup;
-  /** The answer to a question where it is at hand, so that nobody has to be asked. */
-  readonly kept?: KeptAnswers | undefined;
+  readonly dns: SenderDns;
   /** Told when the resolver is found dead, and when it answers again. */
   readonly onOutage?: ((isOut: boolean) => void) | undefined;
   /** Milliseconds that the resolver is left alone after it was found dead. */
@@ -181,7 +181,7 @@ export class ResolverGuard {
    * @param ms how long its answer is waited for
    */
   async ask(name: string, type: LookupType, ms: number, weight: Weight): Promise<LookupAnswer> {
-    const kept = this.#options.kept?.(name, type);
+    const kept = this.#options.dns.kept?.(name, type);
     if (kept) return kept;
     if (this.isResting()) return unanswered('the resolver is left alone');
     if (weight === 'other' && this.#othersUnderWay >= MAX_OTHER) return unanswered('too busy');
@@ -189,7 +189,7 @@ export class ResolverGuard {
     const askedAt = this.#options.now();
     this.#othersUnderWay += count;
     try {
-      const answer = await withDeadline(this.#options.lookup(name, type), ms);
+      const answer = await withDeadline(this.#options.dns.lookup(name, type), ms);
       if (answer.kind !== 'unanswered') this.#answeredAt = this.#options.now();
       // Silence may be that of the servers of one domain, chosen by the sender: then the resolver
       // answers other questions, and must not be given up.
@@ -203,8 +203,8 @@ export class ResolverGuard {
   #probe(): void {
     if (this.#isProbing) return;
     this.#isProbing = true;
-    const { lookup, probeMs } = this.#options;
-    void withDeadline(lookup(PROBE, 'A'), probeMs)
+    const { dns, probeMs } = this.#options;
+    void withDeadline(dns.lookup(PROBE, 'A'), probeMs)
       .catch(() => unanswered('failed'))
       .then(({ kind }) => {
         this.#isProbing = false;

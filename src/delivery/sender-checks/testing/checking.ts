@@ -72,7 +72,7 @@ export async function pass(checks: SenderChecks, message: string | Buffer, clien
 export async function check({ message, client = stranger, zone, options }: Check) {
   const dns = lookupIn({ records, ...zone });
   const checks = createSenderChecks({
-    lookup: dns.lookup,
+    dns,
     hostname: HOST,
     enforce: true,
     times,

@@ -1,5 +1,5 @@
 /** DNS from a list of records, without a network. */
-import type { Lookup, LookupAnswer, LookupType, MailExchanger } from '../lookups.ts';
+import type { LookupAnswer, LookupType, MailExchanger, SenderDns } from '../lookups.ts';
 
 export interface Zone {
   /** Records by `TYPE name`; what is not listed does not exist. */
@@ -11,7 +11,7 @@ export interface Zone {
 }
 
 export interface ZoneLookup {
-  readonly lookup: Lookup;
+  readonly lookup: SenderDns['lookup'];
   /** Every question that was asked, in order. */
   readonly asked: string[];
   zone: Zone;
