@@ -131,6 +131,13 @@ export async function leaseRows(database: Database, request: LeaseRequest): Prom
       .set({ lease_owner: owner, next_attempt_at: until, updated_at: now })
       .where('id', 'in', (eb) => eb.selectFrom('due').select('due.id'))
       .returning(rowColumns)
+      .returning((eb) =>
+        eb
+          .selectFrom('domains')
+          .select('suspended_at')
+          .whereRef('domains.id', '=', 'deliveries.domain_id')
+          .as('suspended_at'),
+      )
       .execute();
     const open = await holdSuspended(tx, database.engine, leased, request);
     const rows = await payloadsOf(
@@ -147,11 +154,14 @@ type RowWithoutPayload = Omit<LeasedRow, 'payload'>;
 async function holdSuspended(
   tx: Queries,
   engine: Engine,
-  leased: readonly RowWithoutPayload[],
+  leased: readonly (RowWithoutPayload & { readonly suspended_at: number | null })[],
   { now, trace }: LeaseRequest,
 ): Promise<RowWithoutPayload[]> {
-  const domainIds = [...new Set(leased.map(({ domain_id }) => domain_id))];
-  const suspended = new Set(await lockSuspended(tx, engine, domainIds));
+  const ofSuspended = leased.filter(({ suspended_at }) => suspended_at !== null);
+  if (ofSuspended.length === 0) return [...leased];
+  // Locked, and looked at again: its suspension may end at this moment.
+  const domainIds = new Set(ofSuspended.map(({ domain_id }) => domain_id));
+  const suspended = new Set(await lockSuspended(tx, engine, [...domainIds]));
   const isHeld = ({ domain_id }: RowWithoutPayload) => suspended.has(domain_id);
   const held = leased.filter(isHeld);
   if (held.length > 0) {
