@@ -26,7 +26,8 @@ export function migrateCommand(parts: CommandParts): Command {
 async function migrate(parts: CommandParts, json: true | undefined): Promise<void> {
   const { database, close } = await parts.openDatabase(
     readConfig(process.env),
-    pino({ level: 'silent' }),
+    // What takes time is told while it is done.
+    pino({ level: 'info' }, { write: tellLine }),
   );
   try {
     const { version, newest } = await schemaVersions(database);
@@ -38,4 +39,9 @@ async function migrate(parts: CommandParts, json: true | undefined): Promise<voi
   } finally {
     await close();
   }
+}
+
+function tellLine(line: string): void {
+  const { msg }: { msg: string } = JSON.parse(line);
+  process.stderr.write(`${msg}\n`);
 }

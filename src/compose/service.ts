@@ -265,6 +265,7 @@ async function openDatabase(
       timeoutMs,
       onCommit,
       onBroken: (error) => logger.warn({ err: error }, 'database connection lost'),
+      onMigration: (line) => logger.info(`migration of the database: ${line}`),
       onNoTimeline: (err) =>
         logger.warn(
           { err },

@@ -74,6 +74,11 @@ export function isRolledBack(error: unknown): boolean {
   return ['40001', '40P01'].includes(codeOf(error)) || lostStatement(error) !== undefined;
 }
 
+/** Whether a lock was not given in time, or only by taking others back: a deadlock. */
+export function isLockedOut(error: unknown): boolean {
+  return ['55P03', '40P01'].includes(codeOf(error));
+}
+
 /**
  * Why a prepared statement could not be run, which is told before anything of it was: a `pooler` has given us
  * another connection to the server (26000 it is not there; 42P05 another client's is), or a table has got other

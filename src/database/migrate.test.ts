@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
-import { test } from 'node:test';
+import { suite, test } from 'node:test';
 import { sql } from 'kysely';
+import { Client } from 'pg';
 import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import { type Database, type Engine, openPostgres, openSqlite } from './database.ts';
 import { migrate, UnfitDatabase } from './migrate.ts';
@@ -129,6 +130,72 @@ onEachEngine('a database', (engine) => {
       'create index notes_of_mine on accounts (display_name)',
     );
     assert.equal(said, undefined);
+  });
+});
+
+const skip = process.env.TEST_DATABASE_URL === undefined && 'TEST_DATABASE_URL is not set';
+
+/** Another program's connection to a database. */
+async function connectTo(connectionString: string): Promise<Client> {
+  const client = new Client({ connectionString });
+  await client.connect();
+  atEnd(() => client.end());
+  return client;
+}
+
+suite('a database on PostgreSQL', { skip }, () => {
+  test('of the first release is brought up to date while its program writes and a table is in use', async () => {
+    const { database: before, location } = await openTestDatabase('postgres');
+    await beginAsFirstRelease(before);
+    const [reader, writer] = [await connectTo(location), await connectTo(location)];
+    await reader.query('begin');
+    await reader.query('select count(*) from messages');
+    let written = 0;
+    let isMigrated = false;
+    const write = async () => {
+      while (!isMigrated || written < 10) {
+        const uid = 2 + written;
+        await writer.query(`begin;
+          insert into messages (mailbox_id, uid, created_modseq, modseq, flags, size, internal_date, body_id, envelope,
+            structure) values (1, ${uid}, ${uid}, ${uid}, '', 2, 0, 1, '{}', '{}');
+          insert into deliveries (kind, domain_id, destination, body_id, public_id, status, next_attempt_at, created_at,
+            updated_at) values ('webhook', 1, 'somewhere', 1, 'id${uid}', 'queued', 0, 0, 0);
+          commit`);
+        written++;
+      }
+    };
+    const steps: string[] = [];
+    const onMigration = async (line: string) => {
+      steps.push(line);
+      if (line.includes('a table was in use')) await reader.query('rollback');
+    };
+    const migrating = openPostgres({ url: location, poolSize: 2, onMigration }).finally(() => {
+      isMigrated = true;
+    });
+    const [database] = await Promise.all([migrating, write()]);
+    atEnd(() => database.close());
+    assert.match(steps[0] ?? '', /^the schema was not changed: a table was in use for 2 s/);
+    const made = steps.filter((line) => line.startsWith('making index'));
+    assert.ok(made[0]?.includes('domains_by_status') && made.length === 8, steps.join('\n'));
+    const { rows } = await writer.query('select count(*) as rows from deliveries');
+    assert.equal(Number(rows[0].rows), written);
+  });
+
+  test('has an index made again that a killed migration left unfinished', async () => {
+    const { database, location } = await openTestDatabase('postgres');
+    const [writer, killed] = [await connectTo(location), await connectTo(location)];
+    await killed.query('drop index deliveries_open');
+    // An index waits for those who write to its table: what is cut short then is there, and not valid.
+    await writer.query('begin; lock table deliveries in row exclusive mode');
+    await killed.query('set statement_timeout = 500');
+    const made = killed.query('create index concurrently deliveries_open on deliveries (kind)');
+    await assert.rejects(made, /statement timeout/);
+    await writer.query('rollback');
+    assert.equal(await migrate(database.read, 'postgres'), undefined);
+    const { rows } = await writer.query(
+      "select indisvalid from pg_index where indexrelid = 'deliveries_open'::regclass",
+    );
+    assert.deepEqual(rows, [{ indisvalid: true }]);
   });
 });
 

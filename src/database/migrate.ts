@@ -3,7 +3,15 @@ import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type { Engine, ReadDatabase } from './engine.ts';
 import { first } from './migrations/0001.ts';
-import { second } from './migrations/0002.ts';
+import { laterThanSecond, second } from './migrations/0002.ts';
+import {
+  applyBetweenOthers,
+  findUnfinished,
+  finish,
+  type OnStep,
+  takeTurns,
+  withLockTimeout,
+} from './postgres/online.ts';
 import { checkSchema } from './schema-check.ts';
 
 /** The database is one that this program cannot work with; the message says what to do. */
@@ -28,16 +36,22 @@ const APPLIED = 'kysely_migration';
  * version that the database then has. A released migration is never edited (`migrations/released.json`).
  */
 function migrationsFor(engine: Engine): Record<string, Migration> {
-  return { '0001': first(engine), '0002': second(engine) };
+  const migrations = { '0001': first(engine), '0002': second(engine) };
+  return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }
 
 /**
  * Brings a database up to date and looks whether its schema is then as expected.
  *
+ * @param onStep told what takes time, on PostgreSQL
  * @throws UnfitDatabase
  */
-export async function migrate<T>(kysely: Kysely<T>, engine: Engine): Promise<void> {
-  const isNewer = await applyMigrations(kysely, engine);
+export async function migrate<T>(
+  kysely: Kysely<T>,
+  engine: Engine,
+  onStep?: OnStep,
+): Promise<void> {
+  const isNewer = await applyMigrations(kysely, engine, onStep);
   const difference = await checkSchema(kysely, engine, isNewer);
   if (difference !== undefined) {
     throw new UnfitDatabase(
@@ -46,16 +60,17 @@ export async function migrate<T>(kysely: Kysely<T>, engine: Engine): Promise<voi
   }
 }
 
-/** Of the transaction that migrates; any number does that nobody else takes. */
-const MIGRATION_LOCK = 7_265_017;
-
 /**
- * Applies the migrations that the database lacks; nodes that start together take turns. On PostgreSQL all is one
- * transaction, which holds the lock: a pooler may give each transaction another session.
+ * Applies the migrations that the database lacks. On PostgreSQL nodes that start together take turns, and those that
+ * run go on meanwhile; what a start that was cut short has left is done by the next.
  *
  * @returns whether the database is of a newer version, which this program may use as well
  */
-export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Promise<boolean> {
+export async function applyMigrations<T>(
+  kysely: Kysely<T>,
+  engine: Engine,
+  onStep: OnStep = () => {},
+): Promise<boolean> {
   const migrations = migrationsFor(engine);
   const names = Object.keys(migrations);
   const applied = await readApplied(kysely, engine);
@@ -64,17 +79,21 @@ export async function applyMigrations<T>(kysely: Kysely<T>, engine: Engine): Pro
   const apply = async (db: Kysely<T>) => {
     const { error } = await new Migrator({ db, provider }).migrateToLatest();
     if (error) throw error;
-    if (applied.length === names.length) return;
     await sql`insert into settings (name, value) values (${OLDEST}, ${OLDEST_VERSION})
       on conflict (name) do update set value = excluded.value`.execute(db);
   };
-  if (engine === 'sqlite') await apply(kysely);
-  else {
-    await kysely.transaction().execute(async (tx) => {
-      await sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`.execute(tx);
-      await apply(tx);
-    });
+  const isOld = applied.length < names.length;
+  if (engine === 'sqlite') {
+    if (isOld) await apply(kysely);
+    return false;
   }
+  const findLeft = () => findUnfinished(kysely, laterThanSecond);
+  const { indexes, checks } = await findLeft();
+  if (!isOld && indexes.length + Object.keys(checks).length === 0) return false;
+  await takeTurns(kysely, onStep, async () => {
+    if (isOld) await applyBetweenOthers(kysely, onStep, apply);
+    await finish(kysely, await findLeft(), { isEmpty: applied.length === 0, onStep });
+  });
   return false;
 }
 

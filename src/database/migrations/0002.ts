@@ -5,6 +5,7 @@
  */
 import { type Kysely, sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
+import type { Later } from '../postgres/online.ts';
 
 /** What the words ID and INT at the start of a column stand for. */
 const types: Record<'sqlite' | 'postgres', Record<string, string>> = {
@@ -104,7 +105,7 @@ const addedColumns: Record<string, Columns> = {
     // Our id of the message, who is to get it, and who holds it back.
     mail_id: 'text',
     recipient: 'text',
-    held_by: "text check (held_by in ('operator', 'suspension'))",
+    held_by: 'text',
   },
   // What a secret was before a change, and until when it signs as well.
   routes: { webhook_secret_previous: 'text', webhook_secret_until: 'INT' },
@@ -114,6 +115,9 @@ const addedColumns: Record<string, Columns> = {
   // When and why an operator suspended it.
   domains: { suspended_at: 'INT', suspend_reason: 'text' },
 };
+
+/** On SQLite part of the column. On PostgreSQL the rows that are there are looked at later. */
+const heldBy = "check (held_by in ('operator', 'suspension'))";
 
 /** Kept by `accounts/remembered-logins.ts`. */
 const loginTables: Record<string, Columns> = {
@@ -190,20 +194,30 @@ const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
   },
 };
 
-/** The operator's lists, each in the order of its pages. */
-const operatorIndexes = [
+/** On tables of 0.2.0, which may be large: on PostgreSQL they are made later, while the database is in use. */
+const indexesOfOldTables = [
+  // The operator's lists, each in the order of its pages.
   'create index domains_by_status on domains (status, id)',
   'create index domains_of_user on domains (user_id, id)',
   'create index domains_suspended on domains (id) where suspended_at is not null',
+  // The queue as operators see it: by receiver and domain, without what was delivered.
+  "create index deliveries_by_receiver on deliveries (destination, domain_id, kind, status, id) where status <> 'delivered'",
+  // How much has not ended, and how long the next has been due: for metrics, from the index alone.
+  'create index deliveries_open on deliveries (kind, status, next_attempt_at, finished_at) where finished_at is null',
+  // An answer finds the thread of the message that it answers.
+  'create index messages_by_key on messages (message_key) where message_key is not null',
 ];
 
 /** By octets, whatever the order of the database's locale is; on SQLite the indexes of 0001 do that. */
-const textIndexes = {
-  sqlite: [],
-  postgres: [
-    'create index domains_by_text on domains (name collate "C", id)',
-    `create index accounts_by_text on accounts ((local_part || '@' || domain_name) collate "C", id)`,
-  ],
+const textIndexes = [
+  'create index domains_by_text on domains (name collate "C", id)',
+  `create index accounts_by_text on accounts ((local_part || '@' || domain_name) collate "C", id)`,
+];
+
+/** On PostgreSQL: what is left for after the transaction. */
+export const laterThanSecond: Later = {
+  indexes: [...indexesOfOldTables, ...textIndexes],
+  checks: { deliveries: 'deliveries_held_by_check' },
 };
 
 /** As in 0001, but that the accounts of a suspended domain are suspended. Its columns stay as they are. */
@@ -230,12 +244,6 @@ const indexes = [
   'create index trace_by_recipient on trace (recipient, at, id) where recipient is not null',
   'create index trace_by_sender on trace (sender, at, id) where sender is not null',
   'create index trace_by_message_id on trace (message_id, at, id) where message_id is not null',
-  // The queue as operators see it: by receiver and domain, without what was delivered.
-  "create index deliveries_by_receiver on deliveries (destination, domain_id, kind, status, id) where status <> 'delivered'",
-  // How much has not ended, and how long the next has been due: for metrics, from the index alone.
-  'create index deliveries_open on deliveries (kind, status, next_attempt_at, finished_at) where finished_at is null',
-  // An answer finds the thread of the message that it answers.
-  'create index messages_by_key on messages (message_key) where message_key is not null',
   'create unique index sends_by_public_id on sends (public_id)',
   'create unique index sends_by_key on sends (account_id, idempotency_key) where idempotency_key is not null',
   // What an account sent in the last day, and which of its messages a bounce is about.
@@ -278,29 +286,43 @@ function define(columns: Columns, types: Columns): string[] {
   );
 }
 
+/** New tables, which nobody else knows yet. */
+function* newTables(engine: 'sqlite' | 'postgres'): Generator<string> {
+  const tables = {
+    ...sendingTables,
+    ...loginTables,
+    ...operatorTables,
+    ...usageTables,
+    ...traceTables,
+    ...nodeTables[engine],
+  };
+  for (const [name, columns] of Object.entries(tables)) {
+    yield `create table ${name} (${define(columns, types[engine]).join(', ')})`;
+  }
+  yield* indexes;
+}
+
+/** Changes of tables of 0.2.0: on PostgreSQL nobody else can use them until the end of the transaction. */
+function* changedTables(engine: 'sqlite' | 'postgres'): Generator<string> {
+  for (const [name, columns] of Object.entries(addedColumns)) {
+    for (const column of define(columns, types[engine])) {
+      const check = engine === 'sqlite' && column.startsWith('held_by ') ? ` ${heldBy}` : '';
+      yield `alter table ${name} add column ${column}${check}`;
+    }
+  }
+  if (engine === 'sqlite') yield* indexesOfOldTables;
+  else {
+    yield `alter table deliveries add constraint deliveries_held_by_check ${heldBy} not valid`;
+  }
+  yield* replaceView[engine];
+  yield* storage[engine];
+}
+
 /** @param engine whose SQL is spoken */
 export function second(engine: 'sqlite' | 'postgres'): Migration {
   return {
     async up(db: Kysely<unknown>) {
-      const tables = {
-        ...sendingTables,
-        ...loginTables,
-        ...operatorTables,
-        ...usageTables,
-        ...traceTables,
-        ...nodeTables[engine],
-      };
-      for (const [name, columns] of Object.entries(tables)) {
-        const lines = define(columns, types[engine]);
-        await sql.raw(`create table ${name} (${lines.join(', ')})`).execute(db);
-      }
-      for (const [name, columns] of Object.entries(addedColumns)) {
-        for (const column of define(columns, types[engine])) {
-          await sql.raw(`alter table ${name} add column ${column}`).execute(db);
-        }
-      }
-      const statements = [...indexes, ...operatorIndexes, ...textIndexes[engine]];
-      for (const statement of [...statements, ...replaceView[engine], ...storage[engine]]) {
+      for (const statement of [...newTables(engine), ...changedTables(engine)]) {
         await sql.raw(statement).execute(db);
       }
     },

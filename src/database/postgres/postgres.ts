@@ -18,6 +18,8 @@ export interface PostgresOptions {
   readonly onBroken?: (error: Error) => void;
   /** Told once why a failover that loses commits cannot be noticed on this server. */
   readonly onNoTimeline?: (error: unknown) => void;
+  /** Told what a migration does that takes time, one line for each step. */
+  readonly onMigration?: (line: string) => void;
   /** Told of each transaction that was committed, and of its milliseconds, for metrics. */
   readonly onCommit?: (report: { readonly ms: number }) => void;
 }
@@ -39,7 +41,7 @@ const timeline = sql<number>`('x' || substr(pg_walfile_name(pg_current_wal_lsn()
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { url, poolSize = 20, timeoutMs = 8_000, onBroken } = options;
   const urls = typeof url === 'string' ? [url] : url;
-  await migrateOn({ urls, poolSize: 2, onBroken });
+  await migrateOn({ urls, poolSize: 2, onBroken }, options.onMigration);
   let isDamaged = false;
   const kysely = new Kysely<Schema>({
     dialect: postgresDialect({ urls, poolSize, timeoutMs, onBroken }),
@@ -107,10 +109,13 @@ async function tellsTimeline(
 }
 
 /** Migrates on connections of its own: a migration may take longer than any query. */
-async function migrateOn(options: ConnectionOptions): Promise<void> {
+async function migrateOn(
+  options: ConnectionOptions,
+  onMigration: PostgresOptions['onMigration'],
+): Promise<void> {
   const kysely = new Kysely<Schema>({ dialect: postgresDialect(options) });
   try {
-    await migrate(kysely, 'postgres');
+    await migrate(kysely, 'postgres', onMigration);
   } finally {
     await kysely.destroy();
   }
