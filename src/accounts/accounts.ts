@@ -43,6 +43,7 @@ export {
   findAccounts,
   findSendingAccount,
   findSomeActive,
+  mailLocalPart,
   type SendingAccount,
   setQuota,
 } from './account-rows.ts';

@@ -3,7 +3,7 @@
  * message goes where.
  */
 import { LRUCache } from 'lru-cache';
-import type { Account, Accounts } from '../accounts/accounts.ts';
+import { type Account, type Accounts, mailLocalPart } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database } from '../database/database.ts';
 import type { ActiveDomain, Domains } from '../domains/domains.ts';
@@ -53,6 +53,7 @@ export interface ResolvedMail {
 
 interface Recipient {
   readonly forwardPath: string;
+  /** As the sender wrote it. */
   readonly localPart: string;
   readonly domain: ActiveDomain;
 }
@@ -81,7 +82,7 @@ export async function resolveRecipient(
   }
   if (REWRITTEN.test(address.local)) return resolveReturn(sources, address.local, domain, from);
   if (domain.isSuspended) return refuseDomain('lapsed', domain.name);
-  const recipient = { forwardPath, localPart: mailboxLocalPart(address.local), domain };
+  const recipient = { forwardPath, localPart: address.local, domain };
   const { forwardMode } = domain.route;
   if (forwardMode === 'forward_email' && from !== '') return { kind: 'forward', domain };
   const account = await findAccount(sources, recipient);
@@ -128,7 +129,7 @@ async function findAccount(
   const account = await accounts.findRecipient(localPart, domain.id);
   if (account) return account;
   // RFC 5321 section 4.5.1: postmaster is taken wherever mail is.
-  return localPart === 'postmaster' ? accounts.oldestOfDomain(domain.id) : undefined;
+  return mailLocalPart(localPart) === 'postmaster' ? accounts.oldestOfDomain(domain.id) : undefined;
 }
 
 function resolveMailbox(
@@ -145,13 +146,6 @@ function resolveMailbox(
 
 function userOf({ id, address }: Account): MailUser {
   return { accountId: id, address };
-}
-
-/** Case and `+tag` are not part of the mailbox's name. */
-function mailboxLocalPart(local: string): string {
-  const lower = local.toLowerCase();
-  const plus = lower.indexOf('+');
-  return plus > 0 ? lower.slice(0, plus) : lower;
 }
 
 function unparsable(forwardPath: string): Refusal {

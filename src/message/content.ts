@@ -142,11 +142,10 @@ function sortLeaves<Own extends Part<Own>>(structure: Own): Leaves<Own> {
     }
     const isText = part.type === 'text/plain' || part.type === 'text/html';
     const isFirst = index === 0;
-    const hasName = partFilename(part) !== undefined;
     const isInline =
       isText &&
       part.disposition !== 'attachment' &&
-      (isFirst || (parent !== 'multipart/related' && !hasName));
+      (isFirst || (parent !== 'multipart/related' && partFilename(part) === undefined));
     (isInline ? leaves.inline : leaves.attached).push(part);
   };
   sort(structure, 0, '');
