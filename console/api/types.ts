@@ -29,6 +29,8 @@ export interface DnsRecord {
   readonly observed_value?: string;
   readonly priority?: number;
   readonly detail?: string;
+  /** Of a DKIM record while keys are changed: `next` or `old`. */
+  readonly key_state?: string;
 }
 
 export interface Route {

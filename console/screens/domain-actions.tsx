@@ -28,6 +28,27 @@ export async function verify({ domain, user_id }: Named, done: Done): Promise<vo
   }
 }
 
+/** Makes the next DKIM key, whose record is then listed with the others. */
+export function rotateDkim({ domain, user_id }: Named, done: Done): void {
+  ask({
+    title: `Change the DKIM key of ${domain}?`,
+    action: 'Make a new key',
+    text: () => (
+      <p>
+        A second DKIM record is listed, to be added in DNS beside the first. Mail is signed with the
+        old key until DNS shows the new record. A key that waits for its record stays as it is.
+      </p>
+    ),
+    run: async () => {
+      await call('POST', `/v2/domains/${encodeURIComponent(domain)}/dkim/rotate`, {
+        body: { user_id },
+      });
+      say(`${domain} has a new DKIM key: add its record in DNS.`);
+      await done();
+    },
+  });
+}
+
 export function suspend({ domain, user_id }: Named, done: Done): void {
   ask({
     title: `Suspend ${domain}?`,

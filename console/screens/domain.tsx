@@ -10,7 +10,7 @@ import { DataTable, Loading } from '../ui/data-table.tsx';
 import { formatBytes, formatKnown, formatName, formatNumber } from '../ui/format.ts';
 import { AccountList } from './accounts.tsx';
 import { DeliveryList } from './deliveries.tsx';
-import { remove, resume, suspend, verify } from './domain-actions.tsx';
+import { remove, resume, rotateDkim, suspend, verify } from './domain-actions.tsx';
 import { domainState } from './domains.tsx';
 import { UsageTable } from './usage.tsx';
 
@@ -69,6 +69,9 @@ function Actions({ domain, reload }: { domain: DomainPage; reload: () => Promise
     <>
       <button type="button" class="main" onClick={() => void verify(domain, reload)}>
         Verify
+      </button>
+      <button type="button" class="plain" onClick={() => rotateDkim(domain, reload)}>
+        Change DKIM key
       </button>
       {domain.suspended ? (
         <button type="button" class="plain" onClick={() => resume(domain, reload)}>
@@ -136,12 +139,17 @@ function Records({ records }: { records: readonly DnsRecord[] }) {
             { head: 'Host', cell: ({ host }) => <code>{host}</code> },
             { head: 'Priority', isNumber: true, cell: ({ priority }) => priority ?? '–' },
             { head: 'Value', isWide: true, cell: (row) => <RecordValue record={row} /> },
-            { head: 'Status', cell: ({ status }) => <State name={status} /> },
+            { head: 'Status', cell: (row) => <State name={recordState(row)} /> },
           ]}
         />
       )}
     </Card>
   );
+}
+
+/** A DKIM record that is listed until it may go has no state of its own any more. */
+function recordState({ status, key_state }: DnsRecord): string {
+  return key_state === 'old' ? 'old' : status;
 }
 
 function RecordValue({ record }: { record: DnsRecord }) {

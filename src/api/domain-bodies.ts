@@ -38,6 +38,20 @@ export const DnsRecordBody = Type.Object(
     last_checked_at: Type.Optional(
       Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:30.000Z'] }),
     ),
+    key_state: Type.Optional(
+      Type.String({
+        description:
+          'Of a DKIM record while keys are changed: `next` signs once it is verified, `old` signs no more.',
+        examples: ['next'],
+      }),
+    ),
+    removable_at: Type.Optional(
+      Type.String({
+        format: 'date-time',
+        description: 'Of an `old` DKIM record: until then it has to stay in DNS.',
+        examples: ['2026-02-07T12:00:00.000Z'],
+      }),
+    ),
   },
   { title: 'DnsRecord', description: 'One record that the zone of the domain has to carry.' },
 );
@@ -95,6 +109,8 @@ export function writeRecord(record: DnsRecord): Type.Static<typeof DnsRecordBody
     ...(record.observedValue !== undefined && { observed_value: record.observedValue }),
     ...(record.detail !== undefined && { detail: record.detail }),
     ...(record.lastCheckedAt !== undefined && { last_checked_at: isoTime(record.lastCheckedAt) }),
+    ...(record.keyState !== undefined && { key_state: record.keyState }),
+    ...(record.removableAt !== undefined && { removable_at: isoTime(record.removableAt) }),
   };
 }
 

@@ -56,6 +56,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
     addSetRoute(app, domains);
     addMark(app, domains);
     addVerify(app, domains, verification);
+    addRotateDkim(app, domains);
   };
 }
 
@@ -311,6 +312,29 @@ function addVerify(app: Api, domains: Domains, verification: Verification): void
     async ({ params, body }) => {
       await verification.verify(body.user_id, params.domain);
       return writeDetails(await domains.get(body.user_id, params.domain));
+    },
+  );
+}
+
+function addRotateDkim(app: Api, domains: Domains): void {
+  app.post(
+    '/v2/domains/:domain/dkim/rotate',
+    {
+      config: { refusals: ['domain_not_found'] },
+      schema: {
+        ...common,
+        summary: "Change a domain's DKIM key",
+        description:
+          'Makes a second DKIM record, to be published beside the first. Mail is signed with the new key once DNS shows the record; the old one has to stay in DNS for 7 more days. While a new key waits for its record, the call changes nothing.',
+        operationId: 'rotateDkim',
+        params: DomainPath,
+        body: Type.Object({ user_id: UserId }),
+        response: { 200: DetailsBody },
+      },
+    },
+    async (request) => {
+      const { params, body } = request;
+      return writeDetails(await domains.rotateDkim(body.user_id, params.domain, actorOf(request)));
     },
   );
 }

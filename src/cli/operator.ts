@@ -1,6 +1,6 @@
 /** What an operator sees and does while the service runs: the operator's API, for people and scripts. */
 import { Command } from 'commander';
-import { megabytes, openProgress, report } from './command.ts';
+import { CommandFailed, megabytes, openProgress, report } from './command.ts';
 import {
   addFilters,
   confirm,
@@ -87,7 +87,40 @@ function domains(): Command {
     )
     .addCommand(suspend.option('--reason <text>', 'for people'))
     .addCommand(change('resume', 'domains/resume', 'domain', 'ends a suspension'))
+    .addCommand(
+      onService(new Command('rotate-dkim'))
+        .description('makes a new DKIM key, which signs once its record is in DNS')
+        .argument('<domain>')
+        .option('--user-id <user-id>', 'whose domain, where several users claim it')
+        .action(rotateDkim),
+    )
     .addCommand(remove);
+}
+
+interface DnsRecord {
+  readonly host: string;
+  readonly expected_value: string;
+  readonly key_state?: string;
+}
+
+async function rotateDkim(domain: string, { url, json, userId }: Common): Promise<void> {
+  const client = await connect(url);
+  const path = encodeURIComponent(domain);
+  const whose = typeof userId === 'string' ? `?${new URLSearchParams({ user_id: userId })}` : '';
+  const { user_id } = await client.call<Item>('GET', `/v2/operator/domains/${path}${whose}`);
+  const { dns } = await client.call<{ dns: readonly DnsRecord[] }>(
+    'POST',
+    `/v2/domains/${path}/dkim/rotate`,
+    { user_id },
+  );
+  const record = dns.find(({ key_state }) => key_state === 'next');
+  if (!record) throw new CommandFailed(`${domain}: the service answered without a next key`);
+  const { host, expected_value: value } = record;
+  report(
+    json,
+    { ok: true, domain, record },
+    `Publish this record beside the one that is there. ${domain} is signed with the new key once DNS shows it:\n${host}.${domain}  TXT  "${value}"`,
+  );
 }
 
 /** A command that changes one thing by its name or number. */

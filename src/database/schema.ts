@@ -57,6 +57,12 @@ interface DnsRecordTable {
   failing_since: number | null;
   /** 1 where the status was set by hand: automatic checks leave the record alone. */
   marked: number;
+  /** Of a DKIM record: its key signs once it is verified, or signs no more. Null: it signs. */
+  key_state: Generated<'next' | 'old' | null>;
+  /** Since when it is that. */
+  key_since: Generated<number | null>;
+  /** PKCS #8 PEM of a key that is next or old; the one that signs is in `domains`. */
+  dkim_private_key: Generated<string | null>;
 }
 
 /** `domains/`: what happens to mail of a domain; one row a claim. */

@@ -167,6 +167,8 @@ export async function evaluateName(tx: Queries, name: string, now: number): Prom
     .select(['domains.id', 'domains.user_id as userId', 'domains.status'])
     .select(['purpose', 'failing_since as failingSince', 'dns_records.status as recordStatus'])
     .where('domains.name', '=', name)
+    // A DKIM key that does not sign yet, or no more, says nothing about who controls the zone.
+    .where('key_state', 'is', null)
     .orderBy('domains.id')
     .execute();
   const claims = Map.groupBy(rows, ({ id }) => id);
@@ -322,6 +324,15 @@ export function changesOf(
     changes.push({ id, userId, domain, old: 'pending', new: 'active', reason });
   }
   return changes;
+}
+
+/** One line for a claim whose next DKIM key signs from now on; called after the commit. */
+export function logKeyExchange(
+  log: Logger,
+  { name, userId }: Pick<Domain, 'name' | 'userId'>,
+  selector: string,
+): void {
+  log.info({ domain: name, userId, selector }, 'the new DKIM key signs the mail of the domain');
 }
 
 /** One line for each change; called after the commit. */

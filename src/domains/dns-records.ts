@@ -33,7 +33,17 @@ export interface DnsRecord {
   readonly lastCheckedAt?: number;
   /** Whether the status was set by hand, so that automatic checks leave it alone. */
   readonly marked: boolean;
+  /** Of a DKIM record while keys are changed: its key signs once it is verified, or signs no more. */
+  readonly keyState?: 'next' | 'old';
+  /** From when on the record of an old key may be taken out of DNS. */
+  readonly removableAt?: number;
 }
+
+/**
+ * How long the record of a former DKIM key has to stay in DNS: longer than mail is retried (5 days), since receivers
+ * look up the key when they get the mail.
+ */
+export const KEEP_OLD_KEY_MS = 7 * 24 * 60 * 60 * 1000;
 
 /** What a record is marked as by hand. */
 export interface DnsMark {
@@ -57,6 +67,11 @@ interface Expected {
 /** RFC 7208 section 5.2; softfail, because the domain may send by others we do not know of. */
 function spfValue(spfInclude: string): string {
   return `v=spf1 include:${spfInclude} ~all`;
+}
+
+/** Where the key of a selector is published, relative to the domain (RFC 6376 section 3.6.2.1). */
+export function dkimHost(selector: string): string {
+  return `${selector}._domainkey`;
 }
 
 /** The records that a new claim starts with. */
@@ -90,7 +105,7 @@ export function seedRecords(domainId: number, expected: Expected): NewRow<'dns_r
       ...common,
       purpose: 'dkim',
       record_type: 'TXT',
-      host: `${dkim.selector}._domainkey`,
+      host: dkimHost(dkim.selector),
       expected_value: dkim.txtValue,
     },
   ];
@@ -146,6 +161,13 @@ export async function renameExpected(
 }
 
 function toRecord(row: Row<'dns_records'>): DnsRecord {
+  const removableAt = row.key_state === 'old' ? (row.key_since ?? 0) + KEEP_OLD_KEY_MS : undefined;
+  const detail = [
+    describeKeyState(row.key_state, removableAt),
+    row.key_state === 'old' ? null : row.detail,
+  ]
+    .filter((sentence) => sentence !== null)
+    .join(' ');
   return {
     id: row.id,
     purpose: row.purpose,
@@ -155,10 +177,22 @@ function toRecord(row: Row<'dns_records'>): DnsRecord {
     ...(row.priority === null ? {} : { priority: row.priority }),
     status: row.status,
     ...(row.observed_value === null ? {} : { observedValue: row.observed_value }),
-    ...(row.detail === null ? {} : { detail: row.detail }),
+    ...(detail !== '' && { detail }),
     ...(row.last_checked_at === null ? {} : { lastCheckedAt: row.last_checked_at }),
     marked: row.marked === 1,
+    ...(row.key_state !== null && { keyState: row.key_state }),
+    ...(removableAt !== undefined && { removableAt }),
   };
+}
+
+function describeKeyState(
+  state: DnsRecord['keyState'] | null,
+  removableAt: number | undefined,
+): string | null {
+  if (state === 'next') return 'The next DKIM key: it signs as soon as this record is seen in DNS.';
+  if (removableAt === undefined) return null;
+  const day = new Date(removableAt).toISOString().slice(0, 10);
+  return `A former DKIM key, which signs no more: this record may be removed from DNS after ${day}.`;
 }
 
 /** The records of one claim, in the order they were seeded. */
@@ -292,17 +326,16 @@ export async function findSendingObstacle(
   queries: Queries,
   domainId: number,
 ): Promise<string | undefined> {
-  const records = await queries
+  const record = await queries
     .selectFrom('domains')
     .innerJoin('dns_records', 'dns_records.domain_id', 'domains.id')
     .select(['domains.status', 'dns_records.status as dkim'])
     .where('domains.id', '=', domainId)
     .where('dns_records.purpose', '=', 'dkim')
-    .execute();
-  const [record] = records;
+    .where('key_state', 'is', null)
+    .executeTakeFirst();
   if (record?.status !== 'active') return 'is not active';
-  if (records.every(({ dkim }) => dkim !== 'verified')) return 'has no verified DKIM record';
-  return undefined;
+  return record.dkim === 'verified' ? undefined : 'has no verified DKIM record';
 }
 
 let last: Promise<unknown> = Promise.resolve();

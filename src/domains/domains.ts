@@ -3,7 +3,8 @@
  *
  * `domains` has a row for each user's claim on a name; several users may hold pending claims on the
  * same name, at most one claim is active (a partial unique index sees to it). Each claim has its own
- * DKIM key and selector in its row, four rows of `dns_records` and one of `routes`. Names lie there
+ * DKIM key and selector in its row, four rows of `dns_records` (more while its key is changed,
+ * `dkim-rotation.ts`) and one of `routes`. Names lie there
  * in lower case, IDNA-encoded. A claim that is deleted goes at once with its records and route;
  * `deleted_domains` has its id until its accounts and deliveries are removed, too, in steps.
  *
@@ -12,6 +13,7 @@
  */
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
+import { type Actor, recordAudit } from '../audit/audit.ts';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import {
@@ -22,11 +24,13 @@ import {
   hasActiveRival,
   listClaims,
   lockClaim,
+  logKeyExchange,
   logStatusChanges,
   readClaim,
   type StatusChange,
   toDomain,
 } from './claims.ts';
+import { addNextKey, exchangeKeys, hasNextKey } from './dkim-rotation.ts';
 import {
   checkMark,
   type DkimKey,
@@ -152,6 +156,13 @@ export interface Domains {
    */
   markDnsRecord(userId: string, name: string, mark: DnsMark): Promise<DomainDetails>;
   /**
+   * Gives the claim a next DKIM key, which signs once its record is verified; where it has one, nothing
+   * changes.
+   *
+   * @throws Refusal domain_not_found
+   */
+  rotateDkim(userId: string, name: string, by: Actor): Promise<DomainDetails>;
+  /**
    * Makes the records of all claims ask for our names as they are now; run at the start, since the
    * operator may have changed them. An active claim stays active.
    *
@@ -267,15 +278,35 @@ class StoredDomains implements Domains {
 
   async markDnsRecord(userId: string, name: string, mark: DnsMark): Promise<DomainDetails> {
     checkMark(mark);
-    const { details, changes } = await this.#database.write(async (tx) => {
+    const { details, changes, selector } = await this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
       const now = this.#now();
       await writeMark(tx, domain.id, mark, now);
+      const selector = await exchangeKeys(tx, domain.id, now);
       const { changes } = await evaluateName(tx, domain.name, now);
-      return { details: await this.#details(tx, await readClaim(tx, userId, name)), changes };
+      const details = await this.#details(tx, await readClaim(tx, userId, name));
+      return { details, changes, selector };
     });
     this.announce(changes);
+    if (this.#log && selector) logKeyExchange(this.#log, details.domain, selector);
     return details;
+  }
+
+  async rotateDkim(userId: string, name: string, by: Actor): Promise<DomainDetails> {
+    const found = await readClaim(this.#database.read, userId, name);
+    // Before the transaction, since it takes a tenth of a second.
+    const key = (await hasNextKey(this.#database.read, found.id))
+      ? undefined
+      : await this.#makeDkimKey();
+    return this.#database.write(async (tx) => {
+      const domain = await this.lock(tx, userId, name);
+      // Two calls at once make two keys: the first one stays.
+      if (key && !(await hasNextKey(tx, domain.id))) {
+        await addNextKey(tx, domain.id, key, this.#now());
+        await recordAudit(tx, by, { action: 'domain.rotate_dkim', target: domain.name });
+      }
+      return this.#details(tx, domain);
+    });
   }
 
   adoptNames(): Promise<number> {

@@ -231,14 +231,15 @@ export function afterOf(
 }
 
 function writeDns(dns: readonly DnsRecord[]) {
-  const dkim = dns.find(({ purpose }) => purpose === 'dkim');
+  const inForce = dns.filter(({ keyState }) => keyState === undefined);
+  const dkim = inForce.find(({ purpose }) => purpose === 'dkim');
   const checked = dns.flatMap(({ lastCheckedAt }) => lastCheckedAt ?? []);
   return {
     records: dns.map(writeRecord),
     dkim: { host: dkim?.host ?? '', status: dkim?.status ?? 'pending' },
     checks: {
       ...(checked.length > 0 && { last_checked_at: isoTime(Math.max(...checked)) }),
-      not_verified: dns
+      not_verified: inForce
         .filter(({ status }) => status === 'pending' || status === 'failed')
         .map(({ purpose }) => purpose),
     },

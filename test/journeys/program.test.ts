@@ -90,6 +90,10 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const { items: blocked } = await result('blocks', 'list');
   assert.deepEqual([blocked.length, blocked[0].value], [1, 'bad.test']);
   assert.equal((await result('blocks', 'delete', String(id))).note, 'phishing');
+  const { record } = await result('domains', 'rotate-dkim', 'acme.test');
+  assert.equal(record.key_state, 'next');
+  const { record: again } = await result('domains', 'rotate-dkim', 'acme.test');
+  assert.equal(again.host, record.host);
   const wrong = await postroom(['domains', 'show', 'other.test']).ended();
   assert.equal(wrong.code, 1);
 

@@ -112,6 +112,12 @@ const addedColumns: Record<string, Columns> = {
   // Whether what a sync token tells of was lost in a failover.
   mailboxes: { timeline: 'INT not null default 0', fork_modseq: 'INT not null default 0' },
   shadow_mailboxes: { timeline: 'INT not null default 0' },
+  // Of a DKIM record whose key does not sign yet, or no more: which of the two, since when, and that key.
+  dns_records: {
+    key_state: "text check (key_state in ('next', 'old'))",
+    key_since: 'INT',
+    dkim_private_key: 'text',
+  },
   // When and why an operator suspended it.
   domains: { suspended_at: 'INT', suspend_reason: 'text' },
 };

@@ -8,8 +8,8 @@ import type { Logger } from 'pino';
 import type { Database } from '../../database/database.ts';
 import type { DnsResolver } from '../../dns/dns.ts';
 import { Refusal } from '../../errors/errors.ts';
-import { logStatusChanges } from '../claims.ts';
-import { readRecords } from '../dns-records.ts';
+import { logKeyExchange, logStatusChanges } from '../claims.ts';
+import { type DnsRecord, readRecords } from '../dns-records.ts';
 import { checkZone } from './check-zone.ts';
 import { createOurServers, type OurServers } from './judge-spf.ts';
 import { type LeasedClaim, leaseClaim, leaseDueClaims, releaseClaim } from './leases.ts';
@@ -109,7 +109,7 @@ class ScheduledVerification implements Verification {
   async verify(userId: string, name: string): Promise<void> {
     for (let waited = 0; ; waited += WAIT.step) {
       const claim = await leaseClaim(this.#database, userId, name, this.#now());
-      if (claim) return this.#check(claim);
+      if (claim) return this.#check(claim, 'all');
       if (waited >= WAIT.max || this.#stopped) {
         throw new Refusal('unavailable', 'another check of the domain is under way', {
           retryAfter: 10,
@@ -134,22 +134,23 @@ class ScheduledVerification implements Verification {
     }
   }
 
-  #check(claim: LeasedClaim): Promise<void> {
-    const check = this.#ask(claim).finally(() => this.#running.delete(check));
+  #check(claim: LeasedClaim, which: 'due' | 'all' = 'due'): Promise<void> {
+    const check = this.#ask(claim, which).finally(() => this.#running.delete(check));
     this.#running.add(check);
     return check;
   }
 
-  async #ask(claim: LeasedClaim): Promise<void> {
+  async #ask(claim: LeasedClaim, which: 'due' | 'all'): Promise<void> {
     const records = await readRecords(this.#database.read, claim.id);
+    const due = which === 'all' ? records : dueRecords(records, claim, this.#now());
     const verdicts = await checkZone(
       this.#dns,
       claim.name,
-      records.filter(({ marked }) => !marked),
+      due.filter(({ marked, keyState }) => !marked && keyState !== 'old'),
       this.#findOurs,
     );
     if (this.#stopped) return releaseClaim(this.#database, claim);
-    const changes = await writeVerdicts(
+    const { changes, exchanged } = await writeVerdicts(
       this.#database,
       claim,
       verdicts,
@@ -157,6 +158,7 @@ class ScheduledVerification implements Verification {
       this.#random(),
     );
     logStatusChanges(this.#log, changes);
+    if (exchanged) logKeyExchange(this.#log, exchanged.claim, exchanged.selector);
     for (const { id, purpose } of records) {
       const verdict = verdicts.get(id);
       if (verdict?.outcome === 'unknown') {
@@ -164,6 +166,29 @@ class ScheduledVerification implements Verification {
       }
     }
   }
+}
+
+/**
+ * How long the schedule leaves the other records of an active claim alone while a next DKIM key waits. The claim is
+ * checked every few minutes then, and a short flap of DNS must not count as three misses in a row.
+ */
+const LEFT_ALONE_MS = 55 * 60 * 1000;
+
+/** The records that DNS is asked about in a check that is due at `now`. */
+function dueRecords(
+  records: readonly DnsRecord[],
+  { status }: LeasedClaim,
+  now: number,
+): readonly DnsRecord[] {
+  const waits = records.some(({ keyState }) => keyState === 'next');
+  if (status !== 'active' || !waits) return records;
+  // What is pending was given back by hand, or asks for a new name.
+  return records.filter(
+    (record) =>
+      record.keyState === 'next' ||
+      record.status === 'pending' ||
+      now - (record.lastCheckedAt ?? 0) >= LEFT_ALONE_MS,
+  );
 }
 
 /** The checks of all claims in a database. */

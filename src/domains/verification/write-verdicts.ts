@@ -1,6 +1,13 @@
 /** Writes what a check came to, and what follows from it, in one transaction. */
 import type { Database, Queries } from '../../database/database.ts';
-import { CONTESTED_INTERVAL, evaluateName, lockName, type StatusChange } from '../claims.ts';
+import {
+  CONTESTED_INTERVAL,
+  type Domain,
+  evaluateName,
+  lockName,
+  type StatusChange,
+} from '../claims.ts';
+import { exchangeKeys, findRotationDue } from '../dkim-rotation.ts';
 import type { DnsRecordStatus } from '../dns-records.ts';
 import type { Verdict } from './judge-records.ts';
 import {
@@ -11,14 +18,21 @@ import {
   PATIENCE,
 } from './leases.ts';
 
+/** What a check came to; to be told after the commit. */
+interface Written {
+  readonly changes: readonly StatusChange[];
+  /** Whose mail is signed with the key of another selector from now on. */
+  readonly exchanged?: { readonly claim: Domain; readonly selector: string };
+}
+
 /**
  * Settles each record that has a verdict and was not marked meanwhile, evaluates the name and sets
  * the next check.
  *
  * @param verdicts by the records' ids
  * @param random from 0 to 1, spreads the checks
- * @returns the changes of status, to be told after the commit; none where the claim was deleted or
- *   its lease has run out, so that somebody else may have checked it since
+ * @returns nothing that changed where the claim was deleted or its lease has run out, so that somebody
+ *   else may have checked it since
  */
 export function writeVerdicts(
   database: Database,
@@ -26,13 +40,14 @@ export function writeVerdicts(
   verdicts: ReadonlyMap<number, Verdict>,
   now: number,
   random: number,
-): Promise<readonly StatusChange[]> {
+): Promise<Written> {
   return database.write(async (tx) => {
     const claims = await lockName(tx, database.engine, leased.name);
     const claim = claims.find(({ id }) => id === leased.id);
-    if (!claim || !(await isHeld(tx, leased))) return [];
+    if (!claim || !(await isHeld(tx, leased))) return { changes: [] };
     const pendingSince = claim.lapsedAt ?? claim.createdAt;
     await settleRecords(tx, { status: claim.status, pendingSince }, leased.id, verdicts, now);
+    const selector = await exchangeKeys(tx, leased.id, now);
     const { changes, contestedId } = await evaluateName(tx, leased.name, now);
     const change = changes.find(({ id }) => id === leased.id);
     const after = {
@@ -40,10 +55,23 @@ export function writeVerdicts(
       pendingSince: change?.new === 'pending' ? now : pendingSince,
     };
     const answered = [...verdicts.values()].every(({ outcome }) => outcome !== 'unknown');
-    const next = contestedId === leased.id ? now + CONTESTED_INTERVAL : undefined;
-    await finishClaim(tx, leased, next ?? nextCheckAt(after, now, answered, random));
-    return changes;
+    const contested = contestedId === leased.id ? now + CONTESTED_INTERVAL : undefined;
+    const { waitsSince, deleteAt } = await findRotationDue(tx, leased.id);
+    const next = [
+      contested ?? nextCheckAt(after, now, answered, random),
+      ...(waitsSince === undefined
+        ? []
+        : [nextCheckAt(waiting(waitsSince), now, answered, random)]),
+      ...(deleteAt === undefined ? [] : [deleteAt]),
+    ];
+    await finishClaim(tx, leased, Math.min(...next));
+    return { changes, ...(selector !== undefined && { exchanged: { claim, selector } }) };
   });
+}
+
+/** A next DKIM key is waited for as the records of a new claim are. */
+function waiting(since: number): CheckedClaim {
+  return { status: 'pending', pendingSince: since };
 }
 
 async function isHeld(tx: Queries, leased: LeasedClaim): Promise<boolean> {
@@ -57,22 +85,23 @@ async function isHeld(tx: Queries, leased: LeasedClaim): Promise<boolean> {
 
 async function settleRecords(
   tx: Queries,
-  claim: Parameters<typeof settleRecord>[2],
+  claim: CheckedClaim,
   domainId: number,
   verdicts: ReadonlyMap<number, Verdict>,
   now: number,
 ): Promise<void> {
   const rows = await tx
     .selectFrom('dns_records')
-    .select(['id', 'status', 'misses', 'failing_since'])
+    .select(['id', 'status', 'misses', 'failing_since', 'key_state', 'key_since'])
     .where('domain_id', '=', domainId)
     .where('marked', '=', 0)
     .execute();
-  for (const { id, status, misses, failing_since } of rows) {
+  for (const { id, status, misses, failing_since, key_state, key_since } of rows) {
     const verdict = verdicts.get(id);
     if (!verdict) continue;
     const state = { status, misses, failingSince: failing_since ?? undefined };
-    const after = settleRecord(state, verdict, claim, now);
+    const judged = key_state === 'next' ? waiting(key_since ?? now) : claim;
+    const after = settleRecord(state, verdict, judged, now);
     await tx
       .updateTable('dns_records')
       .set({

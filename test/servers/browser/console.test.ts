@@ -217,6 +217,11 @@ test('a domain is found, looked at and checked', async () => {
     await page.getByRole('link', { name: ann.address }).waitFor();
     await page.getByRole('button', { name: 'Verify' }).click();
     await said(page, `${ann.domain} is active: 4 of 4 records verified.`);
+    await page.getByRole('button', { name: 'Change DKIM key' }).click();
+    await page.getByRole('button', { name: 'Make a new key' }).click();
+    await said(page, `${ann.domain} has a new DKIM key: add its record in DNS.`);
+    await page.getByRole('tab', { name: 'DNS records' }).click();
+    await page.getByText('The next DKIM key').waitFor();
     await page.goto(`${service.url}/console/domains/nobody.test`);
     await page.getByRole('alert').filter({ hasText: 'nobody has such a domain' }).waitFor();
   });
