@@ -98,10 +98,11 @@ export function loadList<Input, Item>(
 
   async function more(): Promise<void> {
     const before = data.value;
+    const from = cursor.value;
     try {
-      const page = await fetchPage(input(), cursor.value, new AbortController().signal);
-      // Overtaken by other filters.
-      if (data.value !== before) return;
+      const page = await fetchPage(input(), from, new AbortController().signal);
+      // Overtaken by other filters, or by a second press that asked for the same page.
+      if (data.value !== before || cursor.value !== from) return;
       items.value = [...(items.value ?? []), ...page.items];
       cursor.value = page.cursor;
       hasMore.value = page.cursor !== undefined;
