@@ -40,7 +40,7 @@ interface OperatorParts {
   readonly domains: Domains;
   readonly traffic: Traffic;
   readonly accounts: Accounts;
-  readonly nodes: Pick<Nodes, 'list'>;
+  readonly nodes: Pick<Nodes, 'list' | 'changeLogLevel'>;
   readonly queue: Queue;
   readonly blocks: Blocks;
   readonly logger: Logger;
@@ -73,7 +73,7 @@ export function buildOperator(parts: OperatorParts): OperatorAccess {
       operatorAccountRoutes(counted),
       operatorChangeRoutes(counted),
       serviceRoutes(nodes, config.shown),
-      logLevelRoute(database, parts.logger),
+      logLevelRoute(parts),
       usageRoutes(database, parts.now),
       overviewRoutes(parts.traffic),
       traceRoutes(parts),

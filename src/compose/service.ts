@@ -29,6 +29,7 @@ import {
 } from '../database/database.ts';
 import { carryOut } from '../delivery/delivery.ts';
 import { hasDomains } from '../domains/domains.ts';
+import { changeLevel } from '../log/log.ts';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import {
   type CommitReport,
@@ -127,9 +128,10 @@ async function open(
   const isNew = !(await hasDomains(database.read));
   const { secrets, created } = await loadSecrets(secretStore(config, database), isNew);
   const facts = factsOf(config, secrets);
-  const nodes = await joinNodes({ database, facts, log: logger, onRefused: onLost }).catch(
-    explainRefusal,
-  );
+  const nodes = await joinNodes({
+    ...{ database, facts, log: logger, onRefused: onLost },
+    onLogLevel: (level) => changeLevel(logger, level),
+  }).catch(explainRefusal);
   onStop(() => nodes.leave());
   const shared = await openShared(config, database, logger, lookEveryMs);
   onStop(() => shared?.stop());

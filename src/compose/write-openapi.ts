@@ -73,7 +73,11 @@ const operatorRoutes = [
   operatorAccountRoutes(counted),
   operatorChangeRoutes(counted),
   serviceRoutes(uncalled('nodes'), []),
-  logLevelRoute(uncalled('database'), uncalled('logger')),
+  logLevelRoute({
+    database: uncalled('database'),
+    nodes: uncalled('nodes'),
+    logger: uncalled('logger'),
+  }),
   sessionRoutes(uncalled('sessions'), uncalled('cookie')),
   auditRoutes(uncalled('database')),
   usageRoutes(uncalled('database'), () => 0),

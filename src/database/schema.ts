@@ -438,6 +438,8 @@ interface NodeTable {
   /** By the database's clock, like `seen_at`. */
   started_at: number;
   seen_at: number;
+  /** The level that its log is to change to; null once it has done so. */
+  log_level: Generated<'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent' | null>;
 }
 
 /** `nodes/`: work that one node does for all, on PostgreSQL. */

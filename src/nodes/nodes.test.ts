@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import { type Database, openPostgres } from '../database/database.ts';
 import { DatabaseClock } from './clock.ts';
@@ -16,8 +17,13 @@ const facts: NodeFacts = {
 const log = { info: () => {}, warn: () => {} };
 const onRefused = (line: string) => assert.fail(line);
 
-async function join(database: Database, changed: Partial<NodeFacts> = {}): Promise<Nodes> {
-  const node = await joinNodes({ database, facts: { ...facts, ...changed }, log, onRefused });
+async function join(
+  database: Database,
+  changed: Partial<NodeFacts> = {},
+  onLogLevel: (level: string) => void = () => {},
+): Promise<Nodes> {
+  const own = { ...facts, ...changed };
+  const node = await joinNodes({ database, facts: own, log, onRefused, onLogLevel });
   atEnd(async () => {
     await node.stopLeading();
     await node.leave();
@@ -52,6 +58,26 @@ onEachEngine('nodes', (engine) => {
   });
 
   if (engine === 'sqlite') return;
+
+  test('a change of the level of the log comes once to each of the others', async () => {
+    const { database } = await openTestDatabase(engine);
+    const told: string[] = [];
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const first = await join(database, {}, (level) => told.push(`first ${level}`));
+    await join(database, {}, (level) => {
+      told.push(`second ${level}`);
+      resolve();
+    });
+    await database.write((tx) => first.changeLogLevel(tx, 'debug'));
+    await promise;
+    const waits = () =>
+      database.read.selectFrom('nodes').select('id').where('log_level', 'is not', null).execute();
+    while ((await waits()).length > 0) await sleep(50);
+    assert.deepEqual(told, ['second debug']);
+    // One that starts later has the level of its settings.
+    await join(database, {}, (level) => told.push(`third ${level}`));
+    assert.deepEqual(await waits(), []);
+  });
 
   test('nodes that are equal join at the same time, and one of them is the first', async () => {
     const { database } = await openTestDatabase(engine);

@@ -16,6 +16,7 @@ import { hostname } from 'node:os';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Database, Queries, Row } from '../database/database.ts';
+import type { LogLevel } from '../log/log.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { lead } from './lead.ts';
 import { placeOfSigning, type SigningKeys } from './signing-keys.ts';
@@ -50,6 +51,8 @@ export interface NodesOptions {
   readonly log: Pick<Logger, 'info' | 'warn'>;
   /** Told that this node may not go on beside another one: why, in one line. */
   readonly onRefused: (line: string) => void;
+  /** Told that an operator changes the level of the log on all nodes. */
+  readonly onLogLevel: (level: LogLevel) => void;
 }
 
 /** This process may not run beside another one; the message is one line for the operator. */
@@ -94,6 +97,8 @@ export interface Nodes {
   lead(name: string, work: (signal: AbortSignal) => Promise<void>): void;
   /** Ends the work that this node does for all. */
   stopLeading(): Promise<void>;
+  /** Tells the other nodes to change the level of their logs: each does with its next heartbeat. */
+  changeLogLevel(tx: Queries, level: LogLevel): Promise<void>;
   /** Takes this node off the list. */
   leave(): Promise<void>;
 }
@@ -141,6 +146,8 @@ class OnlyNode implements Nodes {
   signingKeys(_setting: string, values: readonly string[]): SigningKeys {
     return { signing: values[0] ?? '', all: values };
   }
+
+  async changeLogLevel(): Promise<void> {}
 
   async leave(): Promise<void> {}
 }
@@ -225,6 +232,10 @@ class Node implements Nodes {
     await Promise.all(this.#work);
   }
 
+  async changeLogLevel(tx: Queries, level: LogLevel): Promise<void> {
+    await tx.updateTable('nodes').set({ log_level: level }).where('id', '!=', this.#id).execute();
+  }
+
   async leave(): Promise<void> {
     clearInterval(this.#timer);
     await this.#beating;
@@ -283,14 +294,29 @@ class Node implements Nodes {
 
   /** @returns false where the row is gone */
   async #write(): Promise<boolean> {
-    const { numUpdatedRows } = await this.#options.database.write((tx) =>
+    const { database, onLogLevel } = this.#options;
+    const row = await database.write((tx) =>
       tx
         .updateTable('nodes')
         .set({ seen_at: databaseTime })
         .where('id', '=', this.#id)
+        .returning('log_level')
         .executeTakeFirst(),
     );
-    return numUpdatedRows > 0n;
+    const level = row?.log_level;
+    if (level) {
+      onLogLevel(level);
+      await database.write((tx) =>
+        tx
+          .updateTable('nodes')
+          .set({ log_level: null })
+          .where('id', '=', this.#id)
+          // Another change that came meanwhile is for the next heartbeat.
+          .where('log_level', '=', level)
+          .execute(),
+      );
+    }
+    return row !== undefined;
   }
 }
 

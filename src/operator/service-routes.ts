@@ -104,8 +104,14 @@ const Level = Type.Enum([...LOG_LEVELS], {
   examples: ['debug'],
 });
 
-/** @param logger of this process */
-export function logLevelRoute(database: Pick<Database, 'write'>, logger: Logger): RouteGroup {
+interface LogLevelParts {
+  readonly database: Pick<Database, 'write'>;
+  readonly nodes: Pick<Nodes, 'changeLogLevel'>;
+  /** Of this process. */
+  readonly logger: Logger;
+}
+
+export function logLevelRoute({ database, nodes, logger }: LogLevelParts): RouteGroup {
   return (app) => {
     app.post(
       '/v2/operator/log-level',
@@ -114,7 +120,7 @@ export function logLevelRoute(database: Pick<Database, 'write'>, logger: Logger)
           ...common,
           summary: 'Change the level of the log',
           description:
-            'Of the node that answers alone, until its process ends: then LOG_LEVEL holds again.',
+            'At once on the node that answers, within 5 seconds on the others. It holds for each until its process ends: then LOG_LEVEL holds again.',
           operationId: 'changeLogLevel',
           body: Type.Object({ level: Level }),
           response: { 200: Type.Object({ level: Level }) },
@@ -123,7 +129,10 @@ export function logLevelRoute(database: Pick<Database, 'write'>, logger: Logger)
       async (request) => {
         const { level } = request.body;
         const entry = { action: 'log_level.change', target: level };
-        await database.write((tx) => recordAudit(tx, actorOf(request), entry));
+        await database.write(async (tx) => {
+          await nodes.changeLogLevel(tx, level);
+          await recordAudit(tx, actorOf(request), entry);
+        });
         changeLevel(logger, level);
         return { level };
       },

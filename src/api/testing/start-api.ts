@@ -162,7 +162,7 @@ const plainOperator = {
       maxMessageBytes: 1_048_576,
     },
   },
-  nodes: { list: async () => [] },
+  nodes: { list: async () => [], changeLogLevel: async () => {} },
 };
 
 async function activate(domains: Domains, userId: string, domain: string): Promise<void> {

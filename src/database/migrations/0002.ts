@@ -195,6 +195,7 @@ const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
       settings: 'text not null',
       started_at: 'INT not null',
       seen_at: 'INT not null',
+      log_level: 'text',
     },
     leases: { name: 'text primary key', owner: 'text not null', until: 'INT not null' },
   },
