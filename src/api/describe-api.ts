@@ -211,15 +211,14 @@ export function writeDescription(app: Api): string {
 
 const anything = { type: 'object', additionalProperties: true };
 
-/** Serves the description at `/docs/openapi.json`. */
+/** Serves the description at `/docs/openapi.json`; it is written when it is first asked for. */
 export function descriptionRoute(app: Api): void {
-  let text = '';
-  let etag = '';
-  app.addHook('onReady', (done) => {
-    text = writeDescription(app);
-    etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 27)}"`;
-    done();
-  });
+  let written: { readonly text: string; readonly etag: string } | undefined;
+  const write = () => {
+    const text = writeDescription(app);
+    const etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 27)}"`;
+    return { text, etag };
+  };
   app.get(
     '/docs/openapi.json',
     {
@@ -238,6 +237,8 @@ export function descriptionRoute(app: Api): void {
       },
     },
     (request, reply) => {
+      written ??= write();
+      const { text, etag } = written;
       reply.header('etag', etag).header('cache-control', 'public, no-cache');
       // RFC 9110 section 13.1.2: a client that has it needs no body.
       if (matchesEtag(request.headers['if-none-match'], etag)) return reply.code(304).send(null);

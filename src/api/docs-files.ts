@@ -67,7 +67,7 @@ function listSite(directory: string): ReadonlySet<string> {
 /** Whether a path, links resolved, is a file below the root. */
 function isFileWithin(root: string, path: string): boolean {
   try {
-    const real = realpathSync(path);
+    const real = realpathSync.native(path);
     return real.startsWith(root + sep) && statSync(real).isFile();
   } catch {
     return false;

@@ -18,6 +18,7 @@ import {
 } from '../net/net.ts';
 import { answerRefusal, notFound, toRefusal } from './answer-errors.ts';
 import { answerBrokenRequest, judgeUrl } from './broken-requests.ts';
+import { compilersFactory } from './compile-schemas.ts';
 import { convertIntegers } from './convert-integers.ts';
 import { isPartOfPage } from './docs-files.ts';
 import { type NotFoundPage, sendBusyPage, wantsPage } from './docs-pages.ts';
@@ -153,6 +154,7 @@ function openServer(
     routerOptions: { maxParamLength: PATH_PARAMETER_MAX },
     // A request that arrives while we stop is answered as long as there is something to answer it.
     return503OnClosing: false,
+    schemaController: { compilersFactory },
     // Bodies are flat and small where no key is asked for (MAIL_BODY_MAX): naming every wrong field is
     // no more work than they are.
     ajv: {
@@ -161,6 +163,9 @@ function openServer(
         removeAdditional: false,
         useDefaults: false,
         allErrors: true,
+        // TypeBox writes the schemas, and a test checks the document that is made of them. To check them here
+        // first compiles the schema of schemas, which takes as long as all of ours together.
+        validateSchema: false,
       },
     },
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, options.logger),

@@ -8,7 +8,7 @@
  */
 import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
-import { Compile } from 'typebox/compile';
+import { Compile } from 'typebox/schema';
 import {
   type Change,
   type ChangeListener,

@@ -2,7 +2,7 @@
 
 import { Buffer } from 'node:buffer';
 import { type Static, type TObject, Type } from 'typebox';
-import { Compile } from 'typebox/compile';
+import { Compile } from 'typebox/schema';
 import type { Row } from '../database/database.ts';
 
 export interface NewDelivery {
@@ -207,7 +207,7 @@ export function payloadFormat<Schema extends TObject>(
         );
       }
       if (validator.Check(value)) return value;
-      const [error] = validator.Errors(value);
+      const [, [error]] = validator.Errors(value);
       throw new UnreadablePayload(
         `the payload is not valid: ${error?.instancePath || 'it'} ${error?.message}`,
       );

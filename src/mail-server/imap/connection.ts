@@ -2,7 +2,7 @@
  * One logged-in connection to the IMAP server, for one account: commands with deadlines, and the
  * mailbox that is selected on it.
  */
-import { ImapFlow } from 'imapflow';
+import type { ImapFlow } from 'imapflow';
 import { Refusal } from '../../errors/errors.ts';
 import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
@@ -90,6 +90,8 @@ export class Connection {
 
   /** @throws ImapFailure */
   static async open({ server, login, timeoutMs, signal }: ConnectOptions): Promise<Connection> {
+    // Loaded here: few services have an IMAP server, and the library is a tenth of what a start loads.
+    const { ImapFlow } = await import('imapflow');
     const client = new ImapFlow({
       host: server.host,
       port: server.port,
