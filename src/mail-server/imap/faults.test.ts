@@ -212,7 +212,7 @@ function once(name: string, fault: Fault): (command: Command) => Fault | undefin
 void suite('a server that fails at a command', () => {
   for (const name of steps) {
     void test(`drops the connection at ${name}: tried once more`, async () => {
-      const { server, store, logged } = await open();
+      const { server, store, logged } = await open(patient);
       server.fault = once(name, { after: 'drop' });
       const { changes } = await store.sync(ann, request);
       assert.deepEqual(changes.added, [{ uid: 1, flags: [], modseq: '2' }]);
@@ -229,7 +229,7 @@ void suite('a server that fails at a command', () => {
     });
 
     void test(`answers BAD to ${name}`, async () => {
-      const { server, store, logged } = await open();
+      const { server, store, logged } = await open(patient);
       server.fault = once(name, { send: 'TAG BAD what?\r\n' });
       await assert.rejects(store.sync(ann, request), isUnavailable);
       assert.equal(logged.at(-1)?.failure, 'said_bad');
@@ -239,7 +239,7 @@ void suite('a server that fails at a command', () => {
   }
 
   void test('drops every connection: refused after the second', async () => {
-    const { server, store, logged } = await open();
+    const { server, store, logged } = await open(patient);
     server.fault = ({ name }) => (name === 'EXAMINE' ? { after: 'drop' } : undefined);
     await assert.rejects(store.sync(ann, request), isUnavailable);
     assert.deepEqual(
@@ -249,7 +249,7 @@ void suite('a server that fails at a command', () => {
   });
 
   void test('dropped idle connections cost nobody anything', async () => {
-    const { server, store, logged } = await open();
+    const { server, store, logged } = await open(patient);
     await store.sync(ann, inbox);
     server.drop();
     await store.sync(ann, inbox);
