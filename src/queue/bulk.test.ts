@@ -79,6 +79,23 @@ onEachEngine('orders of operators', (engine) => {
     await queue.stop(0);
   });
 
+  test('what was attempted since the order was given is not tried once more by it', async () => {
+    const bench = await openQueueBench(engine);
+    await bench.fill('dead.test', 3);
+    const now = bench.clock.now();
+    const set = (updated_at: number) =>
+      bench.database.write((tx) =>
+        tx
+          .updateTable('deliveries')
+          .set({ attempts: 1, next_attempt_at: now + 60_000, updated_at })
+          .execute(),
+      );
+    await set(now + 1);
+    assert.equal((await bench.queue().bulk(order('retry', 'dead.test'), 'x')).changed, 0);
+    await set(now - 1);
+    assert.equal((await bench.queue().bulk(order('retry', 'dead.test'), 'x')).changed, 3);
+  });
+
   test('a single delivery that is tried again is noted in the trace', async () => {
     const bench = await openQueueBench(engine);
     const traced = keepTrace(bench);

@@ -4,9 +4,9 @@
  * others have their turn. A row that is being attempted is left to its attempt.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import { sql } from 'kysely';
 import type { Database, Engine, Queries, Row } from '../database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
+import { type OpenKey, pastStateOf, type Receiver, readKeys } from './open-keys.ts';
 import { dropped, hasPayload, replaysOnceRetried } from './operator-rows.ts';
 
 export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
@@ -53,6 +53,7 @@ export type BulkRow = Pick<
   | 'domain_id'
   | 'status'
   | 'created_at'
+  | 'updated_at'
   | 'attempts'
   | 'next_attempt_at'
   | 'lease_owner'
@@ -125,6 +126,8 @@ function isMeant(row: BulkRow, request: BulkRequest): boolean {
   if (domainIds && !domainIds.includes(row.domain_id)) return false;
   if (before !== undefined && row.created_at >= before) return false;
   if (action === 'retry') {
+    // What was attempted since the order was given is not tried once more by it.
+    if (row.updated_at > now) return false;
     // What is due already is tried anyway; what was never tried waits for the time that its sender has set.
     const waits = row.attempts > 0 && row.next_attempt_at > now;
     return Boolean(row.is_kept) && (row.status !== 'queued' || waits);
@@ -140,6 +143,7 @@ const read = [
   'domain_id',
   'status',
   'created_at',
+  'updated_at',
   'attempts',
   'next_attempt_at',
   'lease_owner',
@@ -151,20 +155,22 @@ const read = [
 async function* walk(database: Database, request: BulkRequest): AsyncGenerator<BulkRow[]> {
   const { ids, destination, domainIds } = request.filter;
   if (ids) {
-    yield await database.read
-      .selectFrom('deliveries')
-      .select(read)
-      .where('id', 'in', ids)
-      .execute();
+    yield await readRows(database, ids);
   } else if (domainIds && destination === undefined) {
     for (const domainId of domainIds) {
       for (const state of statesOf(request)) yield* walkDomain(database, domainId, state);
     }
   } else {
     for (const domainId of domainIds ?? [undefined]) {
-      yield* walkReceivers(database, destination, domainId);
+      const receiver = destination === undefined ? undefined : { destination, domainId };
+      yield* walkReceivers(database, request, receiver);
     }
   }
+}
+
+async function readRows({ read: queries }: Database, ids: readonly number[]): Promise<BulkRow[]> {
+  if (ids.length === 0) return [];
+  return queries.selectFrom('deliveries').select(read).where('id', 'in', ids).execute();
 }
 
 /** By `deliveries_by_status`. */
@@ -190,53 +196,28 @@ async function* walkDomain(
   }
 }
 
-/** By `deliveries_by_receiver`. */
+/** By `deliveries_by_receiver`: rows are read only where the index says that they may be meant. */
 async function* walkReceivers(
-  { read: queries }: Database,
-  destination: string | undefined,
-  domainId: number | undefined,
+  database: Database,
+  request: BulkRequest,
+  receiver: Receiver | undefined,
 ): AsyncGenerator<BulkRow[]> {
-  for (let after: BulkRow | undefined; ; ) {
-    const query = receiversQuery(queries, { destination, domainId }, after);
-    const rows: BulkRow[] = await query.execute();
-    yield rows;
-    after = rows.at(-1);
-    if (!after || rows.length < READ_AT_A_TIME) return;
-  }
-}
-
-export function receiversQuery(
-  queries: Queries,
-  {
-    destination,
-    domainId,
-  }: { readonly destination: string | undefined; readonly domainId: number | undefined },
-  after: BulkRow | undefined,
-) {
-  let query = queries
-    .selectFrom('deliveries')
-    .select(read)
-    // A partial index is used only where its condition stands in the query.
-    .where('status', '<>', sql.lit('delivered' as const));
-  if (destination !== undefined) query = query.where('destination', '=', destination);
-  if (domainId !== undefined) query = query.where('domain_id', '=', domainId);
-  if (after) {
-    const { domain_id, kind, status, id } = after;
-    query = query.where((eb) =>
-      eb(
-        eb.refTuple('destination', 'domain_id', 'kind', 'status', 'id'),
-        '>',
-        eb.tuple(after.destination, domain_id, kind, status, id),
-      ),
+  const states: readonly string[] = statesOf(request);
+  const { kind: wanted } = request.filter;
+  const mayBeMeant = ({ kind, status }: OpenKey) =>
+    states.includes(status) && (wanted === undefined || kind === wanted);
+  for (let after: OpenKey | undefined; ; ) {
+    const page = { receiver, after, order: 'asc', limit: READ_AT_A_TIME } as const;
+    const keys = await readKeys(database.read, page);
+    const meant = keys.filter(mayBeMeant);
+    yield await readRows(
+      database,
+      meant.map(({ id }) => id),
     );
+    const last = keys.at(-1);
+    if (!last || keys.length < READ_AT_A_TIME) return;
+    after = mayBeMeant(last) ? last : pastStateOf(last, 'asc');
   }
-  return query
-    .orderBy('destination')
-    .orderBy('domain_id')
-    .orderBy('kind')
-    .orderBy('status')
-    .orderBy('id')
-    .limit(READ_AT_A_TIME);
 }
 
 /**

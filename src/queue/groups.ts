@@ -1,9 +1,12 @@
 /** The queue as operators see it: what waits or failed, by receiver, domain and kind. */
 import { sql } from 'kysely';
-import type { Queries, Row } from '../database/database.ts';
+import type { Queries } from '../database/database.ts';
 import type { OpenState, QueueFilter } from './bulk.ts';
 import { type Delivery, errorFromJson } from './delivery.ts';
+import { behindQuery, type OpenKey, pastStateOf, readKeys } from './open-keys.ts';
 import { toDelivery } from './operator-rows.ts';
+
+export type { OpenKey } from './open-keys.ts';
 
 /** Deliveries of one kind and domain that have one receiver. */
 export interface QueueGroup extends GroupKey {
@@ -22,98 +25,112 @@ export interface GroupKey {
 
 /** What of each state is counted at most. */
 export const COUNTED_MAX = 10_000;
-/** Groups that are looked through for a page, where some of them may not fit. */
+/** Groups of which those are chosen that have a state. */
 const GROUPS_MAX = 250;
+/** Keys that are read at once; then the rest of a larger group is passed over. */
+const KEYS_READ = 300;
+/** How often at most, where most groups do not fit. */
+const READS_MAX = 30;
 /** Rows that are due first, of which a group's own is looked for. */
 const DUE_FIRST = 100;
 
-interface FoundGroup {
-  readonly id: number;
-  readonly destination: string;
-  readonly domain_id: number;
-  readonly kind: string;
-}
+type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'state'>;
 
 /**
- * Lists groups in the order of destination, domain and kind. Each costs one step in the index, however many
- * deliveries it has. Of filters that hardly any group fits, a page may have fewer than asked for, and a key
- * to go on from.
+ * Lists groups in the order of destination, domain and kind. However many deliveries a group has, few are read. Of
+ * filters that hardly any group fits, a page may have fewer than asked for, and a key to go on from.
  */
 export async function listGroups(
   queries: Queries,
-  filter: Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'state'>,
+  filter: GroupFilter,
   { after, limit }: { readonly after: GroupKey | undefined; readonly limit: number },
 ): Promise<{ readonly groups: QueueGroup[]; readonly next: GroupKey | undefined }> {
-  const { destination, domainIds, kind, state } = filter;
-  const isFiltered = domainIds !== undefined || kind !== undefined || state !== undefined;
-  const most = isFiltered ? GROUPS_MAX : limit + 1;
-  const found = await findGroups(queries, destination, after, most);
-  const chosen: FoundGroup[] = [];
-  let last: FoundGroup | undefined;
-  for (const group of found) {
-    if (chosen.length === limit) break;
-    last = group;
-    if (domainIds && !domainIds.includes(group.domain_id)) continue;
-    if (kind === undefined || group.kind === kind) chosen.push(group);
+  const { state } = filter;
+  if (state === undefined) {
+    const { firsts, next } = await findGroups(queries, filter, after, limit);
+    return { groups: await countGroups(queries, firsts), next };
   }
-  const groups = await countGroups(queries, chosen);
-  const isOver = last === found.at(-1) && found.length < most;
-  return {
-    groups: groups.filter(({ counts }) => state === undefined || counts[state] > 0),
-    next: last && !isOver ? keyOf(last) : undefined,
-  };
+  const found = await findGroups(queries, filter, after, GROUPS_MAX);
+  const firsts = await thoseWith(queries, found.firsts, state);
+  const chosen = firsts.slice(0, limit);
+  const last = firsts.length > limit ? chosen.at(-1) : undefined;
+  return { groups: await countGroups(queries, chosen), next: last ? keyOf(last) : found.next };
 }
 
-function keyOf({ destination, domain_id: domainId, kind }: FoundGroup): GroupKey {
+/** The first key of each group. */
+async function findGroups(
+  queries: Queries,
+  { destination, domainIds, kind }: GroupFilter,
+  after: GroupKey | undefined,
+  limit: number,
+): Promise<{ readonly firsts: OpenKey[]; readonly next: GroupKey | undefined }> {
+  const firsts: OpenKey[] = [];
+  let last = after;
+  for (let reads = 0; reads < Math.max(READS_MAX, limit); reads++) {
+    const keys = await groupsQuery(queries, destination, last).execute();
+    for (const key of keys) {
+      if (last && isOf(key, last)) continue;
+      if (firsts.length === limit) return { firsts, next: last };
+      last = keyOf(key);
+      const isOfDomain = domainIds?.includes(key.domain_id) ?? true;
+      if (isOfDomain && (kind === undefined || key.kind === kind)) firsts.push(key);
+    }
+    if (keys.length < KEYS_READ) return { firsts, next: undefined };
+    if (last && domainIds) last = beforeNextOf(domainIds, last);
+  }
+  return { firsts, next: last };
+}
+
+function keyOf({ destination, domain_id: domainId, kind }: OpenKey): GroupKey {
   return { destination, domainId, kind };
 }
 
-/**
- * The first row of each group, by a query for each: SQLite seeks by all columns only where they are
- * compared with values, and not with those of another row.
- */
-async function findGroups(
+function isOf(key: OpenKey, { destination, domainId, kind }: GroupKey): boolean {
+  return key.destination === destination && key.domain_id === domainId && key.kind === kind;
+}
+
+/** Before the next groups of these claims at the destination; behind all of the destination where there are none. */
+function beforeNextOf(domainIds: readonly number[], last: GroupKey): GroupKey {
+  if (domainIds.includes(last.domainId)) return last;
+  const next = Math.min(...domainIds.filter((id) => id > last.domainId), Number.MAX_SAFE_INTEGER);
+  return { ...last, domainId: next, kind: '' };
+}
+
+/** Keys behind a group. */
+export function groupsQuery(
   queries: Queries,
   destination: string | undefined,
   after: GroupKey | undefined,
-  most: number,
-): Promise<FoundGroup[]> {
-  const found: FoundGroup[] = [];
-  let last = after;
-  while (found.length < most) {
-    const group = await nextGroupQuery(queries, destination, last).executeTakeFirst();
-    if (!group) break;
-    found.push(group);
-    last = keyOf(group);
-  }
-  return found;
-}
-
-export function nextGroupQuery(
-  queries: Queries,
-  destination: string | undefined,
-  after: GroupKey = { destination: destination ?? '', domainId: 0, kind: '' },
 ) {
-  const { destination: name, domainId, kind } = after;
-  const query = queries
-    .selectFrom('deliveries')
-    .select(['id', 'destination', 'domain_id', 'kind'])
-    // A partial index is used only where its condition stands in the query.
-    .where('status', '<>', sql.lit('delivered' as const))
-    // `z` is behind all states: no other row of a group is read to find the next group.
-    .where(
-      sql<boolean>`(destination, domain_id, kind, status) > (${name}, ${domainId}, ${kind}, 'z')`,
-    );
-  return (destination === undefined ? query : query.where('destination', '=', destination))
-    .orderBy('destination')
-    .orderBy('domain_id')
-    .orderBy('kind')
-    .orderBy('status')
-    .orderBy('id')
-    .limit(1);
+  const receiver = destination === undefined ? undefined : { destination };
+  return behindQuery(
+    queries,
+    { receiver, order: 'asc', limit: KEYS_READ },
+    // `z` is behind all states.
+    after && { ...after, domain_id: after.domainId, status: 'z' },
+  );
 }
 
-interface CountedGroup extends FoundGroup {
+/** The deliveries of the group of `d` that are in a state. */
+function ownOf(state: OpenState) {
+  return sql`from deliveries c where c.status <> 'delivered' and c.status = ${sql.lit(state)}
+    and c.destination = d.destination and c.domain_id = d.domain_id and c.kind = d.kind`;
+}
+
+async function thoseWith(
+  queries: Queries,
+  firsts: readonly OpenKey[],
+  state: OpenState,
+): Promise<OpenKey[]> {
+  if (firsts.length === 0) return [];
+  const { rows } = await sql<{ id: number }>`select d.id from deliveries d
+    where d.id in (${sql.join(firsts.map(({ id }) => id))})
+      and (select 1 ${ownOf(state)} limit 1) = 1`.execute(queries);
+  const ids = new Set(rows.map(({ id }) => id));
+  return firsts.filter(({ id }) => ids.has(id));
+}
+
+interface CountedGroup extends OpenKey {
   readonly queued: number;
   readonly held: number;
   readonly failed: number;
@@ -121,15 +138,12 @@ interface CountedGroup extends FoundGroup {
   readonly error: string | null;
 }
 
-async function countGroups(queries: Queries, groups: readonly FoundGroup[]): Promise<QueueGroup[]> {
+async function countGroups(queries: Queries, groups: readonly OpenKey[]): Promise<QueueGroup[]> {
   if (groups.length === 0) return [];
-  const own = (state: OpenState) =>
-    sql`from deliveries c where c.status <> 'delivered' and c.status = ${sql.lit(state)}
-      and c.destination = d.destination and c.domain_id = d.domain_id and c.kind = d.kind`;
   const count = (state: OpenState) =>
-    sql`(select count(*) from (select 1 ${own(state)} limit ${COUNTED_MAX}) counted)`;
+    sql`(select count(*) from (select 1 ${ownOf(state)} limit ${COUNTED_MAX}) counted)`;
   const oldest = (column: 'last_error' | 'next_attempt_at', state: OpenState) =>
-    sql`(select c.${sql.ref(column)} ${own(state)} order by c.id limit 1)`;
+    sql`(select c.${sql.ref(column)} ${ownOf(state)} order by c.id limit 1)`;
   const ids = groups.map(({ id }) => id);
   const { rows } = await sql<CountedGroup>`
     select d.id, d.destination, d.domain_id, d.kind,
@@ -168,20 +182,14 @@ export interface OpenDelivery extends Delivery {
   readonly domainId: number;
 }
 
-/** Where a page begins: behind that row. */
-export type OpenKey = Pick<
-  Row<'deliveries'>,
-  'destination' | 'domain_id' | 'kind' | 'status' | 'id'
->;
-
 interface OpenPage {
   readonly after: OpenKey | undefined;
   readonly limit: number;
 }
 
-/** Rows that are looked through for a page. */
-const ROWS_MAX = 2_000;
-const ROWS_AT_A_TIME = 500;
+/** Keys that are looked at for a page: in the order of receivers, and of a domain. */
+const KEYS_MAX = { receivers: 10_000, domain: 2_000 };
+const KEYS_AT_A_TIME = { receivers: 1_000, domain: 500 };
 
 /**
  * Single deliveries that were not delivered. Those of a domain come newest first; else they come by
@@ -190,92 +198,82 @@ const ROWS_AT_A_TIME = 500;
  */
 export async function listOpen(
   queries: Queries,
-  filter: QueueFilter,
-  page: OpenPage,
+  filter: Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'state'>,
+  { after, limit }: OpenPage,
 ): Promise<{ readonly items: OpenDelivery[]; readonly next: OpenKey | undefined }> {
-  const { destination, domainIds, ids } = filter;
-  const isOfDomain = ids !== undefined || (domainIds !== undefined && destination === undefined);
-  const most = isOfDomain ? page.limit + 1 : ROWS_AT_A_TIME;
-  const items: OpenDelivery[] = [];
-  let last = page.after;
-  for (let seen = 0; seen < ROWS_MAX; seen += most) {
-    const rows = isOfDomain
-      ? await readOfDomains(queries, filter, last, most)
-      : await openQuery(queries, filter, last).execute();
-    for (const row of rows) {
-      if (items.length === page.limit) return { items, next: last };
-      last = row;
-      if (fits(row, filter)) items.push({ ...toDelivery(row), domainId: row.domain_id });
+  const way = filter.destination === undefined && filter.domainIds ? 'domain' : 'receivers';
+  const most = filter.kind === undefined && way === 'domain' ? limit + 1 : KEYS_AT_A_TIME[way];
+  const read = way === 'domain' ? readOfDomains : readOfReceivers;
+  const found: number[] = [];
+  let last = after;
+  for (let seen = 0; seen < KEYS_MAX[way]; seen += most) {
+    const keys = await read(queries, filter, last, most);
+    for (const key of keys) {
+      if (found.length === limit) return { items: await readRows(queries, found), next: last };
+      last = key;
+      if (fits(key, filter)) found.push(key.id);
     }
-    if (rows.length < most) return { items, next: undefined };
+    if (keys.length < most) return { items: await readRows(queries, found), next: undefined };
+    // Where the last does not fit, those that differ from it by their id do not, either.
+    if (last && way === 'receivers' && !fits(last, filter)) last = pastStateOf(last, 'desc');
   }
-  return { items, next: last };
+  return { items: await readRows(queries, found), next: last };
 }
 
-function fits(row: Row<'deliveries'>, { domainIds, kind, state, before }: QueueFilter): boolean {
-  if (domainIds && !domainIds.includes(row.domain_id)) return false;
-  if (kind !== undefined && row.kind !== kind) return false;
-  if (state !== undefined && row.status !== state) return false;
-  return before === undefined || row.created_at < before;
+function fits(key: OpenKey, { domainIds, kind, state }: QueueFilter): boolean {
+  if (domainIds && !domainIds.includes(key.domain_id)) return false;
+  if (kind !== undefined && key.kind !== kind) return false;
+  return state === undefined || key.status === state;
+}
+
+function readOfReceivers(
+  queries: Queries,
+  { destination, domainIds = [] }: Pick<QueueFilter, 'destination' | 'domainIds'>,
+  after: OpenKey | undefined,
+  limit: number,
+): Promise<OpenKey[]> {
+  // One claim alone is a step in the index; where there are several, `fits` chooses.
+  const domainId = domainIds.length === 1 ? domainIds[0] : undefined;
+  const receiver = destination === undefined ? undefined : { destination, domainId };
+  return readKeys(queries, { receiver, after, order: 'desc', limit });
 }
 
 /** By `deliveries_by_status`: the newest of each claim and state, then the newest of those. */
 async function readOfDomains(
   queries: Queries,
-  { domainIds = [], ids, state }: QueueFilter,
+  { domainIds = [], state }: Pick<QueueFilter, 'domainIds' | 'state'>,
   after: OpenKey | undefined,
-  most: number,
-): Promise<Row<'deliveries'>[]> {
-  const rows: Row<'deliveries'>[] = [];
+  limit: number,
+): Promise<OpenKey[]> {
+  const keys: OpenKey[] = [];
   const newest = queries
     .selectFrom('deliveries')
-    .selectAll()
+    .select(['destination', 'domain_id', 'kind', 'status', 'id'])
     .$if(after !== undefined, (query) => query.where('id', '<', after?.id ?? 0))
     .orderBy('id', 'desc')
-    .limit(most);
-  if (ids) return newest.where('id', 'in', ids).where('status', '<>', 'delivered').execute();
+    .limit(limit);
   const states: readonly OpenState[] = state ? [state] : ['queued', 'held', 'failed'];
   for (const domainId of domainIds) {
     for (const one of states) {
       const own = newest.where('domain_id', '=', domainId).where('status', '=', one);
-      rows.push(...(await own.execute()));
+      keys.push(...(await own.execute()));
     }
   }
-  return rows.sort((a, b) => b.id - a.id).slice(0, most);
+  return keys.sort((a, b) => b.id - a.id).slice(0, limit);
 }
 
-/** By `deliveries_by_receiver`, from its end. */
-export function openQuery(
-  queries: Queries,
-  { destination, domainIds }: Pick<QueueFilter, 'destination' | 'domainIds'>,
-  after: OpenKey | undefined,
-) {
-  const [domainId, ...others] = domainIds ?? [];
-  let query = queries
+/** @returns the deliveries in the order of the ids; none that was delivered meanwhile */
+async function readRows(queries: Queries, ids: readonly number[]): Promise<OpenDelivery[]> {
+  if (ids.length === 0) return [];
+  const rows = await queries
     .selectFrom('deliveries')
     .selectAll()
-    // A partial index is used only where its condition stands in the query.
-    .where('status', '<>', sql.lit('delivered' as const));
-  if (destination !== undefined) query = query.where('destination', '=', destination);
-  // One claim alone is a step in the index; where there are several, `fits` chooses.
-  if (domainId !== undefined && others.length === 0) {
-    query = query.where('domain_id', '=', domainId);
-  }
-  if (after) {
-    const { domain_id, kind, status, id } = after;
-    query = query.where((eb) =>
-      eb(
-        eb.refTuple('destination', 'domain_id', 'kind', 'status', 'id'),
-        '<',
-        eb.tuple(after.destination, domain_id, kind, status, id),
-      ),
-    );
-  }
-  return query
-    .orderBy('destination', 'desc')
-    .orderBy('domain_id', 'desc')
-    .orderBy('kind', 'desc')
-    .orderBy('status', 'desc')
-    .orderBy('id', 'desc')
-    .limit(ROWS_AT_A_TIME);
+    .where('id', 'in', ids)
+    .where('status', '<>', 'delivered')
+    .execute();
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  return ids.flatMap((id) => {
+    const row = byId.get(id);
+    return row ? { ...toDelivery(row), domainId: row.domain_id } : [];
+  });
 }

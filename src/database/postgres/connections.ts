@@ -157,7 +157,10 @@ export class Connections {
     if (this.#checked.has(client)) return lease;
     try {
       // As `target_session_attrs=read-write` of libpq.
-      const { rows } = await lease.query('show transaction_read_only');
+      // Without JIT: to compile a query takes longer than all of ours run.
+      const { rows } = await lease.query(
+        "select current_setting('transaction_read_only') as transaction_read_only, set_config('jit', 'off', false)",
+      );
       if (rows[0]?.transaction_read_only === 'on') {
         throw codedError(READ_ONLY, 'the PostgreSQL server is read-only');
       }

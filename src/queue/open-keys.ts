@@ -1,0 +1,92 @@
+/**
+ * Deliveries that were not delivered, in the order of the index `deliveries_by_receiver`: by receiver, domain, kind,
+ * state and id. They are read from the index alone, and from any place in it at the same cost.
+ */
+import { sql } from 'kysely';
+import type { Queries, Row } from '../database/database.ts';
+
+/** Where a delivery is in the index. */
+export type OpenKey = Pick<
+  Row<'deliveries'>,
+  'destination' | 'domain_id' | 'kind' | 'status' | 'id'
+>;
+
+/** A receiver, and one claim of those that have mail for it. */
+export interface Receiver {
+  readonly destination: string;
+  readonly domainId?: number | undefined;
+}
+
+type Place = Pick<OpenKey, 'destination' | 'domain_id' | 'kind'> & { readonly status: string };
+
+interface KeyRequest {
+  /** All of them, where left out. */
+  readonly receiver?: Receiver | undefined;
+  readonly after?: OpenKey | undefined;
+  readonly order: 'asc' | 'desc';
+  readonly limit: number;
+}
+
+const names = ['destination', 'domain_id', 'kind', 'status'] as const;
+
+/** Reads the keys behind one, in either order. */
+export async function readKeys(queries: Queries, request: KeyRequest): Promise<OpenKey[]> {
+  const { after, limit } = request;
+  const rest = after ? await restQuery(queries, request, after).execute() : [];
+  if (rest.length === limit) return rest;
+  const left = limit - rest.length;
+  return [...rest, ...(await behindQuery(queries, { ...request, limit: left }, after).execute())];
+}
+
+/** The place behind all keys that differ from this one by their id alone. */
+export function pastStateOf(key: OpenKey, order: 'asc' | 'desc'): OpenKey {
+  return { ...key, id: order === 'asc' ? Number.MAX_SAFE_INTEGER : 0 };
+}
+
+/** Those that differ from the key by their id alone: SQLite seeks by the id only where all before it is equal. */
+export function restQuery(queries: Queries, request: KeyRequest, after: OpenKey) {
+  return keyQuery(queries, request)
+    .where('destination', '=', after.destination)
+    .where('domain_id', '=', after.domain_id)
+    .where('kind', '=', after.kind)
+    .where('status', '=', after.status)
+    .where('id', request.order === 'asc' ? '>' : '<', after.id);
+}
+
+/** Those behind the key that differ from it by more. */
+export function behindQuery(queries: Queries, request: KeyRequest, after: Place | undefined) {
+  const query = keyQuery(queries, request);
+  if (!after) return query;
+  // A column that is given is left out: SQLite would seek by it alone, and read all the others.
+  const { destination, domainId } = request.receiver ?? {};
+  const given = [destination, domainId].filter((one) => one !== undefined).length;
+  const free = names.slice(given);
+  const columns = sql.join(free.map((name) => sql.ref(name)));
+  const place = { ...after, status: edgeOf(after.status, request.order) };
+  const values = sql.join(free.map((name) => place[name]));
+  return query.where(sql<boolean>`(${columns}) ${operators[request.order]} (${values})`);
+}
+
+/**
+ * A place between the states of a key and of the next one. SQLite compares by less or equal when it seeks by several
+ * columns, and would read all deliveries that have the very names of the key.
+ */
+function edgeOf(status: string, order: 'asc' | 'desc'): string {
+  return order === 'asc' ? `${status}~` : (edgesBelow[status] ?? '');
+}
+
+const edgesBelow: Readonly<Record<string, string>> = { queued: 'held~', held: 'failed~' };
+
+const operators = { asc: sql.raw('>'), desc: sql.raw('<') };
+
+function keyQuery(queries: Queries, { receiver, order, limit }: KeyRequest) {
+  let query = queries
+    .selectFrom('deliveries')
+    .select([...names, 'id'])
+    // A partial index is used only where its condition stands in the query.
+    .where('status', '<>', sql.lit('delivered' as const));
+  if (receiver) query = query.where('destination', '=', receiver.destination);
+  if (receiver?.domainId !== undefined) query = query.where('domain_id', '=', receiver.domainId);
+  for (const name of [...names, 'id'] as const) query = query.orderBy(name, order);
+  return query.limit(limit);
+}
