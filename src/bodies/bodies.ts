@@ -128,7 +128,7 @@ export class Bodies {
   #isNew = false;
   readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
   readonly #find: PreparedQuery<{ id: number }, StoredBody>;
-  #free = { at: Number.NEGATIVE_INFINITY, bytes: 0 };
+  #free = { at: Number.NEGATIVE_INFINITY, bytes: Promise.resolve(0) };
 
   constructor({ database, store, log, now = Date.now }: BodiesOptions) {
     this.#database = database;
@@ -252,10 +252,8 @@ export class Bodies {
   async checkRoom(octets: number): Promise<Refusal | undefined> {
     if (octets > INLINE_MAX && this.#health?.isUp === false) return refuseToKeep();
     const at = performance.now();
-    if (at - this.#free.at >= FREE_BYTES_MS) {
-      this.#free = { at, bytes: await this.#store.freeBytes() };
-    }
-    const { bytes } = this.#free;
+    if (at - this.#free.at >= FREE_BYTES_MS) this.#free = { at, bytes: this.#store.freeBytes() };
+    const bytes = await this.#free.bytes;
     if (bytes >= FREE_BYTES_LEFT + octets) return undefined;
     const cause = new Error(`${bytes} bytes are free, ${FREE_BYTES_LEFT} of them are kept free`);
     return new Refusal('storage_full', 'there is no space left for this message', { cause });

@@ -1,6 +1,6 @@
 /** Appending, within a transaction of the caller's: one MODSEQ a mailbox. */
 import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
-import { enqueueSearch } from '../search/search.ts';
+import { prepareEnqueue } from '../search/search.ts';
 import { MailboxAdvance, type Mailboxes, mailboxChange } from './mailboxes.ts';
 import type { OpaqueIds } from './opaque-ids.ts';
 import type { Appended, AppendTarget, MessageTexts } from './store.ts';
@@ -48,10 +48,12 @@ export class MessageWriter {
   readonly #now: () => number;
   readonly #advance: MailboxAdvance;
   readonly #insertMessage: ReturnType<typeof prepareInsert>;
+  readonly #enqueueSearch: ReturnType<typeof prepareEnqueue>;
 
   constructor({ database, mailboxes, ids, now }: MessageWriterOptions) {
     this.#advance = new MailboxAdvance(database);
     this.#insertMessage = prepareInsert(database.read);
+    this.#enqueueSearch = prepareEnqueue(database.read);
     this.#mailboxes = mailboxes;
     this.#ids = ids;
     this.#now = now;
@@ -95,10 +97,7 @@ export class MessageWriter {
       appended.push({ user, uid, change: mailboxChange(user, mailbox, modseq) });
     }
     const accounts = new Set(appended.map(({ user }) => user.accountId));
-    await enqueueSearch(
-      tx,
-      [...accounts].map((accountId) => ({ accountId, bodyId, gone: false })),
-    );
+    for (const accountId of accounts) await this.#enqueueSearch.all(tx, { accountId, bodyId });
     return appended;
   }
 

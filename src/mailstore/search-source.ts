@@ -1,43 +1,44 @@
 /** The mail of the embedded store, as the search index reads it. */
-import type { Database, Queries } from '../database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import type { Envelope, MessagePart } from '../message/message.ts';
-import { enqueueSearch, type SearchSource, type StoredMessage } from '../search/search.ts';
+import { enqueueSearch, type SearchSource } from '../search/search.ts';
 
 /** Messages of a mailbox that are queued in one transaction. */
 const ENQUEUE_AT_A_TIME = 500;
 
 export function createSearchSource(database: Database): SearchSource {
+  const byBody = prepareFind(database.read);
   return {
-    find: findMessage,
+    find: async (queries, accountId, bodyId) => {
+      const row = await byBody.first(queries, { accountId, bodyId });
+      if (!row) return undefined;
+      const { envelope, structure, internal_date, size, content, file } = row;
+      return {
+        accountId,
+        bodyId,
+        date: internal_date,
+        envelope: JSON.parse(envelope) as Envelope,
+        structure: JSON.parse(structure) as MessagePart,
+        body: { size, content, file },
+      };
+    },
     enqueueAll: () => enqueueAll(database),
   };
 }
 
-async function findMessage(
-  queries: Queries,
-  accountId: number,
-  bodyId: number,
-): Promise<StoredMessage | undefined> {
-  const row = await queries
-    .selectFrom('messages')
-    .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
-    .innerJoin('bodies', 'bodies.id', 'messages.body_id')
-    .select(['messages.envelope', 'messages.structure', 'messages.internal_date'])
-    .select(['bodies.size', 'bodies.content', 'bodies.file'])
-    .where('messages.body_id', '=', bodyId)
-    .where('mailboxes.account_id', '=', accountId)
-    .limit(1)
-    .executeTakeFirst();
-  if (!row) return undefined;
-  const { envelope, structure, internal_date, size, content, file } = row;
-  return {
-    accountId,
-    bodyId,
-    date: internal_date,
-    envelope: JSON.parse(envelope) as Envelope,
-    structure: JSON.parse(structure) as MessagePart,
-    body: { size, content, file },
-  };
+/** Compiled once: it runs for every message. */
+function prepareFind(read: Queries) {
+  return new PreparedQuery(({ accountId, bodyId }: { accountId: number; bodyId: number }) =>
+    read
+      .selectFrom('messages')
+      .innerJoin('mailboxes', 'mailboxes.id', 'messages.mailbox_id')
+      .innerJoin('bodies', 'bodies.id', 'messages.body_id')
+      .select(['messages.envelope', 'messages.structure', 'messages.internal_date'])
+      .select(['bodies.size', 'bodies.content', 'bodies.file'])
+      .where('messages.body_id', '=', bodyId)
+      .where('mailboxes.account_id', '=', accountId)
+      .limit(1),
+  );
 }
 
 /** Mailbox by mailbox, so that mail that comes in waits for a few hundred rows at most. */

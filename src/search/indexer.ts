@@ -14,10 +14,11 @@
  *
  * On PostgreSQL the rows go in the transaction of the batch.
  */
-import { setImmediate as turn } from 'node:timers/promises';
+import { setTimeout as pause } from 'node:timers/promises';
+import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { Database, Queries } from '../database/database.ts';
+import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import {
   readDocument,
@@ -30,6 +31,8 @@ import {
 const BATCHES_A_SYNC = 200;
 const SYNC_AFTER_MS = 5_000;
 const RETRY_MS = 30_000;
+/** How long news may wait for more. */
+const GATHER_MS = 100;
 
 /** What one engine does its own way. */
 export interface Feed {
@@ -118,8 +121,8 @@ export class Indexer {
     const timer = setTimeout(() => resolve(false), ms).unref();
     const news = await promise;
     clearTimeout(timer);
-    // Whoever brought mail is answered first.
-    await turn();
+    // What comes together is indexed together, once whoever brought it is answered.
+    if (news && !this.#stopped) await pause(GATHER_MS);
     return news;
   }
 
@@ -135,7 +138,7 @@ export class Indexer {
 /* What is queued for the index: written with the mail itself, read by the indexer. */
 
 /** Rows read at a time, and messages in one transaction of the index: queries wait for it. */
-export const BATCH = 10;
+export const BATCH = 25;
 
 /** An account got a message or lost its last one of a body, or is gone itself. */
 export interface SearchNews {
@@ -158,6 +161,17 @@ export async function enqueueSearch(tx: Queries, news: readonly SearchNews[]): P
       })),
     )
     .execute();
+}
+
+/** The same for a message that an account got, compiled once: it runs for every message. */
+export function prepareEnqueue(queries: Queries) {
+  return new PreparedQuery(({ accountId, bodyId }: Omit<SearchNews, 'gone'>) =>
+    queries.insertInto('search_queue').values({
+      account_id: accountId,
+      body_id: bodyId,
+      gone: sql.lit(0),
+    }),
+  );
 }
 
 /** The mail that is indexed, as the mail store keeps it. */

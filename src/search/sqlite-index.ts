@@ -1,7 +1,7 @@
 /** The index on SQLite, as the event loop sees it: questions to the thread that owns the file, and what feeds it. */
 import { Worker } from 'node:worker_threads';
 import { sql } from 'kysely';
-import { settingStore } from '../database/database.ts';
+import { PreparedQuery, type Queries, settingStore } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { FindRequest, Hit, SearchChange, SearchIndex, Unreadable } from './documents.ts';
 import {
@@ -187,15 +187,29 @@ class Thread {
 /** Rows of the queue removed in one transaction. */
 const TRIM_AT_A_TIME = 500;
 
+function prepareNext(queries: Queries) {
+  return new PreparedQuery(({ position }: { position: number }) =>
+    queries
+      .selectFrom('search_queue')
+      .select(queueColumns)
+      .where('id', '>', position)
+      .orderBy('id')
+      .limit(BATCH),
+  );
+}
+
 /** The index is a file of its own: rows are removed when the index has them on the disk. */
 export class SqliteFeed implements Feed {
   readonly #options: IndexerOptions;
   readonly #index: SqliteIndex;
+  /** Rows of the queue behind a position. */
+  readonly #next: ReturnType<typeof prepareNext>;
   #position: number | undefined;
 
   constructor(options: IndexerOptions, index: SqliteIndex) {
     this.#options = options;
     this.#index = index;
+    this.#next = prepareNext(options.database.read);
   }
 
   async open(): Promise<void> {
@@ -250,13 +264,7 @@ export class SqliteFeed implements Feed {
     const { database, log } = this.#options;
     const { read } = database;
     this.#index.running();
-    const rows = await read
-      .selectFrom('search_queue')
-      .select(queueColumns)
-      .where('id', '>', this.#position ?? 0)
-      .orderBy('id')
-      .limit(BATCH)
-      .execute();
+    const rows = await this.#next.all(read, { position: this.#position ?? 0 });
     const last = rows.at(-1);
     if (!last) return 0;
     const news = rows.map((row) => ({ ...row, gone: row.gone === 1 }));

@@ -12,7 +12,7 @@
  * kept, of all {@link REFUSALS.inAll}: at 30 days that is 2.2 million rows, about 600 MB. One line an
  * hour says how many were passed over.
  */
-import { randomBytes } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
 import { MESSAGE_ID_MAX } from './list-trace.ts';
@@ -282,10 +282,6 @@ function valuesOf(rows: readonly NewRow<'trace'>[]): Values {
  * @param now milliseconds since 1970
  */
 export function newMailId(now: number): string {
-  const bytes = randomBytes(16);
-  bytes.writeUIntBE(now, 0, 6);
-  bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x70, 6);
-  bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8);
-  const hex = bytes.toString('hex');
-  return [0, 8, 12, 16, 20].map((at, index, all) => hex.slice(at, all[index + 1])).join('-');
+  const time = now.toString(16).padStart(12, '0');
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
 }
