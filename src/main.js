@@ -7,7 +7,7 @@ const { node } = process.versions;
 
 if (Number.parseInt(node, 10) < NEEDED) {
   process.stderr.write(
-    `Postroom needs Node ${NEEDED} or newer, this is Node ${node}. "npm ci" installs one: start with "npm start" or "node_modules/.bin/node src/main.ts".\n`,
+    `Postroom needs Node ${NEEDED} or newer, but this is Node ${node}. "npm ci" installs the right one: start with "npm start" or "node_modules/.bin/node src/main.ts".\n`,
   );
   process.exit(1);
 }

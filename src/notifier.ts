@@ -4,7 +4,8 @@ import { openLog } from './log/log.ts';
 import { startNotifier } from './notifier/notifier.ts';
 
 function refuseStart(error: unknown): never {
-  const lines = error instanceof ConfigError ? error.lines : [`cannot start: ${String(error)}`];
+  const lines =
+    error instanceof ConfigError ? error.lines : [`Postroom cannot start: ${String(error)}`];
   for (const line of lines) process.stderr.write(`${line}\n`);
   process.exit(1);
 }

@@ -5,7 +5,7 @@ const { node } = process.versions;
 
 if (Number.parseInt(node, 10) < NEEDED) {
   process.stderr.write(
-    `postroom needs Node ${NEEDED} or newer, this is Node ${node}. "npm ci" installs one: run "npx postroom" in this folder.\n`,
+    `postroom needs Node ${NEEDED} or newer, but this is Node ${node}. "npm ci" installs the right one: run "npx postroom" in this folder.\n`,
   );
   process.exit(1);
 }

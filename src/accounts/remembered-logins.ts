@@ -147,7 +147,7 @@ export class RememberedLogins {
     }
     this.#log.warn(
       { accountId },
-      'a remembered login was used by two clients, so one has a copy: the login is ended',
+      'a remembered login was used by two clients, so one of them has a copy: the login was ended',
     );
     await remove(tx, series);
     return undefined;

@@ -241,7 +241,7 @@ class SignedTokens implements Tokens {
     await attempt.succeed().catch((error: unknown) => {
       this.#log.error(
         { err: error, address },
-        'a login succeeded, but could not remember its client: the limit on failed logins still applies to it',
+        'a login succeeded, but its client could not be remembered: the limit on failed logins still applies to the client',
       );
     });
     return found.credentials;

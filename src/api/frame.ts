@@ -123,7 +123,10 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
       .then((refusal) => answerError(refusal ?? error, request, reply))
       .catch((cause: unknown) => {
         // Nobody awaits this: a failure must not end the process.
-        options.logger.error({ err: cause, requestId: request.id }, 'a request was not answered');
+        options.logger.error(
+          { err: cause, requestId: request.id },
+          'a request failed unexpectedly and got no answer',
+        );
         reply.raw.destroy();
       });
   }

@@ -38,8 +38,12 @@ export function healthRoutes(
     const now = `${failing};${degraded}`;
     if (now === said || (said === '' && now === ';')) return;
     said = now;
-    if (failing) log.warn({ failing }, 'not ready: load balancers send no more requests here');
-    else if (degraded) log.warn({ degraded }, 'ready for a part of the work: the rest waits');
+    if (failing)
+      log.warn(
+        { failing },
+        'not ready: /readyz answers 503, so load balancers send no requests here',
+      );
+    else if (degraded) log.warn({ degraded }, 'partly ready: the part named in "degraded" waits');
     else log.info('ready again');
   };
   return (app) => {

@@ -38,7 +38,7 @@ export function limitConnections(
     loggedAt = performance.now();
     logger.warn(
       { ip: address, connections: shares.taken },
-      'HTTP connection closed: too many of this client, or in all (HTTP_MAX_PER_IP, HTTP_MAX_CONNECTIONS)',
+      'HTTP connection closed: too many connections of this client (HTTP_MAX_PER_IP) or in all (HTTP_MAX_CONNECTIONS)',
     );
   });
 }

@@ -251,7 +251,7 @@ async function syncAfter(
   } catch (error) {
     request.log.warn(
       { err: error, requestId: request.id },
-      'the sync after a change failed: the change is made, and its answer has no sync',
+      'a change was made, but the sync after it failed: the answer has no sync',
     );
     return {};
   }

@@ -60,7 +60,11 @@ export class RequestLog extends LogController {
       requestId: request.id,
       ip: addressOf(request.raw, this.#isTrusted),
     };
-    if (failed) this.#logger.info({ ...line, error: error.message }, 'request broken off');
+    if (failed)
+      this.#logger.info(
+        { ...line, error: error.message },
+        'the client ended the connection before the answer was complete',
+      );
     else this.#logger[level](line, 'request');
   }
 }

@@ -158,7 +158,8 @@ export class Blocks {
         this.#isAway = false;
       } catch (err) {
         if (!this.#isAway) {
-          const line = 'the list of blocked senders could not be read: the last one holds';
+          const line =
+            'the list of blocked senders could not be read: the list read before stays in force';
           this.#options.logger.warn({ err }, line);
         }
         this.#isAway = true;

@@ -93,7 +93,7 @@ onEachEngine('bodies', (engine) => {
     const { mismatch } = foreign.bodies;
     assert.match(
       mismatch ?? '',
-      new RegExp(`^the database is of store \\S+, the bodies in .* ${id}:`),
+      new RegExp(`^the database belongs to store \\S+, but the bodies in .* ${id}:`),
     );
     assert.deepEqual(foreign.lines, [mismatch]);
     await assert.rejects(foreign.keep('b'), { code: 'unavailable' });

@@ -330,7 +330,7 @@ export class Bodies {
     if (!(error instanceof BodyLost)) return error;
     this.#log?.error(
       { ...about, store: this.#store.place, file },
-      `${error.message}: its messages cannot be read; bring it back from a backup`,
+      `${error.message}: messages with this body cannot be read; restore the file from a backup`,
     );
     return new Refusal('body_unavailable', 'the source of this message is missing or damaged', {
       cause: error,
@@ -433,10 +433,10 @@ export class Bodies {
     if (quarantined + restored > 0) {
       this.#log?.warn(
         files,
-        'body files that no message names were moved to quarantine (kept for 7 days), or back',
+        'body files without a message were moved to quarantine (kept for 7 days); files that have one again were moved back',
       );
     } else if (removed > 0) {
-      this.#log?.info(files, 'body files removed after 7 days in quarantine');
+      this.#log?.info(files, 'body files were removed after 7 days in quarantine');
     }
     return swept;
   }

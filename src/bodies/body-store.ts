@@ -150,11 +150,11 @@ export async function findMismatch(
     theirs = await store.readNote('store-id');
   }
   if (theirs === ours) return undefined;
-  const found = theirs === '' ? 'have no store-id' : `are of store ${theirs}`;
+  const found = theirs === '' ? 'have no store-id' : `belong to store ${theirs}`;
   return (
-    `the database is of store ${ours}, the bodies in ${store.place} ${found}: they do not belong together, ` +
-    'so no mail is taken and no body is removed. Stop, put back the one that is missing, and start. ' +
-    `Only if both are the right ones: write ${ours} to ${store.place}/store-id, and start`
+    `the database belongs to store ${ours}, but the bodies in ${store.place} ${found}: they do not belong together, ` +
+    'so no mail is accepted and no body is removed. Stop the service, correct DATA_DIR, DATABASE_URL or S3_URL, and start it. ' +
+    `Only if database and bodies are the right ones: write ${ours} to ${store.place}/store-id, and start`
   );
 }
 

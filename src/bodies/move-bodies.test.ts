@@ -85,7 +85,7 @@ test('a new store that gives back something else loses nothing', async () => {
   }
   await assert.rejects(moveBodies({ ...given, to: new Forgetful(to.place) }), {
     name: 'MoveRefused',
-    message: /reads back from .* as something else than was written/,
+    message: /was written to .*, but reading it back gave other content/,
   });
   await readAll(stores, from);
 });

@@ -74,9 +74,7 @@ async function checkStores(id: string, from: BodyStore, to: BodyStore): Promise<
 }
 
 function foreign({ place }: BodyStore): MoveRefused {
-  return new MoveRefused(
-    `the bodies in ${place} are not those of this database (see store-id there)`,
-  );
+  return new MoveRefused(`the bodies in ${place} belong to another database: its store-id differs`);
 }
 
 /** A body that is in the store. */
@@ -164,7 +162,9 @@ async function copy(name: string, size: number, from: BodyStore, to: BodyStore):
     throw error;
   }
   if ((await digestOf(to, name, size)) === digest) return size;
-  throw new MoveRefused(`${name} reads back from ${to.place} as something else than was written`);
+  throw new MoveRefused(
+    `${name} was written to ${to.place}, but reading it back gave other content`,
+  );
 }
 
 async function isSame(

@@ -85,14 +85,15 @@ export class StoreHealth {
     try {
       await look();
       this.#state = 'up';
-      if (before === 'down') log?.info('the store of bodies answers again');
+      if (before === 'down')
+        log?.info('the body store answers again: mail above 64 KiB is accepted and readable again');
       return undefined;
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
       this.#state = 'down';
       if (before !== 'down') {
         log?.error(
-          `${error.message}: mail above 64 KiB is put off and cannot be read until it answers; smaller mail goes on`,
+          `${error.message}: until the body store answers, mail above 64 KiB is deferred and cannot be read; smaller mail is not affected`,
         );
       }
       this.#lookAgain();

@@ -132,7 +132,10 @@ export class SharedChanges implements Changes {
     const now = performance.now();
     if (now < this.#warnedAt + WARN_EVERY_MS) return;
     this.#warnedAt = now;
-    log.warn({ amount }, 'Redis brought texts that are no changes of ours: they are passed over');
+    log.warn(
+      { amount },
+      'Redis delivered messages that are not Postroom changes: they are ignored',
+    );
   }
 
   async #sendAll(): Promise<void> {

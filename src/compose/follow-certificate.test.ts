@@ -46,14 +46,14 @@ test('a certificate whose files change is taken, and a broken one is not', async
   const made = await generate([{ name: 'commonName', value: 'new' }], { keySize: 2048 });
   await writeFile(cert, made.cert);
   await until(() => isBroken === true);
-  assert.deepEqual(lines, ['the certificate cannot be read again: the one in use stays']);
+  assert.deepEqual(lines, ['the changed certificate cannot be read: the old one stays in use']);
   assert.equal(taken.length, 0);
   await writeFile(key, made.private);
   await until(() => taken.length === 1);
   assert.deepEqual([taken[0]?.cert, taken[0]?.key], [made.cert, made.private]);
   await until(() => isBroken === false);
   assert.notDeepEqual(ends.at(-1), ends[0]);
-  assert.equal(lines.at(-1), 'the files of the certificate changed: STARTTLS has the new one');
+  assert.equal(lines.at(-1), 'the certificate files changed: STARTTLS uses the new certificate');
 
   await rm(cert);
   await until(() => isBroken === true);

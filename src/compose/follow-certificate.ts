@@ -51,14 +51,14 @@ export async function followCertificate(options: FollowOptions): Promise<Followe
         use(found);
         used = found;
         const until = new X509Certificate(found.cert).validTo;
-        logger.info({ until }, 'the files of the certificate changed: STARTTLS has the new one');
+        logger.info({ until }, 'the certificate files changed: STARTTLS uses the new certificate');
       }
       tellMetrics();
     } catch (err) {
       metrics.setCertificateBroken(true);
       const problem = err instanceof ConfigError ? err.message : String(err);
       if (problem !== lastProblem) {
-        logger.error({ err }, 'the certificate cannot be read again: the one in use stays');
+        logger.error({ err }, 'the changed certificate cannot be read: the old one stays in use');
       }
       lastProblem = problem;
     }

@@ -237,5 +237,5 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
 }
 
 const CHECKS_END =
-  'DNS does not answer: SPF, DKIM and DMARC are not checked, and mail that they would refuse is taken, until it answers again';
-const CHECKS_BEGIN = 'DNS answers again: SPF, DKIM and DMARC of new mail are checked';
+  'DNS does not answer: until it does, mail is accepted without SPF, DKIM and DMARC checks';
+const CHECKS_BEGIN = 'DNS answers again: SPF, DKIM and DMARC are checked for new mail';

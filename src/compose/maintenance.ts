@@ -109,7 +109,7 @@ export class Maintenance {
   ): Promise<void> {
     while (!signal.aborted) {
       await task().catch((err: unknown) => {
-        this.#options.logger.error({ err }, 'maintenance failed; it is tried again later');
+        this.#options.logger.error({ err }, 'maintenance failed: trying again later');
       });
       const isOver = AbortSignal.any([signal, sooner()]);
       await pause(everyMs, undefined, { signal: isOver, ref: false }).catch(() => {});
@@ -198,7 +198,8 @@ export class Maintenance {
       database.write((tx) => pruneSends(tx, before)),
     );
     const traced = await this.#repeatStep(signal, () => database.write((tx) => trace.prune(tx)));
-    if (traced > 0) logger.info({ traced }, 'rows of the trace older than TRACE_DAYS removed');
+    if (traced > 0)
+      logger.info({ traced }, 'rows of the trace that are older than TRACE_DAYS were removed');
     await this.#repeatStep(signal, () =>
       database.write((tx) => pruneUsage(tx, now() - USAGE_KEPT_MS)),
     );
@@ -206,7 +207,7 @@ export class Maintenance {
     if (tombstones + deliveries + sends + logins > 0) {
       logger.info(
         { tombstones, deliveries, sends, logins },
-        'removals, deliveries, sent messages and remembered logins older than 30 days forgotten',
+        'records of removals, deliveries, sent messages and remembered logins that are older than 30 days were removed',
       );
     }
   }

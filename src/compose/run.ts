@@ -18,7 +18,8 @@ const HEAP_GROWTH_PERCENT = 300;
 
 /** Writes one line for each thing the operator has to mend, and ends the process. */
 function refuseStart(error: unknown): never {
-  const lines = error instanceof ConfigError ? error.lines : [`cannot start: ${String(error)}`];
+  const lines =
+    error instanceof ConfigError ? error.lines : [`Postroom cannot start: ${String(error)}`];
   for (const line of lines) process.stderr.write(`${line}\n`);
   process.exit(1);
 }
@@ -36,14 +37,17 @@ async function run(config: Config): Promise<void> {
   let isStopping = false;
   const stop = (signal: string) => {
     if (isStopping) {
-      logger.warn({ signal }, 'told to stop again, ending now: what is under way is not finished');
+      logger.warn(
+        { signal },
+        'second stop signal: the process ends now without finishing its work',
+      );
       return exit(1);
     }
     isStopping = true;
     logger.info({ signal }, 'stopping');
     const stopWithinMs = config.drainSeconds * 1000 + STOP_WITHIN_MS;
     setTimeout(() => {
-      logger.warn('stopping takes too long, ending now');
+      logger.warn('stopping takes too long: the process ends now');
       exit();
     }, stopWithinMs).unref();
     // A start that is told to stop is finished first: what it opened is then closed in order.

@@ -84,14 +84,14 @@ export async function startService(
     // Last opened, first closed; one that fails must not keep the others open.
     for (const close of closers.splice(0).reverse()) {
       await Promise.resolve(close()).catch((error: unknown) =>
-        logger.error({ err: error }, 'part did not close'),
+        logger.error({ err: error }, 'a part of the service did not close'),
       );
     }
   };
   try {
     const onStop: OnStop = (close) => closers.push(close);
     for (const path of await ensureDataDir(config.dataDir)) {
-      logger.warn({ path }, 'other users of this machine can open this file; close it to them');
+      logger.warn({ path }, 'other users of this machine can read this file; run chmod 600 on it');
     }
     const onLost = given.onLost ?? (() => {});
     const metrics = createMetrics();
@@ -149,7 +149,11 @@ async function open(
   nodes.lead('maintenance', (signal) => parts.maintenance.run(signal));
   onStop(() => nodes.stopLeading());
   const renamed = await parts.domains.adoptNames();
-  if (renamed > 0) logger.info({ domains: renamed }, 'DNS records ask for our new names');
+  if (renamed > 0)
+    logger.info(
+      { domains: renamed },
+      'the DNS records of domains now name the new MAIL_HOSTNAME or SPF_INCLUDE',
+    );
   parts.verification.start();
   onStop(() => parts.verification.stop());
   onStop(() => parts.trace.flush());
@@ -188,7 +192,7 @@ async function checkBodies({ bodies }: Parts, nodes: Nodes, isNew: boolean): Pro
     if (!mismatch) return;
     if (waited >= MARK_WITHIN_MS) {
       throw new ConfigError([
-        `S3_URL: expected bodies that all nodes share, in S3 or in a folder that each has as DATA_DIR; ${mismatch}`,
+        `S3_URL: expected a body store that all nodes share, in S3 or in one shared DATA_DIR; ${mismatch}`,
       ]);
     }
     await pause(500);
@@ -226,7 +230,7 @@ function watchData(config: Config, { bodies }: Parts, onLost: OnLost): Promise<(
   const places = [dataDir, join(dataDir, DATABASE_FILE)];
   if (!config.bodies.bucket) places.push(config.bodies.folder);
   return watchPlaces(places, (path) => {
-    const line = `DATA_DIR: ${path} was moved, removed or mounted over while Postroom runs, ending`;
+    const line = `DATA_DIR: ${path} was moved, removed or mounted over while Postroom was running: the process ends`;
     bodies.refuse(line);
     onLost(line);
   });
@@ -271,7 +275,7 @@ async function openDatabase(
       onNoTimeline: (err) =>
         logger.warn(
           { err },
-          'the timeline of PostgreSQL cannot be read: apps are not told of changes that a failover loses',
+          'the timeline of PostgreSQL cannot be read: after a failover that loses changes, apps are not told to sync again',
         ),
     }).catch(explainDatabase);
     onStop(() => database.close());
@@ -280,12 +284,12 @@ async function openDatabase(
   const unlock = lockDirectory(config.dataDir);
   if (!unlock) {
     throw new ConfigError([
-      `DATA_DIR: "${config.dataDir}" is in use: is another Postroom running? Each needs a folder of its own`,
+      `DATA_DIR: "${config.dataDir}" is in use: is another Postroom running? Each process needs its own folder`,
     ]);
   }
   onStop(unlock);
   const path = join(config.dataDir, DATABASE_FILE);
-  const lost = (error: Error) => onLost('the disk failed, ending', error);
+  const lost = (error: Error) => onLost('the disk failed: the process ends', error);
   const database = await openSqlite({ path, onLost: lost, onCommit, log: logger }).catch(
     (error) => {
       throw error instanceof UnfitDatabase ? new ConfigError([`${path}: ${error.message}`]) : error;
@@ -385,15 +389,20 @@ async function listenHttp(
 function explainDatabase(error: unknown): never {
   if (error instanceof UnfitDatabase) throw new ConfigError([`DATABASE_URL: ${error.message}`]);
   const said = error instanceof Error ? error.message || error.name : String(error);
-  throw new ConfigError([`DATABASE_URL: expected a database that lets us in, got "${said}"`], {
-    cause: error,
-  });
+  throw new ConfigError(
+    [`DATABASE_URL: expected a database that Postroom can log in to, got "${said}"`],
+    {
+      cause: error,
+    },
+  );
 }
 
 /** A bucket that is not there, or does not let us in, is the operator's to mend. */
 function explainBucket(error: unknown): never {
   if (!(error instanceof StoreUnavailable)) throw error;
-  throw new ConfigError([`S3_URL: expected a bucket that lets us in, got "${error.message}"`]);
+  throw new ConfigError([
+    `S3_URL: expected a bucket that Postroom can access, got "${error.message}"`,
+  ]);
 }
 
 /** What an address or port that cannot be listened on is answered with. */
@@ -406,8 +415,8 @@ function explainPort(setting: string, host: string, port: number) {
     if (!code || !PORT_ERRORS.has(code)) throw error;
     const line =
       code === 'EADDRINUSE'
-        ? `${setting}: ${host}:${port} is taken: is another Postroom running? Else set ${setting} to a free port`
-        : `${setting}: expected a port that we may have on an address of this machine, got ${host}:${port} (${code})`;
+        ? `${setting}: ${host}:${port} is taken: is another Postroom running? If not, set ${setting} to a free port`
+        : `${setting}: expected a port that Postroom may listen on, on an address of this machine, got ${host}:${port} (${code})`;
     throw new ConfigError([line], { cause: error });
   };
 }

@@ -83,7 +83,7 @@ export async function openShared(
   redis.onConnected(() => looks.lookNow());
   await redis.start().catch((error: unknown) => {
     if (!(error instanceof RedisRefuses)) throw error;
-    const line = `REDIS_URL: expected a Redis that lets us in, got "${error.message}"`;
+    const line = `REDIS_URL: expected a Redis that Postroom can log in to, got "${error.message}"`;
     throw new ConfigError([line], { cause: error });
   });
   places.start();
@@ -141,7 +141,7 @@ class Looks {
       await look(afterGap).catch((err: unknown) => {
         this.#logger.error(
           { err },
-          'could not look for changes that other nodes made: it is tried again in a minute',
+          'could not read the changes of other nodes: trying again in a minute',
         );
       });
     }

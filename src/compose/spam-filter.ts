@@ -29,8 +29,9 @@ export function buildSpamFilter({
     onChecked: (outcome, ms) => metrics.countSpamCheck(outcome, ms),
     onOutage(isOut, reason) {
       metrics.setSpamFilterUp(!isOut);
-      if (isOut) log.warn({ url, reason }, 'Rspamd does not answer: mail is taken without it');
-      else log.info({ url }, 'Rspamd answers again: new mail is filtered');
+      if (isOut)
+        log.warn({ url, reason }, 'Rspamd does not answer: mail is accepted without a spam check');
+      else log.info({ url }, 'Rspamd answers again: new mail is checked for spam');
     },
   });
 }

@@ -226,7 +226,7 @@ describe("the operator's certificate", () => {
 
   test('whose key is the key of another', async () => {
     assert.deepEqual(await refusalOf(path('cert.pem'), path('other.pem')), [
-      `TLS_KEY: expected the key of the certificate in TLS_CERT, got "${path('other.pem')}" (the key of another)`,
+      `TLS_KEY: expected the key of the certificate in TLS_CERT, got "${path('other.pem')}" (the key of another certificate)`,
     ]);
   });
 
@@ -235,7 +235,7 @@ describe("the operator's certificate", () => {
     assert.deepEqual(others, []);
     assert.match(
       line ?? '',
-      /^TLS_CERT: expected a certificate that TLS takes, got ".*" \(.*small.*\)$/,
+      /^TLS_CERT: expected a certificate that TLS accepts, got ".*" \(.*small.*\)$/,
     );
   });
 });

@@ -73,7 +73,7 @@ async function readGivenCertificate(certPath: string, keyPath: string): Promise<
     lines.push(problemLine('TLS_KEY', expected, quote(keyPath)));
   }
   if (certificate && privateKey && !certificate.checkPrivateKey(privateKey)) {
-    const found = `${quote(keyPath)} (the key of another)`;
+    const found = `${quote(keyPath)} (the key of another certificate)`;
     lines.push(problemLine('TLS_KEY', 'the key of the certificate in TLS_CERT', found));
   }
   if (lines.length > 0 || cert === undefined || key === undefined) throw new ConfigError(lines);
@@ -88,7 +88,7 @@ function checkUsable(cert: string, key: string, certPath: string): void {
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown error';
     const found = `${quote(certPath)} (${reason})`;
-    throw new ConfigError([problemLine('TLS_CERT', 'a certificate that TLS takes', found)], {
+    throw new ConfigError([problemLine('TLS_CERT', 'a certificate that TLS accepts', found)], {
       cause: error,
     });
   }

@@ -53,7 +53,7 @@ export const UNFINISHED_RESTORE = 'restore-unfinished';
 
 function restoreUnfinished(path: string): ConfigError {
   return new ConfigError([
-    `DATA_DIR: a restore into ${quote(path)} is under way or was cut short; run "postroom restore" again, which begins anew`,
+    `DATA_DIR: a restore into ${quote(path)} is running or was interrupted; if it was interrupted, run "postroom restore" again: it starts from the beginning`,
   ]);
 }
 

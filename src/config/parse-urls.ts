@@ -366,7 +366,7 @@ function readOptions(query: URLSearchParams): Reading<ImapOptions> {
   const read: Partial<Record<OptionName, string | number>> = {};
   for (const [name, text] of query) {
     if (!isOption(name)) {
-      return unfit(`no other options than ${Object.keys(readers).join(', ')}`, 'another');
+      return unfit(`only the options ${Object.keys(readers).join(', ')}`, 'another');
     }
     const reading: Reading<string | number> = readers[name](text);
     if (!reading.fits) return unfit(`${name} to be ${reading.expected}`, 'another value');

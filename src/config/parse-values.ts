@@ -76,7 +76,7 @@ export const filePath: Parse<string> = (text) =>
 export function secretTexts(fewest: number): Parse<readonly string[]> {
   return (text) => {
     const values = splitList(text);
-    const expected = `at least ${fewest} characters (of each, where several stand with commas between)`;
+    const expected = `at least ${fewest} characters (each, if there are several values separated by commas)`;
     const tooShort = values.find((value) => value.length < fewest);
     if (tooShort !== undefined) return unfit(expected, `${tooShort.length} characters`);
     if (values.length === 0) return unfit(expected, '0 characters');
@@ -96,7 +96,7 @@ export const apiKeys: Parse<readonly string[]> = (text) => {
   if (keys.some((key) => !/^[\x21-\x7e]{1,255}$/.test(key))) {
     return unfit(
       'keys of at most 255 visible ASCII characters each',
-      'one that is longer or has others',
+      'a key that is longer or has other characters',
     );
   }
   if (new Set(keys).size < keys.length) return unfit('different keys', 'one of them twice');
@@ -203,7 +203,7 @@ export const publicKey: Parse<string> = (text) => {
     if (!isSigningKey(key)) return unfit(expected, 'a key of another kind');
     return fit(key.export({ type: 'spki', format: 'pem' }).toString());
   } catch {
-    return unfit(expected, 'text that is no such key');
+    return unfit(expected, 'text that is not such a key');
   }
 };
 

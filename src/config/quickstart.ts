@@ -40,7 +40,7 @@ export function describeStart(start: Start): string {
   if (created && stdoutIsTty) return describeFirstStart(start);
   const lines = [`Postroom listens: ${listeners(start.addresses).join(', ')}`];
   if (created) {
-    lines.push(`Secrets were made; they are in ${secretsPlace(config)}, the API key as "apiKey".`);
+    lines.push(`New secrets were generated in ${secretsPlace(config)}; "apiKey" is the API key.`);
   } else {
     lines.push(`Data: ${dataPlace(config)}; secrets: ${secretsPlace(config)}`);
   }
@@ -63,7 +63,7 @@ function describeFirstStart(start: Start): string {
   Secrets          ${secretsPlace(config)}
   API key          ${ownKeys ? 'one of API_KEYS' : `${start.secrets.apiKey[0]} (shown this once)`}
 
-Try it: this makes a domain and a mailbox with a first mail, in another terminal with the same settings.
+Try it: run this in another terminal with the same settings. It makes a domain and a mailbox with a first message.
 
 npx postroom demo
 

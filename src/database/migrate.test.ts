@@ -72,7 +72,7 @@ onEachEngine('a database', (engine) => {
     const said = await startAfter(engine, newer, forNewer);
     assert.equal(
       said,
-      'this database is of version 3; this program knows up to 2; restore the backup or start the newer program',
+      'the database has schema version 3, but this program knows only versions up to 2: start the newer program, or restore a backup',
     );
   });
 
@@ -81,7 +81,7 @@ onEachEngine('a database', (engine) => {
       engine,
       "update kysely_migration set name = '0001_first' where name = '0001'",
     );
-    assert.match(String(said), /^this database is of a commit before the first release, 0\.2\.0/);
+    assert.match(String(said), /^the database was made before the first release, 0\.2\.0/);
   });
 
   for (const [statement, difference] of [

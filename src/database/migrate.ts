@@ -55,7 +55,7 @@ export async function migrate<T>(
   const difference = await checkSchema(kysely, engine, isNewer);
   if (difference !== undefined) {
     throw new UnfitDatabase(
-      `the schema is not the one that this program makes: ${difference}; restore the backup, or start with an empty database`,
+      `the schema differs from the one that this program makes: ${difference}; restore the backup, or start with an empty database`,
     );
   }
 }
@@ -145,7 +145,7 @@ async function isOfNewer<T>(
 ): Promise<boolean> {
   if (applied.some((name) => !/^\d{4}$/.test(name))) {
     throw new UnfitDatabase(
-      'this database is of a commit before the first release, 0.2.0, and cannot be brought up to date; start with an empty one',
+      'the database was made before the first release, 0.2.0, and cannot be migrated: start with an empty database',
     );
   }
   const [version, newest] = [versionOf(applied), versionOf(known)];
@@ -156,6 +156,6 @@ async function isOfNewer<T>(
     if (rows[0] && Number(rows[0].value) <= newest) return true;
   }
   throw new UnfitDatabase(
-    `this database is of version ${version}; this program knows up to ${newest}; restore the backup or start the newer program`,
+    `the database has schema version ${version}, but this program knows only versions up to ${newest}: start the newer program, or restore a backup`,
   );
 }

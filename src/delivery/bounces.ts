@@ -96,7 +96,10 @@ export class Bounces {
       return await readHeader(bodies.read(body));
     } catch (error) {
       if (!job.isLast) throw error;
-      log.error({ err: error, id: job.id, mailId: job.mailId }, 'a DSN goes without the header');
+      log.error(
+        { err: error, id: job.id, mailId: job.mailId },
+        'a bounce is sent without the header of the original message: the header could not be read',
+      );
       return { fields: [], size: 0, isWhole: true };
     }
   }

@@ -225,7 +225,7 @@ class Courier {
       if (!job.isLast) throw error;
       this.#options.log.error(
         { err: error, id: job.id, mailId: job.mailId },
-        'the last attempt to forward threw',
+        'the last attempt to forward a message failed unexpectedly: it counts as a temporary failure',
       );
       return INTERNAL;
     });

@@ -396,7 +396,7 @@ class RoutedReceiver implements MailReceiver {
         .write((tx) => note(tx))
         .catch((err: unknown) => {
           const left =
-            'a message is stored, and neither traced, counted as usage nor read as a bounce';
+            'a message was stored, but its trace, its usage and what it says as a bounce could not be recorded';
           this.#options.log.warn({ err }, left);
         });
       await bodies.discard(body);

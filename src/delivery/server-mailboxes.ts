@@ -108,7 +108,10 @@ export class ServerMailboxes {
     const byText = Object.groupBy(left, ({ failure }) => failure.error.text);
     for (const [text, some = []] of Object.entries(byText)) {
       const status = some[0]?.failure.error.status;
-      log.warn({ text, status, recipients: some.length }, 'the mail server did not take a message');
+      log.warn(
+        { text, status, recipients: some.length },
+        'the mail server did not accept a message',
+      );
     }
     return left;
   }
@@ -200,7 +203,7 @@ export class ServerMailboxes {
       .catch((error: unknown) => {
         log.warn(
           { err: error, mailbox },
-          'apps are not told of new mail: they see it at the next sync',
+          'apps could not be told of new mail: they see it at their next sync',
         );
       });
   }
@@ -216,7 +219,7 @@ export class ServerMailboxes {
     } catch (error) {
       log.warn(
         { err: error, id: job.id, mailId: job.mailId },
-        'a mailbox cannot be looked through: whether it has a message already is not known',
+        'a mailbox could not be searched: it is unknown whether it already has the message',
       );
       // Better twice than not at all, or days late.
       if (job.isLast || job.attempt > PUT_OFF_MAX) return undefined;

@@ -20,7 +20,10 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 export function changeLevel(logger: Logger, level: LogLevel): void {
   const from = logger.level;
   logger.level = 'info';
-  logger.info({ from, to: level }, 'the level of the log is changed until the process ends');
+  logger.info(
+    { from, to: level },
+    'the log level was changed; the change lasts until the process ends',
+  );
   logger.level = level;
 }
 
@@ -88,7 +91,7 @@ export function openLog(
     if (lost === 0) return;
     const lines = lost;
     lost = 0;
-    logger.warn({ lines }, 'log lines were lost');
+    logger.warn({ lines }, 'log lines were lost: they came faster than the output took them');
   };
   file.on('drain', () => {
     tellLost();

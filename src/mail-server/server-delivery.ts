@@ -139,7 +139,10 @@ export class ServerDelivery implements MailServer {
       if (error instanceof Refusal && error.code === 'mailbox_refused') {
         return failed('permanent', '5.2.0', error.message);
       }
-      log.warn({ err: error, mailbox }, 'could not add a message to a mailbox on the mail server');
+      log.warn(
+        { err: error, mailbox },
+        'a message could not be added to a mailbox on the mail server: it is tried again',
+      );
       return failed('temporary', '4.3.0', 'the mailbox could not be written to');
     } finally {
       signal.removeEventListener('abort', stop);

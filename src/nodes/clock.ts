@@ -48,6 +48,6 @@ export class DatabaseClock {
     if (!isOff) return "the clock of this machine agrees with the database's again";
     const seconds = Math.round(Math.abs(off) / 1000);
     const where = off > 0 ? 'ahead of' : 'behind';
-    return `the clock of this machine is ${seconds} s ${where} the database's: leases go by the database's, set this one right`;
+    return `the clock of this machine is ${seconds} s ${where} the clock of the database: leases use the clock of the database; correct the clock of this machine`;
   }
 }

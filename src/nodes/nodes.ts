@@ -223,7 +223,10 @@ class Node implements Nodes {
     const { database, log } = this.#options;
     const lease = { database, name, owner: this.#id };
     const onError = (err: unknown) =>
-      log.warn({ err, lease: name }, 'a lease could not be taken or renewed: trying again shortly');
+      log.warn(
+        { err, lease: name },
+        'a lease could not be acquired or renewed: trying again shortly',
+      );
     this.#work.push(lead(lease, work, this.#stopping.signal, onError));
   }
 
@@ -411,7 +414,7 @@ function judge(facts: NodeFacts, other: Row<'nodes'>): string | undefined {
     const [expected, got] = isSecret
       ? ['the value', 'another one']
       : [held, values].map((list) => list.map((value) => JSON.stringify(value)).join(','));
-    return `${key}: expected ${expected} that ${where} has, got ${got}; to change it, stop all nodes first (one that was killed counts for ${GONE_MS / 1000} s)`;
+    return `${key}: expected ${expected} that ${where} has, got ${got}; to change it, stop all nodes first (a node that was killed still counts as running for ${GONE_MS / 1000} s)`;
   }
   const expected = 'REDIS_URL: expected one Redis for all nodes that share a database';
   if (!facts.hasEvents) return `${expected}, got nothing here while ${where} runs`;

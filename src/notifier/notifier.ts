@@ -104,7 +104,7 @@ class Worker {
         waitMs = isIdle ? LOOK_MS : ((await this.#post(signal)) ?? everyMs);
       } catch (error) {
         // The disk is full, or the folder is gone: nothing is lost by waiting.
-        logger.error({ err: error }, 'the spool cannot be worked on');
+        logger.error({ err: error }, 'the spool cannot be read or written: trying again');
         waitMs = this.#backoff();
       }
       await sleep(waitMs, undefined, { signal }).catch(() => undefined);
@@ -117,9 +117,12 @@ class Worker {
     if (lines.length === 0 && passedOver === 0) return;
     const { events, malformed } = mergeLines(lines, randomUUID());
     if (passedOver > 0) {
-      this.#options.logger.error({ bytes: passedOver }, 'passed over what is no line');
+      this.#options.logger.error(
+        { bytes: passedOver },
+        'data in the spool that is not a line was skipped',
+      );
     }
-    this.#logLines(malformed, 'these lines of the spool are not events');
+    this.#logLines(malformed, 'lines of the spool that are not events were skipped');
     await this.#keep({ positions, batch: events });
   }
 
@@ -131,12 +134,15 @@ class Worker {
     if (outcome.kind === 'later') {
       if (signal.aborted) return 0;
       const afterMs = Math.max(outcome.afterMs ?? 0, this.#backoff());
-      logger.warn({ events: batch.length, reason: outcome.reason, afterMs }, 'batch not accepted');
+      logger.warn(
+        { events: batch.length, reason: outcome.reason, afterMs },
+        'Postroom did not accept a batch: it is sent again',
+      );
       return afterMs;
     }
     this.#failures = 0;
     if (outcome.kind === 'refused') {
-      logger.error({ reason: outcome.reason }, 'batch refused for good');
+      logger.error({ reason: outcome.reason }, 'Postroom refused a batch: it is not sent again');
       this.#logLines(
         batch.map((event) => JSON.stringify(event)),
         'these events were refused',

@@ -122,7 +122,7 @@ onEachEngine('what operators see', (engine) => {
     const changed = await change('debug');
     assert.deepEqual([changed.status, changed.body], [200, { level: 'debug' }]);
     const said = api.logLines.find(({ from, to }) => from === 'info' && to === 'debug');
-    assert.match(String(said?.msg), /^the level of the log is changed/);
+    assert.match(String(said?.msg), /^the log level was changed/);
     // As long as it holds, every request has a line.
     await api.call('GET', '/v2/operator/nodes');
     const isRequest = ({ level, msg }: Record<string, unknown>) =>

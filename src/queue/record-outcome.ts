@@ -70,14 +70,14 @@ export class OutcomeRecorder {
     if (!written) {
       log.warn(
         { kind, id: job.id, mailId: job.mailId },
-        'an attempt ended after its lease: the outcome is dropped',
+        'an attempt ended after its lease had expired: its outcome is ignored',
       );
       return undefined;
     }
     if (status === 'held') {
       log.error(
         { kind, id: job.id, mailId: job.mailId, reason: row.error?.text },
-        'a delivery is held: it is not attempted again until somebody retries it by hand',
+        'a delivery is held: it is not attempted again until an operator releases or retries it',
       );
     }
     try {
@@ -150,7 +150,7 @@ export class OutcomeRecorder {
     } catch (error) {
       log.error(
         { err: error, id: job.id, mailId: job.mailId },
-        'could not postpone a delivery: it is attempted again once its lease ends',
+        'could not postpone a delivery: it is attempted again when its lease expires',
       );
       return undefined;
     }

@@ -131,7 +131,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     await releaseLeases(database, owner, left, clock.now()).catch((error: unknown) =>
       log.error(
         { err: error, left: left.length },
-        'could not give leases back: these deliveries are attempted again once their leases end',
+        'could not release leases: these deliveries are attempted again when their leases expire',
       ),
     );
   }
@@ -157,7 +157,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     } catch (error) {
       log.error(
         { err: error, kind },
-        'could not end the leases of the last run: its deliveries are attempted once their leases end',
+        'could not release the leases of the last run: these deliveries are attempted again when their leases expire',
       );
     }
     this.#lookout.look();
@@ -296,7 +296,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       if (this.#hasGoneBack()) {
         log.warn(
           { kind: this.#options.kind },
-          'the clock went back: waiting deliveries keep the length of their wait',
+          'the clock was set back: each waiting delivery still waits as long as planned',
         );
         await this.#keepWaits();
         this.#lookout.lookAnew();

@@ -298,7 +298,7 @@ class WebSocketChannel implements Realtime {
       if (closing === closings.failed) {
         this.#options.logger.error(
           { err: error, connectionId: connection.id },
-          'could not prepare hello: the connection is closed',
+          'could not prepare the hello of a WebSocket: the connection is closed',
         );
       }
       connection.end(closing);

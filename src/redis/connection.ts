@@ -175,7 +175,7 @@ export class Redis {
           const awaySeconds = Math.round((Date.now() - since) / 1000);
           this.#log.info(
             { host, port, awaySeconds },
-            'Redis is back: nodes tell and count together',
+            'the connection to Redis is back: nodes share changes and limits again',
           );
         }
         isAway = false;
@@ -187,7 +187,7 @@ export class Redis {
       if (signal.aborted) break;
       if (!isAway) {
         const line =
-          'Redis is away: this node counts alone, and hears of other nodes\u2019 changes once a minute';
+          'the connection to Redis is lost: this node applies limits on its own, and reads the changes of other nodes once a minute';
         this.#log.warn({ err: error, host, port }, line);
         since = Date.now();
         isAway = true;

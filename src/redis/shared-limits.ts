@@ -17,14 +17,17 @@ export class CountingState {
   worked(): void {
     if (!this.#isRefused) return;
     this.#isRefused = false;
-    this.#log.info('Redis counts again: limits hold over all nodes');
+    this.#log.info('Redis counts again: limits apply across all nodes');
   }
 
   failed(error: unknown): void {
     // That Redis is away is said where it is noticed.
     if (this.#isRefused || !(error instanceof ErrorReply)) return;
     this.#isRefused = true;
-    this.#log.warn({ err: error }, 'Redis refuses to count: each node counts alone');
+    this.#log.warn(
+      { err: error },
+      'Redis refuses to count: each node applies the limits on its own',
+    );
   }
 }
 

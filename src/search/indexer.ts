@@ -88,7 +88,7 @@ export class Indexer {
         const retrySeconds = this.#retryMs / 1000;
         this.#log.error(
           { err, retrySeconds },
-          'the search index could not be written: mail is accepted as before, searches miss what is new',
+          'the search index could not be written: mail is still accepted, but searches do not find new messages',
         );
         await this.#pause(this.#retryMs);
       }
@@ -96,7 +96,7 @@ export class Indexer {
     await this.#feed.close().catch((err: unknown) => {
       this.#log.error(
         { err },
-        'the search index did not close: the next start repeats its last work',
+        'the search index did not close: the next start repeats its last step',
       );
     });
   }

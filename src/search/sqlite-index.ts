@@ -219,7 +219,7 @@ export class SqliteFeed implements Feed {
     const queue = await this.#readQueue();
     const { position, filled, dropped } = await this.#index.open({ storeId, queue });
     if (dropped !== undefined)
-      log.info({ reason: dropped }, 'search index dropped: it is made anew');
+      log.info({ reason: dropped }, 'the search index was dropped: it is built again');
     if (!filled) {
       // What was queued before is queued once more, or gone.
       await source.enqueueAll();

@@ -109,7 +109,7 @@ class SendCourier {
       if (!job.isLast) throw error;
       this.#options.log.error(
         { err: error, id: job.id, mailId: job.mailId },
-        'the last attempt to send threw',
+        'the last attempt to send a message failed unexpectedly: it counts as a temporary failure',
       );
       return allOf(recipients, 'temporary', INTERNAL);
     });

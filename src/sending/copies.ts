@@ -123,7 +123,10 @@ export class EmbeddedCopies implements Copies {
     return () => {
       for (const change of removed.changes) changes.publish(change);
       bodies.removeFiles(removed.files).catch((err: unknown) => {
-        log.warn({ err }, 'a file of a removed message stays on the disk until the next sweep');
+        log.warn(
+          { err },
+          'the file of a removed message could not be deleted: it stays on the disk until the next sweep',
+        );
       });
     };
   }

@@ -142,7 +142,7 @@ export class ServerCopies implements Copies {
       } catch (err) {
         log.warn(
           { err, account: accountId, mailbox, uid },
-          `a message is not ${what} yet: the mail server failed, and it is tried again`,
+          `a message could not be marked as ${what}: the mail server failed; it is tried again`,
         );
         queue.wake([delivery]);
       }
@@ -159,7 +159,7 @@ export class ServerCopies implements Copies {
       return { result: 'delivered' };
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      const text = `a message is not ${wanted.what} yet: ${error.message}`;
+      const text = `a message could not be marked as ${wanted.what}: ${error.message}`;
       return { result: 'temporary', error: { text } };
     }
   }
@@ -194,7 +194,7 @@ export class ServerCopies implements Copies {
     } catch (err) {
       this.#options.log.warn(
         { err, account: user.accountId },
-        'the copy of a message that was not accepted stays: the mail server failed',
+        'a message was not accepted, and its copy could not be removed because the mail server failed: the copy stays in the mailbox',
       );
     }
   }

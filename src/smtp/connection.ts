@@ -273,7 +273,10 @@ export class Connection {
 
   #finish({ isWhole, refusal, octets }: Incoming, replyFor: (recipient: string) => Reply): void {
     if (!isWhole) {
-      this.#logger.info({ bytes: octets }, 'the connection ended within a message');
+      this.#logger.info(
+        { bytes: octets },
+        'the connection ended in the middle of a message: the message was discarded',
+      );
       return;
     }
     const refused = refusal && refusalReply(refusal);
@@ -372,7 +375,7 @@ export class Connection {
     if (!(error instanceof Refusal)) {
       this.#logger.error(
         { ...fields, err: error },
-        'mail could not be taken, the client was told 451',
+        'a message could not be accepted: the client got 451 and will try again',
       );
       return refused;
     }
@@ -380,7 +383,7 @@ export class Connection {
     if (code === 'storage_full' && error.cause !== undefined) {
       this.#logger.error(
         { ...fields, code, err: error.cause },
-        'the disk is full: mail is put off until there is space',
+        'the disk is full: mail is deferred until there is space',
       );
     } else {
       this.#logger.info({ ...fields, code, detail }, 'refused');

@@ -285,7 +285,7 @@ class Listener {
     if (address === undefined || socket.destroyed || !this.#server.listening) {
       this.#logger.debug(
         { remoteAddress: balancer },
-        'a connection without a PROXY header is ended',
+        'a connection came without a PROXY header and was closed',
       );
       socket.destroy();
     } else this.#admit(socket, plainAddress(address));
@@ -307,7 +307,10 @@ class Listener {
 
   #refuse(socket: Socket, address: string): void {
     this.#traffic?.refused(TOO_MANY.code);
-    this.#logger.info({ remoteAddress: address }, 'connection refused: there are too many');
+    this.#logger.info(
+      { remoteAddress: address },
+      'connection refused: too many connections are open',
+    );
     // It does not linger: who comes again and again must not take descriptors in this way.
     socket.write(formatReply(refusalReply(TOO_MANY)));
     socket.destroySoon();

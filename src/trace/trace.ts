@@ -166,7 +166,7 @@ export class Trace {
     if (passedOver > 0) {
       this.#options.log.warn(
         { passedOver, ...REFUSALS },
-        'refusals of the last hour are not in the trace: there were more than it keeps',
+        'the trace is missing some refusals of the last hour: there were more than it keeps in an hour',
       );
     }
     this.#hour = { at, refusals: 0, passedOver: 0 };
@@ -180,7 +180,7 @@ export class Trace {
     } catch (err) {
       this.#options.log.warn(
         { err, rows: rows.length },
-        'rows of the trace could not be written: it does not tell of these refusals and deliveries',
+        'rows could not be written to the trace: it is missing these refusals and deliveries',
       );
     }
   }

@@ -66,7 +66,7 @@ export class Traffic {
   flush(): Promise<void> {
     this.#flushing ??= this.#add()
       .catch((err: unknown) => {
-        const text = 'what was counted for the charts is not stored; it is tried again in a minute';
+        const text = 'the counters for the charts could not be stored: trying again in a minute';
         this.#options.log.warn({ err }, text);
       })
       .finally(() => {

@@ -141,7 +141,10 @@ test('migrate says which version the database has, and refuses one that a newer 
   database.exec(`update settings set value = '999' where name = 'oldest_version'`);
   const { code, output } = await postroom(['migrate']).ended();
   assert.equal(code, 1);
-  assert.match(output, /this database is of version 999; this program knows up to/);
+  assert.match(
+    output,
+    /the database has schema version 999, but this program knows only versions up to/,
+  );
   database.exec(`delete from kysely_migration where name = '0999'`);
   database.close();
 });

@@ -83,7 +83,7 @@ test('where the disk fails, nothing is promised, and the process ends to be star
   assert.equal(status, 503);
   const { code, output } = await service.ended();
   assert.equal(code, 1);
-  assert.match(output, /"level":60,.*EIO.*the disk failed, ending/);
+  assert.match(output, /"level":60,.*EIO.*the disk failed: the process ends/);
   await rm(DISK_DIES);
   const next = start({ ...env, API_KEYS: key });
   await listening(next);
@@ -219,7 +219,7 @@ test('what the operator has to mend is one line each, and exit code 1', async ()
     [{ TLS_CERT: '/nowhere.pem', TLS_KEY: '/nowhere.key' }, [/^TLS_CERT: /]],
     [
       { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' },
-      [/^DATABASE_URL: expected a database that lets us in/],
+      [/^DATABASE_URL: expected a database that Postroom can log in to/],
     ],
   ];
   for (const [index, [broken, lines]] of cases.entries()) {
@@ -244,7 +244,7 @@ test('the database of a newer program is refused with one line, and exit code 1'
   assert.equal(code, 1);
   assert.match(
     output,
-    /^\S*postroom\.sqlite: this database is of version 9000; this program knows up to \d+; restore the backup or start the newer program\n$/,
+    /^\S*postroom\.sqlite: the database has schema version 9000, but this program knows only versions up to \d+: start the newer program, or restore a backup\n$/,
   );
 });
 
@@ -325,5 +325,5 @@ test('an older Node is told which one it takes, in one line', async () => {
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(olderNode)}`;
   const { code, output } = await start({ NODE_OPTIONS }).ended();
   assert.equal(code, 1);
-  assert.match(output, /^Postroom needs Node 24 or newer, this is Node 22\.17\.1\. .*\n$/);
+  assert.match(output, /^Postroom needs Node 24 or newer, but this is Node 22\.17\.1\. .*\n$/);
 });

@@ -114,7 +114,7 @@ void suite('bodies in a bucket', async () => {
     assert.equal(await bodies.checkStore(true), undefined);
     assert.equal(await bodies.readiness(), true);
     const foreign = await openStore();
-    assert.match((await foreign.bodies.checkStore(true)) ?? '', /bodies in http.*are of store/);
+    assert.match((await foreign.bodies.checkStore(true)) ?? '', /bodies in http.*belong to store/);
     await assert.rejects(foreign.keep(large), { code: 'unavailable' });
     assert.equal(await foreign.bodies.readiness(), false);
     foreign.bodies.close();
@@ -207,7 +207,7 @@ void suite('bodies in a bucket', async () => {
         assert.ok(octets < MIB);
       },
     );
-    assert.match(lines.at(-1) ?? '', /is damaged.*bring it back from a backup/);
+    assert.match(lines.at(-1) ?? '', /is damaged.*restore the file from a backup/);
     await client.send(new PutObjectCommand({ Bucket, Key, Body: middle.subarray(0, 1000) }));
     for (const range of [undefined, { start: 10, end: 20 }, { start: 2000, end: 2010 }]) {
       await assert.rejects(shared.read(id, range), { code: 'body_unavailable' });
@@ -255,7 +255,7 @@ void suite('bodies in a bucket', async () => {
       );
       assert.equal(await bodies.readiness(), true);
       assert.equal(lines.length, 2, lines.join('\n'));
-      assert.match(lines[0] ?? '', /^http.*mail above 64 KiB is put off/);
+      assert.match(lines[0] ?? '', /^http.*mail above 64 KiB is deferred/);
       assert.ok(!lines.join().includes(secretAccessKey));
       assert.ok(middle.equals(await shared.read(id)));
       assert.deepEqual(await keys(), before);

@@ -233,7 +233,9 @@ function start(): Running {
       .split('\n')
       .filter(
         (line) =>
-          !/"msg":"(?:Postroom listens|Data: |Secrets were made|DNS does not answer)|^$/.test(line),
+          !/"msg":"(?:Postroom listens|Data: |New secrets were generated|DNS does not answer)|^$/.test(
+            line,
+          ),
       );
     complaints.push(...lines);
   });

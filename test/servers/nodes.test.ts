@@ -144,7 +144,7 @@ test('a node that is not like those that run is refused with one line', async ()
       /^MAIL_HOSTNAME: expected "mx\.nodes\.test" that the node/,
     ],
     [{ REDIS_URL: '' }, /^REDIS_URL: expected one Redis for all nodes/],
-    [{ DATA_DIR: join(ROOT, 'own') }, /^S3_URL: expected bodies that all nodes share/],
+    [{ DATA_DIR: join(ROOT, 'own') }, /^S3_URL: expected a body store that all nodes share/],
   ];
   await Promise.all(
     refused.map(async ([changed, line]) => {

@@ -137,13 +137,13 @@ for (const [what, fail, text] of [
     () => {
       throw new Error('EAGAIN');
     },
-    /EAGAIN.*could not be moved/,
+    /EAGAIN.*could not be copied/,
   ],
   ['dies', () => new Worker('throw new Error("no memory")', { eval: true }), /no memory/],
   [
     'finds the disk full',
     () => answering({ failure: { message: 'disk full', errcode: 13 } }),
-    /disk full.*it grows until that works/,
+    /disk full.*grows until a later checkpoint succeeds/,
   ],
 ] as const) {
   test(`where the thread ${what}, the log grows, it is told, and another thread is tried`, async () => {
@@ -206,7 +206,7 @@ test('a log that a reader keeps from starting anew is told of, at twice the leng
   reader.exec('begin');
   reader.prepare('select count(*) from rows').get();
   await commitUntil(() => told.length > 0);
-  assert.match(told[0] ?? '', /"bytes":\d+\}the log of the database keeps growing/);
+  assert.match(told[0] ?? '', /"bytes":\d+\}the write-ahead log of the database keeps growing/);
   assert.ok(readLog().length >= 8 * LONG);
   await commitUntil(() => told.length > 1);
   assert.ok(readLog().length >= 16 * LONG);

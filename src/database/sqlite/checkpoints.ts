@@ -156,7 +156,7 @@ export class Checkpoints {
       this.#tellAt = 2 * length;
       this.#options.log?.warn(
         { bytes: length * this.#pageSize },
-        'the log of the database keeps growing and fills the disk: something reads an old state of the database and does not end, such as a backup or an SQLite shell',
+        'the write-ahead log of the database keeps growing and fills the disk: another process, such as a backup or an SQLite shell, holds an old read transaction open; end that process',
       );
     }
   }
@@ -164,7 +164,7 @@ export class Checkpoints {
   #tell(failure: string): void {
     this.#options.log?.warn(
       { failure },
-      'the log of the database could not be moved into its file; it grows until that works',
+      'the write-ahead log could not be copied into the database file; the log grows until a later checkpoint succeeds',
     );
   }
 

@@ -37,7 +37,7 @@ const LOG_FILE_MAX = 128 * 1024 * 1024;
 
 /** Told once. */
 const DAMAGED =
-  'the database is damaged: what lies on the damaged pages can be neither read nor written; restore the backup';
+  'the database is damaged: data on the damaged pages can be neither read nor written; restore the backup';
 
 /** How long another process (a backup, the sqlite3 shell) may hold the lock, in milliseconds. */
 const BUSY_TIMEOUT_MS = 5_000;

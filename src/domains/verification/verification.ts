@@ -130,7 +130,10 @@ class ScheduledVerification implements Verification {
         });
       }
     } catch (error) {
-      this.#log.error({ err: error }, 'looking for due domain checks failed');
+      this.#log.error(
+        { err: error },
+        'could not read which domain checks are due: trying again shortly',
+      );
     }
   }
 
@@ -162,7 +165,10 @@ class ScheduledVerification implements Verification {
     for (const { id, purpose } of records) {
       const verdict = verdicts.get(id);
       if (verdict?.outcome === 'unknown') {
-        this.#log.debug({ domain: claim.name, purpose, why: verdict.detail }, 'DNS not answered');
+        this.#log.debug(
+          { domain: claim.name, purpose, why: verdict.detail },
+          'a DNS query for a domain check got no answer',
+        );
       }
     }
   }

@@ -116,7 +116,7 @@ export class Readiness {
     if (refused > 0) {
       log.warn(
         { host, port, master: master.user, accounts: tried.length },
-        'the IMAP server lets the master into none of these accounts: its name or password in MAILSTORE_URL is wrong',
+        'the IMAP server refused the master user for all of these accounts: the user name or password in MAILSTORE_URL is wrong',
       );
     }
     return false;
