@@ -71,10 +71,8 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
           message.size <= WHOLE_MAX
             ? JSON.stringify(await readWhole(message))
             : await beginStream(writeInPieces(message));
-        return reply
-          .type('application/json; charset=utf-8')
-          .serializer((text: string) => text)
-          .send(answer);
+        // Fastify sends a text of this type as it is.
+        return reply.type('application/json; charset=utf-8').send(answer);
       },
     );
   };

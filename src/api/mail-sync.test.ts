@@ -15,11 +15,11 @@ function answerOf(changes: Partial<SyncResult['changes']>, hasMore?: true): Sync
   };
 }
 
-async function write(answer: SyncResult, withTexts: boolean): Promise<string[]> {
+function write(answer: SyncResult, withTexts: boolean): string[] {
   const pieces: string[] = [];
   const writing = writeInPieces(answer, withTexts);
   for (;;) {
-    const { done, value } = await writing.next();
+    const { done, value } = writing.next();
     pieces.push(value);
     if (done) return pieces;
   }
@@ -33,22 +33,22 @@ function messages(count: number, length: number): AddedMessage[] {
   }));
 }
 
-test('large messages are written few at a time', async () => {
+test('large messages are written few at a time', () => {
   const answer = answerOf({ added: messages(9, 500_000), removed: [{ uid: 70 }] }, true);
-  const pieces = await write(answer, true);
+  const pieces = write(answer, true);
   assert.deepEqual(JSON.parse(pieces.join('')), answer);
   assert.ok(pieces.length >= 9);
   for (const piece of pieces) assert.ok(piece.length < PIECE_MAX);
 });
 
-test('many small ones are written many at a time', async () => {
+test('many small ones are written many at a time', () => {
   const answer = answerOf({ added: messages(5_000, 200) });
-  const pieces = await write(answer, true);
+  const pieces = write(answer, true);
   assert.deepEqual(JSON.parse(pieces.join('')), answer);
   assert.ok(pieces.length > 1 && pieces.length < 30, `${pieces.length} pieces`);
 });
 
-test('changes without such fields are bounded as well, whatever flags they have', async () => {
+test('changes without such fields are bounded as well, whatever flags they have', () => {
   const keyword = 'k'.repeat(64);
   const answer = answerOf({
     added: Array.from({ length: 30_000 }, (_, index) => ({ uid: 500 + index })),
@@ -59,19 +59,19 @@ test('changes without such fields are bounded as well, whatever flags they have'
     })),
     removed: [{ uid: 451 }, { uid: 452 }],
   });
-  const pieces = await write(answer, false);
+  const pieces = write(answer, false);
   assert.deepEqual(JSON.parse(pieces.join('')), answer);
   assert.ok(pieces.length > 3);
   for (const piece of pieces) assert.ok(piece.length < 1.3 * PIECE_MAX);
 });
 
-test('what is short is one piece', async () => {
+test('what is short is one piece', () => {
   for (const answer of [
     answerOf({}),
     answerOf({ added: messages(3, 100), updated: [{ uid: 9, modseq: '7', flags: ['\\Seen'] }] }),
   ]) {
     assert.deepEqual(
-      (await write(answer, true)).map((text) => JSON.parse(text)),
+      write(answer, true).map((text) => JSON.parse(text)),
       [answer],
     );
   }

@@ -82,27 +82,31 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
           ...(fields !== undefined && { fields }),
           ...(order === 'newest' && { newest: true }),
         });
+        // Fastify sends a text of this type as it is.
         reply.type('application/json; charset=utf-8');
-        reply.serializer((text: string) => text);
-        const withTexts = hasTexts(fields ?? []);
-        const pieces = writeInPieces(result, withTexts);
-        const first = await pieces.next();
+        const pieces = writeInPieces(result, hasTexts(fields ?? []));
+        const first = pieces.next();
         if (first.done) return reply.send(first.value);
-        return reply.send(Readable.from(inOrder(first.value, pieces), { objectMode: false }));
+        return reply.send(Readable.from(inTurns(first, pieces), { objectMode: false }));
       },
     );
   };
-}
-
-async function* inOrder(first: string, rest: AsyncGenerator<string, string>) {
-  yield first;
-  yield yield* rest;
 }
 
 /*
  * The JSON of a sync, in pieces with turns of the event loop in between: a first sync may have a
  * hundred thousand changes, and an envelope or a structure is as long as the sender made it.
  */
+
+async function* inTurns(first: IteratorResult<string, string>, rest: Iterator<string, string>) {
+  let piece = first;
+  while (!piece.done) {
+    yield piece.value;
+    await turn();
+    piece = rest.next();
+  }
+  yield piece.value;
+}
 
 /** Characters from which on a piece is handed on. */
 const PIECE = 64 * 1024;
@@ -116,10 +120,10 @@ const CHANGES_AT_A_TIME = 200;
  * @param withTexts whether added messages may have any length: each is then written for itself
  * @returns at the end, the last piece: what is short is this one alone
  */
-export async function* writeInPieces(
+export function* writeInPieces(
   { changes, ...rest }: SyncResult,
   withTexts: boolean,
-): AsyncGenerator<string, string> {
+): Generator<string, string> {
   let text = `${JSON.stringify(rest).slice(0, -1)},"changes":{`;
   let comma = '';
   for (const kind of ['added', 'updated', 'removed'] as const) {
@@ -133,7 +137,6 @@ export async function* writeInPieces(
       if (text.length < PIECE) continue;
       yield text;
       text = '';
-      await turn();
     }
     text += ']';
   }
