@@ -58,16 +58,21 @@ export class PreparedQuery<Values extends object, Row> {
 
   /** Runs it and answers its rows; a write gives none unless it asks for them. */
   async all(queries: Queries, values: Values): Promise<Row[]> {
-    const parameters = this.#compiled.parameters.map((parameter) =>
-      parameter instanceof Placeholder ? values[parameter.name as keyof Values] : parameter,
-    );
-    const query = { ...this.#compiled, parameters };
-    const rows = runDirectly(queries, query);
-    return rows ? ((await rows) as Row[]) : (await queries.executeQuery<Row>(query)).rows;
+    return this.#run(queries, values);
   }
 
   /** The first row, or undefined. */
   async first(queries: Queries, values: Values): Promise<Row | undefined> {
-    return (await this.all(queries, values))[0];
+    return (await this.#run(queries, values))[0];
+  }
+
+  /** On SQLite the rows are there at once, unless they are not on the disk yet. */
+  #run(queries: Queries, values: Values): Row[] | Promise<Row[]> {
+    const parameters = this.#compiled.parameters.map((parameter) =>
+      parameter instanceof Placeholder ? values[parameter.name as keyof Values] : parameter,
+    );
+    const query = { ...this.#compiled, parameters };
+    const rows = runDirectly(queries, query) as Row[] | Promise<Row[]> | undefined;
+    return rows ?? queries.executeQuery<Row>(query).then((result) => result.rows);
   }
 }

@@ -145,12 +145,15 @@ const TOKEN = /^(0|[1-9]\d{0,19})(?:\.(0|[1-9]\d{0,19})\.(0|[1-9]\d{0,9})(n)?)?$
 export function parseSyncToken(text: string): SyncToken {
   const match = TOKEN.exec(text);
   if (!match) throw invalidField('token', 'must be a token that a sync of this mailbox returned');
-  const [base, snapshot, uid] = match.slice(1, 4).map((digits) => Number(digits ?? Number.NaN));
-  if (base === undefined || snapshot === undefined || uid === undefined) {
-    throw new Error('the token pattern has three groups');
-  }
-  if (Number.isNaN(snapshot)) return { kind: 'modseq', modseq: base };
-  return { kind: 'cursor', base, snapshot, uid, newest: match[4] !== undefined };
+  const [, base, snapshot, uid, downwards] = match;
+  if (snapshot === undefined) return { kind: 'modseq', modseq: Number(base) };
+  return {
+    kind: 'cursor',
+    base: Number(base),
+    snapshot: Number(snapshot),
+    uid: Number(uid),
+    newest: downwards !== undefined,
+  };
 }
 
 export function formatCursor(
