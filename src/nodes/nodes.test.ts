@@ -206,6 +206,29 @@ onEachEngine('nodes', (engine) => {
   });
 });
 
+test('the look at the database that took the shortest says what its clock shows', async () => {
+  const clock = new DatabaseClock();
+  let ahead = 1_000_000;
+  const shown = () => performance.now() + ahead;
+  const isNear = (ms: number) => Math.abs(clock.now() - shown()) < ms;
+  const slowly = () =>
+    clock.measureBy(async () => {
+      const then = shown();
+      await sleep(200);
+      return then;
+    });
+  await slowly();
+  assert.ok(!isNear(80));
+  await clock.measureBy(async () => shown());
+  assert.ok(isNear(20));
+  await slowly();
+  assert.ok(isNear(20));
+  // Where the database's clock was set, a slow look is believed as well.
+  ahead += 5_000;
+  await slowly();
+  assert.ok(isNear(1_000));
+});
+
 test('the first value is signed with that every node knows', () => {
   const own = ['#new', '#old'];
   const cases: [others: (string[] | undefined)[], place: number][] = [
