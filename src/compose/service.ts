@@ -44,7 +44,7 @@ import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
 import { followCertificate } from './follow-certificate.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
-import { openShared } from './shared.ts';
+import { openShared, type SharedTiming } from './shared.ts';
 
 export interface Service {
   readonly config: Config;
@@ -66,7 +66,7 @@ const DRAIN_MS = 5_000;
  * Starts everything.
  *
  * @param given.database an open one to use in place of the configured one; it stays the caller's
- * @param given.lookEveryMs how often a node looks for what other nodes did unheard; once a minute
+ * @param given.timing other times than those of production
  * @param given.onLost told why the data cannot be kept any more: only a new start helps
  * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
  */
@@ -75,7 +75,7 @@ export async function startService(
   logger: Logger,
   given: {
     readonly database?: Database;
-    readonly lookEveryMs?: number;
+    readonly timing?: SharedTiming;
     readonly onLost?: OnLost;
   } = {},
 ): Promise<Service> {
@@ -95,7 +95,7 @@ export async function startService(
     }
     const onLost = given.onLost ?? (() => {});
     const metrics = createMetrics();
-    const ground = { config, logger, metrics, onLost, lookEveryMs: given.lookEveryMs };
+    const ground = { config, logger, metrics, onLost, timing: given.timing };
     const database = given.database ?? (await openDatabase(ground, onStop));
     return { ...(await open({ ...ground, database }, onStop)), stop };
   } catch (error) {
@@ -118,11 +118,11 @@ interface Opening {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly onLost: OnLost;
-  readonly lookEveryMs?: number | undefined;
+  readonly timing?: SharedTiming | undefined;
 }
 
 async function open(
-  { config, database, logger, metrics, onLost, lookEveryMs }: Opening,
+  { config, database, logger, metrics, onLost, timing }: Opening,
   onStop: OnStop,
 ): Promise<Omit<Service, 'stop'>> {
   const isNew = !(await hasDomains(database.read));
@@ -133,7 +133,7 @@ async function open(
     onLogLevel: (level) => changeLevel(logger, level),
   }).catch(explainRefusal);
   onStop(() => nodes.leave());
-  const shared = await openShared(config, database, logger, lookEveryMs);
+  const shared = await openShared(config, database, logger, timing);
   onStop(() => shared?.stop());
   const bodies = new Bodies({ database, store: await openBodyStore(config.bodies), log: logger });
   onStop(() => bodies.close());

@@ -16,6 +16,14 @@ import type { MailboxTip, SharedState } from '../realtime/realtime.ts';
 /** How often a node looks for what it was not told of, give or take a fifth, in milliseconds. */
 const LOOK_EVERY_MS = 50_000;
 
+/** Times that tests change. */
+export interface SharedTiming {
+  /** How often a node looks for what other nodes did unheard, in milliseconds; once a minute where left out. */
+  readonly lookEveryMs?: number;
+  /** How long Redis may take to answer, in milliseconds; see `redis/` for what it is where left out. */
+  readonly answerMs?: number;
+}
+
 /** So few that a mail server keeps connections for others. */
 const ACCOUNTS_ASKED_AT_ONCE = 4;
 
@@ -50,7 +58,7 @@ export async function openShared(
   { redis: server }: Config,
   database: Database,
   logger: Logger,
-  lookEveryMs = LOOK_EVERY_MS,
+  { lookEveryMs = LOOK_EVERY_MS, answerMs }: SharedTiming = {},
 ): Promise<Shared | undefined> {
   if (!server) return undefined;
   // A single node starts without its client.
@@ -61,7 +69,7 @@ export async function openShared(
   const channel = `${prefix}changes`;
   const node = randomUUID();
   const counts: ChangeCounts = { sent: 0, received: 0, refused: 0 };
-  const redis = new Redis({ server, log: logger });
+  const redis = new Redis({ server, log: logger, ...(answerMs !== undefined && { answerMs }) });
   const changes = new SharedChanges({
     node,
     log: logger,

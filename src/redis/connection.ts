@@ -21,7 +21,7 @@ export interface RedisServer {
 }
 
 /** How long a command may take, in milliseconds; on a network of our own it takes one or two. */
-export const ANSWER_MS = 100;
+const ANSWER_MS = 100;
 const CONNECT_MS = 2_000;
 const PING_EVERY_MS = 1_000;
 /** A ping that takes longer ends the connection. */
@@ -63,10 +63,13 @@ type OnMessage = (text: string) => void;
 interface RedisOptions {
   readonly server: RedisServer;
   readonly log: Pick<Logger, 'info' | 'warn'>;
+  /** {@link ANSWER_MS} where left out. */
+  readonly answerMs?: number;
 }
 
 export class Redis {
   readonly #server: RedisServer;
+  readonly #answerMs: number;
   readonly #log: RedisOptions['log'];
   readonly #subscriptions = new Map<string, OnMessage>();
   readonly #whenConnected: (() => void)[] = [];
@@ -78,8 +81,9 @@ export class Redis {
   #isSlow = false;
   #running: Promise<void> = Promise.resolve();
 
-  constructor({ server, log }: RedisOptions) {
+  constructor({ server, log, answerMs = ANSWER_MS }: RedisOptions) {
     this.#server = server;
+    this.#answerMs = answerMs;
     this.#log = log;
   }
 
@@ -139,9 +143,9 @@ export class Redis {
       setImmediate(() => {
         if (isOver) return;
         if (this.#client === client) this.#isSlow = true;
-        reject(new RedisAway(`Redis did not answer in ${ANSWER_MS} ms`));
+        reject(new RedisAway(`Redis did not answer in ${this.#answerMs} ms`));
       });
-    }, ANSWER_MS);
+    }, this.#answerMs);
     command(client)
       .then((value) => {
         resolve(value);

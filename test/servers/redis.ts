@@ -16,9 +16,6 @@ export interface TestRedis {
   kill(): Promise<void>;
   /** Starts it again, with nothing in its memory. */
   restart(): Promise<void>;
-  /** It keeps its connections, takes new ones, and answers nothing. */
-  silence(): void;
-  resume(): void;
   stop(): Promise<void>;
 }
 
@@ -39,8 +36,6 @@ export async function startRedis(...settings: string[]): Promise<TestRedis> {
     async restart() {
       server = await startServer(port, settings);
     },
-    silence: () => void server.kill('SIGSTOP'),
-    resume: () => void server.kill('SIGCONT'),
     stop: kill,
   };
 }
