@@ -48,8 +48,8 @@ function configure(text: string, ports: NodePorts, nodes: readonly NodePorts[]):
   const servers = (address: (node: NodePorts) => string) =>
     nodes.map((node, at) => `    server node${at + 1} 127.0.0.1:${address(node)}`).join('\n');
   const changes: [string, string][] = [
-    // As many descriptors as any machine lets a test have.
-    ['maxconn 20000', 'maxconn 400'],
+    // Fewer descriptors, and more than a flood holds.
+    ['maxconn 20000', 'maxconn 1000'],
     ['bind :8080', `bind 127.0.0.1:${ports.http}`],
     ['bind :2525', `bind 127.0.0.1:${ports.smtp}`],
     [

@@ -15,13 +15,14 @@ const onMailServers = [
   'two-devices.test.ts',
 ];
 
-/**
- * Left out are those where floods and hostile peers take minutes, and those that send mail in quick succession and ask
- * for it by date (search, the sample client): each node has its own measure of the time, milliseconds apart.
- */
+/** All that an app, its mail and strangers do. */
 const onNodes = [
   ...onMailServers,
+  'flood.test.ts',
+  'hostile-mail.test.ts',
+  'inbox-client.test.ts',
   'mail-changes.test.ts',
+  'mail-search.test.ts',
   'missing-body.test.ts',
   'repeated-requests.test.ts',
   'routes.test.ts',
