@@ -1,10 +1,11 @@
 /**
- * Several nodes on one PostgreSQL, as processes: they start at once on an empty database, one is killed with
- * work in its hands, one is not like the others, and all are started anew under load behind HAProxy, with the
- * configuration of deploy/several-nodes/.
+ * Several nodes on one PostgreSQL, as processes: they start at once on an empty database, with clocks 20 s apart,
+ * one is killed with work in its hands, one is not like the others, and all are started anew under load behind
+ * HAProxy, with the configuration of deploy/several-nodes/.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -112,10 +113,27 @@ async function until(what: string, isSo: () => boolean | Promise<boolean>): Prom
   }
 }
 
+/** What moves the clock that a process sees. */
+async function clockOff(ms: number): Promise<Record<string, string>> {
+  const file = join(ROOT, `clock${ms}.mjs`);
+  const code = `
+    const Real = Date;
+    const now = () => Real.now() + ${ms};
+    globalThis.Date = class extends Real {
+      constructor(...given) {
+        super(...(given.length === 0 ? [now()] : given));
+      }
+      static now = now;
+    };`;
+  await writeFile(file, code);
+  return { NODE_OPTIONS: `--import=${file}` };
+}
+
 let nodes: Node[] = [];
 
 test('three nodes that start at once on an empty database agree on everything', async () => {
-  nodes = await Promise.all([startNode(), startNode(), startNode()]);
+  const clocks = [{}, await clockOff(20_000), await clockOff(-20_000)];
+  nodes = await Promise.all(clocks.map((clock) => startNode(clock)));
   await Promise.all(nodes.map((node) => listening(node.process)));
   for (const { url } of nodes) assert.equal((await fetch(`${url}/readyz`)).status, 200);
   const [first, second, third] = nodes;
@@ -135,6 +153,46 @@ test('three nodes that start at once on an empty database agree on everything', 
   });
   const [list, ...others] = await Promise.all(lists);
   for (const other of others) assert.deepEqual(other, list);
+});
+
+test('clocks 20 s apart date mail alike, and each node takes the tokens of the others', async () => {
+  const said = nodes.map(
+    ({ process }) => /clock of this machine is 20 s (\w+)/.exec(process.output())?.[1],
+  );
+  assert.deepEqual(said, [undefined, 'ahead', 'behind']);
+  const from = Date.now();
+  const subjects: string[] = [];
+  for (const [at, { smtpPort }] of [...nodes, ...nodes].entries()) {
+    const subject = `dated ${at}`;
+    await send(smtpPort, ADDRESS, subject);
+    subjects.push(subject);
+  }
+  const to = Date.now();
+  const login = { address: ADDRESS, password: PASSWORD };
+  for (const { url } of nodes) {
+    const { token } = await call(url, 'POST', '/mail/token', login);
+    const answers = nodes.map(async (node) => {
+      const answer = await fetch(`${node.url}/mail/sync`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ fields: ['envelope', 'internalDate'] }),
+      });
+      assert.equal(answer.status, 200);
+      const { changes } = (await answer.json()) as {
+        changes: { added: { envelope: { subject: string }; internalDate: string }[] };
+      };
+      assert.deepEqual(
+        changes.added.map(({ envelope }) => envelope.subject),
+        subjects,
+      );
+      // A second for what a busy machine does to a node's look at the database's clock.
+      for (const { internalDate } of changes.added) {
+        const date = Date.parse(internalDate);
+        assert.ok(date > from - 1_000 && date < to + 1_000, `${internalDate}, sent from ${from}`);
+      }
+    });
+    await Promise.all(answers);
+  }
 });
 
 test('a node that is not like those that run is refused with one line', async () => {
