@@ -24,15 +24,17 @@ async function install(name: string, vitepress?: string): Promise<string> {
   for (const part of ['CHANGELOG.md', 'deploy']) {
     await cp(join(repository, part), join(root, part), { recursive: true });
   }
-  if (vitepress !== undefined) {
-    const bin = join(root, 'node_modules/vitepress/bin');
-    await mkdir(bin, { recursive: true });
-    await writeFile(join(bin, 'vitepress.js'), vitepress);
-  }
+  if (vitepress !== undefined) await addVitepress(root, vitepress);
   return root;
 }
 
-test('without VitePress each page is there as markdown that says why', async () => {
+async function addVitepress(root: string, program: string): Promise<void> {
+  const bin = join(root, 'node_modules/vitepress/bin');
+  await mkdir(bin, { recursive: true });
+  await writeFile(join(bin, 'vitepress.js'), program);
+}
+
+test('without VitePress each page is there as markdown that says why, until a build has pages', async () => {
   const root = await install('bare');
   const failures = await buildSite(root);
   assert.match(failures.pages ?? '', /not installed/);
@@ -48,6 +50,21 @@ test('without VitePress each page is there as markdown that says why', async () 
     assert.ok(existsSync(join(root, 'site', file)), file);
   }
   assert.ok(!existsSync(join(root, 'site', '.build.json')));
+
+  // As VitePress does: it is told the folder, and writes pages there.
+  const program = `
+    const { mkdirSync, writeFileSync } = require('node:fs');
+    const folder = process.argv[process.argv.indexOf('--outDir') + 1];
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(folder + '/index.html', '<p style="color:red">Home</p><script>go()</script>');`;
+  await addVitepress(root, program);
+  assert.equal((await buildSite(root)).pages, undefined);
+  const site = join(root, 'site');
+  assert.match(await readFile(join(site, 'index.html'), 'utf8'), /^<p>Home/);
+  const { scripts } = JSON.parse(await readFile(join(site, '.build.json'), 'utf8'));
+  assert.equal(scripts.length, 1);
+  assert.match(await readFile(join(site, 'quickstart.md'), 'utf8'), /^# /);
+  assert.ok(!existsSync(join(root, 'site.new')));
 });
 
 test('a VitePress that is killed or fails leaves markdown that says why', async () => {
@@ -56,25 +73,4 @@ test('a VitePress that is killed or fails leaves markdown that says why', async 
   const failing = await install('failing', "throw new TypeError('no such theme')");
   assert.match((await buildSite(failing)).pages ?? '', /TypeError: no such theme/);
   assert.match(await readFile(join(failing, 'site/index.md'), 'utf8'), /TypeError: no such theme/);
-});
-
-test('a build takes the place of the one before, pages take that of markdown', async () => {
-  const root = await install('twice');
-  await buildSite(root);
-  const bin = join(root, 'node_modules/vitepress/bin');
-  await mkdir(bin, { recursive: true });
-  // As VitePress does: it is told the folder, and writes pages there.
-  const program = `
-    const { mkdirSync, writeFileSync } = require('node:fs');
-    const folder = process.argv[process.argv.indexOf('--outDir') + 1];
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(folder + '/index.html', '<p style="color:red">Home</p><script>go()</script>');`;
-  await writeFile(join(bin, 'vitepress.js'), program);
-  assert.equal((await buildSite(root)).pages, undefined);
-  const site = join(root, 'site');
-  assert.match(await readFile(join(site, 'index.html'), 'utf8'), /^<p>Home/);
-  const { scripts } = JSON.parse(await readFile(join(site, '.build.json'), 'utf8'));
-  assert.equal(scripts.length, 1);
-  assert.match(await readFile(join(site, 'quickstart.md'), 'utf8'), /^# /);
-  assert.ok(!existsSync(join(root, 'site.new')));
 });

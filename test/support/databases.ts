@@ -43,7 +43,7 @@ async function openServer(url: string): Promise<{ database: Database; location: 
   return { database: await openPostgres({ url: own.href, poolSize: 5 }), location: own.href };
 }
 
-/** Opens a new, migrated database; it is closed and removed when the test file ends. */
+/** Opens a new, migrated database; it is closed and removed when all tests of the process have ended. */
 export async function openTestDatabase(engine: Engine): Promise<TestDatabase> {
   const directory = await mkdtemp(join(tmpdir(), 'postroom-test-'));
   let database: Database;
@@ -62,7 +62,7 @@ export async function openTestDatabase(engine: Engine): Promise<TestDatabase> {
   return { database, directory, location };
 }
 
-/** Runs something at the end of the test file, before what was opened earlier is closed. */
+/** Runs something when all tests of the process have ended, before what was opened earlier is closed. */
 export function atEnd(cleanup: () => Promise<void>): void {
   cleanups.push(cleanup);
 }

@@ -136,7 +136,7 @@ async function makeFolder(): Promise<{ database: undefined; directory: string }>
   return { database: undefined, directory };
 }
 
-/** Starts the service on a database and folder of its own; it is stopped when the file ends. */
+/** Starts the service on a database and folder of its own; it is stopped when all tests of the process have ended. */
 export async function startTestService(
   engine: Engine,
   environment: Record<string, string> = {},
