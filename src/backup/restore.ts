@@ -3,14 +3,15 @@
  *
  * All of the backup is checked before anything is written. Then DATA_DIR gets a mark, which keeps services and
  * other commands from it, and loses it once everything is there. A restore that was cut short is begun anew by the
- * same command: what is in a marked folder is a restore's. On PostgreSQL the database comes in one transaction.
+ * same command: what is in a marked folder is a restore's. On PostgreSQL the database comes in one transaction, and has
+ * a mark of its own (`restore-mark.ts`), since services on other machines do not see the folder.
  *
  * Each mailbox gets another UIDVALIDITY: apps may have seen mail that is newer than the backup, whose UIDs are
  * given again. They start anew (RFC 9051 section 2.3.1.1). Ids go on far above those of the backup, so that no token
  * or name of what came after it opens something else. Whoever was signed in signs in again: the backup may
  * have sessions that were ended since.
  */
-import { createReadStream } from 'node:fs';
+import { createReadStream, existsSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
@@ -22,7 +23,6 @@ import {
   lockDirectory,
   newestSchema,
   openPostgres,
-  openPostgresToRead,
   openSqlite,
   type Queries,
   UnfitDatabase,
@@ -41,6 +41,7 @@ import {
   writeStream,
 } from './manifest.ts';
 import { restorePostgres } from './postgres-dump.ts';
+import { markFilled, whileMarked } from './restore-mark.ts';
 import { verifyBackup } from './verify.ts';
 
 export interface RestoreOptions {
@@ -60,9 +61,31 @@ export interface RestoreOptions {
  * @throws BackupFailed, StoreUnavailable, the file system's error
  */
 export async function restoreBackup(options: RestoreOptions): Promise<Manifest> {
-  const { folder, dataDir, urls } = options;
+  const { urls } = options;
   const manifest = await verifyBackup(options);
   await checkTarget(options, manifest);
+  if (urls) {
+    await whileMarked(urls, async (mark) => {
+      if (mark.isFilled && (await isWhole(options, manifest))) return;
+      await mark.empty();
+      await fill(options, manifest);
+    });
+  } else {
+    await fill(options, manifest);
+  }
+  return manifest;
+}
+
+/** Whether DATA_DIR has all that an earlier restore of the backup brought. */
+async function isWhole({ dataDir }: RestoreOptions, manifest: Manifest): Promise<boolean> {
+  if (existsSync(join(dataDir, UNFINISHED_RESTORE))) return false;
+  if (manifest.bucket !== null) return true;
+  const note = await new BodyFolder(join(dataDir, BODIES_COPY)).readNote('store-id');
+  return note === manifest.store_id;
+}
+
+async function fill(options: RestoreOptions, manifest: Manifest): Promise<void> {
+  const { folder, dataDir, urls } = options;
   const unlock = await takeFolder(dataDir);
   try {
     await copyFiles(options, await readDigests(folder, manifest));
@@ -79,6 +102,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
         await skipIds(tx, urls ? 'postgres' : 'sqlite');
         await tx.deleteFrom('console_sessions').execute();
         await tx.deleteFrom('remembered_logins').execute();
+        if (urls) await markFilled(tx);
       });
     } finally {
       await database.close();
@@ -89,7 +113,6 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
   } finally {
     unlock();
   }
-  return manifest;
 }
 
 /** Tables whose ids apps, tokens and receivers know. */
@@ -129,23 +152,6 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
     throw new BackupFailed(
       `the bodies in ${bucket?.place} are not of store ${manifest.store_id}: name the bucket of the backup, ${manifest.bucket}`,
     );
-  }
-  if (urls) await checkEmptyDatabase(urls);
-}
-
-async function checkEmptyDatabase(urls: readonly string[]): Promise<void> {
-  const database = openPostgresToRead(urls);
-  try {
-    const { rows } = await sql<{ tablename: string }>`
-      select tablename from pg_tables where schemaname = current_schema() limit 1`.execute(
-      database.read,
-    );
-    if (!rows[0]) return;
-    throw new BackupFailed(
-      `the database of DATABASE_URL is not empty (it has table ${rows[0].tablename}), a service may run on it: name an empty one`,
-    );
-  } finally {
-    await database.close();
   }
 }
 
@@ -206,7 +212,7 @@ const BODY = /^bodies\/[0-9a-f]{2}\/[0-9a-f-]{36}$/;
 async function openRestored({ dataDir, urls }: RestoreOptions): Promise<Database> {
   try {
     return urls
-      ? await openPostgres({ url: urls })
+      ? await openPostgres({ url: urls, isRestore: true })
       : await openSqlite({ path: join(dataDir, DATABASE_COPY.sqlite) });
   } catch (error) {
     throw error instanceof UnfitDatabase ? new BackupFailed(error.message) : error;

@@ -24,6 +24,7 @@ export { isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
 export { newestSchema, schemaVersions, UnfitDatabase } from './migrate.ts';
 export { openPostgres, openPostgresToRead, type PostgresOptions } from './postgres/postgres.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
+export { UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 export { copySqlite, findDamage, openSqliteToRead } from './sqlite/copy.ts';
 export { lockDirectory, openSqlite, type SqliteOptions } from './sqlite/sqlite.ts';
 

@@ -12,7 +12,7 @@ import {
   takeTurns,
   withLockTimeout,
 } from './postgres/online.ts';
-import { checkSchema } from './schema-check.ts';
+import { checkSchema, UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 
 /** The database is one that this program cannot work with; the message says what to do. */
 export class UnfitDatabase extends Error {
@@ -38,6 +38,19 @@ const APPLIED = 'kysely_migration';
 function migrationsFor(engine: Engine): Record<string, Migration> {
   const migrations = { '0001': first(engine), '0002': second(engine) };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
+}
+
+/**
+ * Keeps everybody but a restore from a database that a restore has not filled yet.
+ *
+ * @throws UnfitDatabase
+ */
+export async function refuseUnfinished<T>(kysely: Kysely<T>): Promise<void> {
+  if (await hasTable(kysely, 'postgres', UNFINISHED_RESTORE_TABLE)) {
+    throw new UnfitDatabase(
+      'a restore into this database was cut short, or goes on; when it has ended, run "postroom restore" again',
+    );
+  }
 }
 
 /**

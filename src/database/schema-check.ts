@@ -10,6 +10,9 @@ import { readFile } from 'node:fs/promises';
 import { type Kysely, sql } from 'kysely';
 import type { Engine } from './engine.ts';
 
+/** In a PostgreSQL database that a restore has not filled yet. */
+export const UNFINISHED_RESTORE_TABLE = 'restore_unfinished';
+
 /** One thing of the schema: its name, and how it is defined. */
 interface Definition {
   readonly name: string;
@@ -118,6 +121,7 @@ async function readPostgres<T>(kysely: Kysely<T>): Promise<Definition[]> {
     with things as (
       select oid, relname, relkind from pg_class
       where relnamespace = current_schema()::regnamespace and relname not like 'kysely\\_%'
+        and relname <> ${UNFINISHED_RESTORE_TABLE}
     )
     select name, text from (
       select 1 as kind, relname, attnum as place, relname || '.' || attname as name,

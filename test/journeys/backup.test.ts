@@ -68,7 +68,7 @@ function into({ DATA_DIR = '', DATABASE_URL }: Settings, from: string): RestoreO
 }
 
 /** Runs a command that is killed when it opens a file for the n-th time whose path has this in it. */
-async function killAt(path: string, times: number, args: readonly string[], settings: Settings) {
+function killAt(path: string, times: number, args: readonly string[], settings: Settings) {
   const hook = `
     import fs from 'node:fs/promises';
     import { syncBuiltinESMExports } from 'node:module';
@@ -79,6 +79,26 @@ async function killAt(path: string, times: number, args: readonly string[], sett
       return open(path, ...rest);
     };
     syncBuiltinESMExports();`;
+  return kill(hook, args, settings);
+}
+
+/** Runs a restore that is killed once PostgreSQL has committed what came. */
+function killAfterCommit(args: readonly string[], settings: Settings) {
+  const hook = `
+    import child from 'node:child_process';
+    import { syncBuiltinESMExports } from 'node:module';
+    const { spawn } = child;
+    child.spawn = (program, args, options) => {
+      const started = spawn(program, args, options);
+      if (args.includes('--single-transaction')) started.once('close', () => process.kill(process.pid, 'SIGKILL'));
+      return started;
+    };
+    syncBuiltinESMExports();`;
+  return kill(hook, args, settings);
+}
+
+/** Runs a command with a hook that kills it. */
+async function kill(hook: string, args: readonly string[], settings: Settings) {
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
   const { code } = await postroom(args, { ...settings, NODE_OPTIONS }).ended();
   assert.equal(code, null, 'it was not killed');
@@ -265,6 +285,49 @@ test('a restore that is killed keeps services away, and is begun anew', async ()
   );
   await database.close();
   assert.ok(id > 1_000_000_000, `a new body has id ${id}`);
+});
+
+test('a restore that is killed after the commit of PostgreSQL is begun anew', {
+  skip: SERVER === undefined,
+}, async () => {
+  const restored = await installation('restored-anew');
+  await killAfterCommit(['restore', folder], restored);
+  const client = new Client({ connectionString: restored.DATABASE_URL });
+  await client.connect();
+  const { rows } = await client.query('select count(*) from messages');
+  assert.ok(Number(rows[0].count) > 0, 'the mail has come');
+  // Another machine does not see the folder.
+  const elsewhere = {
+    ...(await environment('elsewhere')),
+    DATABASE_URL: restored.DATABASE_URL ?? '',
+  };
+  const { code, output } = await start({ ...elsewhere, DNS_SERVERS: '127.0.0.1:9' }).ended();
+  assert.equal(code, 1);
+  assert.match(output, /a restore into this database was cut short.*run "postroom restore" again/);
+  await refuse(['restore', folder], restored, /other programs are connected to it/);
+  await client.end();
+
+  await succeed(['restore', folder], restored);
+  const again = start(restored);
+  await listening(again);
+  const after = await readAll(restored, await signIn(restored));
+  for (const [uid, message] of before) assert.equal(after.get(uid), message, `UID ${uid}`);
+  await stop(again);
+
+  // One that lacks the last step alone ends, and what is there stays.
+  const end = new Client({ connectionString: restored.DATABASE_URL });
+  await end.connect();
+  await end.query('create table restore_unfinished as select true as is_filled');
+  await end.query("insert into settings (name, value) values ('of the test', 'kept')");
+  await end.end();
+  await succeed(['restore', folder], restored);
+  const look = new Client({ connectionString: restored.DATABASE_URL });
+  await look.connect();
+  const kept = await look.query("select value from settings where name = 'of the test'");
+  assert.equal(kept.rows.length, 1);
+  const marks = await look.query("select 1 from pg_tables where tablename = 'restore_unfinished'");
+  assert.equal(marks.rows.length, 0);
+  await look.end();
 });
 
 test('the copy of the database is one file that any SQLite opens', {

@@ -2,7 +2,7 @@
 import { Kysely, sql, type TransactionBuilder } from 'kysely';
 import type { Database, Queries, ReadDatabase } from '../engine.ts';
 import { isDamage, isLostConnection, isRolledBack, isUnavailable } from '../failures.ts';
-import { migrate } from '../migrate.ts';
+import { migrate, refuseUnfinished } from '../migrate.ts';
 import type { Schema } from '../schema.ts';
 import type { ConnectionOptions } from './connections.ts';
 import { postgresDialect } from './driver.ts';
@@ -22,6 +22,8 @@ export interface PostgresOptions {
   readonly onMigration?: (line: string) => void;
   /** Told of each transaction that was committed, and of its milliseconds, for metrics. */
   readonly onCommit?: (report: { readonly ms: number }) => void;
+  /** Whether a restore opens the database, which nobody else may while it is filled. */
+  readonly isRestore?: boolean;
 }
 
 const ATTEMPTS_MAX = 5;
@@ -41,7 +43,7 @@ const timeline = sql<number>`('x' || substr(pg_walfile_name(pg_current_wal_lsn()
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { url, poolSize = 20, timeoutMs = 8_000, onBroken } = options;
   const urls = typeof url === 'string' ? [url] : url;
-  await migrateOn({ urls, poolSize: 2, onBroken }, options.onMigration);
+  await migrateOn({ urls, poolSize: 2, onBroken }, options);
   let isDamaged = false;
   const kysely = new Kysely<Schema>({
     dialect: postgresDialect({ urls, poolSize, timeoutMs, onBroken }),
@@ -111,10 +113,11 @@ async function tellsTimeline(
 /** Migrates on connections of its own: a migration may take longer than any query. */
 async function migrateOn(
   options: ConnectionOptions,
-  onMigration: PostgresOptions['onMigration'],
+  { onMigration, isRestore }: Pick<PostgresOptions, 'onMigration' | 'isRestore'>,
 ): Promise<void> {
   const kysely = new Kysely<Schema>({ dialect: postgresDialect(options) });
   try {
+    if (!isRestore) await refuseUnfinished(kysely);
     await migrate(kysely, 'postgres', onMigration);
   } finally {
     await kysely.destroy();

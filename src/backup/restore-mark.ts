@@ -1,0 +1,125 @@
+/**
+ * The mark of a PostgreSQL database that a restore fills: a table that is there from before the first row comes until
+ * all is done. Services and other commands refuse a database that has it. The next restore empties such a database and
+ * begins anew, or ends what lacks the last step alone. One restore at a time works on a database.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'kysely';
+import {
+  openPostgresToRead,
+  type Queries,
+  type ReadDatabase,
+  UNFINISHED_RESTORE_TABLE,
+} from '../database/database.ts';
+import { BackupFailed } from './manifest.ts';
+
+/** Of the advisory lock: any number that nobody else uses. */
+const LOCK = 0x726573;
+/** How long the connections of a restore that was killed may take to end. */
+const OTHERS_END_WITHIN_MS = 5_000;
+
+const mark = sql.table(UNFINISHED_RESTORE_TABLE);
+
+export interface RestoreMark {
+  /** Whether an earlier restore filled the database and DATA_DIR wholly, and only did not take the mark away. */
+  readonly isFilled: boolean;
+  /** Empties the database of what an earlier restore left. */
+  empty(): Promise<void>;
+}
+
+/** Says in the transaction that ends the filling of the database that it is whole. */
+export async function markFilled(tx: Queries): Promise<void> {
+  await sql`update ${mark} set is_filled = true`.execute(tx);
+}
+
+/**
+ * Marks an empty database, or one that has the mark of a restore, while `fill` works on it.
+ *
+ * @throws BackupFailed where the database has something else in it, or something else is connected
+ */
+export async function whileMarked<T>(
+  urls: readonly string[],
+  fill: (mark: RestoreMark) => Promise<T>,
+): Promise<T> {
+  const database = openPostgresToRead(urls);
+  try {
+    return await database.snapshot(async (held) => {
+      const found = await sql<{ taken: boolean }>`
+        select pg_try_advisory_xact_lock(${sql.lit(LOCK)}) as taken`.execute(held);
+      if (!found.rows[0]?.taken) throw new BackupFailed('another restore fills this database');
+      const isFilled = await takeMark(held, database);
+      try {
+        const filled = await fill({ isFilled, empty: () => empty(database) });
+        await sql`drop table ${mark}`.execute(database.read);
+        return filled;
+      } catch (error) {
+        // Nothing came: the database is as empty as it was.
+        if ((await tablesOf(database.read)).length === 0) {
+          await sql`drop table if exists ${mark}`.execute(database.read);
+        }
+        throw error;
+      }
+    });
+  } finally {
+    await database.close();
+  }
+}
+
+/** @returns whether an earlier restore filled the database */
+async function takeMark(held: Queries, { read }: ReadDatabase): Promise<boolean> {
+  const { rows: marks } = await sql`
+    select 1 from pg_tables
+    where schemaname = current_schema() and tablename = ${UNFINISHED_RESTORE_TABLE}`.execute(held);
+  if (marks.length === 0) {
+    const [table] = await tablesOf(held);
+    if (table !== undefined) {
+      throw new BackupFailed(
+        `the database of DATABASE_URL is not empty (it has table ${table}), a service may run on it: name an empty one`,
+      );
+    }
+    await sql`create table ${mark} as select false as is_filled`.execute(read);
+    return false;
+  }
+  await waitForOthers(held);
+  // Not in the transaction that is held: its lock would keep the mark from being dropped.
+  const { rows } = await sql<{ is_filled: boolean }>`select is_filled from ${mark}`.execute(read);
+  return rows[0]?.is_filled === true;
+}
+
+/** A killed restore may have left a `pg_restore` that still works; a service may have started just before the mark. */
+async function waitForOthers(held: Queries): Promise<void> {
+  for (let waited = 0; ; waited += 100) {
+    // Else a transaction sees the same list each time.
+    await sql`select pg_stat_clear_snapshot()`.execute(held);
+    const { rows } = await sql<{ pid: number }>`
+      select pid from pg_stat_activity
+      where datname = current_database() and backend_type = 'client backend'
+        and pid <> pg_backend_pid()`.execute(held);
+    if (rows.length === 0) return;
+    if (waited >= OTHERS_END_WITHIN_MS) {
+      throw new BackupFailed(
+        `a restore into this database was cut short, and other programs are connected to it (process ${rows[0]?.pid} of the server): end them, and run the restore again`,
+      );
+    }
+    await sleep(100);
+  }
+}
+
+async function tablesOf(queries: Queries): Promise<string[]> {
+  const { rows } = await sql<{ tablename: string }>`
+    select tablename from pg_tables
+    where schemaname = current_schema() and tablename <> ${UNFINISHED_RESTORE_TABLE}`.execute(
+    queries,
+  );
+  return rows.map(({ tablename }) => tablename);
+}
+
+/** Views and sequences go with their tables. */
+async function empty({ read }: ReadDatabase): Promise<void> {
+  const tables = await tablesOf(read);
+  if (tables.length > 0) {
+    const names = sql.join(tables.map((name) => sql.table(name)));
+    await sql`drop table ${names} cascade`.execute(read);
+  }
+  await sql`update ${mark} set is_filled = false`.execute(read);
+}
