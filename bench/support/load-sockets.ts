@@ -26,9 +26,18 @@ export type SocketsTask =
 const OPENED_AT_ONCE = 50;
 const FRAME_HEAD = 2;
 
-/** Counts the frames of a stream of unmasked frames (RFC 6455 section 5.2), pings left out. */
+const PING = 9;
+/** Masked, and empty as the service's pings are. */
+const PONG = Buffer.from([0x8a, 0x80, 0, 0, 0, 0]);
+
+/** Counts the messages of a stream of unmasked frames (RFC 6455 section 5.2). */
 class FrameCounter {
+  readonly #onPing: () => void;
   #rest: Buffer = Buffer.alloc(0);
+
+  constructor(onPing: () => void) {
+    this.#onPing = onPing;
+  }
 
   /** Messages that end in these bytes. */
   count(bytes: Buffer): number {
@@ -39,6 +48,7 @@ class FrameCounter {
       if (end === undefined || end > data.length) break;
       const opcode = (data[0] ?? 0) & 0x0f;
       if (opcode === 1) messages++;
+      if (opcode === PING) this.#onPing();
       data = data.subarray(end);
     }
     this.#rest = data.length > 0 ? Buffer.from(data) : data;
@@ -68,7 +78,7 @@ async function open(port: number, token: string | undefined, greetings: number):
       `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n${authorization}\r\n`,
   );
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const counter = new FrameCounter();
+  const counter = new FrameCounter(() => socket.write(PONG));
   let head: string | undefined = '';
   let greeted = 0;
   const take = (messages: number) => {
