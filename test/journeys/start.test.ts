@@ -205,11 +205,11 @@ test('what the operator has to mend is one line each, and exit code 1', async ()
   const cases: [Record<string, string>, RegExp[]][] = [
     [
       { PORT: port },
-      [/^PORT: 127\.0\.0\.1:\d+ is taken: is another Postroom running\? Else set PORT /],
+      [/^PORT: 127\.0\.0\.1:\d+ is taken: is another Postroom running\? If not, set PORT /],
     ],
     [
       { SMTP_PORT: port },
-      [/^SMTP_PORT: .* is taken: is another Postroom running\? Else set SMTP_PORT /],
+      [/^SMTP_PORT: .* is taken: is another Postroom running\? If not, set SMTP_PORT /],
     ],
     [{ DATA_DIR: join(ROOT, 'file', 'below') }, [/^DATA_DIR: expected a writable folder/]],
     [
