@@ -24,22 +24,22 @@ interface Arguments {
 }
 
 const BACKUP_HELP = `
-The service may run. FOLDER is made; nothing may be in it. It holds the keys to everything: keep it as closed as
-DATA_DIR. Settings (.env) are not in it. A folder of a run that was cut short has no backup.json, and is refused by
-all other commands. With S3_URL, bodies stay in the bucket: they are looked for, and its older versions keep them.`;
+The service may run meanwhile. The command creates FOLDER, which must be empty. The backup contains all keys: protect
+it like DATA_DIR. Settings (.env) are not in it. The folder of an interrupted run has no backup.json, and all other
+commands refuse it. With S3_URL, bodies stay in the bucket, and its older versions keep them.`;
 
 export function backupCommand(): Command {
   return new Command('backup')
     .description('makes a backup while the service runs')
-    .argument('<folder>', 'where it is written to')
-    .option('--json', 'writes the result as JSON')
+    .argument('<folder>', 'the folder that the backup is written to')
+    .option('--json', 'prints the result as JSON')
     .addHelpText('after', BACKUP_HELP)
     .action((folder: string, { json }: Arguments) => {
       const config = readConfig(process.env);
       return carryOut(config, async (onProgress, store) => {
         const made = await backup(config, resolve(folder), store, onProgress);
         const result = { ok: true, folder: resolve(folder), ...made };
-        report(json, result, describe(made, `A backup is in ${resolve(folder)}`));
+        report(json, result, describe(made, `The backup was written to ${resolve(folder)}`));
       });
     });
 }
@@ -47,10 +47,10 @@ export function backupCommand(): Command {
 export function verifyBackupCommand(): Command {
   return new Command('verify-backup')
     .description(
-      'proves that a backup can be restored: digests, database, every body that it names',
+      'checks that a backup can be restored: digests, database and every body that the database names',
     )
-    .argument('<folder>', 'of the backup')
-    .option('--json', 'writes the result as JSON')
+    .argument('<folder>', 'the folder of the backup')
+    .option('--json', 'prints the result as JSON')
     .action((folder: string, { json }: Arguments) => {
       const config = readConfig(process.env);
       return carryOut(config, async (onProgress, store) => {
@@ -63,15 +63,15 @@ export function verifyBackupCommand(): Command {
 }
 
 const RESTORE_HELP = `
-DATA_DIR has to be empty, and so has the database of DATABASE_URL. All of the backup is checked first. A restore that
-was cut short is begun anew by the same command; no service starts on its folder. Apps sync anew afterwards, and what
-was queued when the backup was made is delivered once more.`;
+DATA_DIR must be empty, and so must the database of DATABASE_URL. The whole backup is checked first. After an
+interrupted restore, no service starts on the folder; the same command starts the restore again. After a restore, apps
+sync from the beginning, and deliveries that waited when the backup was made are attempted again.`;
 
 export function restoreCommand(): Command {
   return new Command('restore')
-    .description('brings a backup back into an empty DATA_DIR, and an empty database')
-    .argument('<folder>', 'of the backup')
-    .option('--json', 'writes the result as JSON')
+    .description('restores a backup into an empty DATA_DIR and, on PostgreSQL, an empty database')
+    .argument('<folder>', 'the folder of the backup')
+    .option('--json', 'prints the result as JSON')
     .addHelpText('after', RESTORE_HELP)
     .action((folder: string, { json }: Arguments) => {
       const config = readConfig(process.env);
@@ -85,7 +85,7 @@ export function restoreCommand(): Command {
           bucket: config.bodies.bucket && store,
           onProgress,
         });
-        const said = `The backup is restored into ${dataDir}; start the service`;
+        const said = `The backup was restored into ${dataDir}; start the service`;
         report(json, { ok: true, data_dir: dataDir, ...manifest }, describe(manifest, said));
       });
     });
@@ -145,6 +145,6 @@ function describe(manifest: Manifest, said: string): string {
     `  made at   ${made_at}, by Postroom ${manifest.program}, schema ${manifest.schema}, ${manifest.engine}`,
     `  size      ${megabytes(octets)}`,
     `  bodies    ${bodies} large ones${where}`,
-    ...missing.map((name) => `  missing   ${name} was lost before the backup was made`),
+    ...missing.map((name) => `  missing   ${name} was already lost when the backup was made`),
   ].join('\n');
 }

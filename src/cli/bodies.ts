@@ -23,17 +23,17 @@ interface MoveArguments {
 const MOVE_HELP = `
 Stop the service first: while it runs, nothing is moved. S3_URL names the bucket, for both directions.
 Every body is read back and compared before the old one goes to the quarantine of the store it was in.
-A run that was cut short is gone on with by the same command.`;
+After an interrupted run, the same command continues the move.`;
 
 export function bodiesCommand(parts: CommandParts): Command {
   const move = new Command('move')
     .description('moves all bodies between the folder and the bucket')
     .addOption(
-      new Option('--to <place>', 'where they are to be')
+      new Option('--to <place>', 'where the bodies are moved to')
         .choices(['s3', 'folder'])
         .makeOptionMandatory(),
     )
-    .option('--json', 'writes the result as JSON')
+    .option('--json', 'prints the result as JSON')
     .addHelpText('after', MOVE_HELP)
     .action((given: MoveArguments) => runMove(parts, given));
   return new Command('bodies').description('sources of messages above 64 KiB').addCommand(move);
@@ -72,7 +72,7 @@ async function move(
     const running = await listRunningNodes(database);
     if (running.length === 0) return;
     throw new CommandFailed(
-      `the service runs on ${running.join(', ')}: stop it, and run this command again to go on`,
+      `the service is running on ${running.join(', ')}: stop it, then run this command again to continue`,
     );
   };
   await checkStopped();
@@ -83,7 +83,7 @@ async function move(
     return await moveBodies({ database, from, to, onProgress, checkStopped });
   } catch (error) {
     if (error instanceof StoreUnavailable && config.bodies.bucket) {
-      throw new CommandFailed(`${error.message}; run this command again to go on`);
+      throw new CommandFailed(`${error.message}; run this command again to continue`);
     }
     throw error instanceof MoveRefused ? new CommandFailed(error.message) : error;
   } finally {
@@ -101,7 +101,7 @@ function describeMove(
     place === 's3' ? 'Start the service with S3_URL set.' : 'Start the service without S3_URL.';
   return [
     `${bodies} bodies are in ${to.place} and were read back; this run copied ${megabytes(octets)}.`,
-    ...missing.map((name) => `${name} was in neither place: bring it back from a backup.`),
+    ...missing.map((name) => `${name} was in neither place: restore it from a backup.`),
     `${next} The old copies are in ${from.place}/quarantine: remove them when all is well.`,
   ].join('\n');
 }

@@ -28,7 +28,7 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
     readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
   );
   const program = new Command('postroom')
-    .description('Runs and looks after an installation of Postroom.')
+    .description('Runs and maintains an installation of Postroom.')
     .version(version)
     // `trace` and `trace show` both have --json: what comes after a command's name is that command's.
     .enablePositionalOptions()

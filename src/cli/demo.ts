@@ -27,12 +27,12 @@ In a shell, eval "$(npx postroom demo --export)" sets URL, KEY and TOKEN.`;
 export function demoCommand(parts: CommandParts): Command {
   return new Command('demo')
     .description(
-      'makes a domain, an account, a token and a first mail, and prints the link to the inbox',
+      'makes a domain, an account, a token and a first message, and prints the link to the inbox',
     )
-    .option('--url <url>', 'of the service; default: what HOST and PORT say')
-    .option('--password <password>', 'of the mailbox; default: one that is drawn')
-    .option('--json', 'writes the result as JSON')
-    .option('--export', 'writes the result as lines for a shell')
+    .option('--url <url>', 'URL of the service; default: from HOST and PORT')
+    .option('--password <password>', 'password of the mailbox; default: a random one')
+    .option('--json', 'prints the result as JSON')
+    .option('--export', 'prints the result as shell commands')
     .addHelpText('after', HELP)
     .action((given: DemoArguments) => runDemo(parts, given));
 }
@@ -162,7 +162,7 @@ async function sendMail({ host, port }: Place): Promise<void> {
     const envelope = { from: 'bob@sender.test', to: ADDRESS };
     await transport.sendMail({ envelope, raw: MAIL });
   } catch (error) {
-    throw new CommandFailed(`the mail was not taken by ${host}:${port}: ${String(error)}`);
+    throw new CommandFailed(`${host}:${port} did not accept the message: ${String(error)}`);
   } finally {
     transport.close();
   }

@@ -41,8 +41,8 @@ const CONNECT_MS = 4_000;
 const DNS_TIMEOUTS = { first: 2_000, later: 2_000 };
 
 const HELP = `
-Run it as the user of the service, on its machine. With --reach, a connection is made to port 25 of a mail server of
-that domain, to see whether mail can go out; nothing is sent. The exit code is 1 where something failed.`;
+Run it as the user of the service, on its machine. With --reach, the command connects to port 25 of a mail server of
+that domain, to check whether mail can be sent; it sends nothing. The exit code is 1 if a check failed.`;
 
 export function doctorCommand(parts: CommandParts): Command {
   return new Command('doctor')
@@ -50,7 +50,7 @@ export function doctorCommand(parts: CommandParts): Command {
       'checks DNS, ports, certificate, clock, disk, permissions, database and mail server',
     )
     .option('--reach <domain>', 'tries whether the mail servers of a domain can be reached')
-    .option('--json', 'writes the result as JSON')
+    .option('--json', 'prints the result as JSON')
     .addHelpText('after', HELP)
     .action(async ({ json, reach }: { json?: true; reach?: string }) => {
       const findings = await examine(readConfig(process.env), parts, reach);
@@ -93,14 +93,14 @@ async function examine(
     checks['mail server'] = async () => {
       const said = await parts.logInToMailServer(config, await someAddresses(config));
       return said === undefined
-        ? ok(`${mailstore.host}:${mailstore.port} lets us in`)
+        ? ok(`the login at ${mailstore.host}:${mailstore.port} works`)
         : failed(said, 'look at MAILSTORE_URL: host, port, login, tls');
     };
   }
   const all = Object.entries(checks).map(async ([check, look]) => ({
     check,
     ...(await look().catch((error: unknown) =>
-      failed(String(error), 'mend this, and run it again'),
+      failed(String(error), 'correct this, then run doctor again'),
     )),
   }));
   const findings = await Promise.all(all);
@@ -129,17 +129,17 @@ async function checkFolder(path: string): Promise<Verdict> {
     const own = process.getuid?.();
     if (own !== undefined && uid !== own) {
       return warning(
-        `${path} is of user ${uid}, this is ${own}`,
+        `${path} belongs to user ${uid}, but this process runs as user ${own}`,
         'run doctor as the user of the service',
       );
     }
-    if ((mode & 0o077) === 0) return ok(`${path} is writable, and closed to others`);
+    if ((mode & 0o077) === 0) return ok(`${path} is writable, and other users cannot read it`);
     return warning(`${path} is open to other users`, `chmod 700 ${path}`);
   } catch (error) {
     if (isMissing(error)) return warning(`${path} is not there yet`, 'the first start makes it');
     return failed(
       `${path} cannot be written to: ${String(error)}`,
-      'give it to the user of the service',
+      'make the user of the service its owner',
     );
   }
 }
@@ -153,8 +153,8 @@ async function checkDisk(path: string): Promise<Verdict> {
   });
   const free = bavail * bsize;
   const said = `${(free / 1e9).toFixed(1)} GB free, ${Math.round((100 * bavail) / blocks)} %`;
-  if (free < FREE_BYTES_LEFT) return failed(said, 'no mail is taken: make room');
-  if (free < MUCH_FREE || bavail / blocks < 0.05) return warning(said, 'make room soon');
+  if (free < FREE_BYTES_LEFT) return failed(said, 'no mail is accepted: free some disk space');
+  if (free < MUCH_FREE || bavail / blocks < 0.05) return warning(said, 'free some disk space soon');
   return ok(said);
 }
 
@@ -173,7 +173,7 @@ async function checkDatabase(config: Config): Promise<Verdict> {
   } catch (error) {
     return failed(
       `${place}: ${error instanceof Error ? error.message : String(error)}`,
-      'look whether it runs',
+      'check that the database server is running',
     );
   } finally {
     await database.close();
@@ -190,7 +190,7 @@ async function checkClock(): Promise<Verdict> {
     if (stdout.trim() === 'yes') return ok(`it is ${now}, set by a time server`);
     return warning(`it is ${now}, and no time server sets it`, advice);
   } catch {
-    return warning(`it is ${now}; whether a time server sets it cannot be told here`, advice);
+    return warning(`it is ${now}; it is unknown whether a time server sets it`, advice);
   }
 }
 
@@ -207,7 +207,7 @@ async function checkService(url: string): Promise<Verdict> {
 
 async function checkSmtp(host: string, port: number): Promise<Verdict> {
   if (port === 0)
-    return warning('SMTP_PORT=0: no mail comes in by SMTP', 'set it to 25 to take mail');
+    return warning('SMTP_PORT=0: no mail comes in by SMTP', 'set it to 25 to receive mail');
   const found = await checkBanner(
     new URL(publicUrlOf(host, port)).hostname,
     port,
@@ -216,7 +216,7 @@ async function checkSmtp(host: string, port: number): Promise<Verdict> {
   if (found.result !== 'ok' || port === 25) return found;
   return warning(
     `${found.detail}, which is not port 25`,
-    'mail servers come to port 25: set it, or forward it',
+    'other mail servers connect to port 25: set SMTP_PORT=25, or forward port 25 to this port',
   );
 }
 
@@ -254,12 +254,12 @@ async function checkCertificate({ tls, dataDir, mailHostname }: Config): Promise
   if (!text) return warning('there is none yet', 'the first start makes one');
   const certificate = new X509Certificate(text);
   const days = Math.floor((certificate.validToDate.getTime() - Date.now()) / 86_400_000);
-  const said = `${path} is good for ${days} days`;
-  if (days < 0) return failed(`${path} ended ${-days} days ago`, 'renew it');
+  const said = `${path} is valid for ${days} more days`;
+  if (days < 0) return failed(`${path} expired ${-days} days ago`, 'renew it');
   if (!certificate.checkHost(mailHostname)) {
     return failed(`${path} does not name ${mailHostname}`, 'get one for MAIL_HOSTNAME');
   }
-  if (tls.cert && days < SOON) return warning(said, 'look whether your ACME client renews it');
+  if (tls.cert && days < SOON) return warning(said, 'check that your ACME client renews it');
   return ok(said);
 }
 
@@ -270,7 +270,7 @@ async function checkResolver(dns: DnsResolver, servers: readonly string[]): Prom
   if (answer.kind !== 'unanswered') return ok(`answers come from ${asked}`);
   return failed(
     `no resolver answers (${answer.reason}; ${asked})`,
-    'mail is taken unchecked, domains do not become active, nothing goes out: look at DNS_SERVERS and /etc/resolv.conf',
+    'until DNS works, mail is accepted unchecked, domains do not become active and no mail is sent: check DNS_SERVERS and /etc/resolv.conf',
   );
 }
 
@@ -308,11 +308,11 @@ async function checkReach(dns: DnsResolver, domain: string, port: number): Promi
   const exchanges =
     answer.kind === 'records' ? [...answer.records] : [{ preference: 0, exchange: domain }];
   const [first] = exchanges.sort((a, b) => a.preference - b.preference);
-  if (!first?.exchange) return warning(`${domain} takes no mail`, 'try another domain');
+  if (!first?.exchange) return warning(`${domain} accepts no mail`, 'try another domain');
   const found = await checkBanner(first.exchange, port, 'MX_PORT');
   if (found.result !== 'failed') return found;
   return failed(
     found.detail,
-    'many providers close port 25 to the outside: ask yours, or set SMTP_RELAY_URL',
+    'many providers block outgoing port 25: ask yours to open it, or set SMTP_RELAY_URL',
   );
 }

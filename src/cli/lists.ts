@@ -36,8 +36,8 @@ const PAGE_MAX = '200';
 /** The client that commands of the operator's API have, and their common options. */
 export function onService(command: Command): Command {
   return command
-    .option('--url <url>', 'of the service; default: what HOST and PORT say')
-    .option('--json', 'writes the result as JSON');
+    .option('--url <url>', 'URL of the service; default: from HOST and PORT')
+    .option('--json', 'prints the result as JSON');
 }
 
 export function connect(url: string | undefined): Promise<ServiceClient> {
@@ -47,9 +47,9 @@ export function connect(url: string | undefined): Promise<ServiceClient> {
 export function listCommand(list: List): Command {
   const command = new Command(list.name).description(list.description);
   addFilters(command, list.filters)
-    .option('--limit <number>', 'items at most', '50')
-    .option('--cursor <cursor>', 'goes on where an earlier list ended')
-    .option('--all', 'shows all, however many there are');
+    .option('--limit <number>', 'maximum number of items', '50')
+    .option('--cursor <cursor>', 'continues where an earlier list ended')
+    .option('--all', 'shows all items');
   return onService(command).action((given: ListArguments) => showList(list, given));
 }
 
@@ -92,9 +92,10 @@ async function showList(list: List, given: ListArguments): Promise<void> {
   }
   show();
   const rows = items.map((item) => list.columns.map((column) => cellOf(item, column)));
-  const more = cursor === undefined ? '' : `\nThere is more: --all, or --cursor ${cursor}`;
+  const more =
+    cursor === undefined ? '' : `\nThere are more items: use --all or --cursor ${cursor}`;
   const text =
-    items.length === 0 ? `There are none.${more}` : `${table(list.columns, rows)}${more}`;
+    items.length === 0 ? `No items found.${more}` : `${table(list.columns, rows)}${more}`;
   report(given.json, { ok: true, items, ...(cursor && { cursor }) }, text);
 }
 
@@ -121,12 +122,12 @@ export function describeItem(item: Item): string {
 /** Asks at a terminal for a word before what cannot be undone; elsewhere the option has to be there. */
 export async function confirm(question: string, word: string, option: string): Promise<void> {
   if (!process.stdin.isTTY || !process.stderr.isTTY) {
-    throw new CommandFailed(`${question} Nothing was done. To do it: ${option}`);
+    throw new CommandFailed(`${question} Nothing was done. To confirm, add ${option}`);
   }
   const { createInterface } = await import('node:readline/promises');
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    const said = await terminal.question(`${question} Type ${word} to do it: `);
+    const said = await terminal.question(`${question} Type ${word} to confirm: `);
     if (said.trim() !== word) throw new CommandFailed('Nothing was done.');
   } finally {
     terminal.close();

@@ -25,7 +25,7 @@ export function operatorCommands(): Command[] {
 const lists = [
   {
     name: 'usage',
-    description: 'what came in, went out and is stored, by UTC day',
+    description: 'messages and bytes received, sent and stored, by UTC day',
     path: 'usage',
     filters: {
       from: 'first day, such as 2026-01-31',
@@ -61,17 +61,25 @@ function domains(): Command {
     filters: {
       status: 'pending, active or suspended',
       user_id: 'of one user',
-      q: 'begin of the name',
+      q: 'beginning of the name',
     },
     columns: ['domain', 'user_id', 'status', 'suspended', 'route', 'accounts', 'messages', 'bytes'],
   });
   const remove = onService(new Command('delete'))
     .description('removes a domain, its accounts and their mail; counts are shown before')
     .argument('<domain>')
-    .option('--confirm <domain>', 'its name once more; else it is asked for at a terminal')
-    .option('--dry-run', 'only says what would be removed')
+    .option(
+      '--confirm <domain>',
+      'the name of the domain once more; without this option the terminal asks for it',
+    )
+    .option('--dry-run', 'only shows what would be removed')
     .action(deleteDomain);
-  const suspend = change('suspend', 'domains/suspend', 'domain', 'keeps everybody of a domain out');
+  const suspend = change(
+    'suspend',
+    'domains/suspend',
+    'domain',
+    'suspends a domain: logins are refused, mail is deferred',
+  );
   return new Command('domains')
     .description('domains of all users')
     .addCommand(list)
@@ -91,7 +99,10 @@ function domains(): Command {
       onService(new Command('rotate-dkim'))
         .description('makes a new DKIM key, which signs once its record is in DNS')
         .argument('<domain>')
-        .option('--user-id <user-id>', 'whose domain, where several users claim it')
+        .option(
+          '--user-id <user-id>',
+          'the user whose claim is meant, if several users claim the domain',
+        )
         .action(rotateDkim),
     )
     .addCommand(remove);
@@ -175,7 +186,7 @@ function accounts(): Command {
         name: 'list',
         description: 'accounts of all users',
         path: 'accounts',
-        filters: { domain: 'of one domain', user_id: 'of one user', q: 'begin of the address' },
+        filters: { domain: 'of one domain', user_id: 'of one user', q: 'beginning of the address' },
         columns: [
           'account_id',
           'email',
@@ -188,7 +199,14 @@ function accounts(): Command {
         ],
       }),
     )
-    .addCommand(change('suspend', 'accounts/suspend', 'account_id', 'keeps an account out'))
+    .addCommand(
+      change(
+        'suspend',
+        'accounts/suspend',
+        'account_id',
+        'suspends an account: logins are refused',
+      ),
+    )
     .addCommand(change('resume', 'accounts/resume', 'account_id', 'ends a suspension'));
 }
 
@@ -211,14 +229,14 @@ function queue(): Command {
     'last_error',
   ];
   const command = new Command('queue')
-    .description('what waits to go out, and why')
+    .description('deliveries that wait, and why')
     .addCommand(
       listCommand({
         name: 'list',
         path: 'queue',
         filters: queueFilters,
         columns,
-        description: 'what waits, by receiver and domain',
+        description: 'waiting deliveries by receiver and domain',
       }),
     )
     .addCommand(
@@ -243,15 +261,15 @@ function queue(): Command {
   const actions = {
     retry: 'tries deliveries again now',
     hold: 'keeps deliveries back until they are released',
-    release: 'lets deliveries that are held go out',
+    release: 'releases held deliveries',
     drop: 'ends deliveries without a bounce',
   };
   for (const [action, description] of Object.entries(actions)) {
     addFilters(onService(command.command(action).description(description)), queueFilters)
       .option('--ids <ids...>', 'single deliveries, by number')
-      .option('--older-than <seconds>', 'only those that have waited for as long')
-      .option('--dry-run', 'only says how many they are')
-      .option('--yes', 'does not ask before it drops')
+      .option('--older-than <seconds>', 'only deliveries that have waited at least this long')
+      .option('--dry-run', 'only shows how many deliveries match')
+      .option('--yes', 'drops without asking')
       .action((given: Common) => actOnQueue(action, given));
   }
   return command;
@@ -278,7 +296,7 @@ async function actOnQueue(action: string, given: Common): Promise<void> {
     // A count that takes longer than a call may is not gone on with: another call would begin anew.
     const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
     if (dryRun) {
-      report(json, { ok: true, ...counted }, `${deliveries} fit. Nothing was done.`);
+      report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.`);
       return;
     }
     await confirm(`${deliveries} would be dropped.`, String(matched), '--yes');
@@ -309,7 +327,7 @@ function blocks(): Command {
     .description('refuses the mail of a sender, on all nodes')
     .argument('<kind>', 'address, domain or network')
     .argument('<value>', 'such as spam@bad.example, bad.example or 192.0.2.0/24')
-    .option('--note <text>', 'for people: why')
+    .option('--note <text>', 'the reason, a note for operators')
     .action(async (kind: string, value: string, { url, json, note }: Common) => {
       const client = await connect(url);
       const body = { kind, value, ...(typeof note === 'string' && { note }) };
@@ -328,7 +346,7 @@ function blocks(): Command {
       }),
     )
     .addCommand(add)
-    .addCommand(change('delete', 'blocks/delete', 'id', 'takes the mail of a sender again'));
+    .addCommand(change('delete', 'blocks/delete', 'id', 'accepts the mail of a sender again'));
 }
 
 const traceColumns = ['at', 'event', 'sender', 'recipient', 'status', 'detail', 'node', 'id'];
@@ -336,13 +354,13 @@ const traceColumns = ['at', 'event', 'sender', 'recipient', 'status', 'detail', 
 function trace(): Command {
   const list = listCommand({
     name: 'trace',
-    description: 'what became of messages, newest first',
+    description: 'what happened to messages, newest first',
     path: 'trace',
     filters: {
       recipient: 'an address',
       sender: 'an address',
       message_id: 'the Message-ID of its header',
-      id: 'an id of ours: of the message, a delivery or a webhook',
+      id: 'an id from Postroom: of the message, a delivery or a webhook',
       since: 'ISO 8601',
       until: 'ISO 8601',
     },

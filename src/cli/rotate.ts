@@ -36,16 +36,18 @@ const secrets: Readonly<Record<string, Secret>> = {
 };
 
 const HELP = `
-A new value is put before those that are there. From the next start of the service on (of each node, one after the
-other) it signs, and the old ones still verify. Once nobody uses these any more, --drop-old takes them away, from the
-next start on. Each is one write: a run that was cut short has done all or nothing, and can be repeated.`;
+The new value is placed before the existing values. After a restart of the service (each node, one after the other)
+it signs, and the old values still verify. When nobody uses the old values any more, --drop-old removes them at the
+next restart. Each command is one write: an interrupted run has done everything or nothing, and can be repeated.`;
 
 export function rotateCommand(parts: CommandParts): Command {
   return new Command('rotate')
-    .description('gives a generated secret a new value; the old one holds until it is dropped')
+    .description(
+      'gives a generated secret a new value; the old value remains valid until it is dropped',
+    )
     .addArgument(new Argument('<secret>').choices(Object.keys(secrets)))
-    .option('--drop-old', 'takes away all values but the newest')
-    .option('--json', 'writes the result as JSON')
+    .option('--drop-old', 'removes all values except the newest')
+    .option('--json', 'prints the result as JSON')
     .addHelpText('after', HELP)
     .action((given: string, options: { dropOld?: true; json?: true }) =>
       runRotate(parts, given, options),
@@ -63,23 +65,27 @@ async function runRotate(
   const setting = secret.setting?.(config);
   if (setting !== undefined) {
     throw new CommandFailed(
-      `${setting} is set, and counts in place of the generated one: write the new value there, before the old one, with a comma between them`,
+      `${setting} is set and replaces the generated secret: write the new value there, before the old one, separated by a comma`,
     );
   }
   const { store, close } = await openStore(parts, config);
   try {
-    const next = 'It counts from the next start of the service on (of each node).';
+    const next = 'The change takes effect when the service is restarted (each node).';
     if (dropOld) {
       const dropped = await dropOldValues(store, secret.name);
-      report(json, { ok: true, secret: given, dropped }, `${dropped} old values are gone. ${next}`);
+      report(
+        json,
+        { ok: true, secret: given, dropped },
+        `${dropped} old values were removed. ${next}`,
+      );
       return;
     }
     const value = await rotateSecret(store, secret.name);
     // Callers need these two; the others never leave the service.
     const isShared = given === 'api-key' || given === 'mailserver-webhook-secret';
-    const said = isShared ? `The new ${given} is ${value}` : `There is a new ${given}`;
+    const said = isShared ? `The new ${given} is ${value}` : `A new ${given} was generated`;
     const result = { ok: true, secret: given, ...(isShared && { value }) };
-    report(json, result, `${said}; the old one still holds. ${next}`);
+    report(json, result, `${said}; the old one remains valid. ${next}`);
   } finally {
     await close();
   }
@@ -104,6 +110,6 @@ async function checkUser(dataDir: string): Promise<void> {
   const owner = await stat(dataDir).catch(() => undefined);
   if (!owner || own === undefined || owner.uid === own) return;
   throw new CommandFailed(
-    `DATA_DIR: ${dataDir} is of user ${owner.uid}, this is ${own}: run this as the user of the service`,
+    `DATA_DIR: ${dataDir} belongs to user ${owner.uid}, but this process runs as user ${own}: run the command as the user of the service`,
   );
 }

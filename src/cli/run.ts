@@ -12,13 +12,14 @@ export function startCommand(parts: CommandParts): Command {
 }
 
 const MIGRATE_HELP = `
-A start does the same. As a step of its own it lets you see the migration before any node is replaced.
-A database that a newer program made is left as it is: it is refused, unless it says that this program may use it.`;
+A start does the same. As a separate step, it shows the migration before any node is replaced.
+The command never changes a database of a newer program. It refuses such a database, unless the database says that
+this program may use it.`;
 
 export function migrateCommand(parts: CommandParts): Command {
   return new Command('migrate')
-    .description('brings the database to the schema of this program, and ends')
-    .option('--json', 'writes the result as JSON')
+    .description('migrates the database to the schema of this program, and exits')
+    .option('--json', 'prints the result as JSON')
     .addHelpText('after', MIGRATE_HELP)
     .action(({ json }: { json?: true }) => migrate(parts, json));
 }
@@ -33,8 +34,8 @@ async function migrate(parts: CommandParts, json: true | undefined): Promise<voi
     const { version, newest } = await schemaVersions(database);
     const text =
       version > newest
-        ? `The database is of version ${version}, newer than this program's ${newest}, which may use it: nothing was done.`
-        : `The database is of version ${version}, as this program needs it.`;
+        ? `The database has schema version ${version}, newer than ${newest} of this program, and this program may use it: nothing was done.`
+        : `The database has schema version ${version}, which this program needs.`;
     report(json, { ok: true, version, newest }, text);
   } finally {
     await close();

@@ -88,7 +88,9 @@ function explain(status: number, text: string, request: string): CommandFailed {
     );
     return new Refused(code, [detail, ...fields].join('; '));
   } catch {
-    return new CommandFailed(`${request} was answered ${status} by something that is no Postroom`);
+    return new CommandFailed(
+      `${request} got ${status} from a server that is not Postroom: correct HOST, PORT or --url`,
+    );
   }
 }
 

@@ -75,13 +75,13 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   assert.equal(dropped.code, 1);
   assert.match(
     dropped.output,
-    /^0 deliveries would be dropped\. Nothing was done\. To do it: --yes/,
+    /^0 deliveries would be dropped\. Nothing was done\. To confirm, add --yes/,
   );
   const kept = await postroom(['domains', 'delete', 'acme.test']).ended();
   assert.equal(kept.code, 1);
   assert.match(
     kept.output,
-    /^acme\.test has 1 accounts, 3 messages .* Nothing was done\. To do it: --confirm/,
+    /^acme\.test has 1 accounts, 3 messages .* Nothing was done\. To confirm, add --confirm/,
   );
   await result('domains', 'suspend', 'acme.test', '--reason', 'unpaid');
   const resumed = await result('domains', 'resume', 'acme.test');
@@ -129,7 +129,7 @@ test('a key that is rotated holds beside the old one, until that is dropped', as
   assert.equal(await stored(), newest);
   const own = await postroom(['rotate', 'api-key'], { ...env, API_KEYS: newest }).ended();
   assert.equal(own.code, 1);
-  assert.match(own.output, /^API_KEYS is set, and counts in place/);
+  assert.match(own.output, /^API_KEYS is set and replaces the generated secret/);
 });
 
 test('migrate says which version the database has, and refuses one that a newer program made', async () => {

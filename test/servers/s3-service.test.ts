@@ -294,7 +294,7 @@ test('on PostgreSQL bodies are moved as well, while no node runs', async () => {
   assert.equal(await send('1', attachment), 250);
   const refused = await moveBodies('s3', withBucket).ended();
   assert.equal(refused.code, 1, refused.output);
-  assert.match(refused.output, /the service runs on .*: stop it/);
+  assert.match(refused.output, /the service is running on .*: stop it/);
   await stop(service);
   const moved = await moveBodies('s3', withBucket).ended();
   assert.equal(moved.code, 0, moved.output);
