@@ -29,7 +29,7 @@ const onNodes = [
 ];
 
 /** Longer than other tests may take: they are whole suites. */
-const timeout = 400_000;
+const timeout = 800_000;
 
 async function run(journeys: readonly string[], environment: Record<string, string>) {
   const files = journeys.map((name) =>
