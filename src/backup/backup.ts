@@ -76,7 +76,7 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   const found = await store.readNote('store-id');
   if (storeId === undefined || found !== storeId) {
     throw new BackupFailed(
-      `the database is of store ${storeId ?? '(none)'}, the bodies in ${store.place} of store ${found || '(none)'}: they do not belong together`,
+      `the database belongs to store ${storeId ?? '(none)'}, but the bodies in ${store.place} belong to store ${found || '(none)'}: they do not belong together`,
     );
   }
   await ensureEmpty(target);

@@ -82,13 +82,13 @@ export async function readManifest(folder: string): Promise<Manifest> {
     manifest = JSON.parse(await readFile(join(folder, MANIFEST), 'utf8'));
   } catch (error) {
     const why = isMissing(error)
-      ? `it has no ${MANIFEST}, which is written last: the backup was cut short, or this is none`
+      ? `it has no ${MANIFEST}, which is written last: the backup was interrupted, or this is another folder`
       : `${MANIFEST} cannot be read: ${String(error)}`;
-    throw new BackupFailed(`${folder} is no backup: ${why}`);
+    throw new BackupFailed(`${folder} is not a complete backup: ${why}`);
   }
   if (manifest.format === FORMAT) return manifest;
   throw new BackupFailed(
-    `${folder} is of format ${manifest.format}, this program knows ${FORMAT}: take the program that made it, ${manifest.program}`,
+    `${folder} has format ${manifest.format}, but this program knows only ${FORMAT}: use the program that made the backup, ${manifest.program}`,
   );
 }
 
@@ -98,7 +98,9 @@ export async function readDigests(folder: string, { sums }: Manifest): Promise<D
   const digests = new Map<string, string>();
   const found = await digestOf(path).catch(orMissing(path));
   if (found !== sums)
-    throw new BackupFailed(`${path} is not the one that the backup was made with`);
+    throw new BackupFailed(
+      `${path} was changed after the backup was made: its digest differs from the one in backup.json`,
+    );
   for await (const line of createInterface({ input: createReadStream(path) })) {
     const [, digest, name] = /^([0-9a-f]{64}) {2}(.+)$/.exec(line) ?? [];
     if (digest && name) digests.set(name, digest);

@@ -74,7 +74,7 @@ async function takeMark(held: Queries, { read }: ReadDatabase): Promise<boolean>
     const [table] = await tablesOf(held);
     if (table !== undefined) {
       throw new BackupFailed(
-        `the database of DATABASE_URL is not empty (it has table ${table}), a service may run on it: name an empty one`,
+        `DATABASE_URL: expected an empty database, got one with table ${table}; a service may be using it: name an empty database`,
       );
     }
     await sql`create table ${mark} as select false as is_filled`.execute(read);

@@ -135,22 +135,24 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
   const engine = urls ? 'postgres' : 'sqlite';
   if (manifest.engine !== engine) {
     const wanted = manifest.engine === 'sqlite' ? 'leave DATABASE_URL out' : 'set DATABASE_URL';
-    throw new BackupFailed(`the backup is one of ${manifest.engine}: ${wanted}`);
+    throw new BackupFailed(
+      `the backup was made on ${manifest.engine}, but the settings name another database: ${wanted}`,
+    );
   }
   const newest = newestSchema(engine);
   if (manifest.schema > newest) {
     throw new BackupFailed(
-      `the backup is of version ${manifest.schema}, made by Postroom ${manifest.program}; this program knows up to ${newest}: restore it with the newer program`,
+      `the backup has schema version ${manifest.schema}, made by Postroom ${manifest.program}, but this program knows only versions up to ${newest}: restore it with the newer program`,
     );
   }
   if (manifest.bucket === null && bucket) {
     throw new BackupFailed(
-      'the backup has the bodies itself: restore it without S3_URL, then run "postroom bodies move --to s3"',
+      'the backup contains the bodies: restore it without S3_URL, then run "postroom bodies move --to s3"',
     );
   }
   if (manifest.bucket !== null && (await bucket?.readNote('store-id')) !== manifest.store_id) {
     throw new BackupFailed(
-      `the bodies in ${bucket?.place} are not of store ${manifest.store_id}: name the bucket of the backup, ${manifest.bucket}`,
+      `the bodies in ${bucket?.place} do not belong to store ${manifest.store_id}: set S3_URL to the bucket of the backup, ${manifest.bucket}`,
     );
   }
 }
@@ -163,18 +165,18 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
 async function takeFolder(dataDir: string): Promise<() => void> {
   await ensureFolder(dataDir);
   const names = await readdir(dataDir);
-  const busy = `DATA_DIR: a service or a command runs on ${dataDir}: stop it, and restore into an empty folder`;
+  const busy = `DATA_DIR: a service or a command is using ${dataDir}: stop it, and restore into an empty folder`;
   if (names.length > 0 && !names.includes(UNFINISHED_RESTORE)) {
     // The lock's file is made where there is none; here is nothing to be made.
     const unlock = names.includes(LOCK_FILE) ? lockDirectory(dataDir) : () => {};
     unlock?.();
     throw new BackupFailed(
       unlock
-        ? `DATA_DIR: ${dataDir} is not empty (it has ${names[0]}): restore into an empty folder`
+        ? `DATA_DIR: expected an empty folder, got ${dataDir} with ${names[0]}: restore into an empty folder`
         : busy,
     );
   }
-  const text = 'A restore into this folder has not ended.\n';
+  const text = 'A restore into this folder is not complete.\n';
   const isFirst = await createDurably(join(dataDir, UNFINISHED_RESTORE), text, 0o600);
   if (!isFirst && names.length === 0) throw new BackupFailed(busy);
   const unlock = lockDirectory(dataDir);

@@ -48,7 +48,7 @@ export async function verifyBackup({
     onProgress(`${++checked} of ${digests.size} files compared`);
   }
   if (manifest.engine === 'sqlite') await checkSecrets(folder, digests);
-  onProgress('looking through the database');
+  onProgress('checking the database');
   const named: Omit<LargeBody, 'id'>[] = [];
   const path = join(folder, DATABASE_COPY[manifest.engine]);
   if (!digests.has(DATABASE_COPY[manifest.engine]))
@@ -57,7 +57,9 @@ export async function verifyBackup({
   const { storeId } =
     manifest.engine === 'sqlite' ? await readSqlite(path, onBody) : await readDump(path, onBody);
   if (storeId !== manifest.store_id) {
-    throw new BackupFailed(`${path} is of store ${storeId}, the backup of ${manifest.store_id}`);
+    throw new BackupFailed(
+      `${path} belongs to store ${storeId}, but the backup belongs to ${manifest.store_id}`,
+    );
   }
   await checkBodies({ folder, manifest, digests, bucket, onProgress }, named);
   return manifest;
@@ -101,13 +103,13 @@ async function checkBodies(
   const missing = new Set(manifest.missing);
   let checked = 0;
   for (const { file, size } of named) {
-    onProgress(`${++checked} of ${named.length} bodies looked for`);
+    onProgress(`${++checked} of ${named.length} bodies checked`);
     if (missing.has(file)) continue;
     if (manifest.bucket !== null) {
       if (!bucket) throw new BackupFailed(`the bodies are in ${manifest.bucket}: set S3_URL`);
       if ((await bucket.age(file, Date.now())) !== undefined) continue;
       throw new BackupFailed(
-        `body ${file} is not in ${bucket.place} any more: bring it back from its older versions`,
+        `body ${file} is no longer in ${bucket.place}: restore it from the older versions in the bucket`,
       );
     }
     const name = `${BODIES_COPY}/${file}`;

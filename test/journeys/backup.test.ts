@@ -182,7 +182,11 @@ test('a backup of a service that takes and removes mail lacks nothing that it na
 
   const killed = join(ROOT, 'killed');
   await killAt('killed/bodies/', 3, ['backup', killed], kept);
-  await refuse(['verify-backup', killed], kept, /killed is no backup: it has no backup\.json/);
+  await refuse(
+    ['verify-backup', killed],
+    kept,
+    /killed is not a complete backup: it has no backup\.json/,
+  );
   await refuse(['backup', killed], kept, /killed is not empty/);
 
   let isOver = false;
@@ -225,24 +229,27 @@ test('what is damaged, missing or put in its place is named', async () => {
   const sums = join(copy, 'SHA256SUMS');
   const lines = (await readFile(sums, 'utf8')).split('\n');
   await writeFile(sums, lines.filter((line) => !line.includes(body)).join('\n'));
-  await assert.rejects(verifyBackup(copied), /SHA256SUMS is not the one/);
+  await assert.rejects(verifyBackup(copied), /SHA256SUMS was changed after the backup was made/);
 });
 
 test('restore refuses a service that runs, a folder with something in it, and a newer schema', async () => {
   await refuse(
     ['restore', folder],
     kept,
-    SERVER ? /is not empty/ : /a service or a command runs on/,
+    SERVER ? /expected an empty/ : /a service or a command is using/,
   );
   const full = await installation('full');
   await mkdir(full.DATA_DIR ?? '', { recursive: true });
   await writeFile(join(full.DATA_DIR ?? '', 'notes'), '');
-  await assert.rejects(restoreBackup(into(full, folder)), /is not empty \(it has notes\)/);
+  await assert.rejects(
+    restoreBackup(into(full, folder)),
+    /expected an empty folder, got .* with notes/,
+  );
   const newer = join(ROOT, 'newer');
   await cp(folder, newer, { recursive: true });
   const manifest = JSON.parse(await readFile(join(newer, 'backup.json'), 'utf8'));
   await writeFile(join(newer, 'backup.json'), JSON.stringify({ ...manifest, schema: 999 }));
-  const tooNew = /is of version 999, .* restore it with the newer program/;
+  const tooNew = /has schema version 999, .* restore it with the newer program/;
   await assert.rejects(restoreBackup(into(await installation('of-newer'), newer)), tooNew);
 });
 
