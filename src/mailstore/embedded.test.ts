@@ -8,7 +8,7 @@ import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test
 import type { Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import { liveQuery } from './change-queries.ts';
-import { type MailUser, type SyncResult, stageMessage } from './mailstore.ts';
+import { EmbeddedMailstore, type MailUser, type SyncResult, stageMessage } from './mailstore.ts';
 import { oldTombstones } from './purge-mailboxes.ts';
 import { threadsQuery } from './threads.ts';
 
@@ -44,6 +44,24 @@ onEachEngine('embedded mail store', (engine) => {
 
   const sync = (user: MailUser, request: object = {}) =>
     store.mailstore.sync(user, { mailbox: 'INBOX', ...request });
+
+  test('a search says that mail is missing which comes into the index while it looks', async () => {
+    let isIndexed = false;
+    const search = {
+      isBehind: async () => !isIndexed,
+      async find() {
+        isIndexed = true;
+        return [];
+      },
+    };
+    const { database, bodies } = store;
+    const mailstore = new EmbeddedMailstore({ database, bodies, idSecret: 'secret', search });
+    const user = await store.makeUser();
+    await append(user, ['Hello']);
+    const ask = () => mailstore.search(user, { texts: { text: 'hello' }, limit: 1 });
+    assert.deepEqual(await ask(), { matches: [], indexing: true });
+    assert.deepEqual(await ask(), { matches: [] });
+  });
 
   test('an account has its mailboxes from the start, each with a UIDVALIDITY of its own', async () => {
     const user = await store.makeUser();

@@ -72,6 +72,8 @@ export class MessageSearch {
     const mailboxes = await this.#mailboxesOf(user, request.mailbox);
     if (mailboxes.size === 0) return { matches: [] };
     if (terms.length > 0 && !search) throw new Refusal('unavailable', 'there is no search index');
+    // Asked first: what comes into the index from now on may be missed, but is told of.
+    const behind = terms.length > 0 && (await search?.isBehind(user.accountId)) === true;
     const ids = [...mailboxes.keys()];
     const candidates =
       terms.length > 0
@@ -95,7 +97,6 @@ export class MessageSearch {
       break;
     }
     matches.push(...(await this.#read(page, request, mailboxes)));
-    const behind = terms.length > 0 && (await search?.isBehind(user.accountId)) === true;
     return {
       matches,
       ...(last && { cursor: opaque.seal(writeCursor(last)) }),
