@@ -129,8 +129,10 @@ export interface Accounts {
   /**
    * @throws Refusal domain_not_found, domain_not_active, address_exists, invalid_request
    *   (`local_part`, `display_name`, `password`), unavailable
+   *
+   * @param by whom the audit log names
    */
-  create(input: NewAccount): Promise<AccountWithPassword>;
+  create(input: NewAccount, by?: Actor): Promise<AccountWithPassword>;
   /** Ordered by id. @throws Refusal domain_not_found, invalid_request (`limit`, `offset`) */
   list(page: AccountPage): Promise<Account[]>;
   /** @throws Refusal account_not_found */
@@ -138,10 +140,10 @@ export interface Accounts {
   /**
    * Changes what is given. A suspended account's tokens and remembered logins stop at once.
    *
-   * @param operator who suspends or resumes it, where the audit log is to keep that
+   * @param by whom the audit log names where it is suspended or resumed
    * @throws Refusal account_not_found, invalid_request (`display_name`, `status`)
    */
-  update(userId: string, id: number, changed: AccountUpdate, operator?: Actor): Promise<Account>;
+  update(userId: string, id: number, changed: AccountUpdate, by?: Actor): Promise<Account>;
   /**
    * Deletes an account: it is gone for everybody when this resolves, its mail is removed afterwards.
    *
@@ -155,9 +157,15 @@ export interface Accounts {
   /**
    * Sets the password, a generated one where none is given; tokens issued before stop at once.
    *
+   * @param by whom the audit log names
    * @throws Refusal account_not_found, invalid_request (`password`), unavailable
    */
-  resetPassword(userId: string, id: number, password?: string): Promise<AccountWithPassword>;
+  resetPassword(
+    userId: string,
+    id: number,
+    password?: string,
+    by?: Actor,
+  ): Promise<AccountWithPassword>;
   /**
    * Deletes a domain: it and its accounts are gone for everybody when this resolves, accounts, mail
    * and deliveries are removed afterwards.
@@ -203,7 +211,7 @@ class StoredAccounts implements Accounts {
     this.#now = now ?? Date.now;
   }
 
-  async create(input: NewAccount): Promise<AccountWithPassword> {
+  async create(input: NewAccount, by?: Actor): Promise<AccountWithPassword> {
     const domain = await this.#domains.find(input.userId, input.domain);
     const localPart = checkLocalPart(input.localPart, domain.name);
     const displayName = checkDisplayName(input.displayName ?? localPart);
@@ -235,7 +243,10 @@ class StoredAccounts implements Accounts {
         .returning('id')
         .executeTakeFirst();
       if (!inserted) throw addressExists(localPart, domain);
-      return this.#read(tx, input.userId, inserted.id);
+      const account = await this.#read(tx, input.userId, inserted.id);
+      const entry = { action: 'account.create', target: account.address };
+      if (by) await recordAudit(tx, by, entry);
+      return account;
     });
     return { account, password };
   }
@@ -263,12 +274,7 @@ class StoredAccounts implements Accounts {
     return this.#read(this.#database.read, userId, id);
   }
 
-  async update(
-    userId: string,
-    id: number,
-    changed: AccountUpdate,
-    operator?: Actor,
-  ): Promise<Account> {
+  async update(userId: string, id: number, changed: AccountUpdate, by?: Actor): Promise<Account> {
     const { displayName, status } = changed;
     if (displayName !== undefined) checkDisplayName(displayName);
     if (status !== undefined && !statuses.includes(status)) {
@@ -292,9 +298,9 @@ class StoredAccounts implements Accounts {
       }
       const account = await this.#read(tx, userId, id);
       if (status === 'suspended') await forgetLoginsOf(tx, id);
-      if (operator && status !== undefined) {
+      if (by && status !== undefined) {
         const action = status === 'suspended' ? 'account.suspend' : 'account.resume';
-        await recordAudit(tx, operator, { action, target: account.address });
+        await recordAudit(tx, by, { action, target: account.address });
       }
       return account;
     });
@@ -317,7 +323,12 @@ class StoredAccounts implements Accounts {
     return { id, address };
   }
 
-  async resetPassword(userId: string, id: number, given?: string): Promise<AccountWithPassword> {
+  async resetPassword(
+    userId: string,
+    id: number,
+    given?: string,
+    by?: Actor,
+  ): Promise<AccountWithPassword> {
     const password = given ?? generatePassword();
     checkPassword(password);
     await this.get(userId, id);
@@ -332,7 +343,10 @@ class StoredAccounts implements Accounts {
         .where('id', '=', id)
         .where('user_id', '=', userId)
         .execute();
-      return this.#read(tx, userId, id);
+      const account = await this.#read(tx, userId, id);
+      const entry = { action: 'account.reset_password', target: account.address };
+      if (by) await recordAudit(tx, by, entry);
+      return account;
     });
     this.#changes.publish({ kind: 'access', accountId: id, reason: 'password_reset' });
     return { account, password };

@@ -91,12 +91,14 @@ function addCreate(app: Api, domains: Domains): void {
         },
       },
     },
-    async ({ body }, reply) => {
-      const details = await domains.create({
+    async (request, reply) => {
+      const { body } = request;
+      const claim = {
         userId: body.user_id,
         domain: body.domain,
         organizationId: body.organization_id,
-      });
+      };
+      const details = await domains.create(claim, actorOf(request));
       const message = `Domain created: publish its ${details.dns.length} DNS records to activate it.`;
       return reply.code(201).send({ message, domain: writeDetails(details) });
     },
@@ -241,15 +243,17 @@ function addSetRoute(app: Api, domains: Domains): void {
         response: { 200: DetailsBody },
       },
     },
-    async ({ params, body }) =>
-      writeDetails(
-        await domains.setRoute(body.user_id, params.domain, {
-          forwardMode: body.forward_mode,
-          webhookUrl: body.webhook_url,
-          webhookSecret: body.webhook_secret,
-          forwardToEmail: body.forward_to_email,
-        }),
-      ),
+    async (request) => {
+      const { params, body } = request;
+      const route = {
+        forwardMode: body.forward_mode,
+        webhookUrl: body.webhook_url,
+        webhookSecret: body.webhook_secret,
+        forwardToEmail: body.forward_to_email,
+      };
+      const by = actorOf(request);
+      return writeDetails(await domains.setRoute(body.user_id, params.domain, route, by));
+    },
   );
 }
 
@@ -282,14 +286,16 @@ function addMark(app: Api, domains: Domains): void {
         response: { 200: DetailsBody },
       },
     },
-    async ({ params, body }) =>
-      writeDetails(
-        await domains.markDnsRecord(body.user_id, params.domain, {
-          id: body.id,
-          status: body.status,
-          ...(body.observed_value !== undefined && { observedValue: body.observed_value }),
-        }),
-      ),
+    async (request) => {
+      const { params, body } = request;
+      const mark = {
+        id: body.id,
+        status: body.status,
+        ...(body.observed_value !== undefined && { observedValue: body.observed_value }),
+      };
+      const by = actorOf(request);
+      return writeDetails(await domains.markDnsRecord(body.user_id, params.domain, mark, by));
+    },
   );
 }
 

@@ -121,14 +121,16 @@ function addCreate(app: Api, accounts: Accounts): void {
         response: { 201: OnceShown },
       },
     },
-    async ({ body }, reply) => {
-      const made = await accounts.create({
+    async (request, reply) => {
+      const { body } = request;
+      const account = {
         userId: body.user_id,
         domain: body.domain,
         localPart: body.local_part,
         displayName: body.display_name,
         password: body.password,
-      });
+      };
+      const made = await accounts.create(account, actorOf(request));
       return reply.code(201).send(writeOnceShown(made));
     },
   );
@@ -225,11 +227,11 @@ function addReadAndUpdate(app: Api, accounts: Accounts): void {
         response: { 200: OneAccount },
       },
     },
-    async ({ params, body }) => {
-      const account = await accounts.update(body.user_id, params.id, {
-        displayName: body.display_name,
-        status: body.status,
-      });
+    async (request) => {
+      const { params, body } = request;
+      const changed = { displayName: body.display_name, status: body.status };
+      const by = actorOf(request);
+      const account = await accounts.update(body.user_id, params.id, changed, by);
       return { account: writeAccount(account) };
     },
   );
@@ -281,8 +283,11 @@ function addPasswordReset(app: Api, accounts: Accounts): void {
         response: { 200: OnceShown },
       },
     },
-    async ({ params, body }) =>
-      writeOnceShown(await accounts.resetPassword(body.user_id, params.id, body.password)),
+    async (request) => {
+      const { user_id: userId, password } = request.body;
+      const by = actorOf(request);
+      return writeOnceShown(await accounts.resetPassword(userId, request.params.id, password, by));
+    },
   );
 }
 

@@ -133,8 +133,9 @@ export interface Domains {
    *
    * @throws Refusal invalid_request (`domain`, `user_id`, `organization_id`), domain_exists where the
    *   user has it already
+   * @param by whom the audit log names, here and below
    */
-  create(input: NewDomain): Promise<DomainDetails>;
+  create(input: NewDomain, by?: Actor): Promise<DomainDetails>;
   /** @throws Refusal domain_not_found */
   get(userId: string, name: string): Promise<DomainDetails>;
   /** A user's claims by their ids. */
@@ -147,14 +148,19 @@ export interface Domains {
    * @throws Refusal domain_not_found, invalid_request (`forward_mode`, `webhook_url`,
    *   `webhook_secret`, `forward_to_email`)
    */
-  setRoute(userId: string, name: string, settings: RouteSettings): Promise<DomainDetails>;
+  setRoute(
+    userId: string,
+    name: string,
+    settings: RouteSettings,
+    by?: Actor,
+  ): Promise<DomainDetails>;
   /**
    * Sets a record by hand and evaluates the claim.
    *
    * @throws Refusal domain_not_found, dns_record_not_found, invalid_request (`status`,
    *   `observed_value`)
    */
-  markDnsRecord(userId: string, name: string, mark: DnsMark): Promise<DomainDetails>;
+  markDnsRecord(userId: string, name: string, mark: DnsMark, by?: Actor): Promise<DomainDetails>;
   /**
    * Gives the claim a next DKIM key, which signs once its record is verified; where it has one, nothing
    * changes.
@@ -225,7 +231,7 @@ class StoredDomains implements Domains {
     this.#makeDkimKey = options.makeDkimKey ?? generateDkimKey;
   }
 
-  async create(input: NewDomain): Promise<DomainDetails> {
+  async create(input: NewDomain, by?: Actor): Promise<DomainDetails> {
     const name = checkClaimedName(input.domain, this.#mailHostname);
     const userId = checkUserId(input.userId);
     if (input.organizationId !== undefined) {
@@ -250,6 +256,7 @@ class StoredDomains implements Domains {
         .insertInto('routes')
         .values({ domain_id: domain.id, ...checkRoute(name, { forwardMode: 'store' }) })
         .execute();
+      if (by) await recordAudit(tx, by, { action: 'domain.create', target: name });
       return this.#details(tx, domain);
     });
   }
@@ -268,20 +275,32 @@ class StoredDomains implements Domains {
     return readClaim(this.#database.read, userId, name);
   }
 
-  setRoute(userId: string, name: string, settings: RouteSettings): Promise<DomainDetails> {
+  setRoute(
+    userId: string,
+    name: string,
+    settings: RouteSettings,
+    by?: Actor,
+  ): Promise<DomainDetails> {
     return this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
       await replaceRoute(tx, domain.id, checkRoute(domain.name, settings), this.#now());
+      if (by) await recordAudit(tx, by, { action: 'domain.set_route', target: domain.name });
       return this.#details(tx, domain);
     });
   }
 
-  async markDnsRecord(userId: string, name: string, mark: DnsMark): Promise<DomainDetails> {
+  async markDnsRecord(
+    userId: string,
+    name: string,
+    mark: DnsMark,
+    by?: Actor,
+  ): Promise<DomainDetails> {
     checkMark(mark);
     const { details, changes, selector } = await this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
       const now = this.#now();
       await writeMark(tx, domain.id, mark, now);
+      if (by) await recordAudit(tx, by, { action: 'domain.mark_dns', target: domain.name });
       const selector = await exchangeKeys(tx, domain.id, now);
       const { changes } = await evaluateName(tx, domain.name, now);
       const details = await this.#details(tx, await readClaim(tx, userId, name));

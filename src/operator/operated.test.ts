@@ -134,6 +134,44 @@ onEachEngine('what operators see', (engine) => {
     assert.deepEqual([action, target], ['log_level.change', 'info']);
   });
 
+  test('the audit log names what a product changes, and with which key', async () => {
+    const user_id = 'eve';
+    const post = async (path: string, body: object) => {
+      const { status, body: said } = await api.call('POST', path, { user_id, ...body });
+      assert.ok(status < 300, JSON.stringify(said));
+      return said;
+    };
+    const made = await post('/v2/domain', { domain: 'eve.test' });
+    for (const { id } of made.domain.dns) {
+      await post('/v2/domains/eve.test/dns/mark', { id, status: 'verified' });
+    }
+    const route = { user_id, forward_mode: 'store' };
+    assert.equal((await api.call('PUT', '/v2/domains/eve.test/route', route)).status, 200);
+    const { account } = await post('/v2/email-accounts/create', {
+      domain: 'eve.test',
+      local_part: 'eve',
+    });
+    const path = `/v2/email-accounts/${account.id}`;
+    const suspended = await api.call('PUT', path, { user_id, status: 'suspended' });
+    assert.equal(suspended.status, 200);
+    await post(`${path}/password/reset`, {});
+    const { body } = await api.call('GET', '/v2/operator/audit?limit=20');
+    const entries: Record<string, unknown>[] = body.items;
+    const mine = entries.filter(({ target }) => String(target).endsWith('eve.test')).reverse();
+    assert.deepEqual(
+      mine.map(({ action, target }) => [action, target]),
+      [
+        ['domain.create', 'eve.test'],
+        ...made.domain.dns.map(() => ['domain.mark_dns', 'eve.test']),
+        ['domain.set_route', 'eve.test'],
+        ['account.create', 'eve@eve.test'],
+        ['account.suspend', 'eve@eve.test'],
+        ['account.reset_password', 'eve@eve.test'],
+      ],
+    );
+    assert.ok(mine.every(({ actor }) => typeof actor === 'string' && actor.length === 8));
+  });
+
   test('what is wrong is refused by its name', async () => {
     const cases = [
       ['domains?limit=0', 'limit'],
