@@ -4,7 +4,14 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { CreateBucketCommand, ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
+import {
+  CreateBucketCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  S3Client,
+} from '@aws-sdk/client-s3';
 import { createTransport } from 'nodemailer';
 import { openTestDatabase } from '../support/databases.ts';
 import { startFaultProxy } from '../support/fault-proxy.ts';
@@ -119,15 +126,22 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** Runs `postroom bodies move`. @param where the bucket is in it as well */
+/** Runs `postroom`. @param where the bucket is in it as well */
+function postroom(args: readonly string[], where: Record<string, string>): Process {
+  const program = join(import.meta.dirname, '../../src/postroom.js');
+  return runProgram(
+    [process.execPath, program, ...args],
+    { ...bareEnvironment(), ...where },
+    'pipe',
+  );
+}
+
 function moveBodies(
   to: 's3' | 'folder',
   where = { ...settings, S3_URL },
   ...more: string[]
 ): Process {
-  const program = join(import.meta.dirname, '../../src/postroom.js');
-  const command = [process.execPath, program, 'bodies', 'move', '--to', to, ...more];
-  return runProgram(command, { ...bareEnvironment(), ...where }, 'pipe');
+  return postroom(['bodies', 'move', '--to', to, ...more], where);
 }
 
 test('bodies go from the folder to the bucket, through a kill, and mail goes on there', async () => {
@@ -261,6 +275,54 @@ test('a node that is killed between upload and commit loses nothing it answered 
   assert.equal(lost.length, 1);
   assert.equal((await keys()).length, before.length + 2);
   await stop(service);
+});
+
+test('a backup leaves the bodies in the bucket, misses none of them, and is restored beside it', async () => {
+  const withBucket = { ...settings, S3_URL };
+  const [backup, cutShort] = [join(ROOT, 's3-backup'), join(ROOT, 's3-backup-cut-short')];
+  const refuse = async (args: string[], where: Record<string, string>, why: RegExp) => {
+    const { code, output } = await postroom(args, where).ended();
+    assert.equal(code, 1, output);
+    assert.match(output, why);
+  };
+  const succeed = async (args: string[], where: Record<string, string> = withBucket) => {
+    const { code, output } = await postroom([...args, '--json'], where).ended();
+    assert.equal(code, 0, output);
+    return JSON.parse(output);
+  };
+  let service = start(withBucket);
+  await listening(service);
+  proxy.fault = (method, path) =>
+    method === 'HEAD' && /[0-9a-f]{12}/.test(path) ? { answer: 503 } : undefined;
+  await refuse(['backup', cutShort], withBucket, /503/);
+  proxy.fault = undefined;
+  await refuse(['verify-backup', cutShort], withBucket, /it has no backup\.json/);
+  const made = await succeed(['backup', backup]);
+  assert.ok(made.bodies > 0);
+  assert.deepEqual(made.missing, []);
+  await stop(service);
+  await succeed(['verify-backup', backup]);
+  await refuse(['verify-backup', backup], settings, /set S3_URL/);
+
+  const [Key = ''] = await keys();
+  const lost = await client.send(new GetObjectCommand({ Bucket: bucket, Key }));
+  const Body = await lost.Body?.transformToByteArray();
+  assert.ok(Body);
+  await client.send(new DeleteObjectCommand({ Bucket: bucket, Key }));
+  await refuse(['verify-backup', backup], withBucket, /body \S+ is no longer in /);
+  await client.send(new PutObjectCommand({ Bucket: bucket, Key, Body }));
+
+  const restored = { ...withBucket, DATA_DIR: join(ROOT, 's3-restored') };
+  await refuse(['restore', backup], { ...settings, DATA_DIR: restored.DATA_DIR }, /set S3_URL/);
+  await succeed(['restore', backup], restored);
+  service = start(restored);
+  await listening(service);
+  const before = token;
+  const login = await call('/mail/token', { address: 'ann@acme.test', password: 'a good one' });
+  ({ token } = (await login.json()) as { token: string });
+  for (const uid of [2, 3, 4]) assert.ok(attachment.equals(await readAttachment(uid)));
+  await stop(service);
+  token = before;
 });
 
 test('a wrong key is refused at the start by the name of the setting', async () => {
