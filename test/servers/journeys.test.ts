@@ -15,13 +15,14 @@ const onMailServers = [
   'two-devices.test.ts',
 ];
 
-/** Search is left out: a node may not know yet that mail, which another one took, is still to be indexed. */
+/** All that an app, its mail and strangers do. */
 const onNodes = [
   ...onMailServers,
   'flood.test.ts',
   'hostile-mail.test.ts',
   'inbox-client.test.ts',
   'mail-changes.test.ts',
+  'mail-search.test.ts',
   'missing-body.test.ts',
   'repeated-requests.test.ts',
   'routes.test.ts',
