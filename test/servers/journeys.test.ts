@@ -31,7 +31,12 @@ const onNodes = [
 /** Longer than other tests may take: they are whole suites. */
 const timeout = 800_000;
 
-async function run(journeys: readonly string[], environment: Record<string, string>) {
+/** @param signal ends the runner with the test */
+async function run(
+  journeys: readonly string[],
+  environment: Record<string, string>,
+  signal: AbortSignal,
+) {
   const files = journeys.map((name) =>
     fileURLToPath(new URL(`../journeys/${name}`, import.meta.url)),
   );
@@ -40,7 +45,7 @@ async function run(journeys: readonly string[], environment: Record<string, stri
   const child = spawn(
     process.execPath,
     ['--test', '--test-reporter=tap', '--test-timeout=120000', ...files],
-    { env: { ...env, ...environment }, stdio: ['ignore', 'pipe', 'inherit'] },
+    { env: { ...env, ...environment }, stdio: ['ignore', 'pipe', 'inherit'], signal },
   );
   let said = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -52,13 +57,15 @@ async function run(journeys: readonly string[], environment: Record<string, stri
 
 void suite('the journeys of mail', () => {
   for (const name of ['dovecot', 'cyrus', 'courier']) {
-    void test(`on ${name}`, { timeout }, () => run(onMailServers, { TEST_MAIL_SERVER: name }));
+    void test(`on ${name}`, { timeout }, ({ signal }) =>
+      run(onMailServers, { TEST_MAIL_SERVER: name }, signal),
+    );
   }
   void test(
     'on three nodes behind a load balancer that changes the node at every request',
     {
       timeout,
     },
-    () => run(onNodes, { TEST_NODES: '3' }),
+    ({ signal }) => run(onNodes, { TEST_NODES: '3' }, signal),
   );
 });
