@@ -38,7 +38,7 @@ test('a start that cannot be says why in a line', async () => {
   const nowhere = join(folder, 'nowhere');
   const missing = await run({ NOTIFIER_SPOOL: nowhere, MAILSERVER_WEBHOOK_SECRET: SECRET }).ended;
   assert.deepEqual(missing.code, 1);
-  assert.match(missing.said, /^cannot start: .*nowhere.*\n$/);
+  assert.match(missing.said, /^the notifier cannot start: .*nowhere.*\n$/);
 });
 
 for (const log of ['/dev/null', '/dev/full']) {

@@ -5,7 +5,7 @@ import { startNotifier } from './notifier/notifier.ts';
 
 function refuseStart(error: unknown): never {
   const lines =
-    error instanceof ConfigError ? error.lines : [`Postroom cannot start: ${String(error)}`];
+    error instanceof ConfigError ? error.lines : [`the notifier cannot start: ${String(error)}`];
   for (const line of lines) process.stderr.write(`${line}\n`);
   process.exit(1);
 }

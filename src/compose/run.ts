@@ -2,7 +2,6 @@
 import { setFlagsFromString } from 'node:v8';
 import { type Config, ConfigError, describeStart, readConfig } from '../config/config.ts';
 import { changeLevel, openLog } from '../log/log.ts';
-import { startService } from './service.ts';
 
 /** From the first signal and the time for draining to the end at the latest, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;
@@ -33,7 +32,10 @@ async function run(config: Config): Promise<void> {
     logger.fatal(err ? { err } : {}, line);
     exit(1);
   };
-  const starting = startService(config, logger, { onLost });
+  // Loaded here, since it takes a second: a setting that is wrong is told of before.
+  const starting = import('./service.ts').then(({ startService }) =>
+    startService(config, logger, { onLost }),
+  );
   let isStopping = false;
   const stop = (signal: string) => {
     if (isStopping) {

@@ -218,7 +218,10 @@ PY
   if [ $mkfs = 1 ]; then
     uuid=$(cat /proc/sys/kernel/random/uuid)
     watched 50 ceph-osd -c "$F/ceph.conf" -i 0 --mkfs --osd-uuid "$uuid" || failed "ceph-osd --mkfs failed"
-    watched 30 ceph -c "$F/ceph.conf" osd new "$uuid" 0 || failed "the mon does not answer"
+    # A mon that has just become the leader may still refuse commands (EPERM): asked again, it makes no second OSD.
+    # shellcheck disable=SC2016
+    watched 30 bash -c 'until ceph -c "$1" osd new "$2" 0; do sleep 0.1; done' - "$F/ceph.conf" "$uuid" ||
+      failed "the mon does not answer"
   fi
   launch osd ceph-osd -i 0 --no-mon-config
   if [ $mkfs = 1 ]; then
