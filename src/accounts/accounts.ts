@@ -127,10 +127,9 @@ const statuses: readonly string[] = ['active', 'suspended'] satisfies AccountSta
 /** Every function with a `userId` sees that user's accounts alone. */
 export interface Accounts {
   /**
+   * @param by whom the audit log names
    * @throws Refusal domain_not_found, domain_not_active, address_exists, invalid_request
    *   (`local_part`, `display_name`, `password`), unavailable
-   *
-   * @param by whom the audit log names
    */
   create(input: NewAccount, by?: Actor): Promise<AccountWithPassword>;
   /** Ordered by id. @throws Refusal domain_not_found, invalid_request (`limit`, `offset`) */

@@ -21,7 +21,7 @@ const OTHERS_END_WITHIN_MS = 5_000;
 const mark = sql.table(UNFINISHED_RESTORE_TABLE);
 
 export interface RestoreMark {
-  /** Whether an earlier restore filled the database and DATA_DIR wholly, and only did not take the mark away. */
+  /** Whether an earlier restore filled the database and DATA_DIR, and ended before it removed the mark. */
   readonly isFilled: boolean;
   /** Empties the database of what an earlier restore left. */
   empty(): Promise<void>;

@@ -91,7 +91,10 @@ export async function startService(
   try {
     const onStop: OnStop = (close) => closers.push(close);
     for (const path of await ensureDataDir(config.dataDir)) {
-      logger.warn({ path }, 'other users of this machine can read this file; run chmod 600 on it');
+      logger.warn(
+        { path },
+        'other users of this machine can read this file or folder, and its mode could not be changed: run chmod go-rwx on it as its owner',
+      );
     }
     const onLost = given.onLost ?? (() => {});
     const metrics = createMetrics();
@@ -129,7 +132,10 @@ async function open(
   const { secrets, created } = await loadSecrets(secretStore(config, database), isNew);
   const facts = factsOf(config, secrets);
   const nodes = await joinNodes({
-    ...{ database, facts, log: logger, onRefused: onLost },
+    database,
+    facts,
+    log: logger,
+    onRefused: onLost,
     onLogLevel: (level) => changeLevel(logger, level),
   }).catch(explainRefusal);
   onStop(() => nodes.leave());

@@ -23,8 +23,7 @@ export type Destination =
   | { readonly kind: 'mailbox'; readonly user: MailUser; readonly isLimited: boolean }
   /** To the route's URL; `user` is whose mailbox may keep it as well. */
   | { readonly kind: 'webhook'; readonly domain: ActiveDomain; readonly user?: MailUser }
-  /** On to the route's address. */
-  /** Of a bounce also the account that it came to: it may be about mail that the account sent. */
+  /** On to the route's address; `user` is the account that a bounce came to: it may be about mail that it sent. */
   | { readonly kind: 'forward'; readonly domain: ActiveDomain; readonly user?: MailUser }
   /** A bounce of mail that we forwarded: back to who sent it first. */
   | { readonly kind: 'return'; readonly domain: ActiveDomain; readonly sender: string };

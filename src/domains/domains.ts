@@ -131,9 +131,9 @@ export interface Domains {
   /**
    * Claims a name. While another user's claim is active, it waits as pending.
    *
+   * @param by whom the audit log names, here and below
    * @throws Refusal invalid_request (`domain`, `user_id`, `organization_id`), domain_exists where the
    *   user has it already
-   * @param by whom the audit log names, here and below
    */
   create(input: NewDomain, by?: Actor): Promise<DomainDetails>;
   /** @throws Refusal domain_not_found */

@@ -280,7 +280,6 @@ export class EmbeddedMailstore implements Mailstore {
   }
 }
 
-/** The commonest sync by far: nothing happened since the last one. */
 /** @throws Refusal `invalid_request` for one that is no token, or has no UIDVALIDITY beside it */
 function readToken({ token, uidvalidity }: SyncRequest): SyncToken | undefined {
   if (token === undefined) return undefined;
@@ -291,6 +290,7 @@ function readToken({ token, uidvalidity }: SyncRequest): SyncToken | undefined {
   return read;
 }
 
+/** The commonest sync by far: nothing happened since the last one. */
 function isUpToDate(mailbox: MailboxRow, request: SyncRequest, token: SyncToken | undefined) {
   return (
     token?.kind === 'modseq' &&
