@@ -88,10 +88,12 @@ export class Connection {
     }
   }
 
-  /** @throws ImapFailure */
+  /** @throws ImapFailure; the signal's reason */
   static async open({ server, login, timeoutMs, signal }: ConnectOptions): Promise<Connection> {
     // Loaded here: few services have an IMAP server, and the library is a tenth of what a start loads.
     const { ImapFlow } = await import('imapflow');
+    // A signal that is aborted already tells nobody.
+    signal?.throwIfAborted();
     const client = new ImapFlow({
       host: server.host,
       port: server.port,

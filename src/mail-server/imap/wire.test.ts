@@ -21,6 +21,21 @@ async function connect(): Promise<{ server: FakeServer; connection: Connection }
   return { server, connection };
 }
 
+void test('a connection is not made once its signal is aborted', async () => {
+  const server = await startFakeServer();
+  const aborting = new AbortController();
+  const opening = Connection.open({
+    server: { host: '127.0.0.1', port: server.port, tls: 'off', verifyCertificate: true },
+    login: { user: 'ann', pass: server.password },
+    timeoutMs: 5_000,
+    signal: aborting.signal,
+  }).then((connection) => opened.push(connection));
+  // Before imapflow is loaded.
+  const reason = new Error('not needed any more');
+  aborting.abort(reason);
+  await assert.rejects(opening, reason);
+});
+
 void suite('the command layer', () => {
   void test('hands untagged responses to the command that asked', async () => {
     const { server, connection } = await connect();
