@@ -79,6 +79,18 @@ onEachEngine('nodes', (engine) => {
     assert.deepEqual(await waits(), []);
   });
 
+  test('a change of the level of the log takes the place of an earlier one that still waits', async () => {
+    const { database } = await openTestDatabase(engine);
+    const [first, second] = [await join(database), await join(database)];
+    // In one transaction, so that no heartbeat comes in between.
+    const waiting = await database.write(async (tx) => {
+      await second.changeLogLevel(tx, 'debug');
+      await first.changeLogLevel(tx, 'warn');
+      return tx.selectFrom('nodes').select('log_level').orderBy('log_level').execute();
+    });
+    assert.deepEqual(waiting, [{ log_level: 'warn' }, { log_level: null }]);
+  });
+
   test('nodes that are equal join at the same time, and one of them is the first', async () => {
     const { database } = await openTestDatabase(engine);
     const nodes = await Promise.all([join(database), join(database), join(database)]);

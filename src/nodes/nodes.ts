@@ -236,7 +236,13 @@ class Node implements Nodes {
   }
 
   async changeLogLevel(tx: Queries, level: LogLevel): Promise<void> {
-    await tx.updateTable('nodes').set({ log_level: level }).where('id', '!=', this.#id).execute();
+    await tx
+      .updateTable('nodes')
+      .set(({ eb }) => ({
+        // This node has it at once: an earlier change that waits for its heartbeat must not come after it.
+        log_level: eb.case().when('id', '=', this.#id).then(null).else(level).end(),
+      }))
+      .execute();
   }
 
   async leave(): Promise<void> {
