@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import {
@@ -8,6 +9,7 @@ import {
   isUnavailable,
   lockDirectory,
   openPostgres,
+  openPostgresToRead,
   PreparedQuery,
   refusalOfFailure,
   settingStore,
@@ -53,6 +55,22 @@ onEachEngine('database', (engine) => {
     assert.deepEqual(await write(), row);
     assert.deepEqual(await find.first(database.read, { name: 'n' }), row);
     assert.equal(await prepared(), 0);
+  });
+
+  test('a snapshot stays while other programs work, whatever the server allows idle transactions', async (t) => {
+    if (engine === 'sqlite') return t.skip('SQLite has no server');
+    const { database, location } = await openTestDatabase(engine);
+    const name = new URL(location).pathname.slice(1);
+    const limit = sql`alter database ${sql.id(name)} set idle_in_transaction_session_timeout = '100ms'`;
+    await limit.execute(database.read);
+    const reader = openPostgresToRead([location]);
+    t.after(() => reader.close());
+    const counted = await reader.snapshot(async (tx) => {
+      await tx.selectFrom('counters').selectAll().execute();
+      await sleep(500);
+      return tx.selectFrom('counters').selectAll().execute();
+    });
+    assert.deepEqual(counted, []);
   });
 
   test('writes that come together share nothing but the commit', async () => {

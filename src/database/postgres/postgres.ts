@@ -90,7 +90,11 @@ export function openPostgresToRead(urls: readonly string[]): ReadDatabase {
         .transaction()
         .setIsolationLevel('repeatable read')
         .setAccessMode('read only')
-        .execute(work),
+        .execute(async (tx) => {
+          // A backup and a restore keep theirs open while other programs work; servers may end idle ones.
+          await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
+          return work(tx);
+        }),
     close: () => read.destroy(),
   };
 }
