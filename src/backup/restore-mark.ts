@@ -21,15 +21,19 @@ const OTHERS_END_WITHIN_MS = 5_000;
 const mark = sql.table(UNFINISHED_RESTORE_TABLE);
 
 export interface RestoreMark {
-  /** Whether an earlier restore filled the database and DATA_DIR, and ended before it removed the mark. */
-  readonly isFilled: boolean;
+  /** Of the backup from which an earlier restore filled the whole database: its `sums`; null where none did. */
+  readonly filledFrom: string | null;
   /** Empties the database of what an earlier restore left. */
   empty(): Promise<void>;
 }
 
-/** Says in the transaction that ends the filling of the database that it is whole. */
-export async function markFilled(tx: Queries): Promise<void> {
-  await sql`update ${mark} set is_filled = true`.execute(tx);
+/**
+ * Says in the transaction that ends the filling of the database that it is whole.
+ *
+ * @param sums of the backup, which tell it from others
+ */
+export async function markFilled(tx: Queries, sums: string): Promise<void> {
+  await sql`update ${mark} set filled_from = ${sums}`.execute(tx);
 }
 
 /**
@@ -47,9 +51,9 @@ export async function whileMarked<T>(
       const found = await sql<{ taken: boolean }>`
         select pg_try_advisory_xact_lock(${sql.lit(LOCK)}) as taken`.execute(held);
       if (!found.rows[0]?.taken) throw new BackupFailed('another restore fills this database');
-      const isFilled = await takeMark(held, database);
+      const filledFrom = await takeMark(held, database);
       try {
-        const filled = await fill({ isFilled, empty: () => empty(database) });
+        const filled = await fill({ filledFrom, empty: () => empty(database) });
         await sql`drop table ${mark}`.execute(database.read);
         return filled;
       } catch (error) {
@@ -65,8 +69,8 @@ export async function whileMarked<T>(
   }
 }
 
-/** @returns whether an earlier restore filled the database */
-async function takeMark(held: Queries, { read }: ReadDatabase): Promise<boolean> {
+/** @returns {@link RestoreMark.filledFrom} */
+async function takeMark(held: Queries, { read }: ReadDatabase): Promise<string | null> {
   const { rows: marks } = await sql`
     select 1 from pg_tables
     where schemaname = current_schema() and tablename = ${UNFINISHED_RESTORE_TABLE}`.execute(held);
@@ -77,13 +81,14 @@ async function takeMark(held: Queries, { read }: ReadDatabase): Promise<boolean>
         `DATABASE_URL: expected an empty database, got one with table ${table}; a service may be using it: name an empty database`,
       );
     }
-    await sql`create table ${mark} as select false as is_filled`.execute(read);
-    return false;
+    await sql`create table ${mark} as select null::text as filled_from`.execute(read);
+    return null;
   }
   await waitForOthers(held);
   // Not in the transaction that is held: its lock would keep the mark from being dropped.
-  const { rows } = await sql<{ is_filled: boolean }>`select is_filled from ${mark}`.execute(read);
-  return rows[0]?.is_filled === true;
+  const { rows } = await sql<{ filled_from: string | null }>`
+    select filled_from from ${mark}`.execute(read);
+  return rows[0]?.filled_from ?? null;
 }
 
 /** A killed restore may have left a `pg_restore` that still works; a service may have started just before the mark. */
@@ -121,5 +126,5 @@ async function empty({ read }: ReadDatabase): Promise<void> {
     const names = sql.join(tables.map((name) => sql.table(name)));
     await sql`drop table ${names} cascade`.execute(read);
   }
-  await sql`update ${mark} set is_filled = false`.execute(read);
+  await sql`update ${mark} set filled_from = null`.execute(read);
 }

@@ -66,12 +66,11 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
   await checkTarget(options, manifest);
   if (urls) {
     await whileMarked(urls, async (mark) => {
-      if (mark.isFilled && (await isWhole(options, manifest))) return;
-      await mark.empty();
-      await fill(options, manifest);
+      if (mark.filledFrom === manifest.sums && (await isWhole(options, manifest))) return;
+      await fill(options, manifest, mark.empty);
     });
   } else {
-    await fill(options, manifest);
+    await fill(options, manifest, async () => {});
   }
   return manifest;
 }
@@ -84,10 +83,16 @@ async function isWhole({ dataDir }: RestoreOptions, manifest: Manifest): Promise
   return note === manifest.store_id;
 }
 
-async function fill(options: RestoreOptions, manifest: Manifest): Promise<void> {
+/** @param emptyDatabase removes what an earlier restore left in PostgreSQL */
+async function fill(
+  options: RestoreOptions,
+  manifest: Manifest,
+  emptyDatabase: () => Promise<void>,
+): Promise<void> {
   const { folder, dataDir, urls } = options;
   const unlock = await takeFolder(dataDir);
   try {
+    await emptyDatabase();
     await copyFiles(options, await readDigests(folder, manifest));
     if (manifest.bucket === null) {
       await new BodyFolder(join(dataDir, BODIES_COPY)).writeNote('store-id', manifest.store_id);
@@ -102,7 +107,7 @@ async function fill(options: RestoreOptions, manifest: Manifest): Promise<void> 
         await skipIds(tx, urls ? 'postgres' : 'sqlite');
         await tx.deleteFrom('console_sessions').execute();
         await tx.deleteFrom('remembered_logins').execute();
-        if (urls) await markFilled(tx);
+        if (urls) await markFilled(tx, manifest.sums);
       });
     } finally {
       await database.close();

@@ -141,15 +141,22 @@ async function readAll(settings: Settings, token: string): Promise<Map<number, s
 async function addEmptied({ DATA_DIR = '', DATABASE_URL }: Settings): Promise<void> {
   const emptied = 'insert into bodies (size, content, file) values (200000, null, null)';
   if (DATABASE_URL !== undefined) {
-    const client = new Client({ connectionString: DATABASE_URL });
-    await client.connect();
-    await client.query(emptied);
-    await client.end();
+    await query({ DATABASE_URL }, emptied);
     return;
   }
   const database = new DatabaseSync(join(DATA_DIR, 'postroom.sqlite'), { timeout: 10_000 });
   database.exec(emptied);
   database.close();
+}
+
+/** @returns the rows of the last of the statements, on PostgreSQL */
+async function query({ DATABASE_URL }: Settings, ...statements: string[]): Promise<object[]> {
+  const client = new Client({ connectionString: DATABASE_URL });
+  await client.connect();
+  let rows: object[] = [];
+  for (const statement of statements) ({ rows } = await client.query(statement));
+  await client.end();
+  return rows;
 }
 
 /** A large one is a file, a small one is in its row. */
@@ -322,19 +329,27 @@ test('a restore that is killed after the commit of PostgreSQL is begun anew', {
   await stop(again);
 
   // One that lacks the last step alone ends, and what is there stays.
-  const end = new Client({ connectionString: restored.DATABASE_URL });
-  await end.connect();
-  await end.query('create table restore_unfinished as select true as is_filled');
-  await end.query("insert into settings (name, value) values ('of the test', 'kept')");
-  await end.end();
+  const { sums } = JSON.parse(await readFile(join(folder, 'backup.json'), 'utf8'));
+  await query(
+    restored,
+    "insert into settings (name, value) values ('of the test', 'kept')",
+    `create table restore_unfinished as select '${sums}' as filled_from`,
+  );
   await succeed(['restore', folder], restored);
-  const look = new Client({ connectionString: restored.DATABASE_URL });
-  await look.connect();
-  const kept = await look.query("select value from settings where name = 'of the test'");
-  assert.equal(kept.rows.length, 1);
-  const marks = await look.query("select 1 from pg_tables where tablename = 'restore_unfinished'");
-  assert.equal(marks.rows.length, 0);
-  await look.end();
+  const find = "select name from settings where name = 'of the test'";
+  assert.equal((await query(restored, find)).length, 1);
+  const marks = "select 1 from pg_tables where tablename = 'restore_unfinished'";
+  assert.equal((await query(restored, marks)).length, 0);
+  // What came from another backup is not taken for this one, and stays while the folder has its files.
+  await query(
+    restored,
+    "create table restore_unfinished as select 'of another backup' as filled_from",
+  );
+  await refuse(['restore', folder], restored, /expected an empty folder/);
+  assert.equal((await query(restored, find)).length, 1);
+  await rm(restored.DATA_DIR ?? '', { recursive: true });
+  await succeed(['restore', folder], restored);
+  assert.equal((await query(restored, find)).length, 0);
 });
 
 test('the copy of the database is one file that any SQLite opens', {
