@@ -178,7 +178,7 @@ function addMailTraffic(registry: Registry): MailMetrics['mailTraffic'] {
   });
   const refusals = new Counter({
     name: 'postroom_smtp_refusals_total',
-    help: 'Recipients, messages and connections that were refused or put off, by reason.',
+    help: 'Recipients, messages and connections that were refused or deferred, by reason.',
     labelNames: ['protocol', 'result', 'reason'] as const,
     registers,
   });
