@@ -120,6 +120,18 @@ onEachEngine('embedded mail store', (engine) => {
     });
   });
 
+  test('a mailbox is renamed although one below it takes the name that it had', async () => {
+    const user = await store.makeUser();
+    // The one below is the older one.
+    for (const name of ['Top/Top/Top', 'Top/Top']) await store.mailstore.createMailbox(user, name);
+    const before = await store.mailstore.sync(user, { mailbox: 'Top/Top/Top' });
+    await store.mailstore.renameMailbox(user, 'Top/Top', 'Top');
+    const after = await store.mailstore.sync(user, { mailbox: 'Top/Top' });
+    assert.equal(after.uidvalidity, before.uidvalidity);
+    const names = (await store.mailstore.listMailboxes(user)).map(({ mailbox }) => mailbox);
+    assert.deepEqual(names.filter((name) => name.startsWith('Top')).toSorted(), ['Top', 'Top/Top']);
+  });
+
   test('a flag that is already as wanted changes nothing', async () => {
     const user = await store.makeUser();
     await append(user, ['one']);

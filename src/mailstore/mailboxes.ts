@@ -384,7 +384,9 @@ export class MailboxWriter {
         all.filter((one) => !isMoving(one)),
         names,
       );
-      for (const one of renamed) await this.#mailboxes.rename(tx, one.id, one.name);
+      // The upper one first: one below it may take the name that it had, as where `a/a` becomes `a`.
+      const upperFirst = renamed.toSorted((a, b) => a.name.length - b.name.length);
+      for (const one of upperFirst) await this.#mailboxes.rename(tx, one.id, one.name);
       const changes = [...moving, ...renamed].map((one) => changeOf(user, one));
       return { state: stateOf({ ...found, name: to }), changes };
     });
