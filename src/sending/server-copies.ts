@@ -60,6 +60,11 @@ const change = Type.Object({
 type Change = Static<typeof change>;
 const changes = payloadFormat(1, change);
 
+const undone = {
+  answered: 'a message could not be marked as answered',
+  removed: 'a message could not be removed',
+};
+
 /** What is not done by then is repeated: the process may have died. */
 const REPEATED_AFTER_MS = 60_000;
 const CHANGES_AT_A_TIME = 4;
@@ -140,10 +145,7 @@ export class ServerCopies implements Copies {
         );
         await bodies.removeFiles(files);
       } catch (err) {
-        log.warn(
-          { err, account: accountId, mailbox, uid },
-          `a message could not be marked as ${what}: the mail server failed; it is tried again`,
-        );
+        log.warn({ err, account: accountId, mailbox, uid }, `${undone[what]}: it is tried again`);
         queue.wake([delivery]);
       }
     };
@@ -159,7 +161,7 @@ export class ServerCopies implements Copies {
       return { result: 'delivered' };
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      const text = `a message could not be marked as ${wanted.what}: ${error.message}`;
+      const text = `${undone[wanted.what]}: ${error.message}`;
       return { result: 'temporary', error: { text } };
     }
   }
