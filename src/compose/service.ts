@@ -290,7 +290,7 @@ async function openDatabase(
   const unlock = lockDirectory(config.dataDir);
   if (!unlock) {
     throw new ConfigError([
-      `DATA_DIR: "${config.dataDir}" is in use: is another Postroom running? Each process needs its own folder`,
+      `DATA_DIR: "${config.dataDir}" is in use by another Postroom, which may still be starting: use that one once it answers, or stop it first; a second service needs a folder of its own`,
     ]);
   }
   onStop(unlock);

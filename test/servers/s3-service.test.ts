@@ -151,7 +151,7 @@ test('bodies go from the folder to the bucket, through a kill, and mail goes on 
   for (const subject of ['1', '2', '3']) assert.equal(await send(subject, attachment), 250);
   const refused = await moveBodies('s3').ended();
   assert.equal(refused.code, 1, refused.output);
-  assert.match(refused.output, /^DATA_DIR: .* is in use: is another Postroom running/);
+  assert.match(refused.output, /^DATA_DIR: .* is in use by another Postroom/);
   await stop(service);
 
   let uploads = 0;
