@@ -329,22 +329,27 @@ test('silent clients are sent away soon where there is little room left, and oth
   await delay(300);
   for (const client of silent) assert.match(await client.ask('NOOP'), /^250 /);
   // One more, and it is: until one of them is gone.
-  silent.push(await greet(target));
+  const sixth = await DialogueClient.connect(target.port);
   assert.match(await Promise.race(silent.map((client) => client.reply())), /^421 4\.4\.2 Timeout/);
   await until(() => target.listener.connections() < 6);
-  for (const client of [...silent, await greet(target)]) client.destroy();
+  const another = await DialogueClient.connect(target.port);
+  assert.match(await another.reply(), /^220 /);
+  for (const client of [...silent, sixth, another]) client.destroy();
 });
 
 test('one command after the other keeps no place where there is little room left', async (context) => {
   const target = await startStrict(context, { maxConnections: 4, crowdedLifetime: 500 });
-  const busy = await Promise.all(Array.from({ length: 3 }, () => greet(target)));
+  const connecting = Array.from({ length: 3 }, () => DialogueClient.connect(target.port));
+  const busy = await Promise.all(connecting);
   const said = await Promise.race(
     busy.map(async (client) => {
-      for (;;) {
-        const answer = await client.ask('NOOP');
-        if (!answer.startsWith('250')) return answer;
+      // On a slow machine the time may be over before the greeting.
+      let answer = await client.reply();
+      while (/^2[25]0 /.test(answer)) {
         await delay(20);
+        answer = await client.ask('NOOP');
       }
+      return answer;
     }),
   );
   assert.equal(said, '421 4.4.2 Too long without a message');
@@ -355,8 +360,8 @@ test('no command but a message that is taken makes a connection of a stranger li
   const lifetime = 2_000;
   const target = await startStrict(context, { lifetime, greetingDelay: 0, commandsMax: 1_000_000 });
   const useful = await greet(target);
-  const useless = await greet(target);
   const begun = performance.now();
+  const useless = await greet(target);
   let said = '';
   while (!said.startsWith('421')) {
     await startData(useful);
@@ -365,7 +370,7 @@ test('no command but a message that is taken makes a connection of a stranger li
     await delay(10);
   }
   assert.equal(said, '421 4.4.2 Too long without a message');
-  assert.ok(performance.now() - begun >= lifetime - 100);
+  assert.ok(performance.now() - begun >= lifetime);
   assert.match(await useful.ask('NOOP'), /^250 /);
   assert.match(await useful.reply(), /^421 4\.4\.2 Too long/);
 });
@@ -485,14 +490,26 @@ test('a client of this machine is greeted at once', async (context) => {
 
 test('a silent client is sent away', async (context) => {
   const target = await startListener(context, { idleTimeout: 100 });
-  const client = await greet(target);
+  const client = await DialogueClient.connect(target.port);
+  assert.match(await client.reply(), /^220 /);
   assert.match(await client.reply(), /^421 4\.4\.2 /);
   assert.equal(await client.line(), undefined);
 });
 
+test('a client is not silent whose command waited because this process stood still', async (context) => {
+  const idleTimeout = 1_000;
+  const target = await startListener(context, { idleTimeout });
+  const client = await greet(target);
+  client.send('NOOP\r\n');
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, idleTimeout + 100);
+  assert.match(await client.reply(), /^250 /);
+  client.destroy();
+});
+
 test('a client that never ends its line is sent away, however often it sends a byte', async (context) => {
   const target = await startListener(context, { idleTimeout: 100 });
-  const client = await greet(target);
+  const client = await DialogueClient.connect(target.port);
+  assert.match(await client.reply(), /^220 /);
   const drip = setInterval(() => client.send('x'), 10);
   assert.match(await client.reply(), /^421 4\.4\.2 /);
   clearInterval(drip);
@@ -500,7 +517,7 @@ test('a client that never ends its line is sent away, however often it sends a b
 });
 
 test('a client that stalls in a message is sent away, and the message fails', async (context) => {
-  const target = await startListener(context, { idleTimeout: 100 });
+  const target = await startListener(context, { idleTimeout: 1_000 });
   const client = await startMessage(target);
   const failed = target.delivery.settled();
   client.send('half a mess');
@@ -521,11 +538,11 @@ test('a message that trickles in comes to an end', async (context) => {
 });
 
 test('a client that waits for delivery is not sent away', async (context) => {
-  const target = await startListener(context, { idleTimeout: 50, messageTimeout: 50 });
+  const target = await startListener(context, { idleTimeout: 1_000, messageTimeout: 1_000 });
   const open = closeGate(target);
   const client = await startMessage(target);
   client.send('hello\r\n.\r\n');
-  await delay(250);
+  await delay(1_500);
   open();
   assert.match(await client.reply(), /^250 /);
   client.destroy();

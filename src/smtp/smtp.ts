@@ -235,7 +235,9 @@ class Listener {
     const { messageTimeout } = this.#settings;
     const limits = [idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime, messageTimeout];
     const shortest = Math.min(...limits);
-    this.#look = setInterval(() => this.#endSlowOnes(), Math.min(LOOK_EVERY, shortest / 4));
+    // Once what came in is read: after a process stood still its timers run first, and the clients were not silent.
+    const look = () => setImmediate(() => this.#endSlowOnes());
+    this.#look = setInterval(look, Math.min(LOOK_EVERY, shortest / 4));
     // A listening TCP socket has an address of this form; strings are for pipes.
     const bound = this.#server.address() as AddressInfo;
     return { host: bound.address, port: bound.port };
