@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -40,15 +40,20 @@ test('a certificate whose files change is taken, and a broken one is not', async
   const until = async (isSo: () => boolean) => {
     while (!isSo()) await new Promise((done) => setTimeout(done, 5));
   };
+  // In one step: a look may come at any moment.
+  const replace = async (file: string, text: string) => {
+    await writeFile(`${file}.new`, text);
+    await rename(`${file}.new`, file);
+  };
   assert.equal(isBroken, false);
 
   // As an ACME client writes them: one file after the other, so that for a moment they do not fit.
   const made = await generate([{ name: 'commonName', value: 'new' }], { keySize: 2048 });
-  await writeFile(cert, made.cert);
+  await replace(cert, made.cert);
   await until(() => isBroken === true);
   assert.deepEqual(lines, ['the changed certificate cannot be read: the old one stays in use']);
   assert.equal(taken.length, 0);
-  await writeFile(key, made.private);
+  await replace(key, made.private);
   await until(() => taken.length === 1);
   assert.deepEqual([taken[0]?.cert, taken[0]?.key], [made.cert, made.private]);
   await until(() => isBroken === false);

@@ -273,7 +273,7 @@ suite('a far end that does not play along', () => {
   ];
   for (const [what, answer] of endings) {
     test(`${what} after the message, before its answer: it may have been taken`, async () => {
-      const outcome = await sendTo({ MESSAGE: answer }, quick);
+      const outcome = await sendTo({ MESSAGE: answer }, { timeouts: { message: 500 } });
       assert.deepEqual(codes(outcome), ['temporary', undefined, '4.4.2']);
       assert.match(textOf(outcome), /may have been taken/);
     });

@@ -277,7 +277,7 @@ suite('a receiver that does not end', () => {
       response.writeHead(503, { 'retry-after': '7' });
       drip(response, 'z');
     });
-    const outcome = await send(receiver.origin, { timeoutMs: 300 });
+    const outcome = await send(receiver.origin, { timeoutMs: 2_000 });
     assert.ok(outcome.result === 'temporary');
     assert.equal(outcome.error.status, 503);
     assert.equal(outcome.retryAfterSeconds, 7);

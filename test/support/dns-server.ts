@@ -60,6 +60,8 @@ export class DnsServer {
   inFlight = { now: 0, max: 0 };
   /** Milliseconds until an answer goes out. */
   delay = 0;
+  /** Questions that come in now are answered once it is open. */
+  gate: Promise<void> | undefined;
   /** Seconds that each record may be kept. */
   ttl = 3600;
   faults: Faults = () => undefined;
@@ -166,11 +168,13 @@ export class DnsServer {
     this.asked.push({ name: lower(question.name), type: question.type, transport });
     this.inFlight.now++;
     this.inFlight.max = Math.max(this.inFlight.max, this.inFlight.now);
-    setTimeout(() => {
+    const respond = () => {
       this.inFlight.now--;
       if (transport === 'udp' && !this.#udp) return;
       this.#respond(query, question, transport, send);
-    }, this.delay);
+    };
+    if (this.gate) void this.gate.then(respond);
+    else setTimeout(respond, this.delay);
   }
 
   #respond(

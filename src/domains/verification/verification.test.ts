@@ -56,6 +56,7 @@ onEachEngine('verification', (engine) => {
     server.publish([]);
     server.faults = () => undefined;
     server.delay = 0;
+    server.gate = undefined;
     server.asked.length = 0;
     server.inFlight = { now: 0, max: 0 };
     now = Date.UTC(2026, 0, 1);
@@ -86,6 +87,17 @@ onEachEngine('verification', (engine) => {
       now: () => now,
       random: () => 0,
     });
+  }
+
+  /** Keeps back the answers to all questions from now on, until it is opened. */
+  function closeGate(): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    server.gate = promise;
+    return resolve;
+  }
+
+  async function untilAsked(): Promise<void> {
+    while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
   }
 
   async function claim(userId: string, name: string): Promise<readonly DnsRecord[]> {
@@ -448,10 +460,11 @@ onEachEngine('verification', (engine) => {
 
     test('during a check win over it', async () => {
       const dns = await claim('u1', 'acme.test');
-      server.delay = 100;
+      const open = closeGate();
       const run = verification.runDue();
-      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await untilAsked();
       await domains.markDnsRecord('u1', 'acme.test', { id: dns[0]?.id ?? 0, status: 'disabled' });
+      open();
       await run;
       const mx = await recordOf('u1', 'acme.test', 'mx');
       assert.deepEqual([mx.status, mx.observedValue], ['disabled', undefined]);
@@ -462,10 +475,10 @@ onEachEngine('verification', (engine) => {
       const dns = await claim('u1', 'acme.test');
       const id = dns[0]?.id ?? 0;
       await domains.markDnsRecord('u1', 'acme.test', { id, status: 'disabled' });
-      server.delay = 100;
+      const open = closeGate();
       now += 5;
       const run = verification.verify('u1', 'acme.test');
-      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await untilAsked();
       await database.write((tx) =>
         tx
           .updateTable('domains')
@@ -473,8 +486,9 @@ onEachEngine('verification', (engine) => {
           .execute(),
       );
       await domains.markDnsRecord('u1', 'acme.test', { id, status: 'pending' });
+      open();
+      server.gate = undefined;
       await run;
-      server.delay = 0;
       assert.equal(await verification.runDue(), 1);
       assert.equal((await recordOf('u1', 'acme.test', 'mx')).observedValue, 'no record');
     });
@@ -561,11 +575,11 @@ onEachEngine('verification', (engine) => {
   suite('leases', () => {
     test('of a node that died run out after two minutes', async () => {
       await claim('u1', 'acme.test');
-      server.delay = 1_000;
+      const open = closeGate();
       const dead = verification.runDue();
-      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await untilAsked();
       const other = newNode();
-      server.delay = 0;
+      server.gate = undefined;
       assert.equal(await other.runDue(), 0);
       now += 2 * MINUTE - 1;
       assert.equal(await other.runDue(), 0);
@@ -576,6 +590,7 @@ onEachEngine('verification', (engine) => {
       const before = await domains.get('u1', 'acme.test');
       // The first one was slow, not dead: what it sees at last is not its to write any more.
       server.publish([]);
+      open();
       await dead;
       assert.deepEqual(await domains.get('u1', 'acme.test'), before);
     });
@@ -583,22 +598,24 @@ onEachEngine('verification', (engine) => {
     test('survive neither a stop nor what was seen by then', async () => {
       await claim('u1', 'acme.test');
       const before = await domains.get('u1', 'acme.test');
-      server.delay = 50;
+      const open = closeGate();
       const run = verification.runDue();
-      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await untilAsked();
       await verification.stop();
       await run;
       assert.deepEqual(await domains.get('u1', 'acme.test'), before);
-      server.delay = 0;
+      open();
+      server.gate = undefined;
       assert.equal(await newNode().runDue(), 1, 'it is due at the next start');
     });
 
     test('end with the claim', async () => {
       await claim('u1', 'acme.test');
-      server.delay = 50;
+      const open = closeGate();
       const run = verification.runDue();
-      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await untilAsked();
       await database.write((tx) => domains.remove(tx, 'u1', 'acme.test'));
+      open();
       await run;
       await assert.rejects(domains.get('u1', 'acme.test'), { code: 'domain_not_found' });
       assert.equal(await verification.runDue(), 0);
@@ -637,15 +654,18 @@ onEachEngine('verification', (engine) => {
     });
 
     test('waits for one that is under way, then asks itself', async () => {
-      await claim('u1', 'acme.test');
-      server.delay = 100;
+      const zone = zoneOf('acme.test', await claim('u1', 'acme.test'));
+      const open = closeGate();
       const run = verification.runDue();
-      while (server.asked.length === 0) await new Promise((resolve) => setImmediate(resolve));
+      await untilAsked();
       const called = newNode().verify('u1', 'acme.test');
-      await run;
+      // Its first look for a lease is a write, and comes before this one.
+      await database.write((tx) => tx.selectFrom('domains').select('id').execute());
       const asked = () => server.asked.filter(({ type }) => type === 'MX').length;
       assert.equal(asked(), 1, 'never two checks of a claim at once');
-      await publish('u1', 'acme.test');
+      open();
+      await run;
+      server.add(...zone);
       await called;
       assert.equal(asked(), 2);
       assert.equal(await statusOf('u1', 'acme.test'), 'active');
@@ -685,11 +705,14 @@ onEachEngine('verification', (engine) => {
     const renamed = { mailHostname: 'MX2.host.test', spfInclude: 'spf2.host.test' };
     domains = createDomains({ database, ...renamed, log, now: () => now });
     // Begun before the start, with the old names: what it finds does not count.
-    server.delay = 50;
+    server.asked.length = 0;
+    const open = closeGate();
     const late = verification.verify('u', 'acme.test');
+    await untilAsked();
     assert.equal(await domains.adoptNames(), 2);
+    open();
     await late;
-    server.delay = 0;
+    server.gate = undefined;
     assert.equal((await recordOf('u', 'acme.test', 'mx')).expectedValue, 'mx2.host.test');
     assert.match(
       (await recordOf('u', 'acme.test', 'spf')).expectedValue,

@@ -5,7 +5,7 @@ import { generate } from 'selfsigned';
 import { Refusal } from '../../errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { type Command, type Fault, startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
+import { IMPATIENT, openImapStore } from './testing/open-store.ts';
 
 const ann: MailUser = { accountId: 1, address: 'ann@acme.test' };
 const bob: MailUser = { accountId: 2, address: 'bob@acme.test' };
@@ -71,7 +71,7 @@ void suite('a server that cannot be used', () => {
   ];
   for (const [title, greeting, failure] of greetings) {
     void test(`${title} in place of a greeting`, async () => {
-      const { server, store, logged } = await open();
+      const { server, store, logged } = await open(failure === 'no_greeting' ? IMPATIENT : {});
       server.greeting = greeting;
       await assert.rejects(store.sync(ann, inbox), isUnavailable);
       assert.equal(logged.at(-1)?.failure, failure);
@@ -221,7 +221,7 @@ void suite('a server that fails at a command', () => {
     });
 
     void test(`never answers ${name}: refused in time, used again after`, async () => {
-      const { server, store, logged } = await open();
+      const { server, store, logged } = await open(IMPATIENT);
       server.fault = once(name, {});
       await assert.rejects(store.sync(ann, request), isUnavailable);
       assert.equal(logged.at(-1)?.failure, 'silent');
@@ -286,7 +286,7 @@ void suite('a server that fails at a command', () => {
 
   const literal = '* 1 FETCH (UID 1 FLAGS () BODY[]<0> {100}\r\nSubject: on';
   void test('stops in the middle of a literal', async () => {
-    const { server, store, logged } = await open();
+    const { server, store, logged } = await open(IMPATIENT);
     server.fault = once('UID FETCH', { send: literal });
     await assert.rejects(store.fetchMessage(ann, 'INBOX', 1), isUnavailable);
     assert.equal(logged.at(-1)?.failure, 'silent');

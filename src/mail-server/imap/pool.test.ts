@@ -6,7 +6,7 @@ import { InProcessChanges } from '../../changes/changes.ts';
 import { Refusal } from '../../errors/errors.ts';
 import type { MailUser } from '../../mailstore/mailstore.ts';
 import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
-import { openImapStore } from './testing/open-store.ts';
+import { IMPATIENT, openImapStore } from './testing/open-store.ts';
 
 const inbox = { mailbox: 'INBOX' };
 const user = (accountId: number): MailUser => ({ accountId, address: `u${accountId}@acme.test` });
@@ -75,7 +75,8 @@ void suite('the pool of connections', () => {
 
   void test('a stalled account holds up nobody but itself, and not for ever', async () => {
     const server = await startFakeServer();
-    const { store, logged } = await openImapStore(server.port, {}, { connections: 4 });
+    const options = { connections: 4, timeoutMs: 1_500 };
+    const { store, logged } = await openImapStore(server.port, {}, options);
     const held = holdBack(server, 'u1@');
     const stalled = Array.from({ length: 4 }, () => store.sync(user(1), inbox));
     const ends = Promise.allSettled(stalled);
@@ -146,7 +147,8 @@ void suite('the pool of connections', () => {
 
   void test('waiting ends in a refusal that says when to come back', async () => {
     const server = await startFakeServer();
-    const { store, logged } = await openImapStore(server.port, {}, { connections: 1 });
+    const options = { connections: 1, ...IMPATIENT };
+    const { store, logged } = await openImapStore(server.port, {}, options);
     await store.sync(user(1), inbox);
     const held = holdBack(server, 'u1@');
     // The one connection is held for as long as the wait lasts, and begun before it.

@@ -19,8 +19,10 @@ export interface OpenedStore {
   readonly logged: LoggedFailure[];
 }
 
-/** Long enough for a loaded machine, short enough for tests that wait for its end. */
-export const TIMEOUT_MS = 400;
+/** Long enough for a loaded machine. */
+const TIMEOUT_MS = 10_000;
+/** For tests of a server that stays silent, which wait for the end of it. */
+export const IMPATIENT = { timeoutMs: 400 };
 
 const databases = new Map<Engine, Promise<TestMailstore>>();
 
