@@ -65,47 +65,67 @@ function domains(): Command {
     },
     columns: ['domain', 'user_id', 'status', 'suspended', 'route', 'accounts', 'messages', 'bytes'],
   });
-  const remove = onService(new Command('delete'))
+  const remove = onClaim('delete')
     .description('removes a domain, its accounts and their mail; counts are shown before')
-    .argument('<domain>')
     .option(
       '--confirm <domain>',
       'the name of the domain once more; without this option the terminal asks for it',
     )
     .option('--dry-run', 'only shows what would be removed')
     .action(deleteDomain);
-  const suspend = change(
-    'suspend',
-    'domains/suspend',
-    'domain',
-    'suspends a domain: logins are refused, mail is deferred',
-  );
+  const suspend = onClaim('suspend')
+    .description('suspends a domain: logins are refused, mail is deferred')
+    .option('--reason <text>', 'for people')
+    .action((domain: string, { reason, ...given }: Common) =>
+      changeOne(
+        'domains/suspend',
+        { domain, ...claimOf(given), ...(reason ? { reason } : {}) },
+        given,
+      ),
+    );
+  const resume = onClaim('resume')
+    .description('ends a suspension')
+    .action((domain: string, given: Common) =>
+      changeOne('domains/resume', { domain, ...claimOf(given) }, given),
+    );
   return new Command('domains')
     .description('domains of all users')
     .addCommand(list)
     .addCommand(
-      onService(new Command('show'))
+      onClaim('show')
         .description('one domain: its records, and what is wrong with them')
-        .argument('<domain>')
-        .action(async (domain: string, { url, json }: Common) => {
-          const path = `/v2/operator/domains/${encodeURIComponent(domain)}`;
-          const found = await (await connect(url)).call<Item>('GET', path);
-          report(json, { ok: true, ...found }, describeItem(found));
+        .action(async (domain: string, given: Common) => {
+          const found = await readDomain(await connect(given.url), domain, given);
+          report(given.json, { ok: true, ...found }, describeItem(found));
         }),
     )
-    .addCommand(suspend.option('--reason <text>', 'for people'))
-    .addCommand(change('resume', 'domains/resume', 'domain', 'ends a suspension'))
+    .addCommand(suspend)
+    .addCommand(resume)
     .addCommand(
-      onService(new Command('rotate-dkim'))
+      onClaim('rotate-dkim')
         .description('makes a new DKIM key, which signs once its record is in DNS')
-        .argument('<domain>')
-        .option(
-          '--user-id <user-id>',
-          'the user whose claim is meant, if several users claim the domain',
-        )
         .action(rotateDkim),
     )
     .addCommand(remove);
+}
+
+/** A command on one claim of a domain. */
+function onClaim(name: string): Command {
+  return onService(new Command(name))
+    .argument('<domain>')
+    .option(
+      '--user-id <user-id>',
+      'the user whose claim is meant; default: the active claim, or the only one',
+    );
+}
+
+function claimOf({ userId }: Common): { user_id?: string } {
+  return typeof userId === 'string' ? { user_id: userId } : {};
+}
+
+function readDomain(client: ServiceClient, domain: string, given: Common): Promise<Item> {
+  const query = new URLSearchParams(claimOf(given));
+  return client.call<Item>('GET', `/v2/operator/domains/${encodeURIComponent(domain)}?${query}`);
 }
 
 interface DnsRecord {
@@ -114,40 +134,36 @@ interface DnsRecord {
   readonly key_state?: string;
 }
 
-async function rotateDkim(domain: string, { url, json, userId }: Common): Promise<void> {
-  const client = await connect(url);
-  const path = encodeURIComponent(domain);
-  const whose = typeof userId === 'string' ? `?${new URLSearchParams({ user_id: userId })}` : '';
-  const { user_id } = await client.call<Item>('GET', `/v2/operator/domains/${path}${whose}`);
+async function rotateDkim(domain: string, given: Common): Promise<void> {
+  const client = await connect(given.url);
+  const { user_id } = await readDomain(client, domain, given);
   const { dns } = await client.call<{ dns: readonly DnsRecord[] }>(
     'POST',
-    `/v2/domains/${path}/dkim/rotate`,
+    `/v2/domains/${encodeURIComponent(domain)}/dkim/rotate`,
     { user_id },
   );
   const record = dns.find(({ key_state }) => key_state === 'next');
   if (!record) throw new CommandFailed(`${domain}: the service answered without a next key`);
   const { host, expected_value: value } = record;
   report(
-    json,
+    given.json,
     { ok: true, domain, record },
     `Publish this record beside the one that is there. ${domain} is signed with the new key once DNS shows it:\n${host}.${domain}  TXT  "${value}"`,
   );
 }
 
-/** A command that changes one thing by its name or number. */
+/** A command that changes one thing by its number. */
 function change(name: string, path: string, member: string, description: string): Command {
   return onService(new Command(name))
     .description(description)
     .argument(`<${member.replaceAll('_', '-')}>`)
-    .action(async (value: string, { url, json, reason }: Common) => {
-      const body = { [member]: member.endsWith('id') ? Number(value) : value };
-      const client = await connect(url);
-      const changed = await client.call<Item>('POST', `/v2/operator/${path}`, {
-        ...body,
-        ...(typeof reason === 'string' && { reason }),
-      });
-      report(json, { ok: true, ...changed }, describeItem(changed));
-    });
+    .action((id: string, given: Common) => changeOne(path, { [member]: Number(id) }, given));
+}
+
+async function changeOne(path: string, body: object, { url, json }: Common): Promise<void> {
+  const client = await connect(url);
+  const changed = await client.call<Item>('POST', `/v2/operator/${path}`, body);
+  report(json, { ok: true, ...changed }, describeItem(changed));
 }
 
 interface Contents {
@@ -160,7 +176,8 @@ interface Contents {
 async function deleteDomain(domain: string, given: Common): Promise<void> {
   const client = await connect(given.url);
   const path = '/v2/operator/domains/delete';
-  const { would_remove } = await client.call<{ would_remove: Contents }>('POST', path, { domain });
+  const claim = { domain, ...claimOf(given) };
+  const { would_remove } = await client.call<{ would_remove: Contents }>('POST', path, claim);
   const { accounts, messages, bytes, deliveries } = would_remove;
   const counts = `${accounts} accounts, ${messages} messages (${megabytes(bytes)}) and ${deliveries} open deliveries`;
   if (given.dryRun) {
@@ -174,7 +191,7 @@ async function deleteDomain(domain: string, given: Common): Promise<void> {
       `--confirm ${domain}`,
     );
   }
-  const removed = await client.call<Item>('POST', path, { domain, confirm: domain });
+  const removed = await client.call<Item>('POST', path, { ...claim, confirm: domain });
   report(given.json, { ok: true, ...removed }, `${domain} is removed, with ${counts}.`);
 }
 

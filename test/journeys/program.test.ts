@@ -86,6 +86,17 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   await result('domains', 'suspend', 'acme.test', '--reason', 'unpaid');
   const resumed = await result('domains', 'resume', 'acme.test');
   assert.equal(resumed.suspended, false);
+  // Another user's claim on the same name; the list below shows that the first one is still there.
+  const [key = ''] = /(?<=KEY=')[^']+/.exec(exported.output) ?? [];
+  const claimed = await fetch(`${url}/v2/domain`, {
+    method: 'POST',
+    headers: { 'x-api-key': key, 'content-type': 'application/json' },
+    body: JSON.stringify({ domain: 'acme.test', user_id: 'rival' }),
+  });
+  assert.equal(claimed.status, 201);
+  const ofRival = ['acme.test', '--user-id', 'rival'];
+  assert.equal((await result('domains', 'suspend', ...ofRival)).user_id, 'rival');
+  await result('domains', 'delete', ...ofRival, '--confirm', 'acme.test');
   const { id } = await result('blocks', 'add', 'domain', 'BAD.test', '--note', 'phishing');
   const { items: blocked } = await result('blocks', 'list');
   assert.deepEqual([blocked.length, blocked[0].value], [1, 'bad.test']);
@@ -113,7 +124,8 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   const { value } = await result('rotate', 'api-key');
   assert.match(value, /^pr_/);
   // The service knows the old one alone until it is started again.
-  assert.equal((await result('domains', 'list')).items.length, 1);
+  const { items: left } = await result('domains', 'list');
+  assert.deepEqual([left.length, left[0].user_id, left[0].suspended], [1, 'demo', false]);
   const refused = await postroom(['migrate']).ended();
   assert.equal(refused.code, 1);
   assert.match(refused.output, /^DATA_DIR: .* is in use/);
