@@ -9,7 +9,6 @@ import { createHash, randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import { createServer as createListener } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, type TestContext, test } from 'node:test';
@@ -17,6 +16,7 @@ import { fileURLToPath } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { SMTPServer, type SMTPServerDataStream } from 'smtp-server';
 import { Webhook } from 'standardwebhooks';
+import { freePort } from '../support/free-port.ts';
 import { bareEnvironment } from '../support/process.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -155,8 +155,8 @@ async function prepare(databaseUrl: string | undefined): Promise<void> {
   await new Promise<void>((resolve) => farEnd.listen(0, '127.0.0.1', () => resolve()));
   environment = {
     DATA_DIR: join(folder, 'data'),
-    PORT: String(await steadyPort()),
-    SMTP_PORT: String(await steadyPort()),
+    PORT: String(await freePort()),
+    SMTP_PORT: String(await freePort()),
     LOG_LEVEL: 'warn',
     API_KEYS: KEY,
     RATE_LIMIT_PER_MINUTE: '0',
@@ -179,24 +179,6 @@ after(async () => {
 function portOf(address: unknown): number {
   assert.ok(typeof address === 'object' && address && 'port' in address);
   return Number(address.port);
-}
-
-/**
- * A free port that no outgoing connection is given (those begin at 32768), so that it is still free
- * after every kill.
- */
-async function steadyPort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(15_000, 32_000);
-    const listener = createListener();
-    const isFree = await new Promise<boolean>((resolve) => {
-      listener.once('error', () => resolve(false));
-      listener.listen(port, '127.0.0.1', () => resolve(true));
-    });
-    if (!isFree) continue;
-    await new Promise((resolve) => listener.close(resolve));
-    return port;
-  }
 }
 
 /** What the processes said beyond that they listen, and that there is no DNS here. */

@@ -54,6 +54,19 @@ export async function untilGreeting(port: number, server: ChildProcess): Promise
   throw new Error(`the server on port ${port} ended with ${server.exitCode}`);
 }
 
+/** Waits until nobody listens on a loopback port any more: a server that was killed needs a moment to go. */
+export async function untilRefused(port: number): Promise<void> {
+  while (!(await refuses(port))) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+function refuses(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1');
+  return new Promise<boolean>((resolve) => {
+    socket.once('connect', () => resolve(false));
+    socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code === 'ECONNREFUSED'));
+  }).finally(() => socket.destroy());
+}
+
 function greets(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1');

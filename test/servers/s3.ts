@@ -6,11 +6,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseEnv, promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
+import { untilRefused } from './mail-server.ts';
 
 const run = promisify(execFile);
 const SCRIPT = fileURLToPath(new URL('start-s3.sh', import.meta.url));
-/** It takes its port and the nine after it; another program may have one of those. */
-const TRIES = 5;
+/** It takes its port and so many after it. */
+const MORE_PORTS = 9;
 
 export interface S3Server {
   readonly port: number;
@@ -22,7 +23,7 @@ export interface S3Server {
     readonly accessKeyId: string;
     readonly secretAccessKey: string;
   };
-  /** Ends the process that speaks S3, as a crash would. What it has said to be kept is kept. */
+  /** Ends the process that speaks S3, as a crash would, and waits for that. What it has said to be kept is kept. */
   kill(): Promise<void>;
   /** Starts that again, and waits until it answers. */
   restart(): Promise<void>;
@@ -31,7 +32,9 @@ export interface S3Server {
 
 export async function startS3(): Promise<S3Server> {
   const folder = await mkdtemp(join(tmpdir(), 'postroom-s3-'));
-  const { port, stdout } = await start(folder);
+  const port = await freePort(MORE_PORTS);
+  const env = { ...process.env, S3_STORE: 'memstore' };
+  const { stdout } = await run(SCRIPT, [folder, String(port)], { env });
   const settings = parseEnv(stdout);
   return {
     port,
@@ -44,6 +47,7 @@ export async function startS3(): Promise<S3Server> {
     },
     async kill() {
       process.kill(Number(await readFile(join(folder, 'run/rgw.pid'), 'utf8')), 'SIGKILL');
+      await untilRefused(port);
     },
     async restart() {
       await run(SCRIPT, ['gateway', folder]);
@@ -53,17 +57,4 @@ export async function startS3(): Promise<S3Server> {
       await rm(folder, { recursive: true, force: true });
     },
   };
-}
-
-async function start(folder: string): Promise<{ port: number; stdout: string }> {
-  for (let tries = 1; ; tries++) {
-    const port = Math.min(await freePort(), 32_750);
-    try {
-      const env = { ...process.env, S3_STORE: 'memstore' };
-      const { stdout } = await run(SCRIPT, [folder, String(port)], { env });
-      return { port, stdout };
-    } catch (error) {
-      if (tries === TRIES || !String(error).includes('must be free')) throw error;
-    }
-  }
 }
