@@ -73,7 +73,6 @@ test('connections that something between makes silent', async (t) => {
   assert.ok(proxy.silence() > 0);
   const waited = await load.flows();
   assert.ok(waited < 10_000, `mail was taken again after ${waited} ms`);
-  assert.ok(waited > TIMEOUT_MS, `nothing was silent: ${waited} ms`);
   await load.check();
 });
 

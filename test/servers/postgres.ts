@@ -1,9 +1,10 @@
 /** A PostgreSQL server of the test run's own: a new cluster on a free loopback port. */
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 
@@ -97,19 +98,26 @@ class Server implements RunningServer {
 
   async kill(): Promise<void> {
     await this.#end(() => this.signal('SIGKILL'));
+    // One that was begun just then is left, and each needs a moment to go: till then no new server starts here.
+    for (let left = this.#left(); left.length > 0; left = this.#left()) {
+      for (const pid of left) sendSignal(pid, 'SIGKILL');
+      await pause(20);
+    }
+  }
+
+  /** Processes that still work in its folder. */
+  #left(): number[] {
+    const data = join(this.#directory, 'data');
+    const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+    return pids.filter((pid) => folderOf(pid) === data).map(Number);
   }
 
   signal(signal: 'SIGSTOP' | 'SIGCONT' | 'SIGKILL'): void {
     const pid = this.#process?.pid;
     if (pid === undefined) return;
     const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
-    for (const one of [pid, ...children.trim().split(' ').filter(Boolean).map(Number)]) {
-      try {
-        process.kill(one, signal);
-      } catch {
-        // It ended by itself meanwhile.
-      }
-    }
+    const all = [pid, ...children.trim().split(' ').filter(Boolean).map(Number)];
+    for (const one of all) sendSignal(one, signal);
   }
 
   async startStandby(name: string, port = this.port): Promise<RunningServer> {
@@ -144,6 +152,23 @@ class Server implements RunningServer {
     end(server);
     await exited;
     this.#process = undefined;
+  }
+}
+
+function sendSignal(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // It ended by itself meanwhile.
+  }
+}
+
+/** The folder that a process works in; none of one that has ended. */
+function folderOf(pid: string): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`);
+  } catch {
+    return undefined;
   }
 }
 
