@@ -21,12 +21,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '../support/free-port.ts';
 import {
-  endProcess,
+  endNamespace,
   MASTER,
   type MailServer,
   newPassword,
   runCommand,
   untilGreeting,
+  untilTaken,
 } from './mail-server.ts';
 import { treeEnvironment, unpackPackages } from './unpack.ts';
 
@@ -112,6 +113,8 @@ export async function startCourier(): Promise<MailServer> {
     await untilGreeting(imapPort, started).catch((cause: unknown) => {
       throw new Error(`Courier did not start:\n${said}`, { cause });
     });
+    // Till then it refuses every login.
+    await untilTaken(join(directory, 'run/authdaemon/socket'));
     return started;
   };
   let server: ChildProcess = await launch();
@@ -147,12 +150,12 @@ export async function startCourier(): Promise<MailServer> {
       );
       await writeFile(file, changed);
     },
-    pause: () => endProcess(server, 'SIGKILL'),
+    pause: () => endNamespace(server),
     async resume() {
       server = await launch();
     },
     async stop() {
-      await endProcess(server, 'SIGKILL');
+      await endNamespace(server);
       await rm(directory, { recursive: true, force: true, maxRetries: 3 });
     },
   };

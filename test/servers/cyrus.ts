@@ -18,6 +18,7 @@ import {
   newPassword,
   runCommand,
   untilGreeting,
+  untilRefused,
 } from './mail-server.ts';
 import { libraryFolders, treeEnvironment, unpackPackages } from './unpack.ts';
 
@@ -125,6 +126,11 @@ export async function startCyrus(): Promise<CyrusServer> {
     return started;
   };
   let server: ChildProcess = await launch();
+  const end = async () => {
+    await endProcess(server, 'SIGTERM');
+    // Its workers listen with it, and end after it.
+    for (const port of [imapPort, lmtpPort]) await untilRefused(port);
+  };
   const loginAs = (address: string) => ({ user: MASTER, pass: password, authzid: address });
   const tool = (name: string, ...args: string[]) =>
     runCommand(join(bin, name), ['-C', configuration, ...args], { env });
@@ -161,12 +167,12 @@ export async function startCyrus(): Promise<CyrusServer> {
         await tool('reconstruct', name);
       } while ((await readUidValidity()) === old);
     },
-    pause: () => endProcess(server, 'SIGTERM'),
+    pause: end,
     async resume() {
       server = await launch();
     },
     async stop() {
-      await endProcess(server, 'SIGTERM');
+      await end();
       await rm(directory, { recursive: true, force: true, maxRetries: 3 });
     },
   };

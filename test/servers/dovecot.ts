@@ -25,6 +25,7 @@ import {
   newPassword,
   runCommand,
   untilGreeting,
+  untilRefused,
 } from './mail-server.ts';
 
 const DEPLOY = fileURLToPath(new URL('../../deploy/dovecot/', import.meta.url));
@@ -187,6 +188,11 @@ export async function startDovecot(options: DovecotOptions = {}): Promise<Doveco
   let server = await launch(configuration, ports.imap, directory);
   const doveadm = (...args: string[]) =>
     runCommand('/usr/bin/doveadm', ['-c', configuration, ...args]);
+  const end = async () => {
+    await endProcess(server, 'SIGTERM');
+    // Its workers listen with it; one that is busy may end after it.
+    for (const port of [ports.imap, ports.lmtp]) await untilRefused(port);
+  };
   let count = 0;
   return {
     name: 'dovecot',
@@ -218,12 +224,12 @@ export async function startDovecot(options: DovecotOptions = {}): Promise<Doveco
       const next = String(old + 1);
       await doveadm('mailbox', 'update', '-u', address, '--uid-validity', next, mailbox);
     },
-    pause: () => endProcess(server, 'SIGTERM'),
+    pause: end,
     async resume() {
       server = await launch(configuration, ports.imap, directory);
     },
     async stop() {
-      await endProcess(server, 'SIGTERM');
+      await end();
       await rm(directory, { recursive: true, force: true, maxRetries: 3 });
     },
   };

@@ -9,7 +9,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { repository } from '../support/doc-pages.ts';
-import { endProcess, runCommand } from './mail-server.ts';
+import { endNamespace, runCommand } from './mail-server.ts';
 
 export interface RunOptions {
   readonly input?: string;
@@ -125,7 +125,7 @@ export async function startMachine(): Promise<Machine> {
       }),
     append: (at, input) => run(`cat >> ${at}`, { input }),
     async stop() {
-      await endProcess(holder, 'SIGKILL');
+      await endNamespace(holder);
       await rm(directory, { recursive: true, force: true, maxRetries: 3 });
     },
   };

@@ -3,7 +3,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { readFile } from 'node:fs/promises';
+import { connect, type NetConnectOpts } from 'node:net';
 
 /** Address and password of one mailbox. */
 export interface Login {
@@ -49,23 +50,32 @@ export function newPassword(): string {
 export async function untilGreeting(port: number, server: ChildProcess): Promise<void> {
   while (server.exitCode === null && server.signalCode === null) {
     if (await greets(port)) return;
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await rest();
   }
   throw new Error(`the server on port ${port} ended with ${server.exitCode}`);
 }
 
-/** Waits until nobody listens on a loopback port any more: a server that was killed needs a moment to go. */
+/** Waits until nobody listens on a loopback port any more: a server, or its workers, need a moment to go. */
 export async function untilRefused(port: number): Promise<void> {
-  while (!(await refuses(port))) await new Promise((resolve) => setTimeout(resolve, 20));
+  while ((await codeOfConnecting({ port, host: '127.0.0.1' })) !== 'ECONNREFUSED') await rest();
 }
 
-function refuses(port: number): Promise<boolean> {
-  const socket = connect(port, '127.0.0.1');
-  return new Promise<boolean>((resolve) => {
-    socket.once('connect', () => resolve(false));
-    socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code === 'ECONNREFUSED'));
+/** Waits until a server takes connections to a socket of the file system. */
+export async function untilTaken(path: string): Promise<void> {
+  while ((await codeOfConnecting({ path })) !== undefined) await rest();
+}
+
+/** The code of the error that a connection ends with; none where it can be made. */
+function codeOfConnecting(to: NetConnectOpts): Promise<string | undefined> {
+  const socket = connect(to);
+  return new Promise<string | undefined>((resolve) => {
+    socket.once('connect', () => resolve(undefined));
+    socket.once('error', ({ code = '' }: NodeJS.ErrnoException) => resolve(code));
   }).finally(() => socket.destroy());
 }
+
+/** Between two looks. */
+const rest = () => new Promise((resolve) => setTimeout(resolve, 20));
 
 function greets(port: number): Promise<boolean> {
   return new Promise((resolve) => {
@@ -86,6 +96,21 @@ export async function endProcess(server: ChildProcess, signal: NodeJS.Signals): 
   if (server.exitCode !== null || server.signalCode !== null) return;
   const exited = once(server, 'exit');
   server.kill(signal);
+  await exited;
+}
+
+/**
+ * Ends what runs in a PID namespace of its own, and waits until nothing of it is left.
+ *
+ * @param holder `unshare`, which waits for the first process there: with that one all others end, before it ends itself
+ */
+export async function endNamespace(holder: ChildProcess): Promise<void> {
+  if (holder.exitCode !== null || holder.signalCode !== null) return;
+  const exited = once(holder, 'exit');
+  const children = await readFile(`/proc/${holder.pid}/task/${holder.pid}/children`, 'utf8');
+  const first = Number(children.trim());
+  if (first > 0) process.kill(first, 'SIGKILL');
+  else holder.kill('SIGKILL');
   await exited;
 }
 
