@@ -2,8 +2,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { setTimeout as pause } from 'node:timers/promises';
 import { freePort } from '../support/free-port.ts';
 
@@ -16,6 +18,8 @@ export interface NodePorts {
 }
 
 export interface Balancer extends NodePorts {
+  /** Waits until it has found every node ready, for HTTP as for SMTP. */
+  untilAllUp(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -24,7 +28,9 @@ export async function startBalancer(nodes: readonly NodePorts[]): Promise<Balanc
   const ports = { http: await freePort(), smtp: await freePort() };
   const folder = await mkdtemp(join(tmpdir(), 'postroom-balancer-'));
   const file = join(folder, 'haproxy.cfg');
-  await writeFile(file, configure(await readFile(CONFIGURATION, 'utf8'), ports, nodes));
+  const control = join(folder, 'control');
+  const own = configure(await readFile(CONFIGURATION, 'utf8'), { ports, nodes, control });
+  await writeFile(file, own);
   const child = spawn('/usr/sbin/haproxy', ['-db', '-f', file], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
@@ -40,16 +46,42 @@ export async function startBalancer(nodes: readonly NodePorts[]): Promise<Balanc
     await stop();
     throw error;
   }
-  return { ...ports, stop };
+  const untilAllUp = async () => {
+    const end = performance.now() + STARTS_WITHIN_MS;
+    for (let down = ['all']; down.length > 0; down = await serversThatAreNotUp(control)) {
+      if (performance.now() > end) throw new Error(`HAProxy does not take in ${down.join()}`);
+      await pause(50);
+    }
+  };
+  return { ...ports, untilAllUp, stop };
+}
+
+/** Its servers by name that are not `UP`, of `show stat` (HAProxy Management Guide, section 9.1). */
+async function serversThatAreNotUp(control: string): Promise<string[]> {
+  const socket = connect(control);
+  socket.end('show stat\n');
+  const rows = (await text(socket))
+    .trim()
+    .split('\n')
+    .map((line) => line.split(','));
+  const servers = rows.filter(([, name]) => name?.startsWith('node'));
+  return servers.filter((row) => row[17] !== 'UP').map(([backend, name]) => `${backend}/${name}`);
+}
+
+interface OwnParts {
+  readonly ports: NodePorts;
+  readonly nodes: readonly NodePorts[];
+  /** Path of the socket that answers what it knows. */
+  readonly control: string;
 }
 
 /** The configuration with ports of ours in place of two nodes of a compose file. */
-function configure(text: string, ports: NodePorts, nodes: readonly NodePorts[]): string {
+function configure(original: string, { ports, nodes, control }: OwnParts): string {
   const servers = (address: (node: NodePorts) => string) =>
     nodes.map((node, at) => `    server node${at + 1} 127.0.0.1:${address(node)}`).join('\n');
   const changes: [string, string][] = [
     // Fewer descriptors, and more than a flood holds.
-    ['maxconn 20000', 'maxconn 1000'],
+    ['maxconn 20000', `maxconn 1000\n    stats socket ${control}`],
     ['bind :8080', `bind 127.0.0.1:${ports.http}`],
     ['bind :2525', `bind 127.0.0.1:${ports.smtp}`],
     [
@@ -65,7 +97,7 @@ function configure(text: string, ports: NodePorts, nodes: readonly NodePorts[]):
   return changes.reduce((done, [from, to]) => {
     if (!done.includes(from)) throw new Error(`haproxy.cfg does not have "${from}"`);
     return done.replace(from, to);
-  }, text);
+  }, original);
 }
 
 async function untilReady(url: string, child: ChildProcess): Promise<void> {

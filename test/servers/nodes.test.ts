@@ -298,6 +298,7 @@ test('nodes are started anew one after the other, and no request is lost', async
     });
     await once(client, 'open');
     over.signal.addEventListener('abort', () => client.close());
+    if (over.signal.aborted) client.close();
     const [code] = await once(client, 'close');
     closes.push(Number(code));
   };
@@ -316,8 +317,7 @@ test('nodes are started anew one after the other, and no request is lost', async
     assert.equal((await node.process.ended()).code, 0);
     node.process = start(node.environment);
     await listening(node.process);
-    // HAProxy takes it in again after two good looks.
-    await pause(3_000);
+    await balancer.untilAllUp();
   }
   over.abort();
   const times = await running;
