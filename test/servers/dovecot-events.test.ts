@@ -11,6 +11,7 @@ import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ImapFlow } from 'imapflow';
 import { createTransport } from 'nodemailer';
+import { freePort } from '../support/free-port.ts';
 import {
   startTestService,
   type TestAccount,
@@ -31,10 +32,12 @@ class Door {
   readonly #to: number;
   readonly #open = new Set<Socket>();
   #server: Server | undefined;
-  port = 0;
+  readonly port: number;
 
-  constructor(to: number) {
+  /** @param port that nobody else takes while it is away */
+  constructor(to: number, port: number) {
     this.#to = to;
+    this.port = port;
   }
 
   async up(): Promise<void> {
@@ -56,9 +59,6 @@ class Door {
     });
     this.#server.listen(this.port, '127.0.0.1');
     await once(this.#server, 'listening');
-    const address = this.#server.address();
-    assert.ok(typeof address === 'object' && address);
-    this.port = address.port;
   }
 
   async down(): Promise<void> {
@@ -123,7 +123,7 @@ void suite('change events of Dovecot', () => {
 
   before(async () => {
     postroom = await startTestService('sqlite');
-    door = new Door(postroom.addresses.http.port);
+    door = new Door(postroom.addresses.http.port, await freePort());
     await door.up();
     dovecot = await startDovecot({ users: { from: 'sqlite', path: postroom.databaseLocation } });
     ann = await postroom.makeAccount('ann');
