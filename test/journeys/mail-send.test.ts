@@ -22,10 +22,13 @@ onEachEngine('sending mail', (engine) => {
   let far: FarEnd;
   /** Recipients that the far end refused. */
   let refused = 0;
+  /** Whether it takes mail for waits@ later alone. */
+  let isBusy = false;
   before(async () => {
     // It takes mail for everybody but nobody@.
     far = await startFarEnd({
       onRcptTo({ address }, _session, callback) {
+        if (isBusy && address.startsWith('waits@')) return callback(refusal(451, '4.3.2 later'));
         if (!address.toLowerCase().startsWith('nobody@')) return callback();
         refused++;
         return callback(refusal(550, '5.1.1 no such user'));
@@ -346,16 +349,27 @@ onEachEngine('sending mail', (engine) => {
 
   test('mail waits while the domain of its sender is not active', async () => {
     const ada = await service.makeAccount('ada');
-    const { body } = await send(ada, { to: [{ address: 'waits@far.test' }], delaySeconds: 1 });
+    const path = `/v2/domains/${ada.domain}/deliveries`;
+    const retry = async () => {
+      const { items } = (await service.v2('GET', `${path}?user_id=${ada.userId}`)).body;
+      await service.v2('POST', `${path}/${items[0].id}/retry`, { user_id: ada.userId });
+    };
+    // Its first attempt fails: at the second one the domain is not active.
+    isBusy = true;
+    const { body } = await send(ada, { to: [{ address: 'waits@far.test' }] });
+    await settled(ada, body.id);
     await markDkim(ada, 'failed');
-    const waiting = await settled(ada, body.id);
-    assert.equal(waiting.status, 'deferred');
-    assert.match(waiting.recipients[0].detail, /has no verified DKIM record/);
+    isBusy = false;
+    await retry();
+    for (;;) {
+      const waiting = await settled(ada, body.id);
+      assert.equal(waiting.status, 'deferred');
+      if (/has no verified DKIM record/.test(waiting.recipients[0].detail)) break;
+      await pause(20);
+    }
     assert.deepEqual(arrived('waits@far.test'), []);
     await markDkim(ada, 'verified');
-    const path = `/v2/domains/${ada.domain}/deliveries`;
-    const { items } = (await service.v2('GET', `${path}?user_id=${ada.userId}`)).body;
-    await service.v2('POST', `${path}/${items[0].id}/retry`, { user_id: ada.userId });
+    await retry();
     while (arrived('waits@far.test').length === 0) await pause(20);
   });
 
@@ -485,12 +499,12 @@ onEachEngine('sending mail', (engine) => {
     const draft = await appendDraft(ada);
     const message = { to: [{ address: 'soon@far.test' }], subject: 'Soon', text: 'Soon.', draft };
     const kept = await send(ada, { ...message, delaySeconds: 3_600 });
+    assert.equal((await inbox(ada, 'Drafts')).length, 1);
     const cancelled = await post(ada, '/mail/sends/cancel', { id: kept.body.id });
     assert.deepEqual(cancelled.body.draft, draft);
     assert.equal((await inbox(ada, 'Drafts')).length, 1);
     const sendAt = new Date(Date.now() + 1_500).toISOString();
     const sent = await send(ada, { ...message, sendAt });
-    assert.equal((await inbox(ada, 'Drafts')).length, 1);
     await settled(ada, sent.body.id);
     assert.ok(Date.now() >= Date.parse(sendAt));
     // On a mail server it goes after the outcome is written.
