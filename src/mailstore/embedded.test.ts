@@ -132,6 +132,22 @@ onEachEngine('embedded mail store', (engine) => {
     assert.deepEqual(names.filter((name) => name.startsWith('Top')).toSorted(), ['Top', 'Top/Top']);
   });
 
+  test('one of several requests for the same name at once makes the mailbox', async () => {
+    const { mailstore } = store;
+    const codeOf = (error: unknown) => (error instanceof Refusal ? error.code : String(error));
+    for (const ask of [
+      (user: MailUser) => mailstore.createMailbox(user, 'New'),
+      (user: MailUser, index: number) => mailstore.renameMailbox(user, `Old ${index}`, 'New'),
+    ]) {
+      const user = await store.makeUser();
+      for (const index of [0, 1, 2]) await mailstore.createMailbox(user, `Old ${index}`);
+      const answers = await Promise.all(
+        [0, 1, 2].map((index) => ask(user, index).then(() => 'made', codeOf)),
+      );
+      assert.deepEqual(answers.toSorted(), ['made', 'mailbox_exists', 'mailbox_exists']);
+    }
+  });
+
   test('a flag that is already as wanted changes nothing', async () => {
     const user = await store.makeUser();
     await append(user, ['one']);

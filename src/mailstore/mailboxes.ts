@@ -149,7 +149,7 @@ export class Mailboxes {
   /** Makes the mailboxes that an account lacks; several calls at once make them once. */
   async ensureDefaults(user: MailUser): Promise<void> {
     const made = await this.#database.write((tx) => this.makeDefaults(tx, user));
-    if (!made) throw new Refusal('account_not_found', `there is no account ${user.address}`);
+    if (!made) throw accountNotFound(user);
   }
 
   /** Makes the mailboxes that an account lacks. @returns false where there is no such account */
@@ -331,6 +331,10 @@ export function mailboxChange(
   };
 }
 
+function accountNotFound({ address }: MailUser): Refusal {
+  return new Refusal('account_not_found', `there is no account ${address}`);
+}
+
 export function mailboxNotFound(mailbox: string): Refusal {
   return new Refusal('mailbox_not_found', `there is no mailbox "${mailbox}"`);
 }
@@ -353,7 +357,7 @@ export class MailboxWriter {
     const name = readNewName('mailbox', wanted);
     // The usual ones come first, so that none of them is made by hand.
     await this.#mailboxes.find(user, 'INBOX');
-    return this.#database.write(async (tx) => {
+    return this.#write(user, async (tx) => {
       const all = await this.#mailboxes.readAll(tx, user);
       if (all.length >= MAILBOXES_MAX) {
         throw invalidField('mailbox', `must not be one more than ${MAILBOXES_MAX} of the account`);
@@ -371,7 +375,7 @@ export class MailboxWriter {
     if (isBelow(to, from)) {
       throw invalidField('to', 'must not be below the mailbox that is renamed');
     }
-    return this.#database.write(async (tx) => {
+    return this.#write(user, async (tx) => {
       const all = await this.#mailboxes.readAll(tx, user);
       const found = all.find((one) => one.name === from);
       if (!found) throw mailboxNotFound(name);
@@ -395,10 +399,24 @@ export class MailboxWriter {
   /** The name is free at once; the messages are removed afterwards (purge-mailboxes.ts). */
   remove(user: MailUser, name: string): Promise<ChangedMailbox> {
     refuseProtected(canonicalMailboxName(name));
-    return this.#database.write(async (tx) => {
+    return this.#write(user, async (tx) => {
       const found = await this.#mailboxes.lock(tx, user, name);
       await buryMailbox(tx, found.id);
       return { state: stateOf(found), changes: [changeOf(user, found)] };
+    });
+  }
+
+  /** Holds the account until the commit: of changes to its list of mailboxes one comes after the other. */
+  #write<T>(user: MailUser, change: (tx: Queries) => Promise<T>): Promise<T> {
+    return this.#database.write(async (tx) => {
+      const account = await tx
+        .selectFrom('accounts')
+        .select('id')
+        .where('id', '=', user.accountId)
+        .$if(this.#database.engine === 'postgres', (query) => query.forNoKeyUpdate())
+        .executeTakeFirst();
+      if (!account) throw accountNotFound(user);
+      return change(tx);
     });
   }
 }
