@@ -24,6 +24,7 @@ import {
   openSqliteToRead,
   type Queries,
   type ReadDatabase,
+  refuseUnfinished,
   schemaVersions,
   settingOf,
 } from '../database/database.ts';
@@ -33,6 +34,7 @@ import {
   DATABASE_COPY,
   digestOf,
   ensureEmpty,
+  explainUnfit,
   type Manifest,
   orMissing,
   SECRETS_COPY,
@@ -72,6 +74,7 @@ export interface BackupOptions {
  */
 export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   const { database, source, store, target } = options;
+  if (database.engine === 'postgres') await refuseUnfinished(database.read).catch(explainUnfit);
   const storeId = await settingOf(database, 'store_id');
   const found = await store.readNote('store-id');
   if (storeId === undefined || found !== storeId) {

@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs';
 import { open, readdir, readFile, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import type { Engine } from '../database/database.ts';
+import { type Engine, UnfitDatabase } from '../database/database.ts';
 import { ensureFolder, isMissing, replaceDurably } from '../files/files.ts';
 
 const MANIFEST = 'backup.json';
@@ -19,6 +19,11 @@ export const BODIES_COPY = 'bodies';
 /** The backup cannot be made, used or restored; the message is for the operator. */
 export class BackupFailed extends Error {
   override readonly name = 'BackupFailed';
+}
+
+/** @throws BackupFailed for a database that cannot be used, else what was caught */
+export function explainUnfit(error: unknown): never {
+  throw error instanceof UnfitDatabase ? new BackupFailed(error.message) : error;
 }
 
 export interface Manifest {

@@ -25,7 +25,6 @@ import {
   openPostgres,
   openSqlite,
   type Queries,
-  UnfitDatabase,
 } from '../database/database.ts';
 import { createDurably, ensureFolder, syncFolder } from '../files/files.ts';
 import { buryAllShadows } from '../mail-server/mail-server.ts';
@@ -35,6 +34,7 @@ import {
   BODIES_COPY,
   DATABASE_COPY,
   type Digests,
+  explainUnfit,
   type Manifest,
   readDigests,
   SECRETS_COPY,
@@ -217,11 +217,8 @@ const BODY = /^bodies\/[0-9a-f]{2}\/[0-9a-f-]{36}$/;
 
 /** Opens what was restored as the service does: it is brought to this program's schema, and its tables are checked. */
 async function openRestored({ dataDir, urls }: RestoreOptions): Promise<Database> {
-  try {
-    return urls
-      ? await openPostgres({ url: urls, isRestore: true })
-      : await openSqlite({ path: join(dataDir, DATABASE_COPY.sqlite) });
-  } catch (error) {
-    throw error instanceof UnfitDatabase ? new BackupFailed(error.message) : error;
-  }
+  const opening = urls
+    ? openPostgres({ url: urls, isRestore: true })
+    : openSqlite({ path: join(dataDir, DATABASE_COPY.sqlite) });
+  return opening.catch(explainUnfit);
 }

@@ -21,7 +21,7 @@ export {
   settingStore,
 } from './engine.ts';
 export { isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
-export { newestSchema, schemaVersions, UnfitDatabase } from './migrate.ts';
+export { newestSchema, refuseUnfinished, schemaVersions, UnfitDatabase } from './migrate.ts';
 export { openPostgres, openPostgresToRead, type PostgresOptions } from './postgres/postgres.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
 export { UNFINISHED_RESTORE_TABLE } from './schema-check.ts';

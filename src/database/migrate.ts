@@ -41,14 +41,14 @@ function migrationsFor(engine: Engine): Record<string, Migration> {
 }
 
 /**
- * Keeps everybody but a restore from a database that a restore has not filled yet.
+ * Keeps everybody but a restore from a PostgreSQL database that a restore has not filled yet.
  *
  * @throws UnfitDatabase
  */
 export async function refuseUnfinished<T>(kysely: Kysely<T>): Promise<void> {
   if (await hasTable(kysely, 'postgres', UNFINISHED_RESTORE_TABLE)) {
     throw new UnfitDatabase(
-      'a restore into this database was cut short, or goes on; when it has ended, run "postroom restore" again',
+      'a restore into this database was interrupted, or is still running: when none is running, run "postroom restore" again',
     );
   }
 }

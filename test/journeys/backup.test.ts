@@ -317,8 +317,16 @@ test('a restore that is killed after the commit of PostgreSQL is begun anew', {
   };
   const { code, output } = await start({ ...elsewhere, DNS_SERVERS: '127.0.0.1:9' }).ended();
   assert.equal(code, 1);
-  assert.match(output, /a restore into this database was cut short.*run "postroom restore" again/);
+  assert.match(
+    output,
+    /a restore into this database was interrupted.*run "postroom restore" again/,
+  );
   await refuse(['restore', folder], restored, /other programs are connected to it/);
+  await refuse(
+    ['backup', join(ROOT, 'half')],
+    restored,
+    /a restore into this database was interrupted/,
+  );
   await client.end();
 
   await succeed(['restore', folder], restored);
