@@ -503,7 +503,7 @@ onEachEngine('sending mail', (engine) => {
     const cancelled = await post(ada, '/mail/sends/cancel', { id: kept.body.id });
     assert.deepEqual(cancelled.body.draft, draft);
     assert.equal((await inbox(ada, 'Drafts')).length, 1);
-    const sendAt = new Date(Date.now() + 1_500).toISOString();
+    const sendAt = new Date(Date.now() + 2_000).toISOString();
     const sent = await send(ada, { ...message, sendAt });
     await settled(ada, sent.body.id);
     assert.ok(Date.now() >= Date.parse(sendAt));

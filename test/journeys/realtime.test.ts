@@ -126,7 +126,7 @@ onEachEngine('realtime', (engine) => {
       await sign(claims, now - 3600),
       await sign({}, now + 600),
       await sign({ sub: 'nobody@nowhere.test' }, now + 600),
-      `${(await sign(claims, now + 600)).slice(0, -3)}abc`,
+      (await sign(claims, now + 600)).slice(0, -3),
     ];
     for (const token of bad) {
       const status = await new Promise<number | undefined>((resolve, reject) => {

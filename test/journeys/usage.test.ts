@@ -42,7 +42,11 @@ onEachEngine('what operators see of usage', (engine) => {
     const { items } = await operator(`usage?${query}`);
     const sum = (name: string) =>
       items.reduce((all: number, one: Record<string, number>) => all + (one[name] ?? 0), 0);
-    return { in: sum('messages_in'), out: sum('messages_out'), names: items };
+    // A row for each day: the test may run at midnight.
+    const names = new Set(
+      items.map((one: Record<string, string>) => one.email ?? one.domain ?? one.user_id),
+    );
+    return { in: sum('messages_in'), out: sum('messages_out'), names: [...names] };
   };
 
   test('a quota holds for mail that comes in, is added, copied and sent', async () => {
@@ -120,10 +124,7 @@ onEachEngine('what operators see of usage', (engine) => {
   test('usage keeps the name of an account that was deleted', async () => {
     const gone = { user_id: ann.userId, id: ann.id };
     assert.equal((await service.v2('POST', '/v2/email-accounts/delete', gone)).status, 200);
-    const { names } = await totals('by=account');
-    assert.deepEqual(
-      names.map(({ email, messages_in }: Record<string, unknown>) => [email, messages_in]),
-      [[ann.address, 1]],
-    );
+    const { in: came, names } = await totals('by=account');
+    assert.deepEqual([names, came], [[ann.address], 1]);
   });
 });
