@@ -4,7 +4,7 @@ import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { Suppressions } from '../sending/sending.ts';
 import { DomainName, isoTime, pageEcho, pageFields, pageOf, UserId } from './schemas.ts';
-import { credentials, type RouteGroup } from './server.ts';
+import { actorOf, credentials, type RouteGroup } from './server.ts';
 
 const Address = Type.String({ examples: ['bob@sender.test'] });
 
@@ -69,9 +69,10 @@ export function suppressionRoutes(domains: Domains, suppressions: Suppressions):
           response: { 200: Type.Object({ ok: Type.Boolean(), deleted: Address }) },
         },
       },
-      async ({ params, body }) => {
-        const { id } = await domains.find(body.user_id, params.domain);
-        const deleted = await suppressions.remove(id, body.address);
+      async (request) => {
+        const { params, body } = request;
+        const domain = await domains.find(body.user_id, params.domain);
+        const deleted = await suppressions.remove(domain, body.address, actorOf(request));
         if (deleted === undefined) {
           throw new Refusal('suppression_not_found', `${body.address} is not on the list`);
         }

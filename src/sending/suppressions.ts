@@ -1,4 +1,5 @@
 /** Addresses that bounced for good: a domain's accounts write to them no more, which would cost its name. */
+import { type Actor, recordAudit } from '../audit/audit.ts';
 import type { Database, Queries, Row } from '../database/database.ts';
 import { parseAddress } from '../message/message.ts';
 import type { SendError } from '../outbound/outbound.ts';
@@ -88,16 +89,28 @@ export class Suppressions {
     return rows.map(toSuppression);
   }
 
-  /** Takes an address off the list. @returns it as it was on the list; undefined where it was not */
-  async remove(domainId: number, address: string): Promise<string | undefined> {
-    const row = await this.#database.write((tx) =>
-      tx
+  /**
+   * Takes an address off the list.
+   *
+   * @param by whom the audit log names
+   * @returns the address as it was on the list; undefined where it was not
+   */
+  remove(
+    domain: { readonly id: number; readonly name: string },
+    address: string,
+    by: Actor,
+  ): Promise<string | undefined> {
+    return this.#database.write(async (tx) => {
+      const row = await tx
         .deleteFrom('suppressions')
-        .where('domain_id', '=', domainId)
+        .where('domain_id', '=', domain.id)
         .where('address', '=', comparableAddress(address))
         .returning('address')
-        .executeTakeFirst(),
-    );
-    return row?.address;
+        .executeTakeFirst();
+      if (!row) return undefined;
+      const target = `${row.address} of ${domain.name}`;
+      await recordAudit(tx, by, { action: 'suppression.delete', target });
+      return row.address;
+    });
   }
 }

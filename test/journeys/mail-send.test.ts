@@ -258,6 +258,10 @@ onEachEngine('sending mail', (engine) => {
     assert.equal((await remove(ada, eve.userId)).body.code, 'domain_not_found');
     assert.deepEqual((await remove(ada)).body, { ok: true, deleted: 'nobody@far.test' });
     assert.equal((await remove(ada)).body.code, 'suppression_not_found');
+    const { items } = (await service.v2('GET', '/v2/operator/audit')).body;
+    const [{ action, target }, earlier] = items;
+    assert.deepEqual([action, target], ['suppression.delete', `nobody@far.test of ${ada.domain}`]);
+    assert.notEqual(earlier.action, action);
     await settled(ada, (await send(ada, message)).body.id);
     assert.equal(refused, attempts + 1);
   });
