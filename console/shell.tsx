@@ -109,7 +109,7 @@ async function leave(): Promise<void> {
   try {
     await signOut();
   } catch (error) {
-    say(`The server was not told, the session ends later: ${asApiError(error).message}`, 'bad');
+    say(`Signing out failed, the session ends later: ${asApiError(error).message}`, 'bad');
   }
 }
 

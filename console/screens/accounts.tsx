@@ -19,7 +19,7 @@ const filters: readonly Filter[] = [
 
 export const Accounts = defineComponent(() => () => (
   <div class="screen">
-    <Heading title="Accounts" lead="Of all users, with what their mailboxes hold." />
+    <Heading title="Accounts" lead="The accounts of all users, with the size of their mailboxes." />
     <Filters filters={filters} label="Accounts" />
     <AccountList fixed={{}} />
   </div>
@@ -43,7 +43,7 @@ export const AccountList = defineComponent(
       { head: 'Stored', isNumber: true, cell: (row) => <Stored account={row} /> },
       {
         head: 'Last login',
-        cell: ({ last_login_at: at }) => (at ? <When at={at} /> : 'not lately'),
+        cell: ({ last_login_at: at }) => (at ? <When at={at} /> : 'not in half a year'),
       },
       { head: 'Actions', cell: (row) => <Actions account={row} reload={list.reload} /> },
     ];
@@ -55,7 +55,10 @@ export const AccountList = defineComponent(
             columns={columns}
             list={list}
             keyOf={({ account_id }) => account_id}
-            empty={['No account fits', 'Products make accounts by POST /v2/email-accounts/create.']}
+            empty={[
+              'No account matches',
+              'Products make accounts by POST /v2/email-accounts/create.',
+            ]}
           />
         )}
       </Card>
@@ -150,7 +153,7 @@ function askForQuota({ account_id, email }: AccountItem, reload: () => Promise<v
     action: 'Set',
     field: { label: 'Megabytes', hint: 'Empty: QUOTA_BYTES. 0: no limit.' },
     text: () => (
-      <p>A quota below what is stored takes nothing away. Mail that has no room is refused.</p>
+      <p>A quota below what is stored removes nothing. Mail that does not fit is deferred.</p>
     ),
     run: async (text) => {
       const bytes = Math.round(Number(text) * MB);

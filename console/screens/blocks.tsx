@@ -33,7 +33,7 @@ export const Blocks = defineComponent(() => {
             caption="Blocked senders"
             list={list}
             keyOf={({ id }) => id}
-            empty={['Nobody is blocked', 'A block holds from the next message on.']}
+            empty={['Nobody is blocked', 'A block works from the next message on.']}
             columns={[
               { head: 'Kind', cell: ({ kind }) => formatName(kind) },
               { head: 'Sender', isWide: true, cell: ({ value }) => <code>{value}</code> },
@@ -119,7 +119,7 @@ function Unblock({ block, done }: { block: BlockItem; done: () => Promise<void> 
     ask({
       title: `Unblock ${block.value}?`,
       action: 'Unblock',
-      text: () => <p>Its mail is taken again, from the next message on.</p>,
+      text: () => <p>Its mail is accepted again, from the next message on.</p>,
       run: async () => {
         await act('/blocks/delete', { id: block.id });
         say(`${block.value} is no longer blocked.`);

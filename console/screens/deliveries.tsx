@@ -74,7 +74,7 @@ export const DeliveryList = defineComponent(
             columns={columns}
             list={list}
             keyOf={({ id }) => id}
-            empty={['No delivery fits', 'What has been delivered leaves the queue.']}
+            empty={['No delivery matches', 'Delivered mail is not in the queue any more.']}
           />
         )}
       </Card>

@@ -73,7 +73,7 @@ export function resume({ domain, user_id }: Named, done: Done): void {
   ask({
     title: `Resume ${domain}?`,
     action: 'Resume',
-    text: () => <p>Its accounts sign in again, its mail is taken, and its queue goes on.</p>,
+    text: () => <p>Its accounts can sign in again, its mail is accepted, and its queue goes on.</p>,
     run: async () => {
       await act('/domains/resume', { domain, user_id });
       say(`${domain} works again.`);
@@ -96,7 +96,7 @@ export async function remove({ domain, user_id }: Named, done: Done): Promise<vo
       typed: domain,
       text: () => (
         <>
-          <p>This cannot be taken back. It removes:</p>
+          <p>This cannot be undone. It removes:</p>
           <Facts
             facts={[
               ['Accounts', formatNumber(removal.accounts)],
@@ -113,6 +113,6 @@ export async function remove({ domain, user_id }: Named, done: Done): Promise<vo
       },
     });
   } catch (error) {
-    say(`${domain} was not looked at: ${asApiError(error).message}`, 'bad');
+    say(`${domain} could not be read: ${asApiError(error).message}`, 'bad');
   }
 }

@@ -60,7 +60,7 @@ export const Domains = defineComponent(() => {
   ];
   return () => (
     <div class="screen">
-      <Heading title="Domains" lead="Of all users, with what they hold." />
+      <Heading title="Domains" lead="The domains of all users, with the size of their mailboxes." />
       <Filters filters={filters} label="Domains" />
       <Card>
         {() => (
@@ -69,7 +69,7 @@ export const Domains = defineComponent(() => {
             columns={columns}
             list={list}
             keyOf={({ domain, user_id }) => `${domain} ${user_id}`}
-            empty={['No domain fits', 'Products claim domains by POST /v2/domain.']}
+            empty={['No domain matches', 'Products claim domains by POST /v2/domain.']}
           />
         )}
       </Card>

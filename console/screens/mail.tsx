@@ -12,7 +12,7 @@ const filters: readonly Filter[] = [
   { name: 'recipient', label: 'Recipient', placeholder: 'ada@acme.test' },
   { name: 'sender', label: 'Sender', placeholder: 'grace@elsewhere.test' },
   { name: 'message_id', label: 'Message-ID' },
-  { name: 'id', label: 'Our id', placeholder: 'of the answer 250' },
+  { name: 'id', label: 'Id of the message', placeholder: 'from the answer 250' },
   { name: 'since', label: 'From', type: 'datetime-local' },
   { name: 'until', label: 'To', type: 'datetime-local' },
 ];
@@ -38,7 +38,7 @@ export const Mail = defineComponent(() => {
     <div class="screen">
       <Heading
         title="Where is the mail?"
-        lead="Every message that came, was refused or went out, with what became of it."
+        lead="Every message that came in, was refused or went out, and what happened to it."
       />
       <Filters filters={filters} label="Trace" action="Find" />
       <Card>
@@ -49,7 +49,7 @@ export const Mail = defineComponent(() => {
             list={list}
             keyOf={(row) => `${row.id} ${row.at} ${row.event} ${row.recipient}`}
             empty={[
-              'No mail fits',
+              'No mail matches',
               'It never reached this server, or the trace of that time is no longer kept (TRACE_DAYS).',
             ]}
           />

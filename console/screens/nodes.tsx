@@ -15,7 +15,7 @@ export const Nodes = defineComponent(() => {
     <div class="screen">
       <Heading
         title="Nodes"
-        lead="The processes that serve, and those of the last day that did not stop by themselves."
+        lead="The processes of the service, and those of the last day that did not stop normally."
       />
       <Card>
         {() => (
@@ -23,7 +23,7 @@ export const Nodes = defineComponent(() => {
             caption="Nodes, the newest first"
             list={list}
             keyOf={({ id }) => id}
-            empty={['No node is known', 'A node is listed from its first sign of life on.']}
+            empty={['No node is known', 'A node is listed from its first heartbeat on.']}
             columns={[
               { head: 'Host', isWide: true, cell: ({ host, pid }) => `${host}, process ${pid}` },
               {
@@ -34,7 +34,7 @@ export const Nodes = defineComponent(() => {
               },
               { head: 'Version', cell: ({ version }) => version },
               { head: 'Started', cell: ({ started_at }) => <When at={started_at} /> },
-              { head: 'Last sign of life', cell: ({ seen_at }) => <When at={seen_at} /> },
+              { head: 'Last heartbeat', cell: ({ seen_at }) => <When at={seen_at} /> },
             ]}
           />
         )}

@@ -4,7 +4,7 @@ import { Heading } from '../ui/basics.tsx';
 
 export const NotFound = defineComponent(() => () => (
   <div class="screen">
-    <Heading title="Nothing is here" lead="The address has no screen of the console." />
+    <Heading title="Nothing is here" lead="The console has no screen at this address." />
     <p>
       <RouterLink to="/">{() => 'To the overview'}</RouterLink>
     </p>

@@ -30,7 +30,7 @@ export const words: Readonly<Record<QueueAction, Words>> = {
     verb: 'Drop',
     done: 'are dropped',
     follows:
-      'They are not delivered, and nobody is told. Each can be retried as long as its message is kept (DELIVERY_BODY_HOURS).',
+      'They are not delivered, and no bounce is sent. Each can be retried as long as its message is kept (DELIVERY_BODY_HOURS).',
   },
 };
 

@@ -44,7 +44,7 @@ export const Queue = defineComponent(() => {
     <div class="screen">
       <Heading
         title="Queue"
-        lead="Webhooks, forwarded and sent mail, and bounces that somebody outside has yet to take."
+        lead="Webhooks, forwarded and sent mail, and bounces that wait for a receiver outside."
       >
         {() => <AllActions filter={chosen()} reload={list.reload} />}
       </Heading>
@@ -56,7 +56,7 @@ export const Queue = defineComponent(() => {
             columns={columns}
             list={list}
             keyOf={({ destination, domain, kind }) => `${kind} ${destination} ${domain}`}
-            empty={['Nothing waits', 'Everything that had to go out has gone.']}
+            empty={['Nothing waits', 'All deliveries have ended.']}
           />
         )}
       </Card>
@@ -80,7 +80,7 @@ function AllActions({ filter, reload }: AllActionsProps) {
           key={action}
           type="button"
           class="plain"
-          onClick={() => void askForAction(action, filter, 'that fit the filters', reload)}
+          onClick={() => void askForAction(action, filter, 'that match the filters', reload)}
         >
           {words[action].verb} all
         </button>

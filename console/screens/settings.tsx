@@ -15,7 +15,7 @@ export const Settings = defineComponent(() => {
     <div class="screen">
       <Heading
         title="Settings"
-        lead="As they are in force on the node that answered, without secrets. They are changed in the environment, and hold after a restart."
+        lead="The values in force on the node that answered, without secrets. Change them in the environment, and restart the service."
       />
       <Card>
         {() => (
@@ -23,7 +23,7 @@ export const Settings = defineComponent(() => {
             caption="Settings"
             list={list}
             keyOf={({ key }) => key}
-            empty={['No settings', 'The service told of none.']}
+            empty={['No settings', 'The service returned none.']}
             columns={[
               { head: 'Key', cell: ({ key }) => <code>{key}</code> },
               { head: 'Value', isWide: true, cell: (row) => <Value setting={row} /> },

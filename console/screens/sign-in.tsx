@@ -36,7 +36,7 @@ export const SignIn = defineComponent(() => {
       <p class="lead">For operators of this server. Sign in with one of its API keys.</p>
       {route.query.next && !error.value && (
         <p class="notice" role="status">
-          Sign in to go on where you were.
+          Sign in to return to your screen.
         </p>
       )}
       <Failure error={error.value} />

@@ -18,7 +18,7 @@ export const TimeLine = defineComponent(() => {
   );
   return () => (
     <div class="screen">
-      <Heading title="One message" lead="What became of it, the oldest first.">
+      <Heading title="One message" lead="What happened to it, the oldest first.">
         {() => (
           <button type="button" class="plain" onClick={() => void reload()}>
             Refresh
@@ -35,7 +35,7 @@ export const TimeLine = defineComponent(() => {
 function Line({ id, items }: { id: string; items: readonly TraceItem[] }) {
   const [first] = items;
   if (!first) {
-    return <Empty title="Nothing is known of it">{() => 'Its trace is no longer kept.'}</Empty>;
+    return <Empty title="No trace of this message">{() => 'Its trace is no longer kept.'}</Empty>;
   }
   const messageId = items.find(({ message_id }) => message_id)?.message_id;
   return (
@@ -45,7 +45,7 @@ function Line({ id, items }: { id: string; items: readonly TraceItem[] }) {
           <Facts
             isAcross={true}
             facts={[
-              ['Our id', <code>{id}</code>],
+              ['Id', <code>{id}</code>],
               ['Message-ID', messageId ? <code>{messageId}</code> : 'none'],
               ['From', first.sender === '' ? 'a bounce' : (first.sender ?? 'unknown')],
               ['Client', first.client ?? 'this server'],

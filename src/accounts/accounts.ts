@@ -480,7 +480,7 @@ function accountNotFound(id: number): Refusal {
 }
 
 function addressExists(localPart: string, { name }: Domain): Refusal {
-  return new Refusal('address_exists', `${localPart}@${name} is there already`);
+  return new Refusal('address_exists', `${localPart}@${name} exists already`);
 }
 
 /** Accounts as they lie in the database. */

@@ -157,12 +157,9 @@ function webSocketRoute(app: Api): void {
       config: { refusals: ['upgrade_required', 'account_inactive'] },
       schema: {
         tags: ['Mail'],
-        summary: 'Hear of mailbox changes at once',
+        summary: 'Get mailbox changes at once',
         description:
-          'A WebSocket (RFC 6455). Browsers, which cannot set Authorization, offer the subprotocols ' +
-          '`postroom` and `bearer.<JWT>`. The first message is `hello`, with where every mailbox ' +
-          'stands; then one `mailbox_changed` for each change. An event is a hint: sync with the ' +
-          'token of your own last sync.',
+          'A WebSocket (RFC 6455). Browsers, which cannot set Authorization, offer the subprotocols `postroom` and `bearer.<JWT>`. The first message is `hello`, with the state of every mailbox; then comes one `mailbox_changed` for each change. An event is a hint: sync with the token of your own last sync.',
         operationId: 'connect',
         security: credentials.bearer,
         response: { 101: { description: 'The connection speaks WebSocket.', type: 'null' } },

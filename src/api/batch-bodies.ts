@@ -103,7 +103,7 @@ export class BatchBodies {
       source.on('data', onData).on('end', onEnd);
       // The client hung up: nothing that an operator has to mend.
       source.once('error', (cause) =>
-        giveUp(new Refusal('invalid_request', 'the body broke off', { cause })),
+        giveUp(new Refusal('invalid_request', 'the body ended too early', { cause })),
       );
     });
   }

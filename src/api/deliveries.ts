@@ -11,21 +11,19 @@ const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:
 const Status = Type.Enum(['queued', 'held', 'delivered', 'failed'], {
   type: 'string',
   description:
-    'A delivery that is held cannot be attempted; last_error says why. It is kept, and waits until ' +
-    'it is tried again by hand.',
+    'A `held` delivery is kept, and not attempted until it is released or tried again; last_error says why.',
 });
 
 const DeliveryBody = Type.Object(
   {
     id: RecordId,
     webhook_id: Type.String({
-      description: 'What the receiver knows it by.',
+      description: 'The id that the receiver gets.',
       examples: ['msg_01jk3q9w8d'],
     }),
     kind: Type.String({
       description:
-        'webhook, forward, bounce, send (what an account sent), mailbox (what the mail server behind ' +
-        'Postroom has not accepted yet), or copy (a change that a sent message brings to a mailbox there)',
+        'webhook, forward, bounce, send (mail that an account sent), mailbox (mail that your mail server has not accepted yet), or copy (a change that sent mail makes in a mailbox there)',
       examples: ['webhook'],
     }),
     destination: Type.String({
@@ -69,11 +67,11 @@ const DeliveryBody = Type.Object(
           },
           { title: 'StoredPlace' },
         ),
-        { description: 'Where the message was stored as well; absent on a mail server.' },
+        { description: 'Where the message was also stored; absent on a mail server.' },
       ),
     ),
   },
-  { title: 'Delivery', description: 'Something that has to reach a receiver outside.' },
+  { title: 'Delivery', description: 'A message for a receiver outside, with its attempts.' },
 );
 
 function writeDelivery(delivery: Delivery): Type.Static<typeof DeliveryBody> {
@@ -107,7 +105,7 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
           tags: ['Domains'],
           summary: 'List deliveries',
           description:
-            'What a route sent on or an account sent, or still has to, in the order it was queued.',
+            'Webhooks, forwarded mail, bounces and mail that accounts sent, waiting or ended, in the order in which they were queued.',
           operationId: 'listDeliveries',
           security: credentials.apiKey,
           params: Type.Object({ domain: DomainName }),
@@ -117,7 +115,7 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
             webhook_id: Type.Optional(
               Type.String({
                 maxLength: 64,
-                description: 'The one with this header `webhook-id`.',
+                description: 'Only the delivery with this header `webhook-id`.',
                 examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'],
               }),
             ),
@@ -147,8 +145,7 @@ export function deliveryRoutes(domains: Domains, queue: Queue): RouteGroup {
           tags: ['Domains'],
           summary: 'Try a delivery again',
           description:
-            'Tries it again now, from the start of its schedule, also one that was delivered: with ' +
-            'the same webhook-id and body.',
+            'Tries the delivery again now, from the start of its schedule, with the same webhook-id and body. It also repeats one that was delivered.',
           operationId: 'retryDelivery',
           security: credentials.apiKey,
           params: Type.Object({ domain: DomainName, id: RecordId }),

@@ -20,22 +20,22 @@ const { version } = JSON.parse(
 );
 
 const introduction = `Managed mail hosting over one HTTP API: put domains and mailboxes online,
-keep apps in sync with them and hear of changes at once.
+keep apps in sync with them, and get changes at once.
 
 Every failure has the same body (\`Error\`), with a stable \`code\`; it is sent as
-\`application/problem+json\` where the request accepts that. Bodies are checked as they are: 42 is
-not "42", null counts as absent. Members and parameters that are not known are ignored; one that is close to
-a known one is refused with "did you mean". Every answer has the request's id in \`x-request-id\` and what is
-left of the rate limit in \`x-ratelimit-*\`.`;
+\`application/problem+json\` if the request accepts that. Types are not converted: 42 is
+not "42". null counts as absent. Unknown members and parameters are ignored; one whose name is close to
+a known one is refused with "did you mean". Every answer has the request's id in \`x-request-id\` and the
+rest of the rate limit in \`x-ratelimit-*\`.`;
 
 const tags = [
   { name: 'Domains', description: 'Claim a domain, prove it by DNS, route its mail.' },
   { name: 'Email accounts', description: 'Mailboxes on active domains, and their passwords.' },
   { name: 'Mail', description: "A mailbox's changes, messages and attachments." },
-  { name: 'Webhooks', description: 'What receivers of webhooks call.' },
+  { name: 'Webhooks', description: 'Links in webhooks, for their receivers.' },
   { name: 'Mail server', description: 'Signed change events from the mail server.' },
-  { name: 'Operator', description: 'What an operator sees and does, over all users.' },
-  { name: 'Service', description: 'Is it alive, is it ready.' },
+  { name: 'Operator', description: 'For operators: the data of all users.' },
+  { name: 'Service', description: 'Whether the service is alive and ready.' },
   { name: 'Documentation', description: 'These pages.' },
 ];
 
@@ -79,7 +79,7 @@ const ErrorBody = Type.Object(
       examples: [`${ERRORS_PAGE}#invalid_request`],
     }),
     title: Type.String({ description: 'The same for every occurrence of the code.' }),
-    status: Type.Integer({ description: 'As that of the answer.' }),
+    status: Type.Integer({ description: 'The status of the answer.' }),
     detail: Type.String({ description: 'What was wrong this time.' }),
     code: Type.Enum(Object.keys(answers), {
       type: 'string',

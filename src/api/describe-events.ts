@@ -8,7 +8,7 @@ import { type TSchema, Type } from 'typebox';
 const textOrNull = (options: object) =>
   Type.Unsafe<string | null>({ type: ['string', 'null'], ...options });
 const cut = (what: string) =>
-  Type.Optional(Type.Boolean({ description: `True where ${what} did not fit.` }));
+  Type.Optional(Type.Boolean({ description: `True if ${what} cut to fit.` }));
 const instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
 const mailboxes = (description: string) =>
@@ -26,14 +26,14 @@ const webhookAttachment = Type.Object(
     content_type: Type.String({ examples: ['text/csv'] }),
     size: Type.Integer({ description: 'Octets, transfer encoding removed.', examples: [6] }),
     part: Type.String({ description: 'Part number, as in IMAP.', examples: ['2'] }),
-    url: Type.String({ format: 'uri', description: 'The bytes of this part, for 7 days.' }),
+    url: Type.String({ format: 'uri', description: 'Link to the bytes of this part, for 7 days.' }),
   },
   { title: 'WebhookAttachment' },
 );
 
 const verdict = (check: string) =>
   textOrNull({
-    description: `Result of ${check}; null where it was not made.`,
+    description: `Result of ${check}; null if it was not checked.`,
     examples: ['pass'],
   });
 
@@ -44,7 +44,7 @@ const receivedMessage = Type.Object(
       { from: Type.String(), to: Type.Array(Type.String()) },
       {
         title: 'SmtpEnvelope',
-        description: 'Sender and recipients by SMTP; of the recipients those of this domain.',
+        description: 'Sender and recipients in SMTP; only recipients of this domain.',
         examples: [{ from: 'bob@sender.test', to: ['ada@acme.test'] }],
       },
     ),
@@ -52,7 +52,7 @@ const receivedMessage = Type.Object(
     from: mailboxes('The header From.'),
     to: mailboxes('The header To.'),
     cc: mailboxes('The header Cc.'),
-    addresses_truncated: cut('all addresses'),
+    addresses_truncated: cut('the addresses were'),
     date: textOrNull({
       description: 'The header Date.',
       format: 'date-time',
@@ -60,30 +60,30 @@ const receivedMessage = Type.Object(
     }),
     message_id: textOrNull({ examples: ['<1@sender.test>'] }),
     text: textOrNull({ description: 'The text/plain parts.', examples: ['Hello, Ada.'] }),
-    text_truncated: cut('the text'),
+    text_truncated: cut('the text was'),
     html: textOrNull({
       description: 'The text/html parts, as they were sent.',
       examples: ['<p>Hello, Ada.</p>'],
     }),
-    html_truncated: cut('the HTML'),
+    html_truncated: cut('the HTML was'),
     attachments: Type.Array(webhookAttachment),
-    attachments_truncated: cut('all attachments'),
+    attachments_truncated: cut('the list of attachments was'),
     auth: Type.Object(
       { spf: verdict('SPF'), dkim: verdict('DKIM'), dmarc: verdict('DMARC') },
       { title: 'SenderChecks', examples: [{ spf: 'pass', dkim: 'pass', dmarc: 'pass' }] },
     ),
     raw_url: Type.String({
       format: 'uri',
-      description: 'The source, for 7 days.',
+      description: 'Link to the source, for 7 days.',
       examples: ['https://mail.example.com/webhooks/raw/7?expires=1795849200&signature=c2ln'],
     }),
     mail_id: Type.String({
       description:
-        'What the client was answered that brought the message; the same in the log, Received and trace.',
+        'The id in the answer to the client that brought the message; the same in the log, Received and trace.',
       examples: ['019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b'],
     }),
     mailbox: textOrNull({
-      description: 'Where the message is stored as well; null where the webhook alone has it.',
+      description: 'Where the message is also stored; null if only the webhook gets it.',
       examples: ['INBOX'],
     }),
   },
@@ -111,10 +111,9 @@ export const webhooks = {
       tags: ['Webhooks'],
       summary: 'A message came in',
       description:
-        'Sent to the `webhook_url` of a route, signed by Standard Webhooks 1.0.0, and repeated until it is ' +
-        'answered by 2xx. Body and `webhook-id` are the same each time.',
+        'Sent to the `webhook_url` of a route, signed by Standard Webhooks 1.0.0, and repeated until the answer is 2xx. Body and `webhook-id` are the same each time.',
       parameters: [
-        header('webhook-id', 'The same in each attempt: what to deduplicate by.'),
+        header('webhook-id', 'The same in each attempt: process each id once.'),
         header('webhook-timestamp', 'Seconds since 1970, of this attempt.'),
         header(
           'webhook-signature',
@@ -127,8 +126,8 @@ export const webhooks = {
         content: { 'application/json': { schema: plain(messageReceived) } },
       },
       responses: {
-        '2XX': { description: 'Taken.' },
-        410: { description: 'Never again: no further attempt is made.' },
+        '2XX': { description: 'Accepted.' },
+        410: { description: 'Gone: no further attempt is made.' },
         default: { description: 'Tried again later; 429 and 503 may say when by Retry-After.' },
       },
     },
@@ -147,14 +146,14 @@ const hello = Type.Object(
     user: Type.String({ description: "The account's address.", examples: ['ada@acme.test'] }),
     connectionId: Type.String({ examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'] }),
     serverTime: instant,
-    heartbeatSeconds: Type.Integer({ description: 'Between two pings.', examples: [30] }),
+    heartbeatSeconds: Type.Integer({ description: 'Seconds between two pings.', examples: [30] }),
     mailboxes: Type.Array(
       Type.Object(
         {
           ...tip,
           mailboxId: Type.Optional(
             Type.String({
-              description: 'Kept over a rename; absent on a mail server.',
+              description: 'Stays the same when the mailbox is renamed; absent on a mail server.',
               examples: ['m1795244400'],
             }),
           ),
@@ -163,7 +162,7 @@ const hello = Type.Object(
       ),
     ),
   },
-  { title: 'HelloEvent', description: 'The first message: where every mailbox stands.' },
+  { title: 'HelloEvent', description: 'The first message, with the state of every mailbox.' },
 );
 
 const mailboxChanged = Type.Object(

@@ -23,13 +23,14 @@ export const DnsRecordBody = Type.Object(
     }),
     observed_value: Type.Optional(
       Type.String({
-        description: 'What DNS answered last (`no record` for nothing), or what the override said.',
+        description:
+          'What DNS answered last (`no record` for nothing), or the value that was set by hand.',
         examples: ['10 mx.example.net'],
       }),
     ),
     detail: Type.Optional(
       Type.String({
-        description: 'What the last check came to, and what to do about it.',
+        description: 'The result of the last check, and what to do about it.',
         examples: [
           'Mail goes to mx.example.net: replace the MX records by one that names mail.localhost.',
         ],
@@ -41,19 +42,19 @@ export const DnsRecordBody = Type.Object(
     key_state: Type.Optional(
       Type.String({
         description:
-          'Of a DKIM record while keys are changed: `next` signs once it is verified, `old` signs no more.',
+          'Of a DKIM record while the key is changed: `next` signs once it is verified, `old` does not sign any more.',
         examples: ['next'],
       }),
     ),
     removable_at: Type.Optional(
       Type.String({
         format: 'date-time',
-        description: 'Of an `old` DKIM record: until then it has to stay in DNS.',
+        description: 'Of an `old` DKIM record: it has to stay in DNS until then.',
         examples: ['2026-02-07T12:00:00.000Z'],
       }),
     ),
   },
-  { title: 'DnsRecord', description: 'One record that the zone of the domain has to carry.' },
+  { title: 'DnsRecord', description: 'A record that the zone of the domain must have.' },
 );
 
 const RouteBody = Type.Object(
@@ -65,11 +66,11 @@ const RouteBody = Type.Object(
     }),
     webhook_url: Type.Optional(Type.String({ description: 'Of the webhook modes.' })),
     webhook_secret: Type.Optional(
-      Type.String({ description: 'Of the webhook modes, if set: it comes back as it was set.' }),
+      Type.String({ description: 'Of the webhook modes, if it is set: shown as it was set.' }),
     ),
     webhook_secret_previous: Type.Optional(
       Type.String({
-        description: 'What `webhook_secret` was before a change, for 24 hours: both sign.',
+        description: 'The old `webhook_secret`, for 24 hours after a change: both sign.',
       }),
     ),
     forward_to_email: Type.Optional(Type.String({ description: 'Of `forward_email`.' })),
@@ -88,7 +89,10 @@ export const DetailsBody = Type.Object(
     route: RouteBody,
     mx: Type.Object(
       {
-        host: Type.String({ description: 'Our mail exchanger.', examples: ['mail.localhost'] }),
+        host: Type.String({
+          description: 'The mail exchanger of this service.',
+          examples: ['mail.localhost'],
+        }),
         priority: Type.Integer({ examples: [10] }),
       },
       { title: 'MailExchanger' },

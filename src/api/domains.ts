@@ -69,14 +69,14 @@ function addCreate(app: Api, domains: Domains): void {
         ...common,
         summary: 'Claim a domain',
         description:
-          'The domain is pending until its DNS records are verified, which is checked by itself.',
+          'The domain is pending until its DNS records are verified. Postroom checks them by itself.',
         operationId: 'createDomain',
         body: Type.Object({
           domain: DomainName,
           user_id: UserId,
           organization_id: Type.Optional(
             Type.String({
-              description: 'Kept and given back, for you to use.',
+              description: 'Stored and returned, for your own use.',
               examples: ['org-1'],
             }),
           ),
@@ -132,7 +132,7 @@ function addReads(app: Api, domains: Domains): void {
         ...read,
         querystring: DnsQuery,
         summary: "List a domain's DNS records",
-        description: 'With `format=zone` as lines of a zone file, to paste.',
+        description: 'With `format=zone` the answer has lines for a zone file.',
         operationId: 'listDnsRecords',
         response: { 200: DnsListing },
       },
@@ -176,7 +176,7 @@ function addDelete(app: Api, { domains, accounts, contents }: DomainRouteParts):
       schema: {
         ...common,
         summary: 'Delete a domain',
-        description: 'Its DNS records, route, accounts and their mail go with it.',
+        description: 'Also deletes its DNS records, route and accounts, and their mail.',
         operationId: 'deleteDomain',
         body: Type.Object({ domain: DomainName, user_id: UserId }),
         response: { 200: Type.Object({ ok: Type.Boolean(), deleted: DomainName }) },
@@ -201,7 +201,7 @@ function addSetRoute(app: Api, domains: Domains): void {
         ...common,
         summary: "Set how a domain's mail is handled",
         description:
-          'Replaces the route as a whole: a field that is left out is cleared. Mail that was accepted before keeps the route it was accepted under.',
+          'Replaces the whole route: a field that is left out is cleared. Mail that was accepted before keeps the old route.',
         operationId: 'setRoute',
         params: DomainPath,
         body: Type.Object(
@@ -266,7 +266,7 @@ function addMark(app: Api, domains: Domains): void {
         ...common,
         summary: 'Set a DNS record by hand',
         description:
-          'For administration and tests. Wins over the automatic check until the record is marked `pending`, which gives it back.',
+          'For administration and tests. The automatic check leaves the record alone until it is marked `pending`.',
         operationId: 'markDnsRecord',
         params: DomainPath,
         body: Type.Object({
@@ -278,7 +278,7 @@ function addMark(app: Api, domains: Domains): void {
           }),
           observed_value: Type.Optional(
             Type.String({
-              description: 'What to show as seen in DNS.',
+              description: 'The `observed_value` to show.',
               examples: ['10 mail.localhost'],
             }),
           ),
@@ -308,7 +308,7 @@ function addVerify(app: Api, domains: Domains, verification: Verification): void
         ...common,
         summary: "Check a domain's DNS records now",
         description:
-          'Asks DNS at once and answers with what it said. Not needed for a domain to become active: it is checked by itself. At most once in 10 seconds for a domain.',
+          'Asks DNS at once and returns the result. A domain becomes active without this call, since Postroom checks it by itself. At most once in 10 seconds for a domain.',
         operationId: 'verifyDomain',
         params: DomainPath,
         body: Type.Object({ user_id: UserId }),

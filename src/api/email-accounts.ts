@@ -40,7 +40,7 @@ const OnceShown = Type.Object(
   {
     account: AccountBody,
     password: Type.String({
-      description: 'Shown here and never again.',
+      description: 'Shown only here.',
       examples: ['correct horse'],
     }),
     note: Type.String({ examples: ['Save this password now: it is not shown again.'] }),
@@ -214,7 +214,7 @@ function addReadAndUpdate(app: Api, accounts: Accounts): void {
         ...common,
         summary: 'Update an account',
         description:
-          'Changes what is given. A suspended account takes no mail, and its tokens stop at once.',
+          'Changes the fields that are given. Mail to a suspended account is deferred, and its tokens stop at once.',
         operationId: 'updateAccount',
         params: AccountPath,
         body: Type.Object({
@@ -245,7 +245,7 @@ function addDelete(app: Api, { accounts, contents }: AccountRouteParts): void {
       schema: {
         ...common,
         summary: 'Delete an account',
-        description: 'Its mail goes with it, and its tokens stop at once.',
+        description: 'Also deletes its mail. Its tokens stop at once.',
         operationId: 'deleteAccount',
         body: Type.Object({ id: RecordId, user_id: UserId }),
         response: {

@@ -19,7 +19,7 @@ const Health = Type.Object({ status: Type.String({ examples: ['ok'] }) }, { titl
 const Readiness = Type.Object(
   {
     status: Type.Union([Type.Literal('ready'), Type.Literal('degraded')]),
-    detail: Type.Optional(Type.String({ description: 'The parts for which some work waits.' })),
+    detail: Type.Optional(Type.String({ description: 'The parts that some work waits for.' })),
   },
   { title: 'Readiness' },
 );
@@ -69,7 +69,7 @@ export function healthRoutes(
           tags: ['Service'],
           summary: 'Can it do its work?',
           description:
-            'Ready when the database, the listeners, the bodies and the mail server, where there is one, do their work; else `detail` names those that do not. `degraded` where some of the work waits for a part, such as mail above 64 KiB for a bucket that does not answer. Not ready from the moment on that the process is told to stop.',
+            'Ready when the database, the listeners, the bodies and the mail server, if there is one, work; else `detail` names those that do not. `degraded` when some of the work waits for a part, such as mail above 64 KiB for a bucket that does not answer. Not ready from the moment when the process is told to stop.',
           operationId: 'readiness',
           security: credentials.none,
           response: { 200: Readiness },

@@ -11,6 +11,6 @@ test('a client that left before its message was read is no failure of ours', asy
   await once(body, 'close');
   await assert.rejects(Array.fromAsync(readMessage(body, 100)), {
     code: 'invalid_request',
-    message: 'the body broke off',
+    message: 'the body ended too early',
   });
 });

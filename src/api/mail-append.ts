@@ -123,7 +123,7 @@ export async function* readMessage(
   } catch (error) {
     // Whatever else comes from the stream: a client that left early leaves one without an error of its own.
     if (error instanceof Refusal) throw error;
-    throw new Refusal('invalid_request', 'the body broke off', { cause: error });
+    throw new Refusal('invalid_request', 'the body ended too early', { cause: error });
   } finally {
     // What still comes is read and dropped.
     body?.resume();

@@ -37,8 +37,7 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
           summary: 'Fetch one MIME part',
           operationId: 'fetchAttachment',
           description:
-            'The bytes of the part with its transfer encoding removed. Takes Range, If-Range and ' +
-            'If-None-Match.',
+            'The bytes of the part with its transfer encoding removed. Accepts Range, If-Range and If-None-Match.',
           security: credentials.bearer,
           querystring: Type.Object({
             ...messageQuery,

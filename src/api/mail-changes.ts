@@ -37,7 +37,7 @@ const messageSet = {
   uids: Type.Array(uidSchema, {
     minItems: 1,
     maxItems: UIDS_MAX,
-    description: 'The messages. One that is not there is no error, and not in the answer.',
+    description: 'The messages. One that does not exist is not an error, and is not in the answer.',
     examples: [[3, 7]],
   }),
   uidvalidity: Type.Optional(uidvaliditySchema),
@@ -49,7 +49,7 @@ const messageSet = {
       },
       {
         description:
-          'The state of the last sync: the answer then has what a sync of it would tell.',
+          'The state of the last sync. The answer then also has the next sync from there.',
       },
     ),
   ),
@@ -92,8 +92,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
           summary: 'Change flags',
           operationId: 'changeFlags',
           description:
-            'Adds and removes IMAP flags; what is both added and removed is removed. ' +
-            '`updated` has every message that is there, as it is now.',
+            'Adds and removes IMAP flags; a flag that is both added and removed is removed. `updated` has each of the messages that exists, with its flags as they are now.',
           security: credentials.bearer,
           body: Type.Object(
             {
@@ -135,7 +134,7 @@ export function mailChangeRoutes(mailstore: Mailstore): RouteGroup {
           tags: ['Mail'],
           summary: 'Delete messages for good',
           operationId: 'deleteMessages',
-          description: 'Nothing brings them back. To put them into Trash, move them.',
+          description: 'They cannot be brought back. To put messages into Trash, move them.',
           security: credentials.bearer,
           body: Type.Object(messageSet, { examples: [{ mailbox: 'Trash', uids: [7] }] }),
           response: {

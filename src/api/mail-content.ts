@@ -27,7 +27,10 @@ const attachment = Type.Object(
     contentType: Type.String({ examples: ['text/csv'] }),
     size: Type.Integer({ description: 'Octets, transfer encoding removed.', examples: [812] }),
     contentId: Type.Optional(
-      Type.String({ description: 'What HTML names as `cid:`.', examples: ['logo@sender.test'] }),
+      Type.String({
+        description: 'The id that the HTML names as `cid:`.',
+        examples: ['logo@sender.test'],
+      }),
     ),
     inline: Type.Boolean({ description: 'Meant to be shown within the message.' }),
   },
@@ -68,8 +71,7 @@ const content = {
       {
         title: 'SenderResults',
         description:
-          'What the checks of the sender came to when the message arrived; absent where it was not ' +
-          'checked here.',
+          'The results of the sender checks when the message arrived; absent if it was not checked here.',
       },
     ),
   ),
@@ -138,9 +140,7 @@ export function mailContentRoutes(mailstore: Mailstore, hostname: string): Route
           summary: 'Read several messages',
           operationId: 'readMessages',
           description:
-            'As /mail/content, for up to 100 messages. One that is not there, or whose source cannot ' +
-            'be read, is left out. An answer that grows too long is cut after a message, and says ' +
-            '`hasMore`.',
+            'As /mail/content, for up to 100 messages. A message that does not exist, or whose source cannot be read, is left out. An answer that becomes too long ends after a message, and has `hasMore`.',
           security: credentials.bearer,
           body: Type.Object(
             {

@@ -7,12 +7,14 @@ import { credentials, type RouteGroup, type RouteTools } from './server.ts';
 const summary = Type.Object(
   {
     ...mailboxState,
-    mailboxId: Type.Optional(Type.String({ description: 'Kept over a rename.', examples: ['m7'] })),
+    mailboxId: Type.Optional(
+      Type.String({ description: 'Stays the same when the mailbox is renamed.', examples: ['m7'] }),
+    ),
     specialUse: Type.Optional(
       Type.String({ description: 'RFC 6154 attribute.', examples: ['\\Sent'] }),
     ),
     messages: Type.Integer({ description: 'Messages in it.', examples: [12] }),
-    unseen: Type.Integer({ description: 'Of them, those without `\\Seen`.', examples: [3] }),
+    unseen: Type.Integer({ description: 'How many of them lack `\\Seen`.', examples: [3] }),
   },
   { title: 'Mailbox' },
 );
@@ -86,7 +88,8 @@ const renameRoute: AddRoute = (app, tools, mailstore) => {
         tags: ['Mail'],
         summary: 'Rename a mailbox',
         operationId: 'renameMailbox',
-        description: 'Mailboxes below it go with it. INBOX and special-use mailboxes stay.',
+        description:
+          'Also renames the mailboxes below it. INBOX and special-use mailboxes cannot be renamed.',
         security: credentials.bearer,
         body: Type.Object(
           {
@@ -118,7 +121,8 @@ const deleteRoute: AddRoute = (app, tools, mailstore) => {
         tags: ['Mail'],
         summary: 'Delete a mailbox with its messages',
         operationId: 'deleteMailbox',
-        description: 'For good. Mailboxes below it stay, as do INBOX and special-use mailboxes.',
+        description:
+          'Deletes it for good. Mailboxes below it stay. INBOX and special-use mailboxes cannot be deleted.',
         security: credentials.bearer,
         body: Type.Object(
           { mailbox: mailboxName('Name of the mailbox.') },

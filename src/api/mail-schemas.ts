@@ -102,7 +102,7 @@ export function mailboxName(description: string) {
 
 export const uidvaliditySchema = Type.String({
   maxLength: 64,
-  description: 'As the last sync returned it; the call is refused where it has changed.',
+  description: 'As the last sync returned it; the call is refused if it has changed.',
   examples: ['1795244400'],
 });
 
@@ -116,7 +116,7 @@ export const mailboxState = {
 /** The same as an answer. */
 export const mailboxStateSchema = Type.Object(mailboxState, {
   title: 'MailboxState',
-  description: 'Where a mailbox stands.',
+  description: 'The state of a mailbox.',
 });
 
 export const fieldsSchema = Type.Array(Type.Enum([...messageFields]), {
@@ -128,7 +128,7 @@ export const fieldsSchema = Type.Array(Type.Enum([...messageFields]), {
 export const uidSchema = Type.Integer({
   minimum: 1,
   maximum: 4_294_967_295,
-  description: 'Of the message in its mailbox.',
+  description: 'UID of the message in its mailbox.',
   examples: [7],
 });
 
@@ -155,10 +155,10 @@ export const syncAnswer = Type.Object(
   {
     mailbox: Type.String({ description: 'The mailbox that was synced.' }),
     uidvalidity: Type.String({
-      description: 'To be passed on the next sync, with the token.',
+      description: 'Pass it with the next sync, together with the token.',
       examples: ['1795244400'],
     }),
-    token: Type.String({ description: 'To be passed on the next sync.' }),
+    token: Type.String({ description: 'Pass it with the next sync.' }),
     changes: Type.Object({
       added: Type.Array(
         Type.Object(
@@ -187,13 +187,14 @@ export const syncAnswer = Type.Object(
             emailId: Type.Optional(
               Type.String({
                 description:
-                  'Names these bytes, also where the message is moved (RFC 8474); absent where a ' +
-                  'mail server has none.',
+                  'Names these bytes, also after the message is moved (RFC 8474); absent if a mail server has none.',
                 examples: ['M7f3a'],
               }),
             ),
             hasAttachment: Type.Optional(
-              Type.Boolean({ description: 'Anything is attached, pictures in the text included.' }),
+              Type.Boolean({
+                description: 'Whether anything is attached, pictures in the text included.',
+              }),
             ),
           },
           {
@@ -206,7 +207,7 @@ export const syncAnswer = Type.Object(
       removed: Type.Array(removedSchema),
     }),
     reset: Type.Optional(
-      Type.Boolean({ description: 'The client drops what it has of this mailbox first.' }),
+      Type.Boolean({ description: 'The client first drops its copy of this mailbox.' }),
     ),
     hasMore: Type.Optional(
       Type.Boolean({ description: 'Call again with this token for the rest.' }),
@@ -243,7 +244,7 @@ export const messageQuery = {
   uid: Type.Integer({
     minimum: 1,
     maximum: 4_294_967_295,
-    description: 'As sync tells it.',
+    description: 'As in a sync.',
     examples: [7],
   }),
 };

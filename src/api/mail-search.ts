@@ -49,7 +49,7 @@ const searchBody = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: MATCHES_MAX,
-        description: `Matches in one answer at most; ${MATCHES_DEFAULT} when left out.`,
+        description: `The most matches in one answer; ${MATCHES_DEFAULT} when left out.`,
       }),
     ),
     cursor: Type.Optional(Type.String({ maxLength: 512, description: 'Of the answer before.' })),
@@ -82,7 +82,7 @@ const searchAnswer = Type.Unsafe<SearchResult>(
     ),
     cursor: Type.Optional(
       Type.String({
-        description: 'Leads to the next page; absent where there is none.',
+        description: 'Leads to the next page; absent on the last one.',
         examples: ['MTc5NTI0NDQwMA'],
       }),
     ),

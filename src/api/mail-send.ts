@@ -51,7 +51,7 @@ const times = {
   sendAt: Type.Optional(
     Type.String({
       maxLength: 40,
-      description: 'Goes out then (RFC 3339), within a year; at once when left out.',
+      description: 'When the message goes out (RFC 3339), within a year; at once when left out.',
       examples: ['2026-02-01T08:00:00Z'],
     }),
   ),
@@ -59,7 +59,8 @@ const times = {
     Type.Integer({
       minimum: 0,
       maximum: DELAY_MAX,
-      description: 'Goes out so much later, and can be cancelled until then; in place of sendAt.',
+      description:
+        'The message goes out so many seconds later, and can be cancelled until then; in place of sendAt.',
       examples: [30],
     }),
   ),
@@ -81,14 +82,18 @@ const attachment = Type.Object({
   mailbox: Type.Optional(
     Type.String({
       maxLength: MAILBOX_MAX,
-      description: 'In place of content, with uid and part: a part of a message of the account.',
+      description:
+        'In place of `content`, with `uid` and `part`: a part of another message of the account.',
       examples: ['INBOX'],
     }),
   ),
   uid: Type.Optional(uidSchema),
   part: Type.Optional(Type.String({ description: 'IMAP part number.', examples: ['2'] })),
   contentId: Type.Optional(
-    Type.String({ description: 'What HTML names as `cid:`.', examples: ['logo@sender.test'] }),
+    Type.String({
+      description: 'The id that the HTML names as `cid:`.',
+      examples: ['logo@sender.test'],
+    }),
   ),
   inline: Type.Optional(Type.Boolean({ description: 'Meant to be shown within the message.' })),
 });
@@ -97,14 +102,13 @@ const sendBody = Type.Object(
   {
     from: Type.Optional(
       Type.Object(correspondent.properties, {
-        description:
-          'The account, under a name or a +tag of its choice; the account when left out.',
+        description: 'The account, with a name or a +tag of its choice; the account when left out.',
       }),
     ),
     to: correspondents('Recipients. To, Cc and Bcc together have 1 to 100.'),
     cc: correspondents('Recipients of copies.'),
     bcc: correspondents('Recipients whom nobody else sees; the copy in Sent names them.'),
-    replyTo: correspondents('Where answers go.'),
+    replyTo: correspondents('The addresses for answers.'),
     subject: Type.Optional(Type.String({ examples: ['Hello'] })),
     text: Type.Optional(Type.String({ examples: ['Hello, Bob.'] })),
     html: Type.Optional(Type.String({ examples: ['<p>Hello, Bob.</p>'] })),
@@ -115,11 +119,10 @@ const sendBody = Type.Object(
       }),
     ),
     inReplyTo: place(
-      'The message that is answered: In-Reply-To and References are made of it, and it gets `\\Answered`.',
+      'The message that is answered. Postroom writes In-Reply-To and References from it, and sets its `\\Answered`.',
     ),
     draft: place(
-      'The draft that is sent: it is removed once the mail goes. It has the flag `\\Draft`, or is in the ' +
-        'mailbox of drafts.',
+      'The draft that is sent: it is removed once the mail is sent. It has the flag `\\Draft`, or is in the mailbox of drafts.',
     ),
     ...times,
   },
@@ -131,7 +134,7 @@ const sendBody = Type.Object(
 );
 
 const sendId = Type.String({
-  description: 'What the message is known by here.',
+  description: 'The id of the sent message.',
   examples: ['7a9c2f2e-4f0e-4a55-9a52-0d0cf0b8e3c1'],
 });
 const messageId = Type.String({ examples: ['<7b1f@acme.test>'] });
@@ -150,8 +153,7 @@ const acceptedAnswer = Type.Unsafe<Accepted>(
 const status = Type.Enum(['queued', 'delivered', 'deferred', 'bounced', 'cancelled'], {
   type: 'string',
   description:
-    '`queued`: not tried yet; `deferred`: it failed and is tried again; `delivered`: the mail server ' +
-    'of the recipient took it; `bounced`: it failed for good.',
+    '`queued`: not tried yet; `deferred`: it failed and is tried again; `delivered`: the mail server of the recipient accepted it; `bounced`: it failed for good.',
 });
 
 const statusAnswer = Type.Unsafe<SendStatus>(
@@ -169,7 +171,7 @@ const statusAnswer = Type.Unsafe<SendStatus>(
           status,
           detail: Type.Optional(
             Type.String({
-              description: 'What the far end said.',
+              description: "The answer of the recipient's mail server.",
               examples: ['250 2.0.0 Ok: queued'],
             }),
           ),
@@ -188,7 +190,7 @@ const cancelAnswer = Type.Object({
       uid: uidSchema,
       uidvalidity: Type.Optional(Type.String({ examples: ['1795244400'] })),
     },
-    { description: 'Where the message is now: its draft, made anew where there is none.' },
+    { description: 'Where the message is now: its old draft, or a new one if there was none.' },
   ),
 });
 
@@ -252,11 +254,7 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
         summary: 'Send a message',
         operationId: 'sendMessage',
         description:
-          'The answer comes once the message is stored: in Sent, and for its recipients, who each get ' +
-          'it once. It is tried for five days; a recipient who does not get it is told of in INBOX. ' +
-          'With `Idempotency-Key` the same request can be made again: it is sent once. A body of ' +
-          '`message/rfc822` goes as it is to whom To, Cc and Bcc name, at most `MAX_MESSAGE_BYTES`; ' +
-          '`sendAt` and `delaySeconds` stand in the query then.',
+          'The answer comes once the message is stored: in Sent, and for its recipients, who each get it once. Postroom tries for five days; for a recipient who does not get it, the account gets a bounce in INBOX. With `Idempotency-Key` the same request can be made again: the message is sent once. A body of `message/rfc822`, at most `MAX_MESSAGE_BYTES`, is sent as it is to the recipients that To, Cc and Bcc name; `sendAt` and `delaySeconds` are then parameters of the query.',
         security: credentials.bearer,
         headers: keyHeaders,
         querystring: query,
@@ -301,8 +299,7 @@ function cancelRoute(app: Api, tools: RouteTools, sending: Sending): void {
         summary: 'Cancel a message',
         operationId: 'cancelSend',
         description:
-          'While nothing of it went out: it goes from Sent, and its draft is there. Cancelled again, ' +
-          'it answers the same.',
+          'Works until the message went out to any recipient. The message is removed from Sent and is a draft again. A second call gets the same answer.',
         security: credentials.bearer,
         body: Type.Object({ id: sendId }),
         response: { 200: cancelAnswer },
@@ -322,7 +319,7 @@ function statusRoutes(app: Api, tools: RouteTools, sending: Sending): void {
     {
       schema: {
         tags: ['Mail'],
-        summary: 'What became of a message',
+        summary: 'Read the status of a sent message',
         operationId: 'readSend',
         description: 'Kept for 30 days.',
         security: credentials.bearer,

@@ -20,7 +20,8 @@ const syncBody = Type.Object(
     mailboxId: Type.Optional(
       Type.String({
         maxLength: 256,
-        description: 'As `hello` has it, so that what it says can be sent back; `mailbox` counts.',
+        description:
+          'As in `hello`, so that a client may send back what it got there. It is ignored: `mailbox` names the mailbox.',
       }),
     ),
     uidvalidity: Type.Optional(
@@ -30,13 +31,13 @@ const syncBody = Type.Object(
       Type.String({ maxLength: 256, description: 'As the last sync returned it.' }),
     ),
     limit: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: 10_000, description: 'Changes in one answer at most.' }),
+      Type.Integer({ minimum: 1, maximum: 10_000, description: 'The most changes in one answer.' }),
     ),
     fields: Type.Optional(fieldsSchema),
     order: Type.Optional(
       Type.Enum(['oldest', 'newest'], {
         description:
-          'Which messages the pages of a first sync begin with; the oldest when left out.',
+          'Whether the pages of a first sync begin with the oldest or the newest messages; the oldest when left out.',
       }),
     ),
   },
@@ -61,10 +62,7 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
           summary: 'Sync a mailbox',
           operationId: 'syncMailbox',
           description:
-            'Returns what changed since `token`; without a token, everything as `added`. ' +
-            'With `reset: true` the client drops what it has of the mailbox first. ' +
-            'A page ends at `limit`, or earlier where envelopes and structures are large: it says ' +
-            '`hasMore`, and its token leads to the next one.',
+            'Returns what changed since `token`; without a token, everything as `added`. With `reset: true` the client first drops its copy of the mailbox. A page ends at `limit`, or earlier if envelopes and structures are large. Then it has `hasMore`, and its token leads to the next page.',
           security: credentials.bearer,
           body: syncBody,
           response: { 200: writtenHere(syncAnswer) },

@@ -47,9 +47,7 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
           tags: ['Mail'],
           summary: 'Log in to a mailbox',
           description:
-            'The address and password of an account for a token. After 10 failures from one client, ' +
-            'or 100 from clients that never logged in to the account, it answers 429 for a while. With ' +
-            '`remember: true` a browser gets a cookie that POST /mail/token/renew takes.',
+            'Exchanges the address and password of an account for a token. After 10 failures from one client, or 100 from clients that never logged in to the account, it answers 429 for a while. With `remember: true` a browser gets a cookie for POST /mail/token/renew.',
           operationId: 'login',
           security: credentials.none,
           body: Type.Object({
@@ -65,7 +63,7 @@ export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup
             }),
             remember: Type.Optional(
               Type.Boolean({
-                description: 'Sets a cookie that is good until it was not used for 30 days.',
+                description: 'Sets a cookie. It expires when it was not used for 30 days.',
               }),
             ),
           }),
@@ -97,9 +95,7 @@ function addRenewal(app: Api, tokens: Tokens, cookies: LoginCookies): void {
         tags: ['Mail'],
         summary: 'Renew a token without the password',
         description:
-          'Takes the cookie of POST /mail/token and sets the next one. Each is accepted once. One that was ' +
-          'replaced more than a minute ago ends the login. A password reset, a suspension, and ' +
-          '30 days without a renewal end it too.',
+          'Needs the cookie of POST /mail/token, and sets the next one. Each cookie is accepted once. Using one that was replaced more than a minute ago ends the login. A password reset, a suspension, and 30 days without a renewal end it too.',
         operationId: 'renewToken',
         security: credentials.cookie,
         response: { 200: TokenBody },
@@ -145,7 +141,7 @@ function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
         tags: ['Mail'],
         summary: 'Forget a login',
         description:
-          'Ends the login of the cookie, and removes the cookie. Tokens are good until they expire.',
+          'Ends the login of the cookie, and removes the cookie. Tokens stay valid until they expire.',
         operationId: 'forgetLogin',
         security: credentials.none,
         response: { 200: Type.Object({ ok: Type.Literal(true) }) },

@@ -284,7 +284,7 @@ suite('bodies that are being read', () => {
     const { source, reading, arrived } = unfinished(bodies, 'a', 60);
     await arrived();
     source.destroy(new Error('reset'));
-    await assert.rejects(reading, { code: 'invalid_request', message: 'the body broke off' });
+    await assert.rejects(reading, { code: 'invalid_request', message: 'the body ended too early' });
     assert.equal(bodies.held, 0);
   });
 

@@ -48,7 +48,7 @@ const outcome = Type.Object(
     ok: Type.Boolean(),
     accepted: Type.Integer({
       minimum: 0,
-      description: 'Events that need no resending, repeats of known ones included.',
+      description: 'Events that need not be sent again, repeats of known ones included.',
     }),
     rejected: Type.Optional(
       Type.Array(
@@ -56,7 +56,7 @@ const outcome = Type.Object(
           {
             line: Type.Integer({ minimum: 1, description: 'Counted from 1.', examples: [2] }),
             event_id: Type.Optional(
-              Type.String({ description: 'Where the line has one.', examples: ['evt-2'] }),
+              Type.String({ description: 'Absent if the line has none.', examples: ['evt-2'] }),
             ),
             reason: Type.String({
               description: 'What is wrong with it.',
@@ -90,11 +90,9 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
         bodyLimit: BODY_MAX,
         schema: {
           tags: ['Mail server'],
-          summary: 'Take mailbox change events',
+          summary: 'Accept mailbox change events',
           description:
-            'Each new event is told once to the connections of its account. A line that is no ' +
-            'event, or is for nobody here, is listed in `rejected` and does not spoil the batch. ' +
-            'Events are known by their `event_id` for 24 hours, so that a batch can be sent again.',
+            'Each new event is passed on once to the WebSockets of its account. A line that is not an event, or names no account here, is listed in `rejected`; the other lines are accepted. Postroom remembers each `event_id` for 24 hours, so that a batch can be sent again.',
           operationId: 'takeMailserverEvents',
           security: credentials.signature,
           body: { content: { 'application/x-ndjson': { schema: batch } } },

@@ -83,7 +83,7 @@ const addSource: AddRoute = (app, { bodies }, findBody) => {
         ...common,
         summary: 'Fetch the source of a message by its link',
         description:
-          'The `raw_url` of a webhook; good for 7 days while the message is kept (`DELIVERY_BODY_HOURS`), and needs no other credential.',
+          'The `raw_url` of a webhook. It is valid for 7 days while the message is kept (`DELIVERY_BODY_HOURS`), and needs no other credential.',
         operationId: 'fetchRawMessage',
         params: Type.Object({ id: linkId }),
         response: {
@@ -121,8 +121,7 @@ const addAttachment: AddRoute = (app, { bodies }, findBody) => {
         ...common,
         summary: 'Fetch an attachment by its link',
         description:
-          'The `url` of an attachment in a webhook; good for as long as its `raw_url`, for this one part, and needs no ' +
-          'other credential. Takes Range, If-Range and If-None-Match.',
+          'The `url` of an attachment in a webhook. It is valid for this one part, as long as the `raw_url`, and needs no other credential. Accepts Range, If-Range and If-None-Match.',
         operationId: 'fetchLinkedAttachment',
         params: Type.Object({ id: linkId, part: Type.String({ maxLength: 100 }) }),
         response: partAnswer,

@@ -14,8 +14,7 @@ export const keyHeaders = Type.Object({
   'idempotency-key': Type.Optional(
     Type.String({
       description:
-        'A key of your choice. The same request with the same key is carried out once, and answered the ' +
-        'same for 24 hours; a message that was sent as long as it is known.',
+        'A key of your choice. The same request with the same key is carried out once, and gets the same answer for 24 hours; `/mail/send` for as long as the sent message is known.',
       examples: ['order-4711'],
     }),
   ),

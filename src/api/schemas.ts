@@ -8,7 +8,7 @@ import type { Domain } from '../domains/domains.ts';
 export const UserId = Type.String({
   minLength: 1,
   maxLength: 255,
-  description: 'The user of yours whom everything in this call belongs to.',
+  description: 'The user of your product who owns everything in this call.',
   examples: ['demo'],
 });
 
@@ -77,7 +77,7 @@ export const pageFields = {
     Type.Integer({
       minimum: 1,
       maximum: 1000,
-      description: 'At most so many; 50 when left out.',
+      description: 'The most items of a page; 50 when left out.',
       examples: [50],
     }),
   ),
@@ -85,7 +85,7 @@ export const pageFields = {
     Type.Integer({
       minimum: 0,
       maximum: Number.MAX_SAFE_INTEGER,
-      description: 'Skips so many; 0 when left out.',
+      description: 'The number of items to skip; 0 when left out.',
       examples: [0],
     }),
   ),
@@ -94,8 +94,7 @@ export const pageFields = {
       minimum: 0,
       maximum: Number.MAX_SAFE_INTEGER,
       description:
-        'Only what comes after this id: the last one of the page before. What is added or removed ' +
-        'meanwhile moves no page, as it does with `offset`.',
+        'Only items after this id, the last one of the page before. Unlike with `offset`, items that are added or removed meanwhile do not shift the pages.',
       examples: [50],
     }),
   ),

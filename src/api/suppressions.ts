@@ -31,8 +31,8 @@ export function suppressionRoutes(domains: Domains, suppressions: Suppressions):
           tags: ['Domains'],
           summary: 'List suppressed addresses',
           description:
-            "Addresses that do not exist, as a mail server said (status 5.1.x): what the domain's " +
-            'accounts send to them bounces at once. In the order in which they came on the list.',
+            'Addresses of which a mail server said that they do not exist (status 5.1.x). Mail from the ' +
+            "domain's accounts to them bounces at once. In the order in which they were added.",
           operationId: 'listSuppressions',
           security: credentials.apiKey,
           params: Type.Object({ domain: DomainName }),
@@ -61,7 +61,7 @@ export function suppressionRoutes(domains: Domains, suppressions: Suppressions):
         schema: {
           tags: ['Domains'],
           summary: 'Write to an address again',
-          description: 'Takes it off the list.',
+          description: 'Removes the address from the list.',
           operationId: 'deleteSuppression',
           security: credentials.apiKey,
           params: Type.Object({ domain: DomainName }),

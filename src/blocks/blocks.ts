@@ -218,7 +218,7 @@ async function checkRoom(tx: Queries): Promise<void> {
 function checkNote(note: string | undefined): void {
   if (note === undefined) return;
   if (note.length > NOTE_MAX || !note.isWellFormed() || /\p{Cc}/u.test(note)) {
-    throw invalidField('note', `must be at most ${NOTE_MAX} characters, none of control`);
+    throw invalidField('note', `must be at most ${NOTE_MAX} characters, and no control characters`);
   }
 }
 

@@ -115,7 +115,7 @@ async function resolveReturn(
     // a bounce to it is for whoever looks after the domain.
     const account = await accounts.oldestOfDomain(domain.id);
     if (account) return { kind: 'mailbox', user: userOf(account), isLimited: false };
-    return new Refusal('account_not_found', 'nobody takes bounces for this address');
+    return new Refusal('account_not_found', 'bounces to this address are not accepted');
   }
   if (reversed.kind === 'expired') return new Refusal('srs_invalid', 'this address has expired');
   return new Refusal('srs_invalid', 'this address is not one of ours');

@@ -101,10 +101,10 @@ function refuseSender(verdicts: Verdicts | undefined): void {
 
 function refuseSpam(verdict: SpamVerdict | undefined): void {
   if (verdict?.action === 'reject') {
-    throw new Refusal('spam_rejected', 'the message is taken for spam');
+    throw new Refusal('spam_rejected', 'the message looks like spam');
   }
   if (verdict?.action === 'defer') {
-    throw new Refusal('spam_deferred', 'the message is not taken yet: try again in some minutes');
+    throw new Refusal('spam_deferred', 'the message is deferred: try again in some minutes');
   }
 }
 

@@ -187,7 +187,7 @@ export class MessageEditor {
     if (uidvalidity === undefined || uidvalidity === String(row.uidvalidity)) return row;
     throw new Refusal(
       'uidvalidity_changed',
-      `"${row.name}" was made anew: its uidvalidity is ${row.uidvalidity} now; sync it first`,
+      `"${row.name}" was created again: its uidvalidity is ${row.uidvalidity} now; sync it first`,
     );
   }
 

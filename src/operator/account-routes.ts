@@ -22,7 +22,9 @@ export const OperatedAccountBody = Type.Object(
     email: Type.String({ examples: ['ada@acme.test'] }),
     domain: DomainName,
     user_id: UserId,
-    suspended: Type.Boolean({ description: 'Whether the account itself is; its domain may be.' }),
+    suspended: Type.Boolean({
+      description: 'Whether the account itself is suspended; its domain may be, too.',
+    }),
     messages: Type.Optional(
       Type.Integer({
         description: 'In its mailboxes. Left out where a mail server has them.',
@@ -33,7 +35,8 @@ export const OperatedAccountBody = Type.Object(
       Type.Integer({ description: 'Of these messages, in octets.', examples: [7340032] }),
     ),
     quota_bytes: Type.Integer({
-      description: 'What its mailboxes may hold, its own or the default; 0 for no limit.',
+      description:
+        'Octets that its mailboxes may hold: its own quota or the default; 0 for no limit.',
       examples: [1073741824],
     }),
     created_at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
@@ -41,7 +44,7 @@ export const OperatedAccountBody = Type.Object(
       Type.String({
         format: 'date-time',
         description:
-          'With its password; accurate to a day. Absent where there was none in half a year.',
+          'The last login with its password, accurate to a day. Absent if there was none in half a year.',
       }),
     ),
   },
@@ -98,7 +101,8 @@ export function operatorAccountRoutes(parts: AccountRouteParts): RouteGroup {
               Type.String({
                 minLength: 1,
                 maxLength: 255,
-                description: 'Begin of the address; the list is then in the order of addresses.',
+                description:
+                  'Beginning of the address; the list is then in the order of addresses.',
                 examples: ['ada@'],
               }),
             ),

@@ -20,7 +20,7 @@ const AuditBody = Type.Object(
     target: Type.String({ description: 'What it was done to.', examples: ['acme.test'] }),
     counts: Type.Optional(
       Type.Record(Type.String(), Type.Number(), {
-        description: 'How much of what was changed.',
+        description: 'How many accounts, messages or deliveries were changed.',
         examples: [{ accounts: 12, messages: 3400 }],
       }),
     ),
@@ -52,7 +52,7 @@ export function auditRoutes(database: Pick<Database, 'read'>): RouteGroup {
           tags: ['Operator'],
           summary: 'List what was changed',
           description:
-            'The newest first. Deletions keep the name of what was deleted and the counts of what went with it.',
+            'The newest first. The entry of a deletion has the name of what was deleted, and counts of what was deleted with it.',
           operationId: 'listAudit',
           security: credentials.operator,
           querystring: Type.Object(listFields),

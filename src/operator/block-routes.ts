@@ -7,11 +7,14 @@ import { answerPage, isIdKey, listEcho, listFields, readPage } from './lists.ts'
 const Kind = Type.Enum(['address', 'domain', 'network'], {
   type: 'string',
   description:
-    '`address`: a sender, in any case. `domain`: all senders of it and of what is below it. `network`: all mail of these clients, bounces too.',
+    '`address`: a sender, in any case. `domain`: all senders of the domain and of its subdomains. `network`: all mail of these clients, bounces too.',
   examples: ['domain'],
 });
 
-const Note = Type.String({ description: 'For you: why.', examples: ['phishing on Monday'] });
+const Note = Type.String({
+  description: 'Your note, such as the reason.',
+  examples: ['phishing on Monday'],
+});
 
 const BlockBody = Type.Object(
   {
@@ -61,7 +64,7 @@ export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): Ro
           ...common,
           summary: 'Block a sender',
           description:
-            'Its mail is refused at `MAIL FROM` with `550 5.7.1`: at once on the node that answers, within 10 seconds on the others. One that is blocked already is answered as it is.',
+            'Its mail is refused at `MAIL FROM` with `550 5.7.1`: at once on the node that answers, within 10 seconds on the others. If the sender is blocked already, the answer has the existing block.',
           operationId: 'addBlock',
           body: Type.Object({
             kind: Kind,
@@ -83,8 +86,8 @@ export function blockRoutes(blocks: Pick<Blocks, 'list' | 'add' | 'remove'>): Ro
         config: { refusals: ['block_not_found'] },
         schema: {
           ...common,
-          summary: 'Take the mail of a sender again',
-          description: 'Answers the block as it was.',
+          summary: 'Accept the mail of a sender again',
+          description: 'The answer has the removed block.',
           operationId: 'deleteBlock',
           body: Type.Object({ id: RecordId }),
           response: { 200: BlockBody },

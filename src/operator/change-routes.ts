@@ -56,7 +56,7 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
         ...common,
         summary: 'Suspend a domain',
         description:
-          'Nobody signs in to its accounts, and their sockets end. Mail to it is put off (450), so that its sender keeps it. Its deliveries wait.',
+          'Nobody can sign in to its accounts, and their sockets end. Mail to it is deferred (450), so that its sender keeps it. Its deliveries wait.',
         operationId: 'suspendDomain',
         body: Type.Object({
           ...DomainChoice,
@@ -121,7 +121,7 @@ function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
       schema: {
         ...common,
         summary: 'Resume a domain',
-        description: 'Ends its suspension; what waited goes out.',
+        description: 'Ends its suspension; its deliveries go on.',
         operationId: 'resumeDomain',
         body: Type.Object(DomainChoice),
         response: { 200: OperatedDomainBody },
@@ -159,7 +159,7 @@ function addDeleteDomain(app: Api, parts: ChangeRouteParts): void {
         ...common,
         summary: 'Delete a domain of any user',
         description:
-          'Without `confirm` nothing is done: the answer says what would go. With `confirm`, which has to be the name of the domain, it goes with its accounts, their mail and its deliveries.',
+          'Without `confirm` nothing is changed: the answer counts what would be deleted. With `confirm`, which has to be the name of the domain, the domain is deleted with its accounts, their mail and its deliveries.',
         operationId: 'deleteAnyDomain',
         body: Type.Object({
           ...DomainChoice,
@@ -202,8 +202,8 @@ function addAccountChange(app: Api, parts: ChangeRouteParts, status: 'active' | 
         summary: `${name} an account of any user`,
         description:
           status === 'active'
-            ? 'It takes mail again, and its owner can sign in.'
-            : 'Its tokens stop, its sockets end, and mail to it is put off (450).',
+            ? 'It accepts mail again, and its owner can sign in.'
+            : 'Its tokens stop, its sockets end, and mail to it is deferred (450).',
         operationId: `${verb}AnyAccount`,
         body: Type.Object({ account_id: RecordId }),
         response: { 200: OperatedAccountBody },

@@ -71,9 +71,9 @@ export const Contents = Type.Object(
     accounts: Type.Integer({ examples: [12] }),
     messages: Type.Integer({ examples: [3400] }),
     bytes: Type.Integer({ examples: [73400320] }),
-    deliveries: Type.Integer({ description: 'That have not ended.', examples: [2] }),
+    deliveries: Type.Integer({ description: 'Deliveries that have not ended.', examples: [2] }),
   },
-  { title: 'DomainContents', description: 'What goes with a domain when it is deleted.' },
+  { title: 'DomainContents', description: 'What is deleted together with a domain.' },
 );
 
 const DetailsBody = Type.Object(
@@ -95,13 +95,13 @@ const DetailsBody = Type.Object(
           examples: [['mx']],
         }),
       },
-      { title: 'DomainChecks', description: 'What the last look at DNS came to.' },
+      { title: 'DomainChecks', description: 'The result of the last check.' },
     ),
     would_remove: Contents,
   },
   {
     title: 'OperatedDomainDetails',
-    description: 'A domain with all that an operator may ask of it.',
+    description: 'A domain with its DNS records and its counts.',
   },
 );
 
@@ -154,7 +154,7 @@ const ListQuery = Type.Object({
     Type.String({
       minLength: 1,
       maxLength: 255,
-      description: 'Begin of the name; the list is then in the order of names.',
+      description: 'Beginning of the name; the list is then in the order of names.',
       examples: ['acme'],
     }),
   ),
@@ -202,7 +202,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
           tags: ['Operator'],
           summary: 'Read a domain of any user',
           description:
-            'The active claim on the name, or the only one; `user_id` says whose, where several users claim it.',
+            'The active claim on the name, or the only one. If several users claim the name, `user_id` names one.',
           operationId: 'getAnyDomain',
           security: credentials.operator,
           params: Type.Object({ domain: DomainName }),

@@ -15,12 +15,15 @@ export const listFields = {
     Type.Integer({
       minimum: 1,
       maximum: LIMIT_MAX,
-      description: 'At most so many; 50 when left out.',
+      description: 'The most items of a page; 50 when left out.',
       examples: [50],
     }),
   ),
   cursor: Type.Optional(
-    Type.String({ maxLength: CURSOR_MAX, description: 'Of the page before; as it was given.' }),
+    Type.String({
+      maxLength: CURSOR_MAX,
+      description: 'The cursor of the page before, unchanged.',
+    }),
   ),
 };
 

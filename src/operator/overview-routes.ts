@@ -17,16 +17,16 @@ const queue = ByName('Deliveries that have not ended, by state.', { queued: 3, h
 const PointBody = Type.Object(
   {
     at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
-    received: Count('Messages that came in by SMTP or LMTP and were taken.'),
+    received: Count('Messages that came in by SMTP or LMTP and were accepted.'),
     delivered: Count('Their recipients.'),
     refused: ByName('Recipients, messages and connections that were refused for good, by reason.', {
       account_not_found: 2,
     }),
-    deferred: Count('Those that were put off.'),
+    deferred: Count('Recipients, messages and connections that were deferred.'),
     deferrals: ByName('The same by reason.', { quota_exceeded: 1 }),
     sent: Count('Deliveries of mail that accounts sent.'),
     forwarded: Count('Messages that were forwarded.'),
-    webhooks: Count('Webhooks that their receivers took.'),
+    webhooks: Count('Webhooks that their receivers accepted.'),
     webhook_attempts: ByName('Attempts of webhooks by outcome.', { delivered: 5, temporary: 1 }),
     bounced: Count('Bounces that were sent.'),
     smtp_p95_ms: Milliseconds(
@@ -54,8 +54,7 @@ export function overviewRoutes(traffic: Pick<Traffic, 'read' | 'flush'>): RouteG
           tags: ['Operator'],
           summary: 'Read what the service did',
           description:
-            'In steps of five minutes, of an hour beyond 48 hours. Nodes add to it once a minute; one that is killed ' +
-            'loses its last minute.',
+            'In steps of five minutes; of an hour for more than 48 hours. Nodes add their counts once a minute; a node that is killed loses its last minute.',
           operationId: 'getOverview',
           security: credentials.operator,
           querystring: Type.Object({
@@ -63,7 +62,7 @@ export function overviewRoutes(traffic: Pick<Traffic, 'read' | 'flush'>): RouteG
               Type.Integer({
                 minimum: 1,
                 maximum: HOURS_MAX,
-                description: 'How far back; 24 when left out.',
+                description: 'The last so many hours; 24 when left out.',
                 examples: [24],
               }),
             ),

@@ -44,15 +44,15 @@ const GroupBody = Type.Object(
     kind: Type.String({ examples: ['webhook'] }),
     counts: Type.Object(
       {
-        pending: count('That wait for their next attempt.'),
-        held: count('That are held.'),
-        failed: count('That failed in the last 30 days.'),
+        pending: count('Deliveries that wait for their next attempt.'),
+        held: count('Deliveries that are held.'),
+        failed: count('Deliveries that failed in the last 30 days.'),
       },
       { description: '10,000 stands for as many or more.' },
     ),
     oldest_due_at: Type.Optional(Instant),
     overdue_seconds: Type.Optional(
-      Type.Integer({ description: 'How long the next has been due.', examples: [12] }),
+      Type.Integer({ description: 'How long the next delivery has been due.', examples: [12] }),
     ),
     last_error: Type.Optional(Type.String({ examples: ['503 Service Unavailable'] })),
   },
@@ -65,7 +65,7 @@ const OpenDeliveryBody = Type.Object(
     webhook_id: Type.String({ examples: ['0b0c9e3e-6d0e-4c84-9d5b-5a3f6f4f2f0a'] }),
     mail_id: Type.Optional(
       Type.String({
-        description: 'Of the message, as in the trace.',
+        description: 'Id of the message, as in the trace.',
         examples: ['019c1a2b-3c4d-7e5f-8a9b-0c1d2e3f4a5b'],
       }),
     ),
@@ -75,7 +75,7 @@ const OpenDeliveryBody = Type.Object(
     state: State,
     held_by: Type.Optional(
       Type.String({
-        description: 'operator, or suspension of its domain; absent where it cannot be attempted',
+        description: 'operator, or suspension of its domain; absent if it cannot be attempted',
         examples: ['operator'],
       }),
     ),
@@ -87,7 +87,7 @@ const OpenDeliveryBody = Type.Object(
     message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
     last_error: Type.Optional(Type.String({ examples: ['503 Service Unavailable'] })),
   },
-  { title: 'OpenDelivery', description: 'A delivery that was not delivered.' },
+  { title: 'OpenDelivery', description: 'A delivery that waits, is held or failed.' },
 );
 
 const filterFields = {
@@ -220,10 +220,9 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
       {
         schema: {
           tags: ['Operator'],
-          summary: 'List what waits',
+          summary: 'Count the deliveries that wait',
           description:
-            'What waits, is held or failed, by receiver, domain and kind, in the order of their names. With filters a page may ' +
-            'have fewer items than `limit` and still a cursor.',
+            'Counts the deliveries that wait, are held or failed, by receiver, domain and kind, in the order of their names. With filters a page may have fewer items than `limit` and still a cursor.',
           operationId: 'listQueue',
           security: credentials.operator,
           querystring: Type.Object({ ...filterFields, ...listFields }),
@@ -281,22 +280,22 @@ export function queueRoutes(parts: QueueParts): RouteGroup {
 const summaries: Record<BulkAction, readonly [summary: string, description: string]> = {
   retry: [
     'Try deliveries again',
-    'Those that wait and those that failed are tried again now, from the start of their schedule, with the same ' +
-      '`webhook-id`; with `state: held` those that are held. No more go to a receiver at a time than otherwise, and one by one ' +
+    'Deliveries that wait or failed are tried again now, from the start of their schedule, with the same ' +
+      '`webhook-id`; with `state: held` those that are held. The limits for one receiver hold as always: one at a time ' +
       'while it fails.',
   ],
   hold: [
     'Hold deliveries back',
-    'Those that wait are not attempted until they are released or tried again.',
+    'Deliveries that wait are not attempted until they are released or tried again.',
   ],
   release: [
     'Release deliveries',
-    'Those that are held wait for their next attempt again, as due as they were.',
+    'Held deliveries wait for their next attempt again, and are due when they were due before.',
   ],
   drop: [
     'Drop deliveries',
-    'Those that wait or are held have failed from now on. No bounce is sent: who sent the message is not told, but that an ' +
-      'account sees `bounced` for what it sent. The trace and the audit log note it. A copy for a mailbox ' +
+    'Deliveries that wait or are held end as failed. No bounce is sent, so the sender does not learn of it; an ' +
+      'account sees `bounced` for what it sent itself. The trace and the audit log note it. A copy for a mailbox ' +
       '(`webhook_then_store`) is stored all the same. Each can be tried again as long as its message is kept ' +
       '(`DELIVERY_BODY_HOURS`).',
   ],
@@ -316,7 +315,7 @@ function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action:
         summary,
         description:
           `${description} At least one of \`destination\`, \`domain\`, \`kind\`, \`state\` and \`ids\` is given. ` +
-          'What is being attempted right now is left alone. After 5 seconds the answer says `more`: call again.',
+          'Deliveries that are being attempted right now are not changed. After 5 seconds the answer has `more`: call again.',
         operationId: `${action}Queue`,
         security: credentials.operator,
         body: Type.Object({
@@ -332,17 +331,20 @@ function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action:
             Type.Integer({
               minimum: 0,
               maximum: 31_536_000,
-              description: 'Only those that were queued so many seconds ago, or earlier.',
+              description: 'Only those that were queued at least so many seconds ago.',
               examples: [3600],
             }),
           ),
           dry_run: Type.Optional(
-            Type.Boolean({ description: 'Only count what fits.', examples: [true] }),
+            Type.Boolean({
+              description: 'Only count the deliveries that match.',
+              examples: [true],
+            }),
           ),
         }),
         response: {
           200: Type.Object({
-            matched: Type.Integer({ description: 'How many fit.', examples: [120] }),
+            matched: Type.Integer({ description: 'How many match.', examples: [120] }),
             changed: Type.Integer({ description: '0 in a dry run.', examples: [120] }),
             more: Type.Optional(
               Type.Boolean({ description: 'There may be more: call again.', examples: [true] }),

@@ -10,15 +10,15 @@ import { listEcho } from './lists.ts';
 
 const NodeBody = Type.Object(
   {
-    id: Type.String({ description: 'Of this run of the process.' }),
+    id: Type.String({ description: 'Id of this run of the process.' }),
     host: Type.String({ examples: ['mail-1'] }),
     pid: Type.Integer({ examples: [4711] }),
     version: Type.String({ examples: ['0.3.0'] }),
     started_at: Type.String({ format: 'date-time' }),
-    seen_at: Type.String({ format: 'date-time', description: 'The last sign of life.' }),
-    running: Type.Boolean({ description: 'False where it was killed, or lost the database.' }),
+    seen_at: Type.String({ format: 'date-time', description: 'The last heartbeat.' }),
+    running: Type.Boolean({ description: 'False if it was killed, or lost the database.' }),
   },
-  { title: 'Node', description: 'A process that serves.' },
+  { title: 'Node', description: 'A process of the service.' },
 );
 
 const SettingBody = Type.Object(
@@ -26,14 +26,14 @@ const SettingBody = Type.Object(
     key: Type.String({ examples: ['SMTP_PORT'] }),
     value: Type.Optional(
       Type.String({
-        description: 'Absent where it is hidden, or has no value.',
+        description: 'Absent if it is hidden, or has no value.',
         examples: ['2525'],
       }),
     ),
     set: Type.Boolean({ description: 'Whether it was set; else its default holds.' }),
     hidden: Type.Boolean({ description: 'Whether it is secret, or may hold a secret.' }),
   },
-  { title: 'Setting', description: 'A key of the configuration, with what holds.' },
+  { title: 'Setting', description: 'A key of the configuration, with the value in force.' },
 );
 
 /** A setting as operators see it. */
@@ -58,7 +58,7 @@ export function serviceRoutes(
         schema: {
           ...common,
           summary: 'List the nodes',
-          description: 'Those of the last day that did not stop by themselves; the newest first.',
+          description: 'Nodes of the last day that did not stop normally; the newest first.',
           operationId: 'listNodes',
           response: { 200: Type.Object({ items: Type.Array(NodeBody), limit: listEcho.limit }) },
         },
@@ -80,7 +80,7 @@ export function serviceRoutes(
           ...common,
           summary: 'List the settings in force',
           description:
-            'Of the node that answers, in the order of the documentation. Of a secret, and of what may hold one, it is only told whether it is set.',
+            'The settings of the node that answers, in the order of the documentation. For a secret, and for a setting that may hold one, it only says whether it is set.',
           operationId: 'listSettings',
           response: { 200: Type.Object({ items: Type.Array(SettingBody), limit: listEcho.limit }) },
         },
@@ -100,7 +100,7 @@ export function serviceRoutes(
 
 const Level = Type.Enum([...LOG_LEVELS], {
   type: 'string',
-  description: 'As LOG_LEVEL: lines of this level and worse are written.',
+  description: 'As LOG_LEVEL: lines of this level and more severe ones are written.',
   examples: ['debug'],
 });
 
@@ -120,7 +120,7 @@ export function logLevelRoute({ database, nodes, logger }: LogLevelParts): Route
           ...common,
           summary: 'Change the level of the log',
           description:
-            'At once on the node that answers, within 5 seconds on the others. It holds for each until its process ends: then LOG_LEVEL holds again.',
+            'At once on the node that answers, within 5 seconds on the others. Each process keeps it until it ends; the next start uses LOG_LEVEL again.',
           operationId: 'changeLogLevel',
           body: Type.Object({ level: Level }),
           response: { 200: Type.Object({ level: Level }) },

@@ -69,7 +69,7 @@ export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): Rout
           ...common,
           summary: 'Sign in to the console',
           description:
-            'An API key for a cookie that opens /v2 for 12 hours. After 10 wrong keys of one client in an hour it answers 429.',
+            'Exchanges an API key for a cookie that opens /v2 for 12 hours. After 10 wrong keys from one client in an hour it answers 429.',
           operationId: 'openConsoleSession',
           security: credentials.none,
           body: Type.Object({
@@ -108,7 +108,8 @@ export function sessionRoutes(sessions: ConsoleSessions, cookie: HostCookie): Ro
         schema: {
           ...common,
           summary: "Read the console's session",
-          description: 'For a page that was loaded anew: who has the cookie gets the token again.',
+          description:
+            'For a page that was reloaded: the cookie is enough to get the CSRF token again.',
           operationId: 'getConsoleSession',
           security: credentials.console,
           response: { 200: SessionBody },

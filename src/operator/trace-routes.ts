@@ -13,7 +13,7 @@ const TraceBody = Type.Object(
   {
     id: Type.String({
       description:
-        'What the client was answered that brought the message: the same in its Received field and the log.',
+        'The id in the answer to the client that brought the message; the same in its Received field and the log.',
       examples: [MAIL_ID],
     }),
     at: Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] }),
@@ -30,19 +30,24 @@ const TraceBody = Type.Object(
     message_id: Type.Optional(Type.String({ examples: ['<1@sender.test>'] })),
     delivery_id: Type.Optional(Type.Integer({ examples: [7] })),
     webhook_id: Type.Optional(
-      Type.String({ description: 'What the receiver knows it by.', examples: [MAIL_ID] }),
+      Type.String({ description: 'The id that the receiver gets.', examples: [MAIL_ID] }),
     ),
     status: Type.Optional(
       Type.String({
         description:
-          'The reply of SMTP; of an attempt delivered, deferred, failed, expired (the last one) or held.',
+          'The SMTP reply; for an attempt: delivered, deferred, failed, expired (the last attempt) or held.',
         examples: ['delivered'],
       }),
     ),
-    detail: Type.Optional(Type.String({ description: 'For people.', examples: ['INBOX, UID 7'] })),
+    detail: Type.Optional(
+      Type.String({ description: 'A text for people.', examples: ['INBOX, UID 7'] }),
+    ),
     node: Type.String({ description: 'The host that did it.', examples: ['mail-1'] }),
     client: Type.Optional(
-      Type.String({ description: 'Address of who brought it.', examples: ['192.0.2.1'] }),
+      Type.String({
+        description: 'Address of the client that brought it.',
+        examples: ['192.0.2.1'],
+      }),
     ),
   },
   { title: 'TraceItem', description: 'One thing that happened to a message.' },
@@ -72,7 +77,7 @@ const Address = Type.String({ minLength: 1, maxLength: 320, examples: ['ann@acme
 const MailId = Type.String({
   minLength: 1,
   maxLength: 64,
-  description: 'Our id of the message, the id of one of its deliveries, or a `webhook-id`.',
+  description: "Postroom's id of the message, the id of one of its deliveries, or a `webhook-id`.",
   examples: [MAIL_ID],
 });
 
@@ -118,9 +123,7 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
           tags: ['Operator'],
           summary: 'Find messages',
           description:
-            'What happened to messages, the newest first, for as long as TRACE_DAYS. Sender and Message-ID find what came in ' +
-            'or was submitted; the time line of its id has the rest. Where several filters have to fit, a page may have ' +
-            'fewer items than `limit` and still a cursor.',
+            'What happened to messages, the newest first, in the last TRACE_DAYS. Sender and Message-ID find messages that came in or were submitted; the time line of the id has the rest. With several filters a page may have fewer items than `limit` and still a cursor.',
           operationId: 'listTrace',
           security: credentials.operator,
           querystring: TraceQuery,
@@ -165,7 +168,7 @@ export function traceRoutes(parts: TraceParts): RouteGroup {
       async ({ params }) => {
         const rows = await timeLine(parts.database.read, await mailIdOf(parts, params.id));
         if (rows.length === 0) {
-          throw new Refusal('message_not_found', `the trace knows no message ${params.id}`);
+          throw new Refusal('message_not_found', `the trace has no message ${params.id}`);
         }
         return { items: rows.map(writeItem) };
       },

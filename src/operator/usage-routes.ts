@@ -28,7 +28,7 @@ const UsageBody = Type.Object(
     user_id: Type.String({ examples: ['user-1'] }),
     domain: Type.Optional(Type.String({ examples: ['acme.test'] })),
     account_id: Type.Optional(
-      Type.Integer({ description: "Absent for mail that is no account's.", examples: [1] }),
+      Type.Integer({ description: 'Absent for mail that no account gets.', examples: [1] }),
     ),
     email: Type.Optional(Type.String({ examples: ['ada@acme.test'] })),
     messages_in: Count('Messages that came in, once for each account.'),
@@ -37,7 +37,7 @@ const UsageBody = Type.Object(
     bytes_out: Count('Their octets.'),
     stored_bytes: Count('Octets in the mailboxes when they were last measured on that day.'),
   },
-  { title: 'UsageDay', description: 'What was taken, sent and stored on one day.' },
+  { title: 'UsageDay', description: 'What was received, sent and stored on one day.' },
 );
 
 const day = (description: string) =>
@@ -83,8 +83,8 @@ function addUsage(
         tags: ['Operator'],
         summary: 'List usage by day',
         description:
-          'The newest day first, by domain, account or user. Names of what was deleted stay. Mail that is no ' +
-          "account's, of a domain that forwards or has a webhook, counts for the domain.",
+          'The newest day first, by domain, account or user. Deleted ones keep their names. Mail that no account ' +
+          'gets, since its domain forwards it or has a webhook, counts for the domain.',
         operationId: 'listUsage',
         security: credentials.operator,
         querystring: Type.Object({
@@ -93,7 +93,7 @@ function addUsage(
           by: Type.Optional(
             Type.Enum(['domain', 'account', 'user'], {
               type: 'string',
-              description: 'What an item stands for; a domain when left out.',
+              description: 'What each item is about; a domain when left out.',
             }),
           ),
           domain: Type.Optional(Type.String({ description: 'Only of this domain.' })),
@@ -129,8 +129,7 @@ function addQuota(app: Parameters<RouteGroup>[0], database: Database): void {
         tags: ['Operator'],
         summary: "Set an account's quota",
         description:
-          'Octets that its mailboxes may hold: 0 for no limit; null, or left out, for the default (`QUOTA_BYTES`). One below ' +
-          'what is stored takes nothing away, and refuses what comes. Not for mailboxes on a mail server of your own.',
+          'Octets that its mailboxes may hold: 0 for no limit; null, or left out, for the default (`QUOTA_BYTES`). A quota below what is stored removes nothing, but stops new messages. It does not hold for mailboxes on your own mail server.',
         operationId: 'setQuota',
         security: credentials.operator,
         body: Type.Object({

@@ -17,7 +17,7 @@ export const closings = {
   failed: { code: 1011, reason: 'something failed on our side' },
   behind: { code: 1013, reason: 'too far behind, connect again' },
   unavailable: { code: 1013, reason: 'not available right now' },
-  unauthorized: { code: 4401, reason: 'the token is not good any more' },
+  unauthorized: { code: 4401, reason: 'the token is not valid any more' },
   expired: { code: 4401, reason: 'the token is expired' },
   inactive: { code: 4403, reason: 'the account is not active' },
 } as const;

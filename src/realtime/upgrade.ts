@@ -48,7 +48,7 @@ export function checkHandshake(request: IncomingMessage): void {
   }
   // RFC 6455 section 4.4: the answer names the version that is spoken here.
   if (request.headers['sec-websocket-version'] !== '13') {
-    throw new Refusal('upgrade_required', 'version 13 of WebSocket is spoken here');
+    throw new Refusal('upgrade_required', 'only version 13 of WebSocket is supported');
   }
 }
 

@@ -161,7 +161,7 @@ async function requireSame(
   if (selected.uidvalidity === uidvalidity) return;
   throw new Refusal(
     'uidvalidity_changed',
-    `"${name}" was made anew: its uidvalidity is ${selected.uidvalidity} now; sync it first`,
+    `"${name}" was created again: its uidvalidity is ${selected.uidvalidity} now; sync it first`,
   );
 }
 

@@ -23,7 +23,7 @@ export interface RunningRealtime {
 /** In these tests `token-7` is a good token of account 7. */
 export async function readTestToken(token: string): Promise<MailAccess> {
   const id = /^token-(\d+)$/.exec(token)?.[1];
-  if (id === undefined) throw new Refusal('unauthorized', 'the token is not good');
+  if (id === undefined) throw new Refusal('unauthorized', 'the token is not valid');
   return {
     accountId: Number(id),
     address: `user${id}@acme.test`,

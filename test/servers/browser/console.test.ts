@@ -246,7 +246,7 @@ test('a message is found by its recipient, and its time line tells what became o
     await reloadUntil(page, row.first());
     await page.getByLabel('Recipient').fill('never@written.test');
     await page.getByRole('button', { name: 'Find' }).click();
-    await page.getByText('No mail fits').waitFor();
+    await page.getByText('No mail matches').waitFor();
   });
 });
 
