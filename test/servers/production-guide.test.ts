@@ -119,10 +119,9 @@ async function checkProxy(origin: string): Promise<void> {
   // that claims another address must not get the other's.
   const left = async (claimed: string) =>
     Number((await get('/docs', { 'x-forwarded-for': claimed })).headers['x-ratelimit-remaining']);
-  assert.ok(
-    (await left('203.0.113.1')) > (await left('203.0.113.2')),
-    'one client has two budgets',
-  );
+  const isOneBudget = async () => (await left('203.0.113.1')) > (await left('203.0.113.2'));
+  // A minute may begin between the two, and the budget with it.
+  assert.ok((await isOneBudget()) || (await isOneBudget()), 'one client has two budgets');
   // Postroom itself refuses the signature: the proxy did not refuse the size.
   const batch = await get('/hooks/mailserver', {}, Buffer.alloc(12 * 1024 * 1024, '\n'));
   assert.equal(JSON.parse(batch.text).code, 'unauthorized');
