@@ -8,7 +8,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -35,13 +35,13 @@ let dovecot: DovecotServer;
 let folder: string;
 const children = new Set<ChildProcess>();
 
+/** Connections to Dovecot that it has not ended yet. */
+const open = new Set<Socket>();
+
 /** Between the process and Dovecot: some connections end after some of the server's replies. */
 const proxy = createServer((socket) => {
   const upstream = connect(dovecot.lmtpPort, '127.0.0.1');
-  const end = () => {
-    socket.destroy();
-    upstream.destroy();
-  };
+  open.add(upstream);
   let left = randomInt(BREAK) === 0 ? randomInt(1, BREAK_AT_MAX) : Number.POSITIVE_INFINITY;
   socket.on('data', (chunk) => upstream.write(chunk));
   upstream.on('data', (chunk: Buffer) => {
@@ -52,8 +52,12 @@ const proxy = createServer((socket) => {
       if (left <= 0) socket.destroy();
     });
   });
-  socket.on('close', () => upstream.end()).on('error', end);
-  upstream.on('close', () => socket.destroy()).on('error', end);
+  socket.on('close', () => upstream.end()).on('error', () => socket.destroy());
+  upstream.on('close', () => {
+    open.delete(upstream);
+    socket.destroy();
+  });
+  upstream.on('error', () => upstream.destroy());
 });
 
 before(async () => {
@@ -77,6 +81,8 @@ interface Running {
 }
 
 async function start(): Promise<Running> {
+  // What the last process began is delivered or not by then: before, a search for it could miss it.
+  for (const upstream of open) await new Promise((resolve) => upstream.once('close', resolve));
   const { user = '', pass = '' } = dovecot.loginAs('');
   const lmtpPort = (proxy.address() as AddressInfo).port;
   const child = spawn(process.execPath, [PROCESS], {
