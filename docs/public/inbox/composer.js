@@ -39,15 +39,21 @@ export class Composer {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   #savedAt = 0;
+  /** Whether a saving was told of that failed. */
+  #hasFailed = false;
+  /** Whether anything was saved since the form was opened. */
+  #wasSaved = false;
   /** The saving that is under way. @type {Promise<boolean>} */
   #saving = Promise.resolve(true);
+  /** The sending that is under way: whether it is sent. @type {Promise<boolean> | undefined} */
+  #sending;
 
   /** @param {ComposerOptions} options */
   constructor(options) {
     this.#options = options;
     this.#view = new ComposeView({
       onChange: () => this.#changed(),
-      onSend: () => void this.#send(),
+      onSend: () => this.#send(),
       onClose: () => void this.close(),
       onDiscard: () => void this.#discard(),
     });
@@ -58,6 +64,11 @@ export class Composer {
     return this.#draft !== undefined;
   }
 
+  /** Where what is in the form was last saved. @returns {import('./draft.js').MessagePlace | undefined} */
+  get kept() {
+    return this.#draft?.kept;
+  }
+
   /**
    * @param {string} title
    * @param {Draft} draft
@@ -65,8 +76,9 @@ export class Composer {
    */
   async open(title, draft, saved = draft) {
     // What was written before it is a draft; where that fails, it stays.
-    if (!(await this.#save())) return;
+    if (!(await this.#settle())) return;
     this.#draft = saved;
+    this.#wasSaved = false;
     this.#title = title;
     this.#key = randomKey();
     this.#options.onOpen();
@@ -76,9 +88,9 @@ export class Composer {
 
   /** Saves what was written and closes the form. @returns {Promise<boolean>} false where that failed */
   async close() {
-    const wasDirty = this.#isDirty();
-    if (!(await this.#save())) return false;
-    if (wasDirty) this.#options.notice.show('Draft saved.');
+    if (!(await this.#settle())) return false;
+    if (!this.isOpen) return true;
+    if (this.#wasSaved) this.#options.notice.show('Draft saved.');
     this.#shut();
     return true;
   }
@@ -108,7 +120,17 @@ export class Composer {
     this.#view.say('');
     clearTimeout(this.#timer);
     const wait = Math.max(PAUSE_MS, this.#savedAt + SPACING_MS - Date.now());
-    this.#timer = setTimeout(() => void this.#save(), wait);
+    this.#timer = setTimeout(() => void this.#settle(), wait);
+  }
+
+  /**
+   * What is being sent is not saved beside it: the draft would stay after the mail went out.
+   *
+   * @returns {Promise<boolean>} whether it is sent or saved; else the form says why
+   */
+  async #settle() {
+    if (this.#sending && !(await this.#sending)) return false;
+    return await this.#save();
   }
 
   /** One saving after the other, so that there is never more than one draft of a message. */
@@ -124,41 +146,54 @@ export class Composer {
     const written = this.#view.read();
     if (sizeOf(written.files) > FILES_MAX) {
       this.#view.say('Not saved: the files are too large.');
-      return true;
+      return false;
     }
     try {
       this.#view.say('Saving…');
       const kept = await this.#options.keeper().keep({ ...before, ...written });
       if (this.#draft !== before) return true;
       this.#draft = kept;
+      this.#wasSaved = true;
       this.#savedAt = Date.now();
       // What was written or chosen meanwhile stays, and is saved next.
       const placed = new Map(written.files.map((file, at) => [file, kept.files[at]]));
       this.#view.replaceFiles(this.#view.read().files.map((file) => placed.get(file) ?? file));
       this.#view.say(this.#isDirty() ? '' : 'Draft saved');
-      this.#view.fail('');
+      // Why it was not sent stays.
+      if (this.#hasFailed) this.#view.fail('');
+      this.#hasFailed = false;
       if (kept.kept) this.#options.onKept(kept.kept);
       return true;
     } catch (error) {
       this.#view.say('');
+      this.#hasFailed = true;
       this.#view.fail(`The draft was not saved. ${reasonOf(error)}`);
       return false;
     }
   }
 
-  async #send() {
+  /** Once, also where it is asked for by key and by button. */
+  #send() {
+    this.#sending ??= this.#sendNow().finally(() => {
+      this.#sending = undefined;
+    });
+  }
+
+  /** @returns {Promise<boolean>} whether it is sent */
+  async #sendNow() {
     const { keeper, notice } = this.#options;
     const trouble = findTrouble(this.#view.read());
+    this.#hasFailed = false;
     this.#view.fail(trouble?.why ?? '');
     if (trouble) {
       this.#view.focus(trouble.field);
-      return;
+      return false;
     }
     this.#view.setBusy(true);
     clearTimeout(this.#timer);
     // A saving under way ends first: it knows where the draft and its files are.
     await this.#saving;
-    if (!this.#draft) return;
+    if (!this.#draft) return true;
     const draft = { ...this.#draft, ...this.#view.read() };
     const at = this.#view.sendAt;
     try {
@@ -168,9 +203,11 @@ export class Composer {
       this.#shut();
       this.#options.onSent(id, draft.subject);
       notice.show(told, { undo: () => void this.#takeBack(id, title, draft) });
+      return true;
     } catch (error) {
       this.#view.fail(`It was not sent. ${reasonOf(error)}`);
       this.#view.setBusy(false);
+      return false;
     }
   }
 
@@ -192,6 +229,7 @@ export class Composer {
 
   async #discard() {
     const { keeper, notice } = this.#options;
+    await this.#sending;
     await this.#saving;
     if (!this.#draft) return;
     const title = this.#title;

@@ -19,6 +19,23 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 /**
+ * Makes these the children. Those that stay are moved only where their order is another: an element that is taken out
+ * and put back loses the focus, any selection, and the click that has begun on it.
+ *
+ * @param {HTMLElement} parent
+ * @param {Element[]} children
+ */
+export function putChildren(parent, children) {
+  const wanted = new Set(children);
+  for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
+  let next = parent.firstElementChild;
+  for (const child of children) {
+    if (child === next) next = next.nextElementSibling;
+    else parent.insertBefore(child, next);
+  }
+}
+
+/**
  * An element of index.html.
  *
  * @template {HTMLElement} [T=HTMLElement]

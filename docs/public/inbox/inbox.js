@@ -104,6 +104,16 @@ export class Inbox {
   }
   // #endregion change
 
+  /**
+   * Asks what is new in a mailbox, of which no event may have told so far.
+   *
+   * @param {string} mailbox
+   * @returns {Promise<boolean>} whether the cache has it
+   */
+  catchUp(mailbox) {
+    return this.#attempt((client) => client.sync(mailbox));
+  }
+
   /** @param {string} mailbox name of the new mailbox */
   async createMailbox(mailbox) {
     await this.#options.session.json('/mail/mailboxes/create', {
@@ -225,6 +235,8 @@ export class Inbox {
     const { onEnd, onTrouble } = this.#options;
     // Before the first hello nobody knows whose cache to write to; asking shows if the token is good.
     const client = this.account === '' ? undefined : this.#clientOf(this.account);
+    // Whoever has signed out has no token to ask with.
+    if (this.#stopped) return false;
     try {
       if (client) await sync(client);
       else await this.#options.session.json('/mail/sync', { method: 'POST', body: { limit: 1 } });

@@ -141,6 +141,7 @@ export class ListPane {
     const { account } = inbox;
     const { mailbox } = this.#place;
     const search = this.#search;
+    if (search && !search.isAnswered && this.#trouble === '') return;
     const content = await (search ? this.#readMatches(search) : this.#readMailbox(account));
     const unread = await this.#options.cache.mailboxes(account);
     if (inbox !== this.#inbox || mailbox !== this.#place.mailbox || search !== this.#search) return;

@@ -1,6 +1,6 @@
 /** The mailboxes above the list, with how many unread messages each has; and the title of the tab. */
 import { placeUrl } from './address-bar.js';
-import { byId, element } from './elements.js';
+import { byId, element, putChildren } from './elements.js';
 
 /** @param {string} mailbox */
 export function titleOf(mailbox) {
@@ -8,34 +8,27 @@ export function titleOf(mailbox) {
 }
 
 /**
+ * Links that stay are changed where they are: a click on one that is replaced under the pointer would be lost.
+ *
  * @param {string[]} mailboxes
  * @param {string} current the one that is shown; empty while search results are
  * @param {Map<string, number>} unread by mailbox
  */
 export function showTabs(mailboxes, current, unread) {
   const nav = byId('mailboxes');
-  const focused = nav.contains(document.activeElement) ? document.activeElement : undefined;
+  const before = new Map([...nav.children].map((link) => [link.getAttribute('href'), link]));
   const links = mailboxes.map((mailbox) => {
+    const href = placeUrl({ mailbox });
+    const link = before.get(href) ?? element('a', { href });
+    if (mailbox === current) link.setAttribute('aria-current', 'true');
+    else link.removeAttribute('aria-current');
     const count = unread.get(mailbox) ?? 0;
-    return element(
-      'a',
-      {
-        href: placeUrl({ mailbox }),
-        ...(mailbox === current && { 'aria-current': 'true' }),
-      },
-      titleOf(mailbox),
-      ...(count === 0
-        ? []
-        : [
-            ' ',
-            element('span', { class: 'badge' }, count.toLocaleString()),
-            element('span', { class: 'unseen' }, ' unread'),
-          ]),
-    );
+    const badge = element('span', { class: 'badge' }, count.toLocaleString());
+    const told = [' ', badge, element('span', { class: 'unseen' }, ' unread')];
+    link.replaceChildren(titleOf(mailbox), ...(count === 0 ? [] : told));
+    return link;
   });
-  nav.replaceChildren(...links);
-  const again = links.find((link) => link.getAttribute('href') === focused?.getAttribute('href'));
-  if (focused) again?.focus();
+  putChildren(nav, links);
 }
 
 /** @param {number} unread in INBOX; undefined where nobody is signed in */

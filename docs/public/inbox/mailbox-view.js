@@ -3,7 +3,7 @@
  * stay the same elements while the list changes, so that focus and scroll position do.
  */
 import { placeUrl } from './address-bar.js';
-import { byId, element, shortDate } from './elements.js';
+import { byId, element, putChildren, shortDate } from './elements.js';
 import { titleOf } from './mailbox-tabs.js';
 import { formatAddresses, sortParts, straighten } from './message-parts.js';
 import { isUnread } from './sync-client.js';
@@ -76,16 +76,10 @@ export class MailboxView {
       this.#rows.set(key, { row, entry });
     }
     const rows = [...this.#rows.values()].map(({ row }) => row);
-    // Taking the list apart for nothing would lose the focus and any selection.
-    if (
-      rows.some((row, at) => row !== this.#list.children[at]) ||
-      rows.length !== this.#list.childElementCount
-    ) {
-      this.#list.replaceChildren(...rows);
-      if (focusedAt >= 0 && focused instanceof HTMLElement) {
-        if (this.#list.contains(focused)) focused.focus();
-        else this.#focusAt(focusedAt);
-      }
+    putChildren(this.#list, rows);
+    if (focusedAt >= 0 && focused instanceof HTMLElement && document.activeElement !== focused) {
+      if (this.#list.contains(focused)) focused.focus();
+      else this.#focusAt(focusedAt);
     }
     this.#more.hidden = !hasMore;
     byId('count').textContent = count;

@@ -44,6 +44,7 @@ const screen = new Screen({
   cache,
   onTool: (name, entry) => void useTool(name, entry),
   onSendTest: () => void sendTest(),
+  onTrouble: (detail) => notice.show(detail, { isError: true }),
   composer: () => composer,
 });
 const outbox = new Outbox({ session, storage: sessionStorage, notice, say });
@@ -147,6 +148,8 @@ async function useTool(name, entry) {
   try {
     await applyTool(name, entry, { ...page, screen, composer });
   } catch (error) {
+    // Somebody has gone on to another message while this one was read.
+    if (error instanceof DOMException && error.name === 'AbortError') return;
     notice.show(error instanceof Error ? error.message : String(error), { isError: true });
   }
 }

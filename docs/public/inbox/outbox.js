@@ -3,7 +3,7 @@
  * what failed stays, with the reason, until somebody has read it.
  */
 import { Refused } from './api-call.js';
-import { byId, element, shortDate } from './elements.js';
+import { byId, element, putChildren, shortDate } from './elements.js';
 
 /**
  * @typedef {object} SendStatus an answer of GET /mail/sends/:id
@@ -121,9 +121,7 @@ export class Outbox {
     const list = byId('outbox');
     const before = new Map([...list.children].map((row) => [row.getAttribute('data-id'), row]));
     const rows = sent.map((one) => this.#row(one, before.get(one.id)));
-    // Rows that stay are not moved, so that a button keeps the focus.
-    for (const row of before.values()) if (!rows.includes(row)) row.remove();
-    list.append(...rows.filter((row) => row.parentElement !== list));
+    putChildren(list, rows);
     list.hidden = sent.length === 0;
   }
 

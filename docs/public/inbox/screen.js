@@ -11,6 +11,7 @@ import { MessagePane } from './message-pane.js';
 /** @typedef {import('./inbox.js').Inbox} Inbox */
 /** @typedef {import('./mailbox-view.js').Entry} Entry */
 /** @typedef {import('./sync-client.js').Message} Message */
+/** @typedef {import('./draft.js').MessagePlace} MessagePlace */
 
 /**
  * @typedef {object} ScreenOptions
@@ -18,6 +19,7 @@ import { MessagePane } from './message-pane.js';
  * @property {import('./mail-cache.js').MailCache | import('./memory-cache.js').MemoryCache} cache
  * @property {(tool: string, entry: Entry) => void} onTool somebody wants something done to a message
  * @property {() => void} onSendTest
+ * @property {(detail: string) => void} onTrouble what somebody wanted to see cannot be shown
  * @property {() => import('./composer.js').Composer} composer
  */
 
@@ -80,21 +82,25 @@ export class Screen {
   /** Shows what the address bar says. */
   async goToPlace() {
     const wasWriting = this.#place.isWriting;
-    this.#place = readPlace();
-    const { mailbox, uid, query, isWriting } = this.#place;
+    const place = readPlace();
+    this.#place = place;
+    const { mailbox, uid, query, isWriting } = place;
     const composer = this.#options.composer();
     if (!isWriting && composer.isOpen && !(await composer.close())) {
       // What was written could not be saved: it stays on the screen.
       location.hash = placeUrl({ ...this.#place, isWriting: true });
       return;
     }
+    // Somebody has gone on to another place meanwhile, here and below.
+    if (place !== this.#place) return;
     if (query === undefined) this.#home = mailbox;
     const before = this.#messagePane.opened;
     document.body.dataset.pane = isWriting ? 'compose' : uid === undefined ? 'list' : 'message';
     this.list.markOpen(uid === undefined ? '' : `${mailbox}/${uid}`);
     if (!isWriting) this.#messagePane.clear();
     const focused = document.activeElement;
-    await this.#listPane.goTo(this.#place);
+    await this.#listPane.goTo(place);
+    if (place !== this.#place) return;
     if (isWriting) await this.#goOnWriting();
     else if (uid !== undefined) await this.#openMessage();
     else if (before || wasWriting) {
@@ -108,35 +114,70 @@ export class Screen {
 
   /** After a reload, or by the row of a draft: the form is opened with what was kept. */
   async #goOnWriting() {
-    const { cache } = this.#options;
+    const place = this.#place;
+    const { uid } = place;
     const composer = this.#options.composer();
-    const { mailbox, uid } = this.#place;
-    if (composer.isOpen || !this.#inbox) return;
-    const { account } = this.#inbox;
-    const read = uid === undefined ? undefined : await cache.read(account, mailbox, uid);
-    if (!read?.message.flags.includes('\\Draft')) {
-      await composer.open('New message', newDraft());
-      return;
+    const { isOpen, kept } = composer;
+    const isShown = isOpen && (uid === undefined || (kept && isSame(kept, place)));
+    /** Somebody has gone elsewhere meanwhile, or begins to write something else. */
+    const isOver = () =>
+      !this.#inbox || place !== this.#place || !readPlace().isWriting || composer.isOpen !== isOpen;
+    if (isShown || isOver()) return;
+    try {
+      const draft = uid === undefined ? undefined : await this.#readDraft({ ...place, uid });
+      if (isOver()) return;
+      if (draft) {
+        await composer.open('Draft', draft);
+        // What was in the form before may have been saved on the way.
+        if (draft.kept) this.markKept(draft.kept);
+      } else if (!isOpen) await composer.open('New message', newDraft());
+    } catch (error) {
+      if (isOver()) return;
+      this.#options.onTrouble(error instanceof Error ? error.message : String(error));
+      // The list shows where the draft is now; nothing goes back to where it is not.
+      if (!isOpen) location.replace(placeUrl({ ...place, uid: undefined, isWriting: false }));
+      else if (kept) this.markKept(kept);
     }
-    const entry = { mailbox, message: read.message };
-    const draft = reopen(entry, await this.read(entry));
-    const inReplyTo = draft.answeredId && (await cache.find(account, draft.answeredId));
-    await composer.open('Draft', { ...draft, ...(inReplyTo && { inReplyTo }) });
   }
 
-  /** The form is open. */
+  /**
+   * @param {MessagePlace} place
+   * @returns {Promise<import('./draft.js').Draft | undefined>} undefined for a message that is no draft
+   * @throws {Error} where it is not there, or cannot be read
+   */
+  async #readDraft({ mailbox, uid }) {
+    const { cache } = this.#options;
+    if (!this.#inbox) return undefined;
+    const { account } = this.#inbox;
+    let read = await cache.read(account, mailbox, uid);
+    if (!read) {
+      // It may have been saved a moment ago, or again, as another message.
+      const isDone = await this.#inbox.catchUp(mailbox);
+      read = await cache.read(account, mailbox, uid);
+      const gone = 'This draft was changed, sent or deleted: the list shows what is there.';
+      if (!read) throw new Error(isDone ? gone : 'This draft cannot be read now.');
+    }
+    const { message } = read;
+    if (!message.flags.includes('\\Draft')) return undefined;
+    const entry = { mailbox, message };
+    const draft = reopen(entry, await this.read(entry));
+    const inReplyTo = draft.answeredId && (await cache.find(account, draft.answeredId));
+    return { ...draft, ...(inReplyTo && { inReplyTo }) };
+  }
+
+  /** The form is open. What the address bar says is newer than what is shown: it counts, here and below. */
   showWriting() {
     document.body.dataset.pane = 'compose';
-    if (!this.#place.isWriting) location.hash = placeUrl({ ...this.#place, isWriting: true });
+    if (!readPlace().isWriting) location.hash = placeUrl({ ...this.#place, isWriting: true });
   }
 
   /**
    * What is written was saved: a reload goes on with it.
    *
-   * @param {import('./draft.js').MessagePlace} kept
+   * @param {MessagePlace} kept
    */
   markKept(kept) {
-    const { isWriting, query } = this.#place;
+    const { isWriting, query } = readPlace();
     if (!isWriting) return;
     history.replaceState(null, '', placeUrl({ ...kept, isWriting, ...(query && { query }) }));
     this.list.markOpen(`${kept.mailbox}/${kept.uid}`);
@@ -144,7 +185,7 @@ export class Screen {
 
   /** The form is closed: what was there before is shown again. */
   endWriting() {
-    if (!this.#place.isWriting) return;
+    if (!readPlace().isWriting) return;
     const isDrafts = this.#inbox?.useOf(this.#place.mailbox) === '\\Drafts';
     location.hash = placeUrl({
       ...this.#place,
@@ -211,4 +252,12 @@ export class Screen {
     this.list.markFresh(mailbox, messages);
     void this.refresh();
   }
+}
+
+/**
+ * @param {MessagePlace} one
+ * @param {import('./address-bar.js').Place} other
+ */
+function isSame(one, other) {
+  return one.uid === other.uid && one.mailbox === other.mailbox;
 }

@@ -29,6 +29,8 @@ export class Search {
   #cursor;
   /** Whether the index lags: there may be more. */
   isIndexing = false;
+  /** Whether the server has answered: before that nothing is known of what there is. */
+  isAnswered = false;
 
   /**
    * @param {import('./session.js').Session} session
@@ -57,6 +59,7 @@ export class Search {
     this.#matches.push(...answer.matches);
     this.#cursor = answer.cursor;
     this.isIndexing = answer.indexing === true;
+    this.isAnswered = true;
   }
   // #endregion search
 

@@ -36,7 +36,8 @@ export async function openWatched(
     ...options,
   });
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  // A machine may be many times slower than this one: a test that fails is slow, never wrong.
+  page.setDefaultTimeout(45_000);
   const complaints: string[] = [];
   const requests: string[] = [];
   page.on('console', (message) => {

@@ -6,6 +6,7 @@ import {
   assertAccessible,
   assertFits,
   DESKTOP,
+  goTo,
   type InboxPages,
   PHONE,
   row,
@@ -114,7 +115,7 @@ test('deleted mail goes to Trash, comes back, and is deleted there for good', as
   await row(page, 'Throw away').focus();
   await page.keyboard.press('Delete');
   await row(page, 'Throw away').waitFor({ state: 'detached' });
-  await page.getByRole('link', { name: 'Trash' }).click();
+  await goTo(page, 'Trash');
   await row(page, 'Throw away').click();
   await page.locator('#message-pane').getByText('Text of Throw away').waitFor();
   await page.keyboard.press('#');
@@ -147,7 +148,7 @@ test('mail is archived, and moved into a mailbox that is made for it', async () 
   await assertAccessible(page);
   await page.keyboard.press('Enter');
   await page.getByText('Moved to Projects/Spring <b>.').waitFor();
-  await page.getByRole('link', { name: 'Projects/Spring <b>' }).click();
+  await goTo(page, 'Projects/Spring <b>');
   await row(page, 'To project').click();
   await page.locator('#message-pane').getByText('Text of To project').waitFor();
   // A name that is refused is said, and nothing is moved.
@@ -198,6 +199,23 @@ test('two tabs of one browser see what the other changes', async () => {
   await row(tab, 'Shared').waitFor();
   watched.assertQuiet();
   await context.close();
+});
+
+test('a click that has begun on a mailbox counts, although mail comes before it ends', async () => {
+  const account = await accountWith('One');
+  const watched = await pages.open(account.address);
+  const { page } = watched;
+  const archive = page.locator('#mailboxes a', { hasText: 'Archive' });
+  await page.getByRole('link', { name: 'Inbox 1 unread' }).waitFor();
+  await archive.hover();
+  await page.mouse.down();
+  await pages.send(account.address, 'Two');
+  await page.getByRole('link', { name: 'Inbox 2 unread' }).waitFor();
+  await page.mouse.up();
+  await archive.and(page.locator('[aria-current]')).waitFor();
+  await page.getByText('Nothing in here.').waitFor();
+  watched.assertQuiet();
+  await watched.context.close();
 });
 
 test('the focus is in the list after signing in, and where one was after Esc', async () => {

@@ -44,6 +44,7 @@ export class InboxPages {
   ): Promise<WatchedPage> {
     const watched = await openWatched(this.browser, this.service.url, options);
     await this.signIn(watched.page, address);
+    await settled(watched.page);
     return watched;
   }
 
@@ -85,6 +86,19 @@ export async function startInboxPages(
   const browser = await launchChromium();
   await service.activate(DOMAIN);
   return new InboxPages(service, browser, end);
+}
+
+/** Waits until a page that was opened asks for nothing more: the list of mailboxes is the last. */
+export async function settled(page: Page): Promise<void> {
+  const asked = page.locator('.entry', { hasText: 'GET /mail/mailboxes' });
+  await asked.locator('.outcome', { hasText: '200' }).first().waitFor({ state: 'attached' });
+}
+
+/** Goes to a mailbox: until its link is the current one, the rows are those of the mailbox before. */
+export async function goTo(page: Page, mailbox: string): Promise<void> {
+  const link = page.locator('#mailboxes a', { hasText: mailbox });
+  await link.click();
+  await link.and(page.locator('[aria-current]')).waitFor();
 }
 
 /** The row of a message in the list. */
