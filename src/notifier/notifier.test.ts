@@ -138,7 +138,7 @@ test('rejected lines, refused batches and lines that are no events are logged an
 test('files are changed and removed while many write, and each line is told', async () => {
   const { url } = receiver;
   const logger = pino({ level: 'silent' });
-  const small = { rotateBytes: 2_000, graceMs: 300, everyMs: 5 };
+  const small = { rotateBytes: 2_000, graceMs: 1_000, everyMs: 5 };
   running.push(await startNotifier({ directory, url, secret: SECRET, logger, ...small }));
   const rotated = async () =>
     (await readdir(directory)).filter((name) => /^events\.\d+$/.test(name));

@@ -278,8 +278,8 @@ onEachEngine('hostile receivers', (engine) => {
     await until(() => dns.asked.some(({ name }) => name === 'dead.example'));
     await send(fine);
     assert.equal((await firstAttempt(fine)).status, 'delivered');
-    const [first] = await deliveries(dead);
-    assert.equal(first.attempts, 0, 'its questions are still open');
+    const last = (await deliveries(dead)).at(-1);
+    assert.equal(last.attempts, 0, 'its questions are still open');
   });
 
   test('far ends that say nothing hold up no other', async () => {
