@@ -133,7 +133,7 @@ test('a session that ends leads to the sign-in, and from there to the same scree
     await page.getByRole('heading', { level: 1, name: 'Audit' }).waitFor();
     await context.clearCookies();
     await page.getByRole('navigation').getByRole('link', { name: 'Domains' }).click();
-    await page.getByText('Sign in to go on where you were').waitFor();
+    await page.getByText('Sign in to return to your screen').waitFor();
     await signIn(page);
     await page.getByRole('heading', { level: 1, name: 'Domains' }).waitFor();
     assert.equal(new URL(page.url()).pathname, '/console/domains');
