@@ -30,7 +30,7 @@ export async function writeTexts(srcDir: string, outDir: string, failure?: strin
   const note =
     failure === undefined
       ? ''
-      : `> This is plain markdown, since the pages could not be built: ${failure}. Mend that, run \`npm run docs:build\` and start Postroom again.\n\n`;
+      : `> This is plain markdown, since the pages could not be built: ${failure}. Correct that, run \`npm run docs:build\` and start Postroom again.\n\n`;
   const groups = await Promise.all(
     sidebar.map(async ({ text, items }) => ({
       text,
