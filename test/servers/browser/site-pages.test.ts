@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { findViolations } from './accessibility.ts';
 import { launchChromium, openWatched } from './inbox-browser.ts';
-import { listPages, type SiteService, startSiteService } from './site-service.ts';
+import { listPages, ready, type SiteService, startSiteService } from './site-service.ts';
 
 let service: SiteService;
 let browser: Browser;
@@ -62,9 +62,6 @@ test('no page complains or asks another host, and no link or anchor is broken', 
   assert.ok(statuses.size > service.pages.length, 'pages link to each other');
 });
 
-/** The switch between light and dark of a page that is ready. */
-const NAMED_SWITCH = '.VPSwitchAppearance:not([title=""])';
-
 /** Operations are of one form: the colours of two are those of all. */
 const KEEP_TWO = `for (const operation of document.querySelectorAll('.operation ~ .operation ~ .operation')) {
   operation.remove();
@@ -75,9 +72,8 @@ for (const path of listPages()) {
     const { page, context } = await openWatched(browser, service.url, { colorScheme: 'light' });
     try {
       await page.goto(service.url + path);
-      // Named once the page's scripts have run.
       const isInbox = path === '/docs/inbox';
-      if (!isInbox) await page.waitForSelector(NAMED_SWITCH, { state: 'attached' });
+      if (!isInbox) await ready(page);
       assert.deepEqual(await findViolations(page, 'structure'), []);
       await page.evaluate(KEEP_TWO);
       assert.deepEqual(await findViolations(page, 'contrast'), [], 'light');

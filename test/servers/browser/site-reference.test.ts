@@ -91,6 +91,20 @@ test('a domain is claimed by its form', async () => {
   watched.assertQuiet();
 });
 
+test('a form that is opened before the scripts of the page ran is filled in by them', async () => {
+  const { page } = watched;
+  const released = Promise.withResolvers<void>();
+  await page.route('**/*.js', (route) => released.promise.then(() => route.continue()));
+  await page.goto(`${service.url}/docs/reference/api/domains`, { waitUntil: 'commit' });
+  const form = page.locator('h2#getDomain + .operation .try-it');
+  await form.locator('summary').click();
+  await page.locator('h2#getDomain + .operation .try-it[open]').waitFor();
+  released.resolve();
+  await form.getByLabel('API key').waitFor();
+  await page.unroute('**/*.js');
+  watched.assertQuiet();
+});
+
 test('a failure is shown with its code', async () => {
   const { page } = watched;
   await page.goto(`${service.url}/docs/reference/api/domains`, { waitUntil: 'networkidle' });

@@ -1,5 +1,6 @@
 /** The service with the documentation as `npm run docs:build` made it, and the pages in it. */
 import { fileURLToPath } from 'node:url';
+import type { Page } from 'playwright-core';
 import { listFiles } from '../../../docs/.vitepress/finish-pages.ts';
 import { startTestService, type TestService } from '../../support/service.ts';
 
@@ -24,4 +25,10 @@ export async function startSiteService(
 ): Promise<SiteService> {
   const service = await startTestService('sqlite', environment);
   return { ...service, pages: listPages() };
+}
+
+/** Waits until the scripts of a page have run: a click before that is lost, where it is not on a link. */
+export async function ready(page: Page): Promise<void> {
+  // The switch between light and dark is named then.
+  await page.waitForSelector('.VPSwitchAppearance:not([title=""])', { state: 'attached' });
 }

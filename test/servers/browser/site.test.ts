@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { findViolations } from './accessibility.ts';
 import { launchChromium, openWatched, type WatchedPage } from './inbox-browser.ts';
-import { type SiteService, startSiteService } from './site-service.ts';
+import { ready, type SiteService, startSiteService } from './site-service.ts';
 
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
 /** What loading the home page may take, compressed, in bytes. */
@@ -77,6 +77,7 @@ test('the live inbox is left to its own page', async () => {
 
 test('search finds words of the text and goes there', async () => {
   await visit('/docs', async ({ page }) => {
+    await ready(page);
     await page.keyboard.press('Control+k');
     const box = page.locator('.VPLocalSearchBox');
     await box.locator('input').fill('tombstones');
@@ -93,6 +94,7 @@ test('on a phone the menu opens, and nothing is wider than the screen', async ()
   await visit(
     '/docs/concepts/routes',
     async ({ page }) => {
+      await ready(page);
       await page.getByRole('button', { name: 'Menu', exact: true }).click();
       await page.locator('.VPSidebar').getByRole('link', { name: 'Sync' }).click();
       await page.waitForURL(/\/docs\/concepts\/sync$/);
@@ -118,8 +120,9 @@ test('dark mode follows the system, and the switch stays', async () => {
       const isDark = () =>
         page.evaluate<boolean>('document.documentElement.classList.contains("dark")');
       assert.equal(await isDark(), true);
+      await ready(page);
       await page.locator('.VPNavBar').getByRole('switch').click();
-      assert.equal(await isDark(), false);
+      await page.waitForSelector('html:not(.dark)');
       await page.reload({ waitUntil: 'networkidle' });
       assert.equal(await isDark(), false);
     },
