@@ -239,6 +239,8 @@ function linkedFile(from: Page, target: string): string {
   // What lies in `public/` is served as it is, and linked by its whole path.
   if (target.startsWith('/docs/')) return `docs/public/${target.slice('/docs/'.length)}`;
   if (!target.startsWith('/')) return posix.join(posix.dirname(from.path), target);
+  // A picture of a page lies in `public/`, too; the description of the API beside the pages.
+  if (posix.extname(target) === '.webp') return `docs/public${target}`;
   return `docs${target}${posix.extname(target) === '' ? '.md' : ''}`;
 }
 
