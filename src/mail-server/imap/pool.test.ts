@@ -111,10 +111,11 @@ void suite('the pool of connections', () => {
   void test('a hundred accounts log in ten at a time', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
-    // Connections that are not logged in yet are those under way.
+    // Not connections: one more looks for TLS where a greeting is late.
+    let begun = 0;
     let most = 0;
     server.fault = ({ name }) => {
-      if (name === 'AUTHENTICATE') most = Math.max(most, server.open - logins(server));
+      if (name === 'AUTHENTICATE') most = Math.max(most, ++begun - logins(server));
       return undefined;
     };
     await Promise.all(Array.from({ length: 100 }, (_, id) => store.sync(user(id + 1), inbox)));
