@@ -1,6 +1,6 @@
 /**
  * Makes the pictures of the guide "The console": `node test/servers/browser/screenshots.ts` starts a service with
- * the mail of two customers, and writes `docs/public/console/*.webp`. One of them has a webhook that is down.
+ * the mail of two customers, and writes `docs/public/pictures/*.webp`. One of them has a webhook that is down.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { test } from 'node:test';
@@ -10,7 +10,7 @@ import { startDnsServer } from '../../support/dns-server.ts';
 import { API_KEY, startTestService, type TestService } from '../../support/service.ts';
 import { launchChromium } from './inbox-browser.ts';
 
-const FOLDER = fileURLToPath(new URL('../../../docs/public/console/', import.meta.url));
+const FOLDER = fileURLToPath(new URL('../../../docs/public/pictures/', import.meta.url));
 const HOOK = 'https://hooks.globex.example/mail';
 
 const sender = { from: 'Sam <sam@initech.example>' };
