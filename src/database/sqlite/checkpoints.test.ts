@@ -37,9 +37,9 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** As sqlite.ts does it. */
+/** As sqlite.ts does it: the thread's look at the log may hold up a write for a moment. */
 function connect(): DatabaseSync {
-  const made = new DatabaseSync(path);
+  const made = new DatabaseSync(path, { timeout: 5_000 });
   made.exec(`pragma page_size = ${PAGE_SIZE}; pragma journal_mode = wal`);
   made.exec('pragma wal_autocheckpoint = 0; pragma synchronous = normal');
   return made;
@@ -108,7 +108,7 @@ test('a short log is left alone, and no thread is started for it', async () => {
 test('what a reader holds on to is moved once it lets go', async () => {
   open();
   await commitUntil(() => readLog().length >= LONG / 2);
-  const reader = new DatabaseSync(path, { readOnly: true });
+  const reader = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
   reader.exec('begin');
   const count = reader.prepare('select count(*) as rows from rows');
   const before = count.get();
@@ -202,7 +202,7 @@ for (const errcode of [1034, 778, 11]) {
 test('a log that a reader keeps from starting anew is told of, at twice the length again', async () => {
   open();
   await commitUntil(() => readLog().length >= LONG / 2);
-  const reader = new DatabaseSync(path, { readOnly: true });
+  const reader = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
   reader.exec('begin');
   reader.prepare('select count(*) from rows').get();
   await commitUntil(() => told.length > 0);
