@@ -192,7 +192,10 @@ test('killed again and again under load: each message is sent once', async () =>
 
 /** Mailboxes whose counters differ from their rows, and how many messages were counted as sent. */
 function countedAndThere(): { readonly wrong: unknown[]; readonly out: unknown } {
-  const database = new DatabaseSync(join(ROOT, 'data', 'postroom.sqlite'), { readOnly: true });
+  const database = new DatabaseSync(join(ROOT, 'data', 'postroom.sqlite'), {
+    readOnly: true,
+    timeout: 5_000,
+  });
   const wrong = database
     .prepare(
       `select id, messages, octets from mailboxes where messages <> (

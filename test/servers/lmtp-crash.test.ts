@@ -148,7 +148,10 @@ async function send(port: number): Promise<void> {
 
 /** Deliveries to mailboxes by status. */
 function countDeliveries(status: 'queued' | 'delivered' | 'failed'): number {
-  const database = new DatabaseSync(join(folder, 'data', 'postroom.sqlite'), { readOnly: true });
+  const database = new DatabaseSync(join(folder, 'data', 'postroom.sqlite'), {
+    readOnly: true,
+    timeout: 5_000,
+  });
   try {
     const count = database.prepare(
       `select count(*) as n from deliveries where kind = 'mailbox' and status = ?`,
