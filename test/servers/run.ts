@@ -99,14 +99,23 @@ if (process.exitCode !== 0) process.exit();
 const postgres = await startPostgres(findPostgres() ?? '');
 try {
   const environment = { TEST_DATABASE_URL: postgres.url };
-  for (const files of [databaseSuites(), globSync('test/servers/**/*.test.ts')]) {
-    // Two at a time, also on two cores: they wait for others more than they work.
+  const servers = globSync('test/servers/**/*.test.ts');
+  // Those with real servers wait for them more than they work, also on two cores.
+  for (const [files, processes] of [[databaseSuites(), 2] as const, [servers, 3] as const]) {
     const passed = await runSuites({
       files,
-      processes: 2,
+      processes,
       timeoutMs: 180_000,
       environment,
-      longest: ['test/servers/journeys.test.ts', 'test/servers/browser/site-pages.test.ts'],
+      longest: [
+        'test/servers/journeys.test.ts',
+        'test/servers/browser/site-pages.test.ts',
+        'test/servers/browser/inbox-writing.test.ts',
+        'test/servers/doc-samples.test.ts',
+        'test/servers/s3-service.test.ts',
+        'test/servers/crash.test.ts',
+        'test/servers/crash-postgres.test.ts',
+      ],
     });
     if (!passed) process.exitCode = 1;
   }
