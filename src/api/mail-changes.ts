@@ -49,7 +49,7 @@ const messageSet = {
       },
       {
         description:
-          'The state of the last sync. The answer then also has the next sync from there.',
+          'The state of the last sync. The answer then also has what a sync from there returns.',
       },
     ),
   ),

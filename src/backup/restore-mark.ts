@@ -103,7 +103,7 @@ async function waitForOthers(held: Queries): Promise<void> {
     if (rows.length === 0) return;
     if (waited >= OTHERS_END_WITHIN_MS) {
       throw new BackupFailed(
-        `a restore into this database was cut short, and other programs are connected to it (process ${rows[0]?.pid} of the server): end them, and run the restore again`,
+        `a restore into this database was interrupted, and other programs are connected to it (process ${rows[0]?.pid} of the server): end them, and run the restore again`,
       );
     }
     await sleep(100);
@@ -121,10 +121,10 @@ async function tablesOf(queries: Queries): Promise<string[]> {
 
 /** Views and sequences go with their tables. */
 async function empty({ read }: ReadDatabase): Promise<void> {
-  const tables = await tablesOf(read);
-  if (tables.length > 0) {
-    const names = sql.join(tables.map((name) => sql.table(name)));
-    await sql`drop table ${names} cascade`.execute(read);
-  }
+  // First: where it is killed in between, nothing may say that the database is filled.
   await sql`update ${mark} set filled_from = null`.execute(read);
+  const tables = await tablesOf(read);
+  if (tables.length === 0) return;
+  const names = sql.join(tables.map((name) => sql.table(name)));
+  await sql`drop table ${names} cascade`.execute(read);
 }
