@@ -217,6 +217,8 @@ async function findNamed(
   { read }: Database,
   names: readonly string[],
 ): Promise<Set<string | null>> {
+  // A page of a bucket may have objects that are no bodies alone, and PostgreSQL takes no empty list.
+  if (names.length === 0) return new Set();
   const rows = await read.selectFrom('bodies').select('file').where('file', 'in', names).execute();
   return new Set(rows.map(({ file }) => file));
 }

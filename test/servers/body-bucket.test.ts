@@ -51,7 +51,7 @@ async function uploads(): Promise<string[]> {
 }
 
 async function openStore(options: { deadlineMs?: number } = {}) {
-  const { database, directory } = await openTestDatabase('sqlite');
+  const { database, directory } = await openTestDatabase('postgres');
   const lines: string[] = [];
   const log = (...args: unknown[]) => void lines.push(String(args.at(-1)));
   let passed = 0;
