@@ -1,4 +1,4 @@
-/** DSNs of deliveries that came to their end without success. */
+/** DSNs of deliveries that failed for good. */
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Queries } from '../database/database.ts';
@@ -19,14 +19,14 @@ interface BouncesOptions {
   readonly trace?: Pick<Trace, 'write'> | undefined;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findDkimKey'>;
-  /** Our host name: who reports. */
+  /** Our host name: the reporting MTA. */
   readonly hostname: string;
   readonly log: BouncesLog;
   /** Milliseconds since 1970. */
   readonly now: () => number;
 }
 
-/** What a DSN is written from, besides the failure. */
+/** What a DSN is written from, in addition to the failure. */
 export interface Bounced {
   /** The domain that the message came to. */
   readonly domain: string;
@@ -50,9 +50,9 @@ export class Bounces {
   }
 
   /**
-   * Writes the DSN of a delivery that has come to its end without success.
+   * Writes the DSN of a delivery that failed for good.
    *
-   * @returns undefined where nobody is to be told
+   * @returns undefined where nobody is to be informed
    */
   async prepare(
     job: Job,
@@ -65,7 +65,7 @@ export class Bounces {
     return this.#write(job, error, recipients, about, header);
   }
 
-  /** Queues a DSN; the queue is to be woken for it. */
+  /** Queues a DSN. The caller wakes the queue for it after the commit. */
   async enqueue(tx: Queries, job: Job, { source, payload }: PreparedDsn): Promise<NewDelivery> {
     const bodyId = await this.#options.bodies.commit(tx, { size: source.length, content: source });
     const bounce = {
@@ -87,7 +87,7 @@ export class Bounces {
     return bounce;
   }
 
-  /** At the very end a source that cannot be read any more keeps nobody from being told. */
+  /** An unreadable source must not prevent the DSN of the last attempt. */
   async #readHeader(job: Job): Promise<Header> {
     const { bodies, log } = this.#options;
     try {
@@ -136,7 +136,7 @@ export class Bounces {
   }
 }
 
-/** After the last attempt a temporary failure is final (RFC 3464 section 2.3.4). */
+/** A temporary failure of the last attempt is final (RFC 3464 section 2.3.4). */
 function permanentStatus(status: string): string {
   return status.replace(/^4/, '5');
 }

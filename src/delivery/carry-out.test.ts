@@ -23,7 +23,7 @@ import { carryOut, createMailReceiver, type MailReceiver } from './delivery.ts';
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const SECOND = 1_000;
-/** What one receiver has under way at a time. */
+/** How many requests one receiver has under way at a time. */
 const IN_FLIGHT = 32;
 
 onEachEngine('what was queued', (engine) => {
@@ -37,7 +37,7 @@ onEachEngine('what was queued', (engine) => {
   let webhooks: WebhookSender;
   let far: FarEnd;
   let receiver: Receiver;
-  /** How the receiver answers; without a status it keeps the caller waiting. */
+  /** The status that the receiver answers; undefined: it does not answer. */
   let status: number | undefined;
   let waiting: ServerResponse[] = [];
   let names = 0;
@@ -114,7 +114,7 @@ onEachEngine('what was queued', (engine) => {
     await webhooks.close();
   });
 
-  /** A domain of its own with this route and two accounts. */
+  /** Makes a domain with this route and two accounts. */
   async function makeDomain(route: RouteSettings, name = `d${++names}.test`): Promise<string> {
     const { dns } = await domains.create({ userId: 'u', domain: name });
     for (const { id } of dns) await domains.markDnsRecord('u', name, { id, status: 'verified' });
@@ -163,12 +163,12 @@ onEachEngine('what was queued', (engine) => {
     for (const response of waiting.splice(0)) response.writeHead(code).end();
   }
 
-  test('webhook_then_store: a mailbox waits 16 s for the first attempt, no longer', async () => {
+  test('webhook_then_store: a mailbox waits 16 s for the first attempt, and no longer', async () => {
     const domain = await makeDomain({ forwardMode: 'webhook_then_store', ...hook() });
     const ann = `ann@${domain}`;
     status = undefined;
     waiting = [];
-    // So many that the last ones are not even attempted.
+    // So many that the last ones are not attempted in time.
     const messages = IN_FLIGHT + 2;
     for (let n = 0; n < messages; n++) await receive([ann, `stranger@${domain}`]);
     await until(() => waiting.length === IN_FLIGHT);
@@ -177,7 +177,7 @@ onEachEngine('what was queued', (engine) => {
     await clock.advance(1);
     await until(async () => (await countIn(ann)) === messages);
 
-    // The attempts that come late store nothing once more.
+    // Late attempts store nothing a second time.
     answerAll(200);
     const isOver = async () => (await rows(domain)).every(({ status: is }) => is === 'delivered');
     await until(isOver);
@@ -185,7 +185,7 @@ onEachEngine('what was queued', (engine) => {
     assert.equal((await rows(domain)).length, messages);
   });
 
-  test('webhook_then_store: an answer in time takes the late store back', async () => {
+  test('webhook_then_store: an answer in time cancels the late store', async () => {
     const domain = await makeDomain({ forwardMode: 'webhook_then_store', ...hook() });
     status = 500;
     await receive([`ann@${domain}`]);
@@ -199,7 +199,7 @@ onEachEngine('what was queued', (engine) => {
     await accounts.removeDomain('u', domain);
   });
 
-  test('an account that is gone when it is to be stored: its sender is told', async () => {
+  test('the account was deleted before the message is stored: the sender gets a bounce', async () => {
     const domain = await makeDomain({ forwardMode: 'webhook', ...hook() });
     const before = far.received.length;
     status = 500;
@@ -232,7 +232,7 @@ onEachEngine('what was queued', (engine) => {
     assert.match(dsn, /^DKIM-Signature: .* d=xn--bcher-kva\.test;/m);
   });
 
-  test('a suspended account loses nothing', async () => {
+  test('mail of a suspended account is not lost', async () => {
     const domain = await makeDomain({ forwardMode: 'webhook', ...hook() });
     status = 500;
     await receive([`ann@${domain}`]);
@@ -259,7 +259,7 @@ onEachEngine('what was queued', (engine) => {
     assert.equal(await countIn(`ann@${domain}`), 0);
   });
 
-  test('what a newer program queued is held, whatever its kind', async () => {
+  test('a delivery that a newer release queued is held, whatever its kind', async () => {
     const domain = await makeDomain({ forwardMode: 'store' });
     const { id: domainId } = await domains.find('u', domain);
     const deliveries = ['webhook', 'forward', 'bounce', 'mailbox'].map((kind) => ({
@@ -284,13 +284,13 @@ onEachEngine('what was queued', (engine) => {
     await accounts.removeDomain('u', domain);
   });
 
-  test('forwarding that fails to its end for a reason of ours: the sender is told', async () => {
+  test('forwarding that fails for good because of a local error: the sender gets a bounce', async () => {
     const domain = await makeDomain({
       forwardMode: 'forward_email',
       forwardToEmail: 'me@elsewhere.example',
     });
     const before = far.received.length;
-    // Large enough for a file of its own, which is lost.
+    // Large enough to be stored as a file, which is then lost.
     await receive([`ann@${domain}`], `${sampleMessage('lost')}${'x'.repeat(76)}\r\n`.repeat(2_000));
     await rm(join(store.directory, 'bodies'), { recursive: true });
     await until(async () => (await rows(domain))[0]?.attempts === 1);

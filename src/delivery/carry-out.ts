@@ -1,7 +1,7 @@
 /**
- * Carries out what was queued: attempts webhooks, forwarding and bounces, and decides what follows
- * from a last failure. What follows is written in the transaction that ends the delivery, so it is
- * done once: a message is stored, or its sender is told, or both.
+ * Carries out what was queued: attempts webhooks, forwarding and bounces, and decides what follows from a
+ * failed last attempt. The transaction that ends the delivery also writes what follows, so that it happens
+ * once: the message is stored, or a bounce is queued, or both.
  */
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
@@ -58,11 +58,11 @@ export interface CarryOutOptions {
   readonly mailstore: Pick<EmbeddedMailstore, 'append'>;
   /** Where the mailboxes are a mail server's. */
   readonly mailServer?: MailServer | undefined;
-  /** Announces a change that is committed. */
+  /** Announces a change after its commit. */
   readonly changes: Pick<Changes, 'publish'>;
   readonly webhooks: WebhookSender;
   readonly sender: MessageSender;
-  /** Our host name: who reports in a DSN. */
+  /** Our host name: the reporting MTA of a DSN. */
   readonly hostname: string;
   readonly log: BouncesLog & ServerMailboxesOptions['log'];
   readonly trace?: Pick<Trace, 'write'> | undefined;
@@ -71,13 +71,13 @@ export interface CarryOutOptions {
 }
 
 /**
- * Sessions at a time: fewer in all than the sender has room for, so that whose turn it is remains
- * with the queue. A far end may keep a session busy for minutes before it fails, and takes it amiss
- * if there are many.
+ * Sessions at a time. In all they are fewer than the sender allows, so that the queue alone decides which
+ * delivery is next. A far end may keep a session busy for minutes before it fails, and many hosts object to
+ * many sessions at once.
  */
 const SESSIONS = { perDestination: 16, forward: 512, bounce: 256 };
 
-/** Half of the connections to the mail server: mail that comes in now has the others. */
+/** Half of the connections to the mail server: the others are for mail that comes in. */
 const MAILBOXES_AT_A_TIME = 10;
 
 /** Starts the workers; `queue.stop` ends them. */
@@ -119,11 +119,11 @@ export function carryOut(options: CarryOutOptions): void {
   });
 }
 
-/** What is written after the attempt, made ready by it. */
+/** What an attempt prepared, to be written in the transaction that ends it. */
 interface Prepared {
-  /** For the sender, where the delivery ends without success. */
+  /** The DSN for the sender, where the delivery failed for good. */
   readonly dsn?: PreparedDsn | undefined;
-  /** Of a message that is to be stored. */
+  /** The texts of a message that will be stored. */
   readonly texts?: MessageTexts | undefined;
 }
 
@@ -134,7 +134,7 @@ const INTERNAL: SendOutcome = {
   error: { enhancedStatus: '4.3.0', text: 'internal error' },
 };
 
-/** What a receiver of webhooks says is for the domain's owner: it is no SMTP reply, nor public. */
+/** What a webhook receiver answered is for the owner of the domain: it is no SMTP reply, and not public. */
 const NOT_PASSED_ON: DeliveryError = { text: 'The message could not be passed on.' };
 
 class Courier {
@@ -159,10 +159,10 @@ class Courier {
     const { payload } = job;
     const { url, secret, body, mode, users } = payload;
     const stores = (when: WebhookPayload['mode']) => mode === when && users.length > 0;
-    // Before the receiver hears of it: where the message cannot be read, the whole attempt failed.
+    // Read the message before the request: if it cannot be read, the attempt fails before the receiver gets anything.
     const stored =
       job.isFirst && stores('webhook_then_store') ? await this.#describe(job) : undefined;
-    // A message keeps the secret that it was accepted under; a receiver that knows only a newer one takes it too.
+    // A message keeps the secret that was valid when it was accepted; a receiver may know only a newer one.
     const known = await this.#options.domains.webhookSecrets(job.domainId, url);
     const secrets = [...new Set([...known, ...(secret ? [secret] : [])])];
     const request = { url, id: job.publicId, body, secrets };
@@ -176,8 +176,8 @@ class Courier {
   }
 
   /**
-   * Accounts that the message was to be stored for at last, and that are gone by now.
-   * `webhook_then_store` had its mailboxes long before.
+   * Accounts that were deleted before the message could be stored for them after the last attempt.
+   * `webhook_then_store` stored it long before.
    */
   async #findDeparted({ mode, users }: WebhookPayload): Promise<string[]> {
     if (mode !== 'webhook' || users.length === 0) return [];
@@ -196,7 +196,7 @@ class Courier {
     const { queue } = this.#options;
     const failed = status === 'failed';
     const { mode, users } = job.payload;
-    // With `webhook_then_store` after the first attempt, unless that came too late.
+    // `webhook_then_store` stores after the first attempt, unless the message was already stored because that was late.
     const stores =
       mode === 'webhook'
         ? failed && users.length > 0
@@ -209,7 +209,7 @@ class Courier {
     };
   }
 
-  /** The first attempt comes too late for the mailboxes. */
+  /** Stores the message because the first attempt of its webhook is late. */
   async storeLate(job: Job<WebhookPayload>): Promise<(tx: Queries) => Promise<AfterCommit>> {
     const texts = await this.#describe(job);
     return (tx) => this.#store(tx, job, targetsOf(job.payload), texts);
@@ -221,7 +221,7 @@ class Courier {
   ): Promise<Attempted<Prepared>> {
     const { payload } = job;
     const sent = await this.#forward(job, signal).catch((error: unknown) => {
-      // After five days the sender is to be told, whatever it is that keeps us from sending.
+      // After five days the sender gets a bounce, also where the reason is a local error.
       if (!job.isLast) throw error;
       this.#options.log.error(
         { err: error, id: job.id, mailId: job.mailId },
@@ -264,7 +264,7 @@ class Courier {
     return this.#options.sender.sendMessage(message, signal);
   }
 
-  /** The sender is told of the end, whatever kind of mail it was. */
+  /** After the last attempt the sender gets a bounce, for either kind of mail. */
   async afterMail(
     tx: Queries,
     job: Job,
@@ -276,7 +276,7 @@ class Courier {
     return () => this.#options.queue.wake([bounced]);
   }
 
-  /** A bounce goes as it was written; one from elsewhere, on its way back, as it came. */
+  /** Sends a bounce: one of our own as it was written, one from elsewhere, on its way back, as it came. */
   async attemptBounce(job: Job<BouncePayload>, signal: AbortSignal): Promise<Outcome> {
     const { to, domain, smtpUtf8 } = job.payload;
     const body = await this.#findBody(job);
@@ -293,8 +293,8 @@ class Courier {
   }
 
   /**
-   * Without a mail server, what was queued for one goes into our own mailboxes: also what failed
-   * there before, when an operator tries it again.
+   * Without a mail server, deliveries that were queued for one go into our own mailboxes. So do failed ones
+   * that an operator retries.
    */
   async attemptMailbox(
     job: Job<MailboxPayload>,
@@ -331,10 +331,10 @@ class Courier {
   }
 
   /**
-   * Stores a message, in our own mailboxes or by queueing it for those of the mail server, which cannot
-   * be written to within a transaction.
+   * Stores a message in our own mailboxes, or queues it for those of the mail server, which cannot take part
+   * in a transaction.
    *
-   * @returns what tells of it once it is committed
+   * @returns what announces it after the commit
    */
   async #store(
     tx: Queries,
@@ -367,7 +367,7 @@ class Courier {
     };
   }
 
-  /** What a mailbox keeps of a message, read from its source again as when it came. */
+  /** What a mailbox keeps of a message: read from its source a second time, with the same result. */
   async #describe(job: Job): Promise<MessageTexts> {
     const parser = new MessageParser();
     const { bodies } = this.#options;
@@ -383,7 +383,7 @@ class Courier {
   }
 }
 
-/** Whether a delivery ends with this attempt, and nobody has been told so yet. */
+/** Whether a delivery ends with this attempt, and no bounce was sent for it yet. */
 function endsWithout(
   job: Job,
   outcome: Outcome,

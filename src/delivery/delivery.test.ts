@@ -24,7 +24,7 @@ onEachEngine('delivery', (engine) => {
   let domains: Domains;
   let accounts: Accounts;
   let delivery: MailReceiver;
-  /** An account that is deleted right before a message is stored. */
+  /** An account that is deleted just before a message is stored. */
   let goesWhileStored: number | undefined;
 
   before(async () => {
@@ -125,7 +125,7 @@ onEachEngine('delivery', (engine) => {
     return (await store.mailstore.sync(user, { mailbox: 'INBOX' })).changes.added.length;
   }
 
-  test('each recipient is answered as its domain and account are', async () => {
+  test('the answer for each recipient follows from its domain and account', async () => {
     await domains.create({ userId: 'u', domain: 'pending.test' });
     const cal = await create('cal');
     await accounts.update('u', cal.id, { status: 'suspended' });
@@ -150,7 +150,7 @@ onEachEngine('delivery', (engine) => {
     }
   });
 
-  test('a domain that fell back is put off for five days, then refused', async () => {
+  test('mail for a domain that lost its records is deferred for five days, then refused', async () => {
     await activate('lapsed.test');
     await create('ann', 'lapsed.test');
     await store.database.write((tx) =>
@@ -165,7 +165,7 @@ onEachEngine('delivery', (engine) => {
     assert.equal(await check('ann@lapsed.test'), '550 5.1.2');
   });
 
-  test('beside bodies of another store no mail is taken, and nobody is refused for good', async () => {
+  test('beside the bodies of another database all mail is deferred, and none is refused for good', async () => {
     const idFile = join(store.directory, 'bodies', 'store-id');
     const id = await readFile(idFile, 'utf8');
     await writeFile(idFile, 'another');
@@ -193,7 +193,7 @@ onEachEngine('delivery', (engine) => {
     assert.equal(await countIn('ann@acme.test'), before + 1);
   });
 
-  test('by SMTP, a recipient that is gone puts the whole message off; by LMTP, only itself', async () => {
+  test('by SMTP, one deleted recipient defers the whole message; by LMTP, only its own copy', async () => {
     const before = await countIn('ann@acme.test');
     await assert.rejects(
       receive(['ann@acme.test', 'gone@acme.test']),
@@ -212,7 +212,7 @@ onEachEngine('delivery', (engine) => {
     assert.equal(await countIn('ann@acme.test'), before + 1);
   });
 
-  test('an account that goes while its message is stored takes nothing of the others with it', async () => {
+  test('an account that is deleted while its message is stored does not affect the other recipients', async () => {
     const before = await countIn('ann@acme.test');
     goesWhileStored = (await create('going')).id;
     await assert.rejects(
@@ -239,7 +239,7 @@ onEachEngine('delivery', (engine) => {
     assert.equal((await delivery.checkRoom(bavail * bsize))?.code, 'storage_full');
   });
 
-  test('what nobody takes leaves nothing on disk, nor does a source that breaks off', async () => {
+  test('a refused message and a message that breaks off leave nothing on disk', async () => {
     const large = `Subject: large\r\n\r\n${'x'.repeat(200_000)}`;
     await assert.rejects(receive(['gone@acme.test'], 'ESMTP', large));
     await receive(['gone@acme.test'], 'LMTP', large);
@@ -265,7 +265,7 @@ onEachEngine('delivery', (engine) => {
     );
   });
 
-  test('routes that pass mail on take every local part, and bounces come back through SRS', async () => {
+  test('routes that pass mail on accept every local part, and bounces come back through SRS', async () => {
     await activate('hooked.test');
     await activate('forwarded.test');
     await domains.setRoute('u', 'hooked.test', {
@@ -288,7 +288,7 @@ onEachEngine('delivery', (engine) => {
     assert.equal(await codeAtRcpt(rewritten, ''), 'srs_invalid');
   });
 
-  test('what was found at RCPT counts for the message that follows at once, from the same sender', async () => {
+  test('the result of RCPT is used for the message that follows at once, from the same sender', async () => {
     const { id } = await create('deb');
     const to = 'deb@acme.test';
     const found = await delivery.checkRecipient(to, { from: 'bob@example.test', octets: 0 });

@@ -1,17 +1,17 @@
 /**
- * Takes accepted mail from `smtp/` to where its domain's route says: checks its sender, stores it for
- * accounts, queues what has to go on, and decides what follows when that fails for good. Owns no
- * table: what it has taken is durable in the mail store and the queue, in one transaction.
+ * Delivers accepted mail from `smtp/` as its domain's route says: checks its sender, stores it for accounts,
+ * queues what has to go on, and decides what follows when that fails for good. Owns no table: the mail store
+ * and the queue make an accepted message durable, in one transaction.
  *
  * This file is the way of one message: recipients, sender checks, trace headers, source to disk, then
  * mailboxes and queue in one transaction.
  *
  * Crashes (where the mailboxes are a mail server's, see `server-mailboxes.ts`, too):
- * - Before the commit nothing was taken. The sender hears no 250 and sends again; a large body's file
- *   is left for the sweep.
+ * - Before the commit nothing was accepted. The sender gets no 250 and sends again; the next sweep removes
+ *   the file of a large body.
  * - After the commit and before the 250 the sender sends again: a duplicate (RFC 1047).
- * - What comes after the commit is only for speed: an app that no change was published to sees it at
- *   its next sync, and a start of the queue looks at every row.
+ * - What comes after the commit is only for speed: an app that no change was published to sees the message at
+ *   its next sync, and the queue reads every row when it starts.
  */
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
@@ -77,19 +77,19 @@ export type {
   TakenRecipient,
 } from './stage-mail.ts';
 
-/** What delivery tells the log; a pino Logger fits. */
+/** The part of a pino Logger that delivery uses. */
 interface DeliveryLog {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
 }
 
-/** What is counted of mail. */
+/** Counters of mail. */
 interface ReceiverMetrics {
-  /** What became of a recipient of a message that was taken. */
+  /** Counts the outcome of a recipient of an accepted message. */
   countRecipient(result: RecipientOutcome['result']): void;
-  /** A message that was taken. @param ms from when it was read and checked until it was stored */
+  /** Counts an accepted message. @param ms from the end of its checks until it was stored */
   countReceived(ms: number): void;
-  /** What the sender checks found, whatever becomes of the message then. */
+  /** Counts what the sender checks found, whatever happens to the message then. */
   countChecks(verdicts: Verdicts): void;
 }
 
@@ -108,20 +108,20 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   readonly log: DeliveryLog;
   /** Where operators find what became of each message. */
   readonly trace?: Pick<Trace, 'write'> | undefined;
-  /** Reads what comes back of messages that accounts sent. */
+  /** Reads bounces of messages that accounts sent. */
   readonly reports?: ReportReader | undefined;
   readonly metrics?: ReceiverMetrics;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
 
-/** A forward-path, and where its mail goes or why nobody takes it. */
+/** A forward-path, and where its mail goes or why it is refused. */
 interface Resolved {
   readonly forwardPath: string;
   readonly found: Destination | Refusal;
 }
 
-/** What is done with a message whose recipients are known. */
+/** What to do with a message whose recipients are resolved. */
 interface Routed {
   readonly recipients: readonly ResolvedRecipient[];
   readonly plan: DeliveryPlan;
@@ -130,7 +130,7 @@ interface Routed {
   readonly report: ((tx: Queries) => Promise<void>) | undefined;
 }
 
-/** How long what was found at RCPT counts, in milliseconds. */
+/** How long the result of RCPT may be used, in milliseconds. */
 const FOUND_MS = 5_000;
 
 /** By account. */
@@ -166,7 +166,7 @@ class RoutedReceiver implements MailReceiver {
     const octetsFor = (accountId: number) => this.#roomMarks.octetsFor(accountId, from, octets);
     const found = await resolveRecipient(this.#options, recipient, { from, octetsFor });
     if (found instanceof Refusal) return found;
-    // Where there may be no room, the message's own size decides.
+    // An account with a quota is checked again with the real size of the message.
     const isSure = found.kind === 'mailbox' && !found.isLimited;
     return isSure ? { from, destination: found, foundAt } : undefined;
   }
@@ -208,7 +208,7 @@ class RoutedReceiver implements MailReceiver {
     return outcomes;
   }
 
-  /** Brings the message to every recipient; what nobody took leaves nothing on disk. */
+  /** Brings the message to every recipient; if none accepts it, nothing of it stays on disk. */
   async #deliverOrDiscard(
     mail: AcceptedMail,
     taken: ReadonlyMap<string, TakenRecipient>,
@@ -228,13 +228,13 @@ class RoutedReceiver implements MailReceiver {
       const refused = await this.#deliver(mail, recipients);
       return resolved.map((one) => withRefusal(one, refused));
     } catch (error) {
-      // After any other failure the commit may have happened: the sweep at start decides then.
+      // After any other error the commit may have happened: the sweep at the next start decides.
       if (error instanceof Refusal) await bodies.discard(mail.message.body);
       return sayWhenFull(error);
     }
   }
 
-  /** Asks again who takes the mail where the message took its time: an account may have gone meanwhile. */
+  /** Resolves the recipients again if the message took long: an account may have been deleted meanwhile. */
   async #resolveAll(
     mail: AcceptedMail,
     taken: ReadonlyMap<string, TakenRecipient>,
@@ -263,7 +263,7 @@ class RoutedReceiver implements MailReceiver {
     return resolved;
   }
 
-  /** RFC 5321 section 6.3: a message that we forwarded once comes back no second time. */
+  /** Refuses a message that we forwarded before (RFC 5321 section 6.3). */
   async #refuseLoops(
     message: StagedMessage,
     recipients: readonly ResolvedRecipient[],
@@ -279,7 +279,7 @@ class RoutedReceiver implements MailReceiver {
     }
   }
 
-  /** @returns by LMTP, why a mailbox did not take it, by account */
+  /** @returns by LMTP, why a mailbox did not accept it, by account */
   async #deliver(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<Refused> {
     const plan = planDelivery(recipients);
     const queued = goesOn(plan) ? await queueMail(this.#options, plan, mail) : [];
@@ -295,7 +295,7 @@ class RoutedReceiver implements MailReceiver {
       : this.#store(mail, routed);
   }
 
-  /** What a bounce says of messages that the accounts it came to have sent. */
+  /** What a bounce reports about messages that its recipient accounts have sent. */
   async #readReport(
     { envelope, message }: AcceptedMail,
     { users, webhooks, forwards }: DeliveryPlan,
@@ -310,7 +310,7 @@ class RoutedReceiver implements MailReceiver {
     return (tx) => report.apply(tx, accountIds);
   }
 
-  /** Into our own mailboxes: body, messages and queue in one transaction. */
+  /** Stores in our own mailboxes: body, messages and queue in one transaction. */
   async #store(mail: AcceptedMail, routed: Routed): Promise<Refused> {
     const { plan, targets, queued, report } = routed;
     const { database, bodies, mailstore, queue, usage, changes } = this.#options;
@@ -326,7 +326,7 @@ class RoutedReceiver implements MailReceiver {
       const bodyId = await bodies.commit(tx, body);
       const appended = await mailstore.append(tx, { ...texts, bodyId }, fitting);
       for (const { user } of fitting) {
-        // Deleted since it was resolved.
+        // The account was deleted after it was resolved.
         if (!appended.some((one) => one.user === user)) refused.set(user.accountId, goneRefusal());
       }
       this.#takeBack(mail, refused);
@@ -348,7 +348,7 @@ class RoutedReceiver implements MailReceiver {
     return refused;
   }
 
-  /** By SMTP, one mailbox that does not take the message takes everything back. */
+  /** By SMTP, one mailbox that refuses the message rolls everything back. */
   #takeBack(mail: AcceptedMail, refused: Refused): void {
     const { envelope } = mail;
     const [first] = refused.values();
@@ -364,8 +364,8 @@ class RoutedReceiver implements MailReceiver {
   }
 
   /**
-   * To the mailboxes of a mail server. Its answers come first; then what it did not take is queued
-   * together with what else follows from the message, or, by LMTP, answered for each recipient.
+   * Delivers to the mailboxes of a mail server. Its answers come first. Then what it did not accept is queued
+   * together with the rest, or, by LMTP, answered for each recipient.
    */
   async #toServer(server: ServerMailboxes, mail: AcceptedMail, routed: Routed): Promise<Refused> {
     const { plan, targets, queued, report } = routed;
@@ -391,7 +391,7 @@ class RoutedReceiver implements MailReceiver {
       await usage.count(tx, usageOf(plan, body.size, refusals), mail.receivedAt);
     };
     if (retried.length + queued.length === 0) {
-      // The server has it: refused now, it would come twice.
+      // The server has the message already: after a refusal the sender would send it a second time.
       await database
         .write((tx) => note(tx))
         .catch((err: unknown) => {
@@ -412,7 +412,7 @@ class RoutedReceiver implements MailReceiver {
     return refusals;
   }
 
-  /** Queues what goes on, and writes the trace of all that became of the message. */
+  /** Queues what goes on, and writes the whole trace of the message. */
   async #enqueue(
     tx: Queries,
     { mail, routed, refused, bodyId }: Taken,
@@ -430,16 +430,16 @@ class RoutedReceiver implements MailReceiver {
   }
 }
 
-/** What is written of a message that somebody takes. */
+/** An accepted message, and what is queued and traced of it. */
 interface Taken {
   readonly mail: AcceptedMail;
   readonly routed: Routed;
   readonly refused: Refused;
-  /** Absent where nothing of it stays here. */
+  /** Absent where no copy of it is kept here. */
   readonly bodyId: number | undefined;
 }
 
-/** Forward-paths that were taken: all but those of mailboxes that refused. */
+/** Forward-paths that were accepted: all but those of mailboxes that refused. */
 function pathsWithout(recipients: readonly ResolvedRecipient[], refused: Refused): string[] {
   return recipients.flatMap(({ forwardPath, destination }) => {
     const isRefused = destination.kind === 'mailbox' && refused.has(destination.user.accountId);
@@ -448,8 +448,8 @@ function pathsWithout(recipients: readonly ResolvedRecipient[], refused: Refused
 }
 
 /**
- * SMTP has one answer for all recipients: where one of several is refused after it was taken at
- * RCPT, the client is asked to come again, and then learns at RCPT which one it is.
+ * SMTP has one answer for all recipients. Where one of several is refused after its RCPT was accepted, the
+ * client is asked to try again; then RCPT tells it which one.
  */
 function refuseWhole(refusal: Refusal, recipients: number): Refusal {
   if (recipients === 1) return refusal;
@@ -468,7 +468,7 @@ function outcomeOf({ forwardPath, found }: Resolved): RecipientOutcome {
   return { recipient: forwardPath, result, refusal: found };
 }
 
-/** What the mail server says of one recipient stands for the other addresses of the account, too. */
+/** The mail server's answer for one recipient also holds for the other addresses of the same account. */
 function withRefusal(resolved: Resolved, refused: Refused): Resolved {
   const { found } = resolved;
   if (found instanceof Refusal || found.kind !== 'mailbox') return resolved;

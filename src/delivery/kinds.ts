@@ -1,7 +1,7 @@
 /**
- * The kinds of delivery that are queued of a message: their payloads, and when they are attempted. A
- * payload is written when the message is accepted, so that a route that changes later changes nothing
- * of it. The message itself is the body that the delivery names.
+ * The kinds of delivery that are queued for a message: their payloads, and when they are attempted. A
+ * payload is written when the message is accepted, so a later change of the route does not affect it. The
+ * message itself is the body that the delivery names.
  */
 import { type Static, Type } from 'typebox';
 import { mailDelays } from '../outbound/outbound.ts';
@@ -11,9 +11,9 @@ import { payloadFormat } from '../queue/queue.ts';
 const origin = Type.Object({
   /** Reverse-path without angle brackets; `''` is the null sender. */
   from: Type.String(),
-  /** What its Received field has as id: no other message has it. */
+  /** The id in its Received field, which no other message has. */
   id: Type.String(),
-  /** Who is told where it cannot be delivered; absent where nobody may be. */
+  /** Who gets a bounce where it cannot be delivered; absent where nobody may get one. */
   bounceTo: Type.Optional(Type.String()),
   /** When it was accepted, milliseconds since 1970. */
   receivedAt: Type.Integer(),
@@ -31,13 +31,13 @@ const webhook = Type.Object({
   /** What is posted, byte for byte. */
   body: Type.String(),
   /**
-   * Accounts among the recipients, and the addresses that the sender wrote to: `webhook_then_store`
-   * stores for them, `webhook` at last.
+   * Accounts among the recipients, and the addresses that the sender wrote to: `webhook_then_store` stores
+   * for them, `webhook` does so after the last attempt.
    */
   users: Type.Array(Type.Object({ ...user.properties, recipient: Type.String() })),
-  /** Forward-paths that are nobody's mailbox. */
+  /** Forward-paths that no account has. */
   strangers: Type.Array(Type.String()),
-  /** Where the accounts get it. */
+  /** The mailbox that it is stored in. */
   mailbox: Type.Enum(['INBOX', 'Junk']),
 });
 
@@ -71,7 +71,7 @@ const mailbox = Type.Object({
   mailbox: Type.String(),
   /** The address that the sender wrote to. */
   recipient: Type.String(),
-  /** A MailboxFailure: the mail server has refused it for good already; the sender is to be told. */
+  /** A MailboxFailure: the mail server has already refused it for good; the sender gets a bounce. */
   refused: Type.Optional(
     Type.Object({
       status: Type.Optional(Type.Integer()),
@@ -86,7 +86,7 @@ export type MailOrigin = Static<typeof origin>;
 export type WebhookPayload = Static<typeof webhook>;
 /** Kind `forward`. */
 export type ForwardPayload = Static<typeof forward>;
-/** Kind `bounce`: a message from the null sender; where it cannot be delivered, that is the end. */
+/** Kind `bounce`: a message from the null sender. If it cannot be delivered, nothing more is sent. */
 export type BouncePayload = Static<typeof bounce>;
 /** Kind `mailbox`: for one mailbox of a mail server. */
 export type MailboxPayload = Static<typeof mailbox>;
@@ -101,11 +101,11 @@ export const FORWARD = 'forward';
 export const BOUNCE = 'bounce';
 export const MAILBOX = 'mailbox';
 
-/** What failed when the message came in is tried again as after the first attempt of a delivery. */
+/** What failed when the message came in is retried after this time, as after the first attempt of a delivery. */
 export const FIRST_RETRY_MS = (mailDelays[0] ?? 0) * 1_000;
 
 /**
- * How long a mailbox of `webhook_then_store` waits for the first attempt, which takes at most 15 s:
+ * How long the mailbox of a `webhook_then_store` route waits for the first attempt, which takes at most 15 s:
  * behind a long queue for a dead receiver even the first attempt is late.
  */
 export const STORE_AFTER_MS = 16_000;

@@ -1,9 +1,9 @@
 /**
- * Brings what accounts send to recipients that are hosted here, without SMTP: resolved by their domain's
- * route as mail that comes in is, with no check of the sender, whom we know.
+ * Delivers mail between accounts of this service without SMTP: the recipients are resolved by their domain's
+ * route as for incoming mail. The sender is not checked: it is one of our accounts.
  *
- * Crashes: what is written goes into the transaction that ends the attempt, so it is done once. Where the
- * mailboxes are a mail server's, the message is queued for them in that transaction.
+ * Crashes: everything is written in the transaction that ends the attempt, so it happens once. Where the
+ * mailboxes are a mail server's, that transaction queues the message for them.
  */
 import { randomUUID } from 'node:crypto';
 import type { Changes } from '../changes/changes.ts';
@@ -120,7 +120,7 @@ export class LocalDelivery implements LocalMailDelivery {
     const receivedAt = this.#now();
     const target = { user, recipient: user.address, mailbox: 'INBOX', internalDate: receivedAt };
     const origin = { from: '', id: randomUUID(), receivedAt };
-    // It is in memory: nobody's writes wait for a file.
+    // The texts are in memory before the transaction: no other write waits for a file.
     const texts = await describeMessage(this.#options.bodies, message);
     const detail = `the sender is told, by message ${origin.id}`;
     const told = { mailId: about, event: 'reported', recipient: user.address, detail };
@@ -146,7 +146,7 @@ export class LocalDelivery implements LocalMailDelivery {
     }
     const appended = await mailstore.append(tx, { ...texts, bodyId }, targets);
     if (appended.length < targets.length) {
-      // The next attempt finds that there is no such account.
+      // The next attempt finds that the account does not exist.
       throw new Error('an account was deleted while mail was delivered to it');
     }
     for (const { user, uid, change } of appended) {
@@ -168,7 +168,7 @@ interface Writing {
   readonly origin: MailOrigin;
 }
 
-/** As if it had come by SMTP: what is written of it in a webhook or for forwarding is the same. */
+/** An envelope as if the message had come by SMTP: webhooks and forwarding then treat it the same. */
 function envelopeOf({ id, from, recipients }: LocalMail): InboundEnvelope {
   const arrival = { protocol: 'HTTP', heloName: '', remoteAddress: '', sessionId: id };
   return { id, from, to: recipients, arrival };

@@ -1,4 +1,4 @@
-/** Inbound mail where the mailboxes are a mail server's: what is taken, queued, refused and bounced. */
+/** Inbound mail where the mailboxes are a mail server's: what is accepted, queued, refused and bounced. */
 import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -60,7 +60,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     return names.filter((name) => name.includes('/'));
   }
 
-  test('taken for all: nothing of it is kept here, and the apps are told', async () => {
+  test('accepted for all: no copy is kept here, and the apps get an event', async () => {
     const source = `Subject: large\r\n\r\n${'x'.repeat(70)}\r\n${'.y\r\n'.repeat(50_000)}`;
     const outcomes = await bench.receive([ANN, 'ann+tag@acme.test', BEN], { source });
     assert.deepEqual(
@@ -76,7 +76,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     );
     const kept = bench.server.kept[0]?.source ?? '';
     assert.ok(kept.endsWith(source));
-    // The server makes the final delivery, and writes the Return-Path.
+    // The server makes the final delivery and adds the Return-Path.
     assert.doesNotMatch(kept, /^Return-Path:/m);
     assert.match(kept, /^Authentication-Results: mx\.test/);
     assert.match(kept, /^Received: from c [\s\S]*? with ESMTP id [0-9a-f-]{36};/m);
@@ -85,7 +85,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.deepEqual(await filesOf(bench), []);
   });
 
-  test('taken for nobody: the sender is answered what the server says, and nothing is kept', async () => {
+  test('accepted for nobody: the sender gets the answer of the server, and no copy is kept', async () => {
     const { server } = bench;
     const large = `Subject: large\r\n\r\n${'x\r\n'.repeat(50_000)}`;
     server.atEnd.set(ANN, FULL);
@@ -100,7 +100,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     );
     server.atRcpt.set(CAL, BUSY);
     assert.match(await refusalOf(bench.receive([CAL])), /^451 4\.3\.0 .* says 451 4\.3\.0 busy$/);
-    // As long as one of them may get it later, the sender comes again.
+    // As long as one of them may get it later, the sender has to try again.
     assert.match(await refusalOf(bench.receive([ANN, BEN, CAL])), /^451 4\.3\.0 /);
     assert.match(await refusalOf(bench.receive([ANN, BEN])), /^552 5\.2\.2 /);
     await server.close();
@@ -112,7 +112,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.deepEqual([await filesOf(bench), bench.announced], [[], []]);
   });
 
-  test('deferred for one: the others have it, and he gets it from the queue', async () => {
+  test('deferred for one: the others have it, and this one gets it from the queue', async () => {
     const { server } = bench;
     bench.work();
     server.atEnd.set(BEN, BUSY);
@@ -137,7 +137,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.deepEqual(bench.announced, [`${ANN} INBOX`, `${BEN} INBOX`]);
   });
 
-  test('refused for one for good: the others have it, and the sender is told', async () => {
+  test('refused for one for good: the others have it, and the sender gets a bounce', async () => {
     bench.work();
     bench.server.atEnd.set(BEN, FULL);
     await bench.receive([ANN, 'ben+tag@acme.test']);
@@ -150,11 +150,11 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.match(dsn, /^Final-Recipient: rfc822; ben\+tag@acme\.test\r$/m);
     assert.match(dsn, /^Status: 5\.2\.2\r$/m);
     assert.match(dsn, /^Diagnostic-Code: smtp; 552 5\.2\.2 quota exceeded\r$/m);
-    // It was not tried a second time.
+    // There was no second attempt.
     assert.equal(bench.server.counts.messages, 1);
   });
 
-  test('refused for one for good, but nobody may be told', async () => {
+  test('refused for one for good, but nobody may get a bounce', async () => {
     bench.work();
     bench.server.atEnd.set(BEN, FULL);
     await bench.receive([ANN, BEN], { from: '' });
@@ -166,7 +166,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     );
   });
 
-  test('the last attempt fails: the sender is told', async () => {
+  test('the last attempt fails: the sender gets a bounce', async () => {
     bench.work();
     bench.server.atEnd.set(BEN, BUSY);
     await bench.receive([ANN, BEN]);
@@ -179,7 +179,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.match(await readBody(bench, bounce?.body_id), /^Status: 5\.3\.0\r$/m);
   });
 
-  test('by LMTP every recipient is answered for himself, and nothing is queued', async () => {
+  test('by LMTP every recipient has an answer of its own, and nothing is queued', async () => {
     const { server } = bench;
     server.atRcpt.set(BEN, BUSY);
     server.atEnd.set(CAL, FULL);
@@ -201,7 +201,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.deepEqual([await bench.rows(), await bench.countBodies()], [[], 0]);
   });
 
-  test('with a webhook beside, nothing waits for a mail server that is down', async () => {
+  test('where there is also a webhook, it does not wait for a mail server that is down', async () => {
     await bench.activate('hooked.test');
     await bench.domains.setRoute('u', 'hooked.test', {
       forwardMode: 'webhook',
@@ -243,7 +243,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     );
   });
 
-  test('what waited for a mail server goes into our own mailboxes where it is given up', async () => {
+  test('deliveries for a mail server go into our own mailboxes after the operator gives the server up', async () => {
     bench.server.atEnd.set(BEN, BUSY);
     await bench.receive([ANN, BEN]);
     bench.work({ hasMailServer: false });
@@ -256,7 +256,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.equal(changes.added.length, 1);
   });
 
-  test('an account that is deleted meanwhile is passed over; a suspended one is waited for', async () => {
+  test('an account that is deleted meanwhile is skipped; mail for a suspended one waits', async () => {
     bench.work();
     for (const address of [BEN, CAL]) bench.server.atEnd.set(address, BUSY);
     await bench.receive([ANN, BEN, CAL]);
@@ -280,7 +280,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.deepEqual([bench.copies(BEN), bench.copies(CAL)], [0, 1]);
   });
 
-  test('an address that became another claim’s gets nothing of what was for its last holder', async () => {
+  test('an address that became another claim’s gets no mail of its last holder', async () => {
     bench.work();
     bench.server.atEnd.set(BEN, BUSY);
     await bench.receive([ANN, BEN]);
@@ -296,7 +296,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.equal(bench.copies(BEN), 1);
   });
 
-  /** Ben's reply never comes, though he has the message: the server hangs up before it. */
+  /** The reply for Ben never comes, though he has the message: the server closes the connection first. */
   async function openForgetful(lookThrough: (has: boolean) => Promise<boolean>) {
     const forgetful = await openBench((server) => ({
       hasReceived: async ({ address }, _mailbox, id) =>
@@ -309,7 +309,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     return forgetful;
   }
 
-  test('lost before its reply came: the mailbox is looked through, and has it once', async () => {
+  test('the connection breaks before the reply: the mailbox is searched, and has the message once', async () => {
     const forgetful = await openForgetful(async (has) => has);
     const outcomes = await forgetful.receive([ANN, BEN]);
     assert.equal(outcomes.length, 2);
@@ -322,7 +322,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.deepEqual([forgetful.copies(ANN), forgetful.copies(BEN)], [1, 1]);
   });
 
-  test('a mailbox that cannot be looked through puts it off, but not for ever', async () => {
+  test('a mailbox that cannot be searched defers the message, but not for ever', async () => {
     const forgetful = await openForgetful(async () => {
       throw new Error('IMAP is down');
     });
@@ -377,7 +377,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.deepEqual([appended, imap.server.kept], [[`${ANN} Junk`], []]);
   });
 
-  test('without LMTP, all goes by IMAP', async () => {
+  test('without LMTP, all mail goes by IMAP', async () => {
     const appended: string[] = [];
     const answers: (Error | undefined)[] = [
       undefined,
@@ -398,7 +398,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     assert.match(await refusalOf(imap.receive([ANN])), /^451 4\.3\.0 /);
   });
 
-  test('apps that cannot be told do not hold up the mail', async () => {
+  test('a failure to notify the apps does not hold up the mail', async () => {
     for (const changeOf of [
       () => Promise.reject(new Error('no')),
       () => new Promise<never>(() => {}),
@@ -409,7 +409,7 @@ onEachEngine('inbound mail for a mail server', (engine) => {
     }
   });
 
-  test('a sender outside ASCII is known to a server that takes it, and shown by the header elsewhere', async () => {
+  test('a sender outside ASCII is passed on where the server accepts SMTPUTF8, else only in the header', async () => {
     const from = 'bøb@sender.test';
     await bench.receive([ANN], { from, protocol: 'UTF8SMTP' });
     const [known] = bench.server.kept;

@@ -43,7 +43,7 @@ export interface AcceptedMail {
 
 export type QueuedMail = Omit<NewDelivery, 'bodyId'>;
 
-/** Writes what has to be queued for a message of which something goes on. */
+/** Writes what has to be queued for a message that goes on to another place. */
 export async function queueMail(
   options: QueueMailOptions,
   plan: DeliveryPlan,
@@ -72,15 +72,15 @@ export async function queueMail(
   return queued.map((delivery) => ({ ...delivery, about, mailId: mail.envelope.id }));
 }
 
-/** Where a message came from, and who is told where it cannot be delivered. */
+/** Where a message came from, and who gets a bounce where it cannot be delivered. */
 export async function originOf(
   { bodies, senders }: Pick<QueueMailOptions, 'bodies' | 'senders'>,
   { envelope, message, verdicts, receivedAt }: AcceptedMail,
 ): Promise<MailOrigin> {
   const header = await readHeader(bodies.read(message.body));
   const { from, id } = envelope;
-  // What one of our domains forwards to another comes from here, which the SPF record of the first
-  // need not allow. Its sender we wrote ourselves, and it takes bounces from anybody.
+  // Mail that one of our domains forwards to another comes from this host, which the SPF record of the
+  // first need not allow. We rewrote its sender ourselves, and that sender accepts bounces from any host.
   const spf = isOurs(senders, from) ? 'none' : (verdicts?.spf.result ?? 'none');
   const allowed = mayBounce({ sender: from, spf, header });
   return { from, id, receivedAt, ...(allowed && { bounceTo: from }) };
@@ -144,7 +144,7 @@ async function queueWebhook(
   };
 }
 
-/** One word for all signatures: the best that any of them came to. */
+/** One result for all signatures: the best that any of them has. */
 function dkimSummary({ dkim }: Verdicts): string {
   const results = dkim.map(({ result }) => result);
   return results.includes('pass') ? 'pass' : (results[0] ?? 'none');

@@ -79,7 +79,7 @@ onEachEngine('quotas', (engine) => {
       })(),
     );
 
-  /** The reply to RCPT; undefined where it is taken. */
+  /** The reply to RCPT; undefined where it is accepted. */
   async function rcpt(recipient: string, octets = 0): Promise<string | undefined> {
     return replyOf(await delivery.checkRecipient(recipient, { from, octets }));
   }
@@ -90,7 +90,7 @@ onEachEngine('quotas', (engine) => {
     return `${code} ${enhanced}`;
   }
 
-  /** Messages and octets by the rows themselves, and by the counters of the mailboxes. */
+  /** Messages and octets, counted from the rows and as the counters of the mailboxes have them. */
   async function stored(accountId: number) {
     const mailboxes = await store.database.read
       .selectFrom('mailboxes')
@@ -118,7 +118,7 @@ onEachEngine('quotas', (engine) => {
       .where('account_id', '=', accountId)
       .execute();
 
-  test('deliveries that come together reach a quota and do not pass it', async () => {
+  test('deliveries at the same time fill a quota and never exceed it', async () => {
     const id = await create('ann', null);
     const outcomes = await Promise.allSettled(
       Array.from({ length: 20 }, () => receive(['ann@acme.test'])),
@@ -142,7 +142,7 @@ onEachEngine('quotas', (engine) => {
     assert.equal(await rcpt('ann@acme.test', left + 1), '452 4.2.2');
   });
 
-  test('a quota of 0 is none, and one that is passed already refuses everything', async () => {
+  test('a quota of 0 means no limit, and one that is already exceeded refuses everything', async () => {
     const id = await create('ben', 0);
     for (let sent = 0; sent < 2; sent++)
       await receive(['ben@acme.test'], 'ESMTP', 'x'.repeat(5_000));
@@ -153,7 +153,7 @@ onEachEngine('quotas', (engine) => {
     assert.equal(await rcpt('ben@acme.test'), '452 4.2.2', 'the default holds again');
   });
 
-  test('one full mailbox of several is named when the sender comes again', async () => {
+  test('when the sender tries again, RCPT refuses the one full mailbox of several', async () => {
     const small = await create('small', 6_000);
     const large = await create('large', 0);
     const both = ['small@acme.test', 'large@acme.test'];
@@ -182,7 +182,7 @@ onEachEngine('quotas', (engine) => {
     );
   });
 
-  test('what a webhook gets counts for accounts, else for the domain', async () => {
+  test('mail for a webhook counts for its accounts, else for the domain', async () => {
     const dee = await create('dee', 1_000);
     const webhookUrl = 'https://hook.example/in';
     await domains.setRoute('u', 'acme.test', { forwardMode: 'webhook', webhookUrl });

@@ -1,10 +1,10 @@
-/** What is written of mail beside the mail itself: the trace, for operators, and what it counts as, for billing. */
+/** What is recorded about mail: the trace for operators, and the usage for billing. */
 import type { TraceEvent } from '../trace/trace.ts';
 import type { Counted } from '../usage/usage.ts';
 import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
 import type { DeliveryPlan } from './resolve-recipient.ts';
 
-/** What every recipient who was answered 250 has in the trace. */
+/** The trace events of each recipient who was answered 250. */
 export function receivedEvents(
   { envelope, message, verdicts }: AcceptedMail,
   recipients: readonly string[],
@@ -27,12 +27,12 @@ export function receivedEvents(
   return recipients.map((recipient) => ({ ...received, recipient }));
 }
 
-/** @param place where in the mailboxes of the account, or who has it now */
+/** @param place the mailbox of the account, or who has the message now */
 export function storedEvent(mailId: string, recipient: string, place: string): TraceEvent {
   return { mailId, event: 'stored', recipient, detail: place };
 }
 
-/** @param failed what a first attempt was answered that was made at once */
+/** @param failed the answer to a first attempt that was made at once */
 export function queuedEvent(
   { kind, destination, mailId = '', recipients, publicId }: QueuedMail,
   deliveryId: number,
@@ -50,11 +50,11 @@ export function queuedEvent(
 }
 
 /**
- * A message counts once for each account it is for, whether its mailbox or its domain's webhook gets it. What no
- * account gets counts for the domain: what is forwarded as coming in and going out.
+ * A message counts once for each account it is for, whether its mailbox or its domain's webhook gets it. A
+ * message for no account counts for the domain; a forwarded one counts as incoming and as outgoing.
  *
  * @param bytes octets of its source
- * @param refused accounts that do not get it
+ * @param refused accounts whose mailbox refused it
  */
 export function usageOf(
   { users, webhooks, forwards, returns }: DeliveryPlan,

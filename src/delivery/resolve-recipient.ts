@@ -1,6 +1,6 @@
 /**
- * From forward-paths to where their mail goes, whether the accounts have room for it by their quotas, and what of one
- * message goes where.
+ * Resolves each forward-path to where its mail goes, checks that the accounts have room for it by their quotas, and
+ * groups the recipients of one message by destination.
  */
 import { LRUCache } from 'lru-cache';
 import { type Account, type Accounts, mailLocalPart } from '../accounts/accounts.ts';
@@ -21,11 +21,11 @@ import { REWRITTEN, type SenderRewriting } from '../outbound/outbound.ts';
 export type Destination =
   /** Into a mailbox of ours. */
   | { readonly kind: 'mailbox'; readonly user: MailUser; readonly isLimited: boolean }
-  /** To the route's URL; `user` is whose mailbox may keep it as well. */
+  /** To the route's URL; `user` is the account whose mailbox may store it as well. */
   | { readonly kind: 'webhook'; readonly domain: ActiveDomain; readonly user?: MailUser }
   /** On to the route's address; `user` is the account that a bounce came to: it may be about mail that it sent. */
   | { readonly kind: 'forward'; readonly domain: ActiveDomain; readonly user?: MailUser }
-  /** A bounce of mail that we forwarded: back to who sent it first. */
+  /** A bounce of mail that we forwarded: back to its first sender. */
   | { readonly kind: 'return'; readonly domain: ActiveDomain; readonly sender: string };
 
 export interface RecipientSources {
@@ -46,7 +46,7 @@ export interface ResolvedMail {
   readonly from: string;
   /** Octets that an account needs room for. */
   readonly octetsFor: (accountId: number) => number;
-  /** Told of an account that has no room for them. */
+  /** Called with an account that has no room for them. */
   readonly onFull?: (accountId: number) => void;
 }
 
@@ -67,7 +67,7 @@ export async function resolveRecipient(
   forwardPath: string,
   { from, octetsFor, onFull }: ResolvedMail,
 ): Promise<Destination | Refusal> {
-  // The database may be a foreign one: that it does not know a recipient says nothing.
+  // If the bodies belong to another database, this one may be the wrong one: an unknown recipient says nothing.
   if (sources.bodies.mismatch) return new Refusal('unavailable', 'no mail is accepted right now');
   const address = parseAddress(forwardPath);
   if (!address) return unparsable(forwardPath);
@@ -85,7 +85,7 @@ export async function resolveRecipient(
   const { forwardMode } = domain.route;
   if (forwardMode === 'forward_email' && from !== '') return { kind: 'forward', domain };
   const account = await findAccount(sources, recipient);
-  // What a webhook alone gets is stored where that fails: it was taken then, and is kept.
+  // What only a webhook gets is stored when the webhook fails. It was accepted then, so a quota no longer counts.
   const isStored = forwardMode === 'store' || forwardMode === 'webhook_then_store';
   if (isStored && account?.status === 'active') {
     const refusal = await refuseWithoutRoom(sources, account, octetsFor(account.id));
@@ -95,12 +95,12 @@ export async function resolveRecipient(
     }
   }
   if (forwardMode === 'store') return resolveMailbox(sources, recipient, account);
-  // Both take every local part. Nothing of a suspended account's mail may get lost either.
+  // Both accept every local part. Mail of a suspended account must not get lost either.
   const kind = forwardMode === 'forward_email' ? 'forward' : 'webhook';
   return { kind, domain, ...(account && { user: userOf(account) }) };
 }
 
-/** `SRS0` and `SRS1` local parts are ours, and bounces alone may come to them. */
+/** `SRS0` and `SRS1` local parts are ours; they accept bounces only. */
 async function resolveReturn(
   { senders, accounts }: RecipientSources,
   local: string,
@@ -111,8 +111,8 @@ async function resolveReturn(
   if (from !== '') return new Refusal('srs_invalid', 'this address accepts bounces only');
   if (reversed.kind === 'original') return { kind: 'return', domain, sender: reversed.sender };
   if (reversed.kind === 'digest') {
-    // A sender too long to be carried. The address is good, and far ends may call back to see that;
-    // a bounce to it is for whoever looks after the domain.
+    // The sender was too long to be encoded. The address is valid, and far ends may call back to verify it;
+    // a bounce to it goes to the oldest account of the domain.
     const account = await accounts.oldestOfDomain(domain.id);
     if (account) return { kind: 'mailbox', user: userOf(account), isLimited: false };
     return new Refusal('account_not_found', 'bounces to this address are not accepted');
@@ -127,7 +127,7 @@ async function findAccount(
 ): Promise<Account | undefined> {
   const account = await accounts.findRecipient(localPart, domain.id);
   if (account) return account;
-  // RFC 5321 section 4.5.1: postmaster is taken wherever mail is.
+  // RFC 5321 section 4.5.1: postmaster is accepted for every domain that has mail.
   return mailLocalPart(localPart) === 'postmaster' ? accounts.oldestOfDomain(domain.id) : undefined;
 }
 
@@ -148,7 +148,7 @@ function userOf({ id, address }: Account): MailUser {
 }
 
 function unparsable(forwardPath: string): Refusal {
-  // RFC 5321 section 4.1.1.3 lets clients write `postmaster` alone; no account of ours is meant.
+  // RFC 5321 section 4.1.1.3 lets clients write `postmaster` alone, which belongs to no account here.
   if (forwardPath.toLowerCase() === 'postmaster') {
     return new Refusal('account_not_found', 'write to postmaster at one of the hosted domains');
   }
@@ -167,7 +167,7 @@ function refuseDomain(state: string, domain: string): Refusal {
 
 /* Whether accounts have room for a message. */
 
-/** Whether what comes to the account has to be measured by its quota. */
+/** Whether the quota of the account limits this message. */
 function isLimited(
   { mailstore, mailServer }: Pick<RecipientSources, 'mailstore' | 'mailServer'>,
   account: Account,
@@ -176,7 +176,7 @@ function isLimited(
 }
 
 /**
- * Judges by what is stored now; the transaction that stores the message judges again.
+ * Checks what is stored now; the transaction that stores the message checks again.
  *
  * @param octets of the message, as far as they are known
  */
@@ -192,16 +192,16 @@ async function refuseWithoutRoom(
   return room && !fits(room, octets) ? quotaExceeded(address) : undefined;
 }
 
-/** What our trace fields add to a message at most, in octets: its sender's SIZE does not count them. */
+/** The most that our trace fields add to a message, in octets: SIZE does not count them. */
 const TRACE_MAX = 4_096;
 const MARKS_MAX = 1_000;
-/** How long a sender may take to come again. */
+/** How long a sender may take to try again. */
 const MARK_MS = 4 * 60 * 60 * 1000;
 
 /**
- * Messages that had no room in one of several mailboxes, by account and sender. SMTP has one answer for all of them,
- * so the sender is asked to come again. Then RCPT refuses the mailbox that has no room, and the others get the
- * message, also where the sender does not say how large it is. Mail of other senders is judged by itself.
+ * Messages that had no room in one of several mailboxes, by account and sender. SMTP has one answer for all recipients,
+ * so the sender is asked to try again. Then RCPT refuses the mailbox that has no room, and the others get the message,
+ * also where the sender does not announce its size. Mail of other senders is not affected.
  */
 export class RoomMarks {
   readonly #octets = new LRUCache<string, number>({ max: MARKS_MAX, ttl: MARK_MS });
@@ -218,7 +218,7 @@ export class RoomMarks {
    * How many octets a message has to have room for.
    *
    * @param from reverse-path
-   * @param declared what the sender says that it has; 0 where it does not say
+   * @param declared the size that the sender announces; 0 where it announces none
    */
   octetsFor(accountId: number, from: string, declared: number): number {
     const noted = this.#octets.get(`${accountId} ${from}`) ?? 0;
@@ -227,19 +227,19 @@ export class RoomMarks {
   }
 }
 
-/* Sorts the recipients of one message by where it goes. */
+/* Groups the recipients of one message by destination. */
 
 export interface ResolvedRecipient {
   readonly forwardPath: string;
   readonly destination: Destination;
 }
 
-/** An account, and the forward-path that meant it. */
+/** An account, and the forward-path that named it. */
 interface Addressee extends MailUser {
   readonly recipient: string;
 }
 
-/** One webhook for each domain: it never hears of the recipients of another. */
+/** One webhook for each domain: it does not get the recipients of another domain. */
 export interface PlannedWebhook {
   readonly domain: ActiveDomain;
   /** Forward-paths at this domain. */
@@ -268,7 +268,7 @@ export interface DeliveryPlan {
   readonly returns: Map<string, ActiveDomain>;
 }
 
-/** Whether something of the message has to reach somebody outside. */
+/** Whether the message has to reach somebody outside. */
 export function goesOn({ webhooks, forwards, returns }: DeliveryPlan): boolean {
   return webhooks.size + forwards.size + returns.size > 0;
 }
@@ -318,7 +318,7 @@ function addToWebhook(
   else webhook.strangers.push(forwardPath);
 }
 
-/** Where several forward-paths mean one account, the first is the one it is known by. */
+/** Where several forward-paths name one account, the first one counts. */
 function addAddressee(users: Map<number, Addressee>, user: MailUser, recipient: string): void {
   if (!users.has(user.accountId)) users.set(user.accountId, { ...user, recipient });
 }

@@ -1,15 +1,14 @@
 /**
- * Mailboxes on a mail server that the operator runs. Nothing of a message is kept here but what the
- * server did not take: a delivery of kind `mailbox` for each such recipient, with the body.
+ * Mailboxes on a mail server that the operator runs. A message is kept here only where the server did not accept
+ * it: as a delivery of kind `mailbox` for each such recipient, with the body.
  *
  * Crashes:
- * - Before the server answers the message's end, nothing was accepted; the sender still has it.
- * - After that and before our own answer, the sender has it as well and sends it again: a duplicate,
- *   the one that SMTP has wherever mail is passed on (RFC 1047). Where nothing is to be written here,
- *   there is no more in between than the answer; else one transaction.
- * - What is queued is attempted at least once. Wherever an earlier attempt may have come through (the
- *   process died, the connection broke after the message's end), the mailbox is looked through first
- *   for the id in our Received field.
+ * - Before the server answers the end of the message, nothing was accepted; the sender still has it.
+ * - After that and before our own answer, the sender still has it and sends it again: the duplicate that
+ *   SMTP allows wherever mail is passed on (RFC 1047). At most one transaction lies between the two answers.
+ * - What is queued is attempted at least once. Where an earlier attempt may have succeeded (the process
+ *   died, or the connection broke after the end of the message), the mailbox is first searched for the id
+ *   in our Received field.
  */
 import { findAccountStates, findAccounts } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -60,22 +59,22 @@ export interface Left {
   readonly failure: FailedResult;
 }
 
-/** How an attempt for one mailbox ended; `isGone` where the account was deleted: nobody is told then. */
+/** How an attempt for one mailbox ended; `isGone`: the account was deleted, and nobody gets a bounce. */
 export type MailboxAttempt = MailboxResult & { readonly isGone?: true };
 
 /** What is queued for a target. */
 interface QueuedTarget {
   readonly target: Pick<MailboxTarget, 'user' | 'mailbox' | 'recipient'>;
-  /** How the attempt ended that was made before. */
+  /** How the earlier attempt ended. */
   readonly failure?: FailedResult;
 }
 
 /**
- * So soon after it was queued, nobody else can have begun a first attempt and be done with it: a
- * worker that stops has 5 s for it, the lease of one that dies runs longer.
+ * So soon after it was queued, no other worker can have made a first attempt: a worker that stops has 5 s
+ * to end its attempt, and the lease of one that dies runs longer.
  */
 const FIRST_FOR_SURE_MS = 5_000;
-/** Attempts that are put off while the mailbox cannot be looked through. */
+/** Attempts that are deferred while the mailbox cannot be searched. */
 const PUT_OFF_MAX = 4;
 
 export class ServerMailboxes {
@@ -88,7 +87,7 @@ export class ServerMailboxes {
   }
 
   /**
-   * Makes one attempt for each target, and tells the apps of those that got the message.
+   * Makes one attempt for each target, and notifies the apps of those that got the message.
    *
    * @returns the targets that did not get it
    */
@@ -117,7 +116,7 @@ export class ServerMailboxes {
   }
 
   /**
-   * Queues a message for mailboxes. Targets whose account is gone are passed over.
+   * Queues a message for mailboxes. Targets whose account was deleted are skipped.
    *
    * @returns what the queue is to be woken for
    */
@@ -140,7 +139,7 @@ export class ServerMailboxes {
         kind: MAILBOX,
         domainId: state.domainId,
         bodyId,
-        // Each mailbox is a receiver of its own: one over its quota holds up no other.
+        // Each mailbox is a destination of its own: one over its quota delays no other.
         destination: address,
         mailId: origin.id,
         recipients: [recipient],
@@ -174,8 +173,9 @@ export class ServerMailboxes {
     if (!state) {
       return { ...ownFailure('permanent', '5.1.1', 'the account was deleted'), isGone: true };
     }
-    // The server knows addresses alone: the domain may be another claim's by now, with an account of
-    // the same address, whose mail this is not. Bounced at the end, or delivered when it is back.
+    // The server knows only addresses. The domain may now belong to another claim that has an account with
+    // the same address, and this mail is not for that account. It is bounced after the last attempt, or
+    // delivered if the first claim is active again.
     const holders = await findAccounts(database, [user.address]);
     if (holders.get(user.address) !== user.accountId) {
       return ownFailure('temporary', '4.2.1', 'the address is not of this account at present');
@@ -189,12 +189,12 @@ export class ServerMailboxes {
     const [left] = await this.deliver(mail, [target], signal);
     if (!left) return { result: 'delivered' };
     const { failure } = left;
-    // Nothing of a suspended account's mail gets lost while it may be opened again.
+    // Mail of a suspended account is kept as long as the account may be resumed.
     const isClosed = state.status === 'suspended' && failure.result === 'permanent';
     return isClosed ? { ...failure, result: 'temporary' } : failure;
   }
 
-  /** It is not waited for, and may fail: apps see new mail at their next sync. */
+  /** Nobody waits for this, and it may fail: apps see new mail at their next sync. */
   #announce({ user, mailbox }: AppendTarget): void {
     const { mailServer, changes, log } = this.#options;
     mailServer
@@ -208,7 +208,7 @@ export class ServerMailboxes {
       });
   }
 
-  /** What is known of a delivery that an earlier attempt may have made; undefined: it is to be made. */
+  /** The result of an earlier attempt, if it can be known; undefined: the attempt is to be made. */
   async #lookFor(job: Job<MailboxPayload>): Promise<MailboxResult | undefined> {
     const { mailServer, log } = this.#options;
     const { user, mailbox, origin } = job.payload;
@@ -221,7 +221,7 @@ export class ServerMailboxes {
         { err: error, id: job.id, mailId: job.mailId },
         'a mailbox could not be searched: it is unknown whether it already has the message',
       );
-      // Better twice than not at all, or days late.
+      // Two copies are better than none, and than one that is days late.
       if (job.isLast || job.attempt > PUT_OFF_MAX) return undefined;
       const text = 'it cannot be told whether an earlier attempt came through';
       return ownFailure('temporary', '4.3.0', text);
@@ -235,7 +235,7 @@ export class ServerMailboxes {
   }
 }
 
-/** A failure that we see, not the server. */
+/** A failure on our side, not an answer of the server. */
 function ownFailure(
   result: FailedResult['result'],
   enhancedStatus: string,
@@ -244,7 +244,7 @@ function ownFailure(
   return { result, error: { enhancedStatus, text } };
 }
 
-/** What the sender is answered for a recipient who did not get the message. */
+/** The answer to the sender for a recipient who did not get the message. */
 export function refusalOf({ failure: { result, error }, target: { recipient } }: Left): Refusal {
   const detail = `the mail server of ${recipient} ${describe(error)}`;
   if (result === 'temporary') return new Refusal('unavailable', detail);
@@ -256,14 +256,14 @@ export function refusalOf({ failure: { result, error }, target: { recipient } }:
   return new Refusal('mailbox_refused', detail);
 }
 
-/** What the sender is answered where nobody got it: once more, as long as that may help somebody. */
+/** The answer to the sender where nobody got it: a temporary one if a retry may help any recipient. */
 export function refusalOfAll(left: readonly Left[]): Refusal {
   const telling = left.find(({ failure }) => failure.result === 'temporary') ?? left[0];
   if (!telling) throw new Error('nothing failed');
   return refusalOf(telling);
 }
 
-/** Our own words are about our own network, which is nobody's business. */
+/** A failure to connect tells about our own network, so the sender does not see its text. */
 function describe({ status, enhancedStatus, text }: MailboxFailure): string {
   return status === undefined ? 'is not available' : `says ${status} ${enhancedStatus} ${text}`;
 }

@@ -1,4 +1,4 @@
-/** What becomes of a message by what Rspamd answers, or does not; the far end is a server that says anything. */
+/** What happens to a message by Rspamd's answer, or without one. Rspamd is a server that answers what the test says. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -76,7 +76,7 @@ function open(url: string, more: Partial<SpamFilterOptions> = {}) {
 }
 
 suite('the spam filter', () => {
-  test('is given the message, and what is known of who sends it', async () => {
+  test('gets the message and what is known about its sender', async () => {
     const rspamd = await startRspamd();
     const { filter } = open(rspamd.url);
     assert.deepEqual(await filter.check(mailOf()), { action: 'accept', score: 0.5, required: 15 });
@@ -144,7 +144,7 @@ suite('the spam filter', () => {
     'nothing at all': (response) => void response.destroy(),
   };
   for (const [what, answer] of Object.entries(nonsense)) {
-    test(`that says ${what} has no say`, async () => {
+    test(`that says ${what} is ignored`, async () => {
       const rspamd = await startRspamd(answer);
       const { filter, outcomes } = open(rspamd.url);
       assert.equal(await filter.check(mailOf()), undefined);
@@ -166,7 +166,7 @@ suite('the spam filter', () => {
     assert.ok(outcomes.every((outcome) => outcome === 'failed'));
   });
 
-  test('that is dead is left alone, told of once, and asked again later', async () => {
+  test('that is dead is not asked for a while, is logged once, and is asked again later', async () => {
     const rspamd = await startRspamd();
     await rspamd.stop();
     const { filter, outcomes, outages } = open(rspamd.url, {

@@ -1,20 +1,20 @@
 /**
- * Asks Rspamd about a message (`POST /checkv2`), and says what follows from its answer.
+ * Asks Rspamd about a message (`POST /checkv2`), and decides what follows from its answer.
  *
- * It only ever adds to what the sender checks found. Where it is dead, slow, or answers what nobody understands, mail is
- * taken as if there were no filter: a filter that is away must not stop mail. One message that it cannot judge says nothing
- * of the filter; several in a row without an answer in between do, and then it is left alone for a while.
+ * It only adds to what the sender checks found. Where Rspamd is dead or slow, or its answer cannot be read, mail is
+ * accepted as if there were no filter: a failed filter must not stop mail. One message without an answer says nothing
+ * about the filter. After several in a row the filter is not asked for a while.
  */
 import type { Readable } from 'node:stream';
 import { Pool } from 'undici';
 
-/** What is done with a message: taken, put into Junk, put off with 451, or refused with 550. */
+/** What to do with a message: accept it, put it into Junk, defer it with 451, or refuse it with 550. */
 export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';
 
 export interface SpamVerdict {
   readonly action: SpamAction;
   readonly score: number;
-  /** The score from which on Rspamd refuses. */
+  /** The score from which Rspamd rejects. */
   readonly required: number;
 }
 
@@ -26,25 +26,25 @@ export interface SpamFilterOptions {
   readonly url: string;
   /** Our name. */
   readonly hostname: string;
-  /** Clients whose mail is not asked about. */
+  /** Clients whose mail is not checked. */
   readonly isTrusted: (address: string) => boolean;
-  /** @param ms how long it took; left out where nothing was asked */
+  /** @param ms how long the answer took; left out where nothing was asked */
   readonly onChecked?: (outcome: SpamOutcome, ms?: number) => void;
-  /** Told when the filter is found to be away, and when it answers again. */
+  /** Called when the filter stops answering, and when it answers again. */
   readonly onOutage?: (isOut: boolean, reason: string) => void;
-  /** Milliseconds: for one answer, and that a dead filter is left alone. */
+  /** Milliseconds to wait for an answer, and to leave a dead filter alone. */
   readonly times?: { readonly answerMs: number; readonly restMs: number };
 }
 
 export interface FilteredMail {
-  /** Hostile text, but for the id and the client's address. */
+  /** Hostile text, except the id and the client's address. */
   readonly envelope: {
     readonly id: string;
     readonly from: string;
     readonly to: readonly string[];
     readonly arrival: { readonly heloName: string; readonly remoteAddress: string };
   };
-  /** The client's name in reverse DNS, which has the client's address; undefined where none is known. */
+  /** The client's name in reverse DNS, verified forward; undefined where none is known. */
   readonly clientName?: string | undefined;
   readonly octets: number;
   /** The message as the client sent it; read at most once. */
@@ -52,16 +52,16 @@ export interface FilteredMail {
 }
 
 export interface SpamFilter {
-  /** @returns undefined where there is no verdict: the message is taken; never rejects */
+  /** @returns undefined where there is no verdict: the message is then accepted; never rejects */
   check(mail: FilteredMail): Promise<SpamVerdict | undefined>;
   close(): Promise<void>;
 }
 
 const TIMES = { answerMs: 5_000, restMs: 10_000 };
-/** Failures in a row after which the filter counts as away. */
+/** Failures in a row after which the filter counts as dead. */
 const FAILURES = 5;
 const CONNECTIONS = 32;
-/** Spam is small, and what is not would not be judged in time. */
+/** Octets of the largest message that is checked: spam is small, and a larger one would not be judged in time. */
 const OCTETS_MAX = 8 * 1024 * 1024;
 const ANSWER_MAX = 1024 * 1024;
 
@@ -70,7 +70,7 @@ const actions: ReadonlyMap<unknown, SpamAction> = new Map([
   ['no action', 'accept'],
   ['add header', 'junk'],
   ['rewrite subject', 'junk'],
-  // Both keep a message from its reader without a word to its sender: Junk is where it can be found.
+  // Both hide a message from its reader without notice to its sender: in Junk the reader can find it.
   ['quarantine', 'junk'],
   ['discard', 'junk'],
   ['greylist', 'defer'],
@@ -96,7 +96,7 @@ class Rspamd implements SpamFilter {
       connections: CONNECTIONS,
       connect: { timeout: this.#times.answerMs },
       maxResponseSize: ANSWER_MAX,
-      // One clock for all of a question.
+      // The signal below limits the whole request.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
@@ -143,7 +143,7 @@ class Rspamd implements SpamFilter {
       late.reject(new Error(`no answer within ${answerMs / 1000} s`));
     }, answerMs);
     const answer = this.#post(mail, ending.signal);
-    // A request that waits for its connection hears of the signal when it has one.
+    // A request that waits for a connection sees the abort only once it has one.
     answer.catch(() => {});
     try {
       return await Promise.race([answer, late.promise]);
@@ -165,12 +165,12 @@ class Rspamd implements SpamFilter {
         'mta-name': inHeader(this.#options.hostname),
         ip: inHeader(arrival.remoteAddress),
         helo: inHeader(arrival.heloName),
-        // Left out where there is none: most of its rules would take the word `unknown` for a name.
+        // Left out where there is none: most of Rspamd's rules would treat `unknown` as a name.
         ...(clientName !== undefined && { hostname: inHeader(clientName) }),
         from: `<${inHeader(from)}>`,
         rcpt: to.map(inHeader),
       },
-      // The types know streams alone, the library takes whatever can be iterated.
+      // The types allow only streams; the library accepts any iterable.
       body: source() as unknown as Readable,
       signal,
     });
@@ -180,12 +180,12 @@ class Rspamd implements SpamFilter {
   }
 }
 
-/** What a client made up, as far as a header of HTTP may have it. */
+/** Text from a client, made safe for an HTTP header. */
 function inHeader(text: string): string {
   return text.replace(/[^\x21-\x7e]/g, '?').slice(0, 512);
 }
 
-/** @throws Error for what is no verdict */
+/** @throws Error where the answer is not a verdict */
 function readVerdict(answer: unknown): SpamVerdict {
   const members: Record<string, unknown> =
     typeof answer === 'object' && answer !== null ? { ...answer } : {};

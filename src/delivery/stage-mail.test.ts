@@ -35,7 +35,7 @@ test('the headers name sender, client, ourselves, and a single recipient', () =>
   );
 });
 
-test('the null sender is empty, IPv6 is tagged, several recipients stay unnamed', () => {
+test('the null sender is empty, IPv6 is tagged, several recipients are not named', () => {
   const text = traceHeaders(
     envelope({ from: '', to: ['a@acme.test', 'b@acme.test'] }, { remoteAddress: '2001:db8::1' }),
     stamp,

@@ -1,6 +1,6 @@
 /**
- * Staging: everything that is found out about a message before anybody asks whose it is. One pass
- * over its bytes checks its sender, parses it, and keeps its source.
+ * Staging: all that is found out about a message before its recipients are resolved. One pass over its bytes
+ * checks its sender, parses it, and keeps its source.
  */
 import type { Bodies } from '../bodies/bodies.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -37,7 +37,7 @@ export interface StagingOptions {
 /**
  * Reads a message to its end.
  *
- * @throws whatever the source or the disk throws; then nothing is left behind
+ * @throws any error of the source or the disk; then nothing of the message is kept
  */
 export async function stageMail(
   { bodies, checks, spamFilter, hostname }: StagingOptions,
@@ -55,7 +55,7 @@ export async function stageMail(
   const { authenticationResults, clientName, ...verdicts } = await verdictsOf(check, () =>
     bodies.discard(message.body),
   );
-  // What was found is known at the end only, but stands in front of our Received field.
+  // The checks end after the message, but their field stands in front of our Received field.
   const results = [path, Buffer.from(authenticationResults)];
   const spam =
     verdicts.action === 'reject'
@@ -81,13 +81,13 @@ async function verdictsOf(check: SenderCheck, discard: () => Promise<void>) {
   }
 }
 
-/** @throws Refusal sender_rejected, spam_rejected, spam_deferred where what was found of a message forbids to take it */
+/** @throws Refusal sender_rejected, spam_rejected, spam_deferred where the results forbid to accept the message */
 export function refuseJudged({ verdicts, spam }: Pick<StagedMail, 'verdicts' | 'spam'>): void {
   refuseSender(verdicts);
   refuseSpam(spam);
 }
 
-/** RFC 7489 section 6.3: the owner of the domain asks for it, and the operator for it to count. */
+/** RFC 7489 section 6.3: refused where the owner of the domain asks for it and the operator enforces it. */
 function refuseSender(verdicts: Verdicts | undefined): void {
   if (verdicts?.action !== 'reject') return;
   const { domain } = verdicts.dmarc;
@@ -112,7 +112,7 @@ export function isLmtp({ arrival }: Pick<InboundEnvelope, 'arrival'>): boolean {
   return arrival.protocol.includes('LMTP');
 }
 
-/* What `smtp/` hands over, and what it is answered. */
+/* What `smtp/` passes on, and what it gets back. */
 
 /** How a message reached us; becomes the Received header (RFC 5321 section 4.4). */
 export interface Arrival {
@@ -129,7 +129,7 @@ export interface Arrival {
 
 /** The SMTP envelope (RFC 5321 section 2.3.1). */
 export interface InboundEnvelope {
-  /** What the message is known by: to the client, in the log, and in the Received field. */
+  /** The id of the message in the answer to the client, in the log, and in the Received field. */
   readonly id: string;
   /** Reverse-path without angle brackets, `''` for the null sender. */
   readonly from: string;
@@ -138,7 +138,7 @@ export interface InboundEnvelope {
   readonly arrival: Arrival;
 }
 
-/** What became of one recipient. `temporary` and `permanent` carry the refusal to answer with. */
+/** The outcome for one recipient. `temporary` and `permanent` carry the refusal to answer with. */
 export type RecipientOutcome =
   | { readonly recipient: string; readonly result: 'delivered' }
   | {
@@ -147,7 +147,7 @@ export type RecipientOutcome =
       readonly refusal: Refusal;
     };
 
-/** A recipient who was taken at RCPT, and where the mail goes as far as was known then. */
+/** A recipient who was accepted at RCPT, and where the mail goes as far as was known then. */
 export interface TakenRecipient {
   readonly from: string;
   readonly destination: Destination;
@@ -159,30 +159,30 @@ export interface MailReceiver {
   /**
    * Judges whether there is room for a message, before it is sent.
    *
-   * @param octets what the client says that it has; 0 where it does not say
-   * @returns the refusal to answer with, or undefined where it may be sent
+   * @param octets the size that the client announces; 0 where it announces none
+   * @returns the refusal to answer with, or undefined where there is room
    */
   checkRoom(octets: number): Promise<Refusal | undefined>;
   /**
    * Judges one forward-path at RCPT time.
    *
-   * @param transaction its reverse-path, `''` for the null sender, and the octets that the client says the
-   *   message has; 0 where it does not say
-   * @returns the refusal to answer with; for a recipient who is taken what {@link MailReceiver.receive} may be
-   *   given, so that the database is not asked again
+   * @param transaction its reverse-path, `''` for the null sender, and the size in octets that the client
+   *   announces; 0 where it announces none
+   * @returns the refusal to answer with; for an accepted recipient what {@link MailReceiver.receive} may get,
+   *   so that the database is not asked again
    */
   checkRecipient(
     recipient: string,
     transaction: { readonly from: string; readonly octets: number },
   ): Promise<Refusal | TakenRecipient | undefined>;
   /**
-   * Takes a message for good: when the answer says `delivered`, it is durable.
+   * Accepts a message: when the outcome says `delivered`, the message is durable.
    *
-   * By SMTP all recipients are taken or none is (one refusal is thrown); by LMTP each has an
-   * outcome of its own (RFC 2033 section 4.2). Outcomes come in the order of `envelope.to`.
+   * By SMTP all recipients are accepted or none is (one refusal is thrown); by LMTP each has an outcome of
+   * its own (RFC 2033 section 4.2). Outcomes come in the order of `envelope.to`.
    *
    * @param source the message as it came, dots already unstuffed; read to its end or destroyed
-   * @param taken what was found at RCPT, by forward-path
+   * @param taken the results of RCPT, by forward-path
    * @throws Refusal for the message as a whole
    */
   receive(
@@ -194,7 +194,7 @@ export interface MailReceiver {
 
 /* The lines that final delivery puts in front of a message (RFC 5321 section 4.4). */
 
-/** Long enough for any host name; what is longer is not one. */
+/** Long enough for any host name; longer text is not one. */
 const HELO_SHOWN = 255;
 
 const days = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
@@ -208,7 +208,7 @@ export function formatMailDate(at: Date): string {
   return `${day} ${time} +0000`;
 }
 
-/** The greeting name is whatever the client chose to say: nothing of it may end the comment or line. */
+/** The client chooses its greeting name: no character of it may end the comment or the line. */
 function printable(text: string, most: number): string {
   return text.replace(/[^A-Za-z0-9.\-_:[\]]/g, '?').slice(0, most) || 'unknown';
 }
@@ -222,14 +222,14 @@ function addressLiteral(address: string): string {
   return address.includes(':') ? `[IPv6:${address}]` : `[${address}]`;
 }
 
-/** The first line of a message that reached its end, ending in CRLF. */
+/** The Return-Path field of a final delivery, ending in CRLF. */
 export function returnPath({ from }: Pick<InboundEnvelope, 'from'>): Buffer {
   return Buffer.from(`Return-Path: <${pathText(from)}>\r\n`);
 }
 
 /**
- * The Received field, ending in CRLF. The recipient is named only where it is alone: a
- * blind copy must not show to the others (RFC 5321 section 7.2).
+ * The Received field, ending in CRLF. It names the recipient only where there is one: otherwise it would show
+ * a blind copy to the others (RFC 5321 section 7.2).
  */
 export function received(
   { id, to, arrival }: Pick<InboundEnvelope, 'id' | 'to' | 'arrival'>,

@@ -4,7 +4,7 @@ import type { SendingClient } from './check-sender.ts';
 import { check, inShort, insider, mail, signed, stranger } from './testing/checking.ts';
 import { ed25519Key, sign } from './testing/signed-mail.ts';
 
-/** What is sent by whom, and what comes of it; `*` marks aligned signatures. */
+/** What is sent by whom, and the result; `*` marks aligned signatures. */
 const table: [what: string, message: string, client: SendingClient, short: string][] = [
   [
     'SPF of the author domain',
@@ -271,7 +271,7 @@ suite('the verdict on', () => {
     });
   }
 
-  test('a policy for half of the mail: the others get the next lower one', async () => {
+  test('a policy for half of the mail: the other half gets the next weaker one', async () => {
     const message = mail('ann@half.test');
     for (const [draw, action] of [
       [0, 'reject'],
@@ -285,13 +285,13 @@ suite('the verdict on', () => {
     }
   });
 
-  test('mail that fails p=reject, where that is not enforced', async () => {
+  test('mail that fails p=reject, where it is not enforced', async () => {
     const options = { enforce: false };
     const { verdicts } = await check({ message: mail('ann@bank.test'), options });
     assert.equal(inShort(verdicts), 'pass |  | fail reject bank.test | quarantine');
   });
 
-  test('more authors than anybody has', async () => {
+  test('more authors than any honest message has', async () => {
     const authors = Array.from({ length: 11 }, (_, n) => `a@n${n}.test`).join(', ');
     const long = `${' '.repeat(10_000)}eve@evil.test`;
     for (const message of [mail(authors), mail(long), 'From: a@b.test\r\n'.repeat(11)]) {

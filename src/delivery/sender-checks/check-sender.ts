@@ -1,8 +1,8 @@
 /**
  * Checks who sent a message, in the pass in which it is stored: SPF, DKIM, DMARC and ARC.
  *
- * Owns nothing in storage. Lookups start when the header is there and go on while the body comes in;
- * a machine without DNS takes mail at full speed, unchecked.
+ * Stores nothing. Lookups start when the header was read and go on while the body comes in; a machine
+ * without DNS accepts mail at full speed, unchecked.
  */
 import type { Buffer } from 'node:buffer';
 import { Refusal } from '../../errors/errors.ts';
@@ -29,23 +29,22 @@ export { RESULTS_MAX, type Verdicts } from './verdicts.ts';
 export interface SenderChecksOptions {
   readonly dns: SenderDns;
   /**
-   * Told when DNS is found to answer nothing, and mail is taken unchecked from then on; and when it answers
-   * again.
+   * Called when DNS stops answering, after which mail is accepted unchecked, and when it answers again.
    */
   readonly onOutage?: (isOut: boolean) => void;
   /** Our name (MAIL_HOSTNAME): the authserv-id of what we found. */
   readonly hostname: string;
   /** Whether mail that fails a policy of `reject` is refused; else it goes to Junk. */
   readonly enforce: boolean;
-  /** Whether fields of spam filters (`X-Spam...`) are removed, since one of ours is about to write them. */
+  /** Whether fields of other spam filters (`X-Spam...`) are removed, since our own filter writes them. */
   readonly removesSpamFields?: boolean;
-  /** Whether the name of a client is looked up; left out, of none is. */
+  /** Whether to look up the name of a client; by default no name is looked up. */
   readonly isNameWanted?: (remoteAddress: string) => boolean;
-  /** Milliseconds: for one lookup, for all of a message, and that a dead resolver is left alone. */
+  /** Milliseconds for one lookup, for all lookups of a message, and to leave a dead resolver alone. */
   readonly times?: { readonly lookupMs: number; readonly totalMs: number; readonly restMs: number };
   /** Milliseconds on a clock that never goes back. */
   readonly now?: () => number;
-  /** From 0 to under 1: who is in the part of the mail that a policy is for (pct=). */
+  /** From 0 to under 1: decides which messages a partial policy (pct=) applies to. */
   readonly random?: () => number;
 }
 
@@ -57,14 +56,14 @@ export interface SenderChecks {
 /** The check of one message: first all of it, then {@link verdicts}. */
 export interface SenderCheck {
   /**
-   * Reads the message to its end. What it yields is the message, unchanged but for
-   * Authentication-Results that claim to be ours, and for results of spam filters where one of ours writes them.
+   * Reads the message to its end and yields it unchanged, except that Authentication-Results that claim to be
+   * ours are removed, and results of spam filters where our own filter writes them.
    *
-   * @throws whatever the source throws; Refusal where the header is longer than what is read of it, and
-   *   goes on with fields that would be judged or removed
+   * @throws any error of the source; Refusal where the header is longer than what is read of it, and the rest
+   *   has fields that would be judged or removed
    */
   through(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
-  /** What was found. Waits for DNS, at most `totalMs` after the end of the header. */
+  /** The results. Waits for DNS, at most `totalMs` after the end of the header. */
   verdicts(): Promise<Judgement>;
 }
 
@@ -79,7 +78,7 @@ interface Shared {
   readonly ownService: string;
 }
 
-/** All that is under way once the header was read. */
+/** What is under way once the header was read. */
 interface Inquiry {
   readonly header: Header;
   readonly authors: Authors;
@@ -110,12 +109,12 @@ function startInquiry(shared: Shared, client: SendingClient, header: Header): In
   const weight = isDeciding ? 'deciding' : 'other';
   const spf = evaluateSpf({ client, lookups, hostname: options.hostname, weight, isBlind });
   const clientName = startNaming(shared, client);
-  // A message that breaks off is never asked for its verdicts.
+  // The verdicts of a message that breaks off are never read.
   for (const promise of [policies, spf, clientName]) promise.catch(() => {});
   return { header, authors, lookups, policies, spf, signatures, clientName };
 }
 
-/** Both questions, for the name and for its addresses, have the time of one lookup together. */
+/** The two lookups, for the name and for its addresses, share the time limit of one. */
 async function startNaming(
   { options, guard, now }: Shared,
   { remoteAddress }: SendingClient,
@@ -126,17 +125,17 @@ async function startNaming(
   return findClientName(remoteAddress, lookups);
 }
 
-/** Fields that are judged or removed, at the start of a line, and the octets of the longest of them. */
+/** Fields that are judged or removed, at the start of a line, and the length of the longest in octets. */
 const TELLING = /^(?:from|authentication-results)[ \t\r\n:]/im;
 const TELLING_MAX = 32;
-/** What spam filters write, which mail readers and mail servers sort by. */
+/** Fields of spam filters, which mail readers and mail servers sort by. */
 const SPAM_FIELD = /^x-(?:rspamd?|spam)[\w-]*/im;
 
 class MessageCheck implements SenderCheck {
   readonly #shared: Shared;
   readonly #client: SendingClient;
   readonly #reader = new HeaderReader();
-  /** The last octets of what lies behind the cap of the header. */
+  /** The last octets that came after the longest header that is read. */
   #tail = '';
   #removedResults = false;
   #verdicts: Promise<Judgement> | undefined;
@@ -200,8 +199,8 @@ class MessageCheck implements SenderCheck {
   }
 
   /**
-   * Behind the cap no field is read, so that none may come there that tells who the message is from:
-   * mail readers would show an author whom nobody judged, or believe results that we never found.
+   * After the longest header that is read, fields are not parsed, so none there may say who the message is
+   * from: mail readers would show an author who was not judged, or trust results that are not ours.
    */
   *#takeOverflow(): Generator<Buffer> {
     const { skipped } = this.#reader;
@@ -211,7 +210,7 @@ class MessageCheck implements SenderCheck {
     if (TELLING.test(text) || (removesSpamFields && SPAM_FIELD.test(text))) {
       throw new Refusal('sender_rejected', 'its header is too long to tell who it is from');
     }
-    // What it begins with is not the start of a line.
+    // The `-` stands for text before it: the tail does not begin a line.
     this.#tail = `-${text.slice(-TELLING_MAX)}`;
     yield skipped;
   }
@@ -233,7 +232,7 @@ class MessageCheck implements SenderCheck {
   }
 }
 
-/** Sets up the checks; one for the whole process, since all of them share the resolver. */
+/** Creates the checks: once for the process, since all of them share the resolver. */
 export function createSenderChecks(options: SenderChecksOptions): SenderChecks {
   const { restMs, lookupMs } = options.times ?? TIMES;
   const now = options.now ?? (() => performance.now());

@@ -57,13 +57,13 @@ const organizations: [string, string][] = [
   ['test', 'test'],
 ];
 
-test('an organization is what is registered under a public suffix', () => {
+test('an organizational domain is what is registered under a public suffix', () => {
   for (const [domain, organization] of organizations) {
     assert.equal(organizationalDomain(domain), organization, domain);
   }
 });
 
-suite('the record that holds', () => {
+suite('the record that applies', () => {
   const discover = (zone: Zone, domain: string) => {
     const { lookup } = lookupIn(zone);
     return discoverPolicy(domain, (name) => lookup(name, 'TXT'));
@@ -77,14 +77,14 @@ suite('the record that holds', () => {
     assert.deepEqual(found, { kind: 'record', record: monitoring, isOwn: true });
   });
 
-  test("is its organization's where it has none, and nobody's in between", async () => {
+  test("is its organization's where it has none, and none of a domain in between", async () => {
     const found = await discover({ records: { ...org, ...own } }, 'a.news.bank.test');
     assert.deepEqual(found, { kind: 'record', record: rejecting, isOwn: false });
     const apex = await discover({ records: org }, 'bank.test');
     assert.deepEqual(apex, { kind: 'record', record: rejecting, isOwn: true });
   });
 
-  test('is asked for once where domain and organization are the same', async () => {
+  test('is looked up once where domain and organization are the same', async () => {
     const { lookup, asked } = lookupIn({ records: {} });
     await discoverPolicy('bank.test', (name) => lookup(name, 'TXT'));
     assert.deepEqual(asked, ['TXT _dmarc.bank.test']);
@@ -106,12 +106,12 @@ suite('the record that holds', () => {
     assert.equal((await discover(beside, 'bank.test')).kind, 'record');
   });
 
-  test('is invalid where it says nothing', async () => {
+  test('is invalid where it has no policy', async () => {
     const zone = { records: { 'TXT _dmarc.bank.test': ['v=DMARC1; p=oops'] } };
     assert.deepEqual(await discover(zone, 'bank.test'), { kind: 'invalid' });
   });
 
-  test('is unknown where the lookup that counts fails', async () => {
+  test('is unknown where the lookup that decides fails', async () => {
     const unknown = { kind: 'unanswered' };
     const failing = (...names: string[]) => ({ records: org, failing: names });
     assert.deepEqual(await discover(failing('TXT _dmarc.bank.test'), 'bank.test'), unknown);

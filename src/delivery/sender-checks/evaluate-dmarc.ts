@@ -4,10 +4,10 @@
  * Decided here where the RFC leaves it open (section 6.6.1):
  * - Several From fields, or several authors in one: each domain is evaluated, and the strictest
  *   policy among those that fail is applied. A signature must cover every From field to count.
- * - No From, or none with a domain (a group, a bare name): nobody's domain is claimed, so the
- *   result is `none` and the message is taken.
- * - More authors than are evaluated, or a From field longer than any honest one: one of them may be
- *   somebody who would not have it, so the result is `permerror` and the message is refused.
+ * - No From, or none with a domain (a group, a bare name): the message claims no domain, so the result is
+ *   `none` and the message is accepted.
+ * - More authors than are evaluated, or a From field longer than any honest one: one of the authors may be
+ *   a victim of forgery, so the result is `permerror` and the message is refused.
  */
 
 import { getDomain } from 'tldts';
@@ -47,7 +47,7 @@ const weaker = { none: 'none', quarantine: 'none', reject: 'quarantine' } as con
 /**
  * Evaluates one author domain.
  *
- * @param draw a number from 0 to under 1, for policies that are for a part of the mail
+ * @param draw a number from 0 to under 1, for policies that apply to a part of the mail
  */
 export function evaluateAuthor(
   domain: string,
@@ -68,7 +68,7 @@ export function evaluateAuthor(
 
 function appliedPolicy(policy: DmarcPolicy, record: DmarcRecord, draw: number): DmarcPolicy {
   const asked = record.isTest ? weaker[policy] : policy;
-  // RFC 7489 section 6.6.4: the others get the next lower policy.
+  // RFC 7489 section 6.6.4: the rest gets the next weaker policy.
   return draw * 100 < record.percent ? asked : weaker[asked];
 }
 
@@ -84,14 +84,14 @@ function compare(
     if (coversAuthors && isAligned(domain, author, record.strictDkim)) results.push(result);
   }
   if (results.includes('pass')) return 'pass';
-  // Only what could have passed makes the failure a temporary one.
+  // A temporary error counts only where its identifier could have passed.
   return results.includes('temperror') ? 'temperror' : 'fail';
 }
 
 const actionOrder: readonly SenderAction[] = ['accept', 'quarantine', 'reject'];
 const resultOrder: readonly DmarcResult[] = ['pass', 'none', 'temperror', 'permerror', 'fail'];
 
-/** The verdict that decides: of the strictest action, and among those the worst result. */
+/** The deciding verdict: of the strictest action, and among those the worst result. */
 export function decidingVerdict(verdicts: readonly AuthorVerdict[]): AuthorVerdict | undefined {
   const weight = ({ action, result }: AuthorVerdict) =>
     actionOrder.indexOf(action) * resultOrder.length + resultOrder.indexOf(result);
@@ -108,25 +108,25 @@ export interface DmarcRecord {
   readonly policy: DmarcPolicy;
   /** For the domains below it (sp=). */
   readonly subdomainPolicy: DmarcPolicy;
-  /** Whether signing domains must be the author's own (adkim=s), or share its organization. */
+  /** Whether a signing domain must be the author's own (adkim=s), or only share its organization. */
   readonly strictDkim: boolean;
   /** The same for the domain of SPF (aspf=s). */
   readonly strictSpf: boolean;
-  /** Of a hundred messages that fail, how many the policy is for (pct=). */
+  /** The percentage of failing messages that the policy applies to (pct=). */
   readonly percent: number;
-  /** The owner asks for the next lower policy (t=y, RFC 9989 section 4.7). */
+  /** The owner asks for the next weaker policy (t=y, RFC 9989 section 4.7). */
   readonly isTest: boolean;
 }
 
 export type PolicyDiscovery =
   | { readonly kind: 'record'; readonly record: DmarcRecord; readonly isOwn: boolean }
-  /** No domain that counts publishes a record, or one publishes several. */
+  /** Neither domain publishes a record, or one publishes several. */
   | { readonly kind: 'none' }
-  /** There is a record that says nothing that could be applied. */
+  /** There is a record, but it has no usable policy. */
   | { readonly kind: 'invalid' }
   | { readonly kind: 'unanswered' };
 
-/** RFC 7489 section 6.4: the version comes first and is exactly so, the tag in any case. */
+/** RFC 7489 section 6.4: the version comes first, its value in upper case, its tag in any case. */
 const VERSION = /^[vV][ \t]*=[ \t]*DMARC1[ \t]*(?:;|$)/;
 const REPORT_URI = /^[ \t]*[a-z][a-z\d+.-]*:[!-~]/i;
 
@@ -134,7 +134,7 @@ function isPolicy(text: string | undefined): text is DmarcPolicy {
   return text === 'none' || text === 'quarantine' || text === 'reject';
 }
 
-/** Tags by name in lower case; undefined where one stands twice (RFC 6376 section 3.2). */
+/** Tags by name in lower case; undefined where a name occurs twice (RFC 6376 section 3.2). */
 function readTags(record: string): Map<string, string> | undefined {
   const { tags, repeated } = parseTagList(record);
   const lower = new Map(Array.from(tags, ([name, value]) => [name.toLowerCase(), value]));
@@ -147,7 +147,7 @@ function readPolicies(
   const policy = tags.get('p')?.toLowerCase();
   const subdomainPolicy = tags.get('sp')?.toLowerCase() ?? policy;
   if (isPolicy(policy) && isPolicy(subdomainPolicy)) return { policy, subdomainPolicy };
-  // RFC 7489 section 6.6.3 step 6: who asks for reports is taken to mean p=none.
+  // RFC 7489 section 6.6.3 step 6: a record that asks for reports counts as p=none.
   const wantsReports = tags
     .get('rua')
     ?.split(',')
@@ -155,7 +155,7 @@ function readPolicies(
   return wantsReports ? { policy: 'none', subdomainPolicy: 'none' } : undefined;
 }
 
-/** @returns undefined where the record has no policy that could be applied */
+/** @returns undefined where the record has no usable policy */
 export function parseDmarcRecord(text: string): DmarcRecord | undefined {
   const tags = readTags(text);
   const policies = tags && readPolicies(tags);
@@ -179,9 +179,9 @@ export function organizationalDomain(domain: string): string {
 }
 
 /**
- * Finds the record that holds for an author domain: its own, or its organization's.
+ * Finds the record that applies to an author domain: its own, or its organization's.
  *
- * Both are asked for at once; the second counts only where it is needed.
+ * Both are looked up at once; the second counts only where the first has none.
  */
 export async function discoverPolicy(
   domain: string,
@@ -199,7 +199,7 @@ function readAnswer(answer: LookupAnswer, isOwn: boolean): PolicyDiscovery | und
   if (answer.kind === 'unanswered') return { kind: 'unanswered' };
   const [first, ...more] = textRecords(answer).filter((text) => VERSION.test(text));
   if (first === undefined) return undefined;
-  // RFC 7489 section 6.6.3 step 5: of several none is applied.
+  // RFC 7489 section 6.6.3 step 5: where there are several, none applies.
   if (more.length > 0) return { kind: 'none' };
   const record = parseDmarcRecord(first);
   return record ? { kind: 'record', record, isOwn } : { kind: 'invalid' };

@@ -1,4 +1,4 @@
-/** Whether the client may send for the domain it names as the sender's (RFC 7208). */
+/** Whether the client may send for the domain that it gives as the sender's (RFC 7208). */
 import { spf } from 'mailauth/lib/spf/index.js';
 import { toDnsName } from '../../message/message.ts';
 import {
@@ -10,7 +10,7 @@ import {
 } from './lookups.ts';
 import type { SpfResult, SpfVerdict } from './verdicts.ts';
 
-/** Who says to be the sender: the parts of the SMTP dialogue that SPF looks at. */
+/** The parts of the SMTP dialogue that SPF looks at. */
 export interface SendingClient {
   /** Reverse-path without angle brackets, `''` for the null sender. */
   readonly from: string;
@@ -18,11 +18,11 @@ export interface SendingClient {
   readonly remoteAddress: string;
 }
 
-/** Octets of an SPF record, its terms, and octets of one: far more than honest ones have. */
+/** Limits in octets of an SPF record and of one term, and of the number of terms: far above those of honest records. */
 const MAX_RECORD = 16 * 1024;
 const MAX_TERMS = 500;
 const MAX_TERM = 512;
-/** Has a syntax error, so that evaluation ends in permerror. */
+/** A record with a syntax error: evaluation ends in permerror. */
 const UNREADABLE = 'v=spf1 too-large';
 
 const results = new Set<string>([
@@ -40,15 +40,15 @@ function isResult(text: string): text is SpfResult {
 }
 
 /**
- * The domain that is asked: of MAIL FROM, or of HELO for the null sender, whose identity is
- * `postmaster@` it (RFC 7208 section 2.4). `''` where it is none: an address literal, say.
+ * The domain whose record is evaluated: of MAIL FROM, or of HELO for the null sender, whose identity is
+ * `postmaster@` that domain (RFC 7208 section 2.4). `''` where it is not a domain, such as an address literal.
  */
 export function spfDomain({ from, heloName }: SendingClient): string {
   const domain = from === '' ? heloName : from.slice(from.lastIndexOf('@') + 1);
   return toDnsName(domain.trim()) ?? '';
 }
 
-/** Records of one lookup in the form that mailauth takes; it looks at the strings piece by piece. */
+/** Records of one lookup in mailauth's form, which has the strings of a record apart. */
 async function resolve(
   lookups: MessageLookups,
   name: string,
@@ -63,11 +63,11 @@ async function resolve(
       ? record
       : { priority: record.preference, exchange: record.exchange },
   );
-  // The types of mailauth leave out what it takes for MX: the objects of Node's own resolver.
+  // The types of mailauth leave out the form of MX that it accepts: the objects of Node's own resolver.
   return records as string[];
 }
 
-/** Each term takes time, the check of its syntax one that grows with the square of its length. */
+/** Each term takes time; checking the syntax of one takes time that grows with the square of its length. */
 function boundTerms(record: string): string {
   if (!/^v=spf1(?: |$)/i.test(record)) return record;
   if (record.length > MAX_RECORD) return UNREADABLE;
@@ -88,13 +88,13 @@ export interface SpfInquiry {
   /** Our own name. */
   readonly hostname: string;
   readonly weight: Weight;
-  /** Nobody can be asked. */
+  /** DNS cannot be asked now. */
   readonly isBlind: boolean;
 }
 
 /**
- * Evaluates SPF. The limits of RFC 7208 section 4.6.4 hold: ten terms that ask DNS, two lookups
- * without an answer to them.
+ * Evaluates SPF. The limits of RFC 7208 section 4.6.4 hold: ten terms that ask DNS, two of them without
+ * an answer.
  */
 export async function evaluateSpf(inquiry: SpfInquiry): Promise<SpfVerdict> {
   const { client, lookups, hostname, weight, isBlind } = inquiry;
@@ -108,7 +108,7 @@ export async function evaluateSpf(inquiry: SpfInquiry): Promise<SpfVerdict> {
   };
   const at = client.from.lastIndexOf('@');
   const { status } = await spf({
-    // The domain that is asked is the one that is compared with the author's.
+    // The domain that is evaluated is the one that is compared with the author's.
     sender: client.from === '' ? '' : `${client.from.slice(0, at)}@${domain}`,
     helo: client.from === '' ? domain : client.heloName,
     ip: client.remoteAddress,

@@ -1,4 +1,4 @@
-/** Which name of a client is believed, and that looking for it holds up nothing. */
+/** Which name of a client is believed, and that the search delays nothing else. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { check, inShort, mail, records, stranger, times } from './testing/checking.ts';
@@ -7,7 +7,7 @@ import { lookupIn, type Zone } from './testing/zone.ts';
 const PTR = 'PTR 9.113.0.203.in-addr.arpa';
 const PTR_IPV6 = 'PTR 9.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa';
 
-/** Checks a message of a client, at 203.0.113.9 when nothing else is said. */
+/** Checks a message of a client, at 203.0.113.9 by default. */
 async function look(zone: Partial<Zone>, remoteAddress = stranger.remoteAddress, isWanted = true) {
   const { verdicts, asked } = await check({
     message: mail('eve@evil.test'),
@@ -57,12 +57,12 @@ for (const [what, zone] of unnamed) {
   });
 }
 
-test('a name that is not found changes nothing of the other checks', async () => {
+test('a name that is not found does not affect the other checks', async () => {
   const { verdicts } = await look({ silent: [PTR] });
   assert.equal(inShort(verdicts), 'pass |  | none none evil.test | accept');
 });
 
-test('both questions have the time of one lookup together', async () => {
+test('both lookups share the time limit of one', async () => {
   let now = 0;
   const named = { [PTR]: ['mx.evil.test'], 'A mx.evil.test': ['203.0.113.9'] };
   const dns = lookupIn({ records: { ...records, ...named } });
@@ -83,7 +83,7 @@ test('both questions have the time of one lookup together', async () => {
   assert.ok(dns.asked.includes(PTR) && !dns.asked.includes('A mx.evil.test'));
 });
 
-test('of many names three are looked at', async () => {
+test('of many names only three are looked up', async () => {
   const names = Array.from({ length: 100 }, (_, index) => `n${index}.evil.test`);
   const { asked } = await look({ records: { [PTR]: names } });
   assert.equal(asked.filter((question) => /^A n\d/.test(question)).length, 3);

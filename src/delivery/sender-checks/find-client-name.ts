@@ -4,14 +4,14 @@ import { type MessageLookups, textRecords } from './lookups.ts';
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
-/** Names of one address that are looked at: its owner may list any number. */
+/** The most names of one address that are looked up: its owner may list any number. */
 const NAMES_MAX = 3;
 
 /**
- * Finds the name that an address has in DNS, and that has this address: anybody can give an address of his own the
- * name of somebody else (RFC 8601 section 3).
+ * Finds the name that an address has in DNS and that leads back to this address: the owner of an address can give it
+ * the name of somebody else (RFC 8601 section 3).
  *
- * @param lookups for this search alone: their time is its time
+ * @param lookups for this search alone: their time limit is its time limit
  * @returns in lower case without the root's dot; undefined where there is none, or DNS does not answer in time
  */
 export async function findClientName(

@@ -1,6 +1,6 @@
 /**
- * Ways to write a From. What is shown of it, what a webhook is told, and whom DMARC judges must be the
- * same, however it is written.
+ * Ways to write a From. What is shown of it, what a webhook gets, and whom DMARC judges must be the same,
+ * however it is written.
  */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -22,8 +22,8 @@ const zone = {
 const word = (text: string) => `=?utf-8?b?${Buffer.from(text).toString('base64')}?=`;
 
 /**
- * Values of From that claim `bank.test`, which wants forgeries refused, or claim nobody's domain while
- * they look like an address. All are sent by `evil.test`, for which the client may speak.
+ * Values of From that claim `bank.test`, whose policy is p=reject, or that claim no domain although they
+ * look like an address. All are sent by `evil.test`, for which the client may send.
  */
 const forged: string[] = [
   // Well formed.
@@ -89,7 +89,7 @@ const forged: string[] = [
   'ceo@bank.te\n\tst',
   'ceo\n @bank.test',
   'ceo@bank.test\r\n \r\n x',
-  // Brackets, quotes and comments that do not fit.
+  // Brackets, quotes and comments that are not closed in order.
   '<ceo@bank.test',
   'ceo@bank.test>',
   '<<ceo@bank.test>>',
@@ -123,7 +123,7 @@ const forged: string[] = [
   '<mailto:ceo@bank.test>',
   'ceo@bank.test <eve@evil.test>',
   'eve@evil.test (ceo@bank.test',
-  // More than one @, none, or one that only looks like it.
+  // Several @, none, or another character that only looks like one.
   'ceo@bank.test@evil.test',
   'ceo@evil.test@bank.test',
   'ceo@@bank.test',
@@ -173,7 +173,7 @@ const forged: string[] = [
   'ceo@BÜCHER.test',
   'ceo@xn--bcher-kva.test',
   'ceo@bu\u0308cher.test',
-  // Nobody's domain, though it looks like an address.
+  // No domain, although it looks like an address.
   'ceo@',
   '<ceo@>',
   '@',
@@ -185,7 +185,7 @@ const forged: string[] = [
   'ceo@192.0.2.1 x',
 ];
 
-/** The same, one character for each byte: no UTF-8. */
+/** The same with one character for each byte: not as UTF-8. */
 const forgedBytes: string[] = [
   'B\xf6ss <ceo@bank.test>',
   'B\xf6ss ceo@bank.test',
@@ -199,7 +199,7 @@ const forgedBytes: string[] = [
   'ceo\xc2@bank.test',
 ];
 
-/** Values of From that claim only what the client may speak for, or nobody's domain. */
+/** Values of From that claim only a domain that the client may send for, or none. */
 const honest: string[] = [
   'eve@watch.test',
   '"ceo@bank.test" <eve@watch.test>',
@@ -268,7 +268,7 @@ async function checkAlike(header: string, encoding: 'utf8' | 'latin1' = 'utf8') 
   return verdicts;
 }
 
-suite('a From that would be refused in plain writing is refused', () => {
+suite('a From that is refused in its plain form is refused in every other', () => {
   for (const from of forged) {
     test(JSON.stringify(from), async () => {
       const verdicts = await checkAlike(`From: ${from}\r\n`);
@@ -308,7 +308,7 @@ suite('a From that would be refused in plain writing is refused', () => {
   }
 });
 
-suite('a From that claims nothing of others is taken', () => {
+suite('a From that claims no domain of others is accepted', () => {
   for (const from of honest) {
     test(JSON.stringify(from), async () => {
       const verdicts = await checkAlike(`From: ${from}\r\n`);
@@ -324,7 +324,7 @@ test('a text whose first line is no field has no header, and so no From', async 
   }
 });
 
-test('whatever a From is made of, what is shown of it is what is judged', async () => {
+test('for any From, the address that is shown is the address that is judged', async () => {
   const piece = fc.constantFrom(
     ...'<>()[]"\\,;:@. \t\r\n\0\x01\x7f＠。'.split(''),
     ...[

@@ -29,7 +29,7 @@ suite('Authentication-Results', () => {
     );
   });
 
-  test('says what there was not', async () => {
+  test('says what was missing', async () => {
     const { verdicts } = await check({
       message: mail('nobody:;'),
       client: { ...insider, from: '' },
@@ -50,7 +50,7 @@ suite('Authentication-Results', () => {
 
 const HOST = 'mail.example';
 
-/** What is left of a message, in as many chunks. */
+/** What remains of a message, read in so many chunks. */
 async function remove(
   chunks: readonly Buffer[],
   hostname = HOST,
@@ -81,7 +81,7 @@ const claims = [
   'Authentication-Results: \0mail.example\0; none',
   'Authentication-Results: \u00a0mail.example; none',
   'Authentication-Results: ｍail.example; none',
-  // Whose these are cannot be told, so nobody is to take them for ours.
+  // Their authserv-id cannot be read for sure, so no reader may take them for ours.
   'Authentication-Results: (mail.example; dkim=pass',
   'Authentication-Results: "mail.example; dkim=pass',
 ];
@@ -160,8 +160,8 @@ suite('Authentication-Results that claim our name', () => {
   });
 });
 
-suite('a header that is longer than what is read of it', () => {
-  // Twice what is read.
+suite('a header that is longer than the part that is read', () => {
+  // Twice the part that is read.
   const fill = (line: string) => line.repeat((512 * 1024) / line.length);
   const longHeaders = [
     fill('X: y\r\n'),
@@ -176,7 +176,7 @@ suite('a header that is longer than what is read of it', () => {
     );
   for (const header of longHeaders) {
     const what = JSON.stringify(header.slice(0, 20));
-    test(`${what}: is passed on, and its body with From and all`, async () => {
+    test(`${what}: is passed on with its body, also where that has lines like a From`, async () => {
       const body = '\r\nFrom: ann@bank.test\r\nAuthentication-Results: mail.example; none\r\n';
       const message = Buffer.from(`Authentication-Results: ${HOST}; none\r\n${header}${body}`);
       for (const size of [1_400, 65_536, message.length]) {
@@ -186,7 +186,7 @@ suite('a header that is longer than what is read of it', () => {
       }
     });
 
-    test(`${what}: is refused where a From or our results stand in the rest`, async () => {
+    test(`${what}: is refused where the rest has a From or results in our name`, async () => {
       for (const field of ['FROM: ann@bank.test', 'From\r\n : x', 'Authentication-Results: x']) {
         const message = Buffer.from(`${header}X: y\r\n${field}\r\nX: y\r\n\r\nHi.\r\n`);
         for (const chunks of [
@@ -211,7 +211,7 @@ suite('everything else', () => {
   const other = fc
     .tuple(
       fc.oneof(
-        // A line that is no field is part of the one before it.
+        // A line that is not a field is part of the field before it.
         fc.constantFrom(...others.filter((other) => /^[\w-]+:/.test(other))),
         oddLine.map((parts) => `X: ${parts.join('')}`),
         oddLine.map((parts) => `Subject: ${parts.join('')}\r\n ${parts.join('')}`),
@@ -221,7 +221,7 @@ suite('everything else', () => {
       ),
       lineEnd,
     )
-    // A CR before the line end would be part of it; here every field ends as it should.
+    // A CR before the line end would be part of it; here every field ends with CRLF.
     .map(([field, end]) => `${field.replace(/\r+$/, '')}${end}`);
   const body = fc.string({ unit: anyCharacter }).map((text) => `\r\n${text}`);
   const offsets = fc.array(fc.nat(), { maxLength: 20 });
@@ -249,7 +249,7 @@ suite('everything else', () => {
     );
   });
 
-  test('any bytes at all: chunks make no difference, and nothing is added', async () => {
+  test('any bytes: chunks make no difference, and nothing is added', async () => {
     const bytes = fc
       .array(fc.constantFrom('\r', '\n', '\r\n', ' ', 'x', ':', '(', '"', claims[0] ?? ''))
       .map((parts) => Buffer.from(parts.join('')));
@@ -265,7 +265,7 @@ suite('everything else', () => {
   });
 });
 
-test('names of nothing but dots are no claims, however many', async () => {
+test('names that are only dots are no claims, however many', async () => {
   const field = `Authentication-Results: ${'.'.repeat(60_000)}a\r\n`;
   const message = Buffer.from(`${field.repeat(4)}\r\nHi.\r\n`);
   const { left, removed } = await remove([message]);

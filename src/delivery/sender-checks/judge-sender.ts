@@ -1,5 +1,5 @@
 /**
- * From all that was found out about a message to what is to be done with it, and to the field that tells
+ * Decides from the results of the checks what to do with a message, and writes the field that reports them to
  * readers.
  */
 import {
@@ -59,8 +59,8 @@ function authorsOf({ authors, policies }: Evidence): Author[] {
 }
 
 /**
- * Whether a signature covers every From field. Each mention of a name in h= covers one field, from
- * the bottom up (RFC 6376 section 5.4.2), and mail readers show the one they like.
+ * Whether a signature covers every From field. Each time h= names a field, one more field of that name is
+ * covered, from the bottom up (RFC 6376 section 5.4.2); mail readers may show any of them.
  */
 function coversAuthors({ signedFields }: SignatureFinding, { fields }: Header): boolean {
   const count = fields.filter(({ name }) => name === 'from').length;
@@ -91,7 +91,7 @@ function judgeMessage(
   return { dmarc: { result: 'permerror', policy, domain }, action: 'reject' };
 }
 
-/** Whether what a signature speaks for is every author. */
+/** Whether the domain of a signature is aligned with every author. */
 function speaksForAll(finding: SignatureFinding, authors: readonly Author[]): boolean {
   return (
     authors.length > 0 &&
@@ -99,7 +99,7 @@ function speaksForAll(finding: SignatureFinding, authors: readonly Author[]): bo
   );
 }
 
-/** Judges a message by what was found. */
+/** Judges a message by the results of the checks. */
 export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgement {
   const { authors, client, found, header, removedResults, spf } = evidence;
   const everyAuthor = authorsOf(evidence);
@@ -135,22 +135,22 @@ export function judgeSender(evidence: Evidence, options: JudgeOptions): Judgemen
   };
 }
 
-/* The Authentication-Results field that says what was found (RFC 8601 section 2.2). */
+/* The Authentication-Results field that reports the results (RFC 8601 section 2.2). */
 
 export interface Findings {
   readonly spf: SpfVerdict;
-  /** Whether SPF was asked for the greeting, as it is for the null sender. */
+  /** Whether SPF evaluated the greeting, as it does for the null sender. */
   readonly isHelo: boolean;
   readonly signatures: readonly SignatureFinding[];
   /** One for each author domain. */
   readonly authors: readonly AuthorVerdict[];
-  /** Why no author domain could be settled on; undefined where each has its verdict. */
+  /** Why the author domains are unknown; undefined where each has its verdict. */
   readonly authorsUnknown: string | undefined;
   readonly arc: ArcVerdict;
   readonly remoteAddress: string;
 }
 
-/** Octets of a value; a longer one is left out rather than cut into another. */
+/** Octets of a value; a longer one is left out, since a cut one would be another value. */
 const MAX_VALUE = 253;
 const MAX_COMMENT = 60;
 /** RFC 5322 section 2.1.1. */
@@ -158,14 +158,14 @@ const LINE = 78;
 /** RFC 2045 section 5.1. */
 const TOKEN = /^[A-Za-z0-9!#$%&'*+\-.^_`{|}~]+$/;
 
-/** A property, or nothing where the value could not be written. */
+/** A property; empty where its value cannot be written. */
 function property(name: string, value: string): string[] {
   if (value === '' || value.length > MAX_VALUE || !/^[ -~]+$/.test(value)) return [];
   if (TOKEN.test(value)) return [`${name}=${value}`];
   return [`${name}="${value.replace(/["\\]/g, '\\$&')}"`];
 }
 
-/** A comment of words that cannot end it. */
+/** A comment of words that cannot end the comment. */
 function comment(text: string): string[] {
   const words = text.replace(/[^A-Za-z0-9 =.,:_-]+/g, ' ').trim();
   return words === '' ? [] : [`(${words.slice(0, MAX_COMMENT)})`];
@@ -195,7 +195,7 @@ function dmarcWords({ domain, result, policy, action }: AuthorVerdict): string[]
 }
 
 function arcWords({ arc, remoteAddress }: Findings): string[] {
-  // RFC 8617 section 6 wants the address of who delivered it along with the result.
+  // RFC 8617 section 6 wants the address of the host that delivered the message beside the result.
   return [
     `arc=${arc.result}`,
     ...(arc.instance > 0 ? comment(`i=${arc.instance} d=${arc.domain}`) : []),
@@ -203,7 +203,7 @@ function arcWords({ arc, remoteAddress }: Findings): string[] {
   ];
 }
 
-/** Joins words into lines that continue with a tab. */
+/** Joins words into lines, continued with a tab. */
 function fold(words: readonly string[]): string {
   let lines = '';
   let line = '';
@@ -217,7 +217,7 @@ function fold(words: readonly string[]): string {
 }
 
 /**
- * Writes the field, its last CRLF included.
+ * Writes the field with its last CRLF.
  *
  * @param hostname our authserv-id
  */
@@ -235,8 +235,8 @@ export function formatAuthenticationResults(hostname: string, findings: Findings
 }
 
 /*
- * Removes Authentication-Results fields that say they are ours from a message that comes from
- * outside, since readers trust what bears our name (RFC 8601 section 5).
+ * Removes Authentication-Results fields with our authserv-id from messages that come from outside, since
+ * readers trust what has our name (RFC 8601 section 5).
  */
 
 export const RESULTS_FIELD = 'authentication-results';
@@ -244,7 +244,7 @@ export const RESULTS_FIELD = 'authentication-results';
 /** Characters of a token that end it, besides white space and controls (RFC 2045 section 5.1). */
 const TSPECIALS = new Set('()<>@,;:\\"/[]?=');
 
-/** One name for all ways to write an authserv-id: case, IDNA (RFC 8601 section 2.5), the root's dot. */
+/** One form for all spellings of an authserv-id: case, IDNA (RFC 8601 section 2.5), the root's dot. */
 export function serviceName(text: string): string {
   return toDnsName(text) ?? text.toLowerCase();
 }
@@ -253,7 +253,7 @@ function isSpace(character: string): boolean {
   return character <= ' ' || character === '\x7f';
 }
 
-/** Index behind white space, controls and comments, which nest; undefined: they do not end. */
+/** Index after white space, controls and comments, which nest; undefined where a comment does not end. */
 function skipComments(text: string): number | undefined {
   let depth = 0;
   for (let at = 0; at < text.length; at++) {
@@ -266,7 +266,7 @@ function skipComments(text: string): number | undefined {
   return depth > 0 ? undefined : text.length;
 }
 
-/** `authserv-id = value`: a token or a quoted-string (RFC 8601 section 2.2); undefined: no end. */
+/** `authserv-id = value`: a token or a quoted-string (RFC 8601 section 2.2); undefined where it does not end. */
 function readServiceId(text: string): string | undefined {
   const start = skipComments(text);
   if (start === undefined) return undefined;
@@ -289,14 +289,14 @@ function readQuoted(text: string, start: number): string | undefined {
 /**
  * Whether a field is to be removed.
  *
- * @param ours our authserv-id, as {@link serviceName} writes it: once for all messages
+ * @param ours our authserv-id, as {@link serviceName} writes it: computed once for all messages
  */
 export function isClaimedResult(field: HeaderField, ours: string): boolean {
-  // Whose it is cannot be told from a comment or string without an end: readers differ.
+  // Where a comment or string does not end, readers differ on whose field it is: it is removed.
   return field.name === RESULTS_FIELD && isResultOf(field, ours) !== false;
 }
 
-/** Whether an Authentication-Results field says that it is ours; undefined where that cannot be told. */
+/** Whether an Authentication-Results field has our authserv-id; undefined where that cannot be known. */
 export function isResultOf(field: HeaderField, ours: string): boolean | undefined {
   const id = readServiceId(decodeRawHeader(rawValue(field)));
   return id === undefined ? undefined : serviceName(id.trim()) === ours;

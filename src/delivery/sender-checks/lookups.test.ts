@@ -60,7 +60,7 @@ const final: [what: string, zone: Partial<Zone>, message: string, client: Sendin
   ],
 ];
 suite('lookups', () => {
-  test('all start at once, when the header is there', async () => {
+  test('all start at once, when the header was read', async () => {
     const message = await sign(await signed('ann@bank.test', { domain: 'bank.test' }), {
       domain: 'evil.test',
     });
@@ -87,7 +87,7 @@ suite('lookups', () => {
     await checking.verdicts();
   });
 
-  test('keys are read anew from every record that differs', async () => {
+  test('a key is read again from every record that differs', async () => {
     const dns = lookupIn({ records });
     const checks = createSenderChecks({ dns, hostname: HOST, enforce: true });
     const byRsa = await signed('ann@bank.test', { domain: 'bank.test' });
@@ -118,7 +118,7 @@ suite('lookups', () => {
   });
 
   for (const [what, zone, message, client] of temporary) {
-    test(`temperror, and accepted, where ${what}`, async () => {
+    test(`temperror, and the message is accepted, where ${what}`, async () => {
       const { verdicts } = await check({ message, client, zone });
       assert.equal(verdicts.dmarc.result, 'temperror');
       assert.equal(verdicts.action, 'accept');
@@ -133,7 +133,7 @@ suite('lookups', () => {
     });
   }
 
-  test('one that passes is enough, whatever else is silent', async () => {
+  test('one that passes is enough, whichever others get no answer', async () => {
     const { verdicts } = await check({
       message: await signed('ann@bank.test', { domain: 'bank.test' }),
       client: insider,
@@ -142,7 +142,7 @@ suite('lookups', () => {
     assert.equal(inShort(verdicts), 'pass | temperror* | pass reject bank.test | accept');
   });
 
-  test('many slow steps end when the time for all is up', async () => {
+  test('many slow steps end when the time limit for all is over', async () => {
     const slow = lookupIn({ records });
     const chain = Object.fromEntries(
       Array.from({ length: 9 }, (_, n) => [
@@ -169,7 +169,7 @@ suite('lookups', () => {
     assert.ok(slow.asked.length <= 4, slow.asked.join());
   });
 
-  test('a machine without DNS takes mail, and after the first does not even ask', async () => {
+  test('a machine without DNS accepts mail, and asks nothing after the first message', async () => {
     const message = await signed('ann@bank.test', { domain: 'bank.test' });
     const dead = lookupIn({ records, failing: ['*'] });
     const checks = createSenderChecks({
@@ -186,7 +186,7 @@ suite('lookups', () => {
     assert.deepEqual(dead.asked, []);
   });
 
-  test('a lookup function that throws is a bug, not a silent server', async () => {
+  test('a lookup function that throws is a bug, not a server that does not answer', async () => {
     const lookup = async () => {
       throw new TypeError('oops');
     };
@@ -199,7 +199,7 @@ const REST = 30_000;
 const found: LookupAnswer = { kind: 'records', records: ['x'] };
 const failed: LookupAnswer = { kind: 'unanswered', reason: 'no connection' };
 
-/** A resolver whose answer the test chooses, with a clock of its own. */
+/** A resolver whose answers the test chooses, with a clock of its own. */
 function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer>) {
   const asked: string[] = [];
   const lookup: SenderDns['lookup'] = async (name) => {
@@ -220,7 +220,7 @@ function openGuard(answer: (name: string) => LookupAnswer | Promise<LookupAnswer
   return { guard, ask, asked, clock, outages, kept };
 }
 
-/** Lets all that waits for promises go on. */
+/** Lets everything that waits for a promise continue. */
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 suite('a resolver that is dead', () => {
@@ -235,7 +235,7 @@ suite('a resolver that is dead', () => {
     assert.equal(guard.isResting(), true);
     assert.equal(asked.length, 2);
 
-    // It is still dead: one probe more, and it rests again.
+    // It is still dead: it is probed once more, then left alone again.
     clock.now = REST;
     for (const name of ['c.test', 'd.test']) assert.equal((await ask(name)).kind, 'unanswered');
     await settle();
@@ -255,7 +255,7 @@ suite('a resolver that is dead', () => {
     assert.deepEqual(outages, [true, false]);
   });
 
-  test('is found alive by itself, where no mail comes', async (t) => {
+  test('is found alive by a probe, also where no mail comes', async (t) => {
     t.mock.timers.enable({ apis: ['setTimeout'] });
     let answer: LookupAnswer = failed;
     const { guard, ask, clock, outages } = openGuard(() => answer);
@@ -269,7 +269,7 @@ suite('a resolver that is dead', () => {
     assert.deepEqual(outages, [true, false]);
   });
 
-  test('does not keep answers that are at hand from being used, and they do not pass for its own', async () => {
+  test('does not prevent the use of cached answers, and these do not count as answers of its own', async () => {
     const { guard, ask, asked, kept } = openGuard(() => failed);
     kept.set('known.test', found);
     const unknown = ask('a.test');
@@ -290,7 +290,7 @@ suite('a resolver that is dead', () => {
 });
 
 suite('a resolver that is alive', () => {
-  test('is not given up because the servers of some domains are silent', async () => {
+  test('is not given up because the servers of some domains do not answer', async () => {
     const { guard, ask, asked } = openGuard((name) =>
       name.endsWith('evil.test') ? failed : found,
     );
@@ -313,7 +313,7 @@ suite('a resolver that is alive', () => {
     assert.deepEqual(asked, ['evil.test', 'bank.test']);
   });
 
-  test('says that something is not there', async () => {
+  test('says that a name or record does not exist', async () => {
     const absent: LookupAnswer = { kind: 'absent', reason: 'no_name' };
     const { guard, ask, asked } = openGuard(() => absent);
     assert.deepEqual(await ask('a.test'), absent);
@@ -323,7 +323,7 @@ suite('a resolver that is alive', () => {
   });
 });
 
-test('lookups that decide nothing are bounded, and never in the way of those that do', async () => {
+test('the number of lookups that decide nothing is limited, and they never delay those that decide', async () => {
   const { guard, asked } = openGuard((name) =>
     name === 'bank.test' ? found : new Promise<LookupAnswer>(() => {}),
   );

@@ -1,5 +1,5 @@
 /**
- * DNS as the checks ask it: the questions of one message, and what all messages share of the resolver.
+ * DNS for the checks: the lookups of one message, and the state of the resolver that all messages share.
  */
 import { isDnsName } from '../../dns/dns.ts';
 
@@ -12,8 +12,8 @@ export interface MailExchanger {
 }
 
 /**
- * What DNS said. `absent` is an answer, too: the name, or the record at it, is not there.
- * `unanswered` says nothing about the record: nobody could be asked.
+ * What DNS said. `absent` is an answer, too: the name, or the record, does not exist. `unanswered` says
+ * nothing about the record: DNS did not answer.
  */
 export type LookupAnswer =
   | {
@@ -26,9 +26,9 @@ export type LookupAnswer =
 
 /** Answers questions; the resolver of `dns/` fits. */
 export interface SenderDns {
-  /** Asks one question. Rejects for bugs only: what goes wrong is `unanswered`. */
+  /** Makes one lookup. Rejects only because of a bug: any failure of DNS is `unanswered`. */
   lookup(name: string, type: LookupType): Promise<LookupAnswer>;
-  /** The answer to a question where it is at hand, so that nobody has to be asked. */
+  /** The cached answer, if there is one. */
   kept?(name: string, type: LookupType): LookupAnswer | undefined;
 }
 
@@ -36,13 +36,13 @@ function unanswered(reason: string): LookupAnswer {
   return { kind: 'unanswered', reason };
 }
 
-/** The records that are text; those of TXT all are. */
+/** The records that are text: all of them for TXT. */
 export function textRecords(answer: LookupAnswer): string[] {
   if (answer.kind !== 'records') return [];
   return answer.records.filter((record) => typeof record === 'string');
 }
 
-/* The lookups for one message: each question once, all in the time that they have together. */
+/* The lookups for one message: each is made once, within the time limit of all together. */
 
 export interface LookupTimes {
   /** Milliseconds that one lookup may take. */
@@ -59,7 +59,7 @@ export class MessageLookups {
   readonly #answers = new Map<string, Promise<LookupAnswer>>();
   #bug: { readonly error: unknown } | undefined;
 
-  /** The time starts to run. */
+  /** The time limit starts here. */
   constructor(guard: ResolverGuard, { lookupMs, totalMs }: LookupTimes, now: () => number) {
     this.#guard = guard;
     this.#now = now;
@@ -67,7 +67,7 @@ export class MessageLookups {
     this.#endsAt = now() + totalMs;
   }
 
-  /** Throws what the lookup function threw, if it did: a bug must not pass for a silent server. */
+  /** Throws the error of the lookup function, if any: a bug must not look like a server that does not answer. */
   throwBugs(): void {
     if (this.#bug) throw this.#bug.error;
   }
@@ -75,7 +75,7 @@ export class MessageLookups {
   /** Never rejects. */
   ask(name: string, type: LookupType, weight: Weight): Promise<LookupAnswer> {
     const asked = name.toLowerCase().replace(/\.$/, '');
-    // What decides is never answered by what was turned away for being of less weight.
+    // A lookup that decides must not get the answer of one that was turned away for its lower weight.
     const key = `${weight} ${type} ${asked}`;
     const known = this.#answers.get(`deciding ${type} ${asked}`) ?? this.#answers.get(key);
     if (known) return known;
@@ -85,8 +85,8 @@ export class MessageLookups {
   }
 
   async #ask(name: string, type: LookupType, weight: Weight): Promise<LookupAnswer> {
-    // Names come out of the message. Called unanswered, one that cannot be asked for would make DMARC a
-    // temperror, and mail with a signature by an impossible selector would be taken.
+    // Names come from the message. If a name that cannot exist counted as unanswered, DMARC would be a
+    // temperror, and mail with a signature by an impossible selector would be accepted.
     if (!isDnsName(name)) return { kind: 'absent', reason: 'bad_name' };
     const left = this.#endsAt - this.#now();
     if (left <= 0) return unanswered('out of time');
@@ -99,10 +99,10 @@ export class MessageLookups {
   }
 }
 
-/** What mailauth knows the absences by. */
+/** The codes by which mailauth knows absent names and records. */
 const codes = { no_name: 'ENOTFOUND', no_record: 'ENODATA', bad_name: 'EBADNAME' } as const;
 
-/** An error as mailauth expects of its resolver. */
+/** An error in the form that mailauth expects of its resolver. */
 export class LookupError extends Error {
   readonly code: string;
 
@@ -113,36 +113,36 @@ export class LookupError extends Error {
 }
 
 /*
- * What all checks share of the resolver: it is left alone while it is dead, and lookups that decide
- * nothing cannot take it away from those that do.
+ * What all checks know about the resolver: it is left alone while it is dead, and lookups that decide nothing
+ * cannot use up the capacity for those that decide.
  */
 
 /**
  * `deciding`: a DMARC record, or an identifier aligned with the author, whose failure makes DMARC
- * temperror. `other`: the rest, which is only told.
+ * temperror. `other`: the rest, which is only reported.
  */
 export type Weight = 'deciding' | 'other';
 
-/** A name that every resolver has an answer for at hand, and that no sender has a hand in. */
+/** A name that every resolver has cached, and that no sender controls. */
 const PROBE = 'a.root-servers.net';
 
 /**
- * Lookups of weight `other` under way at a time, of all messages. Without a limit, mail with
- * signatures of domains whose servers never answer would keep the resolver from the DMARC record of
- * the next message, which would then be taken unchecked.
+ * Lookups of weight `other` under way at a time, of all messages. Without a limit, mail with signatures of
+ * domains whose servers never answer would block the lookup of the DMARC record of the next message, which
+ * would then be accepted unchecked.
  */
 const MAX_OTHER = 64;
 
-/** A timer may fire a little before the clock says so. */
+/** A timer may fire a little early by the clock. */
 const TIMER_MARGIN_MS = 5;
 
 export interface ResolverGuardOptions {
   readonly dns: SenderDns;
-  /** Told when the resolver is found dead, and when it answers again. */
+  /** Called when the resolver is found dead, and when it answers again. */
   readonly onOutage?: ((isOut: boolean) => void) | undefined;
   /** Milliseconds that the resolver is left alone after it was found dead. */
   readonly restMs: number;
-  /** Milliseconds that the probe waits. */
+  /** Milliseconds to wait for the answer to the probe. */
   readonly probeMs: number;
   /** Milliseconds on a clock that never goes back. */
   readonly now: () => number;
@@ -168,7 +168,7 @@ export class ResolverGuard {
     this.#options = options;
   }
 
-  /** Whether nothing is asked for now. Once the rest is over, a probe goes out to find out. */
+  /** Whether lookups are not made for now. At the end of the pause a probe tests the resolver. */
   isResting(): boolean {
     if (this.#restsUntil === undefined) return false;
     if (this.#options.now() >= this.#restsUntil) this.#probe();
@@ -176,9 +176,9 @@ export class ResolverGuard {
   }
 
   /**
-   * Asks one question.
+   * Makes one lookup.
    *
-   * @param ms how long its answer is waited for
+   * @param ms how long to wait for its answer
    */
   async ask(name: string, type: LookupType, ms: number, weight: Weight): Promise<LookupAnswer> {
     const kept = this.#options.dns.kept?.(name, type);
@@ -191,8 +191,8 @@ export class ResolverGuard {
     try {
       const answer = await withDeadline(this.#options.dns.lookup(name, type), ms);
       if (answer.kind !== 'unanswered') this.#answeredAt = this.#options.now();
-      // Silence may be that of the servers of one domain, chosen by the sender: then the resolver
-      // answers other questions, and must not be given up.
+      // The missing answer may be the fault of one domain's servers, which the sender chose: then the
+      // resolver answers other questions, and must not be given up.
       else if (this.#answeredAt < askedAt) this.#probe();
       return answer;
     } finally {
@@ -217,7 +217,7 @@ export class ResolverGuard {
     const wasResting = this.#restsUntil !== undefined;
     this.#restsUntil = isAnswering ? undefined : now() + restMs;
     if (isAnswering) this.#answeredAt = now();
-    // Also where no mail comes: the first message after the outage is to be checked.
+    // This runs also where no mail comes, so that the first message after the outage is checked.
     else setTimeout(() => this.isResting(), restMs + TIMER_MARGIN_MS).unref();
     if (wasResting === isAnswering) onOutage?.(!isAnswering);
   }

@@ -15,7 +15,7 @@ async function read(header: string) {
   return readSenderResults(fields, HOST);
 }
 
-/** What we write of a message whose signature has a selector of the sender's choice. */
+/** The field that we write for a message whose signature has a selector of the sender's choice. */
 function written(selector: string): string {
   return formatAuthenticationResults(HOST, {
     spf: { result: 'softfail', domain: 'bank.test' },
@@ -50,7 +50,7 @@ test('the results that we wrote are read back, whatever the sender put into them
   }
 });
 
-test('only a field of ours counts, the topmost', async () => {
+test('only the topmost field counts that has our name', async () => {
   const cases: [string, unknown][] = [
     ['Subject: none', undefined],
     ['Authentication-Results: other.test; spf=pass', undefined],

@@ -1,8 +1,8 @@
-/** Reads our own Authentication-Results field back (RFC 8601), for who shows a message. */
+/** Reads our own Authentication-Results field (RFC 8601), for display with the message. */
 import { decodeRawHeader, type HeaderField, rawValue } from '../../message/message.ts';
 import { isResultOf, RESULTS_FIELD, serviceName } from './judge-sender.ts';
 
-/** One word of RFC 8601 section 2.7 each; `none` where the field has none. */
+/** One result of RFC 8601 section 2.7 for each method; `none` where the field has none. */
 export interface SenderResults {
   readonly spf: string;
   readonly dkim: string;
@@ -16,14 +16,14 @@ const METHOD = /^\s*(spf|dkim|dmarc)\s*=\s*([a-z]{1,20})(?![\w-])/;
  *
  * @param fields of its header
  * @param hostname our authserv-id
- * @returns undefined where no field is ours: the message was not checked here
+ * @returns undefined where no field has our authserv-id: the message was not checked here
  */
 export function readSenderResults(
   fields: readonly HeaderField[],
   hostname: string,
 ): SenderResults | undefined {
   const ours = serviceName(hostname);
-  // The topmost: what stood in a message that came from outside is below, or was removed.
+  // The topmost: a field that the message had from outside is below it, or was removed.
   const field = fields.find((one) => one.name === RESULTS_FIELD && isResultOf(one, ours));
   if (!field) return undefined;
   const [, ...pieces] = withoutTexts(decodeRawHeader(rawValue(field)))
@@ -44,7 +44,7 @@ export function readSenderResults(
   };
 }
 
-/** Leaves out comments, which nest, and quoted strings: senders choose what is in them. */
+/** Leaves out comments, which nest, and quoted strings: the sender chooses their text. */
 function withoutTexts(text: string): string {
   let kept = '';
   let depth = 0;

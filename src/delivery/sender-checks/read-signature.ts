@@ -1,6 +1,5 @@
 /**
- * The tags of a signature (RFC 6376 section 3.5), what can be judged of it without its key, and the keys
- * that DNS has.
+ * The tags of a signature (RFC 6376 section 3.5), what can be judged without its key, and the keys in DNS.
  */
 import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -24,25 +23,25 @@ export interface Signature {
   /** Lower case, IDNA-encoded; `''` where it could not be read. */
   readonly domain: string;
   readonly selector: string;
-  /** Where its key is. */
+  /** The DNS name of its key. */
   readonly keyName: string;
   readonly type: 'rsa' | 'ed25519';
   readonly headerCanon: Canonicalization;
   readonly bodyCanon: Canonicalization;
-  /** Names of the signed fields in lower case, as often as each is signed. */
+  /** Names of the signed fields in lower case; a name occurs as often as it is signed. */
   readonly signedFields: readonly string[];
   /** Base64. */
   readonly bodyHash: string;
   readonly signature: string;
   /** Octets of the canonical body that are signed (l=). */
   readonly bodyLength: number | undefined;
-  /** Whether it is made for a domain below `domain` (i=). */
+  /** Whether it signs for a domain below `domain` (i=). */
   readonly isForSubdomain: boolean;
-  /** Why it is not verified. */
+  /** Why it is not verified; undefined where it can be. */
   readonly refusal: Outcome | undefined;
 }
 
-/** Octets of a signature that is read. */
+/** Octets of the longest signature field that is read. */
 const MAX_FIELD = 16 * 1024;
 
 const ALGORITHMS = new Map<string, Signature['type']>([
@@ -54,22 +53,22 @@ function isCanonicalization(text: string): text is Canonicalization {
   return text === 'simple' || text === 'relaxed';
 }
 
-/** RFC 6376 section 3.5: 76 digits are allowed; no body is so long. */
+/** RFC 6376 section 3.5 allows 76 digits; no body is so long. */
 function readNumber(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,76}$/.test(text) ? Number(text) : undefined;
 }
 
-/** A name that the message gives (RFC 8616 section 3 allows UTF-8 there); `''` where it is none. */
+/** A domain name from the message (RFC 8616 section 3 allows UTF-8 there); `''` where it is not one. */
 function toName(text: string): string {
   return toDnsName(Buffer.from(text, 'latin1').toString()) ?? '';
 }
 
-/** Tags that a signature must have, and those that are numbers (RFC 6376 section 3.5). */
+/** Tags that a signature must have, and tags that are numbers (RFC 6376 section 3.5). */
 const REQUIRED = ['a', 'b', 'bh', 'd', 'h', 's'];
 const NUMBERS = ['l', 't', 'x'];
 
 /**
- * Reads a DKIM-Signature, or the ARC-Message-Signature that is like it but for `v` and `i` (RFC 8617
+ * Reads a DKIM-Signature, or an ARC-Message-Signature, which differs only in `v` and `i` (RFC 8617
  * section 4.1.2).
  *
  * @param now milliseconds since 1970
@@ -132,12 +131,12 @@ export function withoutSignature(text: string): string {
   return text.slice(0, colon) + emptied.join(';');
 }
 
-/* Keys that signatures are verified with, as DNS has them (RFC 6376 section 3.6.1, RFC 8463). */
+/* Keys to verify signatures with, as published in DNS (RFC 6376 section 3.6.1, RFC 8463). */
 
 export interface SigningKey {
   readonly key: KeyObject;
   readonly type: 'rsa' | 'ed25519';
-  /** Whether it is for signatures of its own domain alone, not of those below it (t=s). */
+  /** Whether it may sign only for its own domain, not for those below it (t=s). */
   readonly isStrict: boolean;
 }
 
@@ -152,14 +151,14 @@ export interface KeyProblem {
 
 export type FoundKey = SigningKey | KeyProblem;
 
-/** RFC 8301 section 3.2: shorter keys must not be trusted; far longer ones take long. */
+/** RFC 8301 section 3.2: shorter keys must not be trusted; much longer ones are slow to verify. */
 const RSA_BITS = { min: 1024, max: 8192 };
 /** Public exponents above this make each verification slow; nearly all keys have 65537. */
 const EXPONENT_MAX = 2n ** 32n;
-/** An Ed25519 key stands in the record without the structure that OpenSSL reads (RFC 8463 section 4). */
+/** The record has the bare Ed25519 key, without the structure that OpenSSL reads (RFC 8463 section 4). */
 const ED25519_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 
-/** Reads a record, whose key is to verify a signature by SHA-256. */
+/** Reads a key record; the key is for signatures with SHA-256. */
 export function readSigningKey(record: string): FoundKey {
   const { tags, first, repeated } = parseTagList(record);
   const words = (name: string) =>
@@ -192,7 +191,7 @@ export function readSigningKey(record: string): FoundKey {
 function parseKey(bytes: Buffer, type: SigningKey['type']): KeyObject | undefined {
   if (type === 'ed25519' && bytes.length !== 32) return undefined;
   const der = type === 'ed25519' ? Buffer.concat([ED25519_PREFIX, bytes]) : bytes;
-  // RFC 6376 section 3.6.1 has the bare RSAPublicKey; nearly everybody publishes the other form.
+  // RFC 6376 section 3.6.1 specifies the bare RSAPublicKey; nearly everybody publishes the other form.
   for (const form of ['spki', 'pkcs1'] as const) {
     try {
       const key = createPublicKey({ key: der, format: 'der', type: form });
@@ -207,7 +206,7 @@ function parseKey(bytes: Buffer, type: SigningKey['type']): KeyObject | undefine
 const verifyAsync = promisify(verify);
 
 /**
- * Whether a signature is good (RFC 6376 section 6.1.3 step 4, RFC 8463 section 3).
+ * Whether a signature verifies (RFC 6376 section 6.1.3 step 4, RFC 8463 section 3).
  *
  * @param text one character per byte
  * @param signature base64

@@ -10,7 +10,7 @@ export type SpfResult =
   | 'temperror'
   | 'permerror';
 
-/** RFC 8601 section 2.7.1, but for `none`: a signature that is not there has no result. */
+/** RFC 8601 section 2.7.1, except `none`: a missing signature has no result. */
 export type DkimResult = 'pass' | 'fail' | 'policy' | 'neutral' | 'temperror' | 'permerror';
 
 /** RFC 7489 section 11.2. */
@@ -27,7 +27,7 @@ export type SenderAction = 'accept' | 'quarantine' | 'reject';
 
 export interface SpfVerdict {
   readonly result: SpfResult;
-  /** The domain that was asked: of MAIL FROM, of HELO for the null sender. */
+  /** The domain that SPF evaluated: of MAIL FROM, or of HELO for the null sender. */
   readonly domain: string;
 }
 
@@ -42,7 +42,7 @@ export interface DkimVerdict {
 
 export interface DmarcVerdict {
   readonly result: DmarcResult;
-  /** The policy that holds for `domain`, passed or not; `none` where there is no record. */
+  /** The policy that applies to `domain`, also where DMARC passed; `none` where there is no record. */
   readonly policy: DmarcPolicy;
   /** The author domain; of several, the one that decided. `''` where there is none. */
   readonly domain: string;
@@ -52,29 +52,29 @@ export interface ArcVerdict {
   readonly result: ArcResult;
   /** How many sets the chain has; 0 without a chain. */
   readonly instance: number;
-  /** Who sealed last (d= of the newest ARC-Seal); `''` without a chain. */
+  /** The domain of the last sealer (d= of the newest ARC-Seal); `''` without a chain. */
   readonly domain: string;
 }
 
 export interface Verdicts {
   readonly spf: SpfVerdict;
-  /** One for each signature that was looked at; none for a message without signatures. */
+  /** One for each signature that was read; empty for a message without signatures. */
   readonly dkim: readonly DkimVerdict[];
   readonly dmarc: DmarcVerdict;
   readonly arc: ArcVerdict;
   readonly action: SenderAction;
   /**
-   * Whether a signature aligned with every author passes, and still does where the message is
-   * forwarded unchanged but for lines of ours on top: then it passes DMARC there.
+   * Whether a signature aligned with every author passes, and still passes where the message is forwarded
+   * unchanged with lines of ours on top: then it passes DMARC at the next host.
    */
   readonly survivesForwarding: boolean;
 }
 
-/** The verdicts, and how the message itself tells of them. */
+/** The verdicts, and the field that reports them in the message. */
 export interface Judgement extends Verdicts {
   /** The header field to put on top, folded, its last CRLF included; at most {@link RESULTS_MAX}. */
   readonly authenticationResults: string;
-  /** The client's name in reverse DNS; absent where it was not looked up, or none was found. */
+  /** The client's name in reverse DNS; absent where it was not looked up or not found. */
   readonly clientName?: string | undefined;
 }
 

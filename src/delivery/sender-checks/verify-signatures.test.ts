@@ -9,7 +9,7 @@ import { check, HOST, insider, mail, records, signed, stranger } from './testing
 import { ed25519Key, rsaKey, sign } from './testing/signed-mail.ts';
 import { survivesForwarding } from './verify-signatures.ts';
 
-/** Whether mailauth finds a good signature that covers the whole body. */
+/** Whether mailauth finds a valid signature that covers the whole body. */
 async function passesElsewhere(message: Buffer): Promise<boolean> {
   const { results } = await dkimVerify(message, {
     strict: true,
@@ -79,7 +79,7 @@ suite('signatures that another implementation makes', () => {
     ),
     maxBodyLength: fc.constantFrom(undefined, undefined, 5),
   });
-  /** Changes somebody may make on the way; most break the signature, some do not. */
+  /** Changes that a message may get on its way; most break the signature, some do not. */
   const change = fc.constantFrom<(text: string) => string>(
     (text) => text,
     (text) => text,
@@ -102,7 +102,7 @@ suite('signatures that another implementation makes', () => {
     (text) => text.replace('c=', 'c=odd'),
   );
 
-  test('pass here where they pass there, whatever was changed', async () => {
+  test('pass here exactly where mailauth passes them, whatever was changed', async () => {
     await fc.assert(
       fc.asyncProperty(fields, body, signing, change, async (list, text, options, changed) => {
         const { canonicalization, headerList, maxBodyLength, keys } = options;
@@ -124,7 +124,7 @@ suite('signatures that another implementation makes', () => {
   });
 });
 
-suite('a signature is refused without a look at its key', () => {
+suite('a signature is refused before its key is looked up', () => {
   const good = 'v=1; a=rsa-sha256; d=bank.test; s=key1; h=from; bh=x; b=x';
   const now = Date.UTC(2026, 0, 1);
   const seconds = now / 1_000;
@@ -262,7 +262,7 @@ suite('a message that is forwarded', () => {
     assert.equal(await survives(await signed('ann@bank.test', { domain: 'mail.bank.test' })), true);
   });
 
-  test('does not by SPF, a foreign signature, one too loosely aligned, or one that fails', async () => {
+  test('does not by SPF, an unaligned signature, one aligned too loosely, or one that fails', async () => {
     assert.equal(await survives(mail('ann@bank.test'), insider), false);
     assert.equal(await survives(await signed('ann@bank.test', { domain: 'evil.test' })), false);
     assert.equal(
@@ -282,7 +282,7 @@ suite('a message that is forwarded', () => {
     `${names.map((name) => `${name}: x.test; none\r\n`).join('')}${mail('ann@bank.test')}`;
   const headerList = ['from', 'received', 'authentication-results'];
 
-  test('survives where the fields that are signed were there', async () => {
+  test('survives where each signed field exists', async () => {
     const message = onTop('Received', 'Authentication-Results');
     assert.equal(await survives(await sign(message, { domain: 'bank.test', headerList })), true);
   });
@@ -296,7 +296,7 @@ suite('a message that is forwarded', () => {
     assert.equal(verdicts.survivesForwarding, false);
   });
 
-  test('does not where a signature forbids to add a field', () => {
+  test('does not where a signature forbids added fields', () => {
     const fields = ['received', 'from'].map((name) => ({ name, text: '', start: 0, end: 0 }));
     const header = { fields, size: 0, isWhole: true };
     const names: [string[], boolean][] = [

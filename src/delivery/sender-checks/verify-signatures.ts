@@ -1,6 +1,6 @@
 /**
- * The signatures of one message: DKIM (RFC 6376), the chain of ARC (RFC 8617), and whether they still hold
- * once we have passed it on.
+ * The signatures of one message: DKIM (RFC 6376), the ARC chain (RFC 8617), and whether they still pass
+ * after we have forwarded it.
  */
 import {
   BodyHash,
@@ -26,7 +26,7 @@ import {
 } from './read-signature.ts';
 import type { ArcVerdict, DkimResult } from './verdicts.ts';
 
-/** Signatures that are verified; RFC 6376 section 6.1 leaves the limit to the verifier. */
+/** The most signatures that are verified; RFC 6376 section 6.1 leaves the limit to the verifier. */
 const MAX_SIGNATURES = 10;
 
 export interface SignatureFinding {
@@ -34,10 +34,10 @@ export interface SignatureFinding {
   /** `''` where it could not be read. */
   readonly domain: string;
   readonly selector: string;
-  /** Start of the signature itself, by which it is told from others (RFC 6008). */
+  /** Start of the signature, which tells it from others (RFC 6008). */
   readonly start: string;
   readonly comment: string;
-  /** Names of the signed fields in lower case, as often as each is signed. */
+  /** Names of the signed fields in lower case; a name occurs as often as it is signed. */
   readonly signedFields: readonly string[];
 }
 
@@ -50,13 +50,13 @@ export interface SignatureInquiry {
   readonly header: Header;
   readonly authors: readonly string[];
   readonly lookups: MessageLookups;
-  /** Nobody can be asked for keys: the work on the body is spared. */
+  /** DNS cannot be asked for keys: the body is not hashed either. */
   readonly isBlind: boolean;
-  /** Milliseconds since 1970: what has expired is judged by it. */
+  /** Milliseconds since 1970: a signature that expired before this does not pass. */
   readonly now: number;
 }
 
-/** What is not looked at, since the header is longer than what is read of it. */
+/** The result for a signature that is not verified because the header is longer than the part that is read. */
 const tooLong: SignatureFinding = {
   result: 'policy',
   domain: '',
@@ -73,7 +73,7 @@ export class SignatureCheck {
   readonly #chain: ArcChain;
   readonly #hashes: ReadonlyMap<Canonicalization, BodyHash>;
 
-  /** Chooses what to verify, and asks for the keys, so that they come while the body does. */
+  /** Chooses the signatures to verify, and looks up their keys while the body comes in. */
   constructor(inquiry: SignatureInquiry) {
     const { header, authors, now, isBlind } = inquiry;
     this.#inquiry = inquiry;
@@ -83,7 +83,7 @@ export class SignatureCheck {
     const all = fields
       .filter(({ name }) => name === 'dkim-signature')
       .map((field) => readSignature(field, 'dkim', now));
-    // Those that DMARC can pass by come first, then those on top, which the last hops made.
+    // Signatures that can make DMARC pass come first, then the topmost, which the last hops added.
     const sorted = [...all.filter(isAuthors), ...all.filter((one) => !isAuthors(one))];
     this.#signatures = sorted.slice(0, MAX_SIGNATURES);
     this.#chain = new ArcChain(fields, now);
@@ -130,7 +130,7 @@ export class SignatureCheck {
     if (signature.refusal) return signature.refusal;
     if (!body) return { result: 'temperror', comment: 'no DNS' };
     const { bodyLength = body.length } = signature;
-    // RFC 6376 section 8.2: whatever was added behind it would count as the signer's own words.
+    // RFC 6376 section 8.2: text added after the signed part would look like the signer's own.
     if (bodyLength < body.length)
       return { result: 'policy', comment: 'text behind the signed part' };
     // RFC 6376 section 6.1.3 step 3 and RFC 8601 section 2.7.1.
@@ -184,7 +184,7 @@ const SIGNATURE = 'arc-message-signature';
 const SEAL = 'arc-seal';
 const NAMES = [ARC_RESULTS, SIGNATURE, SEAL];
 
-/** What one host added: its three fields, in the order that a seal covers them. */
+/** The three fields that one host added, in the order in which a seal covers them. */
 interface ArcSet {
   readonly fields: readonly [results: HeaderField, signature: HeaderField, seal: HeaderField];
   readonly seal: { readonly domain: string; readonly keyName: string; readonly algorithm: string };
@@ -195,9 +195,9 @@ function tagsOf(field: HeaderField): (name: string) => string {
   return (name) => (repeated === undefined ? tags.get(name) : undefined)?.replace(/\s/g, '') ?? '';
 }
 
-/** The number of the set that a field belongs to; undefined where it does not say. */
+/** The number of the set that a field belongs to; undefined where it has none. */
 function instanceOf(field: HeaderField): number | undefined {
-  // RFC 8617 section 4.1.1: in the results it comes first, in the others it is one of the tags.
+  // RFC 8617 section 4.1.1: in the results the number comes first, in the other fields it is a tag.
   const text =
     field.name === ARC_RESULTS
       ? /^\s*i\s*=\s*(\d+)\s*;/.exec(rawValue(field))?.[1]
@@ -206,7 +206,7 @@ function instanceOf(field: HeaderField): number | undefined {
   return instance >= 1 && instance <= MAX_SETS ? instance : undefined;
 }
 
-/** @returns the set, or undefined where it is not as it has to be (RFC 8617 section 5.2 step 3) */
+/** @returns the set, or undefined where it is not valid (RFC 8617 section 5.2 step 3) */
 function readSet(fields: readonly HeaderField[], instance: number): ArcSet | undefined {
   const [results, signature, seal] = NAMES.map((name) =>
     fields.find((field) => field.name === name),
@@ -234,9 +234,9 @@ function readSets(fields: readonly HeaderField[]): ArcSet[] | undefined {
 }
 
 class ArcChain {
-  /** Undefined where the chain is broken as it stands. */
+  /** Undefined where the sets do not form a chain. */
   readonly #sets: readonly ArcSet[] | undefined;
-  /** The ARC-Message-Signature that the message as it came must fit. */
+  /** The newest ARC-Message-Signature: it must verify for the message as it came. */
   readonly newest: Signature | undefined;
 
   /** @param now milliseconds since 1970 */
@@ -252,8 +252,8 @@ class ArcChain {
   }
 
   /**
-   * Verifies the chain (RFC 8617 section 5.2). All of its failures are permanent, those of DNS too
-   * (section 5.2.1).
+   * Verifies the chain (RFC 8617 section 5.2). All failures are permanent, also those of DNS (section
+   * 5.2.1).
    */
   async verify(
     verifySignature: (signature: Signature) => Promise<Outcome>,
@@ -271,7 +271,7 @@ class ArcChain {
   }
 }
 
-/** Whether the last of the sets seals all of them (RFC 8617 section 5.1.1). */
+/** Whether the last seal covers all sets (RFC 8617 section 5.1.1). */
 async function isSealed(
   sets: readonly ArcSet[],
   keyAt: (name: string) => Promise<FoundKey>,
@@ -286,9 +286,9 @@ async function isSealed(
   return isGoodSignature(key, text, tagsOf(seal)('b'));
 }
 
-/* Whether a message passes DMARC for the next one, when we forward it unchanged. */
+/* Whether a message still passes DMARC at the next host when we forward it unchanged. */
 
-/** Fields that are put on top of a message on its way through us. */
+/** Fields that we put on top of a message. */
 const ADDED = [
   'received',
   'return-path',
@@ -303,8 +303,8 @@ const ADDED = [
 const RESULTS = 'authentication-results';
 
 /**
- * Whether a signature still passes behind us. A signer can sign a name more often than it is there,
- * so that a field of that name cannot be added (RFC 6376 section 5.4.2).
+ * Whether a signature still passes after we forwarded the message. A signer can sign a name more often than it
+ * occurs, so that no field of that name can be added (RFC 6376 section 5.4.2).
  *
  * @param removedResults whether an Authentication-Results field was removed from the message
  */

@@ -1,6 +1,6 @@
 import { createSenderChecks, type SenderChecks } from '../check-sender.ts';
 
-/** Sender checks without DNS: what the checks find is tested where they are. */
+/** Sender checks without DNS: the results of the checks have tests of their own. */
 export function blindChecks(): SenderChecks {
   return createSenderChecks({
     dns: { lookup: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }) },

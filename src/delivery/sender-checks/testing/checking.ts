@@ -1,4 +1,4 @@
-/** Messages checked against a zone of domains that differ in what they publish. */
+/** Checks messages against a zone of domains that publish different records. */
 import {
   createSenderChecks,
   type SenderChecks,
@@ -11,7 +11,7 @@ import { collect, cutAt, streamOf } from './stream.ts';
 import { lookupIn, type Zone } from './zone.ts';
 
 export const HOST = 'mail.example';
-/** Short for what never comes; answers at hand are there before any timer. */
+/** Short for answers that never come; answers of the test zone arrive before any timer. */
 export const times = { lookupMs: 50, totalMs: 5_000, restMs: 30_000 };
 
 const key = [rsaKey.record];
@@ -81,7 +81,7 @@ export async function check({ message, client = stranger, zone, options }: Check
   return { ...(await pass(checks, message, client)), asked: dns.asked };
 }
 
-/** SPF, DKIM, DMARC and what is done, in a line. */
+/** SPF, DKIM, DMARC and the action, on one line. */
 export function inShort({ spf, dkim, dmarc, action }: Verdicts): string {
   const signatures = dkim.map(({ result, aligned }) => `${result}${aligned ? '*' : ''}`);
   return `${spf.result} | ${signatures.join(' ')} | ${dmarc.result} ${dmarc.policy} ${dmarc.domain} | ${action}`;
