@@ -44,7 +44,7 @@ async function sendOne(port: number, recipient: string, domain: string): Promise
 function whenAnswered(callback: () => void): void {
   const { write } = Socket.prototype;
   Socket.prototype.write = function (this: Socket, ...written: Parameters<typeof write>) {
-    if (typeof written[0] === 'string' && written[0].startsWith('250 2.0.0 Taken')) callback();
+    if (typeof written[0] === 'string' && written[0].startsWith('250 2.0.0 Accepted')) callback();
     return write.apply(this, written);
   } as typeof write;
 }

@@ -49,7 +49,7 @@ const valid = [
   'a\u200db@remote.test',
 ];
 for (const path of valid) {
-  test(`takes ${path}`, () => {
+  test(`accepts ${path}`, () => {
     const command = readAddressCommand(`RCPT TO:<${path}>`, 'TO');
     assert.ok('path' in command, JSON.stringify(command));
     assert.equal(command.path, path);
@@ -94,7 +94,7 @@ for (const path of invalid) {
   });
 }
 
-test('any line is answered, and what is taken is safe to put in a header or a log', () => {
+test('any line gets an answer, and an accepted path is safe in a header or a log', () => {
   const part = fc.oneof(
     fc.constantFrom(
       'MAIL FROM:',
@@ -125,8 +125,8 @@ test('any line is answered, and what is taken is safe to put in a header or a lo
   );
 });
 
-test('no line makes reading slow', () => {
-  // 2,000 characters, as many as a command line has, of what makes careless expressions backtrack.
+test('no line is slow to read', () => {
+  // 2,000 characters, as long as a command line may be, of text that makes careless expressions backtrack.
   for (const bait of ['@a,', '"\\', 'a.', '-', ' ', '<', '@', ':']) {
     const line = `MAIL FROM:<${bait.repeat(2000 / bait.length)}`;
     for (const end of ['', '>', '@b>', '@b> X=']) {
@@ -141,7 +141,7 @@ test('tells ASCII from the rest', () => {
   assert.equal(isInternationalized('bob@bücher.test'), true);
 });
 
-/** The lines, and what is wrong with those that are none, up to the first fatal fault. */
+/** The lines, and the fault of each that is not one, up to the first fatal fault. */
 function read(...chunks: (string | Buffer)[]): string[] {
   const lines = new CommandLines();
   const found: string[] = [];
@@ -159,7 +159,7 @@ const BARE_LF = '(A line ends with CRLF, not with LF)';
 const TOO_LONG = '(The line is too long)';
 const BAD_CHARACTERS = '(The line has characters that no command has)';
 
-test('lines are the same wherever the network cuts them', () => {
+test('lines are the same, however the network splits them', () => {
   const wire = `A b\r\n\r\n${'x'.repeat(MAX_LINE_OCTETS - 2)}\r\n${'y'.repeat(MAX_LINE_OCTETS - 1)}\r\nC\r\n`;
   const expected = ['A b', '', 'x'.repeat(MAX_LINE_OCTETS - 2), TOO_LONG, 'C'];
   for (let cut = 0; cut < wire.length; cut++) {
@@ -168,7 +168,7 @@ test('lines are the same wherever the network cuts them', () => {
   assert.deepEqual(read(...wire), expected);
 });
 
-test('a line that never ends is given up, and costs no memory', () => {
+test('a line that never ends is given up, and uses no memory', () => {
   const lines = new CommandLines();
   const endless = Buffer.alloc(16 * 1024, 'x');
   let found: ReturnType<CommandLines['next']>;
@@ -182,7 +182,7 @@ test('a line that never ends is given up, and costs no memory', () => {
   assert.ok(lines.takeAll().length < MAX_LINE_OCTETS);
 });
 
-test('a bare LF ends no line, and nothing behind it is read', () => {
+test('a bare LF ends no line, and nothing after it is read', () => {
   for (const wire of ['A\nB\r\nC\r\n', '\nA\r\n', 'A\r\nB\n\r\n', `${'x'.repeat(9000)}\nA\r\n`]) {
     const found = read(wire);
     assert.equal(found.at(-1), BARE_LF, JSON.stringify(wire));
@@ -190,7 +190,7 @@ test('a bare LF ends no line, and nothing behind it is read', () => {
   }
 });
 
-test('what no command has in it is refused, whatever the command', () => {
+test('characters that no command has are refused in every command', () => {
   for (const line of ['NOOP \0', 'QUIT\r', 'NOOP \x7f', 'NOOP\t\x01', Buffer.from([0x4e, 0xff])]) {
     assert.deepEqual(read(line, '\r\n'), [BAD_CHARACTERS]);
   }

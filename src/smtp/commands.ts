@@ -1,32 +1,32 @@
-/** What a client sends and is answered: its command lines, their arguments, and the replies. */
+/** What a client sends and what it is answered: command lines, their arguments, and replies. */
 import { isUtf8 } from 'node:buffer';
 import { isIPv4, isIPv6 } from 'node:net';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import type { Reply } from '../net/net.ts';
 
-/* Cuts what a client sends into command lines. */
+/* Splits what a client sends into command lines. */
 
 const CR = 0x0d;
 const LF = 0x0a;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Longest command line in octets, CRLF included. RFC 5321 section 4.5.3.1.4 asks for 512, the
- * parameters we offer and SMTPUTF8 add to that (RFC 1870, RFC 6531 section 3.4); the rest is slack.
+ * Longest command line in octets, CRLF included. RFC 5321 section 4.5.3.1.4 asks for 512; the parameters that
+ * we offer and SMTPUTF8 need more (RFC 1870, RFC 6531 section 3.4); the rest is reserve.
  */
 export const MAX_LINE_OCTETS = 2048;
-/** Octets of one overlong line that are skipped; a client that goes on is not speaking SMTP. */
+/** Octets of an overlong line that are skipped; after that the connection ends: this is not SMTP. */
 const MAX_SKIPPED_OCTETS = 64 * 1024;
 
-/** Anything but printable ASCII, which nearly every line is. */
+/** Anything but printable ASCII; nearly every line has only that. */
 const UNUSUAL = /[^ -~]/;
 const CONTROL = /[\0-\x1f\x7f]/;
 const TRAILING_SPACE = /[ \t]+$/;
 
-/** What is wrong with a line before anybody looks at what it says. */
+/** Why a line is refused before its command is read. */
 export interface LineFault {
   readonly reply: Reply;
-  /** Whether there is nothing safe to go on with. */
+  /** Whether the connection must end: nothing after this line can be read safely. */
   readonly isFatal: boolean;
 }
 
@@ -38,14 +38,13 @@ const TOO_LONG = fault('The line is too long', false);
 const BAD_CHARACTERS = fault('The line has characters that no command has', false);
 const ENDLESS = fault('The line does not end', true);
 /**
- * Whether more lines follow depends on what ends a line for the client: the two sides do not agree on
- * what is a command.
+ * Fatal: the two sides disagree about where lines end, and so about what is a command and what follows it.
  */
 const BARE_LF = fault('A line ends with CRLF, not with LF', true);
 
 /**
- * The bytes of a client that nobody has looked at yet. A command line ends with CRLF and with nothing
- * else (RFC 5321 section 2.3.8); memory stays small however long a line is.
+ * Bytes of a client that are not read yet. A command line ends with CRLF and with nothing else (RFC 5321
+ * section 2.3.8); memory stays small however long a line is.
  */
 export class CommandLines {
   #input: Buffer = NOTHING;
@@ -56,7 +55,7 @@ export class CommandLines {
     this.#input = this.#input.length === 0 ? bytes : Buffer.concat([this.#input, bytes]);
   }
 
-  /** Takes all bytes that are there, for a reader that is not interested in lines. */
+  /** Removes and returns all bytes that have come, for a reader that does not read lines. */
   takeAll(): Buffer {
     const bytes = this.#input;
     this.#input = NOTHING;
@@ -65,10 +64,10 @@ export class CommandLines {
   }
 
   /**
-   * Takes the next line.
+   * Removes and returns the next line.
    *
    * @returns its text without its end and without white space before that, which is tolerated (RFC
-   *   5321 section 4.1.1); undefined where no whole line is there
+   *   5321 section 4.1.1); undefined where no whole line has come yet
    */
   next(): string | LineFault | undefined {
     const end = this.#input.indexOf(LF);
@@ -84,13 +83,13 @@ export class CommandLines {
   #keepUnfinished(): LineFault | undefined {
     if (this.#input.length <= MAX_LINE_OCTETS) return undefined;
     this.#skipped += this.#input.length - 1;
-    // The last byte may be the CR of the line's end.
+    // The last byte may be the CR of the line end.
     this.#input = this.#input.subarray(-1);
     return this.#skipped > MAX_SKIPPED_OCTETS ? ENDLESS : undefined;
   }
 }
 
-/** NUL, a bare CR and their like have no place in any command (RFC 5321 section 4.1.2). */
+/** No command may have NUL, a bare CR or other controls (RFC 5321 section 4.1.2). */
 function readText(line: Buffer): string | LineFault {
   const octets = line.toString('latin1').replace(TRAILING_SPACE, '');
   if (!UNUSUAL.test(octets)) return octets;
@@ -98,18 +97,18 @@ function readText(line: Buffer): string | LineFault {
   return line.toString().replace(TRAILING_SPACE, '');
 }
 
-/* Which commands there are, and when they may come. */
+/* Which commands exist, and when each is allowed. */
 
 /** Commands of RFC 5321 and its extensions that are known but not offered (section 4.2.4). */
 const NOT_OFFERED = /^(?:AUTH|BDAT|BURL|ETRN|EXPN|SAML|SEND|SOML|TURN)$/;
 /** Commands without arguments (RFC 5321 section 4.1.1, RFC 3207 section 4). */
 const TAKES_NOTHING = /^(?:DATA|RSET|QUIT|STARTTLS)$/;
-/** Commands that a greeting has to come before (RFC 5321 section 4.1.4). */
+/** Commands that need a greeting first (RFC 5321 section 4.1.4). */
 const OF_TRANSACTIONS = /^(?:MAIL|RCPT|DATA)$/;
-/** What a browser sends that a web page makes talk to us. */
+/** What a browser sends when a web page makes it connect to us. */
 const HTTP_REQUEST = /^(?:OPTIONS|GET|HEAD|POST|PUT|PATCH|DELETE|TRACE|CONNECT) .* HTTP\/\d/i;
 
-/** What was said on the connection so far. */
+/** The state of the connection, as far as it decides which commands are allowed. */
 export interface Progress {
   readonly protocol: 'smtp' | 'lmtp';
   readonly isGreeted: boolean;
@@ -121,10 +120,10 @@ export function isHttp(line: string): boolean {
 }
 
 /**
- * Judges a command by what was said before it, not by what its argument says.
+ * Judges a command by the state of the connection, not by its argument.
  *
  * @param verb in upper case
- * @returns the reply that refuses it, if it may not come
+ * @returns the reply that refuses it, if it is not allowed now
  */
 export function judgeCommand(
   verb: string,
@@ -153,9 +152,9 @@ export function judgeCommand(
 /*
  * Reads the arguments of MAIL and RCPT: a path and parameters (RFC 5321 section 4.1.1.2 and 4.1.1.3).
  *
- * Strict in form, so that nothing passes that could mean one thing here and another elsewhere; lenient
- * where honest senders are known to break the grammar: a space after the colon, dots at the edges of a
- * local part or in a row, local parts longer than 64 octets, underscores in domains.
+ * Strict in form, so that no path passes that another program could read differently; lenient where honest
+ * senders are known to break the grammar: a space after the colon, dots at the edges of a local part or in a
+ * row, local parts longer than 64 octets, underscores in domains.
  */
 
 /** Octets of the longest path, angle brackets included (RFC 5321 section 4.5.3.1.3). */
@@ -168,11 +167,11 @@ export interface AddressCommand {
   readonly parameters: ReadonlyMap<string, string | undefined>;
 }
 
-/** What MAIL says of the message. */
+/** What the parameters of MAIL say about the message. */
 export interface MailParameters {
-  /** Octets that it has (RFC 1870); 0 where that was not said. */
+  /** Its octets (RFC 1870); 0 where the client did not announce them. */
   readonly size: number;
-  /** Whether addresses and header may have UTF-8 (RFC 6531). */
+  /** Whether addresses and header may be UTF-8 (RFC 6531). */
   readonly isUtf8: boolean;
 }
 
@@ -182,7 +181,7 @@ const DOT_STRING = /^[\w!#$%&'*+\-/=?^`{|}~.\u0080-\u{10ffff}]+$/u;
 const QUOTED_STRING = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u;
 const LABEL = /^[\w\u0080-\u{10ffff}](?:[\w\-\u0080-\u{10ffff}]{0,61}[\w\u0080-\u{10ffff}])?$/u;
 const PARAMETER = /^([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~\u0080-\u{10ffff}]+))?$/u;
-/** Parameters of MAIL and the values they take; one without a value has an empty one. */
+/** Parameters of MAIL and the values that they accept; one without a value is written with an empty one. */
 const MAIL_PARAMETERS: Readonly<Record<string, RegExp>> = {
   // size-value ::= 1*20DIGIT (RFC 1870 section 6)
   SIZE: /^\d{1,20}$/,
@@ -194,8 +193,8 @@ const MAIL_PARAMETERS: Readonly<Record<string, RegExp>> = {
 /** "@one,@two:" before the mailbox; must be accepted and is ignored (RFC 5321 appendix C). */
 const SOURCE_ROUTE = /^@[^\s,:@<>]+(?:,@[^\s,:@<>]+)*:/;
 /**
- * Characters that hide in an address or turn it around: C1 controls, separators, zero-width and
- * bidirectional marks. ZWJ and ZWNJ stay, since internationalized domains of some scripts need them.
+ * Characters that hide in an address or reverse its direction: C1 controls, separators, zero-width and
+ * bidirectional marks. ZWJ and ZWNJ are allowed, since internationalized domains of some scripts need them.
  */
 const DECEPTIVE =
   /[\u0080-\u00a0\u1680\u2000-\u200b\u200e\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]/;
@@ -203,7 +202,7 @@ const DECEPTIVE =
 /**
  * @param line command line without its CRLF and without control characters
  * @param verb `FROM` for MAIL, `TO` for RCPT
- * @returns what the line says, or the reply that refuses it
+ * @returns the path and parameters, or the reply that refuses them
  */
 export function readAddressCommand(line: string, verb: 'FROM' | 'TO'): AddressCommand | Reply {
   const [opening, form, status] =
@@ -227,8 +226,8 @@ export function readAddressCommand(line: string, verb: 'FROM' | 'TO'): AddressCo
 /**
  * Judges the parameters of MAIL.
  *
- * @param maxMessageBytes octets of the largest message that is taken
- * @returns what they say, or the reply that refuses one
+ * @param maxMessageBytes octets of the largest message that is accepted
+ * @returns their values, or the reply that refuses one
  */
 export function readMailParameters(
   parameters: AddressCommand['parameters'],
@@ -251,7 +250,7 @@ export function unknownParameter(keyword: string): Reply {
   return reply(555, '5.5.4', `The parameter ${keyword.slice(0, 64)} is not known`);
 }
 
-/** What is said of a message that is too large, or says that it will be. */
+/** The refusal of a message that is too large, or announces that it will be. */
 export function tooLarge(maxMessageBytes: number): Refusal {
   return new Refusal('message_too_large', `The message is larger than ${maxMessageBytes} octets`);
 }
@@ -305,21 +304,21 @@ function readParameters(text: string): Map<string, string | undefined> | undefin
   return parameters;
 }
 
-/* What is answered (RFC 5321 section 4.2), with enhanced status codes (RFC 2034, RFC 3463). */
+/* Replies (RFC 5321 section 4.2), with enhanced status codes (RFC 2034, RFC 3463). */
 
-/** Characters of a reply's text; a reply line has at most 512 octets (RFC 5321 section 4.5.3.1.5). */
+/** The most characters of a reply's text; a reply line has at most 512 octets (RFC 5321 section 4.5.3.1.5). */
 const MAX_TEXT = 400;
 
 export function reply(code: number, enhanced: string, text: string): Reply {
   return { code, enhanced, text };
 }
 
-/** The answer to a failure that nobody expected: it tells the client nothing of it. */
+/** The reply to an unexpected failure: the client learns nothing about the reason. */
 export const LOCAL_ERROR = reply(451, '4.3.0', 'Local error in processing');
 
 /**
- * The reply that a refusal stands for in the one table of errors. A refusal may quote what the client
- * said, and a reply is ASCII on one line (RFC 5321 section 4.2.1).
+ * The reply for a refusal, by the one table of errors. A refusal may quote text of the client, and a reply is
+ * ASCII on one line (RFC 5321 section 4.2.1).
  */
 export function refusalReply(refusal: Refusal): Reply {
   const text = refusal.message.slice(0, MAX_TEXT).replace(/[^ -~]/g, '?');
@@ -327,9 +326,9 @@ export function refusalReply(refusal: Refusal): Reply {
 }
 
 /**
- * The one reply that SMTP has for all recipients. Delivery takes all of them or none, so they agree; if
- * they ever do not, a temporary failure wins, since a message that comes twice is better than one that
- * is lost.
+ * The one reply that SMTP has for all recipients. Delivery accepts all of them or none, so the replies agree.
+ * Should they ever differ, a temporary failure wins: a message that comes twice is better than one that is
+ * lost.
  */
 export function worstOf(replies: readonly Reply[]): Reply {
   const bad = replies.filter(({ code }) => code >= 400);

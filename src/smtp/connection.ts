@@ -1,7 +1,6 @@
 /**
- * One connection: the client and the protocol speak over a socket, and delivery is asked in between.
- * One thing is done after the other, so that a client who sends faster than delivery reads, or does not
- * read its replies, is not read from.
+ * One connection: connects the socket, the protocol, and delivery. It does one thing after the other, so
+ * nothing is read from a client that sends faster than delivery reads, or that does not read its replies.
  */
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
@@ -27,45 +26,45 @@ import { Wire } from './wire.ts';
 
 export interface ConnectionSettings extends ProtocolOptions {
   readonly delivery: MailReceiver;
-  /** The one to use now. */
+  /** The certificate to use now. */
   readonly secureContext: () => SecureContext;
   /** Milliseconds that one message may take to arrive. */
   readonly messageTimeout: number;
-  /** Milliseconds in which a stranger must not talk yet; 0 off. */
+  /** Milliseconds in which a stranger must not send anything yet; 0 turns this off. */
   readonly greetingDelay: number;
-  /** Told why something was refused or put off. */
+  /** Called with the reason when something was refused or deferred. */
   readonly onRefused?: ((code: ErrorCode) => void) | undefined;
-  /** Where operators find what was refused or put off. */
+  /** Where operators find what was refused or deferred. */
   readonly trace?: Pick<Trace, 'refused'> | undefined;
-  /** Why mail of a stranger with this sender is refused; by the stranger's address. */
+  /** Why mail of this sender from a stranger at this address is refused, if it is. */
   readonly findBlock?: ((client: string, from: string) => Refusal | undefined) | undefined;
 }
 
 /** Who is connected. */
 export interface Client {
   readonly address: string;
-  /** Whether it is a relay of the operator's own, and no stranger. */
+  /** Whether it is a relay of the operator; all others are strangers. */
   readonly isTrusted: boolean;
-  /** Counts octets of an unfinished message; false where the client holds as many as it may. */
+  /** Counts octets of an unfinished message; false where the client has reached its limit. */
   stage(octets: number): boolean;
-  /** Takes them off the count again. */
+  /** Subtracts them from the count. */
   unstage(octets: number): void;
 }
 
-/** Whose mail was refused. */
+/** The mail that was refused. */
 interface Refused {
   readonly from: string;
   readonly to?: readonly string[];
 }
 
-/** A message from `354` to its reply. */
+/** A message, from `354` to the reply at its end. */
 interface Incoming {
   readonly since: number;
   octets: number;
-  /** Octets that are counted as staged. */
+  /** Octets that count as unfinished. */
   staged: number;
   isWhole: boolean;
-  /** Set where it is not taken, whatever delivery says of the part that it saw. */
+  /** Set where the message is refused, whatever delivery answers for the part that it read. */
   refusal: Refusal | undefined;
 }
 
@@ -76,15 +75,15 @@ export class Connection {
   readonly #logger: Logger;
   readonly #wire: Wire;
   readonly #protocol: ServerProtocol;
-  /** Recipients of the transaction under way, by forward-path. */
+  /** Accepted recipients of the current transaction, by forward-path. */
   readonly #taken = new Map<string, TakenRecipient>();
   #message: Incoming | undefined;
-  /** What the message of this transaction is known by, and its refusals are: one for each MAIL. */
+  /** The id of the message of this transaction and of its refusals: a new one for each MAIL. */
   #mailId = newMailId(Date.now());
   #isDraining = false;
-  /** When the client last did what it is waited for: a whole command, or a part of a message. */
+  /** When the client last sent what we wait for: a whole command, or a part of a message. */
   #activeAt = performance.now();
-  /** How long it had been waited for when its last message was taken. */
+  /** How long we had waited for the client when its last message was accepted. */
   #waitedBefore = 0;
 
   constructor(socket: Socket, client: Client, settings: ConnectionSettings, logger: Logger) {
@@ -95,12 +94,12 @@ export class Connection {
     this.#protocol = new ServerProtocol(settings);
   }
 
-  /** Whether the client was told that we end the connection. */
+  /** Whether the client was told that the connection ends. */
   get isOver(): boolean {
     return this.#protocol.isOver;
   }
 
-  /** Serves the client; resolves when nothing of it is under way any more. Never rejects. */
+  /** Serves the client; resolves when nothing is under way for it any more. Never rejects. */
   async run(): Promise<void> {
     try {
       await this.#greet();
@@ -115,33 +114,33 @@ export class Connection {
   }
 
   /**
-   * Ends the connection as soon as no message is under way (RFC 5321 section 3.8: 421, at any time; a
-   * message that is being received is finished first, since it costs the client most to send again).
+   * Ends the connection as soon as no message is under way (421 may come at any time, RFC 5321 section 3.8).
+   * A message that is coming in is finished first: to send it again would cost the client most.
    */
   drain(): void {
     this.#isDraining = true;
     if (!this.#message) this.#shutDown();
   }
 
-  /** Ends the connection now, whatever is under way. */
+  /** Ends the connection at once, whatever is under way. */
   destroy(): void {
     this.#shutDown();
     this.#wire.destroy();
   }
 
   /**
-   * Ends the connection where the client keeps us waiting for too long. Time in which it waits for us
-   * does not count: it has ten minutes of patience (RFC 5321 section 4.5.3.2), and hanging up would have
-   * it send again what delivery may yet take.
+   * Ends the connection where the client keeps us waiting too long. Time in which it waits for us does not
+   * count: it waits up to ten minutes (RFC 5321 section 4.5.3.2), and if we hung up it would send a message
+   * again that delivery may still accept.
    *
-   * @param idleTimeout milliseconds for a command, or for the next part of a message
-   * @param lifetime milliseconds that a stranger is waited for, all in all, without a message that is taken
+   * @param idleTimeout milliseconds to wait for a command, or for the next part of a message
+   * @param lifetime milliseconds to wait for a stranger in all, without an accepted message
    */
   checkTime(idleTimeout: number, lifetime: number): void {
     if (!this.#wire.isWaiting) return;
     const now = performance.now();
     const { messageTimeout } = this.#settings;
-    // A message that comes in at 1 kB/s or faster buys its own time.
+    // A message gets one millisecond for each octet: one that comes in at 1 kB/s or faster is not cut off.
     const allowed = lifetime + (this.#message?.octets ?? 0);
     const isIdle = now - this.#activeAt >= idleTimeout;
     const isSlow = this.#message !== undefined && now - this.#message.since >= messageTimeout;
@@ -151,9 +150,9 @@ export class Connection {
   }
 
   /**
-   * A client that talks before it is greeted does not wait for answers either: spam software, or a
-   * browser made to talk to us. RFC 5321 section 4.3.1 has clients wait, so those that do not are
-   * turned away. Only strangers are kept waiting to see it.
+   * A client that sends before the greeting does not wait for replies either: it is spam software, or a
+   * browser that a web page makes connect to us. RFC 5321 section 4.3.1 makes clients wait, so one that does
+   * not is turned away. Only strangers get this delay.
    */
   async #greet(): Promise<void> {
     const { greetingDelay } = this.#settings;
@@ -163,7 +162,7 @@ export class Connection {
     else this.#protocol.hangUp(reply(554, '5.5.1', 'Wait for the greeting'));
   }
 
-  /** What comes next, once there are enough bytes for it; undefined at the end of the connection. */
+  /** The next event, once there are enough bytes for it; undefined at the end of the connection. */
   async #next(): Promise<ProtocolEvent | undefined> {
     for (;;) {
       const event = this.#protocol.next();
@@ -217,7 +216,7 @@ export class Connection {
     }
   }
 
-  /** Asks delivery; answers the reply that refuses what the client wants, if any. */
+  /** Asks delivery; returns the reply that refuses the request, if any. */
   async #judge(
     ask: () => Promise<Refusal | undefined>,
     about: Refused,
@@ -230,7 +229,7 @@ export class Connection {
     }
   }
 
-  /** Relays of the operator's own bring what they have taken already: they would have to bounce it. */
+  /** Mail of the operator's relays is not blocked: they have accepted it already and would have to bounce it. */
   #findBlock(from: string): Refusal | undefined {
     const { address, isTrusted } = this.#client;
     return isTrusted ? undefined : this.#settings.findBlock?.(address, from);
@@ -239,14 +238,14 @@ export class Connection {
   async #startTls(): Promise<void> {
     await this.#flush();
     this.#wire.startTls(this.#settings.secureContext());
-    // There is something to read once the handshake is done.
+    // The first bytes come after the handshake.
     const bytes = await this.#wire.read();
     if (!bytes) return;
     this.#protocol.secured(this.#wire.tls ?? '');
     this.#protocol.receive(bytes);
   }
 
-  /** Takes the message that follows `354`, and answers it. */
+  /** Receives the message that follows `354`, and answers it. */
   async #take(transaction: Transaction): Promise<void> {
     const message: Incoming = {
       since: performance.now(),
@@ -260,7 +259,7 @@ export class Connection {
       await this.#flush();
       const content = this.#content(message);
       const replyFor = await this.#deliver(transaction, content);
-      // What delivery left unread is skipped.
+      // The rest that delivery did not read is skipped.
       await content.return();
       while (!message.isWhole && (await this.#nextPart(message)));
       this.#finish(message, replyFor);
@@ -285,7 +284,7 @@ export class Connection {
   }
 
   /**
-   * The message as delivery reads it.
+   * Yields the message to delivery.
    *
    * @throws Refusal where the message is too large, or the connection ends before it does
    */
@@ -301,7 +300,7 @@ export class Connection {
   }
 
   async #nextPart(message: Incoming): Promise<Buffer | undefined> {
-    // Until now the client may have waited for delivery to read on.
+    // Until now the client may have waited until delivery read on.
     this.#activeAt = performance.now();
     const event = await this.#next();
     if (event?.kind !== 'content') return undefined;
@@ -312,7 +311,7 @@ export class Connection {
     return event.bytes;
   }
 
-  /** Counts what a message takes; answers why it may not take so much. */
+  /** Counts octets of a message; returns the refusal where they are too many. */
   #stage(message: Incoming, octets: number): Refusal | undefined {
     const { maxMessageBytes } = this.#settings;
     if (message.octets > maxMessageBytes) return tooLarge(maxMessageBytes);
@@ -323,7 +322,7 @@ export class Connection {
     return undefined;
   }
 
-  /** Hands the message to delivery; answers what is said of each recipient. */
+  /** Passes the message to delivery; returns the reply for each recipient. */
   async #deliver(
     transaction: Transaction,
     content: AsyncIterable<Uint8Array>,
@@ -363,7 +362,7 @@ export class Connection {
     };
   }
 
-  /** The reply that an error stands for; one that nobody expected tells the client nothing. */
+  /** The reply for an error; an unexpected error tells the client nothing. */
   #refuse(error: unknown, { from, to = [] }: Refused): Reply {
     const mailId = this.#mailId;
     const code = error instanceof Refusal ? error.code : 'internal';
@@ -379,7 +378,7 @@ export class Connection {
       );
       return refused;
     }
-    // The operator has to mend a full disk. What a client has under way itself has no cause.
+    // Logged for the operator, who has to make room. A limit of one client's unfinished mail has no cause.
     if (code === 'storage_full' && error.cause !== undefined) {
       this.#logger.error(
         { ...fields, code, err: error.cause },
@@ -391,7 +390,7 @@ export class Connection {
     return refused;
   }
 
-  /** One row for each recipient, with what the client was answered. */
+  /** Writes one trace row for each recipient, with the reply to the client. */
   #noteRefusal(
     { code, enhanced }: Reply,
     { from: sender, to, detail }: Refused & { readonly detail: string },
@@ -418,11 +417,11 @@ export class Connection {
 
 function outcomeReply(outcome: RecipientOutcome, id: string): Reply {
   return outcome.result === 'delivered'
-    ? reply(250, '2.0.0', `Taken as ${id}`)
+    ? reply(250, '2.0.0', `Accepted as ${id}`)
     : refusalReply(outcome.refusal);
 }
 
-/** "with" of the Received field (RFC 3848, RFC 6531 section 4.3); HELO over TLS has none of its own. */
+/** "with" of the Received field (RFC 3848, RFC 6531 section 4.3); HELO over TLS has no keyword of its own. */
 function receivedWith(
   protocol: 'smtp' | 'lmtp',
   by: { readonly isExtended: boolean; readonly isUtf8: boolean; readonly isSecure: boolean },

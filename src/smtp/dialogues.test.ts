@@ -1,4 +1,4 @@
-/** Plays every dialogue of dialogues/ against a listener of its own; testing/dialogue.ts has the form. */
+/** Plays every dialogue of dialogues/ against a listener of its own; testing/dialogue.ts explains their form. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { dialogueOptions, runDialogue } from './testing/dialogue.ts';

@@ -1,4 +1,4 @@
-/** The protocol without sockets; dialogues/ has what a plain dialogue can say. */
+/** The protocol without sockets: cases that a plain dialogue in dialogues/ cannot express. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -14,10 +14,10 @@ const OPTIONS: ProtocolOptions = {
   commandsMax: 30,
 };
 
-/** Answers events as a world would in which some recipients and messages fail, and notes all of it. */
+/** Answers events as an owner for whom some recipients and messages fail, and records everything. */
 class Owner {
   readonly protocol: ServerProtocol;
-  /** Events and replies in their order; the parts of a message as one. */
+  /** Events and replies in order; the parts of a message joined. */
   readonly log: string[] = [];
   #content = '';
 
@@ -58,7 +58,7 @@ class Owner {
     if (said !== '') this.log.push(said);
   }
 
-  /** What the client saw and the owner was told, without regard to which replies came together. */
+  /** What the client saw and what the owner was asked, no matter which replies came together. */
   get all(): string {
     return this.log.join('');
   }
@@ -66,7 +66,7 @@ class Owner {
 
 const SEND = 'MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n';
 
-test('the same bytes mean the same, wherever the network cuts them', () => {
+test('the same bytes mean the same, however the network splits them', () => {
   const piece = fc.constantFrom(
     ...[
       'EHLO a\r\n',
@@ -108,7 +108,7 @@ test('the same bytes mean the same, wherever the network cuts them', () => {
   );
 });
 
-test('nothing is said or done behind a question until it is answered', () => {
+test('after a question nothing is said or done until it is answered', () => {
   const protocol = new ServerProtocol(OPTIONS);
   protocol.receive(Buffer.from(`EHLO a\r\n${SEND}hello\r\n.\r\nQUIT\r\n`));
   const kinds: string[] = [];
@@ -125,7 +125,7 @@ test('nothing is said or done behind a question until it is answered', () => {
   assert.throws(() => new ServerProtocol(OPTIONS).answer(), /nothing was asked/);
 });
 
-test('what came in plaintext behind STARTTLS is dropped, whenever it came', () => {
+test('plaintext after STARTTLS is dropped, whenever it came', () => {
   const protocol = new ServerProtocol(OPTIONS);
   protocol.receive(Buffer.from('EHLO a\r\nMAIL FROM:<a@b.test>\r\nSTARTTLS\r\nRSET\r\nEHLO ev'));
   assert.equal(protocol.next()?.kind, 'mail');
@@ -142,7 +142,7 @@ test('what came in plaintext behind STARTTLS is dropped, whenever it came', () =
   assert.doesNotMatch(said, /STARTTLS/);
 });
 
-test('a connection that is over answers nothing, and forgets what came', () => {
+test('a connection that has ended answers nothing, and drops what came', () => {
   for (const act of ['ask', 'message', 'idle']) {
     const protocol = new ServerProtocol(OPTIONS);
     protocol.receive(Buffer.from(`EHLO a\r\n${act === 'idle' ? '' : SEND}`));
@@ -171,7 +171,7 @@ test('a connection that is over answers nothing, and forgets what came', () => {
   }
 });
 
-test('letters that become those of a command are not those of a command', () => {
+test('characters that toUpperCase turns into letters of a command do not form one', () => {
   const owner = new Owner();
   owner.receive('EHLO a\r\n');
   owner.log.length = 0;

@@ -1,15 +1,15 @@
 /**
  * SMTP (RFC 5321) and LMTP (RFC 2033) as a server speaks them: bytes in, replies and events out.
  *
- * One {@link ServerProtocol} is one connection, without its socket and without clocks. Its owner hands
- * it what the client sends ({@link ServerProtocol.receive}), asks what follows from that
- * ({@link ServerProtocol.next}), and sends the client what there is to say
- * ({@link ServerProtocol.takeOutput}). An event that asks something holds all others back until it is
- * answered: `mail`, `recipient` and `data` by {@link ServerProtocol.answer}, the last `content` of a
- * message by {@link ServerProtocol.finish}, `starttls` by {@link ServerProtocol.secured}.
+ * One {@link ServerProtocol} is one connection, without its socket and without clocks. Its owner passes in
+ * what the client sends ({@link ServerProtocol.receive}), asks for the next event
+ * ({@link ServerProtocol.next}), and sends the output to the client ({@link ServerProtocol.takeOutput}). An
+ * event that asks something holds back all others until it is answered: `mail`, `recipient` and `data` by
+ * {@link ServerProtocol.answer}, the last `content` of a message by {@link ServerProtocol.finish}, `starttls`
+ * by {@link ServerProtocol.secured}.
  *
- * A message is passed on as it came, byte for byte, but for the dots that the protocol adds: bare CR
- * and bare LF in it are neither mended nor refused, and never end it.
+ * A message is passed on byte for byte as it came, without the dots that dot-stuffing added. Bare CR and bare
+ * LF in it are neither corrected nor refused, and never end it.
  */
 import { Refusal } from '../errors/errors.ts';
 import { DotTransparency, formatReply, type Reply } from '../net/net.ts';
@@ -27,58 +27,58 @@ import {
 } from './commands.ts';
 
 export interface ProtocolOptions {
-  /** The name we go by. */
+  /** Our host name. */
   readonly hostname: string;
   readonly protocol: 'smtp' | 'lmtp';
   /** Octets of the largest message (RFC 1870). */
   readonly maxMessageBytes: number;
-  /** Recipients of one message. By SMTP, more refused ones without a message end a connection. */
+  /** Recipients of one message. By SMTP, more refused ones than this without a message end a connection. */
   readonly recipientsMax: number;
   /** Wrong commands without a message between them that end a connection. */
   readonly errorsMax: number;
   /** Commands without a message between them that end a connection. */
   readonly commandsMax: number;
-  /** Told of each command, in upper case, whatever becomes of it. */
+  /** Called with each command in upper case, whatever its reply. */
   readonly onCommand?: ((verb: string) => void) | undefined;
 }
 
-/** What the client said of itself (RFC 5321 section 4.1.1.1). */
+/** What the client gave as its name (RFC 5321 section 4.1.1.1). */
 export interface Hello {
   readonly name: string;
-  /** Whether by EHLO or LHLO. */
+  /** Whether it used EHLO or LHLO. */
   readonly isExtended: boolean;
 }
 
-/** A mail transaction (RFC 5321 section 3.3) whose message is about to come. */
+/** A mail transaction (RFC 5321 section 3.3) whose message comes next. */
 export interface Transaction {
   readonly hello: Hello;
-  /** What {@link ServerProtocol.secured} was told; undefined in plaintext. */
+  /** The argument of {@link ServerProtocol.secured}; undefined in plaintext. */
   readonly tls: string | undefined;
   readonly from: string;
-  /** What SIZE announced (RFC 1870); 0 where nothing was said. */
+  /** The size that SIZE announced (RFC 1870); 0 where it announced none. */
   readonly size: number;
   /** Whether the client asked for SMTPUTF8 (RFC 6531). */
   readonly isUtf8: boolean;
-  /** Accepted recipients in their order, without repeats. */
+  /** Accepted recipients in order, each once. */
   readonly to: readonly string[];
 }
 
 export type ProtocolEvent =
-  /** May the client send a message of so many octets? 0 where it did not say how many. */
+  /** May the client send a message of this size? 0 where it did not announce one. */
   | { readonly kind: 'mail'; readonly from: string; readonly size: number }
   /** May the message go to this recipient? */
   | {
       readonly kind: 'recipient';
       readonly recipient: string;
       readonly from: string;
-      /** What MAIL says of the message, see {@link MailParameters}. */
+      /** As announced with MAIL, see {@link MailParameters}. */
       readonly size: number;
     }
-  /** May the message come now? Where yes, `content` follows. */
+  /** May the message come now? If so, `content` follows. */
   | { readonly kind: 'data'; readonly transaction: Transaction }
-  /** The next octets of the message, and whether they are the last ones. The buffer is not used again. */
+  /** The next octets of the message, and whether they are the last. The buffer is not used again. */
   | { readonly kind: 'content'; readonly bytes: Buffer; readonly isLast: boolean }
-  /** Once the output is sent, what follows is TLS. */
+  /** After the output is sent, TLS begins. */
   | { readonly kind: 'starttls' };
 
 type OpenTransaction = Pick<Transaction, 'from' | 'size' | 'isUtf8'> & {
@@ -86,24 +86,24 @@ type OpenTransaction = Pick<Transaction, 'from' | 'size' | 'isUtf8'> & {
   readonly to: string[];
 };
 
-/** Of the connection, or since its last message that was taken. */
+/** Counted since the connection began, or since its last accepted message. */
 const NO_COUNTS = { commands: 0, errors: 0, refusedRecipients: 0 };
 
 /** Extensions that are always offered (RFC 2920, RFC 6152, RFC 6531, RFC 2034). */
 const EXTENSIONS = ['PIPELINING', '8BITMIME', 'SMTPUTF8', 'ENHANCEDSTATUSCODES'];
 
-/** Octets of a name that a client gives itself: of a domain (RFC 5321 section 4.5.3.1.2), and slack. */
+/** Octets of the name in a greeting: of a domain (RFC 5321 section 4.5.3.1.2), with reserve. */
 const HELLO_MAX = 300;
 
 export class ServerProtocol {
   readonly #options: ProtocolOptions;
   readonly #lines = new CommandLines();
   #output = '';
-  /** Does what an answer to the event that was given leads to. */
+  /** Continues after the answer to the last event. */
   #onAnswer: ((refusal: Reply | undefined) => void) | undefined;
   /** Set while a message comes in. */
   #content: DotTransparency | undefined;
-  /** Whether the client has to wait for the owner. */
+  /** Whether the next event waits for the owner's answer. */
   #isWaiting = false;
   #isOver = false;
   #hello: Hello | undefined;
@@ -115,30 +115,30 @@ export class ServerProtocol {
     this.#options = options;
   }
 
-  /** Whether the connection ends once the output is sent: what the client sends does not count. */
+  /** Whether the connection ends after the output is sent: anything more from the client is ignored. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** Says who we are; comes first, and once (RFC 5321 section 3.1). */
+  /** Writes the greeting; called first, and once (RFC 5321 section 3.1). */
   greet(): void {
     const { hostname, protocol } = this.#options;
     this.#say({ code: 220, text: `${hostname} ${protocol === 'lmtp' ? 'LMTP' : 'ESMTP'}` });
   }
 
-  /** Takes bytes from the client; they are changed in place. */
+  /** Adds bytes of the client; the buffer is changed in place. */
   receive(bytes: Buffer): void {
     if (!this.#isOver) this.#lines.add(bytes);
   }
 
-  /** Takes what there is to send: replies to pipelined commands leave together (RFC 2920). */
+  /** Removes and returns the output: replies to pipelined commands are sent together (RFC 2920). */
   takeOutput(): string {
     const output = this.#output;
     this.#output = '';
     return output;
   }
 
-  /** What follows from what came; undefined where more bytes or an answer are needed first. */
+  /** The next event; undefined where more bytes or an answer are needed first. */
   next(): ProtocolEvent | undefined {
     while (!this.#isWaiting && !this.#isOver) {
       if (this.#content) return this.#readContent(this.#content);
@@ -155,7 +155,7 @@ export class ServerProtocol {
     return undefined;
   }
 
-  /** Answers `mail`, `recipient` or `data`: yes, or the reply that refuses it. */
+  /** Answers `mail`, `recipient` or `data`: accepted, or the reply that refuses it. */
   answer(refusal?: Reply): void {
     const onAnswer = this.#onAnswer;
     if (this.#isOver) return;
@@ -166,11 +166,11 @@ export class ServerProtocol {
   }
 
   /**
-   * Answers a message that is in, and reads commands again. By LMTP each accepted RCPT has a reply, in
-   * their order, repeats included (RFC 2033 section 4.2); by SMTP there is one for all.
+   * Answers a message that has come in, and reads commands again. By LMTP each accepted RCPT gets a reply, in
+   * order, repeats included (RFC 2033 section 4.2); by SMTP there is one for all.
    *
-   * @param replyFor what is said of a recipient
-   * @returns whether the message was taken for somebody
+   * @param replyFor the reply for a recipient
+   * @returns whether the message was accepted for any recipient
    */
   finish(replyFor: (recipient: string) => Reply): boolean {
     const transaction = this.#transaction;
@@ -187,8 +187,8 @@ export class ServerProtocol {
   }
 
   /**
-   * Answers `starttls`. What was said in plaintext is forgotten (RFC 3207 section 4.2); what came in
-   * plaintext behind STARTTLS is dropped: it may be somebody else's (section 6).
+   * Answers `starttls`. Everything from before TLS is forgotten (RFC 3207 section 4.2). Plaintext that came
+   * after STARTTLS is dropped: an attacker may have added it (section 6).
    *
    * @param tls protocol and cipher, for the Received field
    */
@@ -200,7 +200,7 @@ export class ServerProtocol {
     this.#isWaiting = false;
   }
 
-  /** Ends the connection with a reply, whatever is under way. */
+  /** Ends the connection with this reply, whatever is under way. */
   hangUp(lastReply: Reply): undefined {
     if (this.#isOver) return;
     this.#say(lastReply);
@@ -221,7 +221,7 @@ export class ServerProtocol {
     return { kind: 'content', bytes, isLast };
   }
 
-  /** Runs a command line; answers the event that it leads to, if any. */
+  /** Runs a command line; returns its event, if it has one. */
   #run(line: string): ProtocolEvent | undefined {
     if (isHttp(line)) return this.hangUp(reply(421, '4.7.0', 'HTTP requests are not allowed'));
     const verb = /^[a-z]+(?= |$)/i.exec(line)?.[0].toUpperCase() ?? '';
@@ -264,7 +264,7 @@ export class ServerProtocol {
     }
   }
 
-  /** EHLO, HELO (RFC 5321 section 4.1.1.1) and LHLO. A transaction ends with it (section 4.1.4). */
+  /** EHLO, HELO (RFC 5321 section 4.1.1.1) and LHLO. Each ends a transaction (section 4.1.4). */
   #greet(verb: string, name: string): undefined {
     // Replies to a greeting have no enhanced status code (RFC 2034 section 3).
     if (name === '' || name.includes(' ') || name.length > HELLO_MAX) {
@@ -300,7 +300,7 @@ export class ServerProtocol {
   #recipient(line: string): ProtocolEvent | undefined {
     const transaction = this.#transaction;
     if (!transaction) return this.#refuse(reply(503, '5.5.1', 'Send MAIL first'));
-    // The earlier recipients stay, the client sends the rest in another transaction (RFC 5321 section
+    // The recipients so far stay accepted; the client sends the rest in another transaction (RFC 5321 section
     // 4.5.3.1.10).
     const { recipientsMax } = this.#options;
     if (transaction.to.length >= recipientsMax) return this.#refuse(TOO_MANY_RECIPIENTS);
@@ -312,7 +312,7 @@ export class ServerProtocol {
     const { path } = command;
     const isUnfit = !transaction.isUtf8 && isInternationalized(path);
     if (isUnfit) return this.#refuseRecipient(NEEDS_SMTPUTF8);
-    // "Postmaster" alone is the same in any case (RFC 5321 section 4.1.1.3).
+    // "Postmaster" alone is case-insensitive (RFC 5321 section 4.1.1.3).
     const recipient = path.includes('@') ? path : path.toLowerCase();
     return this.#ask({ kind: 'recipient', from, size, recipient }, (refusal) => {
       if (refusal) return this.#refuseRecipient(refusal);
@@ -342,7 +342,7 @@ export class ServerProtocol {
     });
   }
 
-  /** VRFY. Nobody is told which addresses there are (RFC 5321 section 7.3). */
+  /** VRFY. It does not tell which addresses exist (RFC 5321 section 7.3). */
   #verify(address: string): undefined {
     if (address === '') return this.#refuse(reply(501, '5.5.4', 'Syntax: VRFY address'));
     this.#say(reply(252, '2.1.5', 'Cannot verify, but will take mail and try to deliver it'));
@@ -367,7 +367,7 @@ export class ServerProtocol {
     }
   }
 
-  /** A stranger who keeps guessing recipients is collecting addresses. */
+  /** A stranger who guesses many recipients collects addresses: the connection ends. */
   #refuseRecipient(refusal: Reply): undefined {
     this.#refuse(refusal);
     if (refusal.code < 550 || this.#options.protocol === 'lmtp') return;

@@ -9,7 +9,7 @@ const latin = (text: string) => Buffer.from(text, 'latin1');
 const signature = '\r\n\r\n\0\r\nQUIT\n';
 const ports = '\xdc\x04\0\x19';
 const overIpv4 = `${signature}\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01${ports}`;
-/** 2001:db8::9, and a note of three octets that nobody asked for. */
+/** 2001:db8::9, and an extension (TLV) of three octets that is skipped. */
 const overIpv6 = `${signature}\x21\x21\0\x27\x20\x01\x0d\xb8${'\0'.repeat(11)}\x09${'\0'.repeat(15)}\x01${ports}\x04\0\0`;
 
 const good: Record<string, readonly [string, string | undefined]> = {
@@ -22,7 +22,7 @@ const good: Record<string, readonly [string, string | undefined]> = {
 };
 
 for (const [what, [header, address]] of Object.entries(good)) {
-  test(`${what} say who connects once they are whole`, () => {
+  test(`${what} name the client once they are complete`, () => {
     const all = latin(`${header}EHLO client.test\r\n`);
     assert.deepEqual(readHeader(all), { length: header.length, address });
     for (let length = 0; length < header.length; length++) {
@@ -31,7 +31,7 @@ for (const [what, [header, address]] of Object.entries(good)) {
   });
 }
 
-test('anything else is bad, and nothing is waited for without end', () => {
+test('anything else is bad, and no wait is endless', () => {
   for (const text of [
     'EHLO client.test\r\n',
     'PROXY TCP4 2001:db8::9 ::1 1 2\r\n',
@@ -50,7 +50,7 @@ test('anything else is bad, and nothing is waited for without end', () => {
 });
 
 for (const header of ['PROXY TCP4 203.0.113.9 127.0.0.1 56324 25\r\n', overIpv4]) {
-  test('a balancer that is named is believed, and the client counts for itself', async (context) => {
+  test('a balancer that the operator named is trusted, and limits count for its client', async (context) => {
     const target = await startListener(context, { isBalancer: () => true, maxPerIp: 1 });
     const client = await DialogueClient.connect(target.port);
     client.socket.write(latin(header));
@@ -72,7 +72,7 @@ for (const header of ['PROXY TCP4 203.0.113.9 127.0.0.1 56324 25\r\n', overIpv4]
   });
 }
 
-test('what a hasty client says in the packet of the header is read once', async (context) => {
+test('data that a client sends in the same packet as the header is read once', async (context) => {
   const target = await startListener(context, { isBalancer: () => true, isTrusted: () => true });
   const client = await DialogueClient.connect(target.port);
   client.socket.write(
@@ -85,7 +85,7 @@ test('what a hasty client says in the packet of the header is read once', async 
   client.socket.destroy();
 });
 
-test('a header of anybody else is a wrong command, and a balancer without one is ended', async (context) => {
+test('a header from another host is a wrong command; a balancer that sends none is disconnected', async (context) => {
   const stranger = await DialogueClient.connect((await startListener(context)).port);
   assert.match(await stranger.reply(), /^220 /);
   assert.match(await stranger.ask('PROXY TCP4 203.0.113.9 127.0.0.1 56324 25'), /^5/);

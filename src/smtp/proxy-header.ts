@@ -1,27 +1,27 @@
 /**
- * Who connects, as a load balancer in front says at the begin of a connection: the PROXY protocol, versions 1
+ * The client's address as a load balancer sends it at the start of a connection: the PROXY protocol, versions 1
  * and 2 (https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt). Only balancers that the operator named
- * are believed.
+ * are trusted.
  */
 import { isIP, type Socket, SocketAddress } from 'node:net';
 
 /** Section 2.1: the longest line of version 1, with CRLF. */
 const LINE_MAX = 107;
-/** Section 2.2: what version 2 begins with. */
+/** Section 2.2: the start of version 2. */
 const SIGNATURE = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 const FIXED = SIGNATURE.length + 4;
-/** Octets after the fixed part of version 2: addresses, and notes that are passed over. */
+/** Octets after the fixed part of version 2: addresses, and extensions, which are skipped. */
 const REST_MAX = 4_096;
 
-/** What was said so far: nothing that tells yet, something that is no header, or who connects. */
+/** The result so far: more bytes are needed, it is not a header, or the client's address. */
 type Reading = 'more' | 'bad' | { readonly length: number; readonly address: string | undefined };
 
 /**
  * Reads the header and leaves what follows in the socket.
  *
  * @param withinMs how long it may take to come
- * @returns the client's address; the socket's own where the balancer speaks for itself, such as to look whether
- *   we are there; undefined where there is no good header
+ * @returns the client's address; the socket's own where the balancer connects for itself, such as for a health
+ *   check; undefined where there is no valid header
  */
 export function readProxyHeader(socket: Socket, withinMs: number): Promise<string | undefined> {
   const { promise, resolve } = Promise.withResolvers<string | undefined>();
@@ -39,7 +39,7 @@ export function readProxyHeader(socket: Socket, withinMs: number): Promise<strin
     const reading = readHeader(said);
     if (reading === 'more') return;
     if (reading === 'bad') return giveUp();
-    // Before the rest goes back: the socket says at once that it can be read.
+    // Before the rest is put back: that makes the socket readable at once.
     end(reading.address ?? socket.remoteAddress);
     const rest = said.subarray(reading.length);
     if (rest.length > 0) socket.unshift(rest);
@@ -50,7 +50,7 @@ export function readProxyHeader(socket: Socket, withinMs: number): Promise<strin
   return promise;
 }
 
-/** @param said all that came so far */
+/** @param said all bytes that have come so far */
 export function readHeader(said: Buffer): Reading {
   const head = said.subarray(0, SIGNATURE.length);
   if (head.equals(SIGNATURE.subarray(0, head.length))) {
@@ -79,7 +79,7 @@ function readBinary(said: Buffer): Reading {
   if (command >> 4 !== 2 || rest > REST_MAX) return 'bad';
   const length = FIXED + rest;
   if (said.length < length) return 'more';
-  // LOCAL: the balancer speaks for itself.
+  // LOCAL: the balancer connects for itself.
   if ((command & 0xf) === 0) return { length, address: undefined };
   if ((command & 0xf) !== 1) return 'bad';
   const addresses = said.subarray(FIXED, length);

@@ -1,4 +1,4 @@
-/** The listener as a whole, over real sockets; dialogues/ has what fits a plain dialogue. */
+/** The whole listener, over real sockets: cases that a plain dialogue in dialogues/ cannot express. */
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
@@ -24,7 +24,7 @@ async function greet({ port }: TestListener): Promise<DialogueClient> {
   return client;
 }
 
-/** As far as `354`. */
+/** Sends commands up to `354`. */
 async function startMessage(
   target: TestListener,
   recipient = 'alice@acme.test',
@@ -40,19 +40,19 @@ async function startData(client: DialogueClient, recipient = 'alice@acme.test'):
   assert.match(await client.ask('DATA'), /^354 /);
 }
 
-/** Waits for what other parts of this process are about to do; the runner's timeout ends it. */
+/** Waits until other parts of this process have done something; the runner's timeout ends it. */
 async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A promise to keep delivery waiting with, until it is opened. */
+/** A promise that keeps delivery waiting until it is opened. */
 function closeGate({ delivery }: TestListener): () => void {
   const { promise, resolve } = Promise.withResolvers<void>();
   delivery.gate = promise;
   return resolve;
 }
 
-/** Writes the chunk again and again, until the server takes no more for a while. */
+/** Writes the chunk again and again, until the server reads no more for a while. */
 async function writeUntilStalled({ socket }: DialogueClient, chunk: string): Promise<number> {
   for (let sent = 1; sent < 1000; sent++) {
     const { promise: taken, resolve } = Promise.withResolvers<true>();
@@ -66,7 +66,7 @@ async function startStrict(context: TestContext, options: Partial<SmtpOptions> =
   return startListener(context, { isTrusted: () => false, greetingDelay: 100, ...options });
 }
 
-test('a port that is taken is said so', async (context) => {
+test('a port that is in use is reported', async (context) => {
   const { port } = await startListener(context);
   await assert.rejects(startListener(context, { port }), { code: 'EADDRINUSE' });
 });
@@ -90,7 +90,7 @@ test('delivery learns how the message came', async (context) => {
       sessionId,
     },
   } satisfies InboundEnvelope);
-  assert.equal(reply, `250 2.0.0 Taken as ${id}`);
+  assert.equal(reply, `250 2.0.0 Accepted as ${id}`);
 
   await client.ask('STARTTLS');
   await client.startTls();
@@ -109,23 +109,23 @@ test('delivery learns how the message came', async (context) => {
   client.destroy();
 });
 
-test('250 comes after delivery has taken the message, not before', async (context) => {
+test('250 comes after delivery has accepted the message, not before', async (context) => {
   const target = await startListener(context);
   const open = closeGate(target);
   const client = await startMessage(target);
   const read = target.delivery.settled();
   client.send('hello\r\n.\r\nNOOP\r\n');
   await read;
-  // Time for a reply that should not come to come.
+  // Give a wrong reply the time to arrive.
   await delay(50);
   assert.deepEqual(client.unread(), []);
   open();
-  assert.match(await client.reply(), /^250 2\.0\.0 Taken/);
+  assert.match(await client.reply(), /^250 2\.0\.0 Accepted/);
   assert.match(await client.reply(), /^250 2\.0\.0 OK/);
   client.destroy();
 });
 
-test('a failure of ours is logged with its session, and the client is told nothing of it', async (context) => {
+test('an unexpected error is logged with its session, and the client learns nothing about it', async (context) => {
   const target = await startListener(context);
   const client = await startMessage(target, 'broken@acme.test');
   assert.equal(await client.ask('hello\r\n.'), '451 4.3.0 Local error in processing');
@@ -172,7 +172,7 @@ test('a large message waits for a delivery that is slow, and arrives whole', asy
   });
   const client = await startMessage(target);
   const piece = `${'x'.repeat(70)}\r\n..${'y'.repeat(70)}\r\n`.repeat(500);
-  // The buffers of the kernel fill up, a few megabytes; then nothing moves until delivery reads.
+  // The kernel's buffers fill up, a few megabytes; then nothing moves until delivery reads.
   const pieces = await writeUntilStalled(client, piece);
   begin();
   assert.match(await client.ask('.'), /^250 /);
@@ -206,7 +206,7 @@ test('a message over the limit fails for delivery as soon as it is over', async 
   client.destroy();
 });
 
-test('a message over the limit is not taken, even if delivery says so', async (context) => {
+test('a message over the limit is refused, even if delivery accepts it', async (context) => {
   const target = await startListener(context, {
     maxMessageBytes: 10,
     delivery: {
@@ -220,7 +220,7 @@ test('a message over the limit is not taken, even if delivery says so', async (c
   client.destroy();
 });
 
-test('a recipient that delivery says nothing of is not taken', async (context) => {
+test('a recipient without an answer of delivery is not accepted', async (context) => {
   const target = await startListener(context, {
     delivery: {
       checkRoom: async () => undefined,
@@ -238,7 +238,7 @@ test('a client that vanishes in a message leaves nothing behind', async (context
   const goodbyes: ((client: DialogueClient) => void)[] = [
     (client) => client.destroy(),
     (client) => client.socket.end(),
-    // As far as a dot that is not the end.
+    // Up to a dot that is not the end.
     (client) => client.socket.end('\r\n.'),
   ];
   for (const leave of goodbyes) {
@@ -255,7 +255,7 @@ test('a client that vanishes in a message leaves nothing behind', async (context
   (await greet(target)).destroy();
 });
 
-test('a client that vanishes after its message does not undo it', async (context) => {
+test('a message stays accepted when the client vanishes after it', async (context) => {
   const target = await startListener(context);
   const open = closeGate(target);
   const client = await startMessage(target);
@@ -267,7 +267,7 @@ test('a client that vanishes after its message does not undo it', async (context
   assert.match(await target.delivery.next(), /hello/);
 });
 
-test('an address holds so many connections and no more, however they end', async (context) => {
+test('an address may hold only so many connections, however they end', async (context) => {
   const options = { maxPerIp: 2, idleTimeout: 5_000, isTrusted: () => false, greetingDelay: 0 };
   const target = await startListener(context, options);
   const kept = await greet(target);
@@ -314,7 +314,7 @@ test('an address holds so many connections and no more, however they end', async
   await until(() => target.listener.connections() === 0);
 });
 
-test('there is an end to all connections together as well', async (context) => {
+test('the number of all connections together is limited as well', async (context) => {
   const target = await startListener(context, { maxConnections: 1 });
   const first = await greet(target);
   const second = await DialogueClient.connect(target.port);
@@ -322,13 +322,13 @@ test('there is an end to all connections together as well', async (context) => {
   first.destroy();
 });
 
-test('silent clients are sent away soon where there is little room left, and others come in', async (context) => {
+test('when few connections are left, silent clients are disconnected soon, and others get in', async (context) => {
   const target = await startListener(context, { maxConnections: 8, crowdedIdleTimeout: 100 });
   const silent = await Promise.all(Array.from({ length: 5 }, () => greet(target)));
-  // Longer than silence is allowed when it is crowded, which it is not yet.
+  // Longer than the idle timeout of a crowded listener, which this is not yet.
   await delay(300);
   for (const client of silent) assert.match(await client.ask('NOOP'), /^250 /);
-  // One more, and it is: until one of them is gone.
+  // With one more it is crowded, until one of them ends.
   const sixth = await DialogueClient.connect(target.port);
   assert.match(await Promise.race(silent.map((client) => client.reply())), /^421 4\.4\.2 Timeout/);
   await until(() => target.listener.connections() < 6);
@@ -337,13 +337,13 @@ test('silent clients are sent away soon where there is little room left, and oth
   for (const client of [...silent, sixth, another]) client.destroy();
 });
 
-test('one command after the other keeps no place where there is little room left', async (context) => {
+test('a row of commands does not keep a connection open when few are left', async (context) => {
   const target = await startStrict(context, { maxConnections: 4, crowdedLifetime: 500 });
   const connecting = Array.from({ length: 3 }, () => DialogueClient.connect(target.port));
   const busy = await Promise.all(connecting);
   const said = await Promise.race(
     busy.map(async (client) => {
-      // On a slow machine the time may be over before the greeting.
+      // On a slow machine the time limit may end before the greeting.
       let answer = await client.reply();
       while (/^2[25]0 /.test(answer)) {
         await delay(20);
@@ -356,7 +356,7 @@ test('one command after the other keeps no place where there is little room left
   for (const client of busy) client.destroy();
 });
 
-test('no command but a message that is taken makes a connection of a stranger live longer', async (context) => {
+test('only an accepted message extends the life of a connection of a stranger', async (context) => {
   const lifetime = 2_000;
   const target = await startStrict(context, { lifetime, greetingDelay: 0, commandsMax: 1_000_000 });
   const useful = await greet(target);
@@ -375,7 +375,7 @@ test('no command but a message that is taken makes a connection of a stranger li
   assert.match(await useful.reply(), /^421 4\.4\.2 Too long/);
 });
 
-test('a message of a stranger that comes in fast buys its own time, one that trickles does not', async (context) => {
+test('a message of a stranger that comes in fast is not cut off, one that trickles is', async (context) => {
   const lifetime = 1_000;
   const target = await startStrict(context, { lifetime, greetingDelay: 0 });
   const fast = await startMessage(target);
@@ -400,7 +400,7 @@ test('a relay of our own may keep a connection for as long as it is not silent',
   client.destroy();
 });
 
-test('a client has only so many octets under way, and gets them back however a message ends', async (context) => {
+test('a client has only so many octets under way, and they are free again however a message ends', async (context) => {
   const target = await startStrict(context, { maxMessageBytes: 100_000, greetingDelay: 0 });
   const most = 4;
   const large = `${'x'.repeat(998)}\r\n`.repeat(90);
@@ -421,7 +421,7 @@ test('a client has only so many octets under way, and gets them back however a m
       client.send(large);
       under.push(client);
     }
-    // What is under way is staged once delivery has read it.
+    // Octets count as unfinished once delivery has read them.
     await until(() => target.delivery.bytesRead >= (round + 1) * most * large.length);
     const refused = await startMessage(target);
     assert.match(await refused.ask(`${large}.`), /^452 4\.3\.1 /);
@@ -433,7 +433,7 @@ test('a client has only so many octets under way, and gets them back however a m
   }
 });
 
-test('where there is no room for a message, it is refused before it is sent', async (context) => {
+test('a message that there is no room for is refused before it is sent', async (context) => {
   const target = await startListener(context);
   const client = await greet(target);
   target.delivery.room = 1_000;
@@ -449,7 +449,7 @@ test('where there is no room for a message, it is refused before it is sent', as
   client.destroy();
 });
 
-test('those that are refused take no place, even where they stay', async (context) => {
+test('refused connections do not count, even while they stay open', async (context) => {
   const target = await startListener(context, { maxConnections: 1 });
   const first = await greet(target);
   for (let tries = 0; tries < 5; tries++) {
@@ -461,7 +461,7 @@ test('those that are refused take no place, even where they stay', async (contex
   first.destroy();
 });
 
-test('a stranger who talks before the greeting is turned away', async (context) => {
+test('a stranger who sends before the greeting is turned away', async (context) => {
   const target = await startStrict(context, { greetingDelay: 5_000 });
   // Half a line will do: it may be the start of a TLS handshake.
   for (const text of ['EHLO spam.test\r\nMAIL FROM:<eve@remote.test>\r\n', '\x16\x03\x01']) {
@@ -488,7 +488,7 @@ test('a client of this machine is greeted at once', async (context) => {
   client.destroy();
 });
 
-test('a silent client is sent away', async (context) => {
+test('a silent client is disconnected', async (context) => {
   const target = await startListener(context, { idleTimeout: 100 });
   const client = await DialogueClient.connect(target.port);
   assert.match(await client.reply(), /^220 /);
@@ -496,7 +496,7 @@ test('a silent client is sent away', async (context) => {
   assert.equal(await client.line(), undefined);
 });
 
-test('a client is not silent whose command waited because this process stood still', async (context) => {
+test('a client whose command waited for a stalled process does not count as silent', async (context) => {
   const idleTimeout = 1_000;
   const target = await startListener(context, { idleTimeout });
   const client = await greet(target);
@@ -506,7 +506,7 @@ test('a client is not silent whose command waited because this process stood sti
   client.destroy();
 });
 
-test('a client that never ends its line is sent away, however often it sends a byte', async (context) => {
+test('a client that never ends its line is disconnected, however often it sends a byte', async (context) => {
   const target = await startListener(context, { idleTimeout: 100 });
   const client = await DialogueClient.connect(target.port);
   assert.match(await client.reply(), /^220 /);
@@ -516,7 +516,7 @@ test('a client that never ends its line is sent away, however often it sends a b
   client.destroy();
 });
 
-test('a client that stalls in a message is sent away, and the message fails', async (context) => {
+test('a client that stalls in a message is disconnected, and the message fails', async (context) => {
   const target = await startListener(context, { idleTimeout: 1_000 });
   const client = await startMessage(target);
   const failed = target.delivery.settled();
@@ -527,7 +527,7 @@ test('a client that stalls in a message is sent away, and the message fails', as
   client.destroy();
 });
 
-test('a message that trickles in comes to an end', async (context) => {
+test('a message that trickles in is cut off', async (context) => {
   const target = await startListener(context, { messageTimeout: 100 });
   const client = await startMessage(target);
   const drip = setInterval(() => client.send('x'), 10);
@@ -537,7 +537,7 @@ test('a message that trickles in comes to an end', async (context) => {
   client.destroy();
 });
 
-test('a client that waits for delivery is not sent away', async (context) => {
+test('a client that waits for delivery is not disconnected', async (context) => {
   const target = await startListener(context, { idleTimeout: 1_000, messageTimeout: 1_000 });
   const open = closeGate(target);
   const client = await startMessage(target);
@@ -548,7 +548,7 @@ test('a client that waits for delivery is not sent away', async (context) => {
   client.destroy();
 });
 
-test('a client that had to wait for delivery in a message has all its time again', async (context) => {
+test('after a wait for delivery inside a message the client has its full time again', async (context) => {
   const recorded = new RecordingDelivery();
   const { promise: ready, resolve: goOn } = Promise.withResolvers<void>();
   async function* slowly(source: AsyncIterable<Uint8Array>) {
@@ -574,7 +574,7 @@ test('a client that had to wait for delivery in a message has all its time again
   client.destroy();
 });
 
-test('a client that sends a megabyte for a command is told so and cut off', async (context) => {
+test('a client that sends a megabyte as a command gets an error and is cut off', async (context) => {
   const target = await startListener(context);
   const client = await greet(target);
   client.send(`MAIL FROM:<${'x'.repeat(1_000_000)}@remote.test>\r\n`);
@@ -582,7 +582,7 @@ test('a client that sends a megabyte for a command is told so and cut off', asyn
   assert.equal(await client.line(), undefined);
 });
 
-test('a line that is a little too long is told so, and the next one is read', async (context) => {
+test('a line that is a little too long gets an error, and the next one is read', async (context) => {
   const target = await startListener(context);
   const client = await greet(target);
   assert.match(await client.ask(`NOOP ${'x'.repeat(10_000)}`), /^500 5\.5\.2 /);
@@ -590,7 +590,7 @@ test('a line that is a little too long is told so, and the next one is read', as
   client.destroy();
 });
 
-test('a client that reads no replies does not make us keep them', async (context) => {
+test('replies to a client that does not read them do not pile up', async (context) => {
   const target = await startListener(context, { commandsMax: 10_000_000 });
   const sockets: Socket[] = [];
   const accepted = (message: unknown) => sockets.push((message as { socket: Socket }).socket);
@@ -600,8 +600,8 @@ test('a client that reads no replies does not make us keep them', async (context
   const client = await greet(target);
   client.socket.pause();
   await writeUntilStalled(client, 'NOOP\r\n'.repeat(10_000));
-  // Up to the mark, and the replies to the one read that crosses it (64 KiB, written together); a
-  // server that read on would go far beyond.
+  // Replies up to the high-water mark, and those to the one read that crosses it (64 KiB, written together);
+  // a server that read on would keep far more.
   const [socket] = sockets;
   assert.ok(socket !== undefined);
   const repliesToRead = Math.ceil(65_536 / 'NOOP\r\n'.length) * '250 2.0.0 OK\r\n'.length;
@@ -612,7 +612,7 @@ test('a client that reads no replies does not make us keep them', async (context
   client.destroy();
 });
 
-test('any number of pipelined commands is answered', async (context) => {
+test('any number of pipelined commands gets replies', async (context) => {
   const target = await startListener(context, { commandsMax: 100_000 });
   const client = await greet(target);
   client.send('NOOP\r\n'.repeat(50_000));
@@ -669,7 +669,7 @@ test('nothing that clients send breaks the listener', async (context) => {
   client.destroy();
 });
 
-test('a new certificate is for whoever starts TLS after it', async (context) => {
+test('a new certificate is used for each STARTTLS after it', async (context) => {
   const target = await startListener(context);
   const secured = async () => {
     const client = await greet(target);

@@ -1,11 +1,10 @@
 /**
  * Takes mail in by SMTP (RFC 5321) and LMTP (RFC 2033).
  *
- * `protocol.ts` speaks the protocol, without sockets and clocks; `connection.ts` leads one connection,
- * with `delivery` asked about recipients as they come and given each message as a stream; this file
- * listens, and says who may connect and for how long. A message is answered `250` only when `delivery`
- * has taken it for good. Nothing is kept here: no storage, and of a message no more in memory than a
- * few chunks.
+ * `protocol.ts` speaks the protocol, without sockets and clocks; `connection.ts` serves one connection: it
+ * asks `delivery` about each recipient and gives it each message as a stream; this file listens, and decides
+ * who may connect and for how long. A message is answered `250` only after `delivery` has made it durable.
+ * Nothing is stored here, and only a few chunks of a message are in memory.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
@@ -29,7 +28,7 @@ import { readProxyHeader } from './proxy-header.ts';
 
 export interface SmtpOptions {
   readonly delivery: MailReceiver;
-  /** The name we go by in the greeting. */
+  /** Our host name, for the greeting. */
   readonly hostname: string;
   readonly host: string;
   /** 0 for any free port. */
@@ -39,10 +38,10 @@ export interface SmtpOptions {
   readonly tls: { readonly cert: string | Buffer; readonly key: string | Buffer };
   /** Octets of the largest message (RFC 1870). */
   readonly maxMessageBytes: number;
-  /** Concurrent connections of one client; ten times as many of a trusted one. */
+  /** Concurrent connections of one client; ten times as many for a trusted one. */
   readonly maxPerIp: number;
   readonly logger: Logger;
-  /** Where operators find what was refused or put off. */
+  /** Where operators find what was refused or deferred. */
   readonly trace?: Pick<Trace, 'refused'> | undefined;
   /** Judges mail of strangers at MAIL, see {@link ConnectionSettings}. */
   readonly findBlock?: ConnectionSettings['findBlock'];
@@ -50,11 +49,11 @@ export interface SmtpOptions {
   readonly traffic?: SmtpTraffic;
   /** Concurrent connections of all clients; 2,000 by default. */
   readonly maxConnections?: number;
-  /** Where the connections of a client are counted over several nodes; left out for a single one. */
+  /** Where connections of a client are counted over several nodes; left out for a single node. */
   readonly places?: SharedPlaces | undefined;
-  /** Relays of the operator's own, and no strangers; by default those of this machine. */
+  /** Relays of the operator, which are no strangers; by default the addresses of this machine. */
   readonly isTrusted?: NetworkTest;
-  /** Load balancers that say by the PROXY protocol who connects; none by default. */
+  /** Load balancers that send the PROXY protocol; none by default. */
   readonly isBalancer?: NetworkTest;
   /**
    * Recipients of one message; 100 by default, the least that RFC 5321 section 4.5.3.1.8 allows. By
@@ -63,15 +62,15 @@ export interface SmtpOptions {
   readonly recipientsMax?: number;
   /** Milliseconds that a client may stay silent; 5 minutes by default (RFC 5321 section 4.5.3.2.7). */
   readonly idleTimeout?: number;
-  /** The same where three quarters of all connections are taken; 10 seconds by default. */
+  /** The same while three quarters of all connections are in use; 10 seconds by default. */
   readonly crowdedIdleTimeout?: number;
-  /** Milliseconds that a stranger is waited for without a message that is taken; 5 minutes by default. */
+  /** Milliseconds to wait for a stranger without an accepted message; 5 minutes by default. */
   readonly lifetime?: number;
-  /** The same where three quarters of all connections are taken; 6 times `crowdedIdleTimeout` by default. */
+  /** The same while three quarters of all connections are in use; 6 times `crowdedIdleTimeout` by default. */
   readonly crowdedLifetime?: number;
   /** Milliseconds that one message may take to arrive; 1 hour by default. */
   readonly messageTimeout?: number;
-  /** Milliseconds in which a stranger must not talk yet; 100 by default, 0 off. */
+  /** Milliseconds in which a stranger must not send anything yet; 100 by default, 0 turns this off. */
   readonly greetingDelay?: number;
   /** Wrong commands without a message between them that end a connection; 10 by default. */
   readonly errorsMax?: number;
@@ -79,52 +78,52 @@ export interface SmtpOptions {
   readonly commandsMax?: number;
 }
 
-/** What a listener tells of its clients. */
+/** What a listener counts of its clients. */
 export interface SmtpTraffic {
   connected(): void;
   disconnected(): void;
-  /** @param verb in upper case, whatever the client made up */
+  /** @param verb in upper case, also one that the client made up */
   command(verb: string): void;
-  /** A connection, a command or a message was refused or put off. */
+  /** A connection, a command or a message was refused or deferred. */
   refused(code: ErrorCode): void;
 }
 
 export interface SmtpListener {
   address(): { host: string; port: number };
-  /** Connections that are open. */
+  /** The number of open connections. */
   connections(): number;
-  /** Has another certificate for every STARTTLS from now on. @throws what OpenSSL says of one it cannot use */
+  /** Uses another certificate for every STARTTLS from now on. @throws OpenSSL's error where it cannot use it */
   setTls(tls: SmtpOptions['tls']): void;
   /**
-   * Stops: takes no connection any more, ends those without a message under way with 421, lets the
-   * others finish their message. Resolves when all connections are closed and delivery has nothing of
-   * ours in hand, or when the deadline has passed; never rejects.
+   * Stops: accepts no new connections, ends those without a message under way with 421, and lets the others
+   * finish their message. Resolves when all connections are closed and delivery has no message of ours under
+   * way, or at the deadline; never rejects.
    *
-   * @param deadline milliseconds after which what is still open is cut off; 10 seconds by default
+   * @param deadline milliseconds after which open connections are cut off; 10 seconds by default
    */
   close(deadline?: number): Promise<void>;
 }
 
-/** How many connections a trusted client may hold, and a stranger one of. */
+/** How many times as many connections a trusted client may hold, and the share of all that a stranger may. */
 const TRUSTED_SHARE = 10;
-/** How many of the largest messages one stranger, and all clients, may have unfinished at once. */
+/** How many messages of the largest size may be unfinished at once, of one stranger and of all clients. */
 const UNFINISHED_PER_CLIENT = 4;
 const UNFINISHED_IN_ALL = 40;
-/** The part of all connections from which on silent clients are sent away soon. */
+/** The share of all connections in use from which silent clients are disconnected soon. */
 const CROWDED = 0.75;
-/** How many times the shorter silence a stranger then has for a message: a minute by default. */
+/** A stranger's lifetime then, in multiples of the shorter idle timeout: a minute by default. */
 const CROWDED_LIFETIME = 6;
-/** Milliseconds between looks at who keeps us waiting, at most. */
+/** The most milliseconds between two checks for clients that keep us waiting. */
 const LOOK_EVERY = 1_000;
-/** Milliseconds for a load balancer to say who connects. */
+/** Milliseconds for a load balancer to send its header. */
 const HEADER_TIMEOUT = 3_000;
-/** Milliseconds for clients to hang up after 421 at a stop. */
+/** Milliseconds for clients to hang up after the 421 of a stop. */
 const STOP_LINGER = 1_000;
 
 /**
  * Starts a listener.
  *
- * @throws the error of the socket, e.g. with `code: 'EADDRINUSE'` where the port is taken
+ * @throws the error of the socket, e.g. with `code: 'EADDRINUSE'` where the port is in use
  */
 export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
   const listener = new Listener(options);
@@ -163,11 +162,11 @@ class Listener {
   readonly #staged: ClientShares;
   readonly #places: SharedPlaces | undefined;
   readonly #protocolName: SmtpOptions['protocol'];
-  /** Every connection whose socket is not closed, those included that were told to go. */
+  /** Every connection whose socket is open, also those that were told to end. */
   readonly #connections = new Set<Connection>();
-  /** What is under way for clients; a client may be gone while delivery still has its message. */
+  /** What is under way for clients; a client may have left while delivery still has its message. */
   readonly #running = new Set<Promise<void>>();
-  /** Connections of which a load balancer has not said yet who they are of. */
+  /** Connections for which a load balancer has not named the client yet. */
   readonly #waiting = new Set<Socket>();
   #look: NodeJS.Timeout | undefined;
 
@@ -209,7 +208,7 @@ class Listener {
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
       this.#accept(socket),
     );
-    // Being told "421" takes a connection too; beyond this the kernel's "reset" has to do.
+    // To answer 421 needs a connection, too; beyond this limit the kernel resets new ones.
     this.#server.maxConnections = 2 * maxConnections;
   }
 
@@ -227,7 +226,7 @@ class Listener {
     this.#server.listen(port, host, resolve);
     await promise;
     this.#server.off('error', reject);
-    // Such as that there is no descriptor left: the next connection may have one again.
+    // For example, no file descriptor is left: the next connection may get one again.
     this.#server.on('error', (error) =>
       this.#logger.warn({ err: error }, 'a connection could not be accepted'),
     );
@@ -235,7 +234,7 @@ class Listener {
     const { messageTimeout } = this.#settings;
     const limits = [idleTimeout, crowdedIdleTimeout, lifetime, crowdedLifetime, messageTimeout];
     const shortest = Math.min(...limits);
-    // Once what came in is read: after a process stood still its timers run first, and the clients were not silent.
+    // After reads: when a process stood still, its timers run first, although clients were not silent.
     const look = () => setImmediate(() => this.#endSlowOnes());
     this.#look = setInterval(look, Math.min(LOOK_EVERY, shortest / 4));
     // A listening TCP socket has an address of this form; strings are for pipes.
@@ -267,9 +266,9 @@ class Listener {
   }
 
   #accept(socket: Socket): void {
-    // Sockets fail all the time, for reasons on the other side; `close` follows.
+    // Sockets often fail because of the other side; `close` follows.
     socket.on('error', (error) => this.#logger.debug({ err: error }, 'connection failed'));
-    // The client is gone already: nobody would take it off the counts again.
+    // The client has left already: no later event would subtract it from the counts.
     if (socket.destroyed || !socket.remoteAddress) {
       socket.destroy();
       return;
@@ -279,7 +278,7 @@ class Listener {
     else this.#admit(socket, address);
   }
 
-  /** Takes a connection that a load balancer passes on: the client is the one that it names. */
+  /** Accepts a connection from a load balancer: the client is the one that its header names. */
   async #acceptBehind(socket: Socket, balancer: string): Promise<void> {
     this.#waiting.add(socket);
     const address = await readProxyHeader(socket, HEADER_TIMEOUT);
@@ -313,12 +312,12 @@ class Listener {
       { remoteAddress: address },
       'connection refused: too many connections are open',
     );
-    // It does not linger: who comes again and again must not take descriptors in this way.
+    // It is closed at once: a client that connects again and again must not use up descriptors.
     socket.write(formatReply(refusalReply(TOO_MANY)));
     socket.destroySoon();
   }
 
-  /** Serves a client that holds no more connections than it may on all nodes together. */
+  /** Serves a client that is within its limit of connections over all nodes. */
   async #serveInPlace(
     places: SharedPlaces,
     socket: Socket,
@@ -330,7 +329,7 @@ class Listener {
       this.#refuse(socket, client.address);
       return;
     }
-    // Gone meanwhile, or we stop.
+    // The client left meanwhile, or the listener stops.
     if (socket.destroyed || !this.#server.listening) {
       places.give(place, 1);
       socket.destroy();
@@ -345,7 +344,7 @@ class Listener {
     return {
       address,
       isTrusted,
-      // A stranger leaves as much as it takes: however many they are, there is room for a small message.
+      // A stranger must leave free as much as it uses: however many there are, a small message has room.
       stage: (octets) =>
         this.#staged.take(
           key,
@@ -369,24 +368,24 @@ class Listener {
     void running.then(() => this.#running.delete(running));
   }
 
-  /** Ends connections of clients that keep us waiting too long, sooner where there is little room. */
+  /** Ends connections of clients that keep us waiting too long, sooner where few connections are left. */
   #endSlowOnes(): void {
     const { connections, idleTimeout, crowdedIdleTimeout } = this.#limits;
     const { lifetime, crowdedLifetime } = this.#limits;
     const isCrowded = this.#shares.taken >= CROWDED * connections;
     const idle = isCrowded ? crowdedIdleTimeout : idleTimeout;
-    // Else one command a second, or one octet of a message, would keep a place for all of the lifetime.
+    // Else one command a second, or one octet of a message, would keep a connection for all of the lifetime.
     const alive = isCrowded ? crowdedLifetime : lifetime;
     for (const connection of this.#connections) connection.checkTime(idle, alive);
   }
 }
 
-/** IPv4 as such, also where the socket is one of IPv6 (RFC 4291 section 2.5.5.2). */
+/** An IPv4 address in its own form, also from an IPv6 socket (RFC 4291 section 2.5.5.2). */
 function plainAddress(address: string): string {
   return address.replace(/^::ffff:(?=\d+\.)/i, '');
 }
 
-/** TLS 1.0 and 1.1 are not to be used (RFC 8996). */
+/** TLS 1.0 and 1.1 must not be used (RFC 8996). */
 function contextOf(tls: SmtpOptions['tls']): SecureContext {
   return createSecureContext({ ...tls, minVersion: 'TLSv1.2' });
 }

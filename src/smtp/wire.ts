@@ -1,45 +1,45 @@
-/** A socket that is read and written in turn, in plaintext and then by TLS. */
+/** A socket that is read and written in turn, first in plaintext and then by TLS. */
 import type { Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
 
-/** Milliseconds for a client to hang up after we did; one that does not would keep its socket. */
+/** Milliseconds for a client to hang up after we did; after that the socket is destroyed. */
 const LINGER = 5_000;
 
 export class Wire {
   #socket: Socket;
   #isEnded = false;
-  /** Goes on with what waits for the socket. */
+  /** Continues the read or write that waits for the socket. */
   #wake: () => void = () => {};
   readonly #onEvent = (): void => this.#wake();
   #waitingSince: number | undefined;
   #waited = 0;
 
-  /** @param socket with `allowHalfOpen`: a client may end its side and still want its replies */
+  /** @param socket with `allowHalfOpen`: a client may end its side and still expect replies */
   constructor(socket: Socket) {
     this.#socket = socket;
     this.#listen();
   }
 
-  /** Whether the client is waited for, and not the other way round. */
+  /** Whether we wait for the client, and not it for us. */
   get isWaiting(): boolean {
     return this.#waitingSince !== undefined;
   }
 
-  /** Milliseconds that the client was waited for, in all. */
+  /** Milliseconds that we have waited for the client, in all. */
   get waited(): number {
     const since = this.#waitingSince;
     return this.#waited + (since === undefined ? 0 : performance.now() - since);
   }
 
-  /** Protocol and cipher (RFC 8446 section B.4), once bytes were read by TLS. */
+  /** Protocol and cipher (RFC 8446 section B.4), after the first bytes were read by TLS. */
   get tls(): string | undefined {
     const socket = this.#socket;
     if (!(socket instanceof TLSSocket)) return undefined;
-    // A socket that has just been closed has forgotten its protocol.
+    // A socket that was just closed no longer knows its protocol.
     return `${socket.getProtocol() ?? 'TLS'} ${socket.getCipher()?.name ?? ''}`.trimEnd();
   }
 
-  /** What the client sent, at least one octet; undefined where nothing comes any more. */
+  /** What the client sent, at least one octet; undefined at the end of the connection. */
   async read(): Promise<Buffer | undefined> {
     for (;;) {
       if (this.#isEnded) return undefined;
@@ -50,7 +50,7 @@ export class Wire {
     }
   }
 
-  /** Sends ASCII text. Waits where the client does not read what it was sent before. */
+  /** Sends ASCII text. Waits while the client does not read what was sent before. */
   async write(text: string): Promise<void> {
     if (this.#isEnded || !this.#socket.writable) return;
     this.#socket.write(text, 'latin1');
@@ -60,7 +60,7 @@ export class Wire {
   }
 
   /**
-   * Waits for so many milliseconds.
+   * Waits this many milliseconds.
    *
    * @returns whether the client sent nothing meanwhile
    */
@@ -71,26 +71,26 @@ export class Wire {
     return this.#socket.readableLength === 0;
   }
 
-  /** Takes what follows for TLS, as a server. A handshake that fails ends the connection. */
+  /** Starts TLS as the server. A handshake that fails ends the connection. */
   startTls(secureContext: SecureContext): void {
     const plain = this.#socket;
     if (this.#isEnded || plain.destroyed) return;
-    // What came in plaintext by now is no part of the handshake (RFC 3207 section 6).
+    // Plaintext that has come until now is not part of the handshake (RFC 3207 section 6).
     while (plain.read() !== null);
     for (const event of ['readable', 'end', 'drain']) plain.off(event, this.#onEvent);
     this.#socket = new TLSSocket(plain, { isServer: true, secureContext });
-    // The reason is of no interest; `close` follows.
+    // The reason does not matter here; `close` follows.
     this.#socket.on('error', () => {});
     this.#listen();
   }
 
-  /** Ends our side with last words. What the client sends from now on is dropped. */
+  /** Ends our side after a last text. What the client sends from now on is dropped. */
   end(lastWords: string): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
     const socket = this.#socket;
     socket.end(lastWords, 'latin1');
-    // Only who reads on sees that the client ends its side, too.
+    // The end of the client's side is seen only while reading continues.
     socket.off('readable', this.#onEvent);
     socket.resume();
     const cut = setTimeout(() => socket.destroy(), LINGER);

@@ -1,6 +1,6 @@
 /**
  * The trace: what became of each message, for operators who look for one. Owns table `trace`: a row for
- * each thing that happened, kept TRACE_DAYS. Every row has the id that the client was answered (`250 Taken
+ * each thing that happened, kept TRACE_DAYS. Every row has the id that the client got (`250 2.0.0 Accepted
  * as <id>`), which the Received field, the log, deliveries and webhooks have as well.
  *
  * Crashes: {@link Trace.write} is part of the transaction that it tells of, so there is no mail without

@@ -10,7 +10,7 @@
  *     S! closes                    the server ends the connection
  *     ! starttls                   both sides change to TLS
  *     ! hangs up                   the client resets the connection
- *     D: ESMTP <a@b> <c@d> "text\r\n"   delivery took this: keyword, sender, recipients, content
+ *     D: ESMTP <a@b> <c@d> "text\r\n"   delivery accepted this: keyword, sender, recipients, content
  *
  * `\r`, `\n`, `\t`, `\0`, `\\` and `\xHH` in what the client sends stand for these octets, other text
  * is UTF-8. A dialogue ends when its lines do; anything more from the server is a failure.
@@ -88,7 +88,7 @@ function steps(script: string): Step[] {
   });
 }
 
-/** Besides what the dialogue asks: an enhanced status code is of the reply's class (RFC 3463). */
+/** Also checks that an enhanced status code is of the reply's class (RFC 3463). */
 function assertReply(line: string | undefined, pattern: string): void {
   assertLike(line, pattern);
   const [, code, status] = /^(\d)\d\d[ -](\d)\.\d+\.\d+ /.exec(line ?? '') ?? [];
@@ -109,7 +109,7 @@ function octets(text: string): Buffer {
   return Buffer.concat(pieces);
 }
 
-/** A client without any idea of SMTP: bytes out, lines in. */
+/** A client that knows nothing of SMTP: bytes out, lines in. */
 export class DialogueClient {
   #socket: Socket;
   #waiting: Buffer[] = [];
@@ -117,7 +117,7 @@ export class DialogueClient {
   #closed = false;
   #wake: () => void = () => {};
 
-  /** @param from the address of loopback to come from; any without one */
+  /** @param from the loopback address to connect from; any by default */
   static async connect(port: number, from?: string): Promise<DialogueClient> {
     const here = from === undefined ? {} : { localAddress: from };
     const socket = connect({ port, host: '127.0.0.1', noDelay: true, ...here });
@@ -208,7 +208,7 @@ export class DialogueClient {
     return secure.getPeerCertificate().raw;
   }
 
-  /** Goes away without a word; by a reset where there is no TLS. */
+  /** Closes the connection without QUIT; by a reset where there is no TLS. */
   destroy(): void {
     if (this.#socket instanceof TLSSocket) this.#socket.destroy();
     else this.#socket.resetAndDestroy();

@@ -1,9 +1,8 @@
 /**
- * A delivery that keeps what it gets, for a small world of its own: the domain `acme.test`.
+ * A delivery that records what it gets, for one domain: `acme.test`.
  *
- * The local part of a recipient says what becomes of it: `nobody` does not exist, `asleep` is
- * suspended; `full`, `broken`, `loop` and `picky` are taken at RCPT and fail with the message, by LMTP
- * each for itself.
+ * The local part of a recipient decides its outcome: `nobody` does not exist, `asleep` is suspended; `full`,
+ * `broken`, `loop` and `picky` are accepted at RCPT and fail with the message, by LMTP each for itself.
  */
 import type { InboundEnvelope, MailReceiver, RecipientOutcome } from '../../delivery/delivery.ts';
 import { Refusal } from '../../errors/errors.ts';
@@ -15,9 +14,9 @@ export interface RecordedMessage {
 
 export class RecordingDelivery implements MailReceiver {
   readonly messages: RecordedMessage[] = [];
-  /** What reading a message ended with, where it failed. */
+  /** The errors of failed reads of a message. */
   readonly failures: unknown[] = [];
-  /** Set to hold messages back when they are read, until it settles. */
+  /** A promise that holds messages back while they are read, until it settles. */
   gate: Promise<void> = Promise.resolve();
   #unseen = 0;
   #arrived: (() => void)[] = [];
@@ -77,7 +76,7 @@ export class RecordingDelivery implements MailReceiver {
     return new Promise((resolve) => this.#arrived.push(resolve));
   }
 
-  /** The next message nobody asked for yet, on one line. */
+  /** The next message that was not returned yet, on one line. */
   async next(): Promise<string> {
     let message = this.messages[this.#unseen];
     while (message === undefined) {

@@ -1,4 +1,4 @@
-/** Starts a listener on a free port with a delivery that records, and ends it with the test. */
+/** Starts a listener on a free port with a recording delivery, and ends it with the test. */
 import { readFileSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { type Logger, pino } from 'pino';
