@@ -119,7 +119,7 @@ function writePoint({ at, amounts }: TrafficPoint): Type.Static<typeof PointBody
  * @param buckets how many took at most so many seconds, by that bound; the last one is `+Inf`
  * @returns undefined where there were none
  */
-export function percentile95(buckets: Readonly<Record<string, number>>): number | undefined {
+function percentile95(buckets: Readonly<Record<string, number>>): number | undefined {
   const ordered = Object.entries(buckets)
     .map(([bound, count]) => ({ bound: bound === '+Inf' ? Infinity : Number(bound), count }))
     .sort((one, other) => one.bound - other.bound);

@@ -24,7 +24,7 @@ export interface GroupKey {
 }
 
 /** What of each state is counted at most. */
-export const COUNTED_MAX = 10_000;
+const COUNTED_MAX = 10_000;
 /** Groups of which those are chosen that have a state. */
 const GROUPS_MAX = 250;
 /** Keys that are read at once; then the rest of a larger group is passed over. */
@@ -97,7 +97,7 @@ function beforeNextOf(domainIds: readonly number[], last: GroupKey): GroupKey {
 }
 
 /** Keys behind a group. */
-export function groupsQuery(
+function groupsQuery(
   queries: Queries,
   destination: string | undefined,
   after: GroupKey | undefined,

@@ -36,7 +36,7 @@ import { type Api, type ApiOptions, createApi, mailserverEventRoutes } from '../
 
 export const apiKey = 'test-key-1';
 export const secondApiKey = 'test-key-2';
-export const mailserverSecret = 'a secret of the mail server';
+const mailserverSecret = 'a secret of the mail server';
 
 export interface Answer {
   readonly status: number;

@@ -9,7 +9,7 @@ export interface Log {
 }
 
 /** What each failure is, in words for the log. */
-export const failureTexts = {
+const failureTexts = {
   unreachable: 'the IMAP server cannot be reached',
   no_greeting: 'the IMAP server does not greet',
   tls: 'the IMAP server failed TLS',

@@ -90,7 +90,7 @@ export interface ImapOptions {
   readonly now?: () => number;
 }
 
-export const imapDefaults = {
+const imapDefaults = {
   timeoutMs: 20_000,
   connections: 100,
   connectionsPerAccount: 3,

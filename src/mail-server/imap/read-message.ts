@@ -257,6 +257,6 @@ async function decodedSize(
   return size + decoder.end().length;
 }
 
-export function messageNotFound(mailbox: string, uid: number): Refusal {
+function messageNotFound(mailbox: string, uid: number): Refusal {
   return new Refusal('message_not_found', `there is no message ${uid} in "${mailbox}"`);
 }
