@@ -429,6 +429,8 @@ interface NodeTable {
   /** UUID of this run. */
   id: string;
   host: string;
+  /** Tells machines with the same name apart; as `nodes/` reads it. */
+  machine: string;
   pid: number;
   version: string;
   /** 1 where it hears of the changes that other nodes make. */

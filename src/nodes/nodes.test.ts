@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import { type Database, openPostgres } from '../database/database.ts';
 import { DatabaseClock } from './clock.ts';
-import { joinNodes, type NodeFacts, NodeRefused, type Nodes } from './nodes.ts';
+import { joinNodes, listRunningNodes, type NodeFacts, NodeRefused, type Nodes } from './nodes.ts';
 import { placeOfSigning } from './signing-keys.ts';
 
 const facts: NodeFacts = {
@@ -175,6 +175,23 @@ onEachEngine('nodes', (engine) => {
     );
     await row.set(({ eb }) => ({ seen_at: eb('seen_at', '-', 20_000) })).execute();
     assert.equal((await join(database)).isAlone, true);
+  });
+
+  test('a node of another machine with the same name is not taken for killed', async () => {
+    const { database } = await openTestDatabase(engine);
+    await join(database);
+    // A number that no process has: on its own machine the node would be gone.
+    const moved = database.read.updateTable('nodes').set({ pid: 2 ** 31 - 1 });
+    await moved.set({ machine: 'another-boot pid:[1]' }).execute();
+    assert.equal((await listRunningNodes(database)).length, 1);
+    await assert.rejects(join(database, { hasEvents: false }), NodeRefused);
+  });
+
+  test('a node of this machine whose process is gone counts no more', async () => {
+    const { database } = await openTestDatabase(engine);
+    await join(database);
+    await database.read.updateTable('nodes').set({ pid: 2 ** 31 - 1 }).execute();
+    assert.deepEqual(await listRunningNodes(database), []);
   });
 
   test('one node at a time does what one does for all, and the next goes on where it stops or dies', async () => {

@@ -20,6 +20,7 @@ import type { LogLevel } from '../log/log.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { lead } from './lead.ts';
 import { placeOfSigning, type SigningKeys } from './signing-keys.ts';
+import { thisMachine, wasKilledHere } from './this-machine.ts';
 
 export { onlyKey, type SigningKeys } from './signing-keys.ts';
 
@@ -378,24 +379,12 @@ async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
   };
 }
 
-/** Whether a node of this machine is surely gone, though its heartbeat is fresh: its process is not there. */
-function wasKilledHere({ host, pid, started_at }: Row<'nodes'>, now: number): boolean {
-  if (host !== hostname()) return false;
-  // In a container each run has the same number: a row from before this run is of an earlier one.
-  if (pid === process.pid) return started_at < now - process.uptime() * 1000 - 1_000;
-  try {
-    process.kill(pid, 0);
-    return false;
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'ESRCH';
-  }
-}
-
 async function writeRow(tx: Queries, id: string, facts: NodeFacts): Promise<void> {
   const { version, hasEvents } = facts;
   const row = {
     version,
     host: hostname(),
+    machine: thisMachine,
     pid: process.pid,
     seen_at: databaseTime,
     has_events: hasEvents ? 1 : 0,

@@ -189,6 +189,7 @@ const nodeTables: Record<'sqlite' | 'postgres', Record<string, Columns>> = {
     nodes: {
       id: 'text primary key',
       host: 'text not null',
+      machine: 'text not null',
       pid: 'INT not null',
       version: 'text not null',
       has_events: 'INT not null',
