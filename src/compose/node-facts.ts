@@ -52,6 +52,8 @@ export function factsOf(config: Config, secrets: Secrets): NodeFacts {
       ...Object.fromEntries(keys.map(([name, values]) => [name, values.map(digest)])),
       JWT_PUBLIC_KEY: [digest(jwt.publicKey ?? '')],
       JWT_JWKS_URL: [jwt.jwksUrl ?? ''],
+      JWT_ISSUER: [jwt.issuer ?? ''],
+      JWT_AUDIENCE: [jwt.audience ?? ''],
       JWT_ACCOUNT_CLAIM: [jwt.accountClaim],
       // Two places that mail is kept in would be two services.
       S3_URL: [config.bodies.bucket?.bucket ?? ''],

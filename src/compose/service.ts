@@ -38,13 +38,14 @@ import {
   serveMetrics,
 } from '../metrics/metrics.ts';
 import { testNetworks } from '../net/net.ts';
-import { joinNodes, NodeRefused, type Nodes } from '../nodes/nodes.ts';
+import { joinNodes, NodeRefused } from '../nodes/nodes.ts';
 import { carryOutSends } from '../sending/sending.ts';
 import { type SmtpListener, startSmtp } from '../smtp/smtp.ts';
 import { followCertificate } from './follow-certificate.ts';
 import { factsOf, signingKeysOf } from './node-facts.ts';
 import { buildParts, DATABASE_FILE, type Parts } from './parts.ts';
 import { openShared, type SharedTiming } from './shared.ts';
+import { checkBodies } from './shared-bodies.ts';
 
 export interface Service {
   readonly config: Config;
@@ -148,7 +149,7 @@ async function open(
   const ground = { config, secrets, keys, database, bodies, metrics, logger, nodes };
   const parts = buildParts({ ...ground, now, shared });
   onStop(parts.closeMailstore);
-  await checkBodies(parts, nodes, isNew).catch(explainBucket);
+  onStop(await checkBodies({ config, database, bodies, nodes, isNew }).catch(explainBucket));
   onStop(await watchData(config, parts, onLost));
   parts.search?.start();
   onStop(() => parts.search?.stop());
@@ -182,27 +183,6 @@ async function open(
   onStop(() => drain(parts, config.drainSeconds));
   const { mailstore, changes } = parts;
   return { config, addresses, secrets, created, mailstore, changes };
-}
-
-/** How long a node that starts beside others waits for the first one to mark the store of bodies. */
-const MARK_WITHIN_MS = 10_000;
-
-/** A node whose bodies the others do not have is refused; alone it starts, and takes no mail. */
-async function checkBodies({ bodies }: Parts, nodes: Nodes, isNew: boolean): Promise<void> {
-  if (nodes.isAlone) {
-    await bodies.checkStore(isNew);
-    return;
-  }
-  for (let waited = 0; ; waited += 500) {
-    const mismatch = await bodies.checkStore(false);
-    if (!mismatch) return;
-    if (waited >= MARK_WITHIN_MS) {
-      throw new ConfigError([
-        `S3_URL: expected a body store that all nodes share, in S3 or in one shared DATA_DIR; ${mismatch}`,
-      ]);
-    }
-    await pause(500);
-  }
 }
 
 function explainRefusal(error: unknown): never {

@@ -190,7 +190,10 @@ onEachEngine('nodes', (engine) => {
   test('a node of this machine whose process is gone counts no more', async () => {
     const { database } = await openTestDatabase(engine);
     await join(database);
-    await database.read.updateTable('nodes').set({ pid: 2 ** 31 - 1 }).execute();
+    await database.read
+      .updateTable('nodes')
+      .set({ pid: 2 ** 31 - 1 })
+      .execute();
     assert.deepEqual(await listRunningNodes(database), []);
   });
 

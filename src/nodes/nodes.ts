@@ -77,6 +77,8 @@ export interface NodeView {
 }
 
 export interface Nodes {
+  /** Of this node. */
+  readonly id: string;
   /** The nodes of the last day, the newest first; those that stopped by themselves are off the list. */
   list(): Promise<NodeView[]>;
   /** Whether no other node ran when this one joined. */
@@ -118,11 +120,11 @@ export async function joinNodes(options: NodesOptions): Promise<Nodes> {
 
 /** On SQLite, which one process has open. */
 class OnlyNode implements Nodes {
+  readonly id = randomUUID();
   readonly isAlone = true;
   readonly now = Date.now;
   readonly #stopping = new AbortController();
   readonly #work: Promise<void>[] = [];
-  readonly #id = randomUUID();
   readonly #facts: NodeFacts;
   readonly #startedAt = Date.now();
 
@@ -131,7 +133,7 @@ class OnlyNode implements Nodes {
   }
 
   async list(): Promise<NodeView[]> {
-    const self = { id: this.#id, host: hostname(), pid: process.pid, startedAt: this.#startedAt };
+    const self = { id: this.id, host: hostname(), pid: process.pid, startedAt: this.#startedAt };
     return [{ ...self, version: this.#facts.version, seenAt: Date.now(), isRunning: true }];
   }
 
@@ -154,8 +156,8 @@ class OnlyNode implements Nodes {
 }
 
 class Node implements Nodes {
+  readonly id = randomUUID();
   readonly #options: NodesOptions;
-  readonly #id = randomUUID();
   readonly #clock = new DatabaseClock();
   readonly now = this.#clock.now;
   readonly #stopping = new AbortController();
@@ -222,7 +224,7 @@ class Node implements Nodes {
 
   lead(name: string, work: (signal: AbortSignal) => Promise<void>): void {
     const { database, log } = this.#options;
-    const lease = { database, name, owner: this.#id };
+    const lease = { database, name, owner: this.id };
     const onError = (err: unknown) =>
       log.warn(
         { err, lease: name },
@@ -241,7 +243,7 @@ class Node implements Nodes {
       .updateTable('nodes')
       .set(({ eb }) => ({
         // This node has it at once: an earlier change that waits for its heartbeat must not come after it.
-        log_level: eb.case().when('id', '=', this.#id).then(null).else(level).end(),
+        log_level: eb.case().when('id', '=', this.id).then(null).else(level).end(),
       }))
       .execute();
   }
@@ -250,7 +252,7 @@ class Node implements Nodes {
     clearInterval(this.#timer);
     await this.#beating;
     await this.#options.database.write((tx) =>
-      tx.deleteFrom('nodes').where('id', '=', this.#id).execute(),
+      tx.deleteFrom('nodes').where('id', '=', this.id).execute(),
     );
   }
 
@@ -263,12 +265,12 @@ class Node implements Nodes {
     const at = performance.now();
     const found = await database.write(async (tx) => {
       await sql`select pg_advisory_xact_lock(${sql.lit(LOCK)})`.execute(tx);
-      const { running: others, returning } = await findNodes(tx, this.#id);
+      const { running: others, returning } = await findNodes(tx, this.id);
       for (const other of others) {
         const reason = judge(facts, other);
         if (reason !== undefined) throw new NodeRefused(reason);
       }
-      await writeRow(tx, this.#id, facts);
+      await writeRow(tx, this.id, facts);
       return { others: others.length, theirs: [...others, ...returning].map(settingsOf) };
     });
     this.#others = found.others;
@@ -297,7 +299,7 @@ class Node implements Nodes {
 
   async #lookForKeys(): Promise<void> {
     const { running, returning } = await this.#options.database.write((tx) =>
-      findNodes(tx, this.#id),
+      findNodes(tx, this.id),
     );
     this.#theirSettings = [...running, ...returning].map(settingsOf);
   }
@@ -309,7 +311,7 @@ class Node implements Nodes {
       tx
         .updateTable('nodes')
         .set({ seen_at: databaseTime })
-        .where('id', '=', this.#id)
+        .where('id', '=', this.id)
         .returning('log_level')
         .executeTakeFirst(),
     );
@@ -320,7 +322,7 @@ class Node implements Nodes {
         tx
           .updateTable('nodes')
           .set({ log_level: null })
-          .where('id', '=', this.#id)
+          .where('id', '=', this.id)
           // Another change that came meanwhile is for the next heartbeat.
           .where('log_level', '=', level)
           .execute(),

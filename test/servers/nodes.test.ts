@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { writeFile } from 'node:fs/promises';
+import { cp, readdir, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -196,13 +196,21 @@ test('clocks 20 s apart date mail alike, and each node takes the tokens of the o
 });
 
 test('a node that is not like those that run is refused with one line', async () => {
+  // As on a machine that was made from an image of another one.
+  const clone = join(ROOT, 'clone');
+  await cp(join(ROOT, 'shared'), clone, { recursive: true });
+  // By the time that it starts, what its copy of the folder says of other nodes is old.
+  const marks = join(clone, 'bodies', 'nodes');
+  for (const id of await readdir(marks)) await writeFile(join(marks, id), '1');
   const refused: [Record<string, string>, RegExp][] = [
     [
       { MAIL_HOSTNAME: 'mx.other.test' },
       /^MAIL_HOSTNAME: expected "mx\.nodes\.test" that the node/,
     ],
     [{ REDIS_URL: '' }, /^REDIS_URL: expected one Redis for all nodes/],
+    [{ JWT_ISSUER: 'https://id.test' }, /^JWT_ISSUER: expected "" that the node/],
     [{ DATA_DIR: join(ROOT, 'own') }, /^S3_URL: expected a body store that all nodes share/],
+    [{ DATA_DIR: clone }, /^S3_URL: .* \S+clone\/bodies is not the folder of the nodes that run$/],
   ];
   await Promise.all(
     refused.map(async ([changed, line]) => {

@@ -1,0 +1,122 @@
+/**
+ * Makes sure that all nodes keep bodies in one place.
+ *
+ * A bucket is one place, and its name is among the settings that nodes compare. A folder is one by its path
+ * alone: a machine that was made from an image of another one has a copy, with the same store id. So each node
+ * has a file with its id in the folder, below `nodes`, and writes the time into it again and again. A node that
+ * starts beside others looks for a file of theirs that is not older than a copy could be.
+ */
+import { readdir, readFile, unlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Bodies } from '../bodies/bodies.ts';
+import { type Config, ConfigError } from '../config/config.ts';
+import type { Database } from '../database/database.ts';
+import { ensureFolder, isMissing } from '../files/files.ts';
+import type { Nodes } from '../nodes/nodes.ts';
+
+/** How long a node that starts beside others waits for the first one to mark the store of bodies. */
+const MARK_WITHIN_MS = 10_000;
+/** How often a node writes the time into its file. */
+const WRITE_MS = 5_000;
+/** A file that was not written for so long is taken for a copy; a node that runs was seen more recently. */
+const OLD_MS = 30_000;
+
+interface CheckOptions {
+  readonly config: Pick<Config, 'bodies'>;
+  readonly database: Pick<Database, 'engine'>;
+  readonly bodies: Pick<Bodies, 'checkStore'>;
+  readonly nodes: Nodes;
+  /** Whether nothing has been set up in the database yet. */
+  readonly isNew: boolean;
+}
+
+/**
+ * Compares the ids of database and bodies, and looks whether the other nodes have the same bodies. A node that runs
+ * alone starts in any case, and takes no mail where the ids differ.
+ *
+ * @returns takes back what this node left in the folder; to be called at the stop
+ * @throws ConfigError where other nodes have other bodies
+ */
+export async function checkBodies(options: CheckOptions): Promise<() => Promise<void>> {
+  const { database, bodies, nodes, isNew } = options;
+  const { folder, bucket } = options.config.bodies;
+  const mark = database.engine === 'postgres' && !bucket ? new Mark(folder, nodes) : undefined;
+  let mismatch = await bodies.checkStore(isNew && nodes.isAlone);
+  for (let waited = 0; !nodes.isAlone; waited += 500) {
+    const isElsewhere = !mismatch && (await mark?.isOthersMissing());
+    if (isElsewhere) mismatch = `${folder} is not the folder of the nodes that run`;
+    if (!mismatch) break;
+    if (waited >= MARK_WITHIN_MS) {
+      throw new ConfigError([
+        `S3_URL: expected a body store that all nodes share, in S3 or in one shared DATA_DIR; ${mismatch}`,
+      ]);
+    }
+    await pause(500);
+    mismatch = await bodies.checkStore(false);
+  }
+  if (!mismatch) await mark?.leave();
+  return async () => mark?.remove();
+}
+
+/** The file that says that a node has a folder. */
+class Mark {
+  readonly #folder: string;
+  readonly #nodes: Nodes;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(bodies: string, nodes: Nodes) {
+    this.#folder = join(bodies, 'nodes');
+    this.#nodes = nodes;
+  }
+
+  /** Whether other nodes run, and none of them has this folder. */
+  async isOthersMissing(): Promise<boolean> {
+    const { id: own, now } = this.#nodes;
+    const others = (await this.#nodes.list()).filter(
+      ({ id, isRunning }) => isRunning && id !== own,
+    );
+    for (const { id } of others) {
+      if (now() - (await this.#readTime(id)) < OLD_MS) return false;
+    }
+    return others.length > 0;
+  }
+
+  /** Leaves this node's, and removes those of nodes that are forgotten. */
+  async leave(): Promise<void> {
+    await ensureFolder(this.#folder);
+    // In this order: a node is on the list before it leaves its mark.
+    const found = await readdir(this.#folder);
+    const known = new Set((await this.#nodes.list()).map(({ id }) => id));
+    for (const id of found) if (!known.has(id)) await this.#remove(id);
+    await this.#write();
+    // Where the folder goes away, the service notices by itself.
+    this.#timer = setInterval(() => void this.#write().catch(() => {}), WRITE_MS).unref();
+  }
+
+  async remove(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#remove(this.#nodes.id);
+  }
+
+  #write(): Promise<void> {
+    const { id, now } = this.#nodes;
+    return writeFile(join(this.#folder, id), String(now()), { mode: 0o600 });
+  }
+
+  /** Milliseconds since 1970; 0 where there is none. */
+  async #readTime(id: string): Promise<number> {
+    return Number(await readFile(join(this.#folder, id), 'utf8').catch(missingIs('')));
+  }
+
+  async #remove(id: string): Promise<void> {
+    await unlink(join(this.#folder, id)).catch(missingIs(undefined));
+  }
+}
+
+function missingIs<Value>(value: Value): (error: unknown) => Value {
+  return (error) => {
+    if (isMissing(error)) return value;
+    throw error;
+  };
+}
