@@ -1,4 +1,4 @@
-/** Appending, within a transaction of the caller's: one MODSEQ a mailbox. */
+/** Appends messages within the caller's transaction: one MODSEQ for each mailbox. */
 import { type Database, type NewRow, PreparedQuery, type Queries } from '../database/database.ts';
 import { prepareEnqueue } from '../search/search.ts';
 import { MailboxAdvance, type Mailboxes, mailboxChange } from './mailboxes.ts';
@@ -68,7 +68,7 @@ export class MessageWriter {
     const now = this.#now();
     const otherName = () => this.#ids.nameBody(bodyId);
     const appended: Appended[] = [];
-    // One order for everybody: two messages to the same two mailboxes never wait for each other.
+    // All writers use the same order, so two messages to the same two mailboxes cannot deadlock.
     for (const target of targets.toSorted((a, b) => a.user.accountId - b.user.accountId)) {
       const { user } = target;
       const flags = normalizeFlags(target.flags ?? []);
@@ -101,7 +101,7 @@ export class MessageWriter {
     return appended;
   }
 
-  /** Moves the mailbox of a target on, which is made first where it is missing. */
+  /** Advances the counters of a target's mailbox, and creates the mailbox if it is missing. */
   async #advanceOf(
     tx: Queries,
     { user, mailbox }: AppendTarget,

@@ -1,8 +1,8 @@
 /**
- * The queries that a sync of a mailbox is made of.
+ * The queries that a sync of a mailbox uses.
  *
  * A page goes by UIDs, upwards, or downwards where the newest come first: then `afterUid` is the lowest
- * UID that the client has, and what is read lies below it.
+ * UID that the client has, and the page is below it.
  */
 import { sql } from 'kysely';
 import type { Queries, Row } from '../database/database.ts';
@@ -14,7 +14,7 @@ export function inOrder(newest: boolean): (a: number, b: number) => number {
   return newest ? (a, b) => b - a : (a, b) => a - b;
 }
 
-/** A message that is there, with the columns that were asked for. */
+/** A message in the mailbox, with the requested columns. */
 export interface LiveRow {
   uid: number;
   created_modseq: number;
@@ -28,7 +28,7 @@ export interface LiveRow {
   preview?: string | null;
   thread_id?: number | null;
   has_attachment?: number | null;
-  /** Where the row is one of before 0.3.0. */
+  /** Set where the row was written before 0.3.0. */
   older?: Description;
 }
 
@@ -61,12 +61,12 @@ export function columnsOf(fields: readonly MessageField[]): Set<LiveColumn> {
 export interface LiveQueryShape {
   readonly kind: LiveQuery;
   readonly columns: readonly LiveColumn[];
-  /** Downwards; of the first two kinds alone. */
+  /** Downwards; only for the first two kinds. */
   readonly newest: boolean;
 }
 
 /**
- * The messages of a mailbox that are in its state `snapshot`:
+ * The messages of a mailbox in its state `snapshot`:
  * - `all by UID`: those after a UID;
  * - `new by UID`: of these, those that came after `afterModseq`;
  * - `changed by UID`: of these, those that came or were changed after `afterModseq`;
@@ -93,8 +93,8 @@ export function liveQuery(
     const isAfter = sql<boolean>`(modseq, uid) > (${afterModseq}, ${afterUid})`;
     return query.where(isAfter).orderBy('modseq').orderBy('uid');
   }
-  // The expression keeps both engines from walking the mailbox by UID, which costs its size: this
-  // is read by MODSEQ, which costs the changes, and those are sorted.
+  // The expression keeps both engines from reading the mailbox by UID, whose cost is the size of the mailbox.
+  // This reads by MODSEQ, whose cost is the number of changes, and sorts those.
   const uid = sql<number>`uid + ${sql.lit(0)}`;
   return query.where('modseq', '>', afterModseq).where(uid, '>', afterUid).orderBy(uid);
 }
@@ -105,7 +105,7 @@ export interface GoneValues {
   readonly snapshot: number;
 }
 
-/** Messages that went after one state and had come by another. */
+/** Messages that were removed after one state and had come by another. */
 export function goneQuery(queries: Queries, { mailboxId, goneAfter, snapshot }: GoneValues) {
   return queries
     .selectFrom('tombstones')
@@ -122,8 +122,8 @@ export interface GoneInOrderValues extends GoneValues {
 }
 
 /**
- * Of these the first after a UID that the client has to hear of: those that it knew (they came by `base`)
- * and that were gone by `snapshot`, and those that it did not know and that were still there.
+ * Of these, the first after a UID that the client has to learn of: those that it knew (they came by `base`)
+ * and that were removed by `snapshot`, and those that it did not know and that were still there then.
  */
 export function goneInOrderQuery(queries: Queries, newest: boolean, values: GoneInOrderValues) {
   const { base, snapshot, afterUid, most } = values;

@@ -1,4 +1,4 @@
-/** Flagging, moving, copying and expunging: each one transaction with one MODSEQ a mailbox. */
+/** Flags, moves, copies and expunges messages: each in one transaction with one MODSEQ for each mailbox. */
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database, Queries } from '../database/database.ts';
 import { invalidField, Refusal } from '../errors/errors.ts';
@@ -20,7 +20,7 @@ import {
   normalizeFlags,
 } from './syntax.ts';
 
-/** UIDs in one statement: both engines bound the number of parameters. */
+/** UIDs in one statement: both engines limit the number of parameters. */
 const UIDS_AT_A_TIME = 500;
 /** Rows in one insert: envelopes and structures may be long. */
 const ROWS_AT_A_TIME = 100;
@@ -33,7 +33,7 @@ export interface MessageEditorOptions {
   readonly now: () => number;
 }
 
-/** What the counters of a mailbox have of a message. */
+/** The part of a message that the counters of a mailbox count. */
 interface Counted {
   readonly flags: string;
   readonly size: number;
@@ -63,7 +63,7 @@ export class MessageEditor {
     return this.#database.write((tx) => this.setFlagsIn(tx, user, set, change));
   }
 
-  /** The same within a transaction of the caller's. */
+  /** The same within the caller's transaction. */
   async setFlagsIn(
     tx: Queries,
     user: MailUser,
@@ -147,15 +147,15 @@ export class MessageEditor {
     const { files, ...expunged } = await this.#database.write((tx) =>
       this.expungeIn(tx, user, set),
     );
-    // After the commit: a crash before it must find the file; one after it leaves it to the sweep.
+    // After the commit: before it, a crash must leave the file; after it, the sweep removes the file.
     await this.#bodies.removeFiles(files);
     return expunged;
   }
 
   /**
-   * The same within a transaction of the caller's.
+   * The same within the caller's transaction.
    *
-   * @returns with the files to remove once it is committed, by `Bodies.removeFiles`
+   * @returns also the files to remove after the commit, by `Bodies.removeFiles`
    */
   async expungeIn(
     tx: Queries,
@@ -191,7 +191,7 @@ export class MessageEditor {
     );
   }
 
-  /** In one order for everybody: two moves between the same two mailboxes never wait for each other. */
+  /** All writers use the same order, so two moves between the same two mailboxes cannot deadlock. */
   async #lockBoth(
     tx: Queries,
     user: MailUser,
@@ -206,7 +206,7 @@ export class MessageEditor {
     return [await this.#lock(tx, user, set), target];
   }
 
-  /** Takes messages out of a mailbox and leaves their tombstones; answers the MODSEQ of it. */
+  /** Removes messages from a mailbox and writes their tombstones; returns the MODSEQ of the removal. */
   async #bury(
     tx: Queries,
     mailboxId: number,
@@ -251,7 +251,7 @@ function asUpdated({ uid, modseq, flags }: { uid: number; modseq: number; flags:
   return { uid, modseq: String(modseq), flags: flagsFromText(flags) };
 }
 
-/** Every column that goes along with a message. */
+/** Every column that a moved or copied message keeps. */
 const allColumns = [
   'uid',
   'created_modseq',
@@ -269,7 +269,7 @@ const allColumns = [
 
 type MessageColumn = (typeof allColumns)[number] | 'modseq';
 
-/** The messages among `uids` that are there, each once, by UID. */
+/** The messages among `uids` that exist, each once, by UID. */
 async function selectMessages<Column extends MessageColumn>(
   tx: Queries,
   mailboxId: number,

@@ -45,7 +45,7 @@ onEachEngine('embedded mail store', (engine) => {
   const sync = (user: MailUser, request: object = {}) =>
     store.mailstore.sync(user, { mailbox: 'INBOX', ...request });
 
-  test('a search says that mail is missing which comes into the index while it looks', async () => {
+  test('a search reports missing mail if the index gets more mail during the search', async () => {
     let isIndexed = false;
     const search = {
       isBehind: async () => !isIndexed,
@@ -94,7 +94,7 @@ onEachEngine('embedded mail store', (engine) => {
     assert.deepEqual(next, { ...first, changes: { added: [], updated: [], removed: [] } });
   });
 
-  test('new is added only, known and changed is updated, known and gone is removed', async () => {
+  test('new messages are only added, known changed ones updated, known removed ones removed', async () => {
     const user = await store.makeUser();
     await append(user, ['one', 'two', 'three']);
     const { uidvalidity, token } = await sync(user);
@@ -120,9 +120,9 @@ onEachEngine('embedded mail store', (engine) => {
     });
   });
 
-  test('a mailbox is renamed although one below it takes the name that it had', async () => {
+  test('a mailbox can be renamed to a name that leads to its old name for one below it', async () => {
     const user = await store.makeUser();
-    // The one below is the older one.
+    // The one below was created first.
     for (const name of ['Top/Top/Top', 'Top/Top']) await store.mailstore.createMailbox(user, name);
     const before = await store.mailstore.sync(user, { mailbox: 'Top/Top/Top' });
     await store.mailstore.renameMailbox(user, 'Top/Top', 'Top');
@@ -132,7 +132,7 @@ onEachEngine('embedded mail store', (engine) => {
     assert.deepEqual(names.filter((name) => name.startsWith('Top')).toSorted(), ['Top', 'Top/Top']);
   });
 
-  test('one of several requests for the same name at once makes the mailbox', async () => {
+  test('of several requests for the same name at once, one creates the mailbox', async () => {
     const { mailstore } = store;
     const codeOf = (error: unknown) => (error instanceof Refusal ? error.code : String(error));
     for (const ask of [
@@ -148,7 +148,7 @@ onEachEngine('embedded mail store', (engine) => {
     }
   });
 
-  test('a flag that is already as wanted changes nothing', async () => {
+  test('a flag that is already set changes nothing', async () => {
     const user = await store.makeUser();
     await append(user, ['one']);
     assert.ok(
@@ -163,7 +163,7 @@ onEachEngine('embedded mail store', (engine) => {
     assert.equal((await sync(user, { uidvalidity, token })).token, token);
   });
 
-  test('a change tells the token that a sync returns', async () => {
+  test('a change has the token that a sync returns', async () => {
     const user = await store.makeUser();
     const [appended] = await store.append(await store.stage(sampleMessage('x')), [
       { user, mailbox: 'inbox' },
@@ -198,7 +198,7 @@ onEachEngine('embedded mail store', (engine) => {
     assert.equal(message.envelope.subject, 'two');
   });
 
-  test('another UIDVALIDITY, a token from the future, and one too old start anew', async () => {
+  test('another UIDVALIDITY, a token from the future, and one that is too old get a reset', async () => {
     const user = await store.makeUser();
     await append(user, ['one', 'two', 'three']);
     const { uidvalidity, token } = await sync(user);
@@ -219,7 +219,7 @@ onEachEngine('embedded mail store', (engine) => {
     }
   });
 
-  test('a token that is not of our form is refused, as is one without uidvalidity', async () => {
+  test('a malformed token is refused, and so is one without uidvalidity', async () => {
     const user = await store.makeUser();
     const { uidvalidity } = await sync(user);
     for (const token of ['x', '-1', '1.5', '1.2.3.4', ' 1', '1e3', '9'.repeat(21), 'é']) {
@@ -228,7 +228,7 @@ onEachEngine('embedded mail store', (engine) => {
     await assert.rejects(sync(user, { token: '1' }), refusedWith('invalid_request'));
   });
 
-  test('tombstones are forgotten after their time, and tokens from before start anew', async () => {
+  test('tombstones are removed after their time, and older tokens get a reset', async () => {
     const user = await store.makeUser();
     await append(user, ['one', 'two', 'three']);
     const old = await sync(user);
@@ -243,7 +243,7 @@ onEachEngine('embedded mail store', (engine) => {
     assert.deepEqual(kept.changes.removed, [{ uid: 2 }]);
   });
 
-  test('more tombstones than are taken at a time are forgotten, in each mailbox its own', async () => {
+  test('more tombstones than one transaction removes are removed, in each mailbox its own', async () => {
     const users = [await store.makeUser(), await store.makeUser()];
     const tokens: SyncResult[] = [];
     for (const user of users) {
@@ -281,7 +281,7 @@ onEachEngine('embedded mail store', (engine) => {
         [2, '2'],
       ],
     );
-    // Meanwhile one that was delivered goes, one that was not goes, and a new one comes.
+    // Meanwhile a message that was already sent and one that was not are removed, and a new one comes.
     await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [1, 4] });
     await append(user, ['7']);
     const second = await sync(user, { ...first, limit: 3 });
@@ -297,7 +297,7 @@ onEachEngine('embedded mail store', (engine) => {
     });
   });
 
-  test('a message comes back to the last byte, small and large', async () => {
+  test('a message comes back byte for byte, small and large', async () => {
     const user = await store.makeUser();
     const large = Buffer.alloc(300_000, 'abcdefghij');
     for (const body of [Buffer.from('a\0b\r\n\xff', 'latin1'), large]) {
@@ -351,7 +351,7 @@ onEachEngine('embedded mail store', (engine) => {
     await assert.rejects(sync(eve, { mailbox: 'no such' }), refusedWith('mailbox_not_found'));
   });
 
-  test('a target whose account is gone is passed over', async () => {
+  test('a target whose account was deleted is skipped', async () => {
     const ann = await store.makeUser();
     const gone = { accountId: 999_999, address: 'gone@nowhere.test' };
     const message = await store.stage(sampleMessage('to two'));
@@ -366,7 +366,7 @@ onEachEngine('embedded mail store', (engine) => {
     assert.equal((await sync(ann)).changes.added.length, 1);
   });
 
-  test('a shared body goes with the last message that needs it', async () => {
+  test('a shared body is removed with the last message that needs it', async () => {
     const [ann, bob] = [await store.makeUser(), await store.makeUser()];
     const files = async () =>
       (await readdir(join(store.directory, 'bodies'), { recursive: true })).filter((name) =>
@@ -385,7 +385,7 @@ onEachEngine('embedded mail store', (engine) => {
     assert.deepEqual(await files(), before);
   });
 
-  test('text without a header is body, and never joins the lines in front of it', async () => {
+  test('text without a header is body, and never becomes part of the lines in front of it', async () => {
     const user = await store.makeUser();
     const head = Buffer.from('Received: here\r\n');
     for (const [source, size] of [
@@ -412,7 +412,7 @@ onEachEngine('embedded mail store', (engine) => {
   });
 });
 
-/** How SQLite would go about a query. */
+/** SQLite's plan for a query. */
 async function planOf(queries: Queries, compiled: string): Promise<string> {
   const text = sql.raw(compiled.replaceAll('?', '1'));
   const { rows } = await sql<{ detail: string }>`explain query plan ${text}`.execute(queries);
@@ -421,7 +421,7 @@ async function planOf(queries: Queries, compiled: string): Promise<string> {
 
 const ANY = { mailboxId: 1, snapshot: 1, afterModseq: 1, afterUid: 1, most: 1 };
 
-test('what changed is found by MODSEQ, not by walking the mailbox', async () => {
+test('changes are found by MODSEQ, without reading the whole mailbox', async () => {
   const { database } = await openTestMailstore('sqlite');
   for (const kind of ['changed by UID', 'changed by MODSEQ'] as const) {
     const query = liveQuery(
@@ -436,7 +436,7 @@ test('what changed is found by MODSEQ, not by walking the mailbox', async () => 
   }
 });
 
-test('what is swept is found without a look at everything', async () => {
+test('what a sweep removes is found without reading everything', async () => {
   const { database } = await openTestMailstore('sqlite');
   assert.equal(
     await planOf(database.read, oldTombstones(database.read, 1).compile().sql),
@@ -449,7 +449,7 @@ test('what is swept is found without a look at everything', async () => {
   );
 });
 
-test('the thread of an answer is found by key, not by walking the mail of the account', async () => {
+test('the thread of an answer is found by key, without reading all mail of the account', async () => {
   const { database } = await openTestMailstore('sqlite');
   const { sql: query } = threadsQuery(database.read, 1, [1, 2]).compile();
   assert.match(

@@ -46,7 +46,7 @@ import { formatCursor, normalizeFlags, parseSyncToken, type SyncToken } from './
 export interface EmbeddedOptions {
   readonly database: Database;
   readonly bodies: Bodies;
-  /** Of the ids that accounts see; the same on each node, and after each start. */
+  /** The secret of the ids that accounts see; the same on each node, and after each start. */
   readonly idSecret: string;
   /** The search index; without it a search for words is refused. */
   readonly search?: Pick<Search, 'find' | 'isBehind'> | undefined;
@@ -58,12 +58,12 @@ export interface EmbeddedOptions {
   readonly pageBytes?: number;
 }
 
-/** A page that carries more than UIDs is bounded also when the client set no limit. */
+/** A page with more fields than UIDs is limited also when the client set no limit. */
 const PAGE_WITH_FIELDS = 1_000;
 
 /**
- * Octets of stored envelopes and structures in one page. A thousand usual messages have less; where
- * each has half a megabyte, as one of 300 KB can, a page without this bound would take all memory.
+ * Octets of stored envelopes and structures in one page. A thousand usual messages have less. One message of
+ * 300 KB can have half a megabyte of them: without this limit a page of such messages would take all memory.
  */
 const PAGE_BYTES = 4 * 1024 * 1024;
 
@@ -110,7 +110,7 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#mailboxes.list(user);
   }
 
-  /** Where the mailboxes of accounts stand, by account: one query for all. */
+  /** The current state of the accounts' mailboxes, by account: one query for all. */
   tipsOf(accountIds: readonly number[]): Promise<ReadonlyMap<number, MailboxState[]>> {
     return this.#mailboxes.tipsOf(accountIds);
   }
@@ -128,7 +128,7 @@ export class EmbeddedMailstore implements Mailstore {
     return result;
   }
 
-  /** Reads token and changes from one state, which may be later than the one that was seen before. */
+  /** Reads token and changes from one state, which may be later than the one that was read before. */
   #readChanges(
     user: MailUser,
     request: SyncRequest,
@@ -161,8 +161,8 @@ export class EmbeddedMailstore implements Mailstore {
   }
 
   /**
-   * Adds one message to every target, in the transaction of the caller, who publishes the changes once
-   * it is committed. Targets whose account is gone are passed over.
+   * Adds one message to every target, in the transaction of the caller, who publishes the changes after the
+   * commit. Targets whose account was deleted are skipped.
    *
    * @param message its texts, and the body that the transaction has stored
    */
@@ -178,7 +178,7 @@ export class EmbeddedMailstore implements Mailstore {
     const bodies = this.#bodies;
     const target = { user, mailbox, flags: normalizeFlags(flags) };
     await this.#mailboxes.find(user, mailbox);
-    // Before a message comes in that has no room, whatever its size.
+    // Check before the message is read, whatever its size: the account may have no room at all.
     const rooms = await this.quotas.rooms(this.#database.read, [user.accountId]);
     if (rooms.some((room) => !fits(room, 1))) throw quotaExceeded();
     const noRoom = await bodies.checkRoom(octets);
@@ -190,12 +190,12 @@ export class EmbeddedMailstore implements Mailstore {
         await this.quotas.refuseFull(tx, user.accountId, texts.size);
         const bodyId = await bodies.commit(tx, body);
         const [appended] = await this.append(tx, { ...texts, bodyId }, [target]);
-        // Deleted while the message came in: the body goes back with the transaction.
+        // The account was deleted while the message came in: the body is rolled back with the transaction.
         if (!appended) throw mailboxNotFound(mailbox);
         return appended;
       })
       .catch(async (error: unknown) => {
-        // After any other failure the commit may have happened: the sweep decides then.
+        // After any other error the commit may have happened: the sweep decides then.
         if (error instanceof Refusal) await bodies.discard(body);
         throw error;
       });
@@ -224,7 +224,7 @@ export class EmbeddedMailstore implements Mailstore {
     return this.#editor.setFlags(user, set, change);
   }
 
-  /** Changes flags in the transaction of the caller, who publishes the changes once it is committed. */
+  /** Changes flags in the transaction of the caller, who publishes the changes after the commit. */
   setFlagsIn(tx: Queries, user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged> {
     return this.#editor.setFlagsIn(tx, user, set, change);
   }
@@ -243,25 +243,25 @@ export class EmbeddedMailstore implements Mailstore {
 
   /**
    * Removes messages for good in the transaction of the caller, who publishes the changes and removes the
-   * files (`Bodies.removeFiles`) once it is committed.
+   * files (`Bodies.removeFiles`) after the commit.
    */
   expungeIn(tx: Queries, user: MailUser, set: MessageSet) {
     return this.#editor.expungeIn(tx, user, set);
   }
 
-  /** Deletes the mailboxes of accounts that are deleted, in the caller's transaction. */
+  /** Deletes the mailboxes of deleted accounts, in the caller's transaction. */
   bury(tx: Queries, accountIds: readonly number[]): Promise<void> {
     return buryMailboxesOf(tx, accountIds);
   }
 
-  /** Removes some of what deleted mailboxes have. @returns false where nothing is left */
+  /** Removes a part of what deleted mailboxes have. @returns false where nothing is left */
   purge(): Promise<boolean> {
     return purgeMailboxes(this.#database, this.#bodies);
   }
 
   /**
-   * Removes what is in Trash and Junk for longer than that, of some mailboxes at a time; see `expireSome`. The
-   * caller publishes the changes.
+   * Removes messages that were in Trash or Junk for longer than `keptMs`, of some mailboxes at a time; see
+   * `expireSome`. The caller publishes the changes.
    */
   expireTrash(keptMs: number, after: number): Promise<Expired | undefined> {
     const options = { database: this.#database, bodies: this.#bodies, editor: this.#editor };
@@ -270,17 +270,17 @@ export class EmbeddedMailstore implements Mailstore {
   }
 
   /**
-   * Forgets removals older than the time they are kept; older tokens start anew from then on.
+   * Removes tombstones that are older than `keptMs`; tokens from before then get a reset.
    *
    * @param keptMs how long tombstones are kept
-   * @param signal ends it early
+   * @param signal stops it early
    */
   pruneTombstones(keptMs: number, signal?: AbortSignal): Promise<number> {
     return pruneTombstones(this.#database, this.#now() - keptMs, signal);
   }
 }
 
-/** @throws Refusal `invalid_request` for one that is no token, or has no UIDVALIDITY beside it */
+/** @throws Refusal `invalid_request` for a malformed token, or one without a UIDVALIDITY */
 function readToken({ token, uidvalidity }: SyncRequest): SyncToken | undefined {
   if (token === undefined) return undefined;
   const read = parseSyncToken(token);
@@ -290,7 +290,7 @@ function readToken({ token, uidvalidity }: SyncRequest): SyncToken | undefined {
   return read;
 }
 
-/** The commonest sync by far: nothing happened since the last one. */
+/** The most frequent sync by far: nothing has changed since the last one. */
 function isUpToDate(mailbox: MailboxRow, request: SyncRequest, token: SyncToken | undefined) {
   return (
     token?.kind === 'modseq' &&
@@ -308,7 +308,7 @@ function unchanged({ name, uidvalidity, highestmodseq }: MailboxRow): SyncResult
   };
 }
 
-/** Between which two states, and from which UID on, this sync has to tell. */
+/** The two states between which this sync reports changes, and the UID after which it starts. */
 function openWindow(
   mailbox: MailboxRow,
   request: SyncRequest,
@@ -344,7 +344,7 @@ function cursorOf({ base, snapshot, uid, newest }: Extract<SyncToken, { kind: 'c
   return { base, snapshot, afterUid: uid, newest };
 }
 
-/** Whether all that happened after the token is still known, and nothing of it is yet to come or was lost. */
+/** Whether all changes after the token are still known, and none of them is in the future or was lost. */
 function isKnown(mailbox: MailboxRow, token: SyncToken): boolean {
   const { highestmodseq, pruned_modseq } = mailbox;
   const last = token.kind === 'modseq' ? token.modseq : token.snapshot;
@@ -353,7 +353,7 @@ function isKnown(mailbox: MailboxRow, token: SyncToken): boolean {
     return token.modseq >= 1 && token.modseq >= pruned_modseq && token.modseq <= highestmodseq;
   }
   const { base, snapshot, newest } = token;
-  // Only who has nothing begins with the newest.
+  // Only a client that has nothing yet can begin with the newest.
   if (newest && base !== 0) return false;
   const oldest = base === 0 ? snapshot : base;
   if (!isSurviving(mailbox, oldest)) return false;

@@ -21,7 +21,7 @@ onEachEngine('messages in Trash', (engine) => {
   const add = async (user: MailUser, mailbox: string) =>
     store.append(await store.stage(sampleMessage('m')), [{ user, mailbox, internalDate: 0 }]);
 
-  /** Looks at every mailbox as the maintenance does. */
+  /** Checks every mailbox as the maintenance does. */
   async function expire(keptDays = 30) {
     const all = { removed: 0, mailboxes: [] as string[] };
     for (let after = 0; ; ) {
@@ -36,7 +36,7 @@ onEachEngine('messages in Trash', (engine) => {
   const uidsOf = async (user: MailUser, mailbox: string) =>
     (await store.mailstore.sync(user, { mailbox })).changes.added.map(({ uid }) => uid);
 
-  test('go some days after they came there, and apps see it', async () => {
+  test('are removed some days after they came there, and apps see it', async () => {
     await add(ann, 'INBOX');
     await add(ann, 'Junk');
     await add(ben, 'Trash');
@@ -61,7 +61,7 @@ onEachEngine('messages in Trash', (engine) => {
     assert.equal(bodies.length, 1, 'the sources go with them');
   });
 
-  test('go in many transactions, those of before 0.3.0 as if they had come at the first look', async () => {
+  test('are removed in many transactions; those of before 0.3.0 count from the first check', async () => {
     const staged = await store.stage(sampleMessage('many'));
     const many = Array.from({ length: 201 }, () => ({ user: ben, mailbox: 'Trash' }));
     await store.append(staged, many);

@@ -1,9 +1,9 @@
 /**
- * Removes what has been in Trash or Junk for long enough (TRASH_DAYS), in short transactions. Apps see it as any
- * removal, at their next sync.
+ * Removes messages that have been in Trash or Junk for long enough (TRASH_DAYS), in short transactions. Apps see it as
+ * any removal, at their next sync.
  *
  * What counts is when a message came into the mailbox, not its date: mail that is moved to Trash today stays for all of
- * its days. UIDs are given in that order, so the first messages of a mailbox tell whether there is anything to do.
+ * its days. UIDs are given in that order, so the first messages of a mailbox show whether there is anything to do.
  */
 import { sql } from 'kysely';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -12,12 +12,12 @@ import type { Database } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { MessageEditor } from './edit-messages.ts';
 
-/** Mailboxes that one query looks at. */
+/** Mailboxes that one query checks. */
 const MAILBOXES_AT_A_TIME = 1_000;
-/** Messages that go in one transaction. */
+/** Messages that one transaction removes. */
 const MESSAGES_AT_A_TIME = 200;
 const SPECIAL_USES = ['\\Trash', '\\Junk'];
-/** In `counters`: rows of before 0.3.0 do not say when their message came; from then on it is known. */
+/** In `counters`: rows of before 0.3.0 have no arrival time; theirs counts from this time on. */
 const KNOWN_SINCE = 'saved_at';
 
 export interface ExpiryOptions {
@@ -34,20 +34,20 @@ interface Expiring {
   readonly name: string;
 }
 
-/** What some mailboxes lost. */
+/** The result for some mailboxes. */
 export interface Expired {
-  /** Id of the last mailbox that was looked at. */
+  /** Id of the last mailbox that was checked. */
   readonly last: number;
   readonly removed: number;
-  /** To be announced. */
+  /** For the caller to publish. */
   readonly changes: readonly MailboxChange[];
 }
 
 /**
- * Looks at the next mailboxes, in the order of their ids.
+ * Checks the next mailboxes, in the order of their ids.
  *
- * @param before what came into its mailbox before that goes, milliseconds since 1970
- * @param after id of the mailbox that was looked at last
+ * @param before messages that came into their mailbox before this are removed; milliseconds since 1970
+ * @param after id of the mailbox that was checked last
  * @returns undefined where no mailbox is left
  */
 export async function expireSome(
@@ -130,7 +130,7 @@ async function expunge(
   }
 }
 
-/** When it was first asked, for good. */
+/** The time of the first call ever, which is stored. */
 async function readSince({ database, now }: ExpiryOptions): Promise<number> {
   const find = () =>
     database.read

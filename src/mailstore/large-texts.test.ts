@@ -1,4 +1,4 @@
-/** Envelopes and structures are as long as senders make them: pages of a sync end by their size. */
+/** Envelopes and structures are as long as senders make them: pages of a sync are limited by their size. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../test/support/databases.ts';
@@ -39,7 +39,7 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
 
   const uids = ({ changes }: SyncResult) => changes.added.map(({ uid }) => uid);
 
-  test('a first sync ends its pages before they are too large, each message in one', async () => {
+  test('a first sync ends its pages before they are too large, and each message is in one page', async () => {
     const user = await store.makeUser();
     await append(user, [1.5 * MB, 10, 1.5 * MB, 1.5 * MB, 10, 1.5 * MB, 1.5 * MB]);
     const pages = await allPages(user);
@@ -66,7 +66,7 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     assert.deepEqual(pages.map(uids), [[1], [2], [3, 4], [5]]);
   });
 
-  test('whichever ends a page first does, size or limit', async () => {
+  test('a page ends at its size or its limit, whichever comes first', async () => {
     const user = await store.makeUser();
     await append(user, [10, 10, 10, 3 * MB, 3 * MB, 10]);
     const pages = await allPages(user, undefined, { fields: texts, limit: 2 });
@@ -77,7 +77,7 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     ]);
   });
 
-  test('without those fields, size ends no page', async () => {
+  test('without those fields, the size does not end a page', async () => {
     const user = await store.makeUser();
     await append(user, [3 * MB, 3 * MB]);
     const bare = await sync(user, undefined, {});
@@ -85,12 +85,12 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     const small = await sync(user, undefined, { fields: ['size', 'flags', 'internalDate'] });
     assert.deepEqual(uids(small), [1, 2]);
     assert.equal(small.hasMore, undefined);
-    // Of what is not asked for, the size does not count.
+    // Fields that were not requested do not count.
     const structures = await sync(user, undefined, { fields: ['bodyStructure'] });
     assert.deepEqual(uids(structures), [1, 2]);
   });
 
-  test('pages that end for their size tell of one state, updates and removals with it', async () => {
+  test('pages that end by their size show one state, with its updates and removals', async () => {
     const user = await store.makeUser();
     await append(user, [3 * MB, 10, 10]);
     const [known] = await allPages(user);
@@ -107,7 +107,7 @@ onEachEngine('messages with large envelopes and structures', (engine) => {
     );
     assert.deepEqual(first.changes.removed, [{ uid: 2 }]);
     assert.equal(first.hasMore, true);
-    // Meanwhile one goes that was told of, and one that is yet to be; both are the next sync's.
+    // Meanwhile a message that was already sent and one that was not are removed; the next sync reports both.
     await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [3, 7] });
     await append(user, [10]);
     const rest = await allPages(user, first);

@@ -1,4 +1,4 @@
-/** Rows of `mailboxes`: finding, making, renaming, and moving on their counters. */
+/** Rows of `mailboxes`: finds, creates and renames them, and advances their counters. */
 import { type RawBuilder, sql } from 'kysely';
 import type { MailboxChange } from '../changes/changes.ts';
 import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
@@ -29,7 +29,7 @@ const columns = [
 
 const UIDVALIDITY_COUNTER = 'uidvalidity';
 
-/** Compiled once: every request and every message asks it. */
+/** Compiled once: every request and every message runs it. */
 function prepareFind(queries: Queries) {
   return new PreparedQuery((value: { accountId: number; name: string }) =>
     queries
@@ -51,7 +51,7 @@ export class Mailboxes {
     this.#find = prepareFind(database.read);
   }
 
-  /** The mailbox as it is now, made first where it is one that every account has. */
+  /** The mailbox as it is now; one that every account has is created first if it is missing. */
   async find(user: MailUser, mailbox: string): Promise<MailboxRow> {
     const found = await this.findIn(this.#database.read, user, mailbox);
     return found ?? this.#make(user, mailbox);
@@ -77,7 +77,7 @@ export class Mailboxes {
     }
     return rows.map((row) => ({
       ...stateOf(row),
-      // UIDVALIDITY values are given once in all, and say nothing of other accounts.
+      // Each UIDVALIDITY value is given once, and says nothing about other accounts.
       mailboxId: `m${row.uidvalidity}`,
       ...(row.special_use !== null && { specialUse: row.special_use }),
       messages: row.messages,
@@ -85,7 +85,7 @@ export class Mailboxes {
     }));
   }
 
-  /** Where the mailboxes of many accounts stand. */
+  /** The current state of many accounts' mailboxes. */
   async tipsOf(accountIds: readonly number[]): Promise<Map<number, MailboxState[]>> {
     const tips = new Map<number, MailboxState[]>(accountIds.map((id) => [id, []]));
     if (accountIds.length === 0) return tips;
@@ -98,7 +98,7 @@ export class Mailboxes {
     return tips;
   }
 
-  /** Every mailbox of the account that is there, by age. */
+  /** Every mailbox of the account, the oldest first. */
   readAll(queries: Queries, user: MailUser): Promise<MailboxRow[]> {
     return queries
       .selectFrom('mailboxes')
@@ -109,9 +109,9 @@ export class Mailboxes {
   }
 
   /**
-   * Holds the mailbox's row until the commit: what is read next cannot change in between.
+   * Locks the mailbox's row until the commit: what is read next cannot change in between.
    *
-   * @throws Refusal mailbox_not_found where it is gone, or another account's
+   * @throws Refusal mailbox_not_found where it does not exist, or belongs to another account
    */
   async lock(tx: Queries, user: MailUser, name: string): Promise<MailboxRow> {
     const row = await tx
@@ -125,7 +125,7 @@ export class Mailboxes {
     return row;
   }
 
-  /** Makes a mailbox of a name that is not taken. */
+  /** Creates a mailbox under a free name. */
   async make(tx: Queries, user: MailUser, name: string): Promise<MailboxRow> {
     const uidvalidity = await this.#reserveUidvalidity(tx, 1);
     return tx
@@ -146,19 +146,19 @@ export class Mailboxes {
     return made;
   }
 
-  /** Makes the mailboxes that an account lacks; several calls at once make them once. */
+  /** Creates the default mailboxes that an account lacks; concurrent calls create them once. */
   async ensureDefaults(user: MailUser): Promise<void> {
     const made = await this.#database.write((tx) => this.makeDefaults(tx, user));
     if (!made) throw accountNotFound(user);
   }
 
-  /** Makes the mailboxes that an account lacks. @returns false where there is no such account */
+  /** Creates the default mailboxes that an account lacks. @returns false where there is no such account */
   async makeDefaults(tx: Queries, user: MailUser): Promise<boolean> {
     const account = await tx
       .selectFrom('accounts')
       .select('id')
       .where('id', '=', user.accountId)
-      // A deletion of the account waits, and then finds the mailboxes.
+      // A deletion of the account waits for this commit, and then finds the mailboxes.
       .$if(this.#database.engine === 'postgres', (query) => query.forKeyShare())
       .executeTakeFirst();
     if (!account) return false;
@@ -179,9 +179,9 @@ export class Mailboxes {
   }
 
   /**
-   * Gives `count` new UIDVALIDITY values. They start at the present second (as RFC 3501 section
-   * 2.3.1.1 proposes) and only ever grow, so that neither a mailbox that is made again nor a
-   * database restored from a backup gives a value that a client knows from before.
+   * Reserves `count` new UIDVALIDITY values. They start at the current second (as RFC 3501 section 2.3.1.1
+   * proposes) and only ever grow, so that neither a mailbox that is created again nor a database restored
+   * from a backup gives a value that a client knows from before.
    */
   async #reserveUidvalidity(tx: Queries, count: number): Promise<number> {
     const seconds = Math.floor(this.#now() / 1000);
@@ -208,7 +208,7 @@ export class Mailboxes {
   }
 }
 
-/** By how much the counters of a mailbox go up. */
+/** By how much to advance the counters of a mailbox. */
 interface Steps {
   /** New UIDs. */
   readonly uids: number;
@@ -221,7 +221,7 @@ export interface Advance extends Steps {
   readonly mailboxId: number;
 }
 
-/** The same of a mailbox that is known by its name alone. */
+/** The same for a mailbox that is known only by its name. */
 interface NamedAdvance extends Steps {
   readonly accountId: number;
   readonly name: string;
@@ -229,14 +229,14 @@ interface NamedAdvance extends Steps {
 
 /**
  * MODSEQs of one history of the server. A failover may lose the last changes, which apps have seen. The first change
- * after it gets the first MODSEQ of the next such span, so that no lost one is ever given again:
- * {@link isSurviving} tells them apart.
+ * after it gets the first MODSEQ of the next span, so that no lost MODSEQ is ever given again: {@link isSurviving}
+ * tells them apart.
  */
 const SPAN = 2 ** 32;
-/** UIDs that are passed over at the same time: apps may keep what they read under the lost ones. */
+/** UIDs that are skipped at the same time: apps may have kept messages under the lost ones. */
 const UIDS_PASSED = 65_536;
 
-/** Whether the state that a token tells of was not lost in a failover. */
+/** Whether the state that a token stands for was not lost in a failover. */
 export function isSurviving(mailbox: MailboxRow, modseq: number): boolean {
   const { highestmodseq, fork_modseq } = mailbox;
   const span = Math.floor(modseq / SPAN);
@@ -244,7 +244,7 @@ export function isSurviving(mailbox: MailboxRow, modseq: number): boolean {
   return span === Math.floor(fork_modseq / SPAN) && modseq <= fork_modseq;
 }
 
-/** Counters of a mailbox whose history goes on, or whose server has begun another one. */
+/** The counters of a mailbox, advanced in its current history or moved to a new one. */
 function forkAware(timeline: RawBuilder<number>, uids: number) {
   const goesOn = sql`timeline in (0, ${timeline})`;
   return {
@@ -276,8 +276,8 @@ function advanceQuery(
 type Advanced = MailboxRow & Pick<Row<'mailboxes'>, 'uidnext'>;
 
 /**
- * Moves a mailbox on: gives the next MODSEQ, and the next UIDs. The row stays locked until the
- * commit, so that a client can never see N+1 before N: N would be lost to it (RFC 7162 section 3.1).
+ * Advances the counters of a mailbox: gives the next MODSEQ, and the next UIDs. The row stays locked until the
+ * commit, so that a client can never see N+1 before N: it would never get N (RFC 7162 section 3.1).
  */
 export class MailboxAdvance {
   readonly #byId: PreparedQuery<Advance, Advanced>;
@@ -287,7 +287,7 @@ export class MailboxAdvance {
     this.#byId = new PreparedQuery((value) =>
       advanceQuery(database, value)
         .where('id', '=', value.mailboxId)
-        // One that is deleted takes nothing more.
+        // A deleted mailbox accepts nothing more.
         .where('account_id', '>', 0),
     );
     this.#byName = new PreparedQuery((value) =>
@@ -297,7 +297,7 @@ export class MailboxAdvance {
     );
   }
 
-  /** @throws Refusal mailbox_not_found where the mailbox was deleted in this very moment */
+  /** @throws Refusal mailbox_not_found where the mailbox was deleted just now */
   async next(tx: Queries, advance: Advance): Promise<{ firstUid: number; modseq: number }> {
     const row = await this.#byId.first(tx, advance);
     if (!row) throw new Refusal('mailbox_not_found', 'the mailbox was deleted');
@@ -311,7 +311,7 @@ export class MailboxAdvance {
   }
 }
 
-/** Clients sync with it, as with the state that any change answers. */
+/** The state of a mailbox as every change returns it: clients continue to sync from it. */
 export function stateOf({ name, uidvalidity, highestmodseq }: MailboxRow): MailboxState {
   return { mailbox: name, uidvalidity: String(uidvalidity), token: String(highestmodseq) };
 }
@@ -339,9 +339,9 @@ export function mailboxNotFound(mailbox: string): Refusal {
   return new Refusal('mailbox_not_found', `there is no mailbox "${mailbox}"`);
 }
 
-/* Making, renaming and removing mailboxes. */
+/* Creates, renames and removes mailboxes. */
 
-/** Mailboxes of one account: each is in every hello of the account. */
+/** Mailboxes of one account: each is listed in every hello of the account. */
 const MAILBOXES_MAX = 1_000;
 
 export class MailboxWriter {
@@ -355,7 +355,7 @@ export class MailboxWriter {
 
   async create(user: MailUser, wanted: string): Promise<ChangedMailbox> {
     const name = readNewName('mailbox', wanted);
-    // The usual ones come first, so that none of them is made by hand.
+    // The default mailboxes are created first, so that no client creates one of them.
     await this.#mailboxes.find(user, 'INBOX');
     return this.#write(user, async (tx) => {
       const all = await this.#mailboxes.readAll(tx, user);
@@ -379,7 +379,7 @@ export class MailboxWriter {
       const all = await this.#mailboxes.readAll(tx, user);
       const found = all.find((one) => one.name === from);
       if (!found) throw mailboxNotFound(name);
-      // Those below it go with it (RFC 3501 section 6.3.5).
+      // Those below it are renamed as well (RFC 3501 section 6.3.5).
       const isMoving = (one: MailboxRow) => one === found || one.name.startsWith(from + SEPARATOR);
       const moving = all.filter(isMoving);
       const renamed = moving.map((one) => ({ ...one, name: to + one.name.slice(from.length) }));
@@ -388,7 +388,7 @@ export class MailboxWriter {
         all.filter((one) => !isMoving(one)),
         names,
       );
-      // The upper one first: one below it may take the name that it had, as where `a/a` becomes `a`.
+      // The upper one first: one below it may get its old name, as where `a/a` becomes `a`.
       const upperFirst = renamed.toSorted((a, b) => a.name.length - b.name.length);
       for (const one of upperFirst) await this.#mailboxes.rename(tx, one.id, one.name);
       const changes = [...moving, ...renamed].map((one) => changeOf(user, one));
@@ -396,7 +396,7 @@ export class MailboxWriter {
     });
   }
 
-  /** The name is free at once; the messages are removed afterwards (purge-mailboxes.ts). */
+  /** The name is free at once; the messages are removed later (purge-mailboxes.ts). */
   remove(user: MailUser, name: string): Promise<ChangedMailbox> {
     refuseProtected(canonicalMailboxName(name));
     return this.#write(user, async (tx) => {
@@ -406,7 +406,7 @@ export class MailboxWriter {
     });
   }
 
-  /** Holds the account until the commit: of changes to its list of mailboxes one comes after the other. */
+  /** Locks the account until the commit: changes to its list of mailboxes happen one after the other. */
   #write<T>(user: MailUser, change: (tx: Queries) => Promise<T>): Promise<T> {
     return this.#database.write(async (tx) => {
       const account = await tx
@@ -421,7 +421,7 @@ export class MailboxWriter {
   }
 }
 
-/** Names that differ in case alone are one to people, and to some file systems and servers. */
+/** Names that differ only in case look the same to people, and to some file systems and servers. */
 function refuseTaken(others: readonly MailboxRow[], names: readonly string[]): void {
   const taken = new Map(others.map((one) => [one.name.toLowerCase(), one.name]));
   for (const name of names) {
@@ -431,7 +431,7 @@ function refuseTaken(others: readonly MailboxRow[], names: readonly string[]): v
   }
 }
 
-/** Mail has to have somewhere to arrive, and clients look for the special ones (RFC 6154). */
+/** Mail needs a mailbox to arrive in, and clients look for the special ones (RFC 6154). */
 function refuseProtected(name: string): void {
   if (defaultMailboxes.some((one) => one.name === name)) {
     throw new Refusal('mailbox_protected', `"${name}" cannot be renamed or deleted`);
@@ -443,7 +443,7 @@ function changeOf(user: MailUser, row: MailboxRow): MailboxChange {
 }
 
 /**
- * Gives every mailbox another UIDVALIDITY, higher than all that were given: for a database that was brought back
+ * Gives every mailbox a new UIDVALIDITY, higher than all that were given before: for a database that was restored
  * from a backup, whose mailboxes will give UIDs again that apps have seen (RFC 9051 section 2.3.1.1).
  *
  * @param now milliseconds since 1970

@@ -3,7 +3,7 @@
  *
  * `embedded.ts` keeps them in Postroom's own database: `mailboxes` (UIDVALIDITY, UIDNEXT,
  * HIGHESTMODSEQ), `messages` (flags, envelope, MIME tree with byte offsets; the source is in
- * `bodies/`), and `tombstones` of what was removed, so that a sync can tell. `mail-server/` has the
+ * `bodies/`), and `tombstones` of removed messages, so that a sync can report them. `mail-server/` has the
  * second implementation of the interface, on an IMAP server that the operator runs.
  */
 import type { ListChange, MailboxChange } from '../changes/changes.ts';
@@ -63,8 +63,8 @@ export { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 export { type MailTotals, totalsOfAccounts, totalsOfDomains } from './totals.ts';
 
 /**
- * Wraps a mail store so that every change it makes is announced once it is committed. The store
- * itself knows no listeners: its operations answer with the changes they made.
+ * Wraps a mail store so that every change it makes is published after its commit. The store itself knows no
+ * listeners: its operations return the changes they made.
  */
 export function announceChanges(
   mailstore: Mailstore,
@@ -74,7 +74,7 @@ export function announceChanges(
     for (const change of changed.changes) publish(change);
     return changed;
   };
-  /** Told last: whoever lists the mailboxes again finds them as they were told. */
+  /** Published last: a client that lists the mailboxes after it finds the new list. */
   const listed = ({ accountId }: MailUser, changed: ChangedMailbox): ChangedMailbox => {
     announced(changed);
     publish({ kind: 'mailboxes', accountId });

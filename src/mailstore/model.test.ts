@@ -1,6 +1,6 @@
 /**
- * A client that only ever applies the answers of sync holds exactly what the mailbox holds,
- * whatever happened in between, in whatever pages it asked.
+ * A client that only applies the answers of sync holds exactly what the mailbox holds, whatever happened in
+ * between, and whatever page sizes it asked for.
  */
 import { before, test } from 'node:test';
 import fc from 'fast-check';
@@ -13,7 +13,7 @@ onEachEngine('a client that applies every delta', (engine) => {
   let store: TestMailstore;
   let clock = Date.UTC(2026, 0, 1);
   before(async () => {
-    // Of the messages below, one to four have that many octets of envelope and structure.
+    // The number of octets of envelope and structure of the messages below, one to four of which have it.
     store = await openTestMailstore(engine, () => clock, { pageBytes: 1_200 });
   });
 
@@ -24,7 +24,7 @@ onEachEngine('a client that applies every delta', (engine) => {
     return {
       async append(count) {
         for (let left = count; left > 0; left--) {
-          // Long and short ones in turn, so that pages end at other UIDs each time.
+          // Long and short ones alternate, so that pages end at other UIDs each time.
           const subject = 'm'.repeat((appended++ * 271) % 800);
           await store.append(await store.stage(sampleMessage(subject)), [{ user, mailbox }]);
         }

@@ -1,4 +1,4 @@
-/** Rows of before 0.3.0 tell the same as those of today. */
+/** Rows of before 0.3.0 give the same answers as new ones. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { onEachEngine } from '../../test/support/databases.ts';
@@ -30,7 +30,7 @@ onEachEngine('messages of before 0.3.0', (engine) => {
         .execute(),
     );
     assert.deepEqual([await sync(), await search(), await fetched()], today);
-    // An answer finds none of them by its key, and yet belongs where its references do.
+    // None of them has the key that an answer looks for, but the answer still joins the thread of its references.
     await append(
       await stage('References: <1@example.test> <2@example.test>\r\n\r\nyes\r\n'),
       targets,

@@ -1,6 +1,6 @@
 /**
- * Messages that came before 0.3.0 have no preview, no thread and no word on attachments in their rows:
- * each is read from the source when it is asked for.
+ * Messages from before 0.3.0 have no preview, no thread and no attachment flag in their rows: these are read
+ * from the source when they are requested.
  */
 import type { Bodies } from '../bodies/bodies.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -16,14 +16,14 @@ import type { OpaqueIds } from './opaque-ids.ts';
 import type { Description } from './store.ts';
 import { formatThreadId, threadByHeader, threadHeaders } from './threads.ts';
 
-/** What a row tells of its message; null in one of before 0.3.0. */
+/** What a row has stored about its message; null in one of before 0.3.0. */
 export interface Told {
   readonly preview: string | null;
   readonly thread_id: number | null;
   readonly has_attachment: number | null;
 }
 
-/** Where messages are read, and what names those without an id. */
+/** Where sources are read, and the ids of messages without a Message-ID. */
 export interface Sources {
   readonly bodies: Pick<Bodies, 'find' | 'read'>;
   readonly ids: OpaqueIds;
@@ -36,7 +36,7 @@ interface OlderRow {
   readonly structure: string;
 }
 
-/** What a row says of its message; undefined where it has to be read from the source. */
+/** What a row has stored about its message; undefined where the source has to be read. */
 export function readTold({ preview, thread_id, has_attachment }: Told): Description | undefined {
   if (preview === null || thread_id === null || has_attachment === null) return undefined;
   return {
@@ -46,7 +46,7 @@ export function readTold({ preview, thread_id, has_attachment }: Told): Descript
   };
 }
 
-/** What a row says of its message, or its source where the row does not. */
+/** The description of a message, from its row, or else from its source. */
 export async function describeRow(sources: Sources, row: Told & OlderRow): Promise<Description> {
   return readTold(row) ?? describeOlder(sources, row);
 }
@@ -65,7 +65,7 @@ export async function describeOlder({ bodies, ids }: Sources, row: OlderRow): Pr
   };
 }
 
-/** A source that is missing keeps no sync from telling of the others. */
+/** A missing source must not prevent the sync of the other messages. */
 async function readSource(
   bodies: Sources['bodies'],
   bodyId: number,

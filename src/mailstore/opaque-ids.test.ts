@@ -1,4 +1,4 @@
-/** Nothing that an account sees counts what the others have. */
+/** An account sees no number that counts the mail of others. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { onEachEngine } from '../../test/support/databases.ts';
@@ -15,7 +15,7 @@ suite('sealed texts', () => {
     assert.notEqual(ids.seal('1-2-3'), sealed);
   });
 
-  test('do not open when they are changed, cut or of another secret', () => {
+  test('do not open when they were changed, cut or made with another secret', () => {
     const sealed = ids.seal('1-2-3');
     const changed = (sealed.startsWith('A') ? 'B' : 'A') + sealed.slice(1);
     for (const text of ['', 'x', changed, sealed.slice(4), sealed.slice(0, -4), 'A'.repeat(512)]) {
@@ -26,11 +26,11 @@ suite('sealed texts', () => {
 });
 
 onEachEngine('ids that an account sees', (engine) => {
-  test('do not tell how much mail there is', async () => {
+  test('do not show how much mail there is', async () => {
     const { database, bodies, mailstore, makeUser, stage, append } =
       await openTestMailstore(engine);
     const user = await makeUser();
-    // Without a Message-ID a thread has nothing but the message to be named by.
+    // Without a Message-ID the thread is named by the message itself.
     for (const text of ['one', 'two']) {
       await append(await stage(`Subject: ${text}\r\n\r\n${text}\r\n`), [
         { user, mailbox: 'INBOX' },

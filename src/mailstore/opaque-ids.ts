@@ -1,6 +1,6 @@
 /**
- * What an account sees in place of numbers that run through the whole service: from two of those it could
- * tell how much mail all the others get.
+ * What an account sees in place of numbers that count through the whole service: from two of these it could
+ * learn how much mail all the others get.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
 
@@ -8,7 +8,7 @@ const CIPHER = 'aes-256-gcm';
 /** NIST SP 800-38D section 8.2.2: random. */
 const IV_OCTETS = 12;
 const TAG_OCTETS = 16;
-/** Octets of an HMAC that a name has: no two bodies ever have the same. */
+/** Octets of the HMAC in a name: enough that no two bodies ever have the same. */
 const NAME_OCTETS = 16;
 
 export class OpaqueIds {
@@ -28,7 +28,7 @@ export class OpaqueIds {
     return `e${mac.toString('base64url', 0, NAME_OCTETS)}`;
   }
 
-  /** Makes a text unreadable that a client keeps for us. */
+  /** Encrypts a text that a client keeps for us. */
   seal(text: string): string {
     const iv = randomBytes(IV_OCTETS);
     const cipher = createCipheriv(CIPHER, this.#sealKey, iv);
@@ -36,7 +36,7 @@ export class OpaqueIds {
     return Buffer.concat(sealed).toString('base64url');
   }
 
-  /** @returns undefined for what {@link OpaqueIds.seal} did not make */
+  /** @returns undefined for a text that {@link OpaqueIds.seal} did not make */
   open(sealed: string): string | undefined {
     const bytes = Buffer.from(sealed, 'base64url');
     if (bytes.length < IV_OCTETS + TAG_OCTETS) return undefined;

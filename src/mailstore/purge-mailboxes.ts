@@ -1,10 +1,10 @@
 /**
- * Removing what nobody sees any more, in short transactions: deleted mailboxes with what is in them, and
- * old tombstones.
+ * Removes what no client sees any more, in short transactions: deleted mailboxes with their messages, and old
+ * tombstones.
  *
- * A deleted mailbox keeps its row, with the account's id negated and a name of its own: so nobody finds
- * it any more, its name is free, and it is known whose mail is still to be removed. The row goes last.
- * After a crash the next step goes on where the last commit was.
+ * A deleted mailbox keeps its row, with the account's id negated and a new name: so no query finds it, its old
+ * name is free, and it is known whose mail is still to be removed. The row is removed last. After a crash the
+ * next step continues from the last commit.
  */
 import { sql } from 'kysely';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -13,11 +13,11 @@ import { enqueueSearch } from '../search/search.ts';
 import { forgetInSearch } from './search-source.ts';
 
 /**
- * Messages or tombstones that go in one transaction: so few that neither it nor the query holds the thread
+ * Messages or tombstones that one transaction removes: so few that neither it nor the query holds the thread
  * for long.
  */
 const ROWS_AT_A_TIME = 200;
-/** Octets of their sources: those that lie in rows are read page by page to be freed. */
+/** Octets of their sources: to free a source that lies in its row, SQLite reads all of its pages. */
 const OCTETS_AT_A_TIME = 4 * 1024 * 1024;
 
 const buried = {
@@ -30,7 +30,7 @@ export async function buryMailbox(tx: Queries, id: number): Promise<void> {
   await tx.updateTable('mailboxes').set(buried).where('id', '=', id).execute();
 }
 
-/** Deletes the mailboxes of accounts that are deleted, and has the search index forget them. */
+/** Deletes the mailboxes of deleted accounts, and removes them from the search index. */
 export async function buryMailboxesOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   const rows = await tx
     .updateTable('mailboxes')
@@ -46,7 +46,7 @@ export async function buryMailboxesOf(tx: Queries, accountIds: readonly number[]
 }
 
 /**
- * Removes some of what deleted mailboxes have, in one transaction.
+ * Removes a part of what deleted mailboxes have, in one transaction.
  *
  * @returns false where nothing is left
  */
@@ -57,7 +57,7 @@ export async function purgeMailboxes(database: Database, bodies: Bodies): Promis
       .select(['id', 'account_id'])
       .where('account_id', '<', 0)
       .limit(1)
-      // Who still appends to it waits, and then finds it gone.
+      // A transaction that still appends to it waits, and then finds it deleted.
       .$if(database.engine === 'postgres', (query) => query.forUpdate())
       .executeTakeFirst();
     if (!mailbox) return undefined;
@@ -68,12 +68,12 @@ export async function purgeMailboxes(database: Database, bodies: Bodies): Promis
     }
     return [];
   });
-  // After the commit: a crash before it must find the file; one after it leaves it to the sweep.
+  // After the commit: before it, a crash must leave the file; after it, the sweep removes the file.
   if (files) await bodies.removeFiles(files);
   return files !== undefined;
 }
 
-/** @returns files of the bodies that went with the messages; undefined where there is no message */
+/** @returns files of the bodies that were released; undefined where there is no message */
 async function removeMessages(
   tx: Queries,
   bodies: Bodies,
@@ -100,7 +100,7 @@ async function removeMessages(
     .where('uid', '<=', last.uid)
     .execute();
   const bodyIds = [...new Set(messages.map(({ body_id }) => body_id))];
-  // An account that is gone is forgotten as a whole.
+  // A deleted account is removed from the index as a whole.
   if (await isThere(tx, accountId)) await forgetInSearch(tx, accountId, bodyIds);
   return bodies.release(tx, bodyIds);
 }
@@ -131,10 +131,10 @@ async function removeTombstones(tx: Queries, mailboxId: number): Promise<boolean
 }
 
 /**
- * Removes tombstones of messages that were expunged before `before` (milliseconds since 1970) and
- * notes in each mailbox up to which MODSEQ removals are no longer known.
+ * Removes tombstones of messages that were expunged before `before` (milliseconds since 1970), and notes in
+ * each mailbox the MODSEQ up to which removals are no longer known.
  *
- * @param signal ends it early
+ * @param signal stops it early
  * @returns how many were removed
  */
 export async function pruneTombstones(
@@ -146,7 +146,7 @@ export async function pruneTombstones(
   for (;;) {
     const old = await oldTombstones(database.read, before).execute();
     if (old.length === 0 || signal?.aborted) return pruned;
-    // The last of each mailbox; what is below was expunged before it.
+    // The last of each mailbox; all removals below its MODSEQ are older.
     const last = new Map<number, number>();
     for (const { mailbox_id, modseq } of old) {
       last.set(mailbox_id, Math.max(modseq, last.get(mailbox_id) ?? modseq));
@@ -172,7 +172,7 @@ export async function pruneTombstones(
   }
 }
 
-/** The oldest of those that are to go, found by their time. */
+/** The oldest tombstones to remove, found by their time. */
 export function oldTombstones(queries: Queries, before: number) {
   return queries
     .selectFrom('tombstones')

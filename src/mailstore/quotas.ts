@@ -3,14 +3,14 @@
  * every change of a mailbox keeps in its own transaction. A message counts in each mailbox that has it, as IMAP
  * counts (RFC 9208 section 5.1).
  *
- * Whoever is about to add to an account with a quota holds the account's row until the commit, so that deliveries
- * that come together never pass the quota. Accounts without one pay nothing for that.
+ * A transaction that adds to an account with a quota locks the account's row until the commit, so that concurrent
+ * deliveries never exceed the quota. Accounts without a quota are not locked.
  */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 
-/** What an account has, and may have; 0 for no limit. */
+/** The octets that an account uses, and may use; 0 for no limit. */
 export interface Room {
   readonly accountId: number;
   readonly usedBytes: number;
@@ -21,7 +21,7 @@ export class Quotas {
   readonly #engine: Database['engine'];
   readonly #defaultBytes: number;
 
-  /** @param defaultBytes for accounts that have none of their own; 0 for no limit */
+  /** @param defaultBytes for accounts without a quota of their own; 0 for no limit */
   constructor({ engine }: Pick<Database, 'engine'>, defaultBytes: number) {
     this.#engine = engine;
     this.#defaultBytes = defaultBytes;
@@ -32,7 +32,7 @@ export class Quotas {
     return (ownBytes ?? this.#defaultBytes) > 0;
   }
 
-  /** How full those of the accounts are that have a quota. */
+  /** The use and the quota of those of the accounts that have one. */
   async rooms(queries: Queries, accountIds: readonly number[]): Promise<Room[]> {
     if (accountIds.length === 0) return [];
     const quota = this.#quota();
@@ -45,8 +45,8 @@ export class Quotas {
   }
 
   /**
-   * Holds those of the accounts that have a quota until the commit. Called before the transaction locks a mailbox,
-   * as everybody does who holds an account.
+   * Locks those of the accounts that have a quota until the commit. Called before the transaction locks a mailbox:
+   * all transactions lock in this order.
    */
   async hold(tx: Queries, accountIds: readonly number[]): Promise<void> {
     // SQLite has one writer at a time.
@@ -55,7 +55,7 @@ export class Quotas {
       order by id for no key update`.execute(tx);
   }
 
-  /** The accounts among them that have no room for so many more octets; they are held until the commit. */
+  /** The accounts among them that have no room for so many more octets; they stay locked until the commit. */
   async findFull(
     tx: Queries,
     accountIds: readonly number[],

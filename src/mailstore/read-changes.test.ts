@@ -59,7 +59,7 @@ async function plansOf(window: Partial<ChangeWindow>): Promise<string[]> {
   return plans;
 }
 
-test('a first sync reads no row: all that it tells is in the index', async () => {
+test('a first sync reads no row: all that it returns is in the index', async () => {
   for (const fields of [[], ['flags']] as const) {
     const plans = await plansOf({ fields });
     assert.ok(plans.length > 0, 'messages were read');

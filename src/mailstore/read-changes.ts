@@ -1,9 +1,9 @@
 /**
  * What changed in a mailbox since a MODSEQ.
  *
- * A client that has state `base` is brought to state `snapshot`: what came after `base` is added,
- * what it knows and was changed is updated, what it knew and is gone is removed. What came and went
- * in between it never hears of. The cost follows the number of changes, not the mailbox's size.
+ * A client that has state `base` is brought to state `snapshot`: what came after `base` is added, what it
+ * knows and was changed is updated, what it knew and was removed is removed. What came and was removed in
+ * between is not reported. The cost depends on the number of changes, not on the size of the mailbox.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { PreparedQuery, type Queries } from '../database/database.ts';
@@ -39,7 +39,7 @@ export interface ChangeWindow {
   readonly snapshot: number;
   /** The client has all changes up to this UID, in the order of the page. */
   readonly afterUid: number;
-  /** Whether the highest UIDs come first; where `base` is 0 alone. */
+  /** Whether the highest UIDs come first; only where `base` is 0. */
   readonly newest: boolean;
   readonly limit: number | undefined;
   readonly fields: readonly MessageField[];
@@ -56,7 +56,7 @@ export interface ChangePage {
 /** RFC 3501 section 2.3.1.1. */
 const UID_MAX = 4_294_967_295;
 
-/** Rows read in one go: keeps a sync of a huge mailbox from holding the thread. */
+/** Rows read at once: a sync of a huge mailbox must not hold the thread. */
 const ROWS_AT_A_TIME = 5_000;
 
 export interface ChangeReaderOptions {
@@ -87,7 +87,7 @@ export class ChangeReader {
     this.#goneDownwards = new PreparedQuery((value) => goneInOrderQuery(queries, true, value));
   }
 
-  /** Reads one page of changes; `tx` is one state of the database throughout. */
+  /** Reads one page of changes; `tx` sees one state of the database throughout. */
   async read(tx: Queries, window: ChangeWindow): Promise<ChangePage> {
     const most = window.limit === undefined ? undefined : window.limit + 1;
     const live = await this.#readLive(tx, window, most ?? Number.POSITIVE_INFINITY);
@@ -98,7 +98,7 @@ export class ChangeReader {
     });
   }
 
-  /** Reads from their sources what rows of before 0.3.0 do not have. */
+  /** Reads from their sources what rows of before 0.3.0 lack. */
   async #describeOlder(tx: Queries, { mailboxId, base }: ChangeWindow, rows: readonly LiveRow[]) {
     for (const row of rows) {
       if (row.has_attachment !== null || row.created_modseq <= base) continue;
@@ -113,9 +113,9 @@ export class ChangeReader {
   }
 
   async #readLive(tx: Queries, window: ChangeWindow, most: number): Promise<TextRows<LiveRow>> {
-    // Not by MODSEQ: what a page that ends early has to have first are the lowest UIDs.
+    // Not by MODSEQ: a page that ends early must have the lowest UIDs first.
     if (hasTexts(window.fields)) return this.#readWithTexts(tx, window, most);
-    // The index by MODSEQ has all that is asked for. By UID each row would be looked up where it lies,
+    // The index by MODSEQ has all that is requested. By UID each row would be read from its table page,
     // between those of other mailboxes.
     const isInIndex = window.base > 0 || window.fields.every((field) => field === 'flags');
     const rows =
@@ -125,7 +125,7 @@ export class ChangeReader {
     return { rows, fullAt: undefined };
   }
 
-  /** The same with texts that may be long, which only what is new to the client has to have. */
+  /** The same with texts that may be long; only messages that are new to the client carry them. */
   async #readWithTexts(
     tx: Queries,
     window: ChangeWindow,
@@ -153,7 +153,7 @@ export class ChangeReader {
     return { rows: [...known, ...rows].sort((a, b) => compare(a.uid, b.uid)), fullAt };
   }
 
-  /** Messages that are there, in the order of the page. */
+  /** Existing messages, in the order of the page. */
   async #readByUid(
     tx: Queries,
     window: ChangeWindow,
@@ -177,7 +177,7 @@ export class ChangeReader {
     return rows;
   }
 
-  /** The same where all of them are wanted: as they lie in the index by MODSEQ, sorted afterwards. */
+  /** The same where all of them are wanted: read in the order of the MODSEQ index, sorted afterwards. */
   async #readByModseq(tx: Queries, window: ChangeWindow): Promise<LiveRow[]> {
     const { mailboxId, base, snapshot, newest, fields } = window;
     const compare = inOrder(newest);
@@ -198,9 +198,9 @@ export class ChangeReader {
   }
 
   /**
-   * Messages that are gone, in the order of the page: those that the client knew, and those that
-   * were still there in the state it is being brought to (a paged sync whose snapshot is past: the
-   * next sync tells of their removal, so this one has to tell of their existence).
+   * Removed messages, in the order of the page: those that the client knew, and those that still existed in
+   * the state it is brought to. (In a paged sync that snapshot is past. The next sync reports the removal, so
+   * this one has to report the message.)
    */
   async #readGone(tx: Queries, window: ChangeWindow, most: number | undefined) {
     const { mailboxId, base, snapshot, afterUid, newest } = window;
@@ -220,7 +220,7 @@ export class ChangeReader {
 
   #liveQuery(kind: LiveQuery, fields: readonly MessageField[], newest = false) {
     const columns = columnsOf(fields);
-    // Flags are part of every update.
+    // Every update carries the flags.
     if (kind === 'changed by UID' || kind === 'changed by MODSEQ') columns.add('flags');
     const key = `${kind} ${newest} ${[...columns].sort()}`;
     const known = this.#live.get(key);
@@ -233,7 +233,7 @@ export class ChangeReader {
   }
 }
 
-/** Sorts what a page has read into what is new, changed and gone to the client. */
+/** Sorts the rows of a page into new, changed and removed for the client. */
 async function classify(
   { rows: live, fullAt }: TextRows<LiveRow>,
   gone: readonly GoneRow[],
@@ -244,7 +244,7 @@ async function classify(
   const isPast = (uid: number, end: number | undefined) =>
     end !== undefined && compare(uid, end) > 0;
   const ends = [fullAt, limit === undefined ? undefined : cutAt(live, gone, limit, compare)];
-  // A page that is full in both senses ends where it was full first.
+  // A page that is full in both senses ends at the lower of the two UIDs.
   const [cut] = ends.filter((end) => end !== undefined).sort(compare);
   const added: AddedMessage[] = [];
   const updated: UpdatedMessage[] = [];

@@ -1,4 +1,4 @@
-/** Reading one message and its parts. */
+/** Reads one message and its parts. */
 import type { Bodies } from '../bodies/bodies.ts';
 import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -49,7 +49,7 @@ function prepareSelect(queries: Queries) {
   );
 }
 
-/** A row as a message; what takes time to read is read when it is asked for. */
+/** A message from its row; what takes time is read when it is requested. */
 class StoredMessage implements Message {
   readonly uid: number;
   readonly flags: readonly string[];
@@ -128,7 +128,7 @@ export class MessageReader {
           user,
           row,
           { start: part.bodyStart, end: part.bodyEnd },
-          // What a decoder gives is memory of its own.
+          // A decoder returns memory of its own, so the read buffer can be reused.
           isEncoded(part.encoding),
         );
         return decodePart(part.encoding, encoded, range);
@@ -136,7 +136,7 @@ export class MessageReader {
     };
   }
 
-  /** @throws Refusal where the message, or the file with its source, is gone by now */
+  /** @throws Refusal where the message, or the file with its source, no longer exists */
   async *#read(
     { accountId }: MailUser,
     { mailbox_id, uid, body_id }: MessageRow,
@@ -156,7 +156,7 @@ export class MessageReader {
       uid,
     });
     if (row) return row;
-    // Says which of the two is missing; an account's own mailboxes may not have been made yet.
+    // Refuses if the mailbox is missing; an account's default mailboxes may not have been created yet.
     await this.#mailboxes.find(user, mailbox);
     throw new Refusal('message_not_found', `there is no message ${uid} in "${mailbox}"`);
   }

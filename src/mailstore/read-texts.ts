@@ -1,9 +1,9 @@
 /**
- * Reading messages with their envelopes and structures.
+ * Reads messages with their envelopes and structures.
  *
- * Both are as long as the sender made them: half a megabyte from one message of 300 KB. So a page
- * that carries them ends by octets as well, and is read in small amounts: how long the texts are is
- * asked first, which costs neither engine a look at the texts themselves.
+ * Both are as long as the sender made them: half a megabyte from one message of 300 KB. So a page with them
+ * is limited in octets as well, and is read in small amounts: their lengths are read first, for which neither
+ * engine has to read the texts.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
@@ -14,10 +14,10 @@ export const textColumns = ['envelope', 'structure'] as const;
 
 export type TextColumn = (typeof textColumns)[number];
 
-/** Rows whose lengths are asked for in one go, and so the most whose texts are read in one go. */
+/** Rows whose lengths are read at once, and so the most rows whose texts are. */
 const ROWS_AT_A_TIME = 200;
 
-/** Octets of texts read, or parsed, in one go: on SQLite a query holds the thread until its end. */
+/** Octets of texts read, or parsed, at once: on SQLite a query holds the thread until its end. */
 export const TEXT_AT_A_TIME = 512 * 1024;
 
 interface Measured {
@@ -29,13 +29,13 @@ interface Measured {
 export interface WindowValues {
   readonly mailboxId: number;
   readonly snapshot: number;
-  /** Messages that came up to here are left out. */
+  /** Messages that came up to this MODSEQ are left out. */
   readonly afterModseq: number;
   readonly afterUid: number;
   readonly most: number;
 }
 
-/** Which messages are read: those that came after the state `base`, up to the state `snapshot`. */
+/** The messages to read: those that came after the state `base`, up to the state `snapshot`. */
 export interface TextRange {
   readonly mailboxId: number;
   readonly base: number;
@@ -43,16 +43,16 @@ export interface TextRange {
   readonly afterUid: number;
   /** Whether the highest UIDs come first. */
   readonly newest: boolean;
-  /** Messages at most. */
+  /** The most messages. */
   readonly most: number;
-  /** Octets of texts at most; a message that is larger comes alone. */
+  /** The most octets of texts; a message that is larger comes alone. */
   readonly pageBytes: number;
 }
 
 export interface TextRows<TextRow> {
   /** In the order of the page. */
   readonly rows: TextRow[];
-  /** The UID up to which they were read, where they were more than fits. */
+  /** The last UID that was read, where there are more messages than fit. */
   readonly fullAt: number | undefined;
 }
 
@@ -110,7 +110,7 @@ export class TextReader {
   }
 }
 
-/** How long the texts of messages are together. */
+/** The length of the texts of each message. */
 function lengthsQuery(
   queries: Queries,
   columns: readonly TextColumn[],
@@ -129,7 +129,7 @@ function lengthsQuery(
     .limit(most);
 }
 
-/** The first of them that have no more than so many octets together; one in any case. */
+/** The first of them whose texts together have at most `room` octets; at least one. */
 function fit(measured: readonly Measured[], room: number) {
   let count = 0;
   let octets = 0;

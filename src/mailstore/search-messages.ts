@@ -1,7 +1,7 @@
 /**
- * Searching an account's mail: by words through the search index, without words by date; newest
- * first either way. What the index finds are bodies: they are joined with the mailboxes that hold
- * them, so that a message that is gone never shows.
+ * Searches an account's mail: by words through the search index, without words by date; in both cases newest
+ * first. The index finds bodies: they are joined with the mailboxes that hold them, so that a deleted message
+ * is never shown.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import { sql } from 'kysely';
@@ -22,16 +22,16 @@ import type { OpaqueIds } from './opaque-ids.ts';
 import type { MailUser, SearchFilter, SearchMatch, SearchRequest, SearchResult } from './store.ts';
 import { flagsFromText } from './syntax.ts';
 
-/** Rows that are looked at in one go. */
+/** Rows that are read at once. */
 const CHUNK = 300;
 /**
- * The index sorts all hits by date each time it is asked. Where a page is not full after the first hits,
- * it is asked for so many times as many: 40,000 hits take three questions, not 130.
+ * The index sorts all hits by date for each query. Where the first hits do not fill a page, the next query
+ * reads this many times as many: 40,000 hits take three queries, not 130.
  */
 const MORE_HITS = 20;
-/** Messages that are looked at before other requests have their turn: a few milliseconds. */
+/** Messages that are checked before other requests get a turn: a few milliseconds. */
 const LOOKED_AT_A_TURN = 3_000;
-/** Messages that one call looks at, where hardly any passes the filters; the cursor goes on. */
+/** Messages that one call checks, where hardly any passes the filters; the cursor continues from there. */
 const LOOKED_AT_MAX = 100_000;
 
 /** Where a message stands in the order of the answer: newest first. */
@@ -72,7 +72,7 @@ export class MessageSearch {
     const mailboxes = await this.#mailboxesOf(user, request.mailbox);
     if (mailboxes.size === 0) return { matches: [] };
     if (terms.length > 0 && !search) throw new Refusal('unavailable', 'there is no search index');
-    // Asked first: what comes into the index from now on may be missed, but is told of.
+    // Read before the search: mail that is indexed from now on may be missed, but is reported as missing.
     const behind = terms.length > 0 && (await search?.isBehind(user.accountId)) === true;
     const ids = [...mailboxes.keys()];
     const candidates =
@@ -85,7 +85,7 @@ export class MessageSearch {
     let last: Place | undefined;
     for await (const candidate of candidates) {
       lookedAt += 1;
-      // SQLite answers on the event loop: others have their turn meanwhile.
+      // SQLite answers on the event loop: other requests get a turn in between.
       if (lookedAt % LOOKED_AT_A_TURN === 0) await turn();
       if (passes(candidate, request)) page.push(candidate);
       const isEnough = lookedAt === LOOKED_AT_MAX;
@@ -104,7 +104,7 @@ export class MessageSearch {
     };
   }
 
-  /** Names by id: of the one that is asked for, else of all. */
+  /** Names by id: of the requested mailbox, or of all. */
   async #mailboxesOf(user: MailUser, name: string | undefined): Promise<Map<number, string>> {
     const { mailboxes, database } = this.#options;
     if (name !== undefined) {
@@ -139,7 +139,7 @@ export class MessageSearch {
     }
   }
 
-  /** The messages that hits stand for, in their order: one for each mailbox that holds the body. */
+  /** The messages of the hits, in their order: one for each mailbox that holds the body. */
   async #locate(hits: readonly Hit[], mailboxIds: readonly number[]): Promise<Candidate[]> {
     const rows = await this.#options.database.read
       .selectFrom('messages')
@@ -149,7 +149,7 @@ export class MessageSearch {
         'in',
         hits.map(({ bodyId }) => bodyId),
       )
-      // With the plus, no index on mailboxes fits: SQLite would read through all of a mailbox.
+      // The plus keeps SQLite from using an index on mailboxes: it would read all of a mailbox.
       .where(sql`+mailbox_id`, 'in', mailboxIds)
       .execute();
     const byBody = Map.groupBy(rows, ({ body_id }) => body_id);
@@ -168,7 +168,7 @@ export class MessageSearch {
     );
   }
 
-  /** The newest of each mailbox, merged: each comes from an index alone. */
+  /** The newest of each mailbox, merged: each mailbox is read from an index alone. */
   async *#byDate({ ids, after, filter }: Walk): AsyncGenerator<Candidate> {
     const heads: { candidate: Candidate; rest: AsyncGenerator<Candidate> }[] = [];
     for (const id of ids) {
@@ -192,7 +192,7 @@ export class MessageSearch {
     filter: SearchFilter,
   ): AsyncGenerator<Candidate> {
     const { since, before, larger, smaller, hasAttachment: wanted } = filter;
-    // Without these two the index has all that is read, and no row is.
+    // Without these two filters the index has every column that is read, so no row is.
     const inIndex = larger === undefined && smaller === undefined && wanted === undefined;
     let upTo = Math.min(
       after?.date ?? Number.MAX_SAFE_INTEGER,
@@ -226,7 +226,7 @@ export class MessageSearch {
     }
   }
 
-  /** What the answer says of messages; those are left out that are gone, or older and do not pass. */
+  /** The answer's entries for messages; deleted ones are left out, and older ones that do not pass the filters. */
   async #read(
     candidates: readonly Candidate[],
     { hasAttachment }: SearchFilter,
@@ -291,7 +291,7 @@ interface Walk {
   readonly filter: SearchFilter;
 }
 
-/** Where the index is read from: the hit that a page ended within is read once more. */
+/** Where the index is read from: the hit in which the last page ended is read once more. */
 function startOf(after: Place | undefined, { before }: SearchFilter): HitPlace | undefined {
   if (after) return { date: after.date, id: after.hit + 1 };
   return before === undefined ? undefined : { date: before, id: 0 };

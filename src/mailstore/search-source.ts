@@ -41,7 +41,7 @@ function prepareFind(read: Queries) {
   );
 }
 
-/** Mailbox by mailbox, so that mail that comes in waits for a few hundred rows at most. */
+/** Mailbox by mailbox, so that incoming mail waits for a few hundred rows at most. */
 async function enqueueAll(database: Database): Promise<void> {
   const mailboxes = await database.read
     .selectFrom('mailboxes')
@@ -71,8 +71,8 @@ async function enqueueAll(database: Database): Promise<void> {
 }
 
 /**
- * Tells the search index of bodies that no mailbox of the account has any more, in the transaction that
- * took them away.
+ * Queues the removal from the search index of bodies that no mailbox of the account has any more, in the
+ * transaction that removed them.
  */
 export async function forgetInSearch(
   tx: Queries,

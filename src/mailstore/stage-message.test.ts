@@ -50,7 +50,7 @@ for (const [text, staged] of cases) {
   });
 }
 
-test('others have their turn while a long message is staged', async () => {
+test('other work gets a turn while a long message is staged', async () => {
   let turns = 0;
   const chunk = Buffer.from('x'.repeat(64 * 1024));
   const count = () => new Promise<void>((resolve) => setImmediate(() => resolve(void turns++)));

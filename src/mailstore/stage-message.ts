@@ -17,7 +17,7 @@ import { threadHeaders } from './threads.ts';
  * Reads a message to its end in one pass: parses it and keeps its source, large ones on disk.
  *
  * @param head lines to put in front (trace headers), ending in CRLF
- * @throws whatever the source or the disk throws; then nothing is left behind
+ * @throws any error of the source or the disk; then nothing of the message is kept
  */
 export async function stageMessage(
   bodies: Pick<Bodies, 'stage'>,
@@ -32,10 +32,10 @@ export async function stageMessage(
   return { parsed: parser.end(), body };
 }
 
-/** Octets after which others have their turn. */
+/** Octets after which other work gets a turn. */
 const TURN = 256 * 1024;
 
-/** Lets the event loop go on now and then: a source that is there already would hold it to its end. */
+/** Lets the event loop continue now and then: a source that is already complete would hold it to its end. */
 async function* takeTurns(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let taken = 0;
   for await (const chunk of source) {
@@ -47,18 +47,18 @@ async function* takeTurns(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   }
 }
 
-/** Puts more header lines in front of a staged message, on top of those it has. */
+/** Puts more header lines in front of a staged message, above those it has. */
 export function prependHeader(lines: Buffer, { parsed, body }: StagedMessage): StagedMessage {
   return { parsed: shiftParsed(parsed, lines.length), body: prependBody(lines, body) };
 }
 
-/** A message that was read, and where its source is. */
+/** A message that was parsed, and where its source is. */
 export interface ReadMessage {
   readonly parsed: ParsedMessage;
   readonly body: StagedBody | StoredBody;
 }
 
-/** What a mailbox keeps of a message besides its source. */
+/** What a mailbox keeps of a message in addition to its source. */
 export async function describeMessage(
   bodies: Pick<Bodies, 'read'>,
   { parsed, body }: ReadMessage,
@@ -78,14 +78,14 @@ const LF = 0x0a;
 const EMPTY_LINE = Buffer.from('\r\n');
 
 /**
- * Puts header lines in front. Text that has no header gets the empty line that begins a body:
- * otherwise its first line would become part of the header, or even of the last line in front.
+ * Puts header lines in front. Text without a header gets the empty line that begins a body: without it the
+ * first line of the text would become part of the header, or even of the last line in front.
  */
 async function* putInFront(
   head: Uint8Array,
   source: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<Uint8Array> {
-  /** The start of the text, until there is enough of it; undefined from then on. */
+  /** The start of the text, until there is enough of it to decide; then undefined. */
   let start: Uint8Array | undefined = new Uint8Array();
   for await (const chunk of source) {
     if (!start) {
@@ -103,7 +103,7 @@ async function* putInFront(
   yield start;
 }
 
-/** Whether a text needs no empty line between header fields and itself. */
+/** Whether a text begins with header fields, so that no empty line has to go in front of it. */
 function hasHeader(start: Uint8Array): boolean {
   const text = asBuffer(start);
   return text.length === 0 || text[0] === LF || text.indexOf('\r\n') === 0 || startsHeader(text);

@@ -1,6 +1,6 @@
 /**
- * What every mail store offers, the embedded one and an IMAP server alike; and what brings mail to a mail
- * server.
+ * The interface of every mail store, the embedded one and an IMAP server alike; and of what delivers mail to a
+ * mail server.
  */
 import type { StagedBody } from '../bodies/bodies.ts';
 import type { MailboxChange } from '../changes/changes.ts';
@@ -26,8 +26,8 @@ export interface MailboxState {
 /** A mailbox in the list of an account's. */
 export interface MailboxSummary extends MailboxState {
   /**
-   * Kept over a rename (RFC 8474). Absent on a mail server: Cyrus 3.6 answers LIST with freed memory in
-   * place of MAILBOXID, and to ask for each by itself costs a round trip.
+   * Kept when the mailbox is renamed (RFC 8474). Absent on a mail server: Cyrus 3.6 answers LIST with freed
+   * memory in place of MAILBOXID, and to ask for each mailbox by itself costs a round trip.
    */
   readonly mailboxId?: string;
   readonly messages: number;
@@ -50,7 +50,7 @@ export const messageFields = [
 /** What a sync can add to each new message. */
 export type MessageField = (typeof messageFields)[number];
 
-/** Whether any of the fields is as long as the sender of the message made it. */
+/** Whether the length of any of the fields depends on the sender of the message. */
 export function hasTexts(fields: readonly MessageField[]): boolean {
   return fields.includes('envelope') || fields.includes('bodyStructure');
 }
@@ -61,17 +61,17 @@ export interface SyncRequest {
   readonly uidvalidity?: string;
   /** A token of an earlier sync of the same mailbox. */
   readonly token?: string;
-  /** Changes in one answer at most. */
+  /** The most changes in one answer. */
   readonly limit?: number;
   readonly fields?: readonly MessageField[];
-  /** Whether a first sync, or one that starts anew, begins with the highest UIDs. */
+  /** Whether a first sync, or one after a reset, begins with the highest UIDs. */
   readonly newest?: boolean;
 }
 
 export interface AddedMessage {
   readonly uid: number;
   readonly envelope?: Envelope;
-  /** Of the last change; told together with the flags. */
+  /** Of the last change; sent together with the flags. */
   readonly modseq?: string;
   readonly flags?: readonly string[];
   /** Octets of the source. */
@@ -83,7 +83,7 @@ export interface AddedMessage {
   readonly preview?: string;
   /** The same for all messages of a conversation. */
   readonly threadId?: string;
-  /** RFC 8474: names these bytes, also where the message is moved. Absent where a mail server has none. */
+  /** Names these bytes, also after a move (RFC 8474). Absent where a mail server has none. */
   readonly emailId?: string;
   readonly hasAttachment?: boolean;
 }
@@ -97,16 +97,16 @@ export interface UpdatedMessage {
 export interface SyncResult {
   readonly mailbox: string;
   readonly uidvalidity: string;
-  /** To be passed on the next sync; while `hasMore`, a cursor within this one. */
+  /** For the next sync; while `hasMore`, a cursor within this one. */
   readonly token: string;
   readonly changes: {
     readonly added: readonly AddedMessage[];
     readonly updated: readonly UpdatedMessage[];
     readonly removed: readonly { readonly uid: number }[];
   };
-  /** The client drops what it has of this mailbox first. */
+  /** The client drops its data of this mailbox first. */
   readonly reset?: true;
-  /** The page was cut, by `limit` or for its size: the token leads to the next one. */
+  /** The page ended before the last change, by `limit` or its size: the token leads to the next one. */
   readonly hasMore?: true;
 }
 
@@ -116,7 +116,7 @@ export interface ByteRange {
   readonly end: number;
 }
 
-/** What a list of messages shows of one besides its envelope. */
+/** What a list shows of a message in addition to its envelope. */
 export interface Description {
   /** The first words, on one line. */
   readonly preview: string;
@@ -130,7 +130,7 @@ export interface Message {
   readonly envelope: Envelope;
   readonly flags: readonly string[];
   readonly bodyStructure: BodyStructure;
-  /** The same with where each part lies in the source. */
+  /** With the place of each part in the source. */
   readonly structure: MessagePart;
   /** Octets of the source. */
   readonly size: number;
@@ -151,7 +151,7 @@ export interface PartContent {
   open(range?: ByteRange): AsyncIterable<Uint8Array>;
 }
 
-/** A message that has been read to its end, parsed, and (where large) put on disk. */
+/** A message that was read to its end, parsed, and (where large) written to disk. */
 export interface StagedMessage {
   readonly parsed: ParsedMessage;
   readonly body: StagedBody;
@@ -161,7 +161,7 @@ export interface AppendTarget {
   readonly user: MailUser;
   readonly mailbox: string;
   readonly flags?: readonly string[];
-  /** Milliseconds since 1970; now when left out. */
+  /** Milliseconds since 1970; by default now. */
   readonly internalDate?: number;
 }
 
@@ -172,8 +172,8 @@ export interface Appended {
 }
 
 /**
- * What a mailbox keeps of a message besides its source. It is written before the transaction that stores
- * it, by `describeMessage`: of hostile mail it has a megabyte.
+ * What a mailbox keeps of a message in addition to its source. `describeMessage` writes it before the
+ * transaction that stores it: a hostile message can have a megabyte of it.
  */
 export interface MessageTexts {
   /** Octets of the source. */
@@ -193,7 +193,7 @@ export interface FlagChange {
   readonly remove?: readonly string[];
 }
 
-/** What a change left a mailbox in, and what is to be announced of it. */
+/** The state of a mailbox after a change, and the changes to publish. */
 export interface ChangedMailbox {
   readonly state: MailboxState;
   /** Empty where nothing changed. */
@@ -201,21 +201,21 @@ export interface ChangedMailbox {
 }
 
 export interface Flagged extends ChangedMailbox {
-  /** Every message that was named and is there, also where its flags were as wanted before. */
+  /** Every message that was named and exists, also where its flags were already as requested. */
   readonly updated: readonly UpdatedMessage[];
 }
 
-/** Messages that are in another mailbox now: `state` is of that one. */
+/** Messages that are in another mailbox now: `state` is that mailbox's. */
 export interface Relocated extends ChangedMailbox {
   /** Old UID to new UID. */
   readonly uids: ReadonlyMap<number, number>;
 }
 
-/** Where a client puts a message. */
+/** A message that a client puts into a mailbox. */
 export interface AppendRequest {
   readonly mailbox: string;
   readonly flags?: readonly string[];
-  /** Octets that the message has at most. */
+  /** The most octets that the message may have. */
   readonly octets: number;
 }
 
@@ -231,34 +231,34 @@ export interface Expunged extends ChangedMailbox {
 export interface MessageSet {
   readonly mailbox: string;
   readonly uids: readonly number[];
-  /** Refused with `uidvalidity_changed` where the mailbox has another one. */
+  /** Refused with `uidvalidity_changed` where the mailbox has another value. */
   readonly uidvalidity?: string;
 }
 
-/** What a message must be like, besides its words. */
+/** The filters of a search, in addition to its words. */
 export interface SearchFilter {
-  /** INTERNALDATE from here on, milliseconds since 1970. */
+  /** INTERNALDATE from this time on, milliseconds since 1970. */
   readonly since?: number;
   /** INTERNALDATE before that. */
   readonly before?: number;
-  /** More octets than that. */
+  /** More octets than this. */
   readonly larger?: number;
-  /** Fewer octets than that. */
+  /** Fewer octets than this. */
   readonly smaller?: number;
-  /** All of them. */
+  /** The message has all of them. */
   readonly flags?: readonly string[];
-  /** None of them. */
+  /** The message has none of them. */
   readonly notFlags?: readonly string[];
   readonly hasAttachment?: boolean;
 }
 
 export interface SearchRequest extends SearchFilter {
-  /** All mailboxes where left out. */
+  /** By default all mailboxes. */
   readonly mailbox?: string;
   readonly texts: QueryTexts;
-  /** Matches in one answer at most. */
+  /** The most matches in one answer. */
   readonly limit: number;
-  /** Of the answer before. */
+  /** The cursor of the previous answer. */
   readonly cursor?: string;
 }
 
@@ -287,7 +287,7 @@ export interface Mailstore {
   /** Every mailbox of the account, INBOX first. */
   listMailboxes(user: MailUser): Promise<MailboxSummary[]>;
   /**
-   * Checks the form of a sync request, and reads nothing: for whoever changes messages first and syncs then.
+   * Checks the form of a sync request, and reads nothing: for a caller that changes messages before it syncs.
    *
    * @throws Refusal invalid_request
    */
@@ -306,7 +306,7 @@ export interface Mailstore {
   /** Messages by their words and properties (RFC 3501 section 6.4.4). */
   search(user: MailUser, request: SearchRequest): Promise<SearchResult>;
   /**
-   * Makes a mailbox.
+   * Creates a mailbox.
    *
    * @throws Refusal invalid_request, mailbox_exists
    */
@@ -324,16 +324,16 @@ export interface Mailstore {
    */
   deleteMailbox(user: MailUser, name: string): Promise<ChangedMailbox>;
   /**
-   * Adds a message, byte by byte as it is, once it was read to its end (RFC 3501 section 6.3.11).
+   * Appends a message byte for byte, after it was read to its end (RFC 3501 section 6.3.11).
    *
-   * @throws Refusal mailbox_not_found, invalid_request, quota_exceeded, storage_full; whatever the source throws
+   * @throws Refusal mailbox_not_found, invalid_request, quota_exceeded, storage_full; any error of the source
    */
   appendMessage(
     user: MailUser,
     request: AppendRequest,
     source: AsyncIterable<Uint8Array>,
   ): Promise<AppendedByClient>;
-  /** Changes flags; messages that already are as wanted keep their MODSEQ. No such UID is no error. */
+  /** Changes flags. Messages that already have them keep their MODSEQ; a UID that does not exist is no error. */
   setFlags(user: MailUser, set: MessageSet, change: FlagChange): Promise<Flagged>;
   /** Moves messages to another mailbox of the account (RFC 6851). */
   move(user: MailUser, set: MessageSet, target: string): Promise<Relocated>;
@@ -347,11 +347,11 @@ export interface Mailstore {
   expunge(user: MailUser, set: MessageSet): Promise<Expunged>;
 }
 
-/* What delivery needs of a mail server that the operator runs, where the mailboxes are on one. */
+/* What delivery needs from a mail server that the operator runs, where it has the mailboxes. */
 
 /** Why a mailbox did not get a message. */
 export interface MailboxFailure {
-  /** Reply code (RFC 5321 section 4.2); absent where no reply says it. */
+  /** Reply code (RFC 5321 section 4.2); absent where the failure is no reply. */
   readonly status?: number;
   /** RFC 3463: the mail server's, or ours where it gave none. */
   readonly enhancedStatus: string;
@@ -378,9 +378,9 @@ export interface MailServer {
   /**
    * Makes one attempt for each target.
    *
-   * @param signal ends it
-   * @returns in the order of the targets
-   * @throws what the source throws; nothing else
+   * @param signal ends the attempt
+   * @returns the results in the order of the targets
+   * @throws only errors of the source
    */
   deliver(
     mail: ServerMail,
@@ -388,12 +388,12 @@ export interface MailServer {
     signal?: AbortSignal,
   ): Promise<readonly MailboxResult[]>;
   /**
-   * Whether the mailbox has the message with this id in a Received field already.
+   * Whether the mailbox already has the message with this id in a Received field.
    *
-   * @throws whatever keeps it from being told
+   * @throws where this cannot be found out
    */
   hasReceived(user: MailUser, mailbox: string, receivedId: string): Promise<boolean>;
-  /** The change to publish after something came into a mailbox. */
+  /** The change to publish after a message came into a mailbox. */
   changeOf(user: MailUser, mailbox: string): Promise<MailboxChange>;
   /** Ends the connections that are not in use. */
   close(): void;

@@ -1,4 +1,4 @@
-/** How names of mailboxes, flags and sync tokens are written, and the mailboxes that every account has. */
+/** The syntax of mailbox names, flags and sync tokens, and the mailboxes that every account has. */
 import { invalidField } from '../errors/errors.ts';
 
 /** RFC 6154 section 2; the first is where mail arrives. */
@@ -11,10 +11,10 @@ export const defaultMailboxes = [
   { name: 'Archive', specialUse: '\\Archive' },
 ] as const;
 
-/** Stands between a mailbox and one below it. */
+/** Separates the name of a mailbox from that of one below it. */
 export const SEPARATOR = '/';
 
-/** Characters of a name, and levels. */
+/** The most characters and levels of a name. */
 const NAME_MAX = 255;
 const DEPTH_MAX = 10;
 
@@ -22,10 +22,10 @@ const DEPTH_MAX = 10;
 const FORBIDDEN = /[\p{Cc}\u2028\u2029%*\\]/u;
 
 /**
- * Reads the name of a mailbox that is to be made.
+ * Reads the name of a mailbox to create.
  *
- * @param field of the request that has it
- * @returns the name in the form in which it is kept: NFC, a first level of `inbox` in capitals
+ * @param field of the request that has the name
+ * @returns the name as it is stored: NFC, a first level of `inbox` in capitals
  * @throws Refusal `invalid_request`
  */
 export function readNewName(field: string, name: string): string {
@@ -48,14 +48,14 @@ export function readNewName(field: string, name: string): string {
 }
 
 /**
- * INBOX is INBOX in any case (RFC 3501 section 5.1), of ASCII alone: the capital of a dotless i is I, too. Other
- * names are taken to the letter.
+ * INBOX is case-insensitive in ASCII only (RFC 3501 section 5.1): the capital of a dotless i is I, too. Other
+ * names are case-sensitive.
  */
 export function canonicalMailboxName(name: string): string {
   return /^inbox$/i.test(name) ? 'INBOX' : name;
 }
 
-/** Whether a name is below another one. Names that differ in case alone are one to people. */
+/** Whether a name is below another one. Names that differ only in case look the same to people. */
 export function isBelow(name: string, above: string, separator = SEPARATOR): boolean {
   return name.toLowerCase().startsWith((above + separator).toLowerCase());
 }
@@ -67,14 +67,14 @@ const SYSTEM_FLAGS = ['\\Answered', '\\Deleted', '\\Draft', '\\Flagged', '\\Seen
 /** An atom (RFC 3501 section 9): no controls, space, or any of `(){%*"\]`. */
 const KEYWORD = /^[!#$&'+,\-./0-9:;<=>?@A-Z[^_`a-z|}~]{1,64}$/;
 
-/** More keywords than anybody uses; each costs every sync of the message. */
+/** The most keywords, far more than any client uses; each is part of every sync of the message. */
 const FLAGS_MAX = 64;
 
 /**
- * Brings flags into the one form in which they are stored: each once, system flags as RFC 3501
- * spells them, sorted.
+ * Brings flags into the one form in which they are stored: each once, system flags as RFC 3501 spells them,
+ * sorted.
  *
- * @param field of the request that has them
+ * @param field of the request that has the flags
  * @throws Refusal `invalid_request` for what is not a flag; `\Recent` cannot be set by clients
  */
 export function normalizeFlags(flags: readonly string[], field = 'flags'): string[] {
@@ -94,7 +94,7 @@ export function normalizeFlags(flags: readonly string[], field = 'flags'): strin
   return [...byKey.values()].sort();
 }
 
-/** Flags after a change, in stored form. What is both added and removed is removed. */
+/** The flags after a change, in stored form. A flag that is both added and removed is removed. */
 export function changeFlags(
   current: readonly string[],
   add: readonly string[],
@@ -115,20 +115,20 @@ export function flagsFromText(text: string): string[] {
 /*
  * Sync tokens of the embedded store, opaque to clients.
  *
- * A finished sync gives the mailbox's HIGHESTMODSEQ in decimal. While a paged sync goes on, the
- * token is a cursor `base.snapshot.uid`: the client has all changes between the two MODSEQs up to
- * that UID, or, with an `n` behind it, down to it.
+ * A finished sync gives the mailbox's HIGHESTMODSEQ in decimal. While a paged sync goes on, the token is a
+ * cursor `base.snapshot.uid`: the client has all changes between the two MODSEQs up to that UID, or, if an `n`
+ * follows, down to it.
  */
 
 export type SyncToken =
   | { readonly kind: 'modseq'; readonly modseq: number }
   | {
       readonly kind: 'cursor';
-      /** What the client had when the sync began; 0 for nothing. */
+      /** The MODSEQ that the client had when the sync began; 0 for nothing. */
       readonly base: number;
-      /** What it will have when it ends. */
+      /** The MODSEQ that it will have at the end. */
       readonly snapshot: number;
-      /** The last UID it was given. */
+      /** The last UID that it got. */
       readonly uid: number;
       /** Whether pages go downwards. */
       readonly newest: boolean;
@@ -137,10 +137,10 @@ export type SyncToken =
 const TOKEN = /^(0|[1-9]\d{0,19})(?:\.(0|[1-9]\d{0,19})\.(0|[1-9]\d{0,9})(n)?)?$/;
 
 /**
- * Reads a token that a client sent. Numbers beyond any that we count to are no error: such a token
- * is from the future and answered with a reset.
+ * Reads a token that a client sent. A number above all that exist is no error: such a token is from the future
+ * and gets a reset.
  *
- * @throws Refusal `invalid_request` when it is not of our form
+ * @throws Refusal `invalid_request` where it is malformed
  */
 export function parseSyncToken(text: string): SyncToken {
   const match = TOKEN.exec(text);

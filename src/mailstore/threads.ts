@@ -1,21 +1,21 @@
 /**
- * Which conversation a message belongs to, by the ids that its header names. The thread is a number made
- * of the id of the message that began it: so all messages that name it have the same, in whatever order
- * they come. Where a message names only the one that it answers, it is found among the messages of its account.
+ * Which conversation a message belongs to, by the ids in its header. The thread is a number made from the id of
+ * the message that began it: all messages that name this id get the same number, in whatever order they come. A
+ * message that names only the one it answers gets the thread of that one, if the account has it.
  */
 import { hash } from 'node:crypto';
 import type { Queries } from '../database/database.ts';
 import { readMessageIds } from '../message/message.ts';
 
-/** What of a header tells the conversation. */
+/** The header fields that decide the conversation. */
 export interface ThreadHeaders {
   /** Of the message itself; absent where it has none. */
   readonly messageId?: string;
-  /** Of messages before it, the first of the conversation first. */
+  /** Of earlier messages, the first of the conversation first. */
   readonly references: readonly string[];
 }
 
-/** @param messageId as it stands in the field */
+/** @param messageId the field as it is written */
 export function threadHeaders(
   messageId: string | undefined,
   references: readonly string[],
@@ -25,9 +25,9 @@ export function threadHeaders(
 }
 
 /**
- * The thread as the header alone tells it.
+ * The thread by the header alone.
  *
- * @param other names a message that has no id and answers none
+ * @param other the name of a message that has no id and answers none
  */
 export function threadByHeader(
   { messageId, references }: ThreadHeaders,
@@ -36,7 +36,7 @@ export function threadByHeader(
   return hashOf(references[0] ?? messageId ?? other());
 }
 
-/** A number of 52 bits, which every engine and JSON keep exactly. */
+/** A number of 52 bits, which every engine and JSON keep without rounding. */
 function hashOf(text: string): number {
   const bytes = hash('sha256', text, 'buffer');
   return bytes.readUIntBE(0, 6) * 16 + (bytes.readUInt8(6) >> 4);
@@ -47,24 +47,23 @@ export function formatThreadId(thread: number): string {
   return `t${thread.toString(36)}`;
 }
 
-/** What a message's row has of its conversation. */
+/** The columns of a message's row that belong to its conversation. */
 export interface ThreadColumns {
   readonly thread_id: number;
-  /** By which answers to it are found; null where it has no Message-ID. */
+  /** The key by which answers find it; null where it has no Message-ID. */
   readonly message_key: number | null;
 }
 
-/** The account is part of the key: mail to a thousand accounts has a thousand keys. */
+/** The account is part of the key: a message to a thousand accounts has a thousand keys. */
 function keyOf(accountId: number, messageId: string): number {
   return hashOf(`${accountId} ${messageId}`);
 }
 
 /**
- * An answer belongs where the message belongs that it answers, or where another one does that it names.
- * What is not there yet, and what nobody answered, tells its thread by its header. A thread that was told
- * never changes.
+ * An answer joins the thread of the message that it answers, or of another one that it names. If none of them has
+ * come yet, or it names none, its header decides the thread. A thread that was returned once never changes.
  *
- * @param otherName what stands for the id of a message that has none
+ * @param otherName stands for the id of a message that has none
  */
 export async function findThread(
   tx: Queries,
@@ -78,7 +77,7 @@ export async function findThread(
   if (references.length === 0) return { thread_id: byHeader, message_key };
   // Last first: the one that is answered.
   const keys = references.map((id) => keyOf(accountId, id)).reverse();
-  // A second copy of the same message belongs where the first one does.
+  // A second copy of a message joins the thread of the first one.
   if (message_key !== null) keys.unshift(message_key);
   const rows = await threadsQuery(tx, accountId, keys).execute();
   const threads = new Map(rows.map((row) => [row.message_key, row.thread_id]));
@@ -86,7 +85,7 @@ export async function findThread(
   return { thread_id: found ?? byHeader, message_key };
 }
 
-/** No join: SQLite would go through all messages of the account for it. */
+/** No join: SQLite would read all messages of the account for it. */
 export function threadsQuery(queries: Queries, accountId: number, keys: readonly number[]) {
   return queries
     .selectFrom('messages')

@@ -1,4 +1,4 @@
-/** How much lies in mailboxes, for operators. */
+/** How much mail mailboxes hold, for operators. */
 import type { Queries } from '../database/database.ts';
 
 /** Messages and the octets of their sources. */
@@ -7,7 +7,7 @@ export interface MailTotals {
   readonly bytes: number;
 }
 
-/** What each of these accounts has, by account id; accounts without a mailbox are left out. */
+/** The totals of each of these accounts, by account id; accounts without a mailbox are left out. */
 export async function totalsOfAccounts(
   queries: Queries,
   accountIds: readonly number[],
@@ -26,7 +26,7 @@ export async function totalsOfAccounts(
   return toTotals(rows);
 }
 
-/** What the accounts of each of these domains have, by domain id; domains without any are left out. */
+/** The totals of the accounts of each of these domains, by domain id; domains without any are left out. */
 export async function totalsOfDomains(
   queries: Queries,
   domainIds: readonly number[],
@@ -50,7 +50,7 @@ interface TotalsRow extends MailTotals {
   readonly id: number;
 }
 
-/** PostgreSQL answers sums as text. */
+/** PostgreSQL returns sums as text. */
 function toTotals(rows: readonly TotalsRow[]): Map<number, MailTotals> {
   return new Map(
     rows.map(({ id, messages, bytes }) => [
