@@ -15,7 +15,7 @@ test('a control character within a comment makes a list inexact', () => {
   }
 });
 
-test('no more of a list is read than is kept', () => {
+test('a list is read only as far as it is kept', () => {
   const one = readAddressList('a@b.test, '.repeat(MAX_MAILBOXES - 1));
   assert.equal(one.isExact, true);
   const many = readAddressList('a@b.test, '.repeat(5 * MAX_MAILBOXES));
@@ -43,7 +43,7 @@ test('addresses: dot-strings, quoted strings by their meaning, domains in ASCII'
   }
 });
 
-test('addresses: what is no address of a mailbox at a domain', () => {
+test('addresses: text that is not an address of a mailbox at a domain', () => {
   const texts = [
     ...[
       '',
@@ -84,7 +84,7 @@ test('addresses: what is no address of a mailbox at a domain', () => {
   for (const text of texts) assert.equal(parseAddress(text), undefined, JSON.stringify(text));
 });
 
-test('addresses: any text gives nothing or an address that can be written and read again', () => {
+test('addresses: any text gives undefined or an address that can be written and read again', () => {
   const pieces = fc.constantFrom(...'ab.@"\\ é-+[]:1', 'example.org', '\0', '例');
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.string({ unit: pieces })), (text) => {
@@ -124,7 +124,7 @@ test('names are lower case, IDNA-encoded and without the root', () => {
   for (const [text, name] of names) assert.equal(toDnsName(text), name, text.slice(0, 100));
 });
 
-test('any text gives nothing or a name that stays as it is', () => {
+test('any text gives undefined or a name that does not change when it is read again', () => {
   const pieces = fc.constantFrom(...'aB1-._@[]ü。．｡', 'xn--', '\u200e', '例');
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.string({ unit: pieces })), (text) => {

@@ -1,7 +1,7 @@
 /**
- * Addresses: single ones as SMTP and the API take them (RFC 5321 section 4.1.2), the host names in them,
- * and the address lists of header fields (RFC 5322 section 3.4), with the obsolete forms of section 4.4
- * and the UTF-8 of RFC 6532. The one reader of them: for display, webhooks and policy alike.
+ * Addresses: single ones in SMTP and the API (RFC 5321 section 4.1.2), the host names in them, and the address
+ * lists of header fields (RFC 5322 section 3.4), with the obsolete forms of section 4.4 and the UTF-8 of RFC
+ * 6532. Display, webhooks and policy all use this one reader.
  */
 import { Buffer, isUtf8 } from 'node:buffer';
 import { isIP } from 'node:net';
@@ -18,25 +18,25 @@ export interface AddressList {
   /** Groups are flattened: `undisclosed-recipients:;` gives none. */
   readonly mailboxes: readonly Mailbox[];
   /**
-   * Whether the field keeps to the syntax, so that every reader sees these mailboxes in it. Where it
-   * does not, they are a guess.
+   * Whether the field follows the syntax, so that every reader sees these mailboxes in it. Otherwise they are
+   * a guess.
    */
   readonly isExact: boolean;
 }
 
-/** Mailboxes that are read of one field; a field with more is not exact. */
+/** The most mailboxes that are read of one field; a field with more is not exact. */
 export const MAX_MAILBOXES = 1_000;
-/** Octets of a field that are read: what is behind them belongs to no honest list of so many mailboxes. */
+/** Octets of a field that are read: no honest list of so many mailboxes is longer. */
 const MAX_OCTETS = 128 * 1024;
 
 interface Token {
   readonly kind: 'word' | 'quoted' | 'literal' | 'special' | 'stray' | 'comment';
   readonly text: string;
-  /** Whether white space, a comment or a control character stands before it. */
+  /** Whether white space, a comment or a control character is before it. */
   readonly isApart: boolean;
 }
 
-/** All but comments, which nest. What is stray has no place outside of quotes. */
+/** All tokens except comments, which nest. `stray` is not allowed outside of quotes. */
 const TOKEN = new RegExp(
   [
     '(?<gap>[ \\t]+)',
@@ -50,12 +50,12 @@ const TOKEN = new RegExp(
   'suy',
 );
 
-/** What no text of a header holds (RFC 5322 section 2.2), and what is shown differently by everybody. */
+/** Characters that no header text may have (RFC 5322 section 2.2), and that every reader shows differently. */
 const CONTROL = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/;
 
 const TOKEN_KINDS = ['word', 'special', 'quoted', 'literal', 'stray'] as const;
 
-/** Index behind the comment at `start` (RFC 5322 section 3.2.2); undefined where it does not end. */
+/** Index after the comment at `start` (RFC 5322 section 3.2.2); undefined where it does not end. */
 function commentEnd(text: string, start: number): number | undefined {
   let depth = 0;
   for (let at = start; at < text.length; at++) {
@@ -68,13 +68,13 @@ function commentEnd(text: string, start: number): number | undefined {
 }
 
 /**
- * Hands every token to `take`, in linear time.
+ * Passes every token to `take`, in linear time.
  *
- * @param take answers false where no more are wanted
+ * @param take returns false to stop
  */
 function tokenize(text: string, take: (token: Token) => boolean, onControl: () => void): void {
   let isApart = false;
-  // One comment without an end stops the search, else many would each be read to the end.
+  // One comment without an end stops the search for comments: else each would be read to the end of the text.
   let hasComments = true;
   for (let at = 0; at < text.length; ) {
     const end = hasComments && text[at] === '(' ? commentEnd(text, at) : undefined;
@@ -97,7 +97,7 @@ function tokenize(text: string, take: (token: Token) => boolean, onControl: () =
   }
 }
 
-/** A run of tokens as it stands, gaps as one space. */
+/** The text of a row of tokens, with one space for each gap. */
 function textOf(tokens: readonly Token[]): string {
   return tokens
     .map(({ kind, text, isApart }, at) => {
@@ -111,14 +111,14 @@ function isSpecial(token: Token | undefined, text: string): boolean {
   return token?.kind === 'special' && token.text === text;
 }
 
-/** Whether two tokens in a row belong to one address: gaps may stand around dots and the `@`. */
+/** Whether two tokens in a row belong to one address: gaps are allowed around dots and the `@`. */
 function areJoined(left: Token | undefined, right: Token | undefined): boolean {
   if (!left || !right) return false;
   const joins = (token: Token) => isSpecial(token, '.') || isSpecial(token, '@');
   return joins(left) || joins(right) || !right.isApart;
 }
 
-/** From where to where the tokens around the first `@` are one address. */
+/** The range of tokens around the first `@` that form one address. */
 function addressRange(tokens: readonly Token[]): [start: number, end: number] {
   const at = tokens.findIndex((token) => isSpecial(token, '@'));
   if (at < 0) return [0, 0];
@@ -132,8 +132,8 @@ function addressRange(tokens: readonly Token[]): [start: number, end: number] {
 /** One letter for each token of `addr-spec` (RFC 5322 section 3.4.1, obsolete forms included). */
 const ADDRESS_SHAPE = /^[wq](?:\.[wq])*@(?:w(?:\.w)*|l)$/;
 /**
- * What a word of an address may not hold, though the grammar has it: encoded words (RFC 2047 section
- * 5), which some readers decode, and what looks like an `@` or like nothing (RFC 6532 section 3).
+ * What a word of an address may not have, although the grammar allows it: encoded words (RFC 2047 section 5),
+ * which some readers decode, and characters that look like an `@` or like nothing (RFC 6532 section 3).
  */
 const DOUBTFUL_WORD = /=\?|[＠﹫\p{C}\p{Z}\u115f\u1160\u3164\uffa0]/u;
 const HOST_WORD = /^[\p{L}\p{M}\p{N}_-]+$/u;
@@ -157,13 +157,13 @@ function isPhrase([first, ...rest]: readonly Token[]): boolean {
   return isWord(first) && rest.every((token) => isWord(token) || isSpecial(token, '.'));
 }
 
-/** Puts mailboxes together from tokens; whatever comes, something is read. */
+/** Builds mailboxes from tokens; any text gives a result. */
 class ListReader {
   readonly mailboxes: Mailbox[] = [];
   isExact = true;
   readonly #isUtf8: boolean;
   #phrase: Token[] = [];
-  /** What stands between angle brackets; undefined before the first. */
+  /** The tokens between angle brackets; undefined before the first. */
   #angle: Token[] | undefined;
   #isInAngle = false;
   #comments: string[] = [];
@@ -265,7 +265,7 @@ class ListReader {
  */
 export function readAddressList(raw: string): AddressList {
   const reader = new ListReader(isUtf8(Buffer.from(raw, 'latin1')));
-  // Line ends that are left are no folds (RFC 5322 section 2.2.3).
+  // Remaining line ends are not folds (RFC 5322 section 2.2.3).
   const unfolded = raw.slice(0, MAX_OCTETS).replace(/\r?\n(?=[ \t]|$)/g, '');
   reader.isExact = raw.length <= MAX_OCTETS;
   tokenize(
@@ -285,7 +285,7 @@ export function readAddressList(raw: string): AddressList {
 }
 
 export interface Address {
-  /** Local part by its meaning: `"john smith"@...` gives `john smith`. Case as given. */
+  /** The local part without its quoting: `"john smith"@...` gives `john smith`. Case is kept. */
   readonly local: string;
   /** Lower case, IDNA-encoded. */
   readonly domain: string;
@@ -315,8 +315,8 @@ function readLocal(text: string): string | undefined {
 }
 
 function readDomain(text: string): string | undefined {
-  // It is read as the host of a URL, so percent-encoding, a port or a path would mean something: ASCII
-  // is checked before.
+  // The text is read as the host of a URL, where percent-encoding, a port or a path would have a meaning: so
+  // ASCII is checked first.
   if (!/^[a-z\d.\u0080-\u{10ffff}-]+$/iu.test(text)) return undefined;
   const domain = toBrowserName(text);
   const labels = domain.split('.');
@@ -327,15 +327,15 @@ function readDomain(text: string): string | undefined {
 }
 
 /**
- * Reads an address: a dot-string or quoted-string, `@`, a domain name. Addresses with characters
- * outside ASCII (SMTPUTF8, RFC 6531) are taken.
+ * Reads an address: a dot-string or quoted-string, `@`, a domain name. Addresses with characters outside ASCII
+ * (SMTPUTF8, RFC 6531) are accepted.
  *
  * @returns undefined for anything else: control characters, comments, display names, source
- *   routes, address literals (`user@[192.0.2.1]`), and what is longer than RFC 5321 allows
+ *   routes, address literals (`user@[192.0.2.1]`), and addresses that are longer than RFC 5321 allows
  */
 export function parseAddress(text: string): Address | undefined {
   if (text.length > MAX_ADDRESS || !text.isWellFormed() || /\p{Cc}/u.test(text)) return undefined;
-  // A domain holds no `@`, so the last one splits; a quoted local part may hold others.
+  // A domain has no `@`, so the last one separates; a quoted local part may have others.
   const at = text.lastIndexOf('@');
   if (at < 0) return undefined;
   const local = readLocal(text.slice(0, at));
@@ -347,41 +347,41 @@ export function parseAddress(text: string): Address | undefined {
   return octets > MAX_ADDRESS ? undefined : { local, domain };
 }
 
-/** RFC 1035 section 2.3.4, in presentation form; encoded by IDNA, a name is not shorter. */
+/** RFC 1035 section 2.3.4, in presentation form; encoding by IDNA never makes a name shorter. */
 const MAX_NAME = 253;
 
-/** The name IDNA-encoded as browsers do it (UTS 46), in lower case; `''` where it is none. */
+/** The name IDNA-encoded as browsers do it (UTS 46), in lower case; `''` where it is not a name. */
 export function toBrowserName(name: string): string {
   return domainToASCII(name);
 }
 
 /**
- * The name to ask DNS for: lower case, IDNA-encoded, without the dot of the root, or dots. Everything
- * that is compared or asked for comes through here, so that both are always the same name.
+ * The name to look up in DNS: lower case, IDNA-encoded, without dots at the end. Every name that is compared or
+ * looked up is made by this function, so that both are always the same name.
  *
- * @param text out of a message: hostile, of any length
- * @returns undefined where the text is no name: an address, or characters that none can have
+ * @param text from a message: hostile, of any length
+ * @returns undefined where the text is not a name: an address, or characters that no name can have
  */
 export function toDnsName(text: string): string | undefined {
-  // It is read as the host of a URL, where other characters of ASCII mean something.
+  // The text is read as the host of a URL, where other characters of ASCII have a meaning.
   if (text.length > MAX_NAME || /[^\w.\u0080-\u{10ffff}-]/u.test(text)) return undefined;
   // UTS 46 has four characters for a dot.
   const name = text.replace(/[.\u3002\uff0e\uff61]+$/, '');
-  // A name that IDNA does not allow can be asked for all the same, where it is ASCII.
+  // An ASCII name that IDNA does not allow can still be looked up.
   const domain = (toBrowserName(name) || name.toLowerCase()).replace(/\.+$/, '');
   return /^[a-z\d._-]+$/.test(domain) && isIP(domain) === 0 ? domain : undefined;
 }
 
 /**
- * Writes an address as SMTP has it (RFC 5321 section 4.1.2): the local part is quoted where it is no
- * dot-string. The counterpart of `parseAddress`.
+ * Writes an address for SMTP (RFC 5321 section 4.1.2): the local part is quoted where it is not a dot-string.
+ * The counterpart of `parseAddress`.
  */
 export function formatAddress(local: string, domain: string): string {
   const isDotString = parseAddress(`${local}@a.test`)?.local === local;
   return `${isDotString ? local : quote(local)}@${domain}`;
 }
 
-/** The one way to write an address that has several; what is no address stays as it is. */
+/** The one canonical spelling of an address; other text is not changed. */
 export function canonicalAddress(text: string): string {
   const address = parseAddress(text);
   return address ? formatAddress(address.local, address.domain) : text;

@@ -48,7 +48,7 @@ test('text and HTML are read with their encodings removed', async () => {
   assert.equal(cut.htmlTruncated, true);
 });
 
-test('a preview is the first words, without what is quoted', async () => {
+test('a preview is the first words, without quoted lines', async () => {
   assert.equal(await previewOf(alternative), 'Grüße, Ada');
 });
 
@@ -77,13 +77,13 @@ test('blocks become lines, and white space one space', () => {
   assert.equal(htmlToText(html), 'Hello\n\nOne two & three\nfour\n\na\nb\n\nx y');
 });
 
-test('what is no text of the message is left out', () => {
+test('content that is not text of the message is left out', () => {
   assert.equal(htmlToText('a<script>if (1<2) alert("x")</script>b<!-- c -->d'), 'abd');
   assert.equal(htmlToText('<head><title>t</title><p>lost<body>kept'), 'kept');
   assert.equal(htmlToText('a <b c="d>e">f</b>'), 'a f');
 });
 
-test('property: any text is taken, and no tag is left', () => {
+test('property: any text is accepted, and no tag is left', () => {
   const piece = fc.oneof(
     fc.constantFrom(
       '<div>',
@@ -113,7 +113,7 @@ test('property: any text is taken, and no tag is left', () => {
   );
 });
 
-test('deep nesting and endings of what was never begun take no stack and little memory', () => {
+test('deep nesting and end tags without a start take no stack and little memory', () => {
   const html = `${'<div>'.repeat(200_000)}x${'</span>'.repeat(200_000)}`;
   assert.equal(htmlToText(html), 'x');
 });

@@ -1,6 +1,6 @@
 /**
- * What an app shows of a message without reading MIME: its text, its HTML, a line of preview, and what
- * is attached to it.
+ * What an app shows of a message without reading MIME: its text, its HTML, a preview of one line, and its
+ * attachments.
  */
 import { Buffer } from 'node:buffer';
 import { Tokenizer } from 'htmlparser2';
@@ -10,22 +10,22 @@ import { createDecoder, decodePart } from './transfer-encoding.ts';
 
 /** Characters of a preview. */
 const PREVIEW_MAX = 200;
-/** Octets that a preview is made of; style sheets may stand before the first word of HTML. */
+/** Octets that a preview is made from; in HTML, style sheets may come before the first word. */
 const PREVIEW_PLAIN = 2 * 1024;
 const PREVIEW_HTML = 64 * 1024;
 
-/** Characters of its text, more than are shown: some are invisible. */
+/** The most characters of the HTML's text, more than a preview shows: some are invisible. */
 const HTML_TEXT_MAX = 1_000;
 
-/** Lines of another message, as a reply has them. */
+/** Lines quoted from another message, as a reply has them. */
 const QUOTED = /^>.*$/gm;
 
-/** What a message says, with LF for line ends. */
+/** The texts of a message, with LF for line ends. */
 export interface MessageTexts {
-  /** The text/plain parts that are no attachments; absent where there are none. */
+  /** The text/plain parts that are not attachments; absent where there are none. */
   readonly text?: string;
   readonly textTruncated?: true;
-  /** The text/html parts likewise, as they were sent: whoever shows them has to make them safe. */
+  /** The text/html parts likewise, as they were sent: whoever shows them must sanitize them. */
   readonly html?: string;
   readonly htmlTruncated?: true;
 }
@@ -33,7 +33,7 @@ export interface MessageTexts {
 /**
  * Reads the texts of a message.
  *
- * @param most octets of each of both at most
+ * @param most the most octets of each of the two
  */
 export async function readMessageTexts(
   structure: MessagePart,
@@ -51,8 +51,8 @@ export async function readMessageTexts(
 }
 
 /**
- * The first {@link PREVIEW_MAX} characters of what a reader would see, on one line. Lines that quote
- * another message (`> `) are left out: they are not what is new.
+ * The first {@link PREVIEW_MAX} characters that a reader would see, on one line. Lines quoted from another
+ * message (`> `) are left out: they are not new.
  */
 export async function readPreview(structure: MessagePart, open: OpenSource): Promise<string> {
   if (listTextParts(structure, 'text/plain').length > 0) {
@@ -64,7 +64,7 @@ export async function readPreview(structure: MessagePart, open: OpenSource): Pro
   return toPreview(htmlToText(text ?? '', HTML_TEXT_MAX));
 }
 
-/** The part that a preview is made of, and how many octets of it are enough. */
+/** The part that a preview is made from, and how many octets of it are enough. */
 export function findPreviewPart(
   structure: BodyStructure,
 ): { readonly part: BodyStructure; readonly octets: number } | undefined {
@@ -74,7 +74,7 @@ export function findPreviewPart(
   return html && { part: html, octets: 2 * PREVIEW_HTML };
 }
 
-/** A preview of the first octets of one part, as they stand in the source. */
+/** A preview from the first octets of one part, as they are in the source. */
 export function previewOf(part: BodyStructure, encoded: Buffer): string {
   const decoder = createDecoder(part.encoding);
   const decoded = Buffer.concat([decoder.write(encoded), decoder.end()]);
@@ -109,17 +109,17 @@ export interface Attachment {
   readonly size: number;
   /** Content-ID without its angle brackets, by which HTML refers to it (RFC 2392). */
   readonly contentId?: string;
-  /** Meant to be shown within the message, not as a file beside it (RFC 2183 section 2.1). */
+  /** Meant to be shown within the message, not as a separate file (RFC 2183 section 2.1). */
   readonly inline: boolean;
 }
 
-/** Octets of a source that are read for one decoded: quoted-printable takes three, and line ends. */
+/** Octets of source to read for one decoded octet: quoted-printable needs three, plus line ends. */
 const ENCODED_PER_DECODED = 4;
 const CONTENT_TYPE_MAX = 255;
 
 type InlineType = 'text/plain' | 'text/html';
 
-/** A tree of parts: as it is stored, or as a mail server tells it. */
+/** A tree of parts: as stored, or as a mail server describes it. */
 type Part<Own> = Omit<BodyStructure, 'childNodes'> & { readonly childNodes?: readonly Own[] };
 
 interface Leaves<Own> {
@@ -128,14 +128,14 @@ interface Leaves<Own> {
 }
 
 /**
- * Sorts the leaves as RFC 8621 section 4.1.4 does: a text part is part of the body unless it says
- * that it is an attachment, stands behind the first in a multipart/related, or has a file name and
- * is not the first of its multipart. A message in the message is one leaf.
+ * Sorts the leaves as RFC 8621 section 4.1.4 does: a text part belongs to the body unless it says that it is an
+ * attachment, is not the first in a multipart/related, or has a file name and is not the first of its
+ * multipart. A message inside the message is one leaf.
  */
 function sortLeaves<Own extends Part<Own>>(structure: Own): Leaves<Own> {
   const leaves: Leaves<Own> = { inline: [], attached: [] };
   const sort = (part: Own, index: number, parent: string) => {
-    // A multipart whose boundary never came has no parts: it is a leaf.
+    // A multipart whose boundary never came has no parts: it counts as a leaf.
     if (part.childNodes && part.type.startsWith('multipart/')) {
       for (const [at, child] of part.childNodes.entries()) sort(child, at, part.type);
       return;
@@ -152,7 +152,7 @@ function sortLeaves<Own extends Part<Own>>(structure: Own): Leaves<Own> {
   return leaves;
 }
 
-/** Every leaf that is no part of `text` or `html`. */
+/** Every leaf that belongs neither to `text` nor to `html`. */
 export function listAttachments(structure: MessagePart): Attachment[] {
   return sortLeaves(structure).attached.map((part) => {
     const filename = partFilename(part);
@@ -168,12 +168,12 @@ export function listAttachments(structure: MessagePart): Attachment[] {
   });
 }
 
-/** Whether anything is attached, pictures within the text included. */
+/** Whether there are attachments, pictures within the text included. */
 export function hasAttachments<Own extends Part<Own>>(structure: Own): boolean {
   return sortLeaves(structure).attached.length > 0;
 }
 
-/** The parts of one type that are the message's text, in their order. */
+/** The parts of one type that are the message's text, in order. */
 export function listTextParts<Own extends Part<Own>>(structure: Own, type: InlineType): Own[] {
   return sortLeaves(structure).inline.filter((part) => part.type === type);
 }
@@ -182,8 +182,8 @@ export function listTextParts<Own extends Part<Own>>(structure: Own, type: Inlin
  * Reads the parts of one type that are the message's text, one after the other, with LF for line
  * ends.
  *
- * @param most octets of decoded content that are read at most
- * @returns the text, null where there is no such part; `truncated` where not all of it was read
+ * @param most the most octets of decoded content that are read
+ * @returns the text, null where there is no such part; `truncated` where it was not read to its end
  */
 export async function readInlineText(
   structure: MessagePart,
@@ -200,7 +200,7 @@ export async function readInlineText(
     const { bytes, truncated } = await readPart(part, left, open);
     left -= bytes.length;
     const text = decodeText(bytes, part.parameters?.charset);
-    // A character that was cut reads as U+FFFD, once for each of its bytes at most.
+    // A character that was cut decodes to at most one U+FFFD for each of its bytes.
     texts.push((truncated ? text.replace(/\ufffd{1,4}$/, '') : text).replace(/\r\n?/g, '\n'));
     if (truncated) return { text: texts.join('\n'), truncated: true };
   }
@@ -218,7 +218,7 @@ async function readPart(
   if (end > part.bodyStart) {
     const source = open({ start: part.bodyStart, end });
     for await (const piece of decodePart(part.encoding, source, { start: 0, end: most })) {
-      // A decoder may give the memory that it will use again.
+      // A decoder may return memory that it reuses.
       pieces.push(Buffer.from(piece));
     }
   }
@@ -226,7 +226,7 @@ async function readPart(
   return { bytes, truncated: bytes.length < part.decodedSize };
 }
 
-/** What is inside is no text of the message. */
+/** Elements whose content is not text of the message. */
 const HIDDEN = new Set([
   'script',
   'style',
@@ -237,7 +237,7 @@ const HIDDEN = new Set([
   'svg',
   'object',
 ]);
-/** Begin and end a line. */
+/** Elements that begin and end a line. */
 const BLOCKS = new Set(
   'address article aside blockquote body br center dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre section table tr ul'.split(
     ' ',
@@ -245,16 +245,16 @@ const BLOCKS = new Set(
 );
 
 /**
- * Leaves out the tags of HTML: blocks become lines, runs of white space one space. Takes linear time
- * and never throws, whatever the text is: only tags are read, no tree is built.
+ * Removes the tags of HTML: block elements become lines, runs of white space one space. Takes linear time and
+ * never throws, for any text: only tags are read, no tree is built.
  *
- * @param most characters of text after which no more is read
- * @returns lines joined by LF, without empty lines at the ends and never two of them in a row
+ * @param most characters of text after which reading stops
+ * @returns lines joined by LF, without empty lines at the ends and never two empty lines in a row
  */
 export function htmlToText(html: string, most = Number.POSITIVE_INFINITY): string {
   const pieces: string[] = [];
   let taken = 0;
-  /** The element whose end is waited for, while nothing is taken. */
+  /** The hidden element that is open: text is dropped until it ends. */
   let hidden: string | undefined;
   const nameAt = (start: number, end: number) => html.slice(start, end).toLowerCase();
   const tokenizer = new Tokenizer(
@@ -274,7 +274,7 @@ export function htmlToText(html: string, most = Number.POSITIVE_INFINITY): strin
         if (BLOCKS.has(name)) pieces.push('\n');
       },
       ontext(start, end) {
-        // Line ends of the source are white space like any other.
+        // Line ends of the source are ordinary white space.
         if (hidden !== undefined) return;
         const text = html.slice(start, end).replace(/\s+/g, ' ');
         pieces.push(text);

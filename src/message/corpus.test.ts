@@ -108,7 +108,7 @@ const outlines: Record<string, string[]> = {
 
 const corpus = readCorpus();
 
-test('every message of the corpus has the structure that is written down for it', async (t) => {
+test('every message of the corpus has the expected structure', async (t) => {
   assert.deepEqual([...corpus.keys()].toSorted(), Object.keys(outlines).toSorted());
   for (const [name, source] of corpus) {
     await t.test(name, () => assert.deepEqual(outline(parse(source).structure), outlines[name]));
@@ -148,11 +148,11 @@ test('unknown charsets, split characters and cut-off bytes still give readable t
   assert.equal(text('1'), 'Grüße\r\n');
 });
 
-test('broken base64 gives all that can be read of it', () => {
+test('broken base64 gives everything that can be decoded', () => {
   assert.equal(read('broken-base64').text('1'), 'Hello world!A');
 });
 
-test('broken quoted-printable keeps what is no escape', () => {
+test('broken quoted-printable keeps text that is not an escape', () => {
   assert.equal(read('broken-quoted-printable').text('1'), 'été = not =ZZ\r\nsoftbreak');
 });
 
@@ -162,7 +162,7 @@ test('lines end at LF only: a CR alone starts no delimiter', () => {
   assert.equal(read('mixed-line-ends').text('2'), 'two\r\n');
 });
 
-test('a boundary that starts like another is not taken for it', () => {
+test('a boundary that starts like another is not mistaken for it', () => {
   const { text } = read('boundary-prefix');
   assert.equal(text('1.1'), 'inner\r\n--part1x\r\nstill inner');
   assert.equal(text('2'), 'outer');
@@ -175,7 +175,7 @@ test('a nested message is one part, and its parts are numbered below it', () => 
   assert.equal(text('3'), 'Subject: Single\r\n\r\nBody of the single part');
 });
 
-test('file names are found wherever senders put them, and made safe', () => {
+test('file names are found in every place where senders put them, and made safe', () => {
   const { structure } = read('file-names');
   assert.deepEqual(leavesOf(structure).map(partFilename), [
     'plain.txt',
@@ -188,7 +188,7 @@ test('file names are found wherever senders put them, and made safe', () => {
   ]);
 });
 
-test('parameter names of Object.prototype do no harm', () => {
+test('parameters named like properties of Object.prototype do no harm', () => {
   const { parameters } = read('hostile-parameters').part('1');
   assert.equal(Object.getPrototypeOf(parameters), Object.prototype);
   assert.deepEqual(parameters, { constructor: 'c', tostring: 't', charset: 'utf-8' });

@@ -24,7 +24,7 @@ function cut(bytes: Buffer, lengths: readonly number[]): Buffer[] {
   return chunks;
 }
 
-/** RFC 6376 sections 3.4.3 and 3.4.4 word by word. */
+/** RFC 6376 sections 3.4.3 and 3.4.4, implemented literally. */
 function canonical(body: string, canon: Canonicalization): string {
   const lines = body.replace(/\r?\n/g, '\r\n');
   const relaxed = lines.replace(/[ \t]+(?=\r\n|$)/g, '').replace(/[ \t]+/g, ' ');
@@ -73,7 +73,7 @@ suite('body hashes', () => {
   );
   const canon = fc.constantFrom<Canonicalization>('simple', 'relaxed');
 
-  test('are those of the canonical body, however it is cut', () => {
+  test('are those of the canonical body, for all chunks', () => {
     fc.assert(
       fc.property(fc.array(piece), canon, cuts, (parts, form, lengths) => {
         const body = parts.join('');
@@ -103,7 +103,7 @@ suite('signed headers', () => {
     );
   });
 
-  test('fields are taken from the bottom up, and what is not there is nothing', () => {
+  test('fields are used from the bottom up, and a missing field is empty', () => {
     const all = [{ name: 'a', text: 'A: 1' }, ...fields, { name: 'a', text: 'A: 2\n 3' }];
     const names = ['a', 'x', 'b', 'a', 'a', 'a'];
     assert.equal(

@@ -1,6 +1,6 @@
 /**
- * The forms that DKIM signs header fields and bodies in (RFC 6376 section 3.4), and tag lists, the syntax
- * of its keys and signatures and of DMARC policies. Lines may end at LF alone, which counts as CRLF; a CR
+ * The canonical forms of header fields and bodies that DKIM signs (RFC 6376 section 3.4), and tag lists, the
+ * syntax of its keys and signatures and of DMARC policies. Lines may end at LF alone, which counts as CRLF; a CR
  * alone is text.
  */
 import { Buffer } from 'node:buffer';
@@ -15,9 +15,9 @@ const SPACE = 0x20;
 const TAB = 0x09;
 
 /**
- * A field without a line end at its end (RFC 6376 section 3.4.1 and 3.4.2). Lines behind it that are no
- * field are part of it: some mail readers show them so, and read so they can break a signature, but
- * never hide behind one.
+ * A field without the line end at its end (RFC 6376 section 3.4.1 and 3.4.2). Lines after it that are not a
+ * field belong to it: some mail readers show them so. Read this way they can break a signature, but never hide
+ * from it.
  */
 export function canonicalField(text: string, canon: Canonicalization): string {
   if (canon === 'simple') return text.replace(/\r?\n/g, '\r\n');
@@ -29,9 +29,8 @@ export function canonicalField(text: string, canon: Canonicalization): string {
 }
 
 /**
- * What a signature covers of a header: for each name the last field of it that was not taken yet, nothing
- * where there is none left, and then the signature field with its own value empty (RFC 6376 section 3.7
- * and 5.4.2).
+ * What a signature covers of a header: for each name the last field that is not used yet, nothing where none is
+ * left, and then the signature field with its own value empty (RFC 6376 section 3.7 and 5.4.2).
  *
  * @param names in lower case
  * @param signature the field, without the value of its tag `b`
@@ -48,15 +47,15 @@ export function signedText(
   return [...signed, signature].map((text) => canonicalField(text, canon)).join('\r\n');
 }
 
-/** Line ends in a row that are hashed in one go. */
+/** Line ends in a row, to be hashed at once. */
 const LINE_ENDS = Buffer.from('\r\n'.repeat(1024));
 
-/** Octets in a row that are hashed where they lie; fewer are put together first. */
+/** Octets in a row that are hashed in place; fewer are collected first. */
 const LONG_RUN = 1024;
 
 /**
- * Where the text ends that is hashed as it stands: words with one space between them, and line ends with
- * text behind them. Nearly all of a body is read by this.
+ * The end of the text that can be hashed without change: words with one space between them, and line ends with
+ * text after them. Nearly all of a body is read here.
  */
 function relaxedRunEnd(chunk: Buffer, start: number): number {
   const isText = (at: number) => (chunk[at] ?? 0) > SPACE;
@@ -83,18 +82,18 @@ export class BodyHash {
   readonly #hash = createHash('sha256');
   readonly #out = Buffer.allocUnsafe(4 * LONG_RUN);
   #filled = 0;
-  /** Line ends that count once text follows: those at the end of the body do not. */
+  /** Line ends that count once text follows: those at the end of the body do not count. */
   #lineEnds = 0;
   #hasSpace = false;
   #hasCr = false;
-  /** Octets that were hashed. */
+  /** The number of octets that were hashed. */
   #length = 0;
 
   constructor(canon: Canonicalization) {
     this.#isRelaxed = canon === 'relaxed';
   }
 
-  /** Takes the next bytes of the body; keeps no reference to them. */
+  /** Adds bytes of the body; keeps no reference to them. */
   write(chunk: Buffer): void {
     const runEnd = this.#isRelaxed ? relaxedRunEnd : simpleRunEnd;
     for (let at = 0; at < chunk.length; ) {
@@ -106,7 +105,7 @@ export class BodyHash {
     }
   }
 
-  /** Takes one byte. */
+  /** Adds one byte. */
   #take(byte: number): void {
     if (byte === LF) {
       this.#lineEnds++;
@@ -121,7 +120,7 @@ export class BodyHash {
     else this.#putByte(byte);
   }
 
-  /** Ends the body. @returns the hash, base64, and how many octets it is of */
+  /** Ends the body. @returns the hash in base64, and the number of octets it covers */
   end(): { hash: string; length: number } {
     // A CR alone is text. White space at the end of the last line is dropped.
     if (this.#hasCr) this.#release();
@@ -131,7 +130,7 @@ export class BodyHash {
     return { hash: this.#hash.digest('base64'), length: this.#length };
   }
 
-  /** Puts out what was held back, now that text follows. */
+  /** Hashes what was held back, now that text follows. */
   #release(): void {
     for (let left = 2 * this.#lineEnds; left > 0; left -= LINE_ENDS.length) {
       this.#put(LINE_ENDS.subarray(0, left));
@@ -168,13 +167,13 @@ export class BodyHash {
 
 /** A tag list (RFC 6376 section 3.2, RFC 7489 section 6.3). */
 export interface TagList {
-  /** Values without white space around them, by name; of a name that is given twice the first. */
+  /** Values without white space around them, by name; of a repeated name the first. */
   readonly tags: ReadonlyMap<string, string>;
   /** Name of the first tag, which must be `v` where there is one (RFC 6376 section 3.6.1). */
   readonly first: string | undefined;
-  /** The first part that is no tag with a value, cut to a readable length. */
+  /** The first part that is not a tag with a value, cut to a readable length. */
   readonly broken: string | undefined;
-  /** The first name that is there twice, which makes the list invalid (RFC 6376 section 3.2). */
+  /** The first name that occurs twice, which makes the list invalid (RFC 6376 section 3.2). */
   readonly repeated: string | undefined;
 }
 
@@ -185,8 +184,8 @@ const TAG_VALUE = /^[\x21-\x3a\x3c-\x7e \t\r\n]*$/;
 const QUOTED_MAX = 40;
 
 /**
- * Reads a tag list, and goes on after what is against the syntax. Empty places between semicolons
- * are passed over, as every verifier does.
+ * Reads a tag list, and continues after a syntax error. Empty places between semicolons are skipped, as every
+ * verifier does.
  *
  * @param text one character for each byte
  */
@@ -221,8 +220,8 @@ function quoted(text: string): string {
 const FOLDING_SPACE = ' \t\r\n';
 
 /**
- * Takes off folding white space (RFC 6376 section 2.8) and nothing else: `trim` would take bytes of
- * UTF-8 as well. A loop, since a pattern for the end takes quadratic time on long runs.
+ * Removes folding white space (RFC 6376 section 2.8) and nothing else: `trim` would remove bytes of UTF-8 as
+ * well. This is a loop, since a pattern for the end takes quadratic time on long runs.
  */
 export function trimSpace(text: string): string {
   let start = 0;

@@ -14,7 +14,7 @@ function envelope(...header: string[]) {
   return parser.end().envelope;
 }
 
-test('dates: RFC 5322, its obsolete forms, and what else senders write', () => {
+test('dates: RFC 5322, its obsolete forms, and other forms that senders write', () => {
   const dates: [string, string][] = [
     ['Fri, 21 Nov 1997 09:55:06 -0600', '1997-11-21T15:55:06.000Z'],
     ['21 Nov 97 09:55:06 GMT', '1997-11-21T09:55:06.000Z'],
@@ -33,7 +33,7 @@ test('dates: RFC 5322, its obsolete forms, and what else senders write', () => {
   for (const [text, expected] of dates) assert.equal(parseDate(text), expected, text);
 });
 
-test('dates: what names no instant gives none', () => {
+test('dates: text that names no instant gives undefined', () => {
   const texts = [
     '',
     'yesterday',
@@ -46,7 +46,7 @@ test('dates: what names no instant gives none', () => {
   for (const text of [...texts, ...more, ...late]) assert.equal(parseDate(text), undefined, text);
 });
 
-test('dates: every instant is read back from the form that mail has', () => {
+test('dates: every instant is read back from its form in mail', () => {
   const anyDate = fc.date({ min: new Date(0), max: new Date('2100-01-01'), noInvalidDate: true });
   fc.assert(
     fc.property(anyDate, (date) => {
@@ -57,7 +57,7 @@ test('dates: every instant is read back from the form that mail has', () => {
   fc.assert(fc.property(fc.string(), (text) => void parseDate(text)));
 });
 
-test('encoded words: neighbours join, other text stays', () => {
+test('encoded words: neighbours are joined, other text is kept', () => {
   const texts: [string, string][] = [
     ['=?utf-8?Q?Caf=C3=A9_au_lait?=', 'Café au lait'],
     ['=?UTF-8?b?Q2Fmw6k=?= and =?utf-8?q?more?=', 'Café and more'],
@@ -75,7 +75,7 @@ test('encoded words: neighbours join, other text stays', () => {
   for (const [text, expected] of texts) assert.equal(decodeWords(text), expected, text);
 });
 
-test('encoded words: what another implementation encodes is decoded', () => {
+test('encoded words: the output of another implementation is decoded', () => {
   const text = fc.string({ unit: 'grapheme' }).filter((value) => value.isWellFormed());
   const encoding = fc.constantFrom('Q', 'B');
   fc.assert(
@@ -87,7 +87,7 @@ test('encoded words: what another implementation encodes is decoded', () => {
   );
 });
 
-test('encoded words: any text is taken', () => {
+test('encoded words: any text is accepted', () => {
   const pieces = fc.constantFrom('=?', '?=', '?', 'utf-8', 'Q', 'B', '=', 'C3', '_', ' ', 'é', 'x');
   fc.assert(fc.property(fc.string({ unit: pieces }), (text) => void decodeWords(text)));
 });
@@ -143,7 +143,7 @@ test('address fields: a comment or a group around it changes nothing in a list',
   );
 });
 
-test('address fields: any text gives at most a thousand mailboxes of text', () => {
+test('address fields: any text gives at most a thousand mailboxes, all of text', () => {
   const pieces = fc.constantFrom(
     ...'<>()[]"\\,;:@. ab\t',
     'a@b.example',
@@ -175,31 +175,31 @@ const cases: [from: string, domains: string[]][] = [
   ['\r\n Ann O.\r\n\tSmith\r\n <ann@bank.test>\r\n', ['bank.test']],
   ['\tann@Bank.test \r\n', ['bank.test']],
   ['"<a@one.test>, b@two.test" <ann@bank.test>', ['bank.test']],
-  // A name is no address where it is quoted; without quotes it is no syntax, and both count.
+  // In quotes a name is no address; without quotes it breaks the syntax, so both count.
   ['"ceo@bank.test" <eve@evil.test>', ['evil.test']],
   ['=?utf-8?q?ceo=40bank.test?= <eve@evil.test>', ['evil.test']],
   ['ceo@bank.test <eve@evil.test>', ['evil.test', 'bank.test']],
-  // Several authors, as a list, a group, or the wrong way.
+  // Several authors: as a list, as a group, or in a wrong form.
   ['a@one.test, b@two.test', ['one.test', 'two.test']],
   ['a@one.test; b@two.test', ['one.test', 'two.test']],
   ['a@one.test,b@one.test', ['one.test']],
   ['Us: a@one.test, B <b@two.test>;', ['one.test', 'two.test']],
   ['<a@one.test> <b@two.test>', ['one.test', 'two.test']],
   ['<a@one.test <b@two.test>', ['one.test', 'two.test']],
-  // What is left out where it may be, and comments where they may stand.
+  // Forms without their optional parts, and with comments in all allowed places.
   ['<ann@bank.test', ['bank.test']],
   ['ann(at home (or not))@(the)bank(s)(of) .test', ['bank.test']],
   ['ann@bank\r\n .test', ['bank.test']],
   ['ann@bank.test (unclosed', ['bank.test']],
   ['"unclosed <ann@bank.test>', ['bank.test']],
   ['"a\\"b@c" <ann@bank.test>', ['bank.test']],
-  // A source route (RFC 5322 section 4.4) is written by nobody any more.
+  // Nobody writes source routes (RFC 5322 section 4.4) any more.
   ['<@relay.test,@other.test:ann@bank.test>', ['bank.test', 'relay.test', 'other.test']],
   ['"a@b.test"@bank.test', ['bank.test']],
-  // Readers differ on which of the two it is.
+  // Readers disagree which of the two it is.
   ['ann@bank.test@evil.test', ['evil.test', 'bank.test']],
   ['"ann@bank.test@evil.test', ['evil.test', 'bank.test']],
-  // Characters that readers drop, turn into others, or stop at.
+  // Characters that readers drop, replace, or stop at.
   ['ann@bank\0.test', ['bank.test', 'bank']],
   ['ceo@bank.test\x01x', ['bank.test', 'bank.testx']],
   ['ann@ｂank.test', ['bank.test']],
@@ -209,7 +209,7 @@ const cases: [from: string, domains: string[]][] = [
   ['ann@bücher.test', ['xn--bcher-kva.test']],
   ['ann@xn--bcher-kva.test', ['xn--bcher-kva.test']],
   ['ann@my_bank.test', ['my_bank.test']],
-  // Nobody's domain.
+  // No domain.
   ['', []],
   ['Ann', []],
   ['undisclosed-recipients:;', []],
@@ -237,12 +237,12 @@ suite('author domains', () => {
     assert.deepEqual(authorsOf(), { domains: [], isWhole: true });
   });
 
-  test('bytes that are not UTF-8 are taken one by one', () => {
+  test('bytes that are not UTF-8 are read one by one', () => {
     const field = Buffer.from('B\xfccher <ann@bank.test>', 'latin1');
     assert.deepEqual(authorsOf(field).domains, ['bank.test']);
   });
 
-  test('more than are evaluated are not all told', () => {
+  test('of more than are evaluated, not all are returned', () => {
     const list = (count: number) => Array.from({ length: count }, (_, n) => `a@d${n}.test`).join();
     assert.equal(authorsOf(list(MAX_AUTHOR_DOMAINS)).isWhole, true);
     const { domains, isWhole } = authorsOf(list(MAX_AUTHOR_DOMAINS + 1));
@@ -271,7 +271,7 @@ suite('author domains', () => {
     );
   });
 
-  test('any text gives names that can be asked for, and an author is not lost in it', () => {
+  test('any text gives names that can be looked up, and never loses an author', () => {
     const noise = fc
       .array(fc.constantFrom('<', '>', '(', ')', '"', '\\', ',', ';', ':', '@', 'a.test', ' ', '['))
       .map((parts) => parts.join(''));

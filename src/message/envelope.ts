@@ -1,6 +1,6 @@
 /**
- * What the header of a message says about it: its envelope (the ENVELOPE of RFC 3501 section 7.4.2, which
- * is not the SMTP envelope), its date, and the domains that it says it is from.
+ * The meaning of a message's header: its envelope (the ENVELOPE of RFC 3501 section 7.4.2, which is not the SMTP
+ * envelope), its date, and the domains of its authors.
  */
 import { Buffer } from 'node:buffer';
 import { isIP } from 'node:net';
@@ -8,7 +8,7 @@ import { MAX_MAILBOXES, type Mailbox, readAddressList, toDnsName } from './addre
 import { fieldValue, firstValue, type HeaderField, rawValue } from './header.ts';
 import { cleanText, decodeRawHeader, decodeWords } from './text.ts';
 
-/** Storable as JSON. A field that the header does not have is absent, but for the subject. */
+/** Storable as JSON. A field that is not in the header is absent, except the subject. */
 export interface Envelope {
   /** Instant of the Date field, ISO 8601 in UTC; absent where the field cannot be read. */
   readonly date?: string;
@@ -41,8 +41,8 @@ const idFields = [
 ] as const;
 
 /**
- * Reads the fields of a header. Of a field given twice the first counts; the mailboxes of address fields
- * are told together (RFC 5322 section 3.6.3 allows each field once).
+ * Reads the fields of a header. The first of repeated fields counts; the mailboxes of repeated address fields
+ * are joined (RFC 5322 section 3.6.3 allows each field once).
  */
 export function readEnvelope(fields: readonly HeaderField[]): Envelope {
   const fieldOf = (name: string) => firstValue(fields, name) ?? '';
@@ -73,14 +73,14 @@ function mailboxesOf(fields: readonly HeaderField[], name: string): Mailbox[] {
 export interface Authors {
   /** Lower case, IDNA-encoded, each once, at most {@link MAX_AUTHOR_DOMAINS}. */
   readonly domains: readonly string[];
-  /** Whether these are all; else the fields may show somebody who is not among them. */
+  /** Whether these are all; if not, the fields may show an author who is not among them. */
   readonly isWhole: boolean;
 }
 
-/** Author domains that are told apart; mail by several authors has two or three. */
+/** The most author domains that are read; mail by several authors has two or three. */
 export const MAX_AUTHOR_DOMAINS = 10;
 
-/** The domain of an address; a literal counts where it could be read as a name. */
+/** The domain of an address; an address literal counts where it could be read as a name. */
 function domainsOf(address: string): string[] {
   const at = address.lastIndexOf('@');
   const text = address.slice(at + 1);
@@ -89,22 +89,22 @@ function domainsOf(address: string): string[] {
   return /^IPv6:/i.test(literal) || isIP(literal) !== 0 ? [] : namesBehindAts(`@${literal}`);
 }
 
-/** The names behind every `@`, white space around dots left out, other separators before it passed. */
+/** The names after every `@`, without white space around dots, and skipping other separators before them. */
 const NAME_BEHIND_AT =
   /@[^@\p{L}\p{M}\p{N}_]*([\p{L}\p{M}\p{N}_-]+(?:\s*[.\u3002\uff61]\s*[\p{L}\p{M}\p{N}_-]+)*)/gu;
 
 function namesBehindAts(text: string): string[] {
   return Array.from(text.matchAll(NAME_BEHIND_AT), ([, name = '']) => {
     const found = name.replace(/\s/g, '');
-    // Of what IDNA does not take, the start may be shown.
+    // Where IDNA does not allow the name, a reader may show its start.
     return [toDnsName(found) ?? toDnsName(/^[\w.-]*/.exec(found)?.[0] ?? '') ?? []].flat();
   }).flat();
 }
 
-/** What readers leave out: controls, what cannot be seen, folds, quotes. */
+/** What readers leave out: control characters, invisible characters, folds, quotes. */
 const LEFT_OUT = /\r?\n[ \t]*|[\p{C}\p{Default_Ignorable_Code_Point}"\\]/gu;
 
-/** The text without comments, nested ones too; one without an end takes the rest along. */
+/** The text without comments, also nested ones; a comment without an end includes the rest. */
 function withoutComments(text: string): string {
   let depth = 0;
   let kept = '';
@@ -117,9 +117,8 @@ function withoutComments(text: string): string {
 }
 
 /**
- * What readers could see in a field that does not keep to the syntax: bytes that are no UTF-8 as text
- * or as nothing, encoded words decoded or not, comments honoured or not, what cannot be seen dropped
- * or a separator.
+ * All readings of a field that breaks the syntax: bytes that are not UTF-8 as text or left out, encoded words
+ * decoded or not, comments removed or not, invisible characters dropped or as separators.
  */
 function readingsOf(value: string): Set<string> {
   const decoded = [decodeRawHeader(value), Buffer.from(value, 'latin1').toString()];
@@ -132,7 +131,7 @@ function readingsOf(value: string): Set<string> {
   );
 }
 
-/** Octets of one From field, and fields, that are read; RFC 5322 section 3.6 allows one. */
+/** Octets of one From field, and the number of From fields, that are read; RFC 5322 section 3.6 allows one. */
 const MAX_FROM = 8 * 1024;
 const MAX_FROM_FIELDS = 10;
 
@@ -148,11 +147,10 @@ function authorsIn(value: string): Authors {
 }
 
 /**
- * Finds the author domains. A field that keeps to the syntax (RFC 5322 section 3.6.2) has those of its
- * mailboxes; none where it has no mailbox. Any other field has every domain that a reader could show
- * for it: whoever writes so that readers differ is judged by all of them. One that looks like an
- * address, and names no domain in any reading, is not whole (RFC 7489 section 6.6.1 leaves it to the
- * receiver to refuse such forms).
+ * Finds the author domains. A field that follows the syntax (RFC 5322 section 3.6.2) has the domains of its
+ * mailboxes; none where it has no mailbox. Any other field has every domain that a reader could show for it: a
+ * sender who writes so that readers disagree is judged by all of them. A field that looks like an address, but
+ * names no domain in any reading, is not whole (RFC 7489 section 6.6.1 lets the receiver refuse such forms).
  *
  * @param values of all From fields, one character per byte, folded or not
  */
@@ -171,14 +169,14 @@ export function findAuthors(values: readonly string[]): Authors {
   };
 }
 
-/** Characters of a Date field that are read: enough for every form of date with its comments. */
+/** The most characters of a Date field that are read: enough for every form of date with its comments. */
 const MAX_LENGTH = 200;
 
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 
 /**
- * Hours east of UTC of the named zones of RFC 5322 section 4.3. Any other name, the single letters
- * of the military included, says nothing reliable and counts as UTC, as the RFC asks.
+ * Hours east of UTC of the named zones of RFC 5322 section 4.3. Any other name, also the single letters of the
+ * military zones, is unreliable and counts as UTC, as the RFC asks.
  */
 const zones = new Map([
   ['edt', -4],
@@ -202,7 +200,7 @@ const ASCTIME =
 /** `1997-11-21T09:55:06-06:00` (RFC 3339). */
 const ISO = /^(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d)[T ](?<time>\d\d:.*)$/i;
 
-/** `09:55:06.000 -0600`; what follows a zone is not looked at. */
+/** `09:55:06.000 -0600`; text after a zone is ignored. */
 const TIME =
   /^(?<hour>\d{1,2}) ?: ?(?<minute>\d\d)(?: ?: ?(?<second>\d\d))?(?:[.,]\d+)? ?(?<zone>[+-]\d\d:?\d\d|[a-z]+)?/i;
 
@@ -214,7 +212,7 @@ function zoneOffset(zone: string | undefined): number {
   return numeric[1] === '-' ? -minutes : minutes;
 }
 
-/** RFC 5322 section 4.3: how years of two and three digits are meant. */
+/** Years of two and three digits (RFC 5322 section 4.3). */
 function fullYear(digits: string): number {
   const year = Number(digits);
   if (digits.length === 2) return year < 50 ? year + 2000 : year + 1900;
@@ -226,7 +224,7 @@ function monthOf(text: string): number {
   return month >= 0 ? month : Number(text) - 1;
 }
 
-/** Drops comments, nested ones from the inside out, and makes white space single. */
+/** Removes comments, nested ones from the inside out, and turns each run of white space into one space. */
 function simplify(value: string): string {
   let text = value.slice(0, MAX_LENGTH);
   for (let before = ''; before !== text; ) {
@@ -239,8 +237,8 @@ function simplify(value: string): string {
 /**
  * Reads the value of a Date field.
  *
- * @returns the instant as an ISO 8601 string in UTC (`1997-11-21T15:55:06.000Z`), or undefined
- *   where the value names none
+ * @returns the instant as an ISO 8601 string in UTC (`1997-11-21T15:55:06.000Z`), or undefined where the value
+ *   names none
  */
 export function parseDate(value: string): string | undefined {
   const text = simplify(value);
@@ -252,7 +250,7 @@ export function parseDate(value: string): string | undefined {
   const day = Number(date.day);
   const hour = Number(time.hour);
   const minute = Number(time.minute);
-  // A leap second (60) becomes the second before it; Date knows none.
+  // A leap second (60) becomes the second before it: Date has no leap seconds.
   const second = Math.min(Number(time.second ?? 0), 59);
   if (hour > 23 || minute > 59 || Number(time.second ?? 0) > 60) return undefined;
   const local = new Date(0);
@@ -265,23 +263,23 @@ export function parseDate(value: string): string | undefined {
   return isoYear >= 0 && isoYear <= 9999 ? instant.toISOString() : undefined;
 }
 
-/* Which messages a message says that it belongs to (RFC 5322 section 3.6.4). */
+/* The ids of earlier messages that a message names (RFC 5322 section 3.6.4). */
 
-/** Ids that are read of a message: the first, which began the conversation, and the last ones. */
+/** The most ids that are read of a message: the first, which began the conversation, and the last ones. */
 const IDS_MAX = 50;
 
-/** `msg-id`, leniently: whatever stands between angle brackets, without white space. */
+/** `msg-id`, leniently: any text between angle brackets without white space. */
 const MESSAGE_ID = /<([^<>\s]{1,998})>/g;
 
-/** The ids in a field, without their angle brackets, each once, in their order. */
+/** The ids in a field, without angle brackets, each once, in order. */
 export function readMessageIds(field: string): string[] {
   const ids = [...new Set(Array.from(field.matchAll(MESSAGE_ID), ([, id = '']) => id))];
   return ids.length <= IDS_MAX ? ids : [...ids.slice(0, 1), ...ids.slice(1 - IDS_MAX)];
 }
 
 /**
- * The ids that References names, the first message of the conversation first and the one that is answered
- * last. Where there is no such field, those of In-Reply-To.
+ * The ids that References names: the first message of the conversation first, and the answered one last. Where
+ * there is no such field, those of In-Reply-To.
  */
 export function readReferences(fields: readonly HeaderField[]): string[] {
   for (const name of ['references', 'in-reply-to']) {

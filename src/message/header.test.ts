@@ -50,7 +50,7 @@ suite('header sections', () => {
     });
   }
 
-  test('names are in lower case, values unfolded, other lines no part of them', async () => {
+  test('names are in lower case, values are unfolded and do not include other lines', async () => {
     const { fields } = await read('Message-Id : <a@b>\r\n  c \r\nnonsense\r\nB\r\n : 2\r\n\r\n');
     assert.deepEqual(
       fields.map((field) => [field.name, fieldValue(field)]),
@@ -76,7 +76,7 @@ suite('header sections', () => {
     assert.deepEqual([chunks, closed], [1, true]);
   });
 
-  test('any bytes: fields lie in a row, and chunks make no difference', async () => {
+  test('any bytes: fields follow each other without a gap, and chunks make no difference', async () => {
     await fc.assert(
       fc.asyncProperty(mutatedMessages, cuts, async (source, lengths) => {
         const header = await read(source);
@@ -103,7 +103,7 @@ suite('a header without end', () => {
     ['x'.repeat(70), 1],
   ];
   for (const [line, fields] of lines) {
-    test(`is read up to the cap: ${JSON.stringify(line.slice(0, 10))}`, async () => {
+    test(`is read up to the limit: ${JSON.stringify(line.slice(0, 10))}`, async () => {
       let chunks = 0;
       const source = async function* () {
         yield Buffer.from('A: 1\r\n');
@@ -116,7 +116,7 @@ suite('a header without end', () => {
     });
   }
 
-  test('as many fields and octets as are read are a whole header', async () => {
+  test('a header of exactly the limit is whole', async () => {
     for (const header of [
       'A: b\r\n'.repeat(MAX_FIELDS),
       `A: ${'b'.repeat(MAX_HEADER - 'A: \r\n\r\n'.length)}\r\n`,

@@ -1,22 +1,22 @@
 /**
- * The header section of a message or part (RFC 5322 section 2.2): where it ends, and its fields. The
- * one reader of it: for structure and envelope, sender checks, forwarding and bounces.
+ * The header section of a message or part (RFC 5322 section 2.2): its end, and its fields. All code uses this one
+ * reader: structure and envelope, sender checks, forwarding and bounces.
  *
- * Header text is held with one character per byte (latin1), so that nothing is lost and structure is
- * found before any charset is looked at; `decodeRawHeader` makes it readable.
+ * Header text is kept with one character per byte (latin1), so that nothing is lost and the structure is found
+ * before any charset is read; `decodeRawHeader` makes it readable.
  *
- * Lines end at LF; a CR before it belongs to the line end, a CR alone is text. The first empty line ends
- * the section. Text whose first line is no field has no header. A later line that is no field does not
- * end it: it counts as part of the field before it, as some mail readers show it.
+ * Lines end at LF; a CR before it belongs to the line end, a CR alone is text. The first empty line ends the
+ * section. Text whose first line is not a field has no header. A later line that is not a field does not end the
+ * header: it belongs to the field before it, as some mail readers show it.
  */
 import { Buffer } from 'node:buffer';
 import { asBuffer } from './text.ts';
 
-/** Octets and fields of a header that are read; of the rest only the end is looked for. */
+/** Octets and fields of a header that are read; in the rest only its end is searched. */
 export const MAX_HEADER = 256 * 1024;
 export const MAX_FIELDS = 1_000;
 
-/** Characters of one value, unfolded, that are read for meaning. */
+/** The most characters of one unfolded value that are read. */
 const MAX_VALUE = 64 * 1024;
 
 const LF = 0x0a;
@@ -27,13 +27,13 @@ const DASH = 0x2d;
 const EMPTY = Buffer.alloc(0);
 
 export interface HeaderField {
-  /** Lower case; `''` for what stands before the first field. */
+  /** Lower case; `''` for text before the first field. */
   readonly name: string;
-  /** The field as it stands, without the line end at its end. */
+  /** The field as it was sent, without the line end at its end. */
   readonly text: string;
 }
 
-/** A field in its place: offsets in the header, `end` behind the line end. */
+/** A field with its place: offsets in the header, `end` after the line end. */
 export interface PlacedField extends HeaderField {
   readonly start: number;
   readonly end: number;
@@ -43,28 +43,28 @@ export interface Header {
   readonly fields: readonly PlacedField[];
   /** Octets that were read, the empty line included. */
   readonly size: number;
-  /** Whether that is all of the header; else it goes on behind what was read. */
+  /** Whether the whole header was read; if not, it continues after `size`. */
   readonly isWhole: boolean;
 }
 
-/** Octets of a text that tell whether it begins with a header. */
+/** Octets of a text that show whether it begins with a header. */
 export const HEADER_START = 1024;
 
 /**
- * The first line of a header: a field, or the `From ` line that mailbox files put before a message,
- * which means nothing.
+ * The first line of a header: a field, or the `From ` line that mailbox files put before a message, which is
+ * ignored.
  */
 const FIRST_LINE = /^(?:[!-9;-~]{1,998}[ \t]{0,16}:|>?From )/;
 
-/** Whether a text begins with a header field; one that is empty, or begins with an empty line, does not. */
+/** Whether a text begins with a header field. An empty text, or one with an empty first line, does not. */
 export function startsHeader(text: Buffer): boolean {
   return FIRST_LINE.test(text.toString('latin1', 0, HEADER_START));
 }
 
-/** A name, and the colon behind it; obsolete syntax may fold in between (RFC 5322 section 4.5). */
+/** A name, and the colon after it; obsolete syntax may fold in between (RFC 5322 section 4.5). */
 const FIELD_START = /([!-9;-~]+)(?:[ \t]|\r?\n(?=[ \t]))*:/y;
 
-/** Where the folded line that starts at `at` ends, its line end included (RFC 5322 section 2.2.3). */
+/** The end of the folded line that starts at `at`, its line end included (RFC 5322 section 2.2.3). */
 function foldedEnd(text: string, at: number): number {
   let end = text.indexOf('\n', at);
   while (end >= 0) {
@@ -90,7 +90,7 @@ function splitFields(text: string): PlacedField[] {
   });
 }
 
-/** Collects one header section, up to the cap; how it is cut into chunks makes no difference. */
+/** Collects one header section, up to the limit; the chunks make no difference. */
 export class HeaderReader {
   #bytes = Buffer.allocUnsafe(4096);
   #length = 0;
@@ -98,24 +98,24 @@ export class HeaderReader {
   #fields = 0;
   /** Where the empty line begins. */
   #fieldsEnd: number | undefined;
-  /** Behind the cap: how much of an empty line the last bytes are. */
+  /** After the limit: how much of an empty line the last bytes are. */
   #skipping: 'text' | 'line end' | 'line end and CR' | undefined;
-  /** Whether an empty line, or a first line that is no field, ended the section. */
+  /** Whether an empty line, or a first line that is not a field, ended the section. */
   hasBody = false;
-  /** What of the last bytes lies behind the cap, and before the body. */
+  /** The last bytes that come after the limit, and before the body. */
   skipped: Buffer = EMPTY;
 
-  /** Whether the header is longer than what is read of it. */
+  /** Whether the header is longer than the limit. */
   get isFull(): boolean {
     return this.#skipping !== undefined;
   }
 
   /**
-   * Takes the next bytes.
+   * Adds bytes.
    *
-   * @param isDelimiter tells the boundary delimiters of the parts around this header, which end it
-   * @returns what lies behind the header, once that has ended: from behind the empty line, from the line
-   *   end in front of a delimiter, or all of a text that has no header
+   * @param isDelimiter whether a line is a boundary delimiter of a part around this header, which ends it
+   * @returns the bytes after the header, once it has ended: those after the empty line, those from the line end
+   *   before a delimiter on, or the whole text where it has no header
    */
   write(chunk: Buffer, isDelimiter?: (line: Buffer) => boolean): Buffer | undefined {
     let at = 0;
@@ -130,7 +130,7 @@ export class HeaderReader {
     return this.isFull ? this.#skip(chunk, at) : undefined;
   }
 
-  /** Ends a message in its header. @returns what of it is no header */
+  /** Ends a message within its header. @returns the bytes that are not part of the header */
   end(isDelimiter?: (line: Buffer) => boolean): Buffer {
     const isOpen = !this.isFull && this.#lineStart < this.#length;
     const rest = isOpen ? this.#endLine(isDelimiter) : undefined;
@@ -150,7 +150,7 @@ export class HeaderReader {
     return { fields, size: this.#length, isWhole: !this.isFull };
   }
 
-  /** Appends bytes up to the cap. @returns index behind the last of them */
+  /** Appends bytes up to the limit. @returns index after the last of them */
   #append(source: Buffer, start: number, end: number): number {
     const taken = Math.min(end - start, MAX_HEADER - this.#length);
     const length = this.#length + taken;
@@ -168,7 +168,7 @@ export class HeaderReader {
     return start + taken;
   }
 
-  /** Looks at the line that is whole by now. @returns up to where the header goes, if it ends there */
+  /** Checks the line that is complete now. @returns the end of the header, if it ends here */
   #endLine(isDelimiter?: (line: Buffer) => boolean): number | undefined {
     const start = this.#lineStart;
     const line = this.#bytes.subarray(start, this.#length);
@@ -193,16 +193,16 @@ export class HeaderReader {
     return undefined;
   }
 
-  /** Leaves the header at `end`. @returns what was read behind it, and of the chunk from `at` on */
+  /** Ends the header at `end`. @returns the bytes that were read after it, and those of the chunk from `at` on */
   #giveBack(end: number, chunk: Buffer, at: number): Buffer {
     const behind = this.#length - end;
     this.#length = end;
-    // Mostly the line lies in the chunk as a whole.
+    // Usually the whole line is in the chunk.
     if (behind <= at) return chunk.subarray(at - behind);
     return Buffer.concat([this.#bytes.subarray(end, end + behind), chunk.subarray(at)]);
   }
 
-  /** Behind the cap: looks for the empty line, and for nothing else. */
+  /** After the limit: searches only for the empty line. */
   #skip(chunk: Buffer, start: number): Buffer | undefined {
     for (let at = start; at < chunk.length; at++) {
       const byte = chunk[at];
@@ -226,14 +226,14 @@ function lineEndLength(bytes: Buffer, at: number): number {
   return bytes[at - 2] === CR ? 2 : 1;
 }
 
-/** What stands behind the colon, line ends and all. */
+/** The text after the colon, line ends included. */
 export function rawValue({ text }: HeaderField): string {
   return text.slice(text.indexOf(':') + 1);
 }
 
 /**
- * What a field says: unfolded (RFC 5322 section 2.2.3), without lines behind it that are no field, white
- * space around it and control characters, and cut where it is very long.
+ * The value of a field: unfolded (RFC 5322 section 2.2.3), without lines after it that are not a field, without
+ * white space around it and control characters, and cut where it is very long.
  */
 export function fieldValue(field: HeaderField): string {
   const value = rawValue(field).replace(/\r?\n(?![ \t])[\s\S]*$/, '');
@@ -244,8 +244,8 @@ export function fieldValue(field: HeaderField): string {
 }
 
 /**
- * Drops a character of UTF-8 at the end of text that was cut, since half of one would make the whole
- * look like another charset.
+ * Drops the last UTF-8 character of a text that was cut: half a character would make the whole text look like
+ * another charset.
  */
 function dropLastCharacter(text: string): string {
   return text.replace(/[\xc0-\xff][\x80-\xbf]{0,3}$/, '');
@@ -256,9 +256,9 @@ function capValue(value: string): string {
 }
 
 /**
- * Reads the header of a message and leaves the rest of the source alone.
+ * Reads the header of a message and does not read the rest of the source.
  *
- * @throws whatever the source throws
+ * @throws any error of the source
  */
 export async function readHeader(source: AsyncIterable<Uint8Array>): Promise<Header> {
   const reader = new HeaderReader();
@@ -269,7 +269,7 @@ export async function readHeader(source: AsyncIterable<Uint8Array>): Promise<Hea
   return reader.header;
 }
 
-/** The value of the first field of a name. */
+/** The value of the first field with this name. */
 export function firstValue(fields: readonly HeaderField[], name: string): string | undefined {
   const field = fields.find((one) => one.name === name);
   return field && fieldValue(field);

@@ -1,4 +1,4 @@
-/** What a hostile message costs is counted in calls, which do not depend on how busy the machine is. */
+/** The cost of a hostile message, counted in calls: their number does not depend on the load of the machine. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { mock, suite, test } from 'node:test';
@@ -9,7 +9,7 @@ const SIZE = 2 * 1024 * 1024;
 const CHUNK = 64 * 1024;
 const MULTIPART = 'From: a@b.test\r\nContent-Type: multipart/mixed; boundary=bbb\r\n\r\n--bbb\r\n';
 
-/** Calls of the methods of Buffer that take long beside one byte, while a message is parsed. */
+/** Counts calls of slow Buffer methods while a message is parsed. */
 function countCalls(start: string, line: string): number {
   const source = Buffer.from(start + line.repeat(SIZE / line.length));
   const methods = (['indexOf', 'toString', 'subarray', 'copy', 'equals'] as const).map((name) =>
@@ -36,14 +36,14 @@ suite('two megabytes of', () => {
     ['parts', MULTIPART, '\r\n--bbb\r\n\r\n'],
   ];
   for (const [what, start, line] of hostile) {
-    test(`${what} takes no work for each line`, () => {
+    test(`${what} needs no call for each line`, () => {
       const lines = SIZE / line.length;
       const calls = countCalls(start, line);
       assert.ok(calls < lines / 2, `${calls} calls for ${lines} lines`);
     });
   }
 
-  test('header fields: no more are kept than are read', () => {
+  test('header fields: only those that are read are kept', () => {
     const reader = new HeaderReader();
     reader.write(Buffer.from('A: b\r\n'.repeat(SIZE / 6)));
     assert.equal(reader.header.fields.length, MAX_FIELDS);

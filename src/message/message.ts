@@ -1,12 +1,12 @@
 /**
- * What a message is made of: its header fields, its envelope, its tree of MIME parts, and the
- * addresses in it. Pure code without I/O, for bytes that may be anything: it throws nothing, takes
- * linear time, and keeps no body in memory.
+ * The parts of a message: its header fields, its envelope, its tree of MIME parts, and the addresses in it. Pure
+ * code without I/O, for bytes that may be anything: it throws nothing, takes linear time, and keeps no body in
+ * memory.
  *
- * A message is read once, when it arrives ({@link MessageParser}). What is stored with it is JSON:
- * the envelope, and the structure with the offsets of every part in the raw source. From then on a
- * part is read by its offsets and decoded as a stream ({@link decodePart}), so that neither opening
- * a message nor fetching an attachment parses anything again. Part numbers are those of IMAP.
+ * A message is parsed once, when it arrives ({@link MessageParser}). The result is stored as JSON: the envelope,
+ * and the structure with the offsets of every part in the raw source. Later a part is read by its offsets and
+ * decoded as a stream ({@link decodePart}), so that neither opening a message nor fetching an attachment parses
+ * anything again. Part numbers are those of IMAP.
  */
 export {
   canonicalAddress,

@@ -1,27 +1,27 @@
 /**
- * The parts of a message while it is being read: the tree so far, and which multiparts and nested
- * messages are open at this point of the stream.
+ * The parts of a message while it is read: the tree so far, and the multiparts and nested messages that are open
+ * at this point of the stream.
  */
 import { Buffer } from 'node:buffer';
 import { isIdentity, type PartContent } from './part-content.ts';
 import type { MessagePart } from './structure.ts';
 import { isEncoded, TransferMeter } from './transfer-encoding.ts';
 
-/** Nesting that is followed; a multipart or message deeper down is an opaque leaf. */
+/** Levels of nesting that are read; a multipart or message below them is an opaque leaf. */
 const MAX_DEPTH = 50;
 
-/** Parts that are told apart; what comes after them is counted in the size of what holds it. */
+/** The most parts that are separated; what comes after them counts in the size of the part around it. */
 const MAX_PARTS = 1_000;
 
 /**
- * Characters of parameters and ids that are kept of one message, since its structure is stored
- * with it; parts after that have none.
+ * The most characters of parameters and ids that are kept for one message, since its structure is stored with
+ * it; parts after that have none.
  */
 const MAX_KEPT_TEXT = 128 * 1024;
 
 const LF = 0x0a;
 
-/** A part whose end has perhaps not been seen yet. */
+/** A part that may not have ended yet. */
 interface Draft {
   readonly headerStart: number;
   bodyStart: number;
@@ -33,7 +33,7 @@ interface Draft {
   lines: number | undefined;
 }
 
-/** A multipart or nested message whose end has not been seen. */
+/** A multipart or nested message that has not ended. */
 interface Container {
   readonly draft: Draft;
   /** Undefined in a nested message, and once the closing delimiter has been seen. */
@@ -42,7 +42,7 @@ interface Container {
 
 /** A line that is a boundary delimiter (RFC 2046 section 5.1.1). */
 export interface Delimiter {
-  /** Which of the open containers it belongs to. */
+  /** The open container that it belongs to. */
   readonly depth: number;
   /** Whether it ends the multipart (`--boundary--`). */
   readonly closes: boolean;
@@ -53,7 +53,7 @@ interface OpenDelimiter extends Delimiter {
   readonly text: Buffer;
 }
 
-/** What follows a header block. */
+/** What comes after a header block. */
 export type Next = 'header' | 'body';
 
 function newDraft(headerStart: number): Draft {
@@ -69,7 +69,7 @@ function newDraft(headerStart: number): Draft {
   };
 }
 
-/** Byte by byte: a search for each line end takes longest where there is nothing but line ends. */
+/** Byte by byte: a search for each line end is slowest where there are only line ends. */
 function countLineEnds(bytes: Buffer, start: number, end: number): number {
   let count = 0;
   for (let at = start; at < end; at++) if (bytes[at] === LF) count++;
@@ -79,7 +79,7 @@ function countLineEnds(bytes: Buffer, start: number, end: number): number {
 export class OpenParts {
   readonly #root = newDraft(0);
   readonly #containers: Container[] = [];
-  /** What is being read: a header, or the body of a leaf; none in preamble and epilogue. */
+  /** The part whose header or body is read; none in a preamble or epilogue. */
   #current: Draft | undefined = this.#root;
   #count = 1;
   #lineIsOpen = false;
@@ -92,7 +92,7 @@ export class OpenParts {
     return this.#delimiters.length > 0;
   }
 
-  /** Whether the header that is being read is that of the whole message. */
+  /** Whether the header that is read is that of the whole message. */
   get isRoot(): boolean {
     return this.#current === this.#root;
   }
@@ -104,10 +104,10 @@ export class OpenParts {
   }
 
   /**
-   * Whether what stands at an offset can be a delimiter: a cheap question, since a hostile body asks it
-   * for every few bytes.
+   * Whether the bytes at an offset can be a delimiter. This check is cheap, since a hostile body needs it every
+   * few bytes.
    *
-   * @param start offset of the `--` that starts the line; the line may go on behind the bytes
+   * @param start offset of the `--` that starts the line; the line may continue after the bytes
    */
   mayDelimit(bytes: Buffer, start: number): boolean {
     const first = bytes[start + 2];
@@ -118,10 +118,10 @@ export class OpenParts {
   }
 
   /**
-   * Tells whether a line is a delimiter of an open multipart, the innermost first.
+   * Whether a line is a delimiter of an open multipart, the innermost first.
    *
-   * The whole line counts, white space at its end aside, so that a boundary which starts like
-   * another one is not taken for it.
+   * The whole line counts, except white space at its end, so that a boundary that starts like another one is not
+   * mistaken for it.
    *
    * @param line begins with `--`, its line end included
    */
@@ -133,7 +133,7 @@ export class OpenParts {
   }
 
   /**
-   * Takes the content fields of the part whose header has been read.
+   * Sets the content fields of the part whose header was read.
    *
    * @param hasBody false where a delimiter or the end of the message cuts the header off
    */
@@ -159,7 +159,7 @@ export class OpenParts {
     return 'body';
   }
 
-  /** Counts bytes of the body that is being read. */
+  /** Counts bytes of the current body. */
   measure(bytes: Buffer, start: number, end: number): void {
     const draft = this.#current;
     if (!draft || end <= start) return;
@@ -171,10 +171,10 @@ export class OpenParts {
   }
 
   /**
-   * Ends what a delimiter ends, and begins the part after it.
+   * Ends the parts that a delimiter ends, and begins the part after it.
    *
-   * @param bodyEnd where the line end in front of the delimiter starts
-   * @param headerStart behind the delimiter line
+   * @param bodyEnd start of the line end before the delimiter
+   * @param headerStart end of the delimiter line
    */
   delimit(delimiter: Delimiter, bodyEnd: number, headerStart: number): Next {
     this.#closeAbove(delimiter.depth, bodyEnd);
@@ -192,7 +192,7 @@ export class OpenParts {
     return 'header';
   }
 
-  /** Ends everything at the end of the message. */
+  /** Ends all parts at the end of the message. */
   end(size: number): MessagePart {
     this.#closeAbove(-1, size);
     return describe(this.#root, undefined, { left: MAX_KEPT_TEXT });
@@ -225,7 +225,7 @@ export class OpenParts {
     if (closed.length > 0) this.#listDelimiters();
   }
 
-  /** Behind the last part that is told apart no delimiter means anything. */
+  /** After the last part that is separated, no line is a delimiter. */
   #listDelimiters(): void {
     const isFull = this.#count >= MAX_PARTS;
     const open = isFull ? [] : this.#containers.map(({ boundary }, depth) => ({ boundary, depth }));
@@ -240,7 +240,7 @@ export class OpenParts {
   }
 }
 
-/** @param text compared as far as there are bytes */
+/** @param text compared only as far as there are bytes */
 function startsAlike(bytes: Buffer, start: number, text: Buffer): boolean {
   const length = Math.min(text.length, bytes.length - start);
   for (let at = 0; at < length; at++) if (bytes[start + at] !== text[at]) return false;
@@ -251,13 +251,13 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === LF;
 }
 
-/** A message that stands in its part as it is; an encoded one would have to be decoded first. */
+/** A nested message without a transfer encoding; an encoded one would have to be decoded first. */
 function isNestedMessage(content: PartContent): boolean {
   const isMessage = content.type === 'message/rfc822' || content.type === 'message/global';
   return isMessage && isIdentity(content.encoding);
 }
 
-/** Length of what is kept of a part beside its type. */
+/** The length of the texts that are kept of a part, except its type. */
 function textLength(content: PartContent): number {
   let length = (content.id ?? '').length;
   for (const parameters of [content.parameters, content.dispositionParameters]) {
@@ -270,15 +270,15 @@ function isEmpty(parameters: Readonly<Record<string, string>>): boolean {
   return Object.keys(parameters).length === 0;
 }
 
-/** Number of the part at a place (from 1) in the multipart or message that has a number itself. */
+/** The number of the part at a place (from 1) in a multipart or message that has a number itself. */
 function numberIn(parent: string | undefined, place: number): string {
   return parent === undefined ? `${place}` : `${parent}.${place}`;
 }
 
 /**
- * Turns a draft and what is below it into what is stored, numbered as RFC 3501 section 6.4.5 says:
- * a multipart that is the whole of a message has no number and its parts count on from that of the
- * message; anything else that is the whole of a message is part 1 of it.
+ * Turns a draft and its children into the stored form, numbered by RFC 3501 section 6.4.5: a multipart that is
+ * the whole of a message has no number, and its parts are numbered below the message; any other part that is the
+ * whole of a message is its part 1.
  *
  * @param message number of the part whose nested message this is; undefined at the root
  * @param number number of this part where it is one of a multipart
@@ -304,8 +304,8 @@ function describe(
 }
 
 /**
- * Puts a part together field by field, in the order in which they are stored. Spreads of what may be
- * absent, in one literal, take some fifteen times as long: as long as parsing a small header.
+ * Builds a part field by field, in the order in which they are stored. Spreads of absent fields in one literal
+ * take some fifteen times as long: as long as parsing a small header.
  *
  * @param kept whether there is room for parameters and ids
  */

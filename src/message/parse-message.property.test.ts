@@ -14,7 +14,7 @@ import {
   readCorpus,
 } from './testing/sample-messages.ts';
 
-test('the parts of a well-formed message hold what was put into them', () => {
+test('the parts of a well-formed message have the content that was put into them', () => {
   fc.assert(
     fc.property(knownMessages, cuts, ({ source, leaves }, lengths) => {
       const parsed = parse(source, lengths);
@@ -26,14 +26,14 @@ test('the parts of a well-formed message hold what was put into them', () => {
   );
 });
 
-test('any bytes give a structure whose offsets, sizes and numbers hold', () => {
+test('any bytes give a structure with correct offsets, sizes and numbers', () => {
   fc.assert(
     fc.property(mutatedMessages, (source) => checkParsed(source, parse(source))),
     { numRuns: 3_000 },
   );
 });
 
-test('how a message is cut into chunks makes no difference', () => {
+test('the chunks of a message make no difference', () => {
   fc.assert(
     fc.property(mutatedMessages, cuts, (source, lengths) => {
       const whole = parse(source);
@@ -44,7 +44,7 @@ test('how a message is cut into chunks makes no difference', () => {
   );
 });
 
-test('lines are counted however long they are', () => {
+test('lines of any length are counted', () => {
   const line = fc
     .record({ length: fc.oneof(fc.nat({ max: 3 }), fc.nat({ max: 200 })), times: fc.nat(1_500) })
     .map(({ length, times }) => `${'x'.repeat(length)}\n`.repeat(times));

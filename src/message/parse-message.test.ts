@@ -78,7 +78,7 @@ test('a message with text, HTML and an attachment', () => {
   ]);
 });
 
-test('each part says where it lies, and what it is', () => {
+test('each part has its place and its type', () => {
   const { structure } = parse(invoice);
   const pdf = findPart(structure, '2');
   assert.ok(pdf);
@@ -112,7 +112,7 @@ test('the parser is used once', () => {
   assert.throws(() => parser.write(invoice));
 });
 
-/** A message that is not there in one piece: a head, then a piece many times over, then a tail. */
+/** A message that is made on the fly: a head, then a piece many times over, then a tail. */
 function parseRepeated(head: string, piece: string, times: number, tail = ''): ParsedMessage {
   const parser = new MessageParser();
   const perChunk = Math.max(1, Math.min(times, Math.floor(65_536 / piece.length)));
@@ -153,7 +153,7 @@ test('a 1 MB header line is cut, and the fields around it count', () => {
   assert.equal(envelope.from?.[0]?.address, 'ann@example.org');
   assert.ok(envelope.subject.length > 60_000 && envelope.subject.length <= 65_536);
   assert.equal(headerEnd, size - 'body'.length);
-  // Behind the 256 KB of header that are read, nothing counts.
+  // After the 256 KB of header that are read, fields do not count.
   assert.equal(structure.type, 'text/plain');
 });
 
@@ -189,7 +189,7 @@ test('1,000 nested messages: 50 levels are followed', () => {
   assert.equal(leaf?.part, Array(51).fill('1').join('.'));
 });
 
-test('5,000 parts: 1,000 are told apart, the rest belongs to what holds them', () => {
+test('5,000 parts: 1,000 are separated, the rest belongs to the part around them', () => {
   const source = Buffer.concat([
     lines('Content-Type: multipart/mixed; boundary=b', ''),
     ...Array.from({ length: 5_000 }, (_, at) => lines('--b', '', `part ${at}`)),
@@ -204,7 +204,7 @@ test('5,000 parts: 1,000 are told apart, the rest belongs to what holds them', (
   assert.equal(contentOf(source, last).toString(), 'part 998');
 });
 
-test('2,000 nested messages side by side: they and what is in them are counted together', () => {
+test('2,000 nested messages side by side: they and their parts are counted together', () => {
   const source = Buffer.concat([
     lines('Content-Type: multipart/digest; boundary=b', ''),
     ...Array.from({ length: 2_000 }, (_, at) => lines('--b', '', `Subject: ${at}`, '', 'text')),
@@ -214,7 +214,7 @@ test('2,000 nested messages side by side: they and what is in them are counted t
   assert.equal(outline(parsed.structure).length, 1_000);
 });
 
-test('a delimiter line of more than 1,000 octets is none', () => {
+test('a line of more than 1,000 octets is no delimiter', () => {
   const message = (padding: number) =>
     Buffer.from(
       `Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\none\r\n--b${' '.repeat(padding)}\r\n\r\ntwo`,
@@ -232,7 +232,7 @@ test('a delimiter line of more than 1,000 octets is none', () => {
   }
 });
 
-test('a header line of more than 1,000 octets in front of a delimiter ends where it ends', () => {
+test('a header line of more than 1,000 octets in front of a delimiter ends at its own end', () => {
   const source = lines(
     'Content-Type: multipart/mixed; boundary=b',
     '',
@@ -260,7 +260,7 @@ test('a subject that is cut stays in its charset', () => {
   }
 });
 
-test('what is stored of a message with 1,000 long file names stays small', () => {
+test('the stored form of a message with 1,000 long file names stays small', () => {
   const name = '\u{1f4ce}"\\'.repeat(500).replace(/["\\]/g, '\\$&');
   const parsed = parseRepeated(
     'Content-Type: multipart/mixed; boundary=b\r\n',
@@ -270,7 +270,7 @@ test('what is stored of a message with 1,000 long file names stays small', () =>
   assert.ok(JSON.stringify(parsed.structure).length < 1_000_000);
 });
 
-test('what would cost quadratic time in a careless parser comes to an end', () => {
+test('input that takes quadratic time in a careless parser ends in time', () => {
   const multipart = 'Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n';
   const encoded = `${multipart}Content-Transfer-Encoding: quoted-printable\r\n\r\n`;
   for (const piece of ['--\n', '\n--b ', '\r', '\n', '-', '\r\n-', ' ', '=', '= ', '\0', '--b\r']) {
@@ -319,7 +319,7 @@ test('reading 256 MB keeps none of it', () => {
   const line = `${'QUJD'.repeat(19)}\r\n`;
   const chunk = Buffer.from(line.repeat(800));
   const times = Math.ceil((256 * 1024 * 1024) / chunk.length);
-  // What is only waiting to be collected is not kept.
+  // Memory that only waits for the garbage collector does not count.
   setFlagsFromString('--expose-gc');
   const collect: () => void = runInNewContext('gc');
   collect();

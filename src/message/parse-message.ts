@@ -1,7 +1,7 @@
 /**
- * Reads a raw message (RFC 5322) in one pass: bytes go in as they come, structure and envelope
- * come out. Memory stays flat: of a body nothing is kept, of a header at most its cap, and of
- * the stream one line that may turn out to be a boundary.
+ * Parses a raw message (RFC 5322) in one pass: bytes go in as they come, structure and envelope come out. Memory
+ * stays flat: of a body nothing is kept, of a header at most its limit, and of the stream one line that may turn
+ * out to be a boundary.
  *
  * Lines end at LF; a CR before it belongs to the line end. A CR alone is content.
  */
@@ -13,13 +13,13 @@ import { readContent } from './part-content.ts';
 import type { MessagePart } from './structure.ts';
 import { asBuffer } from './text.ts';
 
-/** What is known of a message once it has been read. All of it can be stored as JSON. */
+/** What is known of a message after it was parsed. All of it can be stored as JSON. */
 export interface ParsedMessage {
   /** Octets of the raw source. */
   readonly size: number;
   readonly envelope: Envelope;
   readonly structure: MessagePart;
-  /** Ids of messages before it, without angle brackets: see {@link readReferences}. */
+  /** Ids of earlier messages, without angle brackets: see {@link readReferences}. */
   readonly references: readonly string[];
   /** Offset where the body of the message begins; `size` where it has none. */
   readonly headerEnd: number;
@@ -34,14 +34,14 @@ const DASH = 0x2d;
 const EMPTY = Buffer.alloc(0);
 
 /**
- * Offset of the next LF with two dashes behind it, or -1. Not a search by Node: each call of one takes as
- * long as 50 bytes here, and a hostile body has dashes in every line.
+ * Offset of the next LF with two dashes after it, or -1. Not a search by Node: each call of one takes as long as
+ * 50 bytes here, and a hostile body has dashes in every line.
  */
 function findDashes(bytes: Buffer, start: number): number {
   for (let at = start; at + 2 < bytes.length; ) {
     const third = bytes[at + 2];
     if (third === DASH && bytes[at + 1] === DASH && bytes[at] === LF) return at;
-    // The pattern can begin at the third byte only if that is its first, before that only if it is a dash.
+    // An LF as third byte may start the pattern, so move there; a dash may be within it; else skip all three.
     at += third === DASH ? 1 : third === LF ? 2 : 3;
   }
   return -1;
@@ -57,8 +57,8 @@ function lineEndStart(bytes: Buffer, lf: number): number {
 }
 
 /**
- * Where the end of the bytes may be the start of a delimiter: CR, LF, CRLF, or one of the last two
- * and a dash.
+ * The start of what may be the beginning of a delimiter at the end of the bytes: CR, LF, CRLF, or one of the
+ * last two and a dash.
  */
 function possibleDelimiter(bytes: Buffer): number {
   let at = bytes.length;
@@ -69,18 +69,18 @@ function possibleDelimiter(bytes: Buffer): number {
 }
 
 /**
- * Takes a message in chunks of any size; how it is cut makes no difference.
+ * Parses a message in chunks of any size; the chunks make no difference.
  *
- * Whatever the bytes are, there is a result: what is not well formed is read leniently, and every
- * offset is one of the true source. Nothing is thrown but for wrong use.
+ * Any bytes give a result: what is not well formed is read leniently, and every offset is one of the real
+ * source. It throws only where it is used wrongly.
  */
 export class MessageParser {
   readonly #parts = new OpenParts();
-  /** The header under way; undefined in a body. */
+  /** The current header; undefined in a body. */
   #header: HeaderReader | undefined = new HeaderReader();
-  /** Bytes of a body that could not be judged yet. */
+  /** Bytes of a body that need more bytes to be judged. */
   #rest = EMPTY;
-  /** Offset in the source of what is read next. */
+  /** Offset in the source of the next byte to read. */
   #offset = 0;
   /** In a body: the next byte starts a line whose line end is not part of the body. */
   #atLineStart = false;
@@ -89,7 +89,7 @@ export class MessageParser {
   #headerEnd = 0;
   #ended = false;
 
-  /** Takes the next bytes; keeps no reference to them. */
+  /** Adds bytes; keeps no reference to them. */
   write(chunk: Uint8Array): void {
     if (this.#ended) throw new Error('The message has ended');
     const bytes = asBuffer(chunk);
@@ -97,11 +97,11 @@ export class MessageParser {
       this.#read(bytes, false);
       return;
     }
-    // What was left is judged together with the start of the chunk, so that no chunk is copied.
+    // The rest is judged together with the start of the chunk, so that the chunk is not copied.
     const start = Math.min(bytes.length, 2 * MAX_LINE);
     this.#read(Buffer.concat([this.#rest, bytes.subarray(0, start)]), false);
     if (start === bytes.length) return;
-    // It is shorter than a line, so all that is left by now lies in the chunk.
+    // The remaining rest is shorter than a line, so all of it is in the chunk.
     this.#read(bytes.subarray(start - this.#rest.length), false);
   }
 
@@ -129,7 +129,7 @@ export class MessageParser {
     this.#rest = rest.length > 0 ? Buffer.from(rest) : EMPTY;
   }
 
-  /** @returns what lies behind the bytes that were read; here all of them always are */
+  /** @returns the bytes after the header; empty while the header goes on */
   #readHeader(header: HeaderReader, bytes: Buffer, isLast: boolean): Buffer {
     const isDelimiter = (line: Buffer) => this.#parts.findDelimiter(line) !== undefined;
     const behind =
@@ -152,7 +152,7 @@ export class MessageParser {
     this.#atLineStart = atLineStart;
   }
 
-  /** @returns what lies behind the bytes that were read; undefined where it takes more of them */
+  /** @returns the bytes after the part that was read; undefined where more bytes are needed to decide */
   #readBody(bytes: Buffer, isLast: boolean): Buffer | undefined {
     if (!this.#parts.hasDelimiters) return this.#keepTo(bytes, bytes.length);
     let search = 0;
@@ -195,10 +195,10 @@ export class MessageParser {
   }
 
   /**
-   * Goes on behind a delimiter line that ends at `end`.
+   * Continues after a delimiter line that ends at `end`.
    *
-   * The line end of a closing delimiter is left to be read: it belongs to the delimiter of the
-   * multipart around it, where that follows.
+   * The line end of a closing delimiter stays to be read: where the delimiter of the multipart around it
+   * follows, the line end belongs to that one.
    */
   #delimit(bytes: Buffer, delimiter: Delimiter, bodyEnd: number, end: number): Buffer {
     this.#parts.measure(bytes, 0, bodyEnd);
@@ -212,8 +212,8 @@ export class MessageParser {
 }
 
 /**
- * What a message is once `octets` of further header fields stand in front of it: the same parts,
- * further back. Its own header begins with the new fields.
+ * A parsed message after `octets` of further header fields were put in front of it: the same parts with larger
+ * offsets. Its own header begins with the new fields.
  */
 export function shiftParsed(parsed: ParsedMessage, octets: number): ParsedMessage {
   return {

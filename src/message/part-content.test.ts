@@ -56,13 +56,13 @@ test('parameters: encoded words in file names only', () => {
     filename: 'é',
     x: '=?utf-8?Q?=C3=A9?=',
   });
-  // Decoded once: what an extended value spells out is no encoded word.
+  // Decoded once: text that an extended value decodes to is not an encoded word.
   assert.deepEqual(parameters("a; filename*=utf-8''%3D%3Futf-8%3FQ%3F%3D41%3F%3D"), {
     filename: '=?utf-8?Q?=41?=',
   });
 });
 
-test('parameters: what another implementation splits up is put together', () => {
+test('parameters: segments that another implementation wrote are joined', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 200 }), (text) => {
       fc.pre(text.isWellFormed() && !/[\0-\x1f\x7f-\x9f]/.test(text) && text.trim() === text);

@@ -5,7 +5,7 @@
 import { Buffer } from 'node:buffer';
 import { cleanText, decodeHex, decodeRawHeader, decodeText, decodeWords } from './text.ts';
 
-/** Longest boundary that is looked for; RFC 2046 section 5.1.1 allows 70 characters. */
+/** The longest boundary that is used; RFC 2046 section 5.1.1 allows 70 characters. */
 const MAX_BOUNDARY = 256;
 const MAX_ID = 1_000;
 
@@ -20,13 +20,13 @@ export interface PartContent {
   readonly id: string | undefined;
   readonly disposition: string | undefined;
   readonly dispositionParameters: Readonly<Record<string, string>>;
-  /** Where the type is multipart and names a usable one: one character per byte. */
+  /** Set where the type is multipart and has a usable boundary: one character per byte. */
   readonly boundary: string | undefined;
 }
 
 const identityEncodings = new Set(['7bit', '8bit', 'binary']);
 
-/** Whether the content stands in the message as it is (RFC 2045 section 6.2). */
+/** Whether the content has no transfer encoding (RFC 2045 section 6.2). */
 export function isIdentity(encoding: string): boolean {
   return identityEncodings.has(encoding);
 }
@@ -43,7 +43,7 @@ function readType(field: string | undefined, defaultType: string): ContentType {
   }
   const parsed = parseParameterized(field);
   const match = MEDIA_TYPE.exec(parsed.value);
-  // RFC 2045 section 5.2: a Content-Type that cannot be read counts as the default of all.
+  // RFC 2045 section 5.2: an unreadable Content-Type counts as text/plain.
   if (!match) return { ...parsed, type: 'text/plain', parameters: plainText, boundary: undefined };
   return { ...parsed, type: `${match[1]}/${match[2]}`.toLowerCase() };
 }
@@ -64,8 +64,8 @@ function readBoundary(type: string, boundary: string | undefined): string | unde
 /**
  * Reads the content fields of a part.
  *
- * @param fieldOf gives the raw value of a field by its lower-case name
- * @param defaultType what a part without Content-Type is: `text/plain`, or `message/rfc822` in a
+ * @param fieldOf returns the raw value of a field by its lower-case name
+ * @param defaultType the type of a part without Content-Type: `text/plain`, or `message/rfc822` in a
  *   multipart/digest (RFC 2046 section 5.1.5)
  */
 export function readContent(
@@ -86,7 +86,7 @@ export function readContent(
   };
 }
 
-/** Parameters that are read, segments counted one by one, and those that are kept. */
+/** The most parameters that are read, each segment counted, and the most that are kept. */
 const MAX_READ = 200;
 const MAX_KEPT = 32;
 const MAX_NAME = 64;
@@ -95,11 +95,11 @@ const MAX_KEPT_VALUE = 1_000;
 /** A token without the characters that RFC 2231 gives a meaning (RFC 2045 section 5.1). */
 const PARAMETER_NAME = /^[\w!#$&+.^`|~{}-]+$/;
 
-/** Parameters that hold a file name: senders put encoded words there (against RFC 2047 section 5). */
+/** Parameters with a file name: senders put encoded words there (against RFC 2047 section 5). */
 const fileNames = new Set(['filename', 'name']);
 
 export interface ParameterizedValue {
-  /** What stands before the first `;`, comments removed, as the sender wrote it. */
+  /** The text before the first `;` as the sender wrote it, without comments. */
   readonly value: string;
   /** By lower-case name, decoded; an object that is safe to copy and to store. */
   readonly parameters: Readonly<Record<string, string>>;
@@ -114,7 +114,7 @@ interface Segment {
   readonly raw: string;
 }
 
-/** Index behind the `)` that closes the comment at `start`, or -1 (RFC 5322 section 3.2.2). */
+/** Index after the `)` that closes the comment at `start`, or -1 (RFC 5322 section 3.2.2). */
 function commentEnd(text: string, start: number): number {
   let depth = 0;
   for (let at = start; at < text.length; at++) {
@@ -127,9 +127,9 @@ function commentEnd(text: string, start: number): number {
 }
 
 /**
- * Whether the parentheses from `start` to `end` are a comment and not part of an unquoted value:
- * senders write `filename=Invoice(1).pdf` and even `filename=Invoice (1).pdf`. In a value only
- * what stands at its end, set off by white space, is a comment.
+ * Whether the parentheses from `start` to `end` are a comment and not part of an unquoted value: senders write
+ * `filename=Invoice(1).pdf` and even `filename=Invoice (1).pdf`. In a value, parentheses are a comment only at
+ * its end and after white space.
  */
 function isComment(text: string, before: string, start: number, end: number): boolean {
   if (before === ';' || before === '"') return true;
@@ -154,8 +154,8 @@ function stripComments(text: string): string {
       isQuoted = character !== '"';
     } else if (character === '(') {
       const end = commentEnd(text, at);
-      // One unclosed comment ends the search, else many would each be read to the end. It is
-      // content inside a token, and where parameters follow it, so that these survive.
+      // One unclosed comment ends the search: else each would be read to the end of the text. It counts as
+      // text inside a token, and where parameters follow it, so that these are not lost.
       if (end < 0) {
         const isContent = text.includes(';', at) || (inParameters && text[at - 1] !== ' ');
         return kept + text.slice(from, isContent ? text.length : at);
@@ -176,7 +176,7 @@ function stripComments(text: string): string {
   return kept + text.slice(from);
 }
 
-/** Reads the quoted string that starts behind `start`; what follows it up to `;` is junk. */
+/** Reads the quoted string that starts after `start`; text after it up to `;` is ignored. */
 function readQuoted(text: string, start: number): { value: string; end: number } {
   let value = '';
   let from = start;
@@ -194,7 +194,7 @@ function readQuoted(text: string, start: number): { value: string; end: number }
   return { value: value + text.slice(from), end: text.length };
 }
 
-/** Name (lower case) and raw value of each parameter of `; name=value; name="value"`, capped. */
+/** Name (lower case) and raw value of each parameter of `; name=value; name="value"`, up to the limit. */
 function readParameters(text: string, start: number): [name: string, raw: string][] {
   const read: [string, string][] = [];
   let at = start;
@@ -222,7 +222,7 @@ function readParameters(text: string, start: number): [name: string, raw: string
   return read;
 }
 
-/** Puts the segments of one parameter together: RFC 2231 section 4.1. */
+/** Joins the segments of one parameter (RFC 2231 section 4.1). */
 function joinSegments(name: string, unordered: readonly Segment[]): string {
   const segments = unordered
     .toSorted((a, b) => a.index - b.index)
@@ -246,12 +246,12 @@ function decodeValue(name: string, raw: string): string {
   return fileNames.has(name) ? decodeWords(text) : text;
 }
 
-/** Whether a plain object can take the name: `__proto__` would set what it inherits from. */
+/** Whether the name is safe on a plain object: `__proto__` would set its prototype. */
 function isUsableName(name: string): boolean {
   return name.length <= MAX_NAME && PARAMETER_NAME.test(name) && name !== '__proto__';
 }
 
-/** The parameters as they are stored: names that are safe, values on one line, both capped. */
+/** The parameters as they are stored: safe names, values on one line, both limited in length. */
 function keep(decoded: ReadonlyMap<string, string>): Record<string, string> {
   const kept: Record<string, string> = {};
   let count = 0;
@@ -264,10 +264,10 @@ function keep(decoded: ReadonlyMap<string, string>): Record<string, string> {
 }
 
 /**
- * Reads a value with parameters, never throwing.
+ * Reads a value with parameters; never throws.
  *
- * A parameter given twice keeps its first value; one in the extended form of RFC 2231 wins over
- * its plain form, which is the fallback for old readers (RFC 6266 section 4.3).
+ * Of a repeated parameter the first value counts. The extended form of RFC 2231 wins over the plain form, which
+ * is the fallback for old readers (RFC 6266 section 4.3).
  *
  * @param raw unfolded field value, one character per byte
  */

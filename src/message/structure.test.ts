@@ -70,7 +70,7 @@ test('parts are found by their numbers, multiparts too', () => {
   }
 });
 
-test('the body structure is what the interface shows: no offsets, absent fields left out', () => {
+test('the body structure has no offsets and no absent fields', () => {
   assert.deepEqual(toBodyStructure(parse(forwarded).structure), {
     type: 'multipart/mixed',
     parameters: { boundary: 'b' },
@@ -136,7 +136,7 @@ test('file names: of the disposition, else of the type', () => {
   assert.equal(partFilename({ ...bare, ...both }), 'b.pdf');
 });
 
-test('file names: nothing that leads elsewhere or deceives', () => {
+test('file names: no path and no deceiving characters', () => {
   assert.equal(named('/etc/passwd'), 'etcpasswd');
   assert.equal(named('..\\..\\a.txt'), '....a.txt');
   assert.equal(named('a\0b\r\n.txt\x85'), 'ab.txt');

@@ -1,5 +1,5 @@
 /**
- * The structure of a message: its tree of MIME parts with where each lies in the source.
+ * The structure of a message: its tree of MIME parts with the place of each in the source.
  */
 
 /**
@@ -8,8 +8,8 @@
  */
 export interface MessagePart {
   /**
-   * IMAP part number (RFC 3501 section 6.4.5); absent on a multipart that is the whole of a
-   * message, which IMAP gives no number.
+   * IMAP part number (RFC 3501 section 6.4.5); absent on a multipart that is the whole of a message, which has
+   * no number in IMAP.
    */
   readonly part?: string;
   /** `type/subtype` in lower case. */
@@ -18,20 +18,20 @@ export interface MessagePart {
   readonly parameters?: Readonly<Record<string, string>>;
   /** Content-Transfer-Encoding in lower case, known or not. */
   readonly encoding: string;
-  /** Octets of the body as it stands in the source. */
+  /** Octets of the body in the source. */
   readonly size: number;
-  /** Octets of the body once its transfer encoding is removed. */
+  /** Octets of the body without its transfer encoding. */
   readonly decodedSize: number;
   /** Lines of the encoded body, an unfinished last one included; of text parts only. */
   readonly lines?: number;
-  /** Content-ID as it stands in the field, angle brackets included. */
+  /** Content-ID as it is written, angle brackets included. */
   readonly id?: string;
   /** Content-Disposition in lower case. */
   readonly disposition?: string;
   readonly dispositionParameters?: Readonly<Record<string, string>>;
   readonly headerStart: number;
   readonly bodyStart: number;
-  /** Without the line end in front of a boundary, which belongs to it (RFC 2046 section 5.1.1). */
+  /** Without the line end before a boundary, which belongs to the boundary (RFC 2046 section 5.1.1). */
   readonly bodyEnd: number;
   /** Parts of a multipart, or the one message in a message/rfc822; absent on a leaf. */
   readonly childNodes?: readonly MessagePart[];
@@ -51,20 +51,20 @@ export interface BodyStructure {
   readonly childNodes?: readonly BodyStructure[];
 }
 
-/** Leaves out of a part what clients do not see; absent fields stay absent. */
+/** A part without the fields that clients do not see; absent fields stay absent. */
 export function toBodyStructure(part: MessagePart): BodyStructure {
   const { decodedSize, lines, headerStart, bodyStart, bodyEnd, childNodes, ...seen } = part;
   return childNodes ? { ...seen, childNodes: childNodes.map(toBodyStructure) } : seen;
 }
 
-/** Longer than the number of any part that is stored: 50 levels of up to four digits. */
+/** Longer than the number of any stored part: 50 levels of up to four digits. */
 const MAX_PART_NUMBER = 255;
 
 /**
  * Checks a part number that a client sent: positive decimal numbers without leading zeros, joined
  * by dots (`section-part` of RFC 3501 section 9). Sections such as `1.MIME` are not supported.
  *
- * @returns the number, to be looked up with {@link findPart}, or undefined where it is none
+ * @returns the number, for {@link findPart}, or undefined where it is malformed
  */
 export function parsePartNumber(text: string): string | undefined {
   if (text.length > MAX_PART_NUMBER) return undefined;
@@ -72,8 +72,8 @@ export function parsePartNumber(text: string): string | undefined {
 }
 
 /**
- * Finds a part by its number. A multipart that has a number is found too: its body is the whole
- * of its parts.
+ * Finds a part by its number. A multipart that has a number can be found too: its body contains all of its
+ * parts.
  */
 export function findPart(structure: MessagePart, partNumber: string): MessagePart | undefined {
   if (structure.part === partNumber) return structure;
@@ -90,11 +90,11 @@ const MAX_FILENAME = 200;
 const EXTENSION = /\.[^.\s]{1,16}$/;
 
 /**
- * Name of the file that a part holds: of its disposition, else of its type.
+ * The file name of a part: of its disposition, else of its type.
  *
- * Safe to offer as the name of a download: path separators, control characters and those that
- * reverse the direction of text (which disguise `exe` as `pdf`) are removed, the length is capped
- * at 200 UTF-16 code units with the ending kept. A name that is nothing but dots is none.
+ * It is safe as the name of a download: path separators, control characters and characters that reverse the
+ * direction of text (which disguise `exe` as `pdf`) are removed, the length is limited to 200 UTF-16 code units
+ * with the ending kept. A name of only dots counts as none.
  */
 export function partFilename(
   part: Pick<MessagePart, 'parameters' | 'dispositionParameters'>,

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { LineEnds } from './text.ts';
 
-/** Lines as SMTP wants them, whole, by a regular expression. */
+/** Whole text with CRLF line ends, by a regular expression. */
 const expected = (text: string) => {
   const lines = text.replace(/\r\n|\r|\n/g, '\r\n');
   return lines === '' || lines.endsWith('\r\n') ? lines : `${lines}\r\n`;
@@ -29,7 +29,7 @@ for (const [given, made] of cases) {
   });
 }
 
-test('however it is cut, all line ends are CRLF and nothing else changes', () => {
+test('for all chunks, all line ends become CRLF and nothing else changes', () => {
   const piece = fc.string({ unit: fc.constantFrom('\r', '\n', '\r\n', 'a', '.'), maxLength: 6 });
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 8 }), (pieces) => {

@@ -1,6 +1,6 @@
 /**
- * Bytes to text, for bodies, headers and parameters alike, so that one charset name means the
- * same everywhere in a message; and the encoded words of headers (RFC 2047).
+ * Turns bytes into text, for bodies, headers and parameters alike, so that one charset name means the same
+ * everywhere in a message; and decodes the encoded words of headers (RFC 2047).
  */
 import { Buffer, isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
@@ -21,19 +21,19 @@ function decoderOf(charset: string): TextDecoder | undefined {
     decoders.set(label, decoder);
     return decoder;
   } catch {
-    // A RangeError: nobody's charset, or one refused for good reason (UTF-7).
+    // A RangeError: an unknown charset, or one that is refused for a good reason (UTF-7).
     return undefined;
   }
 }
 
-/** UTF-8 where the bytes are valid UTF-8, else windows-1252, in which every byte means something. */
+/** UTF-8 where the bytes are valid UTF-8, else windows-1252, in which every byte is a character. */
 function guessText(bytes: Uint8Array): string {
   const decoder = decoderOf(isUtf8(bytes) ? 'utf-8' : 'windows-1252');
   return decoder ? decoder.decode(bytes) : Buffer.from(bytes).toString('latin1');
 }
 
 /**
- * Decodes the bytes of a text part (transfer encoding removed) to a string. Never throws.
+ * Decodes the bytes of a text part (without transfer encoding) to a string. Never throws.
  *
  * Labels are those of the WHATWG Encoding Standard. An unknown charset, none, and us-ascii (the
  * default that senders forget to change, RFC 2045 section 5.2) are read as UTF-8 if that is
@@ -46,7 +46,7 @@ export function decodeText(bytes: Uint8Array, charset?: string): string {
 }
 
 /**
- * Decodes header text that is held with one character per byte: raw UTF-8 headers (RFC 6532
+ * Decodes header text that is kept with one character per byte: raw UTF-8 headers (RFC 6532
  * section 3.2) are read as such, other 8-bit text as windows-1252.
  */
 export function decodeRawHeader(raw: string): string {
@@ -54,8 +54,8 @@ export function decodeRawHeader(raw: string): string {
 }
 
 /**
- * Makes decoded header text one line that any reader can take: encoded words may have brought
- * control characters (C0, DEL, C1) into it, and halves of surrogate pairs.
+ * Makes decoded header text one line that any reader accepts: encoded words may have put control characters (C0,
+ * DEL, C1) and halves of surrogate pairs into it.
  */
 export function cleanText(text: string): string {
   return text
@@ -70,12 +70,12 @@ export function cleanText(text: string): string {
  */
 const WORD = /=\?([^?\s]{1,60})\?([bq])\?([^?]*)\?=/gi;
 
-/** 64 KB of header hold fewer words of the 75 characters that RFC 2047 section 2 allows. */
+/** The most encoded words: 64 KB of header have fewer of the 75 characters that RFC 2047 section 2 allows. */
 const MAX_WORDS = 1_000;
 
 /**
- * Bytes of text that is held with one character per byte, with `=XX` or `%XX` for the byte of that
- * number. A mark without two digits stands for itself.
+ * The bytes of text that is kept with one character per byte, with `=XX` or `%XX` for the byte of that number. A
+ * mark without two digits is text.
  */
 export function decodeHex(raw: string, mark: '=' | '%'): Buffer {
   const pattern = mark === '=' ? /=([\da-f]{2})/gi : /%([\da-f]{2})/gi;
@@ -99,8 +99,8 @@ function decodeRun(run: Run | undefined): string {
 }
 
 /**
- * Replaces every encoded word of a header text by what it stands for. White space between two
- * encoded words is dropped (RFC 2047 section 6.2); words that are not well formed stay as they are.
+ * Decodes every encoded word of a header text. White space between two encoded words is dropped (RFC 2047 section
+ * 6.2); malformed words are not changed.
  */
 export function decodeWords(text: string): string {
   if (!text.includes('=?')) return text;
@@ -140,13 +140,13 @@ export function oneLine(text: string): string {
 }
 
 /*
- * Line ends as SMTP wants them: every line of a message ends in CRLF, and neither CR nor LF stands
- * alone (RFC 5321 section 2.3.8).
+ * Line ends for SMTP: every line of a message ends in CRLF, and neither CR nor LF occurs alone (RFC 5321 section
+ * 2.3.8).
  */
 
 const CRLF = '\r\n';
 
-/** Makes a bare CR or LF a line end, chunk by chunk; how the input is cut does not matter. */
+/** Turns a bare CR or LF into a line end, chunk by chunk; the chunks make no difference. */
 export class LineEnds {
   /** A CR at the end of the last chunk, whose LF may follow. */
   #held = '';

@@ -93,7 +93,7 @@ const quotedPrintableBodies = fc
   )
   .map((body) => Buffer.from(body, 'latin1'));
 
-test('base64: decoder, meter and reference agree on any input, cut anywhere', () => {
+test('base64: decoder, meter and reference agree on any input and any chunks', () => {
   fc.assert(
     fc.property(base64Bodies, cuts, (body, lengths) => {
       const expected = referenceBase64(body);
@@ -105,7 +105,7 @@ test('base64: decoder, meter and reference agree on any input, cut anywhere', ()
   );
 });
 
-test('base64: long bodies, with and without something broken in them', () => {
+test('base64: long bodies, intact and broken', () => {
   const content = Buffer.from(Array.from({ length: 100_000 }, (_, at) => (at * 7919) % 251));
   const body = Buffer.from(content.toString('base64').replace(/.{76}/g, '$&\r\n'));
   assert.deepEqual(decode('base64', body), content);
@@ -122,7 +122,7 @@ test('base64: padding in the middle ends a quantum, not the content', () => {
   assert.equal(text('base64', '=A=B=C='), '');
 });
 
-test('quoted-printable: decoder, meter and reference agree on any input, cut anywhere', () => {
+test('quoted-printable: decoder, meter and reference agree on any input and any chunks', () => {
   fc.assert(
     fc.property(quotedPrintableBodies, cuts, (body, lengths) => {
       const expected = referenceQuotedPrintable(body);
@@ -134,7 +134,7 @@ test('quoted-printable: decoder, meter and reference agree on any input, cut any
   );
 });
 
-test('quoted-printable: soft line breaks, white space at line ends, what is no escape', () => {
+test('quoted-printable: soft line breaks, white space at line ends, text that is not an escape', () => {
   assert.equal(text('quoted-printable', 'a=20\r\nb \t\r\nc=\r\nd= \t\ne'), 'a \r\nb\r\ncde');
   assert.equal(text('quoted-printable', '=c3=A9 =E2=82=AC'), 'é €');
   assert.equal(text('quoted-printable', '= = =4 =4G =='), '= = =4 =4G =');
@@ -142,11 +142,11 @@ test('quoted-printable: soft line breaks, white space at line ends, what is no e
   assert.equal(text('quoted-printable', 'end='), 'end');
 });
 
-test('quoted-printable: an endless run of white space is content, however it is cut', () => {
+test('quoted-printable: an endless run of white space is content, for all chunks', () => {
   for (const start of ['x', 'x=']) {
     const body = Buffer.from(`${start}${' '.repeat(10_500)}\r\ny`);
     const whole = decode('quoted-printable', body);
-    // Held back a thousand at a time; what was let go of is content, the rest is dropped.
+    // A thousand are held back at a time; those that were passed on are content, the rest is dropped.
     assert.equal(whole.toString(), `${start}${' '.repeat(10_001 - start.length)}\r\ny`);
     assert.deepEqual(decode('quoted-printable', body, [1]), whole);
     assert.deepEqual(decode('quoted-printable', body, [999, 2]), whole);
@@ -188,7 +188,7 @@ test('decodePart gives any range of the content', async () => {
   );
 });
 
-test('decodePart leaves the source as soon as the range is complete', async () => {
+test('decodePart closes the source as soon as the range is complete', async () => {
   const body = Buffer.from(Buffer.alloc(3_000, 'abc').toString('base64'));
   const taken = { chunks: 0 };
   const range = { start: 10, end: 20 };

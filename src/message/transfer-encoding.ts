@@ -1,15 +1,15 @@
 /**
- * Content transfer encodings (RFC 2045 section 6): removed from a stream, and counted. Both are lenient:
- * any bytes have a content, and how they are cut into chunks makes no difference.
+ * Content transfer encodings (RFC 2045 section 6): removed from a stream, or only measured. Both are lenient: any
+ * bytes have a content, and the chunks make no difference.
  */
 import { Buffer } from 'node:buffer';
 import { asBuffer } from './text.ts';
 
-/** Removes one transfer encoding; takes chunks of any size and keeps next to nothing of them. */
+/** Removes one transfer encoding; accepts chunks of any size and keeps almost nothing of them. */
 export interface TransferDecoder {
-  /** @returns what can be said of the content so far; may be empty, may share the chunk's memory */
+  /** @returns the content that is certain so far; may be empty, may share the chunk's memory */
   write(chunk: Buffer): Buffer;
-  /** @returns what is left when the encoded body ends */
+  /** @returns the remaining content at the end of the encoded body */
   end(): Buffer;
 }
 
@@ -26,13 +26,13 @@ class IdentityDecoder implements TransferDecoder {
 const EMPTY = Buffer.alloc(0);
 
 /**
- * Removes base64 (RFC 2045 section 6.8). Characters outside the alphabet are skipped, as the RFC asks. `=`
- * ends a quantum wherever it stands and decoding goes on after it: mailers that encode piece by piece leave
- * padding in the middle, and stopping there would lose the rest of an attachment. A quantum of one
- * character holds no octet.
+ * Removes base64 (RFC 2045 section 6.8). Characters outside the alphabet are skipped, as the RFC asks. `=` ends a
+ * quantum wherever it occurs, and decoding continues after it: mailers that encode piece by piece leave padding
+ * in the middle, and stopping there would lose the rest of an attachment. A quantum of one character has no
+ * octet.
  */
 class Base64Decoder implements TransferDecoder {
-  /** Characters of a quantum that is not whole yet. */
+  /** Characters of an incomplete quantum. */
   #held = '';
 
   write(chunk: Buffer): Buffer {
@@ -44,8 +44,8 @@ class Base64Decoder implements TransferDecoder {
   }
 
   /**
-   * Decodes text without `=`, by Node where it is lines of one length: five times as fast, which is a
-   * sixth of what taking a message of 20 KB costs.
+   * Decodes text without `=`, by Node where all lines have one length: that is five times as fast, and saves a
+   * sixth of the cost of accepting a message of 20 KB.
    */
   #decodeLines(text: string): Buffer {
     const lineEnds = lineEndOctets(text);
@@ -54,7 +54,7 @@ class Base64Decoder implements TransferDecoder {
     const whole = characters - (characters % 4);
     const end = text.length - (characters - whole);
     const octets = Buffer.from(text.slice(0, end), 'base64');
-    // Node gives fewer octets where it skips something, and takes `-` and `_` as well.
+    // Node returns fewer octets where it skips characters, and accepts `-` and `_` as well.
     const isClean = octets.length === (whole / 4) * 3 && !text.includes('-') && !text.includes('_');
     if (!isClean || text.includes('\n', end)) return this.#decodeEach(text);
     this.#held = text.slice(end);
@@ -65,7 +65,7 @@ class Base64Decoder implements TransferDecoder {
     return this.#decodeEach(`${this.#held}=`);
   }
 
-  /** Decodes character by character; in linear time, whatever they are. */
+  /** Decodes character by character, in linear time for any text. */
   #decodeEach(text: string): Buffer {
     const octets = Buffer.allocUnsafe(text.length);
     let length = 0;
@@ -91,7 +91,7 @@ class Base64Decoder implements TransferDecoder {
   }
 }
 
-/** Octets of the line ends, or undefined where the lines between the first and the last differ in length. */
+/** Octets of each line end, or undefined where the lines between the first and the last differ in length. */
 function lineEndOctets(text: string): number | undefined {
   const first = text.indexOf('\n');
   if (first < 0) return 0;
@@ -117,8 +117,8 @@ const SPACE = 0x20;
 const EQUALS = 0x3d;
 
 /**
- * Most bytes that are held back until their line's end tells what they are. Lines are at most 76
- * characters (RFC 2045 section 6.7, rule 5); a longer run of white space is taken for content.
+ * The most bytes that are held back until the end of their line decides about them. Lines have at most 76
+ * characters (RFC 2045 section 6.7, rule 5); a longer run of white space counts as content.
  */
 const MAX_HELD = 1_000;
 
@@ -142,14 +142,14 @@ function lineEndLength(bytes: Buffer, at: number): number {
 /**
  * Removes quoted-printable (RFC 2045 section 6.7).
  *
- * - `=XX` is an octet, in either case of the digits; a `=` that starts neither an octet nor a
- *   soft line break stands for itself, as the RFC advises robust decoders.
- * - `=` at the end of a line, white space after it allowed, joins the line to the next.
+ * - `=XX` is an octet, with digits in either case; a `=` that starts neither an octet nor a soft line break is
+ *   text, as the RFC advises robust decoders.
+ * - `=` at the end of a line, also with white space after it, joins the line to the next.
  * - White space at the end of a line was added on the way and is dropped (rule 3).
- * - Line ends (LF, or CRLF) stay as they are in the source.
+ * - Line ends (LF, or CRLF) are not changed.
  */
 class QuotedPrintableDecoder implements TransferDecoder {
-  /** `=` or white space at the end of a chunk, whose meaning the next bytes tell. */
+  /** `=` or white space at the end of a chunk: the next bytes decide its meaning. */
   #held: Buffer = EMPTY;
 
   write(chunk: Buffer): Buffer {
@@ -169,7 +169,7 @@ class QuotedPrintableDecoder implements TransferDecoder {
       const byte = bytes[at] ?? 0;
       const isEscape = byte === EQUALS;
       const next = bytes[at + 1];
-      // A blank before text, as nearly all are, is content like the text.
+      // A blank before text, as nearly all are, is content.
       if (!isEscape && (!isBlank(byte) || (next !== undefined && next > SPACE))) {
         out[length++] = byte;
         at++;
@@ -185,7 +185,7 @@ class QuotedPrintableDecoder implements TransferDecoder {
       while (isBlank(bytes[end]) && end - at < MAX_HELD) end++;
       if (!isLast && mayGoOn(bytes, end, isEscape && end === at + 1)) break;
       const lineEnd = lineEndLength(bytes, end);
-      // A soft line break, or white space at the end of a line; else what was read stands for itself.
+      // A soft line break, or white space at the end of a line; anything else is text.
       if (lineEnd > 0 || end === bytes.length) at = isEscape ? end + lineEnd : end;
       while (at < end) out[length++] = bytes[at++] ?? 0;
     }
@@ -194,7 +194,7 @@ class QuotedPrintableDecoder implements TransferDecoder {
   }
 }
 
-/** Whether a line end, or the second digit of an octet, may follow what the bytes end with. */
+/** Whether a line end, or the second digit of an octet, may follow the end of the bytes. */
 function mayGoOn(bytes: Buffer, end: number, mayBeDigit: boolean): boolean {
   if (end === bytes.length) return true;
   const isLastByte = end + 1 === bytes.length;
@@ -208,7 +208,7 @@ export function createDecoder(encoding: string): TransferDecoder {
   return new IdentityDecoder();
 }
 
-/** Counts the octets that a decoder gives for the same bytes. */
+/** Counts the octets that a decoder returns for the same bytes. */
 export class TransferMeter {
   readonly #decoder: TransferDecoder;
   #octets = 0;
@@ -227,12 +227,12 @@ export class TransferMeter {
   }
 }
 
-/** Whether decoding changes anything: else the content is passed through as it is. */
+/** Whether decoding changes anything; if not, the content is passed through. */
 export function isEncoded(encoding: string): boolean {
   return encoding === 'base64' || encoding === 'quoted-printable';
 }
 
-/** Octets of the decoded content: from `start` up to and without `end`. */
+/** Octets of the decoded content: from `start` up to but not including `end`. */
 export interface DecodedRange {
   readonly start: number;
   readonly end: number;
@@ -241,12 +241,12 @@ export interface DecodedRange {
 /**
  * Removes the transfer encoding of a part, as a stream with flat memory.
  *
- * The whole of what it yields has the part's `decodedSize` octets. Bytes in front of the range are
- * decoded and dropped; the source is left (its iterator closed) as soon as the range is complete.
+ * Without a range it yields the part's `decodedSize` octets. Bytes before the range are decoded and dropped; the
+ * source is closed (its iterator ended) as soon as the range is complete.
  *
  * @param encoding as in `MessagePart.encoding`; an unknown encoding is passed through unchanged
  * @param source the encoded body: `bodyStart` to `bodyEnd` of the raw message
- * @param range where only a piece of the content is wanted; whatever lies outside is left out
+ * @param range the piece of the content that is wanted; by default all of it
  */
 export async function* decodePart(
   encoding: string,

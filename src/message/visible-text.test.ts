@@ -5,7 +5,7 @@ import { hasHidden } from './visible-text.ts';
 const shown = (text: string) =>
   [...text].map((one) => `U+${one.codePointAt(0)?.toString(16)}`).join(' ');
 
-suite('texts that show what they are', () => {
+suite('texts that hide nothing', () => {
   for (const text of [
     'Ada Lovelace',
     'Zoë, e\u0301',

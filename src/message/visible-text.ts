@@ -1,6 +1,6 @@
 /**
- * Text that shows what it is: names and addresses in which nothing is hidden, and nothing is shown in another order
- * than it stands in (Unicode UTR 36 section 2, UAX 9).
+ * Whether a text is what it shows: names and addresses without hidden characters, and without characters that change
+ * the order in which the others are shown (Unicode UTR 36 section 2, UAX 9).
  */
 
 /**
@@ -13,27 +13,27 @@ const JOINED =
 const EMOJI_JOINED =
   /(?<=\p{Extended_Pictographic}[\ufe0f\p{Emoji_Modifier}]?)\u200d(?=\p{Emoji})/gu;
 const EMOJI_FLAG = /(?<=\u{1f3f4})[\u{e0030}-\u{e0039}\u{e0061}-\u{e007a}]{3,6}\u{e007f}/gu;
-/** How the character before is drawn: of emoji, Chinese and Japanese names, and Mongolian letters. */
+/** Variants of the character before: of emoji, Chinese and Japanese names, and Mongolian letters. */
 const VARIATION =
   /(?<=[\p{Emoji}\p{scx=Han}])[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]|(?<=\p{scx=Mong})[\u180b-\u180d\u180f]/gu;
-/** They order the signs between words; in a text that runs from left to right they would only be hidden. */
+/** They order punctuation between words; in a text from left to right they would only be hidden. */
 const DIRECTION_MARK = /[\u061c\u200e\u200f]/gu;
 const RIGHT_TO_LEFT =
   /[\p{scx=Hebr}\p{scx=Arab}\p{scx=Syrc}\p{scx=Thaa}\p{scx=Nkoo}\p{scx=Adlm}\p{scx=Samr}\p{scx=Mand}]/u;
 
-/** What is not seen, or changes the order of what is seen, and what ends a line. */
+/** Characters that are invisible, change the order of the others, or end a line. */
 const HIDDEN = /[\p{Default_Ignorable_Code_Point}\p{Cs}\p{Zl}\p{Zp}\ufff9-\ufffb]/u;
 
 /**
- * Whether a text holds a character that nobody sees, or one that shows others in another order. What languages
- * need is not counted: joiners in scripts that join, the parts of emoji, variants of characters, and
- * direction marks beside letters that run from right to left.
+ * Whether a text has an invisible character, or one that changes the order in which others are shown. What languages
+ * need is allowed: joiners in scripts that join, the parts of emoji, variants of characters, and direction marks
+ * beside letters that run from right to left.
  */
 export function hasHidden(text: string): boolean {
   if (!HIDDEN.test(text)) return false;
   let rest = text;
   for (const allowed of [JOINED, EMOJI_JOINED, EMOJI_FLAG, VARIATION]) {
-    // Behind the letter that it belongs to, nothing else takes its place.
+    // Only the mark next to its letter is removed: another mark after it stays, and counts as hidden.
     rest = rest.replace(allowed, '');
   }
   if (RIGHT_TO_LEFT.test(rest)) rest = rest.replace(DIRECTION_MARK, '');

@@ -1,6 +1,6 @@
 /**
- * Messages for the tests of this folder: the corpus, random ones of known content, mutations; and
- * what must hold for every message that was read.
+ * Messages for the tests of this folder: the corpus, random ones of known content, mutations; and checks that
+ * hold for every parsed message.
  */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
@@ -24,12 +24,12 @@ export function lines(...text: string[]): Buffer {
   return Buffer.from(text.map((line) => `${line}\r\n`).join(''));
 }
 
-/** Parses a source cut into chunks of these lengths, over and over; in one chunk without. */
+/** Parses a source, cut into chunks of these lengths again and again; in one chunk without them. */
 export function parse(source: Buffer, cuts: readonly number[] = [source.length]): ParsedMessage {
   const parser = new MessageParser();
   for (let at = 0, turn = 0; at < source.length; turn++) {
     const length = Math.max(1, cuts[turn % cuts.length] ?? 1);
-    // A copy that is overwritten afterwards shows whether the parser holds on to a chunk.
+    // The copy is overwritten afterwards, which shows whether the parser keeps a reference to a chunk.
     const chunk = Buffer.from(source.subarray(at, at + length));
     parser.write(chunk);
     chunk.fill(0x21);
@@ -48,7 +48,7 @@ export function leavesOf(part: MessagePart): MessagePart[] {
   return part.childNodes ? part.childNodes.flatMap(leavesOf) : [part];
 }
 
-/** The content of a part, its transfer encoding removed. */
+/** The content of a part without its transfer encoding. */
 export function contentOf(source: Buffer, part: MessagePart): Buffer {
   const decoder = createDecoder(part.encoding);
   const start = decoder.write(source.subarray(part.bodyStart, part.bodyEnd));
@@ -70,7 +70,7 @@ function checkPart(source: Buffer, part: MessagePart, root: MessagePart): void {
   }
 }
 
-/** Checks what holds for every message, however broken. */
+/** Checks that hold for every message, however broken. */
 export function checkParsed(source: Buffer, parsed: ParsedMessage): void {
   assert.equal(parsed.size, source.length);
   assert.equal(parsed.headerEnd, parsed.structure.bodyStart);
@@ -80,7 +80,7 @@ export function checkParsed(source: Buffer, parsed: ParsedMessage): void {
   assert.deepEqual(JSON.parse(JSON.stringify(parsed)), parsed, 'all of it is JSON');
 }
 
-/** What a random message is made of. */
+/** The plan of a random message. */
 export type Tree =
   | { kind: 'leaf'; encoding: 'base64' | 'quoted-printable' | '8bit'; content: Buffer }
   | { kind: 'multipart'; parts: Tree[] }
@@ -117,7 +117,7 @@ function render(tree: Tree, level = 0): string {
   return `${header}Content-Transfer-Encoding: ${encoding}\r\n\r\n${bodies[encoding]()}`;
 }
 
-/** Numbers and contents of the leaves, straight from RFC 3501 section 6.4.5. */
+/** Numbers and contents of the leaves, directly by RFC 3501 section 6.4.5. */
 function expectLeaves(tree: Tree, number: string, isWhole: boolean): [string, Buffer][] {
   const prefix = number === '' ? '' : `${number}.`;
   if (tree.kind === 'multipart') {
@@ -202,7 +202,7 @@ const edit = fc.record({
   ),
 });
 
-/** Messages of the corpus and random ones, with pieces taken out and put in. */
+/** Messages of the corpus and random ones, with pieces removed and inserted. */
 export const mutatedMessages: fc.Arbitrary<Buffer> = fc
   .tuple(
     fc.oneof(
