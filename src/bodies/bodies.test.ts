@@ -12,9 +12,9 @@ interface Store extends TestDatabase {
   readonly bodies: Bodies;
   readonly path: string;
   readonly lines: string[];
-  /** Lets time go by for the bodies. */
+  /** Moves the clock of the bodies forward. */
   pass(ms: number): void;
-  /** Keeps a body that is a file; answers its id and file. */
+  /** Stores a body as a file; returns its id and file. */
   keep(text: string): Promise<{ id: number; file: string }>;
   read(id: number): Promise<string>;
   exists(file: string): Promise<boolean>;
@@ -69,7 +69,7 @@ onEachEngine('bodies', (engine) => {
   const forget = ({ database }: TestDatabase, id: number) =>
     database.write((tx) => tx.deleteFrom('bodies').where('id', '=', id).execute());
 
-  test('a new database and a new folder belong together from the first start on', async () => {
+  test('a new database and a new folder belong together after the first start', async () => {
     const store = await openStore();
     assert.equal(store.bodies.mismatch, undefined);
     await store.keep('a');
@@ -85,7 +85,7 @@ onEachEngine('bodies', (engine) => {
     assert.equal((await openStore(true, store)).bodies.mismatch, undefined);
   });
 
-  test('beside a database that is not its own, a folder loses nothing and takes nothing', async () => {
+  test('a folder beside the database of another store loses nothing and accepts nothing', async () => {
     const store = await openStore();
     const { file } = await store.keep('a');
     const id = (await readFile(join(store.path, 'store-id'), 'utf8')).trim();
@@ -101,14 +101,14 @@ onEachEngine('bodies', (engine) => {
     await foreign.bodies.sweepFiles(signal);
     await foreign.bodies.removeFiles([file]);
     assert.ok(await store.exists(file));
-    // An operator who wants both as they are says so.
+    // The operator can declare that the two belong together.
     const ours = /store (\S+),/.exec(mismatch ?? '')?.[1];
     await writeFile(join(store.path, 'store-id'), `${ours}\n`);
     assert.equal(await foreign.bodies.checkStore(false), undefined);
     await foreign.keep('b');
   });
 
-  test('an empty folder beside a database that is in use is not taken for its own', async () => {
+  test('an empty folder beside a database that is in use is not accepted as its store', async () => {
     const store = await openStore();
     await rm(store.path, { recursive: true });
     const { bodies } = await openStore(false, store);
@@ -137,12 +137,12 @@ onEachEngine('bodies', (engine) => {
     assert.ok((await readdir(join(store.path, named.file.slice(0, 2)))).includes('foreign'));
   });
 
-  test('after an older database was tried, the newer one finds its bodies', async () => {
+  test('after a restored older database was used, the newer one finds its bodies', async () => {
     const store = await openStore();
     const bodies = [await store.keep('a'), await store.keep('b')];
     for (const { file } of bodies) await utimes(join(store.path, file), 1, 1);
     const rows = await store.database.read.selectFrom('bodies').selectAll().execute();
-    // The older one has the same id, and does not know these bodies.
+    // The older one has the same id, but no rows for these bodies.
     await store.database.write((tx) => tx.deleteFrom('bodies').execute());
     assert.equal((await store.bodies.sweepFiles(signal)).quarantined, 2);
     await store.database.write((tx) => tx.insertInto('bodies').values(rows).execute());
@@ -155,7 +155,7 @@ onEachEngine('bodies', (engine) => {
     assert.match(store.lines.join(), /moved to quarantine/);
   });
 
-  test('a sweep ends when it is told to', async () => {
+  test('a sweep can be stopped', async () => {
     const store = await openStore();
     const { id } = await store.keep('a');
     await forget(store, id);
@@ -164,7 +164,7 @@ onEachEngine('bodies', (engine) => {
   });
 });
 
-test('what came in pieces of any size is one piece, in memory of its own', () => {
+test('pieces of any size become one piece, in memory of its own', () => {
   const whole = Buffer.from(Array.from({ length: 5_000 }, (_, index) => index % 251));
   for (const step of [1, 2, 7, 1_000, 4_999, 5_000]) {
     const gathered = new Gathered();
@@ -177,7 +177,7 @@ test('what came in pieces of any size is one piece, in memory of its own', () =>
   }
 });
 
-test('nothing gathered is nothing taken, and it can begin anew', () => {
+test('without pieces the result is empty, and it can be used again', () => {
   const gathered = new Gathered();
   assert.equal(gathered.take().length, 0);
   gathered.add(Buffer.from('again'));

@@ -1,15 +1,16 @@
 /**
  * Message bodies: the source of a message exactly as received, shared by all mailboxes that hold it.
  *
- * A small body lies in its row (`bodies.content`), so that it is durable with the transaction that
- * refers to it. A large one is a file in a store (`body-store.ts`: a folder, or a bucket of an S3 server)
- * that is durable there before the row that names it is committed (`bodies.file`), but for the first lines
- * of its header, which may be in the row. A crash in between leaves a file that no row names;
- * {@link Bodies.sweepFiles} moves it to quarantine. Database and store have the same store id: where they
- * differ, nothing is taken and nothing removed. Whoever removes messages or deliveries releases their
- * bodies in the same transaction ({@link Bodies.release}), so that no row is left that nobody names.
+ * A small body is in its row (`bodies.content`), so that it is durable with the transaction that refers to it. A
+ * large one is a file in a store (`body-store.ts`: a folder, or a bucket of an S3 server) that is durable there
+ * before the row that names it is committed (`bodies.file`); only the first lines of its header may be in the
+ * row. A crash in between leaves a file that no row names; {@link Bodies.sweepFiles} moves it to quarantine.
+ * Database and store have the same store id: where the ids differ, nothing is accepted and nothing removed. A
+ * transaction that removes messages or deliveries also releases their bodies ({@link Bodies.release}), so that
+ * every body is still in use.
  *
- * A store on another machine may be away. While it is, large bodies are neither taken nor read, and
+ * A store on another machine may be unreachable. Then large bodies are neither stored nor read, and callers get
+ * an error at once; every {@link LOOK_MS} a request tests whether it answers again.
  * whoever asks is told so at once; it is asked every {@link LOOK_MS} whether it is back.
  */
 
@@ -50,19 +51,19 @@ export {
 } from './move-bodies.ts';
 
 /**
- * Octets up to which a body lies in the row, besides header lines that are put in front of it: one
- * fsync stores it, and one query reads it.
+ * Octets up to which a body is stored in its row, without header lines that are put in front of it: one fsync
+ * stores it, and one query reads it.
  */
 const INLINE_MAX = 64 * 1024;
 /**
- * Octets of the disk that stay free of mail, so that what was taken before can still be read, marked,
- * removed and delivered.
+ * Octets of the disk that are kept free of mail, so that accepted mail can still be read, marked, removed and
+ * delivered.
  */
 export const FREE_BYTES_LEFT = 64 * 1024 * 1024;
-/** Milliseconds for which the free space of a disk is taken for what it was. */
+/** Milliseconds for which the measured free space of a disk is used. */
 const FREE_BYTES_MS = 1_000;
 
-/** Where the bytes of a body are, as its row says: first `content`, then `file`. */
+/** The place of a body's bytes, by its row: first `content`, then `file`. */
 export interface StoredBody {
   readonly size: number;
   readonly content: Uint8Array | null;
@@ -70,8 +71,8 @@ export interface StoredBody {
 }
 
 /**
- * A body that is whole but not yet referred to: what is in memory, followed by what is in a file on
- * the disk, if anything.
+ * A body that was read to its end but is not in a row yet: the bytes in memory, followed by those in a file on the
+ * disk, if any.
  */
 export interface StagedBody {
   readonly size: number;
@@ -79,7 +80,7 @@ export interface StagedBody {
   readonly file?: string;
 }
 
-/** Puts bytes in front of a body, such as header lines that its end had to be read for. */
+/** Puts bytes in front of a body, such as header lines that depend on the whole message. */
 export function prependBody(head: Buffer, body: StagedBody): StagedBody {
   const content = Buffer.concat([head, body.content]);
   return { ...body, size: head.length + body.size, content };
@@ -92,7 +93,7 @@ export interface ByteRange {
 }
 
 /**
- * Opens where large bodies are: a bucket where one is given, else a folder.
+ * Opens the store of large bodies: a bucket where one is given, else a folder.
  *
  * @param place.folder absolute path
  * @param place.spool absolute path of a folder for bodies on their way into the bucket
@@ -109,7 +110,7 @@ export async function openBodyStore(place: {
 
 export interface BodiesOptions {
   readonly database: Database;
-  /** Where the large ones are. */
+  /** The store of the large ones. */
   readonly store: BodyStore;
   readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
   /** Milliseconds since 1970. */
@@ -119,12 +120,12 @@ export interface BodiesOptions {
 export class Bodies {
   readonly #database: Database;
   readonly #store: BodyStore;
-  /** Of a store on another machine. */
+  /** For a store on another machine. */
   readonly #health: StoreHealth | undefined;
   readonly #log: BodiesOptions['log'];
   readonly #now: () => number;
   #mismatch: string | undefined;
-  /** Whether a store that is empty may become the database's. */
+  /** Whether an empty store may become the store of this database. */
   #isNew = false;
   readonly #insert: PreparedQuery<NewRow<'bodies'>, { id: number }>;
   readonly #find: PreparedQuery<{ id: number }, StoredBody>;
@@ -146,18 +147,18 @@ export class Bodies {
     );
   }
 
-  /** What is wrong where the store is not the database's; mail cannot be kept then. */
+  /** Why the store does not belong to the database; mail cannot be stored then. */
   get mismatch(): string | undefined {
     return this.#mismatch;
   }
 
   /**
-   * Looks whether the store is the database's, and logs what is wrong; asked before any mail is taken. A
-   * store on another machine that does not answer is asked again until it does.
+   * Checks whether the store belongs to the database, and logs what is wrong. Called before any mail is accepted.
+   * A store on another machine that does not answer is asked again until it does.
    *
-   * @param isNew whether nothing has been set up in the database yet: a new store becomes its store
+   * @param isNew whether the database is new: then a new store becomes its store
    * @returns what is wrong, in one line
-   * @throws StoreUnavailable where the store refuses to be opened at the start
+   * @throws StoreUnavailable where the store refuses access at the start
    */
   async checkStore(isNew: boolean): Promise<string | undefined> {
     this.#isNew ||= isNew;
@@ -179,8 +180,8 @@ export class Bodies {
   }
 
   /**
-   * Whether every body can be kept and read, for all that is known; `degraded` where small ones alone can. No
-   * node is better off then: load balancers go on with all of them.
+   * Whether every body can be stored and read; `degraded` where only small ones can. No node is better off then,
+   * so load balancers keep using all of them.
    */
   async readiness(): Promise<boolean | 'degraded'> {
     const answers = (await this.#health?.answers()) ?? true;
@@ -193,24 +194,23 @@ export class Bodies {
     return this.#health?.isUp;
   }
 
-  /** Takes and removes nothing from now on: the folder is not where it was. */
+  /** Stores and removes nothing from now on: the folder was replaced. */
   refuse(reason: string): void {
     this.#mismatch = reason;
   }
 
-  /** Lets go of the store; nothing is asked of it from then on. */
+  /** Closes the store; it is not used after that. */
   close(): void {
     this.#health?.close();
     this.#store.close();
   }
 
   /**
-   * Reads a body to its end. Memory stays flat whatever the size; nothing is left on disk when the
-   * source fails.
+   * Reads a body to its end. Memory stays flat for any size; nothing is left on disk when the source fails.
    *
-   * @param observe sees every chunk in order, before it is kept
-   * @throws whatever the source or the disk throws (`ENOSPC`); Refusal unavailable, where the store does
-   *   not take it
+   * @param observe gets every chunk in order, before it is stored
+   * @throws any error of the source or the disk (`ENOSPC`); Refusal unavailable, where the store does not
+   *   accept it
    */
   async stage(
     source: AsyncIterable<Uint8Array>,
@@ -243,9 +243,10 @@ export class Bodies {
   }
 
   /**
-   * Why a message of so many octets cannot be kept, by what was free at most a second ago.
+   * Why a message of this size cannot be stored, by the free space of at most a second ago.
    *
-   * @returns Refusal storage_full; unavailable where it is a large one and the store is away; undefined
+   * @param octets the size of the message
+   * @returns Refusal storage_full; unavailable where it is a large one and the store does not answer; undefined
    *   where there is room
    * @throws the file system's error
    */
@@ -260,9 +261,9 @@ export class Bodies {
   }
 
   /**
-   * Makes a staged body part of the transaction; answers its id.
+   * Makes a staged body part of the transaction; returns its id.
    *
-   * @throws Refusal unavailable, where the store is not the database's
+   * @throws Refusal unavailable, where the store does not belong to the database
    */
   async commit(tx: Queries, { size, content, file }: StagedBody): Promise<number> {
     if (this.#mismatch) throw new Refusal('unavailable', 'no mail can be kept right now');
@@ -272,25 +273,25 @@ export class Bodies {
     return row.id;
   }
 
-  /** Where a body lies, for {@link Bodies.read}; undefined where it is gone, or was emptied. */
+  /** The place of a body, for {@link Bodies.read}; undefined where it does not exist, or was emptied. */
   async find(id: number): Promise<StoredBody | undefined> {
     const body = await this.#find.first(this.#database.read, { id });
     return body?.content || body?.file ? body : undefined;
   }
 
-  /** Gives up a staged body that nothing came to refer to. */
+  /** Removes the file of a staged body that no row refers to. */
   async discard({ file }: StagedBody): Promise<void> {
     if (file !== undefined) await this.removeFiles([file]);
   }
 
   /**
-   * Streams a body, or the bytes of it that lie in `range`. Its file is opened before the first piece is
-   * given.
+   * Streams a body, or the bytes of it in `range`. Its file is opened before the first piece is yielded.
    *
-   * @param reuse reads every piece into the same memory: for whoever is done with one before asking
+   * @param reuse reads every piece into the same memory: for a caller that is done with one piece before it asks
    *   for the next
-   * @param about whose source it is, for the log
-   * @throws Refusal body_unavailable, where the file is gone or damaged; unavailable, where its store is away
+   * @param about the owner of the source, for the log
+   * @throws Refusal body_unavailable, where the file is missing or damaged; unavailable, where its store does not
+   *   answer
    */
   async *read(
     body: StoredBody | StagedBody,
@@ -321,7 +322,7 @@ export class Bodies {
     }
   }
 
-  /** What a reader is told of a file that cannot be read. */
+  /** The error that a reader gets for a file that cannot be read. */
   #explain(error: unknown, file: string, about: object): unknown {
     if (error instanceof StoreUnavailable) {
       this.#health?.suspect(error);
@@ -338,16 +339,16 @@ export class Bodies {
   }
 
   /**
-   * Removes those of the given bodies that no message and no delivery refers to any more, inside the
-   * transaction that took their references away.
+   * Removes those of the given bodies that no message and no delivery refers to any more, within the transaction
+   * that removed their references.
    *
-   * @returns files to remove once the transaction is committed, by {@link Bodies.removeFiles}
+   * @returns files to remove after the commit, by {@link Bodies.removeFiles}
    */
   async release(tx: Queries, ids: readonly number[]): Promise<string[]> {
     if (ids.length === 0) return [];
     if (this.#database.engine === 'postgres') {
-      // Two transactions that each take away one of the last two references wait for each other here,
-      // in the order of the ids; the second one sees what the first has done.
+      // Of two transactions that each remove one of the last two references, the second waits here, in the order
+      // of the ids, and then sees the changes of the first.
       const held = tx.selectFrom('bodies').select('id').where('id', 'in', ids).orderBy('id');
       await held.forUpdate().execute();
     }
@@ -370,10 +371,10 @@ export class Bodies {
   }
 
   /**
-   * Takes the octets away from those of the given bodies that no message needs, and no delivery that goes on or ended
-   * later than `before`. Their rows stay for the deliveries that name them, and {@link Bodies.find} finds them no more.
+   * Removes the octets of those of the given bodies that no message needs, and no delivery that is open or ended
+   * later than `before`. Their rows stay for the deliveries that name them; {@link Bodies.find} no longer finds them.
    *
-   * @returns files to remove once the transaction is committed, by {@link Bodies.removeFiles}
+   * @returns files to remove after the commit, by {@link Bodies.removeFiles}
    */
   async empty(tx: Queries, ids: readonly number[], before: number): Promise<string[]> {
     if (ids.length === 0) return [];
@@ -406,7 +407,7 @@ export class Bodies {
     return rows.flatMap(({ file }) => (file === null ? [] : [file]));
   }
 
-  /** Removes files that {@link Bodies.release} named. Those that stay are found by the sweep. */
+  /** Removes files that {@link Bodies.release} returned. The sweep finds those that a failure leaves. */
   async removeFiles(files: readonly string[]): Promise<void> {
     if (files.length === 0 || this.#mismatch || this.#health?.isUp === false) return;
     try {
@@ -418,13 +419,13 @@ export class Bodies {
   }
 
   /**
-   * Moves files that no row names to quarantine, and removes what was there for its time. Nothing is
-   * moved where the store is not the database's, or does not answer.
+   * Moves files that no row names to quarantine, and removes files whose time in quarantine is over. Nothing is
+   * moved where the store does not belong to the database, or does not answer.
    *
-   * @param signal ends it early
+   * @param signal stops it early
    */
   async sweepFiles(signal: AbortSignal): Promise<Swept> {
-    // Asked again: another folder may have been mounted here since the start.
+    // Checked again: another folder may have been mounted here since the start.
     const isOurs = !(await this.checkStore(false)) && this.#health?.isUp !== false;
     if (!isOurs) return { quarantined: 0, restored: 0, removed: 0 };
     const swept = await sweepStore(this.#database, this.#store, this.#now(), signal);
@@ -442,7 +443,7 @@ export class Bodies {
   }
 }
 
-/** A condition of queries on bodies: no message of a mailbox needs it. */
+/** A condition of queries on bodies: no message of any mailbox needs it. */
 function isInNoMailbox({ not, exists, selectFrom }: ExpressionBuilder<Schema, 'bodies'>) {
   const messages = selectFrom('messages').select('body_id');
   return not(exists(messages.whereRef('messages.body_id', '=', 'bodies.id')));

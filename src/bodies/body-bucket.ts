@@ -1,14 +1,14 @@
 /**
- * The store of bodies that is a bucket of an S3 server (`body-store.ts` has its layout). Only services
- * that have `S3_URL` load this file and the library.
+ * The store of bodies that is a bucket of an S3 server (`body-store.ts` has its layout). This file and the library
+ * are loaded only where `S3_URL` is set.
  *
- * A body is written to a file of this machine first, that has no name any more, and goes to the bucket
- * when it is whole. So a client that sends slowly costs no memory, a part that failed can be sent again,
- * and the digest is known when the upload begins. Each part is signed with its SHA-256, which the server
- * checks; the digest of the whole stays with the object, and whoever reads all of it checks that.
+ * A body is first written to an unlinked file on this machine, and is uploaded when it is whole. So a client that
+ * sends slowly costs no memory, a part that failed can be sent again, and the digest is known when the upload
+ * begins. Each part is signed with its SHA-256, which the server checks; the digest of the whole is stored with the
+ * object, and whoever reads all of it checks that.
  *
- * Every request has a deadline. An error of the library is never passed on, since it may repeat what the
- * request had in it: {@link StoreUnavailable} says what the server answered.
+ * Every request has a deadline. Errors of the library are never passed on, since they may contain parts of the
+ * request: {@link StoreUnavailable} says what the server answered.
  */
 import { createHash } from 'node:crypto';
 import { type FileHandle, open, statfs, unlink } from 'node:fs/promises';
@@ -43,7 +43,7 @@ import {
 } from './body-store.ts';
 import { hasStatus, isMissingObject, readObject, unavailable } from './read-object.ts';
 
-/** Where a bucket is, and the key that opens it. */
+/** The address of a bucket, and the key to it. */
 export interface BucketAddress {
   /** Scheme, host and port. */
   readonly endpoint: string;
@@ -54,23 +54,23 @@ export interface BucketAddress {
 }
 
 export interface BucketOptions extends BucketAddress {
-  /** Absolute path of a folder for bodies that are not in the bucket yet. */
+  /** Absolute path of a folder for bodies that are not uploaded yet. */
   readonly spool: string;
-  /** Milliseconds for one answer, and for a connection a third of it. */
+  /** Milliseconds for one answer; a connection gets a third of it. */
   readonly deadlineMs?: number;
 }
 
 /** Milliseconds for one answer of the server. */
 const DEADLINE_MS = 10_000;
-/** How often a request is made in all where its answer is missing, or is one of 5xx. */
+/** How often a request is made in all where no answer comes, or one of 5xx. */
 const ATTEMPTS = 3;
-/** Octets that an upload has to get through in a second, besides the deadlines of its requests. */
+/** The slowest upload in octets per second, in addition to the deadlines of its requests. */
 const SLOWEST_UPLOAD = 1_000_000;
 /** Uploads at once: each holds one part of 5 MiB in memory. */
 const UPLOADS_AT_ONCE = 8;
 /** Small requests at once that one call makes. */
 const REQUESTS_AT_ONCE = 16;
-/** Every reader that takes its time holds a connection: they must not run out for the others. */
+/** Every slow reader holds a connection: enough that the others still get one. */
 const MOST_CONNECTIONS = 4_096;
 
 export class BodyBucket implements BodyStore {
@@ -95,7 +95,7 @@ export class BodyBucket implements BodyStore {
       credentials: { accessKeyId, secretAccessKey },
       forcePathStyle: true,
       maxAttempts: ATTEMPTS,
-      // Not every server takes the newer checksums; what is sent is signed with its digest anyway.
+      // Not every server accepts the newer checksums; requests are signed with their digest anyway.
       requestChecksumCalculation: 'WHEN_REQUIRED',
       responseChecksumValidation: 'WHEN_REQUIRED',
       requestHandler: {
@@ -112,7 +112,7 @@ export class BodyBucket implements BodyStore {
     await ensureFolder(this.#spool);
     const path = join(this.#spool, name.replace('/', '-'));
     const handle = await open(path, 'wx+', 0o600);
-    // It goes when it is closed, also by a kill: nothing is left to clear away.
+    // The unlinked file disappears when it is closed, also after a kill: nothing is left to remove.
     await unlink(path);
     return new SpooledBody(name, handle, (size, sha256) =>
       this.#uploads(() => this.#upload(name, handle, { size, sha256 })),
@@ -194,7 +194,7 @@ export class BodyBucket implements BodyStore {
     });
   }
 
-  /** Of two databases that are new at the same time, one gets the bucket, where the server can do that. */
+  /** Of two new databases that start at the same time only one gets the bucket, if the server supports this. */
   async writeNote(note: Note, text: string): Promise<void> {
     const object = { ...this.#at(note), Body: Buffer.from(`${text}\n`) };
     const condition = note === 'store-id' ? { IfNoneMatch: '*' } : {};
@@ -236,7 +236,7 @@ export class BodyBucket implements BodyStore {
     return this.#age(name, now);
   }
 
-  /** A copy and a removal: what a crash in between leaves twice is moved by the next sweep. */
+  /** A copy and a removal: where a crash leaves both objects, the next sweep moves the body again. */
   quarantine(name: string): Promise<boolean> {
     return this.#move(name, `${QUARANTINE}/${name}`);
   }
@@ -253,7 +253,7 @@ export class BodyBucket implements BodyStore {
     return true;
   }
 
-  /** Uploads in parts that were cut short cost space until somebody ends them. */
+  /** Multipart uploads that were cut short use space until they are aborted. */
   async sweepUnfinished(before: number): Promise<void> {
     let marker: { KeyMarker?: string | undefined; UploadIdMarker?: string | undefined } = {};
     for (;;) {
@@ -287,7 +287,7 @@ export class BodyBucket implements BodyStore {
     return this.#ask(async () => {
       try {
         const { LastModified } = await this.#client.send(new HeadObjectCommand(this.#at(key)));
-        // Without a time it is as good as new: nothing is removed for what a server does not say.
+        // Without a time it counts as new: nothing is removed because a server leaves something out.
         return LastModified ? now - LastModified.getTime() : 0;
       } catch (error) {
         if (isMissingObject(error)) return undefined;
@@ -312,7 +312,7 @@ export class BodyBucket implements BodyStore {
     return copied;
   }
 
-  /** One that is not there is fine, as S3 has it. */
+  /** An object that does not exist is no error, as in S3 itself. */
   async #delete(key: string): Promise<void> {
     await this.#ask(() => this.#client.send(new DeleteObjectCommand(this.#at(key))));
   }

@@ -25,8 +25,8 @@ import {
 } from './body-store.ts';
 
 /**
- * Octets read at a time. What a decoder makes of them stays below the 128 KiB from which on malloc
- * fetches memory from the kernel for each buffer, which takes longer than decoding.
+ * Octets read at a time. A decoder's result stays below 128 KiB, from which malloc fetches memory from the kernel
+ * for each buffer; that takes longer than decoding.
  */
 const READ_CHUNK = 128 * 1024;
 
@@ -47,7 +47,7 @@ export class BodyFolder implements BodyStore {
     return NewFile.open(name, join(this.place, name));
   }
 
-  /** Its file is opened before the first piece is given, and stays readable where it is removed meanwhile. */
+  /** Its file is opened before the first piece is yielded, and stays readable when it is removed meanwhile. */
   async *read(name: string, { start, end, reuse }: WantedBytes): AsyncGenerator<Uint8Array> {
     const handle = await this.#open(name);
     try {
@@ -74,7 +74,7 @@ export class BodyFolder implements BodyStore {
 
   async freeBytes(): Promise<number> {
     const { bavail, bsize } = await statfs(this.place).catch((error: unknown) => {
-      // It is made when the first large body comes.
+      // The folder is created when the first large body comes.
       if (isMissing(error)) return statfs(dirname(this.place));
       throw error;
     });
@@ -123,7 +123,7 @@ export class BodyFolder implements BodyStore {
     await this.#makeFolderOf(join(QUARANTINE, name));
     const path = join(this.place, name);
     try {
-      // Before the move: a crash in between makes the file look younger, never older.
+      // Before the move: after a crash in between the file looks younger, never older.
       await utimes(path, now / 1000, now / 1000);
       await rename(path, join(this.place, QUARANTINE, name));
       return true;
@@ -153,7 +153,7 @@ export class BodyFolder implements BodyStore {
     return true;
   }
 
-  /** A file that was not finished looks like any other: it is swept as one that no row names. */
+  /** An unfinished file looks like any other: the sweep finds it as one that no row names. */
   async sweepUnfinished(): Promise<void> {}
 
   close(): void {}

@@ -1,16 +1,15 @@
 /**
- * Where large bodies lie: one interface, and the rules that every store of them shares. `body-folder.ts`
- * is a folder of this machine, `body-bucket.ts` a bucket of an S3 server. Both use the same names:
- *
+ * Where large bodies are: one interface, and the rules that every store shares. `body-folder.ts` is a folder of
+ * this machine, `body-bucket.ts` a bucket of an S3 server. Both use the same names:
  *     <xx>/<uuid>              a body, written once and never changed
- *     quarantine/<xx>/<uuid>   a body that no row of the database named when it was looked for
+ *     quarantine/<xx>/<uuid>   a body that no row of the database named when the sweep checked it
  *     store-id                 the id that the database has as well
- *     moved-up-to              while bodies are brought here: the id of the last row whose body is here
+ *     moved-up-to              while bodies are moved here: the id of the last row whose body is here
  *
- * A body that no row names is not removed at once: it goes to quarantine, and from there after
- * {@link QUARANTINED_MS}. A row that names a body in quarantine (a newer database was put back) gets it
- * back when the body is read or swept over. Bodies that a crash left unnamed are swept, as long as store
- * and database belong together.
+ * A body that no row names is not removed at once: it goes to quarantine, and is removed after
+ * {@link QUARANTINED_MS}. If a row names a body in quarantine (a newer database was restored), the body is moved
+ * back when it is read, or by the next sweep. Bodies that a crash left without a row are swept only while store and
+ * database belong together.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -20,12 +19,12 @@ import { type Database, settingStore } from '../database/database.ts';
 export const QUARANTINED_MS = 7 * 86_400_000;
 
 export const QUARANTINE = 'quarantine';
-/** A short text beside the bodies. */
+/** A short text that is stored beside the bodies. */
 export type Note = 'store-id' | 'moved-up-to';
 
 const NAME = /^([0-9a-f]{2})\/\1[0-9a-f]{6}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Whether a name is one of a body; whatever else lies in a store is nobody's business here. */
+/** Whether a name is one of a body; other files in a store are ignored. */
 export function isBodyName(name: string): boolean {
   return NAME.test(name);
 }
@@ -39,28 +38,28 @@ export function newBodyName(): string {
 export interface NewBody {
   readonly name: string;
   write(chunk: Uint8Array): Promise<void>;
-  /** Ends the body; it is durable when this returns. */
+  /** Ends the body, which is durable when this returns. */
   finish(): Promise<void>;
-  /** Best effort: the sweep finds what stays. */
+  /** Best effort: the sweep finds a file that stays. */
   abandon(): Promise<void>;
 }
 
-/** Which octets of a body to read, and how many it has. */
+/** The octets of a body to read, and the size of the whole. */
 export interface WantedBytes {
   readonly start: number;
   /** Exclusive. */
   readonly end: number;
-  /** Octets of the whole body, as the database says. */
+  /** Octets of the whole body, by the database. */
   readonly size: number;
   /** Reads every piece into the same memory where it can. */
   readonly reuse: boolean;
 }
 
-/** Every method but {@link create} may be called for names that are not there. */
+/** Every method except {@link create} may be called for names that do not exist. */
 export interface BodyStore {
-  /** What the operator knows it by: a path, or the URL of a bucket without its key. */
+  /** Its name for the operator: a path, or the URL of a bucket without its key. */
   readonly place: string;
-  /** Whether it may be away for a while: then it is asked now and then whether it answers. */
+  /** Whether it may be unreachable for a while: then it is tested now and then. */
   readonly isRemote: boolean;
   /**
    * Begins a body.
@@ -69,7 +68,7 @@ export interface BodyStore {
    */
   create(name?: string): Promise<NewBody>;
   /**
-   * Streams octets of a body, and takes it out of quarantine first where it is there.
+   * Streams octets of a body. A body in quarantine is moved back first.
    *
    * @throws BodyLost, StoreUnavailable, the file system's error
    */
@@ -80,35 +79,35 @@ export interface BodyStore {
   freeBytes(): Promise<number>;
   /** @returns `''` where it has no such note */
   readNote(note: Note): Promise<string>;
-  /** Writes a note; a store id only where there is none, if the store can tell. */
+  /** Writes a note; a store id only where there is none, if the store supports this. */
   writeNote(note: Note, text: string): Promise<void>;
   removeNote(note: Note): Promise<void>;
-  /** Whether no body was ever kept here; what others put here does not count. */
+  /** Whether no body was ever stored here; other files do not count. */
   isEmpty(): Promise<boolean>;
   /** Names of the bodies, or of those in quarantine, in batches of at most 1,000. */
   list(from: 'bodies' | 'quarantine'): AsyncGenerator<string[]>;
-  /** Milliseconds since a body was written; undefined where it is gone. */
+  /** Milliseconds since a body was written; undefined where it does not exist. */
   age(name: string, now: number): Promise<number | undefined>;
-  /** Moves a body to quarantine; the time there begins `now`. @returns false where it is gone */
+  /** Moves a body to quarantine; its time there begins `now`. @returns false where it does not exist */
   quarantine(name: string, now: number): Promise<boolean>;
-  /** Moves a body back from quarantine. @returns false where it is not there */
+  /** Moves a body back from quarantine. @returns false where it is not in quarantine */
   restore(name: string): Promise<boolean>;
-  /** Removes a body from quarantine if it has been there for its time. */
+  /** Removes a body from quarantine if its time there is over. */
   expire(name: string, now: number): Promise<boolean>;
-  /** Clears away what was begun before a time and never finished, other than bodies. */
+  /** Removes unfinished things, other than bodies, that were begun before a time. */
   sweepUnfinished(before: number): Promise<void>;
   close(): void;
 }
 
-/** A body that is not there, or is not what was put there. */
+/** A body that does not exist, or is not what was stored. */
 export class BodyLost extends Error {
   override readonly name = 'BodyLost';
 }
 
-/** A store that does not do what it is asked. */
+/** A store that does not do what it is asked to. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';
-  /** Whether it answered that it will not, so that asking again is of no use until somebody acts. */
+  /** Whether it refused, so that a retry is useless until somebody acts. */
   readonly isRefusal: boolean;
 
   /** @param message one line without secrets, for the operator */
@@ -121,21 +120,21 @@ export class StoreUnavailable extends Error {
 /*
  * Whether a database and a store of bodies belong together.
  *
- * Both carry the same store id, made at the first start: the database in `settings`, the store in
- * `store-id`. A store that lies beside a foreign database has bodies that no row names and that are good
- * mail all the same, so nothing is removed unless the ids are equal.
+ * Both have the same store id, made at the first start: the database in `settings`, the store in `store-id`. A
+ * store beside the wrong database has bodies that no row names but that are mail all the same, so nothing is
+ * removed unless the ids are equal.
  */
 
-/** The id of the database; one that has none is given one. */
+/** The id of the database; one without an id gets a new one. */
 export async function databaseStoreId(database: Database): Promise<string> {
   const setting = settingStore(database, 'store_id');
   return (await setting.read()) ?? (await setting.create(randomUUID()));
 }
 
 /**
- * Compares the two ids. A store without one is given the database's where both are new.
+ * Compares the two ids. A store without one gets the database's id where both are new.
  *
- * @param isNew whether nothing has been set up in the database yet
+ * @param isNew whether nothing was set up in the database yet
  * @returns what is wrong and what to do about it, in one line; undefined where the ids are equal
  */
 export async function findMismatch(
@@ -158,15 +157,15 @@ export async function findMismatch(
   );
 }
 
-/* Clears away bodies that no row names: what a crash left between writing a body and committing it. */
+/* Removes bodies that no row names: a crash after a body was written and before its commit leaves them. */
 
 /**
- * Bodies younger than this are spared: their message may be about to be committed, here or on another
- * node. A message is never on its way for that long.
+ * Bodies younger than this are kept: their message may be about to be committed, here or on another node. No
+ * message takes that long.
  */
 const SPARED_MS = 86_400_000;
 
-/** Between batches, in milliseconds: a sweep of millions goes on beside everything else. */
+/** Milliseconds between batches: a sweep of millions runs beside everything else. */
 const PAUSE_MS = 5;
 
 export interface Swept {
@@ -179,9 +178,9 @@ export interface Swept {
 }
 
 /**
- * Looks through all bodies once. The caller has made sure that the store is the database's.
+ * Checks all bodies once. The caller has verified that the store belongs to the database.
  *
- * @param signal ends it early
+ * @param signal stops it early
  */
 export async function sweepStore(
   database: Database,
@@ -217,7 +216,7 @@ async function findNamed(
   { read }: Database,
   names: readonly string[],
 ): Promise<Set<string | null>> {
-  // A page of a bucket may have objects that are no bodies alone, and PostgreSQL takes no empty list.
+  // A page of a bucket may have only objects that are no bodies, and PostgreSQL accepts no empty list.
   if (names.length === 0) return new Set();
   const rows = await read.selectFrom('bodies').select('file').where('file', 'in', names).execute();
   return new Set(rows.map(({ file }) => file));

@@ -1,12 +1,12 @@
 import { Buffer } from 'node:buffer';
 
-/** Octets that there is room for at first: most messages. */
+/** Octets that are allocated first: most messages fit. */
 const ROOM = 32 * 1024;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Bytes that come in pieces of any size, kept in one piece of memory. A list of the pieces would cost
- * a client that sends one byte a packet nothing, and us some 170 times the message.
+ * Bytes that come in pieces of any size, collected in one piece of memory. With a list of the pieces, a client that
+ * sends one byte per packet at no cost would make us use some 170 times the size of the message.
  */
 export class Gathered {
   #memory = NOTHING;
@@ -20,7 +20,7 @@ export class Gathered {
   add(bytes: Uint8Array): void {
     const size = this.#size + bytes.length;
     if (size > this.#memory.length) {
-      // Not from Node's pool, and not cleared: only what was written to it is ever handed out.
+      // Not from Node's pool, and not cleared: only bytes that were written to it are ever returned.
       const memory = Buffer.allocUnsafeSlow(Math.max(size, 2 * this.#memory.length, ROOM));
       memory.set(this.#memory.subarray(0, this.#size));
       this.#memory = memory;
@@ -29,7 +29,7 @@ export class Gathered {
     this.#size = size;
   }
 
-  /** All of it, in memory that holds nothing else; this is empty from then on. */
+  /** Returns all of it, in memory that holds nothing else; this object is empty after that. */
   take(): Buffer {
     const { buffer } = this.#memory;
     const taken = this.#size > 0 ? Buffer.from(buffer.transferToFixedLength(this.#size)) : NOTHING;

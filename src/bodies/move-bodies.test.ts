@@ -38,10 +38,10 @@ async function readAll({ database, kept }: Stores, store: BodyFolder): Promise<v
   }
 }
 
-test('bodies that were moved are read from the new store, and lie in quarantine of the old one', async () => {
+test('moved bodies are read from the new store, and are in quarantine of the old one', async () => {
   const stores = await openStores();
   const { from, to, given, kept } = stores;
-  // Of a delivery that ended long ago.
+  // It belongs to a delivery that ended long ago.
   const emptied = { size: 100_006, content: null, file: null };
   await given.database.write((tx) => tx.insertInto('bodies').values(emptied).execute());
   assert.deepEqual(await moveBodies(given), { bodies: 3, octets: 300_000, missing: [] });
@@ -51,21 +51,21 @@ test('bodies that were moved are read from the new store, and lie in quarantine 
     (await new Bodies({ database: given.database, store: from }).checkStore(false)) ?? '',
     /have no store-id/,
   );
-  // Once more changes nothing, and all of it goes back.
+  // A second run changes nothing, and all bodies can be moved back.
   assert.deepEqual(await moveBodies(given), { bodies: 3, octets: 0, missing: [] });
   await moveBodies({ ...given, from: to, to: from });
   await readAll(stores, from);
   assert.equal(kept.length, 3);
 });
 
-test('a run that was cut short is gone on with, and what it left half done is copied anew', async () => {
+test('the next run continues one that was cut short, and copies its half-done bodies again', async () => {
   const stores = await openStores();
   const { from, to, given, kept } = stores;
   const cut = new Error('cut');
   const checkStopped = () => Promise.reject(cut);
   await assert.rejects(moveBodies({ ...given, checkStopped }), cut);
   await readAll(stores, from);
-  // As if it had ended before its progress was noted, in the middle of two bodies.
+  // As if it had ended before it noted its progress, in the middle of two bodies.
   await to.removeNote('moved-up-to');
   const [first, second] = kept;
   assert.ok(first && second);
@@ -75,7 +75,7 @@ test('a run that was cut short is gone on with, and what it left half done is co
   await readAll(stores, to);
 });
 
-test('a new store that gives back something else loses nothing', async () => {
+test('a new store that returns other bytes loses nothing', async () => {
   const stores = await openStores();
   const { from, to, given } = stores;
   class Forgetful extends BodyFolder {
@@ -90,7 +90,7 @@ test('a new store that gives back something else loses nothing', async () => {
   await readAll(stores, from);
 });
 
-test('stores of another database are refused, and a body that is missing is named', async () => {
+test('stores of another database are refused, and a missing body is named', async () => {
   const { given, to, from, kept } = await openStores();
   await to.writeNote('store-id', 'another');
   await assert.rejects(moveBodies(given), { name: 'MoveRefused' });

@@ -1,21 +1,21 @@
 /**
- * Brings all bodies of a database from one store to another, while no service runs on it.
+ * Moves all bodies of a database from one store to another, while no service uses it.
  *
  * Crashes, by step:
- * 1. Each body is copied, then read back and compared. How far that came is noted in the new store; what was
- *    copied after that is compared again by the next run, and copied anew where it is not whole.
- * 2. The new store gets the store id, then the old one loses it. From then on a service that still has the
- *    old settings takes no mail, and says why.
+ * 1. Each body is copied, then read back and compared. The new store notes how far that came. The next run compares
+ *    what was copied after that note, and copies it again where it is not whole.
+ * 2. The new store gets the store id, then the old one loses it. From then on a service that still has the old
+ *    settings accepts no mail, and says why.
  * 3. The old bodies go to the quarantine of the old store. Nothing is removed.
  *
- * A run that was cut short is gone on with by the next one, with the same arguments.
+ * A run that was cut short is continued by the next one with the same arguments.
  */
 import { createHash } from 'node:crypto';
 import pLimit from 'p-limit';
 import type { Database, Queries } from '../database/database.ts';
 import { BodyLost, type BodyStore, databaseStoreId } from './body-store.ts';
 
-/** Bodies in one query, and after which the progress is written down. */
+/** Bodies in one query, after which the progress is noted. */
 const BATCH = 100;
 /** Bodies under way at once. */
 const COPIES_AT_ONCE = 4;
@@ -26,11 +26,11 @@ export class MoveRefused extends Error {
 }
 
 export interface Moved {
-  /** Bodies that are in the new store now, by this run and those before. */
+  /** Bodies that are in the new store now, also from earlier runs. */
   bodies: number;
   /** Octets that this run copied. */
   octets: number;
-  /** Names of bodies that were neither here nor there. */
+  /** Names of bodies that are in neither store. */
   missing: string[];
 }
 
@@ -38,9 +38,9 @@ export interface MoveOptions {
   readonly database: Database;
   readonly from: BodyStore;
   readonly to: BodyStore;
-  /** Told after each batch. */
+  /** Called after each batch. */
   readonly onProgress: (done: number, total: number, octets: number) => void;
-  /** Asked before the old store loses its id. @throws where a service has been started meanwhile */
+  /** Called before the old store loses its id. @throws where a service was started meanwhile */
   readonly checkStopped: () => Promise<void>;
 }
 
@@ -69,7 +69,7 @@ export async function moveBodies(options: MoveOptions): Promise<Moved> {
 async function checkStores(id: string, from: BodyStore, to: BodyStore): Promise<void> {
   const [old, next] = [await from.readNote('store-id'), await to.readNote('store-id')];
   if (next !== '' && next !== id) throw foreign(to);
-  // An earlier run came as far as to take it away.
+  // An earlier run already removed it.
   if (old !== id && !(old === '' && next === id)) throw foreign(from);
 }
 
@@ -77,12 +77,12 @@ function foreign({ place }: BodyStore): MoveRefused {
   return new MoveRefused(`the bodies in ${place} belong to another database: its store-id differs`);
 }
 
-/** A body that is in the store. */
+/** A body that is in a store, and not in its row. */
 export interface LargeBody {
   readonly id: number;
-  /** Its name there. */
+  /** Its name in the store. */
   readonly file: string;
-  /** Octets there. */
+  /** Octets in the store. */
   readonly size: number;
 }
 
@@ -125,7 +125,7 @@ async function countFrom({ read }: Database, after: number): Promise<number> {
   return Number(bodies);
 }
 
-/** The next bodies that are in the store, by id. */
+/** The next bodies in the store, by id. */
 export async function listLargeBodies(read: Queries, after: number): Promise<LargeBody[]> {
   const rows = await read
     .selectFrom('bodies')
@@ -149,7 +149,7 @@ export async function listLargeBodies(read: Queries, after: number): Promise<Lar
 async function copy(name: string, size: number, from: BodyStore, to: BodyStore): Promise<number> {
   if ((await to.age(name, Date.now())) !== undefined) {
     if (await isSame(name, size, from, to)) return 0;
-    // What a run that was cut short, or somebody's copy, left half done.
+    // A file that an interrupted run, or somebody's copy, left half done.
     await to.remove([name]);
   }
   const body = await to.create(name);
@@ -175,7 +175,7 @@ async function isSame(
 ): Promise<boolean> {
   try {
     const there = await digestOf(to, name, size);
-    // One that the old store has no more was moved by an earlier run, after it was compared.
+    // If the old store no longer has it, an earlier run moved it after the comparison.
     return (await digestOf(from, name, size).catch(lostIs(there))) === there;
   } catch (error) {
     return lostIs(false)(error);

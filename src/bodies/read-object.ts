@@ -1,6 +1,6 @@
 /**
- * What an S3 server answers, taken for what it is worth: an object that is read to its end is what was
- * put there, also where an answer was cut or stalled on the way; and errors as one line without secrets.
+ * Checks what an S3 server answers: an object that is read to its end is what was stored, also where an answer was
+ * cut or stalled on the way. Errors become one line without secrets.
  */
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -10,26 +10,26 @@ import { fileErrorCode } from '../files/files.ts';
 import { BodyLost, StoreUnavailable, type WantedBytes } from './body-store.ts';
 
 export interface ObjectSource {
-  /** What the operator knows the object by. */
+  /** The object's name for the operator. */
   readonly name: string;
   /**
-   * Asks for the object, or for those of its octets that a Range header names.
+   * Requests the object, or those of its octets that a Range header names.
    *
    * @throws BodyLost, StoreUnavailable
    */
   readonly open: (range: string | undefined) => Promise<GetObjectCommandOutput>;
   /** Milliseconds from one piece to the next. */
   readonly deadlineMs: number;
-  /** Answers that may break off one after the other without a single octet. */
+  /** Answers in a row that may break off without a single octet. */
   readonly attempts: number;
 }
 
-/** Milliseconds after an answer that broke off; longer after each one. */
+/** Milliseconds to wait after an answer that broke off; longer after each one. */
 const REST_MS = 100;
 
 /**
- * Streams an object, or some octets of it. An answer that breaks off is asked for again from there on:
- * objects never change. Of a whole object the last piece is given only once the digest of all is right.
+ * Streams an object, or some octets of it. An answer that breaks off is requested again from that point: objects
+ * never change. The last piece of a whole object is yielded only after the digest of all of it is verified.
  *
  * @throws BodyLost where the object is not what its row says; StoreUnavailable
  */
@@ -81,7 +81,7 @@ export async function* readObject(
   if (held) yield held;
 }
 
-/** Ends a stream that gives nothing for too long; the time that the reader takes does not count. */
+/** Ends a stream that yields nothing for too long; the time that the reader takes does not count. */
 async function* inTime(body: Readable, ms: number): AsyncGenerator<Uint8Array> {
   const pieces = body[Symbol.asyncIterator]();
   try {
@@ -106,12 +106,12 @@ export function hasStatus(error: unknown, ...statuses: number[]): boolean {
   return status !== undefined && statuses.includes(status);
 }
 
-/** Whether an error says that the object is not there, as against its bucket. */
+/** Whether an error says that the object does not exist, and not that the bucket does not. */
 export function isMissingObject(error: unknown): boolean {
   return hasStatus(error, 404) && error instanceof Error && error.name !== 'NoSuchBucket';
 }
 
-/** What an error of the library says, without what it may repeat of the request. */
+/** The reason in an error of the library, without parts of the request. */
 export function unavailable(place: string, error: unknown): StoreUnavailable | BodyLost {
   if (error instanceof StoreUnavailable || error instanceof BodyLost) return error;
   const status = statusOf(error);

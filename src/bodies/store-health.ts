@@ -1,19 +1,19 @@
 /**
- * Whether a store of bodies on another machine answers. It is asked when a request failed, when somebody
- * wants to know, and as long as it is away; only its answer to that changes what is told and logged, so
- * that an outage is one line when it begins and one when it ends.
+ * Whether a store of bodies on another machine answers. It is tested when a request failed, when a caller wants to
+ * know, and as long as it does not answer. Only this test changes the state and writes the log, so that an outage is
+ * one line when it begins and one when it ends.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { StoreUnavailable } from './body-store.ts';
 
-/** Milliseconds for which an answer holds, and between two questions while there is none. */
+/** Milliseconds for which a result holds, and between two tests while there is no answer. */
 const LOOK_MS = 2_000;
-/** Milliseconds that somebody who wants to know waits: a store that is silent for longer does not answer. */
+/** Milliseconds that a caller waits: after that the store counts as not answering. */
 const ANSWER_MS = 1_000;
 
 export interface StoreHealthOptions {
-  /** Asks something that a store in order answers. @throws StoreUnavailable */
+  /** Makes a request that a working store answers. @throws StoreUnavailable */
   readonly look: () => Promise<unknown>;
   readonly log?: Pick<Logger, 'info' | 'warn' | 'error'> | undefined;
 }
@@ -30,17 +30,17 @@ export class StoreHealth {
     this.#options = options;
   }
 
-  /** Whether it answered when it was last asked. */
+  /** Whether it answered the last test. */
   get isUp(): boolean {
     return this.#state === 'up';
   }
 
-  /** Whether it was ever asked. */
+  /** Whether it was ever tested. */
   get wasAsked(): boolean {
     return this.#state !== 'unknown';
   }
 
-  /** Whether it answers, by what it did at most {@link LOOK_MS} ago, or does within {@link ANSWER_MS}. */
+  /** Whether it answers, by a test of at most {@link LOOK_MS} ago, or by one that ends within {@link ANSWER_MS}. */
   async answers(): Promise<boolean> {
     if (!this.#looking && performance.now() - this.#lookedAt < LOOK_MS) return this.isUp;
     const over = new AbortController();
@@ -54,7 +54,7 @@ export class StoreHealth {
     }
   }
 
-  /** Tells that a request failed: where the store answers all the same, that one is worth a line. */
+  /** Reports a failed request: if the store answers the test, that one failure is logged. */
   suspect(error: StoreUnavailable): void {
     void this.look().then((away) => {
       if (!away) this.#options.log?.warn(`a request for a body failed: ${error.message}`);
@@ -62,7 +62,7 @@ export class StoreHealth {
   }
 
   /**
-   * Asks the store; whoever asks meanwhile gets the same answer.
+   * Tests the store; callers at the same time share one test.
    *
    * @returns why it does not answer
    */
@@ -73,7 +73,7 @@ export class StoreHealth {
     return this.#looking;
   }
 
-  /** Asks no more. */
+  /** Stops testing. */
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#next);
