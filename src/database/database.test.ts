@@ -16,7 +16,7 @@ import {
 } from './database.ts';
 
 onEachEngine('database', (engine) => {
-  test('what was prepared and is lost is prepared again, or sent as it is', async (t) => {
+  test('a lost prepared statement is prepared again, or the query is sent as text', async (t) => {
     if (engine === 'sqlite') return t.skip('SQLite keeps what is prepared');
     const { location } = await openTestDatabase(engine);
     const database = await openPostgres({ url: location, poolSize: 1 });
@@ -42,7 +42,7 @@ onEachEngine('database', (engine) => {
     assert.deepEqual(await find.first(database.read, { name: 'n' }), { name: 'n', value: 1 });
     assert.equal(await prepared(), 1);
 
-    // As a newer program does, while this one goes on.
+    // A newer release does this while this one still runs.
     await sql`alter table counters add column more bigint`.execute(database.read);
     const row = { name: 'n', value: 2, more: null };
     assert.deepEqual(await write(), row);
@@ -50,14 +50,14 @@ onEachEngine('database', (engine) => {
     assert.deepEqual(await database.snapshot((tx) => find.first(tx, { name: 'n' })), row);
     assert.equal(await prepared(), 1);
 
-    // As PgBouncer does when it gives another connection to the server.
+    // PgBouncer does this when it gives another connection to the server.
     await sql`deallocate all`.execute(database.read);
     assert.deepEqual(await write(), row);
     assert.deepEqual(await find.first(database.read, { name: 'n' }), row);
     assert.equal(await prepared(), 0);
   });
 
-  test('a snapshot stays while other programs work, whatever the server allows idle transactions', async (t) => {
+  test('a snapshot stays open while other programs work, also where the server ends idle transactions', async (t) => {
     if (engine === 'sqlite') return t.skip('SQLite has no server');
     const { database, location } = await openTestDatabase(engine);
     const name = new URL(location).pathname.slice(1);
@@ -73,7 +73,7 @@ onEachEngine('database', (engine) => {
     assert.deepEqual(counted, []);
   });
 
-  test('writes that come together share nothing but the commit', async () => {
+  test('writes at the same time share only the commit', async () => {
     const { database } = await openTestDatabase(engine);
     const results = await Promise.allSettled(
       [1, 2, 3].map((n) =>
@@ -102,7 +102,7 @@ onEachEngine('database', (engine) => {
     );
   });
 
-  test('a failed statement takes only its own write with it', async () => {
+  test('a failed statement undoes only its own write', async () => {
     const { database } = await openTestDatabase(engine);
     const insert = () =>
       database.write((tx) =>
@@ -112,7 +112,7 @@ onEachEngine('database', (engine) => {
     assert.equal(results.filter(({ status }) => status === 'fulfilled').length, 1);
   });
 
-  test('a thousand writes at once all come through', async () => {
+  test('a thousand writes at once all succeed', async () => {
     const { database } = await openTestDatabase(engine);
     await database.write((tx) =>
       tx.insertInto('counters').values({ name: 'sum', value: 0 }).execute(),
@@ -179,7 +179,7 @@ test('a snapshot does not see what is committed meanwhile', async () => {
   assert.equal((await database.read.selectFrom('counters').selectAll().execute()).length, 1);
 });
 
-test('a data folder has one process at a time', async () => {
+test('only one process at a time can use a data folder', async () => {
   const { directory } = await openTestDatabase('sqlite');
   const release = lockDirectory(directory);
   assert.ok(release);
@@ -201,7 +201,7 @@ onEachEngine('setting store', (engine) => {
   });
 });
 
-test('SQLite that is full says so', () => {
+test('a full SQLite database is recognized', () => {
   const db = new DatabaseSync(':memory:');
   db.exec('create table bodies (content blob); pragma max_page_count = 2');
   assert.throws(
@@ -214,7 +214,7 @@ test('SQLite that is full says so', () => {
   assert.ok(!isStorageFull(new Error('anything else')));
 });
 
-test('a database that cannot be reached is told from one that refuses', () => {
+test('a database that cannot be reached is distinguished from one that refuses', () => {
   const socket = ['ECONNREFUSED', 'ECONNRESET'];
   const server = ['08006', '25006', '28P01', '40001', '40P01', '53300', '55P03', '57014', '57P01'];
   for (const code of [...socket, ...server, '57P03', '58030', 'POSTROOM_NO_ANSWER']) {

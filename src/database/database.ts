@@ -1,10 +1,10 @@
 /**
  * The database: where durable state lives, and how it is read and written.
  *
- * On the embedded default it is one SQLite file in DATA_DIR (WAL) with one writing connection and a
- * few reading ones, where nothing is told of before it is on the disk; with DATABASE_URL it is
- * PostgreSQL. Either way: `read` for single queries, `snapshot` for several that must agree, `write`
- * for changes. Tables are listed in `schema.ts`, with the capability that owns each.
+ * By default it is one SQLite file in DATA_DIR (WAL) with one writing connection and a few reading ones, and no
+ * commit is visible before it is on the disk; with DATABASE_URL it is PostgreSQL. Either way: `read` for single
+ * queries, `snapshot` for several that must agree, `write` for changes. `schema.ts` lists the tables, each with the
+ * capability that owns it.
  */
 import { createHash } from 'node:crypto';
 import type { Compilable } from 'kysely';
@@ -28,7 +28,7 @@ export { UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 export { copySqlite, findDamage, openSqliteToRead } from './sqlite/copy.ts';
 export { lockDirectory, openSqlite, type SqliteOptions } from './sqlite/sqlite.ts';
 
-/** Stands in a query where a value goes each time it runs. */
+/** The place of a value in a query that runs with other values each time. */
 class Placeholder {
   readonly name: string;
 
@@ -38,15 +38,15 @@ class Placeholder {
 }
 
 /**
- * A query that is built and compiled once, and run with other values each time: building one takes
- * longer than running it. On PostgreSQL a connection keeps it parsed and planned, too. For the few that
- * every request or message asks.
+ * A query that is built and compiled once, and run with other values each time: building one takes longer than
+ * running it. On PostgreSQL a connection keeps it parsed and planned, too. For the few queries that every request
+ * or message runs.
  */
 export class PreparedQuery<Values extends object, Row> {
   readonly #compiled: NamedQuery<Row>;
 
   /**
-   * @param build makes the query from stand-ins for its values, which it names in its type:
+   * @param build makes the query from placeholders for its values, which it names in its type:
    *   `(value: { id: number }) => queries.selectFrom('accounts').where('id', '=', value.id)...`
    */
   constructor(build: (value: Values) => Compilable<Row>) {
@@ -57,7 +57,7 @@ export class PreparedQuery<Values extends object, Row> {
     this.#compiled = { ...compiled, name };
   }
 
-  /** Runs it and answers its rows; a write gives none unless it asks for them. */
+  /** Runs it and returns its rows; a write returns none without a `returning` clause. */
   async all(queries: Queries, values: Values): Promise<Row[]> {
     return this.#run(queries, values);
   }

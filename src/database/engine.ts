@@ -1,36 +1,35 @@
-/** What both engines offer; the public face is `database.ts`. */
+/** The interface of both engines; the public file is `database.ts`. */
 import type { CompiledQuery, Kysely, RawBuilder } from 'kysely';
 import type { Schema } from './schema.ts';
 
-/** Which SQL is spoken; the few places where the engines must differ ask for it. */
+/** The dialect of SQL, for the few places where the engines must differ. */
 export type Engine = 'sqlite' | 'postgres';
 
 /** Queries inside a transaction or a snapshot. */
 export type Queries = Kysely<Schema>;
 
-/** A query that is run again and again. The name stands for its text alone, on every node. */
+/** A query that is run again and again. A name stands for one text, on every node. */
 export interface NamedQuery<Row = unknown> extends CompiledQuery<Row> {
   readonly name: string;
 }
 
 export interface Database {
   readonly engine: Engine;
-  /** Whether a query came upon damage on the disk, since the start: only a backup helps. */
+  /** Whether a query has found damage on the disk since the start: only a backup helps. */
   readonly isDamaged: boolean;
   /**
-   * The number of the server's history, as SQL: another one after each failover. Whatever was committed before and
-   * is not there any more was lost by it. Undefined where it cannot be told, and on SQLite.
+   * The number of the server's history, as SQL: each failover begins a new one. What was committed before it and is
+   * missing now was lost by it. Undefined where the server does not tell it, and on SQLite.
    */
   readonly timeline?: RawBuilder<number> | undefined;
   /** Single reads; two in a row may see different states. */
   readonly read: Queries;
   /**
-   * Runs `work` in one transaction and resolves after the commit is durable. What `work` throws
-   * rolls back its own changes, and its alone.
+   * Runs `work` in one transaction and resolves after the commit is durable. If `work` throws, only its own changes
+   * are rolled back.
    *
-   * `work` does nothing but queries: on SQLite everybody's writes wait for it. On PostgreSQL it runs again
-   * after a deadlock, from the state that the database then has: so it keeps nothing of a run but what it
-   * returns.
+   * `work` only makes queries: on SQLite all other writes wait for it. On PostgreSQL it runs again after a deadlock,
+   * on the state that the database then has: so it must keep nothing of a run except what it returns.
    */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T>;
   /** Runs `work` on one unchanging state of the database; it must not call `write`. */
@@ -39,15 +38,15 @@ export interface Database {
   close(): Promise<void>;
 }
 
-/** A database that is only read, as it is: it may be of an older or newer schema. */
+/** A database that is only read, without migration: its schema may be older or newer. */
 export type ReadDatabase = Pick<Database, 'engine' | 'read' | 'snapshot' | 'close'>;
 
-/** One text; every node on the database reads the same one. */
+/** One text that every node on the database shares. */
 export interface SettingStore {
   read(): Promise<string | undefined>;
-  /** Stores the text unless there is one already; answers what is stored now. */
+  /** Stores the text unless there is one already; returns the stored one. */
   create(text: string): Promise<string>;
-  /** Stores another text in place of the one that was read; false where another one is there by now. */
+  /** Replaces the text that was read; false where another one is stored by now. */
   replace(read: string, text: string): Promise<boolean>;
 }
 
@@ -64,7 +63,7 @@ export async function settingOf(
   return row?.value;
 }
 
-/** Keeps a text in table `settings` under `name`. */
+/** Stores a text in table `settings` under `name`. */
 export function settingStore(database: Database, name: string): SettingStore {
   const read = () => settingOf(database, name);
   return {

@@ -1,4 +1,4 @@
-/** What errors of the database mean to those who called it: the one place that reads codes of drivers. */
+/** The meaning of database errors: the one place that reads the codes of drivers. */
 import { Refusal } from '../errors/errors.ts';
 
 /** SQLITE_FULL, and SQLITE_IOERR_SHMSIZE: no room for the index of the log (https://sqlite.org/rescode.html). */
@@ -10,16 +10,16 @@ const POSTGRES_DAMAGED = new Set<unknown>(['XX001', 'XX002']);
 /** `disk_full` of PostgreSQL. */
 const POSTGRES_DISK_FULL = '53100';
 
-/** Of an SQLite database whose log could not be synced: it takes and tells nothing more. */
+/** The log of an SQLite database could not be synced: nothing more is accepted or read. */
 export const LOG_LOST = 'POSTROOM_LOG_LOST';
-/** Of a connection to PostgreSQL that gave no answer within the deadline. */
+/** A connection to PostgreSQL gave no answer within the deadline. */
 export const NO_ANSWER = 'POSTROOM_NO_ANSWER';
-/** Of a commit whose outcome the server did not say for sure. */
+/** The server did not say for sure whether a commit succeeded. */
 export const IN_DOUBT = 'POSTROOM_IN_DOUBT';
 /** `read_only_sql_transaction`: the server is a standby, or was made read-only. */
 export const READ_ONLY = '25006';
 
-/** Errors of the socket: the server is not there, or went away. */
+/** Errors of the socket: the server does not listen, or the connection broke. */
 const SOCKET_ERRORS = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -32,18 +32,18 @@ const SOCKET_ERRORS = new Set([
 ]);
 
 /**
- * SQLSTATEs of PostgreSQL (its manual, appendix A) that say nothing against the query: it may succeed later.
- * 08 connection; 25006 read-only; 25P03 idle in a transaction for too long; 28 login refused; 3D000 no such
- * database; 40 rolled back (serialization, deadlock); 53 no connection, memory or other resource left; 55P03
- * lock not given in time; 57 cancelled at its deadline, or the server stops or starts; 58 its system failed.
+ * SQLSTATEs of PostgreSQL (its manual, appendix A) that do not mean a wrong query: it may succeed later. 08 connection;
+ * 25006 read-only; 25P03 idle in a transaction for too long; 28 login refused; 3D000 no such database; 40 rolled back
+ * (serialization, deadlock); 53 no connection, memory or other resource left; 55P03 lock not granted in time; 57
+ * cancelled at its deadline, or the server stops or starts; 58 a failure of its system.
  */
 const SERVER_STATES = /^(?:08|25006|25P03|28|3D000|40|53(?!100)|55P03|57|58)/;
-/** A server that was stopped or died, and what pg says without a code of a connection that broke off. */
+/** The server was stopped or died; pg gives no code for a connection that broke, so its texts are here too. */
 const LOST_STATES = /^(?:08|57P0[123]|ECONNRESET|EPIPE)/;
 const LOST_TEXTS = /^(?:Connection terminated|Client has encountered a connection error)/;
-/** What `pg` says where no place in the pool came free in time. */
+/** The text of `pg` where no connection of the pool became free in time. */
 const NO_PLACE = 'timeout exceeded when trying to connect';
-/** What it says of a pool that is closed. */
+/** The texts of `pg` for a pool that is closed. */
 const CLOSED_TEXTS = /^(?:Client was closed|Cannot use a pool after)/;
 
 function codeOf(error: unknown): string {
@@ -52,7 +52,7 @@ function codeOf(error: unknown): string {
     : '';
 }
 
-/** Whether an error says that the database cannot answer right now, and may do so later. */
+/** Whether the database cannot answer right now, and may do so later. */
 export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = codeOf(error);
@@ -67,21 +67,21 @@ export function isUnavailable(error: unknown): boolean {
 }
 
 /**
- * Whether the server took the transaction back for nothing that is wrong with it, so that the same one may succeed:
- * serialization, deadlock, a statement that it had not prepared.
+ * Whether the server rolled the transaction back without a fault of its own, so that it may succeed the next time:
+ * serialization, deadlock, a statement that was not prepared.
  */
 export function isRolledBack(error: unknown): boolean {
   return ['40001', '40P01'].includes(codeOf(error)) || lostStatement(error) !== undefined;
 }
 
-/** Whether a lock was not given in time, or only by taking others back: a deadlock. */
+/** Whether a lock was not granted in time, or the wait was a deadlock. */
 export function isLockedOut(error: unknown): boolean {
   return ['55P03', '40P01'].includes(codeOf(error));
 }
 
 /**
- * Why a prepared statement could not be run, which is told before anything of it was: a `pooler` has given us
- * another connection to the server (26000 it is not there; 42P05 another client's is), or a table has got other
+ * Why a prepared statement could not be run. The server says so before it runs any of it: a `pooler` has given us
+ * another connection to the server (26000 it does not exist; 42P05 another client's exists), or a table has got other
  * columns since, so that the plan is `outdated`. Undefined for every other error.
  */
 export function lostStatement(error: unknown): 'pooler' | 'outdated' | undefined {
@@ -92,29 +92,29 @@ export function lostStatement(error: unknown): 'pooler' | 'outdated' | undefined
   return isOutdated ? 'outdated' : undefined;
 }
 
-/** Whether the connection was lost, or leads to a server that cannot write: another one may do. */
+/** Whether the connection was lost, or leads to a server that cannot write: another connection may help. */
 export function isLostConnection(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = codeOf(error);
   return code === READ_ONLY || LOST_STATES.test(code) || LOST_TEXTS.test(error.message);
 }
 
-/** An error of ours that is told by its code. */
+/** An error of our own with a code. */
 export function codedError(code: string, message: string): Error {
   return Object.assign(new Error(message), { code });
 }
 
-/** Whether no place in the pool came free in time. */
+/** Whether no connection of the pool became free in time. */
 export function isWithoutPlace(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith(NO_PLACE);
 }
 
-/** Whether a server has no connection left for us, which says nothing against the server. */
+/** Whether the server has no connection left for us, which does not mean that it fails. */
 export function isCrowded(error: unknown): boolean {
   return codeOf(error).startsWith('533');
 }
 
-/** Whether a server, or a pooler before it, refuses to be told deadlines at the start of a connection. */
+/** Whether a server, or a pooler before it, refuses deadlines as parameters of a new connection. */
 export function isRefusedParameter(error: unknown): boolean {
   return error instanceof Error && /unsupported startup parameter/.test(error.message);
 }
@@ -127,7 +127,7 @@ export function isStorageFull(error: unknown): boolean {
   return 'errcode' in error && SQLITE_FULL.has(error.errcode);
 }
 
-/** Whether an error says that what the database has on the disk is damaged: only a backup helps. */
+/** Whether the database is damaged on the disk: only a backup helps. */
 export function isDamage(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   if ('code' in error && POSTGRES_DAMAGED.has(error.code)) return true;
@@ -135,9 +135,9 @@ export function isDamage(error: unknown): boolean {
 }
 
 /**
- * How a failure of the database is answered, over HTTP as over SMTP: both ask to come again.
+ * How a failure of the database is answered, over HTTP as over SMTP: both ask the client to try again.
  *
- * @returns undefined where the error is no such failure
+ * @returns undefined for any other error
  */
 export function refusalOfFailure(error: unknown): Refusal | undefined {
   if (isUnavailable(error)) {

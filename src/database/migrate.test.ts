@@ -10,7 +10,7 @@ import { migrate, UnfitDatabase } from './migrate.ts';
 import { first } from './migrations/0001.ts';
 import { laterThanSecond } from './migrations/0002.ts';
 
-/** What a start says on a database that was changed by these statements; undefined where it works. */
+/** The error of a start on a database that these statements changed; undefined where it starts. */
 async function startAfter(engine: Engine, ...statements: string[]): Promise<unknown> {
   const { database } = await openTestDatabase(engine);
   await database.write(async (tx) => {
@@ -25,7 +25,7 @@ async function startAfter(engine: Engine, ...statements: string[]): Promise<unkn
   }
 }
 
-/** Puts the tables of release 0.2.0 in place of all that are there, with one message. */
+/** Replaces all tables by those of release 0.2.0, with one message. */
 async function beginAsFirstRelease({ engine, write }: Database): Promise<void> {
   await write(async (tx) => {
     const all =
@@ -58,7 +58,7 @@ onEachEngine('a database', (engine) => {
   const newer = "insert into kysely_migration (name, timestamp) values ('0003', 'then')";
   const forNewer = "update settings set value = '3' where name = 'oldest_version'";
 
-  test('that a newer program made, and that says that this one may use it, is taken', async () => {
+  test('of a newer release that lets this one use it is accepted', async () => {
     const added = [
       'alter table routes add column colour text',
       'create table colours (name text)',
@@ -69,7 +69,7 @@ onEachEngine('a database', (engine) => {
     assert.match(String(said), /accounts\.tokens_from is missing/);
   });
 
-  test('that a newer program made for itself is refused, with what to do', async () => {
+  test('of a newer release that this one may not use is refused, with what to do', async () => {
     const said = await startAfter(engine, newer, forNewer);
     assert.equal(
       said,
@@ -77,7 +77,7 @@ onEachEngine('a database', (engine) => {
     );
   });
 
-  test('that a commit before the first release made is refused', async () => {
+  test('from before the first release is refused', async () => {
     const said = await startAfter(
       engine,
       "update kysely_migration set name = '0001_first' where name = '0001'",
@@ -97,7 +97,7 @@ onEachEngine('a database', (engine) => {
     });
   }
 
-  test('with a column of another kind is refused', async () => {
+  test('with a column of another type is refused', async () => {
     const said = await startAfter(
       engine,
       'alter table routes drop column webhook_url',
@@ -109,7 +109,7 @@ onEachEngine('a database', (engine) => {
     );
   });
 
-  test('of the first release is brought up to date, and keeps what is in it', async () => {
+  test('of the first release is migrated, and keeps its data', async () => {
     const { database: before, location } = await openTestDatabase(engine);
     await beginAsFirstRelease(before);
     const database = await (engine === 'sqlite'
@@ -124,7 +124,7 @@ onEachEngine('a database', (engine) => {
     );
   });
 
-  test('with a table and an index of the operator is taken', async () => {
+  test('with a table and an index of the operator is accepted', async () => {
     const said = await startAfter(
       engine,
       'create table notes (accounts text)',
@@ -145,7 +145,7 @@ async function connectTo(connectionString: string): Promise<Client> {
 }
 
 suite('a database on PostgreSQL', { skip }, () => {
-  test('of the first release is brought up to date while its program writes and a table is in use', async () => {
+  test('of the first release is migrated while the old program writes and a table is in use', async () => {
     const { database: before, location } = await openTestDatabase('postgres');
     await beginAsFirstRelease(before);
     const [reader, writer] = [await connectTo(location), await connectTo(location)];
@@ -187,11 +187,11 @@ suite('a database on PostgreSQL', { skip }, () => {
     assert.equal(Number(rows[0].rows), written);
   });
 
-  test('has an index made again that a killed migration left unfinished', async () => {
+  test('gets an index again that a killed migration left unfinished', async () => {
     const { database, location } = await openTestDatabase('postgres');
     const [writer, killed] = [await connectTo(location), await connectTo(location)];
     await killed.query('drop index deliveries_open');
-    // An index waits for those who write to its table: what is cut short then is there, and not valid.
+    // Making an index waits for writers of its table: if it is cut short then, it exists but is not valid.
     await writer.query('begin; lock table deliveries in row exclusive mode');
     await killed.query('set statement_timeout = 500');
     const made = killed.query('create index concurrently deliveries_open on deliveries (kind)');
@@ -206,7 +206,7 @@ suite('a database on PostgreSQL', { skip }, () => {
 });
 
 /**
- * Freezes what was released. With each release `migrations/released.json` gets the SHA-256 of every new migration:
+ * Freezes released migrations. With each release `migrations/released.json` gets the SHA-256 of every new migration:
  * `{"0001.ts": "..."}`. Until then the CHANGELOG begins with the section Unreleased.
  */
 test('a released migration is never edited', () => {

@@ -1,4 +1,4 @@
-/** Brings a database to the schema of this program, or refuses it with one line for the operator. */
+/** Migrates a database to the schema of this release, or refuses it with one line for the operator. */
 import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type { Engine, ReadDatabase } from './engine.ts';
@@ -14,26 +14,26 @@ import {
 } from './postgres/online.ts';
 import { checkSchema, UNFINISHED_RESTORE_TABLE } from './schema-check.ts';
 
-/** The database is one that this program cannot work with; the message says what to do. */
+/** This release cannot use the database; the message says what to do. */
 export class UnfitDatabase extends Error {
   override readonly name = 'UnfitDatabase';
 }
 
 /**
- * The oldest version whose program may use the schema of the newest one, kept in `settings` under {@link OLDEST}.
- * A migration that only adds what an older program need not know leaves it as it is, so that nodes are brought
- * up to date one after the other. One that takes something away, or gives it another meaning, comes a release
- * after the program that does not need it any more, and sets this to the version of that program.
+ * The oldest version whose program may use the newest schema, stored in `settings` under {@link OLDEST}. A migration
+ * that only adds things which an older program can ignore does not change it, so that nodes can be upgraded one after
+ * the other. A migration that removes something, or changes its meaning, comes one release after the program stopped
+ * to use it, and sets this to the version of that program.
  */
 const OLDEST_VERSION = '2';
 const OLDEST = 'oldest_version';
 
-/** Table of Kysely's that names the migrations a database has had. */
+/** Kysely's table of the migrations that a database has had. */
 const APPLIED = 'kysely_migration';
 
 /**
- * All migrations by name; each runs in one transaction. A name is a number of four digits, which is the
- * version that the database then has. A released migration is never edited (`migrations/released.json`).
+ * All migrations by name; each runs in one transaction. A name is a number of four digits: the version of the
+ * database after it. A released migration is never edited (`migrations/released.json`).
  */
 function migrationsFor(engine: Engine): Record<string, Migration> {
   const migrations = { '0001': first(engine), '0002': second(engine) };
@@ -41,7 +41,7 @@ function migrationsFor(engine: Engine): Record<string, Migration> {
 }
 
 /**
- * Keeps everybody but a restore from a PostgreSQL database that a restore has not filled yet.
+ * Only a restore may open a PostgreSQL database that a restore has not filled yet.
  *
  * @throws UnfitDatabase
  */
@@ -54,9 +54,9 @@ export async function refuseUnfinished<T>(kysely: Kysely<T>): Promise<void> {
 }
 
 /**
- * Brings a database up to date and looks whether its schema is then as expected.
+ * Migrates a database and checks that its schema is then as expected.
  *
- * @param onStep told what takes time, on PostgreSQL
+ * @param onStep called with each step that takes time, on PostgreSQL
  * @throws UnfitDatabase
  */
 export async function migrate<T>(
@@ -74,10 +74,10 @@ export async function migrate<T>(
 }
 
 /**
- * Applies the migrations that the database lacks. On PostgreSQL nodes that start together take turns, and those that
- * run go on meanwhile; what a start that was cut short has left is done by the next.
+ * Applies the missing migrations. On PostgreSQL, nodes that start together take turns, and running nodes continue
+ * meanwhile; the next start finishes what an interrupted one left.
  *
- * @returns whether the database is of a newer version, which this program may use as well
+ * @returns whether the database is of a newer version that this program may use as well
  */
 export async function applyMigrations<T>(
   kysely: Kysely<T>,
@@ -110,7 +110,7 @@ export async function applyMigrations<T>(
   return false;
 }
 
-/** The version of a database, and the newest one that this program makes. */
+/** The version of a database, and the newest one that this program knows. */
 export async function schemaVersions({
   engine,
   read,
@@ -119,7 +119,7 @@ export async function schemaVersions({
   return { version: versionOf(applied), newest: newestSchema(engine) };
 }
 
-/** The version that this program brings a database to. */
+/** The version that this program migrates a database to. */
 export function newestSchema(engine: Engine): number {
   return versionOf(Object.keys(migrationsFor(engine)));
 }
@@ -146,7 +146,7 @@ async function hasTable<T>(kysely: Kysely<T>, engine: Engine, name: string): Pro
 }
 
 /**
- * Whether a newer program made the database, and says there that this one may use it.
+ * Whether a newer program migrated the database, and allows this one to use it.
  *
  * @throws UnfitDatabase where this program may not
  */

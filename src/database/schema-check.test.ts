@@ -10,7 +10,7 @@ import type { Schema } from './schema.ts';
 import { describeSchema, schemaFile } from './schema-check.ts';
 import { kyselyOn } from './sqlite/driver.ts';
 
-/** Compares with the golden file; `npm run schema` writes it in place of that. */
+/** Compares with the golden file; `npm run schema` writes the file instead. */
 async function compare(t: TestContext, queries: Queries, engine: Engine): Promise<void> {
   await applyMigrations(queries, engine);
   const text = await describeSchema(queries, engine);

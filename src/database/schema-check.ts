@@ -1,30 +1,30 @@
 /**
  * The schema as text, and whether a database has it.
  *
- * `schema.sqlite.txt` and `schema.postgres.txt` hold what the migrations make, one line for each column,
- * constraint, index and view: `accounts.user_id: text not null`. A test compares them with a new
- * database, so that a change of the schema shows in review; `npm run schema` writes them anew (for
- * PostgreSQL with TEST_DATABASE_URL). Each start compares them with its database.
+ * `schema.sqlite.txt` and `schema.postgres.txt` hold the result of the migrations, one line for each column,
+ * constraint, index and view: `accounts.user_id: text not null`. A test compares them with a new database, so that a
+ * change of the schema shows in review; `npm run schema` writes them again (for PostgreSQL with TEST_DATABASE_URL).
+ * Each start compares them with its database.
  */
 import { readFile } from 'node:fs/promises';
 import { type Kysely, sql } from 'kysely';
 import type { Engine } from './engine.ts';
 
-/** In a PostgreSQL database that a restore has not filled yet. */
+/** Exists in a PostgreSQL database that a restore has not filled yet. */
 export const UNFINISHED_RESTORE_TABLE = 'restore_unfinished';
 
-/** One thing of the schema: its name, and how it is defined. */
+/** One object of the schema: its name, and its definition. */
 interface Definition {
   readonly name: string;
   readonly text: string;
 }
 
-/** The file that the schema of an engine is kept in. */
+/** The file with the schema of an engine. */
 export function schemaFile(engine: Engine): URL {
   return new URL(`./schema.${engine}.txt`, import.meta.url);
 }
 
-/** The schema that a database has; the tables that Kysely keeps for itself are left out. */
+/** The schema of a database, without the tables that Kysely keeps for itself. */
 export async function describeSchema<T>(kysely: Kysely<T>, engine: Engine): Promise<string> {
   const definitions = engine === 'sqlite' ? await readSqlite(kysely) : await readPostgres(kysely);
   const lines = definitions.map(({ name, text }) => `${name}: ${text.replaceAll(/\s+/g, ' ')}\n`);
@@ -32,10 +32,10 @@ export async function describeSchema<T>(kysely: Kysely<T>, engine: Engine): Prom
 }
 
 /**
- * Compares the schema of a database with the one that the migrations make. Tables and indexes that an
- * operator or an extension added are no difference; columns and constraints added to our tables are.
+ * Compares the schema of a database with the result of the migrations. Tables and indexes that an operator or an
+ * extension added are no difference; columns and constraints added to our tables are.
  *
- * @param isNewer whether a newer program made it: then only the columns of this one have to be there
+ * @param isNewer whether a newer program migrated it: then only the columns of this one have to exist
  * @returns the first difference, as part of a sentence
  */
 export async function checkSchema<T>(
@@ -62,7 +62,7 @@ export async function checkSchema<T>(
   return undefined;
 }
 
-/** Columns and constraints are named after their table, all else by its kind and name. */
+/** Columns and constraints have the name of their table in front, all others their kind. */
 const isOfTable = (name: string) => name.includes('.');
 const tableOf = (name: string) => name.slice(0, name.indexOf('.'));
 
@@ -76,7 +76,7 @@ function parse(text: string): Map<string, string> {
   );
 }
 
-/** SQLite keeps the text that made each thing. */
+/** SQLite keeps the text that created each object. */
 async function readSqlite<T>(kysely: Kysely<T>): Promise<Definition[]> {
   // The tables behind a full-text index (`shadow`) are SQLite's own.
   const { rows } = await sql<{ type: string; name: string; text: string }>`
@@ -97,7 +97,7 @@ async function readSqlite<T>(kysely: Kysely<T>): Promise<Definition[]> {
   });
 }
 
-/** Splits at commas that are in no brackets and no string. */
+/** Splits at commas outside of brackets and strings. */
 function splitAtCommas(text: string): string[] {
   const parts: string[] = [];
   let [depth, inString, begin] = [0, false, 0];
@@ -115,7 +115,7 @@ function splitAtCommas(text: string): string[] {
   return [...parts, text.slice(begin)];
 }
 
-/** PostgreSQL writes each thing out of its catalog, in the same words in all its versions. */
+/** PostgreSQL writes each object from its catalog, in the same form in all its versions. */
 async function readPostgres<T>(kysely: Kysely<T>): Promise<Definition[]> {
   const { rows } = await sql<Definition>`
     with things as (

@@ -1,6 +1,6 @@
 /**
- * The row types of every table, as Kysely sees them. Which capability owns a table (and alone holds
- * queries on it) stands in the comment above it; `migrations.ts` creates them.
+ * The row types of every table, for Kysely. The comment above a table names the capability that owns it; all queries
+ * on the table are in that folder. `migrations.ts` creates the tables.
  *
  * Portable by choice: instants are integers (milliseconds since 1970, UTC), truth values are 0 or 1,
  * structured values are JSON text, so that one set of queries serves SQLite and PostgreSQL.
@@ -21,21 +21,21 @@ interface DomainTable {
   created_at: number;
   /** When the claim last became active. */
   verified_at: number | null;
-  /** When an active claim last fell back to pending. */
+  /** When an active claim last became pending again. */
   lapsed_at: number | null;
-  /** When DNS is asked about the records the next time. */
+  /** When DNS is checked for the records the next time. */
   next_check_at: Generated<number>;
-  /** Until when one node has the claim's check to itself; in the past: nobody has. */
+  /** Until when one node checks the claim; in the past: no node does. */
   lease_until: Generated<number>;
-  /** When a check was last called for by hand. */
+  /** When a check was last started by hand. */
   verify_called_at: number | null;
-  /** When an operator suspended it; null where it is not. */
+  /** When an operator suspended it; null where it is not suspended. */
   suspended_at: Generated<number | null>;
-  /** Why, as the operator wrote it. */
+  /** The reason, as the operator wrote it. */
   suspend_reason: Generated<string | null>;
 }
 
-/** `domains/`: what the zone of a claim has to say. */
+/** `domains/`: the records that the zone of a claim must have. */
 interface DnsRecordTable {
   id: Generated<number>;
   domain_id: number;
@@ -48,24 +48,24 @@ interface DnsRecordTable {
   priority: number | null;
   status: 'pending' | 'verified' | 'failed' | 'disabled';
   observed_value: string | null;
-  /** One sentence on what the last check came to. */
+  /** One sentence with the result of the last check. */
   detail: string | null;
   last_checked_at: number | null;
-  /** Answers in a row that did not say what the record has to. */
+  /** Answers in a row without the expected record. */
   misses: Generated<number>;
   /** When the first of them came. */
   failing_since: number | null;
   /** 1 where the status was set by hand: automatic checks leave the record alone. */
   marked: number;
-  /** Of a DKIM record: its key signs once it is verified, or signs no more. Null: it signs. */
+  /** Of a DKIM record: its key signs once it is verified (next), or no longer (old). Null: it signs. */
   key_state: Generated<'next' | 'old' | null>;
-  /** Since when it is that. */
+  /** Since when it has this state. */
   key_since: Generated<number | null>;
-  /** PKCS #8 PEM of a key that is next or old; the one that signs is in `domains`. */
+  /** PKCS #8 PEM of a key that is next or old; the current one is in `domains`. */
   dkim_private_key: Generated<string | null>;
 }
 
-/** `domains/`: what happens to mail of a domain; one row a claim. */
+/** `domains/`: what happens to mail of a domain; one row for each claim. */
 interface RouteTable {
   domain_id: number;
   forward_mode: 'store' | 'webhook' | 'webhook_then_store' | 'forward_email';
@@ -76,13 +76,13 @@ interface RouteTable {
   forward_to_email: string | null;
 }
 
-/** `domains/`: a claim that was deleted, whose accounts and deliveries are being removed. */
+/** `domains/`: a deleted claim, whose accounts and deliveries are being removed. */
 interface DeletedDomainTable {
   id: number;
   deleted_at: number;
 }
 
-/** `accounts/`: an account that was deleted, whose mailboxes are still to be taken away. */
+/** `accounts/`: a deleted account, whose mailboxes are still to be removed. */
 interface DeletedAccountTable {
   id: number;
   deleted_at: number;
@@ -91,9 +91,9 @@ interface DeletedAccountTable {
 /** `accounts/` */
 interface AccountTable {
   id: Generated<number>;
-  /** Of `domains`, or of `deleted_domains`: then the account is as good as gone. */
+  /** Of `domains`, or of `deleted_domains`: then the account counts as deleted. */
   domain_id: number;
-  /** The owner, the same as the domain's: lets every query be scoped without a join. */
+  /** The owner, the same as the domain's: every query can be scoped without a join. */
   user_id: string;
   /** The claim's name, which never changes: an account is read without its domain. */
   domain_name: string;
@@ -103,11 +103,11 @@ interface AccountTable {
   status: 'active' | 'suspended';
   /** argon2id in PHC string format. */
   password_hash: string;
-  /** Goes up with each password reset; tokens carry it. */
+  /** Increases with each password reset; tokens carry it. */
   credential_version: number;
   created_at: number;
   /**
-   * Tokens that name the address are good from here on, where it had another account before; else 0
+   * Tokens of the address are valid only from this time on, where it had another account before; else 0
    * (`accounts/delete-accounts.ts`).
    */
   tokens_from: Generated<number>;
@@ -128,7 +128,7 @@ interface RememberedLoginTable {
   account_id: number;
   /** Of the account at the login: a password reset ends it. */
   credential_version: number;
-  /** How many texts of the series there were. */
+  /** How many texts the series has had. */
   generation: number;
   renewed_at: number;
 }
@@ -150,13 +150,13 @@ interface MailboxTable {
   uidvalidity: number;
   uidnext: Generated<number>;
   highestmodseq: Generated<number>;
-  /** Of the server's history that the last change was made in (`Database.timeline`); 0: not known. */
+  /** The history of the server in which the last change was made (`Database.timeline`); 0: not known. */
   timeline: Generated<number>;
   /** The last MODSEQ that was given before that history began. */
   fork_modseq: Generated<number>;
-  /** Tombstones up to this MODSEQ are gone: older tokens start anew. */
+  /** Tombstones up to this MODSEQ were removed: older tokens get a reset. */
   pruned_modseq: Generated<number>;
-  /** Messages in it, those without `\\Seen`, and octets of their sources: counted with each change. */
+  /** Messages in it, those without `\\Seen`, and octets of their sources: updated with each change. */
   messages: Generated<number>;
   unseen: Generated<number>;
   octets: Generated<number>;
@@ -166,7 +166,7 @@ interface MailboxTable {
 interface MessageTable {
   mailbox_id: number;
   uid: number;
-  /** MODSEQ that the message came in with. */
+  /** MODSEQ with which the message came in. */
   created_modseq: number;
   /** MODSEQ of the last change. */
   modseq: number;
@@ -179,19 +179,19 @@ interface MessageTable {
   envelope: string;
   /** JSON of the MessagePart tree with byte offsets. */
   structure: string;
-  /** The first words, on one line. This and what follows is null in rows of before 0.3.0. */
+  /** The first words, on one line. This and the following are null in rows of before 0.3.0. */
   preview: string | null;
-  /** 1 where something is attached. */
+  /** 1 where there are attachments. */
   has_attachment: number | null;
   /** The same for all messages of a conversation. */
   thread_id: number | null;
-  /** Hash of account and Message-ID; null as well where a message has none. */
+  /** Hash of account and Message-ID; also null where a message has none. */
   message_key: number | null;
   /** When it came into this mailbox; null in rows of before 0.3.0. */
   saved_at: number | null;
 }
 
-/** `mailstore`: a message that is gone. */
+/** `mailstore`: a removed message. */
 interface TombstoneTable {
   mailbox_id: number;
   uid: number;
@@ -209,13 +209,13 @@ interface BodyTable {
   file: string | null;
 }
 
-/** `mailstore`: UIDVALIDITY values given out so far. */
+/** `mailstore`: UIDVALIDITY values that were given so far. */
 interface CounterTable {
   name: string;
   value: number;
 }
 
-/** `mailserver-events/`: events taken in the last day. */
+/** `mailserver-events/`: events accepted in the last day. */
 interface MailserverEventTable {
   event_id: string;
   received_at: number;
@@ -230,42 +230,42 @@ interface SettingTable {
 /** `queue/`: one message on its way to one destination; small, since every attempt rewrites it. */
 interface DeliveryTable {
   id: Generated<number>;
-  /** Whose work it is, such as `webhook`. */
+  /** The kind of worker, such as `webhook`. */
   kind: string;
   domain_id: number;
-  /** What is treated as one receiver: an origin, a mail domain. Holds no secret. */
+  /** What counts as one receiver: an origin, a mail domain. Holds no secret. */
   destination: string;
   body_id: number;
-  /** UUID that receivers know the delivery by, the same in every attempt. */
+  /** UUID of the delivery for receivers, the same in every attempt. */
   public_id: string;
   status: 'queued' | 'held' | 'delivered' | 'failed';
   /** Attempts that ended, since it was queued or last replayed. */
   attempts: Generated<number>;
   /** How often it was queued again after it had ended. */
   replays: Generated<number>;
-  /** When the first attempt of all ended. */
+  /** When the very first attempt ended. */
   attempted_at: number | null;
-  /** While it is queued: when a worker may take it; while it is leased: when the lease ends. */
+  /** While queued: when a worker may lease it; while leased: when the lease ends. */
   next_attempt_at: number;
-  /** When what does not wait for the first attempt is done; null once it is done. */
+  /** When the work that does not wait for a slow first attempt is due; null once it is done. */
   late_at: number | null;
-  /** The worker that has it now. */
+  /** The worker that holds it now. */
   lease_owner: string | null;
   /** JSON of the DeliveryError. */
   last_error: string | null;
   created_at: number;
   updated_at: number;
   finished_at: number | null;
-  /** Of the message, cut; these and what follows are null in rows of before 0.3.0. */
+  /** Of the message, cut; this and the following are null in rows of before 0.3.0. */
   message_id: Generated<string | null>;
   subject: Generated<string | null>;
-  /** JSON of where the message was stored as well. */
+  /** JSON of where else the message was stored. */
   stored: Generated<string | null>;
-  /** What the client was answered that brought the message; the same in the log, Received and trace. */
+  /** The id in the answer to the client that brought the message; also in the log, Received and trace. */
   mail_id: Generated<string | null>;
-  /** Who is to get it, for operators: addresses, separated by a comma and cut. */
+  /** The recipients, for operators: addresses, separated by a comma and cut. */
   recipient: Generated<string | null>;
-  /** Whose order keeps it `held`; null where it cannot be attempted. */
+  /** Who keeps it `held`; null where it cannot be attempted. */
   held_by: Generated<'operator' | 'suspension' | null>;
 }
 
@@ -280,28 +280,28 @@ interface DeliveryPayloadTable {
 interface TraceTable {
   id: Generated<number>;
   at: number;
-  /** What the client was answered that brought the message. */
+  /** The id in the answer to the client that brought the message. */
   mail_id: string;
   event: string;
-  /** Reverse-path in lower case, `''` for the null sender; with what came in alone. */
+  /** Reverse-path in lower case, `''` for the null sender; only for incoming mail. */
   sender: string | null;
   /** In lower case. */
   recipient: string | null;
-  /** Of the header, cut; with what came in alone. */
+  /** Of the header, cut; only for incoming mail. */
   message_id: string | null;
   delivery_id: number | null;
-  /** UUID that the receiver knows the delivery by. */
+  /** UUID of the delivery for the receiver. */
   webhook_id: string | null;
   status: string | null;
   /** For people. */
   detail: string | null;
   /** Host name of the node. */
   node: string;
-  /** Address of who brought it. */
+  /** Address of the client that brought it. */
   client: string | null;
 }
 
-/** `mailstore/imap`: what was last seen of a mailbox whose server tells no changes by itself. */
+/** `mailstore/imap`: the last known state of a mailbox whose server does not report removals. */
 interface ShadowMailboxTable {
   id: Generated<number>;
   /** Negative where the shadow was dropped and its messages are being removed. */
@@ -312,13 +312,13 @@ interface ShadowMailboxTable {
   messages: number;
   /** Messages without `\Seen`. */
   unseen: number;
-  /** Goes up with each change that was seen; starts at the time the shadow was made, in ms. */
+  /** Increases with each change that was seen; starts at the time the shadow was made, in ms. */
   modseq: number;
-  /** Tokens older than this start anew: tombstones are gone, or the shadow is another one. */
+  /** Tokens older than this get a reset: tombstones were removed, or the shadow was made again. */
   oldest_modseq: number;
-  /** HIGHESTMODSEQ of the server, where it has one but does not tell of removals. */
+  /** HIGHESTMODSEQ of the server, where it has one but does not report removals. */
   server_modseq: string | null;
-  /** Of the database's history that the last change was written in (`Database.timeline`); 0: not known. */
+  /** The history of the database in which the last change was written (`Database.timeline`); 0: not known. */
   timeline: Generated<number>;
 }
 
@@ -332,7 +332,7 @@ interface ShadowMessageTable {
   flags: string;
 }
 
-/** `mailstore/imap`: a message that was seen and is gone. */
+/** `mailstore/imap`: a message that was seen and is removed. */
 interface ShadowTombstoneTable {
   shadow_id: number;
   uid: number;
@@ -341,11 +341,11 @@ interface ShadowTombstoneTable {
   expunged_at: number;
 }
 
-/** `search/`: what the search index has to hear of. */
+/** `search/`: changes that the search index still has to make. */
 interface SearchQueueTable {
   id: Generated<number>;
   account_id: number;
-  /** 0 where the account itself is gone. */
+  /** 0 where the account itself was deleted. */
   body_id: number;
   /** 1 where the account has no message of this body any more. */
   gone: number;
@@ -363,7 +363,7 @@ interface SearchDocumentTable {
 /** `sending/`: a message that an account sent. */
 interface SendTable {
   id: Generated<number>;
-  /** UUID that clients know it by. */
+  /** UUID of the message for clients. */
   public_id: string;
   account_id: number;
   domain_id: number;
@@ -380,22 +380,22 @@ interface SendTable {
   idempotency_key: string | null;
   /** SHA-256 of the request that has the key, in hex. */
   request_hash: string | null;
-  /** JSON of the draft that goes once the mail goes: mailbox, uid, uidvalidity. */
+  /** JSON of the draft that is removed when the mail is sent: mailbox, uid, uidvalidity. */
   draft: string | null;
-  /** Before which it does not go out. */
+  /** It is not sent before this time. */
   send_at: number | null;
   created_at: number;
   cancelled_at: number | null;
 }
 
-/** `sending/`: what became of each recipient of a message. */
+/** `sending/`: the status of each recipient of a message. */
 interface SendRecipientTable {
   id: Generated<number>;
   send_id: number;
   delivery_id: number;
   address: string;
   status: 'queued' | 'delivered' | 'deferred' | 'bounced' | 'cancelled';
-  /** For people: what the far end said. */
+  /** For people: what the far end answered. */
   detail: string | null;
 }
 
@@ -413,7 +413,7 @@ interface IdempotencyKeyTable {
   started_at: number;
 }
 
-/** `sending/`: addresses that a domain's accounts do not write to any more. */
+/** `sending/`: addresses that a domain's accounts can no longer write to. */
 interface SuppressionTable {
   id: Generated<number>;
   domain_id: number;
@@ -433,14 +433,14 @@ interface NodeTable {
   machine: string;
   pid: number;
   version: string;
-  /** 1 where it hears of the changes that other nodes make. */
+  /** 1 where it receives the changes of other nodes. */
   has_events: number;
-  /** JSON of what has to be equal on all nodes, secrets as digests. */
+  /** JSON of the settings that must be equal on all nodes, secrets as digests. */
   settings: string;
   /** By the database's clock, like `seen_at`. */
   started_at: number;
   seen_at: number;
-  /** The level that its log is to change to; null once it has done so. */
+  /** The level that its log is to change to; null after it has done so. */
   log_level: Generated<'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent' | null>;
 }
 
@@ -453,7 +453,7 @@ interface LeaseTable {
   until: number;
 }
 
-/** `audit/`: what was changed by whom. */
+/** `audit/`: who changed what. */
 interface AuditTable {
   id: Generated<number>;
   at: number;
@@ -461,7 +461,7 @@ interface AuditTable {
   actor: string;
   /** Such as `domain.delete`. */
   action: string;
-  /** What it was done to: a name that means something to people. */
+  /** The name, for people, of what was changed. */
   target: string;
   /** JSON of numbers by name. */
   counts: string | null;
@@ -474,7 +474,7 @@ interface AuditTable {
 interface BlockTable {
   id: Generated<number>;
   kind: 'address' | 'domain' | 'network';
-  /** In the one form in which it is looked up. */
+  /** In the one form that lookups use. */
   value: string;
   note: string | null;
   created_at: number;
@@ -484,29 +484,29 @@ interface BlockTable {
 interface ConsoleSessionTable {
   /** SHA-256 of the cookie, in hex. */
   secret_hash: string;
-  /** SHA-256 of the cookie and the API key: without the cookie it tells nothing of the key. */
+  /** SHA-256 of the cookie and the API key: without the cookie it reveals nothing about the key. */
   key_proof: string;
   /** As in the audit log. */
   actor: string;
   expires_at: number;
 }
 
-/** `usage/`: what an account took and sent on one day. */
+/** `usage/`: mail that an account received and sent on one day. */
 interface UsageDayTable {
   /** Midnight in UTC. */
   day: number;
-  /** Names as they were, so that they can be read once account, domain or user is gone. */
+  /** Names at that time, readable also after account, domain or user were deleted. */
   domain: string;
   user_id: string;
-  /** 0 for mail of the domain that is no account's. */
+  /** 0 for mail of the domain that is for no account. */
   account_id: number;
-  /** Empty for mail that is no account's. */
+  /** Empty for mail that is for no account. */
   email: string;
   messages_in: Generated<number>;
   bytes_in: Generated<number>;
   messages_out: Generated<number>;
   bytes_out: Generated<number>;
-  /** Octets in its mailboxes when they were last measured on that day. */
+  /** Octets in its mailboxes at the last measurement of that day. */
   stored_bytes: Generated<number>;
 }
 

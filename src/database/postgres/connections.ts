@@ -1,14 +1,14 @@
 /**
- * Connections to PostgreSQL: each query has a deadline, a list of hosts is searched for the one that can
- * be written to, and connections that lead nowhere are thrown away.
+ * Connections to PostgreSQL: each query has a deadline, the host that can be written to is found in a list of hosts,
+ * and useless connections are replaced.
  *
- * Deadlines hold twice. The server is told them at the start of each connection, and ends by itself what
- * takes too long. A second later the connection is destroyed from here: then no answer came, since the
- * server hangs or something between us swallows what is sent. Where one connection is found like that, or
- * leads to a server that cannot write, those that were made before are replaced as well.
+ * There are two deadlines. The server gets one at the start of each connection, and cancels what takes longer. A second
+ * later the connection is destroyed here: no answer came then because the server hangs, or the network drops what is
+ * sent. Where one connection is found like that, or leads to a server that cannot write, all connections that were
+ * made before are replaced as well.
  *
- * Queries that have a name are prepared: a connection keeps them parsed. A pooler that shares connections
- * between transactions loses them: where one shows, nothing is prepared any more.
+ * Queries that have a name are prepared: a connection keeps them parsed. A pooler that shares connections between
+ * transactions loses prepared queries: where this is noticed, nothing is prepared any more.
  */
 import {
   Client,
@@ -33,25 +33,25 @@ import {
 export interface ConnectionOptions {
   /** The same database by each of its hosts, in the order to try them. */
   readonly urls: readonly string[];
-  /** Connections at most. */
+  /** The most connections. */
   readonly poolSize: number;
-  /** For a statement, a place in the pool, and to connect; without it a statement may take any time. */
+  /** For a statement, for a wait for a connection, and to connect; without it a statement may take any time. */
   readonly timeoutMs?: number;
-  /** Told of connections that break, idle or not; the pool replaces them by itself. */
+  /** Called for connections that break, idle or not; the pool replaces them. */
   readonly onBroken?: ((error: Error) => void) | undefined;
 }
 
-/** Between the deadline that the server has and ours, in milliseconds. */
+/** Milliseconds between the deadline that the server has and ours. */
 const GRACE_MS = 1_000;
-/** To connect, where a statement may take any time, in milliseconds. */
+/** Milliseconds to connect, where a statement may take any time. */
 const CONNECT_MS = 10_000;
-/** Of silence, after which the kernel asks whether the server is still there, in milliseconds. */
+/** Milliseconds of silence after which the kernel tests whether the server still answers. */
 const KEEPALIVE_MS = 10_000;
 
-/** OIDs of int8 and numeric (the type of `sum(bigint)`), which pg gives as text. */
+/** OIDs of int8 and numeric (the type of `sum(bigint)`), which pg returns as text. */
 const WIDE_NUMBERS = [20, 1700];
 
-/** Every number of ours stays far below 2^53; a larger one is a bug and must not be rounded. */
+/** All our numbers stay far below 2^53; a larger one is a bug and must not be rounded. */
 function parseWideNumber(text: string): number {
   const value = Number(text);
   if (!Number.isSafeInteger(value)) throw new RangeError(`not a safe integer: ${text}`);
@@ -68,15 +68,15 @@ const numbers = {
 export class Connections {
   readonly #options: ConnectionOptions;
   readonly #pool: Pool;
-  /** Which of the hosts is used now. */
+  /** The index of the host that is used now. */
   #host = 0;
-  /** Begins anew where the connections that were made so far are of no use. */
+  /** Increases when the connections that were made so far become useless. */
   #generation = 0;
   readonly #generations = new WeakMap<object, number>();
   readonly #checked = new WeakSet<object>();
-  /** Whether the server takes deadlines at the start; a pooler that shares connections may refuse them. */
+  /** Whether the server accepts deadlines as parameters; a pooler that shares connections may refuse them. */
   #takesDeadlines = true;
-  /** Whether a connection has what was prepared on it before. */
+  /** Whether a connection still has the statements that were prepared on it. */
   #keepsStatements = true;
 
   constructor(options: ConnectionOptions) {
@@ -98,8 +98,8 @@ export class Connections {
         }
       },
     });
-    // Without listeners a connection that breaks would end the process: the pool tells of idle ones,
-    // busy ones tell themselves. Whoever waits for a query on it gets the error of that query.
+    // Without listeners a connection that breaks would end the process. The pool reports idle ones, busy ones report
+    // themselves. Whoever waits for a query gets the error of that query.
     this.#pool.on('error', (error) => onBroken?.(error));
     this.#pool.on('connect', (client) => {
       client.on('error', (error) => onBroken?.(error));
@@ -109,7 +109,7 @@ export class Connections {
   /**
    * A connection to a server that can be written to, for one read or one transaction.
    *
-   * @throws Error what the last of the hosts said, or that no place in the pool came free in time
+   * @throws Error of the last of the hosts, or because no connection became free in time
    */
   async acquire(): Promise<Lease> {
     for (let left = this.#options.urls.length; ; ) {
@@ -123,7 +123,7 @@ export class Connections {
           this.#keepsStatements = false;
           continue;
         }
-        // Other hosts have no place for us either, and connections that are there still serve.
+        // Other hosts have no free connection either, and the existing connections still work.
         left--;
         if (isCrowded(error) || isWithoutPlace(error)) throw error;
         if (this.#options.urls.length > 1) this.#leave(generation);
@@ -136,7 +136,7 @@ export class Connections {
     return this.#pool.end();
   }
 
-  /** @returns undefined for a connection that was made before others were found to be of no use */
+  /** @returns undefined for a connection that was made before the others became useless */
   async #acquireOne(): Promise<Lease | undefined> {
     const client = await this.#pool.connect();
     const generation = this.#generations.get(client) ?? 0;
@@ -156,8 +156,8 @@ export class Connections {
     });
     if (this.#checked.has(client)) return lease;
     try {
-      // As `target_session_attrs=read-write` of libpq.
-      // Without JIT: to compile a query takes longer than all of ours run.
+      // The same as `target_session_attrs=read-write` of libpq.
+      // Without JIT: compiling a query takes longer than any of our queries.
       const { rows } = await lease.query(
         "select current_setting('transaction_read_only') as transaction_read_only, set_config('jit', 'off', false)",
       );
@@ -172,7 +172,7 @@ export class Connections {
     return lease;
   }
 
-  /** Lets the connections of a generation go, and uses the next host from now on. */
+  /** Stops using the connections of a generation, and uses the next host from now on. */
   #leave(generation: number): void {
     if (generation !== this.#generation) return;
     this.#generation++;
@@ -187,25 +187,25 @@ export class Connections {
       ...config,
       connectionString,
       statement_timeout: timeoutMs,
-      // Sooner, so that a row that others hold is told from a server that is slow.
+      // Shorter, so that a locked row is distinguished from a slow server.
       lock_timeout: Math.ceil(timeoutMs / 2),
-      // A node that hangs within a transaction keeps rows from the others for no longer.
+      // A node that hangs within a transaction must not lock rows for longer.
       idle_in_transaction_session_timeout: timeoutMs,
     };
   }
 }
 
 interface LeaseOptions {
-  /** For each query, in milliseconds. */
+  /** Milliseconds for each query. */
   readonly deadlineMs: number | undefined;
-  /** Told that the connection gives no answer, or that its server cannot be written to. */
+  /** Called when the connection gives no answer, or its server cannot be written to. */
   readonly onUseless: () => void;
   readonly keepsStatements: () => boolean;
-  /** Told that the connection has a statement no more, or one that serves no more. */
+  /** Called when the connection has lost a prepared statement, or its plan is outdated. */
   readonly onLostStatement: (reason: 'pooler' | 'outdated') => void;
 }
 
-/** A connection for as long as one read or one transaction has it. */
+/** A connection, held for one read or one transaction. */
 export class Lease {
   readonly #client: PoolClient;
   readonly #options: LeaseOptions;
@@ -218,7 +218,7 @@ export class Lease {
   }
 
   /**
-   * @param name of a query that is to be prepared; it stands for this text alone
+   * @param name of a query that is to be prepared; it stands for this text only
    * @throws Error of the server; with code NO_ANSWER where it did not answer in time
    */
   async query(text: string, values: readonly unknown[] = [], name?: string): Promise<QueryResult> {
@@ -230,7 +230,7 @@ export class Lease {
       const reason = lostStatement(error);
       if (!reason) throw error;
       onLostStatement(reason);
-      // Nothing of it was run. Within a transaction this fails, too: then all of that is run again.
+      // Nothing of it was run. Within a transaction this retry fails, too: then the whole transaction runs again.
       return await this.#send({ text, values: [...values] }).catch(() => Promise.reject(error));
     }
   }
@@ -255,8 +255,8 @@ export class Lease {
    * Ends the transaction.
    *
    * @returns the command that the server completed: `COMMIT`, or `ROLLBACK` where a statement had failed
-   * @throws Error with code IN_DOUBT where the server warns, as it does when its wait for a synchronous standby
-   *   was cut short: then the commit may be lost with the server
+   * @throws Error with code IN_DOUBT where the server warns that its wait for a synchronous standby was cut short:
+   *   then the commit may be lost with the server
    */
   async commit(): Promise<string> {
     let warning: string | undefined;
@@ -273,7 +273,7 @@ export class Lease {
     }
   }
 
-  /** Takes the transaction back; where that fails, the connection's end does it. */
+  /** Rolls the transaction back; where that fails, closing the connection does it. */
   async rollback(): Promise<void> {
     try {
       await this.query('rollback');

@@ -1,4 +1,4 @@
-/** Kysely's driver for PostgreSQL, over connections that have deadlines. */
+/** Kysely's driver for PostgreSQL, over connections with deadlines. */
 import {
   AbortedTransactionError,
   type CompiledQuery,
@@ -14,7 +14,7 @@ import {
 import type { NamedQuery } from '../engine.ts';
 import { type ConnectionOptions, Connections, type Lease } from './connections.ts';
 
-/** Commands whose number of rows is one of rows that changed. */
+/** Commands whose row count is the number of changed rows. */
 const WRITES = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
 
 class PostgresConnection implements DatabaseConnection {
@@ -28,12 +28,12 @@ class PostgresConnection implements DatabaseConnection {
     const { sql, parameters } = query;
     const name = 'name' in query ? query.name : undefined;
     const { command, rowCount, rows } = await this.lease.query(sql, parameters, name);
-    // What the columns are is the query's own knowledge.
+    // Only the query knows the types of its columns.
     const result = { rows: rows as R[] };
     return WRITES.has(command) ? { ...result, numAffectedRows: BigInt(rowCount ?? 0) } : result;
   }
 
-  // biome-ignore lint/correctness/useYield: the interface asks for it, and nothing of ours streams rows
+  // biome-ignore lint/correctness/useYield: the interface requires it, and Postroom never streams rows
   async *streamQuery(): AsyncGenerator<never> {
     throw new Error('rows are not streamed from PostgreSQL');
   }
@@ -64,7 +64,7 @@ class PostgresDriver implements Driver {
   }
 
   async commitTransaction(connection: DatabaseConnection): Promise<void> {
-    // A COMMIT after a statement that failed takes the transaction back.
+    // A COMMIT after a statement that failed rolls the transaction back.
     if ((await leaseOf(connection).commit()) === 'ROLLBACK') throw new AbortedTransactionError();
   }
 

@@ -1,38 +1,38 @@
 /**
  * Changes the schema of a database on PostgreSQL while other nodes, also of an older version, work on it.
  *
- * A change of a table needs the table for itself for a moment. While it waits, everybody else waits behind it. So it
- * gives up after {@link LOCK_MS}, lets the others go on, and tries again. Indexes on tables that may be large are made
- * afterwards by CREATE INDEX CONCURRENTLY, which nobody waits for. It runs outside of a transaction: where it is cut
- * short it leaves an index that is not valid, which the next start drops and makes again.
+ * A change of a table needs an exclusive lock for a moment. While it waits, all other queries of the table wait behind
+ * it. So it gives up after {@link LOCK_MS}, lets the others continue, and tries again. Indexes on tables that may be
+ * large are made afterwards by CREATE INDEX CONCURRENTLY, for which nobody waits. It runs outside of a transaction: if
+ * it is cut short it leaves an index that is not valid, which the next start drops and makes again.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Kysely, sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import { isLockedOut } from '../failures.ts';
 
-/** What is left for after the transaction of a migration. */
+/** The work after the transaction of a migration. */
 export interface Later {
-  /** On tables that were there before: `create index NAME on ...`. */
+  /** On existing tables: `create index NAME on ...`. */
   readonly indexes: readonly string[];
-  /** Names of constraints by table; they are there as `not valid`. */
+  /** Names of constraints by table; they exist as `not valid`. */
   readonly checks: Readonly<Record<string, string>>;
 }
 
-/** Told what is being done, one line for each step. */
+/** Called with what is being done, one line for each step. */
 export type OnStep = (line: string) => void;
 
-/** Any number does that nobody else takes. */
+/** Any number that nothing else uses. */
 const MIGRATION_LOCK = 7_265_017;
 const LOCK_MS = 2_000;
 const PAUSE_MS = 1_000;
-/** Between two tries, so that those who waited get on. */
+/** Between two tries, so that the queries that waited can run. */
 const LONGEST_PAUSE_MS = 15_000;
 
 /**
- * Runs `work` while no other node does. The lock belongs to a transaction that does nothing else, since a pooler may
- * give each transaction another session. Who waits for it asks again and again: one that waited in a statement
- * would hold up CREATE INDEX CONCURRENTLY, which waits for the statements of all others.
+ * Runs `work` while no other node does. A transaction that does nothing else holds the lock, since a pooler may give
+ * each transaction another session. A node that waits for the lock tries again and again: a statement that waited for
+ * it would block CREATE INDEX CONCURRENTLY, which waits for the statements of all others.
  */
 export async function takeTurns<T>(
   kysely: Kysely<T>,
@@ -55,8 +55,8 @@ export async function takeTurns<T>(
 }
 
 /**
- * The same migrations, each of which fails where a table is not given in time. Kysely sets another limit before. What
- * a failed one did is taken back to a savepoint: Kysely then sends a statement that gives its lock back.
+ * The same migrations; each fails where a table lock is not granted in time. Kysely sets another limit before. A failed
+ * one is rolled back to a savepoint: Kysely then sends a statement that releases its lock.
  */
 export function withLockTimeout(migrations: Record<string, Migration>): Record<string, Migration> {
   const limited = Object.entries(migrations).map(([name, { up }]) => {
@@ -66,7 +66,7 @@ export function withLockTimeout(migrations: Record<string, Migration>): Record<s
         await sql`set local lock_timeout = ${sql.lit(LOCK_MS)}`.execute(db);
         await up(db);
       } catch (error) {
-        // Where this fails the connection is lost, and the first error says why.
+        // If this fails the connection is lost, and the first error says why.
         await sql`rollback to savepoint migration`.execute(db).catch(() => {});
         throw error;
       }
@@ -76,7 +76,7 @@ export function withLockTimeout(migrations: Record<string, Migration>): Record<s
   return Object.fromEntries(limited);
 }
 
-/** Runs `apply` in one transaction; where a table is not given in time, all of it again. */
+/** Runs `apply` in one transaction; where a table lock is not granted in time, runs all of it again. */
 export async function applyBetweenOthers<T>(
   kysely: Kysely<T>,
   onStep: OnStep,
@@ -95,7 +95,7 @@ export async function applyBetweenOthers<T>(
   }
 }
 
-/** What of it is not there yet, or was cut short. */
+/** The part of it that does not exist yet, or was cut short. */
 export async function findUnfinished<T>(kysely: Kysely<T>, later: Later): Promise<Later> {
   const { rows } = await sql<{ name: string }>`
     select relname as name from pg_class join pg_index on indexrelid = pg_class.oid
@@ -112,9 +112,9 @@ export async function findUnfinished<T>(kysely: Kysely<T>, later: Later): Promis
 }
 
 /**
- * Does what is left.
+ * Does the rest of the work.
  *
- * @param isEmpty whether the database has just been made: then there is nobody to wait for
+ * @param isEmpty whether the database is new: then there is nobody to wait for
  */
 export async function finish<T>(
   kysely: Kysely<T>,
@@ -129,7 +129,7 @@ export async function finish<T>(
     await sql.raw(statement.replace('create index', how)).execute(kysely);
   }
   for (const [table, name] of Object.entries(left.checks)) {
-    // Beside reads and writes, too.
+    // This does not block reads and writes.
     await sql`alter table ${sql.table(table)} validate constraint ${sql.id(name)}`.execute(kysely);
   }
 }

@@ -10,33 +10,33 @@ import { postgresDialect } from './driver.ts';
 export interface PostgresOptions {
   /** `postgres://user:password@host:port/database`, once for each host of the database. */
   readonly url: string | readonly string[];
-  /** Connections at most. */
+  /** The most connections. */
   readonly poolSize?: number;
-  /** What one statement may take, and how long one waits for a connection. */
+  /** The time for one statement, and for the wait for a connection. */
   readonly timeoutMs?: number;
-  /** Told of connections that break, idle or not; they are replaced. */
+  /** Called for connections that break, idle or not; they are replaced. */
   readonly onBroken?: (error: Error) => void;
-  /** Told once why a failover that loses commits cannot be noticed on this server. */
+  /** Called once with the reason why a failover that loses commits cannot be noticed on this server. */
   readonly onNoTimeline?: (error: unknown) => void;
-  /** Told what a migration does that takes time, one line for each step. */
+  /** Called with each step of a migration that takes time. */
   readonly onMigration?: (line: string) => void;
-  /** Told of each transaction that was committed, and of its milliseconds, for metrics. */
+  /** Called for each committed transaction with its milliseconds, for metrics. */
   readonly onCommit?: (report: { readonly ms: number }) => void;
-  /** Whether a restore opens the database, which nobody else may while it is filled. */
+  /** Whether a restore opens the database: nobody else may open it while it is filled. */
   readonly isRestore?: boolean;
 }
 
 const ATTEMPTS_MAX = 5;
 
 /**
- * The timeline that the server writes to. A server that is promoted begins a new one (PostgreSQL's manual, section
- * 26.3.5), and the names of the files of its log begin with it. `pg_control_checkpoint()` would tell the old one
- * until the next checkpoint.
+ * The timeline that the server writes to. A promoted server begins a new one (PostgreSQL's manual, section 26.3.5), and
+ * the names of its WAL files begin with it. `pg_control_checkpoint()` would return the old one until the next
+ * checkpoint.
  */
 const timeline = sql<number>`('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint`;
 
 /**
- * Opens a PostgreSQL database and brings its schema up to date.
+ * Opens a PostgreSQL database and migrates its schema.
  *
  * @throws UnfitDatabase
  */
@@ -91,7 +91,7 @@ export function openPostgresToRead(urls: readonly string[]): ReadDatabase {
         .setIsolationLevel('repeatable read')
         .setAccessMode('read only')
         .execute(async (tx) => {
-          // A backup and a restore keep theirs open while other programs work; servers may end idle ones.
+          // Backups and restores keep theirs open while other programs work; the server may end idle ones.
           await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
           return work(tx);
         }),
@@ -129,9 +129,9 @@ async function migrateOn(
 }
 
 /**
- * Runs one transaction, and once more where the server took it back, or the connection was lost before
- * the commit. A connection that is lost during the commit leaves it in doubt: the error says so to the
- * caller, whose client comes again.
+ * Runs one transaction, and a second time where the server rolled it back, or the connection was lost before the
+ * commit. After a connection that is lost during the commit, its outcome is unknown: the error says so to the caller,
+ * whose client tries again.
  */
 async function runSafely<T>(
   transaction: TransactionBuilder<Schema>,

@@ -1,4 +1,4 @@
-/** What the thread of checkpoints.ts runs: it moves the log into the database file when it is asked to. */
+/** The thread of checkpoints.ts: it moves the log into the database file on request. */
 import { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
 import type { CheckpointAnswer, CheckpointRequest } from './checkpoints.ts';
@@ -7,9 +7,9 @@ const port = parentPort;
 if (!port) throw new Error('this file is run as a thread');
 const db = new DatabaseSync(String(workerData));
 db.exec('pragma wal_autocheckpoint = 0');
-// FULL, which is the default as well: both files are synced before a page counts as moved.
+// FULL is the default as well: both files are synced before a page counts as moved.
 db.exec('pragma synchronous = full');
-// Passive: it waits for nobody, and nobody for it.
+// Passive: it waits for no other connection, and none waits for it.
 const checkpoint = db.prepare('pragma wal_checkpoint(passive)');
 
 function answer(request: CheckpointRequest): CheckpointAnswer {

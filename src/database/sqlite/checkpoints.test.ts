@@ -9,7 +9,7 @@ import { Worker } from 'node:worker_threads';
 import { isUnavailable } from '../failures.ts';
 import { Checkpoints, startThread } from './checkpoints.ts';
 
-/** Pages; a row below takes one and its commit a few more. */
+/** In pages; a row below uses one, and its commit a few more. */
 const LONG = 100;
 const PAGE_SIZE = 4_096;
 const ROW = 'x'.repeat(3_000);
@@ -18,7 +18,7 @@ let folder: string;
 let path: string;
 let db: DatabaseSync;
 let checkpoints: Checkpoints;
-/** What the log was told. */
+/** The lines of the log. */
 let told: string[];
 let lost: Error[];
 
@@ -37,7 +37,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** As sqlite.ts does it: the thread's look at the log may hold up a write for a moment. */
+/** With the timeout of sqlite.ts: the thread's check of the log may hold up a write for a moment. */
 function connect(): DatabaseSync {
   const made = new DatabaseSync(path, { timeout: 5_000 });
   made.exec(`pragma page_size = ${PAGE_SIZE}; pragma journal_mode = wal`);
@@ -60,7 +60,7 @@ function readLog(): { length: number; moved: number } {
   return { length: Number(log), moved: Number(checkpointed) };
 }
 
-/** Commits until `isDone`, without a pause; answers how long the log ever was. */
+/** Commits until `isDone`, without a pause; returns the greatest length of the log. */
 async function commitUntil(isDone: () => boolean): Promise<number> {
   const insert = db.prepare('insert into rows values (?)');
   let longest = 0;
@@ -75,7 +75,7 @@ async function commitUntil(isDone: () => boolean): Promise<number> {
   return longest;
 }
 
-/** Whether the log has started anew since the last call. */
+/** Whether the log has started again from its beginning since the last call. */
 function restarts(): () => boolean {
   let last = readLog().length;
   return () => {
@@ -86,7 +86,7 @@ function restarts(): () => boolean {
   };
 }
 
-test('the log is moved and starts anew though commits never end, again and again', async () => {
+test('the log is moved and starts again from its beginning, again and again, while commits never pause', async () => {
   open();
   for (let times = 0; times < 3; times++) {
     assert.ok((await commitUntil(restarts())) >= LONG);
@@ -105,7 +105,7 @@ test('a short log is left alone, and no thread is started for it', async () => {
   assert.equal(readLog().moved, 0);
 });
 
-test('what a reader holds on to is moved once it lets go', async () => {
+test('pages that a reader holds are moved after it ends', async () => {
   open();
   await commitUntil(() => readLog().length >= LONG / 2);
   const reader = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
@@ -120,7 +120,7 @@ test('what a reader holds on to is moved once it lets go', async () => {
   await commitUntil(restarts());
 });
 
-/** A thread that answers so, first of all. */
+/** A thread whose first answer is this. */
 function answering(answer: object, then = 'undefined'): Worker {
   const program = `const { parentPort } = require('node:worker_threads');
     let answer = ${JSON.stringify(answer)};
@@ -146,12 +146,12 @@ for (const [what, fail, text] of [
     /disk full.*grows until a later checkpoint succeeds/,
   ],
 ] as const) {
-  test(`where the thread ${what}, the log grows, it is told, and another thread is tried`, async () => {
+  test(`where the thread ${what}, the log grows, a line says so, and another thread is tried`, async () => {
     let fails = true;
     open(() => (fails ? fail() : startThread(path)));
     await commitUntil(() => told.length >= 3);
     assert.match(told[0] ?? '', text);
-    // Only where it was due: each time after as much again.
+    // Only when it was due: each time after as much growth again.
     assert.ok(readLog().length >= 3 * LONG);
     assert.deepEqual([readLog().moved, lost], [0, []]);
     fails = false;
@@ -161,7 +161,7 @@ for (const [what, fail, text] of [
   });
 }
 
-test('where the thread ends between two questions, commits go on, and so does the end', async () => {
+test('if the thread ends between two requests, commits and the close still work', async () => {
   const [thread, ended] = [startThread(path), Promise.withResolvers<void>()];
   thread.once('exit', () => ended.resolve());
   let starts = 0;
@@ -178,7 +178,7 @@ test('where the thread ends between two questions, commits go on, and so does th
 
 // SQLITE_IOERR_FSYNC, SQLITE_IOERR_WRITE, SQLITE_CORRUPT
 for (const errcode of [1034, 778, 11]) {
-  test(`a checkpoint that fails with ${errcode} is the last, and nothing is committed after it`, async () => {
+  test(`a checkpoint that fails with ${errcode} is the last one, and nothing is committed after it`, async () => {
     let asked = 0;
     open(() => {
       const thread = answering({ failure: { message: 'disk I/O error', errcode } }, '{}');
@@ -199,7 +199,7 @@ for (const errcode of [1034, 778, 11]) {
   });
 }
 
-test('a log that a reader keeps from starting anew is told of, at twice the length again', async () => {
+test('a log that a reader keeps from shrinking is reported, and again at twice the length', async () => {
   open();
   await commitUntil(() => readLog().length >= LONG / 2);
   const reader = new DatabaseSync(path, { readOnly: true, timeout: 5_000 });
@@ -215,7 +215,7 @@ test('a log that a reader keeps from starting anew is told of, at twice the leng
   assert.equal(told.length, 2);
 });
 
-test('the end moves a long log in the thread, and the log is gone with the last connection', async () => {
+test('closing moves a long log in the thread, and the last connection removes the log', async () => {
   open();
   await commitUntil(() => readLog().length >= LONG);
   await checkpoints.finish();

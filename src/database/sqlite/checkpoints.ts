@@ -1,42 +1,42 @@
 /**
- * Checkpoints: what is committed moves from the log of SQLite into its file, and the log starts anew.
+ * Checkpoints: committed pages move from the log (WAL) of SQLite into its file, and the log starts again from its
+ * beginning.
  *
- * Left to itself SQLite does that within some commit and holds the thread for the time of all its pages
- * (40 ms and more; 1.7 s where a reader had let the log grow to 600 MB). So it is told not to, on every
- * connection, and another thread does it while commits go on.
+ * By default SQLite does that within some commit and holds the thread for the time of all pages (40 ms and more; 1.7 s
+ * where a reader had let the log grow to 600 MB). So automatic checkpoints are off on every connection, and another
+ * thread makes them while commits continue.
  *
- * The log can start anew only when all of it was moved. While commits go on there is always a little
- * more; so the commit that comes after a first move waits for a second one, which has little to do.
+ * The log can start again only when all of it was moved. While commits continue there is always a little more; so the
+ * commit after a first checkpoint waits for a second one, which has little to do.
  *
- * A checkpoint whose write or sync fails ends the process, as a failed sync of the log does: the kernel
- * forgets what it could not write, so that a second try would seem to work and lose pages. The log still
- * has all of them, and the next start moves them again. A full disk is no such failure: nothing was
- * forgotten, and it is tried again later.
+ * A checkpoint whose write or sync fails ends the process, as a failed sync of the log does: the kernel drops pages
+ * that it could not write, so a second try would seem to work and lose them. The log still has all of them, and the
+ * next start moves them again. A full disk is no such failure: nothing was dropped, and it is tried again later.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
 import { LOG_LOST } from '../failures.ts';
 
-/** Octets in the log from which on they are moved. */
+/** Octets of the log from which a checkpoint is made. */
 const LONG_LOG = 32 * 1024 * 1024;
-/** Commits from one look at the length of the log to the next: SQLite takes as long for it as for a row. */
+/** Commits between two checks of the log's length: one check takes SQLite as long as a row. */
 const COMMITS_A_LOOK = 8;
-/** Times that length from which on the operator is told of a log that cannot start anew. */
+/** From this many times that length on, the operator is told that the log cannot start again. */
 const TOO_LONG = 8;
 
 /** Milliseconds that the thread may take: commits may wait for it. */
 const ANSWER_MS = 30_000;
 
 /**
- * Primary result codes (https://sqlite.org/rescode.html) after which it may work the next time, and nothing
- * is lost meanwhile: BUSY, LOCKED, NOMEM, FULL, CANTOPEN.
+ * Primary result codes (https://sqlite.org/rescode.html) after which the next checkpoint may work, and nothing is
+ * lost meanwhile: BUSY, LOCKED, NOMEM, FULL, CANTOPEN.
  */
 const PASSING = new Set([5, 6, 7, 13, 14]);
 
-/** `close` ends the thread's connection; where it is the last one, SQLite moves what is left. */
+/** `close` closes the thread's connection; if it is the last one, SQLite moves the rest. */
 export type CheckpointRequest = 'move' | 'close';
 
-/** What the thread says when it is done; how much was moved, the database knows. */
+/** The thread's answer when it is done; how much was moved is read from the database. */
 export interface CheckpointAnswer {
   readonly failure?: { readonly message: string; readonly errcode: number };
 }
@@ -55,10 +55,10 @@ export interface WarningLog {
 export interface CheckpointsOptions {
   /** Starts a thread that answers each {@link CheckpointRequest} by a {@link CheckpointAnswer}. */
   readonly start: () => Worker;
-  /** Told when a checkpoint failed for good. */
+  /** Called when a checkpoint failed for good. */
   readonly onLost?: ((error: Error) => void) | undefined;
   readonly log?: WarningLog | undefined;
-  /** Octets of {@link LONG_LOG}; for tests. */
+  /** Overrides {@link LONG_LOG}, in octets; for tests. */
   readonly longLog?: number | undefined;
   /** For tests. */
   readonly commitsALook?: number | undefined;
@@ -98,7 +98,7 @@ export class Checkpoints {
   /**
    * Called before each commit, which waits for it.
    *
-   * @throws Error where a checkpoint failed: nothing may be committed any more
+   * @throws Error where a checkpoint has failed: nothing may be committed any more
    */
   async tend(): Promise<void> {
     if (this.#lost) throw this.#lost;
@@ -111,13 +111,13 @@ export class Checkpoints {
     }
   }
 
-  /** Moves what is left of a long log; called before other connections are closed. */
+  /** Moves the rest of a long log; called before other connections are closed. */
   async finish(): Promise<void> {
     await this.#underWay;
     if (!this.#lost && this.#readLog().length >= this.#longLog) await this.#move('idle');
   }
 
-  /** Ends the thread; its connection is the last one, so that SQLite moves the rest there. */
+  /** Ends the thread; its connection is the last one, so SQLite moves the rest there. */
   async close(): Promise<void> {
     await this.#thread?.ask('close').catch(() => {});
     await this.#thread?.end();
@@ -141,7 +141,7 @@ export class Checkpoints {
       if (!PASSING.has(failure.errcode & 0xff)) this.#lose(failure.message);
       else this.#tell(failure.message);
     } catch (error) {
-      // The thread is gone, for want of memory, say. The next time there is another one.
+      // The thread has ended, for lack of memory, for example. The next time another one is started.
       this.#thread = undefined;
       this.#tell(String(error));
     }
@@ -180,7 +180,7 @@ export class Checkpoints {
   }
 }
 
-/** The thread, which may end at any time: without memory, say. */
+/** The thread, which may end at any time, for lack of memory, for example. */
 class MovingThread {
   readonly #worker: Worker;
   #asked: PromiseWithResolvers<CheckpointAnswer> | undefined;
@@ -201,7 +201,7 @@ class MovingThread {
     this.#asked = asked;
     const late = () => this.#fail(new Error(`the thread did not answer in ${ANSWER_MS} ms`));
     const deadline = setTimeout(late, ANSWER_MS);
-    // Only while it has work must it keep the process from ending.
+    // Only while it works does it keep the process from ending.
     this.#worker.ref();
     try {
       this.#worker.postMessage(request);

@@ -1,4 +1,4 @@
-/** A SQLite database that another process may have open: read as it is, and copied. */
+/** Reads and copies an SQLite database that another process may have open. */
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import type { ReadDatabase } from '../engine.ts';
@@ -8,9 +8,9 @@ import { kyselyOn } from './driver.ts';
 const BUSY_TIMEOUT_MS = 30_000;
 
 /**
- * Opens a database to read it, beside a service or without one. Nothing is migrated.
+ * Opens a database to read it, whether or not a service uses it. Nothing is migrated.
  *
- * @throws Error of SQLite where there is none
+ * @throws Error of SQLite where it does not exist
  */
 export function openSqliteToRead(path: string): ReadDatabase {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
@@ -33,14 +33,14 @@ export function openSqliteToRead(path: string): ReadDatabase {
 }
 
 /**
- * Writes a copy that is one moment of the database, durably, while others write on. The copy is one file, without
- * a log. What the copy has may be a moment newer than what is on the disk of the original: the service tells
- * nobody of a commit before that, and the copy is as good with it as without.
+ * Writes a durable copy of one moment of the database, while others continue to write. The copy is one file, without a
+ * log. It may have commits that are not on the disk of the original yet: the service has answered no client for them,
+ * and the copy is as good with them as without.
  *
- * The online backup of SQLite would begin anew with each commit of the service. This reads in one transaction;
- * meanwhile the log of the service cannot start anew, and grows by what is written.
+ * SQLite's online backup would start again with each commit of the service. This reads in one transaction; meanwhile
+ * the log of the service cannot start again, and grows by what is written.
  *
- * @param target a file that is not there yet
+ * @param target a file that does not exist yet
  */
 export function copySqlite(path: string, target: string): void {
   const db = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
@@ -54,7 +54,7 @@ export function copySqlite(path: string, target: string): void {
   closeSync(file);
 }
 
-/** Looks through the whole file; what is wrong with it, nothing where it is well. */
+/** Checks the whole file; returns what is wrong with it, empty where it is intact. */
 export function findDamage(path: string): string[] {
   const db = new DatabaseSync(path, { readOnly: true });
   try {

@@ -1,6 +1,6 @@
 /**
- * Kysely's driver for `node:sqlite`. Statements are kept prepared per connection; every call is
- * synchronous underneath, so a chain of queries never leaves the current turn of the event loop.
+ * Kysely's driver for `node:sqlite`. Statements stay prepared for each connection; every call is synchronous
+ * underneath, so a chain of queries never leaves the current turn of the event loop.
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import {
@@ -17,25 +17,25 @@ import { LRUCache } from 'lru-cache';
 import type { Queries } from '../engine.ts';
 import type { Schema } from '../schema.ts';
 
-/** Enough for every query shape of ours; statements beyond it are prepared again. */
+/** Enough for every query of this program; the least used ones beyond it are prepared again. */
 const STATEMENTS_KEPT = 500;
 
 export interface ConnectionOptions {
-  /** Told of each error of a statement. */
+  /** Called with each error of a statement. */
   readonly onError?: (error: unknown) => void;
-  /** Settles once all that can be read now is on the disk; undefined while it is. */
+  /** Settles when everything that can be read now is on the disk; undefined while it is. */
   readonly settling?: () => Promise<void> | undefined;
 }
 
 interface Prepared {
   readonly statement: StatementSync;
-  /** Names of the columns, none for a statement that gives no rows. */
+  /** Names of the columns; empty for a statement without rows. */
   readonly columns: readonly string[];
 }
 
 /**
- * Rows as plain objects. Those that `node:sqlite` makes itself have no prototype and are kept as
- * dictionaries, which costs several times as much to make and to read.
+ * Rows as plain objects. The objects of `node:sqlite` have no prototype and are dictionaries, which cost several times
+ * as much to make and to read.
  */
 function toObjects(rows: readonly unknown[][], columns: readonly string[]): object[] {
   return rows.map((values) => {
@@ -63,10 +63,10 @@ class SqliteConnection implements DatabaseConnection {
     return { rows: [], numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid) };
   }
 
-  /** Runs a query at once; its rows are told once they are on the disk. A write without rows gives none. */
+  /** Runs a query at once; returns its rows when they are on the disk. A write without rows returns none. */
   rows(query: CompiledQuery): object[] | Promise<object[]> {
     const { statement, columns } = this.#prepare(query.sql);
-    // With setReturnArrays each row is an array, which the declaration does not know of.
+    // With setReturnArrays each row is an array, which the type declaration does not say.
     const parameters = query.parameters as SQLInputValue[];
     const rows = this.#told(() => statement.all(...parameters)) as unknown as unknown[][];
     const objects = toObjects(rows, columns);
@@ -74,7 +74,7 @@ class SqliteConnection implements DatabaseConnection {
   }
 
   async *streamQuery<R>(query: CompiledQuery, chunkSize: number): AsyncGenerator<QueryResult<R>> {
-    // A statement of its own: a kept one could be run again while this one is being stepped.
+    // A new statement: a cached one could be run again while this one is still read.
     const rows = this.#db.prepare(query.sql).iterate(...(query.parameters as SQLInputValue[]));
     const next = () => this.#told(() => rows.next());
     let chunk: R[] = [];
@@ -110,7 +110,7 @@ class SqliteConnection implements DatabaseConnection {
   }
 }
 
-/** SQLite can make tables within a transaction, which Kysely does not take it to: a migration needs it. */
+/** SQLite can create tables within a transaction, which migrations need; Kysely assumes that it cannot. */
 class TransactionalAdapter extends SqliteAdapter {
   override get supportsTransactionalDdl(): boolean {
     return true;
@@ -153,7 +153,7 @@ class SqliteDriver implements Driver {
 
 const connections = new WeakMap<object, SqliteConnection>();
 
-/** Kysely over one open connection. Who may use it at a time is the caller's concern. */
+/** Kysely on one open connection. The caller decides who may use it at a time. */
 export function kyselyOn(db: DatabaseSync, options: ConnectionOptions = {}): Kysely<Schema> {
   const connection = new SqliteConnection(db, options);
   const queries = new Kysely<Schema>({
@@ -169,7 +169,7 @@ export function kyselyOn(db: DatabaseSync, options: ConnectionOptions = {}): Kys
 }
 
 /**
- * Runs a compiled query at once, past Kysely's executor: its promises take longer than SQLite.
+ * Runs a compiled query at once, without Kysely's executor: its promises take longer than SQLite.
  *
  * @returns undefined where the queries are not those of an SQLite connection
  */

@@ -39,7 +39,7 @@ beforeEach(() => {
   groups = new GroupCommit(db, { queries: kyselyOn(db), log });
 });
 
-/** A child whose parent need not be there before the commit. */
+/** A child whose parent may be missing until the commit. */
 const addChild = (id: number, parent: number) => async (tx: Queries) => {
   await sql`insert into children values (${id}, ${parent})`.execute(tx);
 };
@@ -49,7 +49,7 @@ function children(): unknown[] {
   return rows.map(({ id }) => id);
 }
 
-test('a commit that fails takes its whole group with it, and the next one works', async () => {
+test('a failed commit fails its whole group, and the next one works', async () => {
   const group = await Promise.allSettled([
     groups.write(addChild(1, 1)),
     groups.write(addChild(2, 404)),
@@ -63,7 +63,7 @@ test('a commit that fails takes its whole group with it, and the next one works'
   assert.deepEqual(children(), [3, 4]);
 });
 
-test('a lone write whose commit fails leaves nothing, and the next one works', async () => {
+test('a failed commit of a single write leaves nothing, and the next one works', async () => {
   await assert.rejects(groups.write(addChild(1, 404)), /FOREIGN KEY/);
   assert.equal(db.isTransaction, false);
   await groups.write(addChild(2, 1));
@@ -78,7 +78,7 @@ test('a group that cannot begin fails, and the next one works', async () => {
   assert.deepEqual(children(), [2]);
 });
 
-test('a write that throws takes nothing of the others with it', async () => {
+test('a write that throws does not affect the others', async () => {
   const results = await Promise.allSettled([
     groups.write(addChild(1, 1)),
     groups.write(async (tx) => {
@@ -94,7 +94,7 @@ test('a write that throws takes nothing of the others with it', async () => {
   assert.deepEqual(children(), [1, 3]);
 });
 
-test('what runs beside a write that throws runs once, and sees nothing of it', async () => {
+test('writes beside one that throws run once, and see nothing of it', async () => {
   const seen: unknown[] = [];
   const look = async (tx: Queries) => {
     seen.push(children());
@@ -112,7 +112,7 @@ test('what runs beside a write that throws runs once, and sees nothing of it', a
   assert.deepEqual(children(), [1, 3]);
 });
 
-test('the log is synced where rows were written, and only there', async () => {
+test('the log is synced only if rows were written', async () => {
   await groups.write(addChild(1, 1));
   assert.equal(syncs, 1);
   await groups.write(async (tx) => {
@@ -132,7 +132,7 @@ const newPath = () => join(folder, `${++files}.sqlite`);
 const add = (name: string) => (tx: Queries) =>
   tx.insertInto('counters').values({ name, value: 1 }).execute();
 
-/** What has come of promises so far. */
+/** The states of promises so far. */
 function watch(...promises: Promise<unknown>[]): () => string[] {
   const states = promises.map(() => 'waits');
   for (const [index, promise] of promises.entries()) {
@@ -194,7 +194,7 @@ describe('a log whose disk is slow', () => {
     while (!underWay) await turn();
   }
 
-  test('tells neither writers nor readers of a commit before it is on the disk', async () => {
+  test('answers neither writers nor readers before the commit is on the disk', async () => {
     const written = [groups.write(add('a')), groups.write(add('b'))];
     await untilCommitted();
     const chunks = async () => {
@@ -217,7 +217,7 @@ describe('a log whose disk is slow', () => {
     assert.deepEqual(await read[1], { all: 2 });
   });
 
-  test('gathers what comes meanwhile for the next commit', async () => {
+  test('collects the writes that come meanwhile for the next commit', async () => {
     const first = groups.write(add('a'));
     await untilCommitted();
     const rest = watch(groups.write(add('b')), groups.write(add('c')));
@@ -232,7 +232,7 @@ describe('a log whose disk is slow', () => {
     assert.deepEqual(rest(), ['done', 'done']);
   });
 
-  test('fails for all that had to do with a commit whose sync failed', async () => {
+  test('fails for all readers and writers of a commit whose sync failed', async () => {
     const written = groups.write(add('a'));
     await untilCommitted();
     const read = count(reader).executeTakeFirst();
@@ -253,7 +253,7 @@ for (const isAlone of [true, false]) {
     const log = new CommitLog(`${path}-wal`, (error) => told.push(error));
     await log.sync(isAlone);
     assert.equal(log.underWay, undefined);
-    // Nothing can be synced by a descriptor that is gone.
+    // The sync fails, since its descriptor is closed.
     await log.close();
     const check = (error: unknown) => {
       assert.ok(error instanceof Error && isUnavailable(error));
@@ -284,7 +284,7 @@ describe('an SQLite database', () => {
   });
   after(() => database.close());
 
-  test('syncs its log once for all writes that come together', async () => {
+  test('syncs its log once for all writes of one group', async () => {
     hook.enable();
     try {
       await Promise.all(Array.from({ length: 9 }, (_, n) => database.write(add(`together${n}`))));

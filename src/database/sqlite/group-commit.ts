@@ -1,7 +1,7 @@
 /**
- * Group commit: writes that arrive while the last ones are brought to the disk share one transaction
- * and so one fsync. Under load groups grow by themselves; a lone write waits for nothing but its own
- * fsync. A write that fails takes nothing of the others with it.
+ * Group commit: writes that arrive while the last ones are synced to the disk share one transaction and so one fsync.
+ * Under load groups grow by themselves; a single write waits only for its own fsync. A write that fails does not
+ * affect the others.
  */
 
 import { close, fdatasync, fdatasyncSync, openSync } from 'node:fs';
@@ -12,12 +12,11 @@ import type { Queries } from '../engine.ts';
 import { LOG_LOST } from '../failures.ts';
 
 /**
- * Turns of the event loop in which more writes may join a group. A turn in which nothing happens takes
- * microseconds; under load each turn brings more writes, and answers to others leave meanwhile. More
- * turns than these bring no more writes.
+ * Turns of the event loop in which more writes may join a group. A turn without work takes microseconds; under load
+ * each turn brings more writes, and answers to others are sent meanwhile. More turns than these bring no more writes.
  */
 const TURNS = 4;
-/** Bounds how long one group can hold the thread, and how much one failed commit takes with it. */
+/** Limits how long one group holds the thread, and how many writes one failed commit fails. */
 const GROUP_MAX = 64;
 
 interface Write {
@@ -33,8 +32,8 @@ export interface GroupCommitOptions {
   readonly queries: Queries;
   readonly log: Pick<CommitLog, 'underWay' | 'sync'>;
   /**
-   * Told of each transaction: milliseconds from its begin until it was durable, and of those for the disk;
-   * undefined where it wrote nothing.
+   * Called for each transaction: milliseconds from its begin until it was durable, and those of the sync; undefined
+   * where it wrote nothing.
    */
   readonly onCommit?: ((report: { ms: number; syncMs: number | undefined }) => void) | undefined;
   /** Awaited before each transaction. */
@@ -43,7 +42,7 @@ export interface GroupCommitOptions {
 
 export class GroupCommit {
   readonly #db: DatabaseSync;
-  /** Prepared once, since SQLite parses a text anew each time; rolling back is rare. */
+  /** Prepared once, since SQLite parses a text each time; rolling back is rare. */
   readonly #steps: Record<'begin' | 'commit' | 'save' | 'release' | 'changes', StatementSync>;
   readonly #options: GroupCommitOptions;
   readonly #waiting: Write[] = [];
@@ -64,7 +63,7 @@ export class GroupCommit {
     };
   }
 
-  /** Adds one write to the next group; resolves with its value once the commit is on the disk. */
+  /** Adds one write to the next group; resolves with its value when the commit is on the disk. */
   write<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
     if (this.#isClosed) return Promise.reject(new Error('the database is closed'));
     return new Promise<T>((resolve, reject) => {
@@ -73,7 +72,7 @@ export class GroupCommit {
     });
   }
 
-  /** Resolves when no write is left; there are none from then on. */
+  /** Resolves when all writes are done; no new ones are accepted. */
   async close(): Promise<void> {
     while (this.#running) await this.#running;
     this.#isClosed = true;
@@ -91,7 +90,7 @@ export class GroupCommit {
     const outcomes: Outcome[] = [];
     const { log, beforeBegin } = this.#options;
     try {
-      // A sync that is still under way here has failed: nothing is written any more.
+      // A sync that is still under way here has failed: nothing more may be written.
       await log.underWay;
       await beforeBegin?.();
       const begunAt = performance.now();
@@ -116,7 +115,7 @@ export class GroupCommit {
     }
   }
 
-  /** Runs one write in a savepoint, so that its failure undoes what it did, and that alone. */
+  /** Runs one write in a savepoint, so that its failure undoes only its own changes. */
   async #attempt(write: Write): Promise<Outcome> {
     this.#steps.save.run();
     try {
@@ -124,7 +123,7 @@ export class GroupCommit {
       this.#steps.release.run();
       return { ok: true, value };
     } catch (error) {
-      // A full disk or an I/O error may end the whole transaction: then nothing is left to undo.
+      // A full disk or an I/O error may end the whole transaction: then there is nothing to undo.
       if (!this.#db.isTransaction) throw error;
       this.#db.exec('rollback to one_write');
       this.#steps.release.run();
@@ -132,7 +131,7 @@ export class GroupCommit {
     }
   }
 
-  /** Whether rows were written since the last commit: a commit without any leaves nothing in the log. */
+  /** Whether rows were written since the last commit: without any, a commit writes nothing to the log. */
   #hasWritten(): boolean {
     const before = this.#changes;
     this.#changes = Number(this.#steps.changes.get()?.rows);
@@ -141,18 +140,18 @@ export class GroupCommit {
 }
 
 /*
- * The write-ahead log of SQLite, and when what is committed to it is on the disk.
+ * The write-ahead log of SQLite, and when its commits are on the disk.
  *
- * SQLite would sync it within each commit (synchronous=FULL) and hold the thread meanwhile: half of the
- * time that a commit takes on a good disk, nearly all of it on others. So SQLite is told not to
- * (synchronous=NORMAL), and the log is synced here, by a thread of Node's pool. Nobody hears of a commit
- * before that: neither who wrote it nor a reader, so that what was once seen is there after a power cut.
+ * With synchronous=FULL, SQLite would sync the log within each commit and block the thread meanwhile: half of the time
+ * of a commit on a good disk, nearly all of it on others. So it runs with synchronous=NORMAL, and the log is synced
+ * here, by a thread of Node's pool. Until the sync is done, neither the writer nor a reader gets a result of the
+ * commit, so that everything that was ever returned is still there after a power cut.
  */
 
 const syncFile = promisify(fdatasync);
 const closeFile = promisify(close);
 
-/** Milliseconds: what a disk takes less than is waited for rather than handed to another thread. */
+/** Milliseconds: a faster sync is made at once, without another thread. */
 const QUICK_MS = 1;
 
 export class CommitLog {
@@ -163,25 +162,25 @@ export class CommitLog {
 
   /**
    * @param path of the log: one file for as long as a connection is open
-   * @param onLost told when a sync has failed
+   * @param onLost called when a sync has failed
    */
   constructor(path: string, onLost: (error: Error) => void = () => {}) {
-    // SQLite's locks are on the other files: a descriptor of this one may come and go.
+    // SQLite's locks are on the other files: opening and closing this one does not release them.
     this.#file = openSync(path, 'r+');
     this.#onLost = onLost;
   }
 
-  /** Settles once all that is committed is on the disk; undefined while it is. */
+  /** Settles when all that is committed is on the disk; undefined while it is. */
   get underWay(): Promise<void> | undefined {
     return this.#underWay;
   }
 
   /**
-   * Brings to the disk what is committed. After a failure nobody knows what is there, and a second
-   * try would not tell: the kernel forgets what it could not write. All who ask are told the same from
-   * then on, until a start writes all that the log has anew (see sqlite.ts).
+   * Syncs the log. After a failed fsync the contents of the disk are unknown, and a second try would not show it: the
+   * kernel drops what it could not write. Every later call fails as well; the next start recovers the commits from the
+   * log (see sqlite.ts).
    *
-   * @param isAlone nobody else has work for the thread: where the disk is quick, it waits
+   * @param isAlone no other work waits for the thread: where the disk is quick, it syncs here
    * @throws Error what the file system says
    */
   sync(isAlone: boolean): Promise<void> {

@@ -1,4 +1,4 @@
-/** What a power cut would leave at any moment holds all that anybody was told of by then. */
+/** After a power cut at any moment, the disk has everything that was returned to anybody before. */
 import assert from 'node:assert/strict';
 import fs, {
   copyFileSync,
@@ -17,7 +17,7 @@ import type { Database } from '../database.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'postroom-power-'));
 const path = join(folder, 'test.sqlite');
-/** The log as the last sync that is over found it when it began. */
+/** The log as the last finished sync found it when it began. */
 let durable = Buffer.alloc(0);
 let syncs = { here: 0, elsewhere: 0 };
 let database: Database;
@@ -36,7 +36,7 @@ before(async () => {
     syncs.elsewhere++;
     const log = readFileSync(`${path}-wal`);
     let turns = 20;
-    // A slow disk: whoever does not wait for it is found out.
+    // A slow disk shows which code does not wait for it.
     const finish = () => {
       if (--turns > 0) setImmediate(finish);
       else
@@ -48,7 +48,7 @@ before(async () => {
     finish();
   });
   syncBuiltinESMExports();
-  // Only now, so that it meets those in place of the real ones.
+  // Imported only now, so that it gets the mocks instead of the real functions.
   ({ PreparedQuery, openSqlite } = await import('../database.ts'));
   await (await openSqlite({ path })).close();
   copyFileSync(path, join(folder, 'left.sqlite'));
@@ -62,7 +62,7 @@ after(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** The counters that are there once the power is back. */
+/** The counters that exist after the power cut. */
 function survivors(): Set<string> {
   const left = join(folder, 'left.sqlite');
   const copy = join(folder, 'copy.sqlite');
@@ -90,7 +90,7 @@ async function write(): Promise<string> {
 const select = (queries: Database['read']) => queries.selectFrom('counters').select('name');
 const namesOf = (rows: readonly { name: string }[]) => rows.map(({ name }) => name);
 
-/** Every way to read, again and again, until told to stop. */
+/** Reads in every way, again and again, until stopped. */
 function readers(isOver: () => boolean): Promise<void>[] {
   const prepared = new PreparedQuery(() => select(database.read));
   const ways = {
@@ -108,7 +108,7 @@ function readers(isOver: () => boolean): Promise<void>[] {
   });
 }
 
-test('writes that share a commit, and all who read meanwhile', async () => {
+test('writes that share a commit, and all reads meanwhile', async () => {
   syncs = { here: 0, elsewhere: 0 };
   let isOver = false;
   const reading = readers(() => isOver);
@@ -123,25 +123,25 @@ test('writes that share a commit, and all who read meanwhile', async () => {
   assert.equal(survivors().size, made);
 });
 
-test('a writer that is alone', async () => {
+test('a single writer', async () => {
   syncs = { here: 0, elsewhere: 0 };
   for (let times = 0; times < 10; times++) assertSurvive([await write()], 'a writer');
-  // Here, or elsewhere where the last sync took long.
+  // The sync is made here, or in another thread where the last one took long.
   assert.equal(syncs.here + syncs.elsewhere, 10);
 });
 
-test('a write that changes nothing costs no sync', async () => {
+test('a write that changes nothing makes no sync', async () => {
   syncs = { here: 0, elsewhere: 0 };
   await database.write((tx) => select(tx).execute());
   await Promise.all([1, 2].map(() => database.write((tx) => select(tx).execute())));
-  // As the lease of a queue that has nothing to do.
+  // For example, the lease of a queue that is empty.
   await database.write((tx) =>
     tx.updateTable('counters').set({ value: 2 }).where('name', '=', 'nobody').execute(),
   );
   assert.deepEqual(syncs, { here: 0, elsewhere: 0 });
 });
 
-test('what a process left in the log that ended too soon is on the disk before anybody reads', async () => {
+test('what a killed process left in the log is on the disk before anything is read', async () => {
   await Promise.all([write(), write()]);
   const left = join(folder, 'killed.sqlite');
   copyFileSync(path, left);
@@ -152,7 +152,7 @@ test('what a process left in the log that ended too soon is on the disk before a
   await reopened.close();
 });
 
-test('a write that comes after the end is refused, while it is under way as well', async () => {
+test('a write after or during the close is refused', async () => {
   const ending = await openSqlite({ path: join(folder, 'ending.sqlite') });
   const [closed, late] = [ending.close(), Promise.withResolvers<unknown>()];
   setImmediate(() => {

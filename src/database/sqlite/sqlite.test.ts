@@ -9,11 +9,11 @@ import { openSqlite } from './sqlite.ts';
 const folder = mkdtempSync(join(tmpdir(), 'postroom-sqlite-'));
 after(() => rmSync(folder, { recursive: true }));
 
-test('snapshots go on after moments in which no file could be opened', async () => {
+test('snapshots work again after a time in which no file could be opened', async () => {
   const path = join(folder, 'descriptors.sqlite');
   const database = await openSqlite({ path });
   const look = () => database.snapshot((tx) => tx.selectFrom('counters').selectAll().execute());
-  // As without a free descriptor: SQLite cannot open the file.
+  // Without a free descriptor, SQLite cannot open the file either.
   renameSync(path, `${path}-away`);
   for (let times = 0; times < 20; times++) await assert.rejects(look(), /unable to open/);
   renameSync(`${path}-away`, path);
@@ -21,7 +21,7 @@ test('snapshots go on after moments in which no file could be opened', async () 
   await database.close();
 });
 
-test('a page that was damaged is told of once, and the database says so from then on', async () => {
+test('a damaged page is reported once, and the database stays marked as damaged', async () => {
   const path = join(folder, 'damaged.sqlite');
   const made = await openSqlite({ path });
   await made.write((tx) => tx.insertInto('counters').values({ name: 'a', value: 1 }).execute());

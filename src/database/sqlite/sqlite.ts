@@ -11,31 +11,31 @@ import { type ConnectionOptions, kyselyOn } from './driver.ts';
 import { CommitLog, GroupCommit, type GroupCommitOptions } from './group-commit.ts';
 
 export interface SqliteOptions {
-  /** File of the database; made when missing. */
+  /** File of the database; created when missing. */
   readonly path: string;
-  /** Told when the disk failed: nothing is taken or told any more, and only a new start helps. */
+  /** Called when the disk failed: nothing more is accepted or read, and only a new start helps. */
   readonly onLost?: (error: Error) => void;
   readonly log?: WarningLog;
-  /** Told of each transaction, for metrics. */
+  /** Called for each transaction, for metrics. */
   readonly onCommit?: GroupCommitOptions['onCommit'];
-  /** Octets of the log from which on it is moved into the file; for tests. */
+  /** Octets of the log from which a checkpoint is made; for tests. */
   readonly longLog?: number;
 }
 
-/** Snapshots beyond this many at once wait: each holds a connection and keeps the WAL from ending. */
+/** More snapshots than this at once wait: each holds a connection and keeps the log from starting again. */
 const SNAPSHOTS_MAX = 8;
 
 /**
- * Octets of a page, for a database that is made; one that is there keeps its own. Most of what is written
- * is mail, and each page of it takes two writes to the log and two more when it is moved on. With larger
- * pages yet, more is written again of what goes on beside it.
+ * Octets of a page of a new database; an existing one keeps its own. Most of what is written is mail, and each page of
+ * it takes two writes to the log and two more at the checkpoint. With larger pages, more neighbouring data is written
+ * again.
  */
 const PAGE_SIZE = 8_192;
 
-/** Octets of the log's file; a longer one is cut when the log starts anew. */
+/** Octets of the log's file; a longer one is cut when the log starts again. */
 const LOG_FILE_MAX = 128 * 1024 * 1024;
 
-/** Told once. */
+/** Logged once. */
 const DAMAGED =
   'the database is damaged: data on the damaged pages can be neither read nor written; restore the backup';
 
@@ -49,13 +49,13 @@ function connect(path: string, readOnly: boolean): DatabaseSync {
     db.exec(`pragma page_size = ${PAGE_SIZE}`);
     const mode = db.prepare('pragma journal_mode = wal').get()?.journal_mode;
     if (mode !== 'wal') throw new Error(`${path} is where SQLite can keep no log (${mode})`);
-    // NORMAL: commits are brought to the disk by group-commit.ts, a log that starts anew still by SQLite.
+    // NORMAL: group-commit.ts syncs commits; SQLite still syncs a log that starts again.
     db.exec('pragma synchronous = normal');
-    // The log is moved by checkpoints.ts alone.
+    // Only checkpoints.ts makes checkpoints.
     db.exec('pragma wal_autocheckpoint = 0');
-    // Else the file of a log that was long once stays as long for good.
+    // Without this the file of a log that was long once stays long for good.
     db.exec(`pragma journal_size_limit = ${LOG_FILE_MAX}`);
-    // Where what a savepoint may have to undo is kept: a temporary file would cost writes of its own.
+    // For the undo data of savepoints: a temporary file would cost more writes.
     db.exec('pragma temp_store = memory');
   }
   db.exec('pragma cache_size = -32000');
@@ -110,23 +110,23 @@ class SnapshotPool {
 }
 
 /**
- * Brings to the disk what a process left in the log that ended before it could: what is read from now on
- * is told. It is written anew, since the kernel may take what it failed to write for written.
+ * Brings the commits to the disk that an interrupted process left in the log: everything that is read from now on is
+ * returned to clients. The log is written again, since the kernel may believe that it already wrote what it failed to.
  */
 async function settle(writer: DatabaseSync, log: CommitLog): Promise<void> {
   try {
     writer.exec('pragma wal_checkpoint(truncate)');
   } catch (error) {
-    // Then the log stays as it is, and is synced.
+    // On a full disk the log stays as it is, and is only synced.
     if (!isStorageFull(error)) throw error;
   }
   await log.sync(true);
 }
 
-/** Octets kept for a start on a full disk: SQLite makes two files before anything can be read. */
+/** Octets reserved for a start on a full disk: SQLite creates two files before it can read anything. */
 const RESERVE_BYTES = 256 * 1024;
 
-/** Keeps space for the next start; on a full disk as much as there is. */
+/** Reserves space for the next start; on a full disk as much as there is. */
 function keepReserve(path: string): void {
   const file = `${path}-reserve`;
   if (statSync(file, { throwIfNoEntry: false })?.size === RESERVE_BYTES) return;
@@ -137,7 +137,7 @@ function keepReserve(path: string): void {
   }
 }
 
-/** @returns whether there was any */
+/** @returns whether there was a reserve */
 function freeReserve(path: string): boolean {
   const isThere = existsSync(`${path}-reserve`);
   rmSync(`${path}-reserve`, { force: true });
@@ -145,8 +145,7 @@ function freeReserve(path: string): boolean {
 }
 
 /**
- * Opens the SQLite database at `path` and brings its schema up to date. A full disk does not keep it from
- * being read.
+ * Opens the SQLite database at `path` and migrates its schema. On a full disk it can still be read.
  *
  * @throws UnfitDatabase
  */
@@ -206,22 +205,22 @@ async function open(options: SqliteOptions): Promise<Database> {
       writer.close();
       await checkpoints.close();
       await log.close();
-      // For the next start, of what the log had.
+      // For the next start, from the space that the log had.
       keepReserve(path);
     },
   };
 }
 
 /**
- * Takes the folder for this process, until it ends or calls the answer. SQLite's own file lock is
- * used for it: the system drops it when the process dies, however it dies.
+ * Locks the folder for this process, until it ends or calls the returned function. It uses SQLite's file lock: the
+ * system releases that when the process dies, however it dies.
  *
- * @returns undefined where another process has the folder
+ * @returns undefined where another process holds the lock
  */
 export function lockDirectory(directory: string): (() => void) | undefined {
   const lock = new DatabaseSync(join(directory, 'lock.sqlite'), { timeout: 0 });
   try {
-    // Else a journal is written, for which a full disk has no room.
+    // Without this a journal is written, for which a full disk has no room.
     lock.exec('pragma journal_mode = memory; begin exclusive');
     return () => lock.close();
   } catch (error) {
