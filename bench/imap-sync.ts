@@ -165,7 +165,7 @@ async function measureMany(server: DovecotServer, folder: string): Promise<Figur
     const worker = async () => {
       for (const user of left) {
         await store.sync(user, { mailbox: 'INBOX' });
-        most = Math.max(most, store.connections);
+        most = Math.max(most, store.load.open);
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, worker));

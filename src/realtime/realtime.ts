@@ -56,8 +56,6 @@ export interface RealtimeOptions {
   readonly shared?: { readonly state: SharedState; readonly places: SharedPlaces } | undefined;
   /** Charges the request to its client's budget. */
   admit(request: IncomingMessage): Admission | Promise<Admission>;
-  /** Connections of one account; the next one is refused with 429. 20 where left out. */
-  readonly maxPerAccount?: number;
   /** Between two pings; 30 where left out. */
   readonly heartbeatSeconds?: number;
   /** How long `close` waits for clients to say goodbye; 5 where left out. */
@@ -94,10 +92,12 @@ const CLOSING_MS = 10_000;
 
 type SocketServer = InstanceType<typeof WebSocketServer<typeof ClientSocket>>;
 
+/** Connections of one account; the next one is refused with 429. */
+const PER_ACCOUNT = 20;
+
 class WebSocketChannel implements Realtime {
   readonly #options: RealtimeOptions;
   readonly #now: () => number;
-  readonly #maxPerAccount: number;
   readonly #heartbeatSeconds: number;
   readonly #server: SocketServer;
   readonly #heartbeat: Heartbeat;
@@ -110,7 +110,6 @@ class WebSocketChannel implements Realtime {
   constructor(options: RealtimeOptions) {
     this.#options = options;
     this.#now = options.now ?? Date.now;
-    this.#maxPerAccount = options.maxPerAccount ?? 20;
     this.#heartbeatSeconds = options.heartbeatSeconds ?? 30;
     this.#heartbeat = new Heartbeat(this.#heartbeatSeconds, this.#now);
     // A constant, because the type lacks `closeTimeout`.
@@ -220,13 +219,13 @@ class WebSocketChannel implements Realtime {
   #judge({ accountId }: MailAccess): void {
     if (this.#closed) throw new Refusal('unavailable', 'the server stops');
     const open = this.#feeds.get(accountId)?.connections.size ?? 0;
-    if (open >= this.#maxPerAccount) throw this.#tooMany();
+    if (open >= PER_ACCOUNT) throw this.#tooMany();
   }
 
   #tooMany(): Refusal {
     return new Refusal(
       'too_many_connections',
-      `an account has at most ${this.#maxPerAccount} connections`,
+      `an account has at most ${PER_ACCOUNT} connections`,
       // A client that vanished holds its place until it missed so many pings.
       { retryAfter: 3 * this.#heartbeatSeconds },
     );
@@ -240,7 +239,7 @@ class WebSocketChannel implements Realtime {
    */
   async #takePlace(user: MailAccess, socket: Duplex, giveBack: () => void): Promise<void> {
     const places = this.#options.shared?.places;
-    const taken = await places?.take(placeOf(user), 1, this.#maxPerAccount);
+    const taken = await places?.take(placeOf(user), 1, PER_ACCOUNT);
     if (taken === 0) throw this.#tooMany();
     // Of a socket that closed meanwhile nobody would say so again.
     if (socket.destroyed) giveBack();

@@ -12,8 +12,6 @@ export interface WebhookSenderOptions {
   readonly resolve: ResolveHost;
   /** Milliseconds for a whole attempt; 15,000 when left out. */
   readonly timeoutMs?: number;
-  /** Connections to one origin; 32 when left out, as many as the queue has under way. */
-  readonly perOrigin?: number;
   /** PEM of authorities to trust in place of the system's. */
   readonly ca?: string;
   /** Milliseconds since 1970. */
@@ -42,6 +40,7 @@ export interface WebhookSender {
 }
 
 const TIMEOUT_MS = 15_000;
+/** Connections to one origin: as many as the queue has under way. */
 const PER_ORIGIN = 32;
 /** Of an answer that tells of a failure. */
 const ERROR_BYTES = 500;
@@ -66,7 +65,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   const { timeoutMs = TIMEOUT_MS, now = Date.now } = options;
   const agent = new Agent({
     connect: connectAllowed(options, timeoutMs),
-    connections: options.perOrigin ?? PER_ORIGIN,
+    connections: PER_ORIGIN,
     pipelining: 1,
     allowH2: false,
     // One clock for all of an attempt: the signal.

@@ -88,28 +88,24 @@ async function checkDkim(dns: DnsLookup, name: string, expected: string): Promis
   return judgeDkim(expected, { name, txt, alias });
 }
 
-interface ConversationLimits {
-  /** Questions at most: a hostile SPF record can lead to hundreds. */
-  readonly questions: number;
-  /** Milliseconds after which nothing more is asked. */
-  readonly time: number;
-}
-
-const LIMITS: ConversationLimits = { questions: 200, time: 40_000 };
+/** Questions at most: a hostile SPF record can lead to hundreds. */
+const QUESTIONS_MAX = 200;
+/** Milliseconds after which nothing more is asked. */
+const ASK_MS = 40_000;
 
 /**
  * Asks each question once and remembers the answer, so that all that is judged in one check is
  * judged by the same answers. What goes beyond the limits is `unanswered`.
  */
-function askOnce(dns: DnsLookup, limits = LIMITS): DnsLookup {
+function askOnce(dns: DnsLookup): DnsLookup {
   const answers = new Map<string, Promise<DnsAnswer<DnsType>>>();
-  const end = performance.now() + limits.time;
+  const end = performance.now() + ASK_MS;
   return {
     lookup<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>> {
       const key = `${type} ${name.toLowerCase()}`;
       let answer = answers.get(key);
       if (!answer) {
-        if (answers.size >= limits.questions) return tired('too many questions');
+        if (answers.size >= QUESTIONS_MAX) return tired('too many questions');
         if (performance.now() > end) return tired('the check took too long');
         answer = dns.lookup(name, type);
         answers.set(key, answer);

@@ -107,7 +107,7 @@ void suite('a message added by IMAP', () => {
       assert.ok(end.status === 'rejected');
       assert.equal(end.reason, givenUp);
     }
-    assert.equal(store.connections, 0);
+    assert.equal(store.load.open, 0);
     await store.appendByImap(user, 'INBOX', message);
     assert.equal(appendsOf(server), 2);
   });

@@ -54,7 +54,7 @@ test('an address that changes hands while its connection is opened is not read e
   };
   await assert.rejects(store.sync(old, { mailbox: 'INBOX' }), { code: 'account_inactive' });
   assert.ok(!server.commands.some(({ name }) => name === 'EXAMINE'));
-  assert.equal(store.connections, 0);
+  assert.equal(store.load.open, 0);
 });
 
 test('an address with the separator in it is opened by SASL PLAIN, where the server does that', async () => {

@@ -83,7 +83,6 @@ export interface ImapOptions {
   readonly timeoutMs?: number;
   /** Connections in all. */
   readonly connections?: number;
-  readonly connectionsPerAccount?: number;
   /** Milliseconds after which an unused connection is closed. */
   readonly idleMs?: number;
   /** Milliseconds since 1970. */
@@ -93,7 +92,6 @@ export interface ImapOptions {
 const imapDefaults = {
   timeoutMs: 20_000,
   connections: 100,
-  connectionsPerAccount: 3,
   idleMs: 120_000,
 } as const;
 
@@ -121,7 +119,6 @@ export class ImapMailstore implements Mailstore {
     this.#timeoutMs = settings.timeoutMs;
     this.#pool = new Pool({
       open: (user) => this.#connect(user),
-      perAccount: settings.connectionsPerAccount,
       total: settings.connections,
       idleMs: settings.idleMs,
       waitMs: settings.timeoutMs,
@@ -148,11 +145,6 @@ export class ImapMailstore implements Mailstore {
   /** Connections that are open or being opened, and requests that wait for one. */
   get load(): { readonly open: number; readonly waiting: number } {
     return { open: this.#pool.size, waiting: this.#pool.waiting };
-  }
-
-  /** Connections that are open or being opened. */
-  get connections(): number {
-    return this.#pool.size;
   }
 
   async listMailboxes(user: MailUser): Promise<MailboxSummary[]> {

@@ -36,7 +36,7 @@ void suite('the pool of connections', () => {
     const { store } = await openImapStore(server.port);
     for (let times = 0; times < 5; times++) await store.sync(user(1), inbox);
     assert.equal(logins(server), 1);
-    assert.equal(store.connections, 1);
+    assert.equal(store.load.open, 1);
   });
 
   void test('an account has at most three, however much it asks at once', async () => {
@@ -52,11 +52,11 @@ void suite('the pool of connections', () => {
     let most = 0;
     const syncs = Array.from({ length: 500 }, async (_, index) => {
       await store.sync(user(index + 1), inbox);
-      most = Math.max(most, store.connections, server.open);
+      most = Math.max(most, store.load.open, server.open);
     });
     await Promise.all(syncs);
     assert.ok(most <= 11, `${most} connections`);
-    assert.ok(store.connections <= 10);
+    assert.ok(store.load.open <= 10);
   });
 
   void test('whoever asked first is served first', async () => {
@@ -167,7 +167,7 @@ void suite('the pool of connections', () => {
     const { store } = await openImapStore(server.port, {}, { idleMs: 20 });
     await store.sync(user(1), inbox);
     await until(() => server.open === 0);
-    assert.equal(store.connections, 0);
+    assert.equal(store.load.open, 0);
     await store.sync(user(1), inbox);
   });
 
@@ -196,7 +196,7 @@ void suite('the pool of connections', () => {
     changes.publish({ kind: 'access', accountId: 1, reason: 'deleted' });
     await busy;
     await until(() => server.open === 1);
-    assert.equal(store.connections, 1);
+    assert.equal(store.load.open, 1);
   });
 
   void test('a closed store ends its connections and takes no more requests', async () => {

@@ -13,10 +13,7 @@ import { ServerHealth } from './server-health.ts';
 
 export interface PoolOptions {
   readonly open: (user: MailUser) => Promise<Connection>;
-  readonly perAccount: number;
   readonly total: number;
-  /** Logins under way at a time: a server checks passwords one after the other. */
-  readonly loginsAtOnce?: number;
   /** Milliseconds after which a connection that nobody used is closed. */
   readonly idleMs: number;
   /** Longest wait for a connection, in milliseconds. */
@@ -56,7 +53,10 @@ interface Waiter {
 const WAITING_MAX = 1_000;
 /** So are more than this of one account: a stalled account leaves room for the others. */
 const WAITING_PER_ACCOUNT = 250;
+/** Logins under way at a time: a server checks passwords one after the other. */
 const LOGINS_AT_ONCE = 10;
+/** Connections of one account. */
+const PER_ACCOUNT = 3;
 /** A reader that stops for longer than this gives its connection back. */
 const PAUSE_MS = 200;
 /** So does a reader that has had it for this long: others of the account wait for it. */
@@ -236,9 +236,9 @@ export class Pool {
       waiter.give(idle);
       return true;
     }
-    if (this.#opening >= (this.#options.loginsAtOnce ?? LOGINS_AT_ONCE)) return false;
+    if (this.#opening >= LOGINS_AT_ONCE) return false;
     const held = account ? account.idle.length + account.busy.size + account.opening : 0;
-    if (held >= this.#options.perAccount) {
+    if (held >= PER_ACCOUNT) {
       // Only a fresh one will do: one of its own idle ones makes room.
       const own = account?.idle[0];
       if (!own) return false;

@@ -14,13 +14,11 @@ const HANDSHAKE_MS = 5_000;
  * Runs an attempt to connect to a port that has not been heard of yet. Where it takes long on a plain
  * connection, it is looked whether the port waits for TLS; then the signal ends the attempt.
  *
- * @param lookAfterMs how long the attempt may take until then
  * @throws ImapFailure `wants_tls` as the signal's reason, and what the attempt throws
  */
 export async function watchForTls<T>(
   server: ServerAddress,
   attempt: (signal: AbortSignal) => Promise<T>,
-  lookAfterMs = LOOK_AFTER_MS,
 ): Promise<T> {
   const found = new AbortController();
   if (server.tls === 'implicit') return attempt(found.signal);
@@ -29,7 +27,7 @@ export async function watchForTls<T>(
     void waitsForTls(server, looking.signal).then((waits) => {
       if (waits) found.abort(new ImapFailure('wants_tls'));
     });
-  }, lookAfterMs);
+  }, LOOK_AFTER_MS);
   try {
     return await attempt(found.signal);
   } finally {
