@@ -76,7 +76,7 @@ async function readMail(env: Environment): Promise<number> {
 
 const bodyFiles = async ({ DATA_DIR }: Environment) =>
   (await readdir(join(DATA_DIR, 'bodies'), { recursive: true })).filter((name) =>
-    /\/.*-/.test(name),
+    /^[0-9a-f]{2}\//.test(name),
   );
 
 async function move(from: string, to: string): Promise<void> {

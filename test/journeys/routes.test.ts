@@ -184,7 +184,9 @@ onEachEngine('routes', (engine) => {
     await service.send(mail);
     const { data } = verify(await posts.next());
     const bodies = join(service.config.dataDir, 'bodies');
-    const files = (await readdir(bodies, { recursive: true })).filter((name) => /\/.*-/.test(name));
+    const files = (await readdir(bodies, { recursive: true })).filter((name) =>
+      /^[0-9a-f]{2}\//.test(name),
+    );
     assert.equal(files.length, 1);
     for (const file of files) await rm(join(bodies, file));
     const link = new URL(data.raw_url);
