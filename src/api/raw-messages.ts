@@ -8,7 +8,7 @@ import { Type } from 'typebox';
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { PartContent } from '../mailstore/mailstore.ts';
-import { decodePart, findPart, MessageParser, partFilename } from '../message/message.ts';
+import { decodePart, findPart, parseMessage, partFilename } from '../message/message.ts';
 import type { SigningKeys } from '../nodes/nodes.ts';
 import type { Queue } from '../queue/queue.ts';
 import { type LinkTarget, verifyLink } from '../webhooks/webhooks.ts';
@@ -152,9 +152,8 @@ async function openPart(
   { id, part: number }: { readonly id: string; readonly part: string },
 ): Promise<PartContent> {
   const about = { bodyId };
-  const parser = new MessageParser();
-  for await (const chunk of bodies.read(body, undefined, true, about)) parser.write(chunk);
-  const part = findPart(parser.end().structure, number);
+  const { structure } = await parseMessage(bodies.read(body, undefined, true, about));
+  const part = findPart(structure, number);
   if (!part) throw new Refusal('part_not_found', `the message has no part ${number}`);
   const filename = partFilename(part);
   return {

@@ -19,6 +19,7 @@ import type { ExpressionBuilder } from 'kysely';
 import type { Logger } from 'pino';
 import {
   type Database,
+  isStorageFull,
   type NewRow,
   PreparedQuery,
   type Queries,
@@ -256,8 +257,7 @@ export class Bodies {
     if (at - this.#free.at >= FREE_BYTES_MS) this.#free = { at, bytes: this.#store.freeBytes() };
     const bytes = await this.#free.bytes;
     if (bytes >= FREE_BYTES_LEFT + octets) return undefined;
-    const cause = new Error(`${bytes} bytes are free, ${FREE_BYTES_LEFT} of them are kept free`);
-    return new Refusal('storage_full', 'there is no space left for this message', { cause });
+    return noSpace(new Error(`${bytes} bytes are free, ${FREE_BYTES_LEFT} of them are kept free`));
   }
 
   /**
@@ -277,6 +277,13 @@ export class Bodies {
   async find(id: number): Promise<StoredBody | undefined> {
     const body = await this.#find.first(this.#database.read, { id });
     return body?.content || body?.file ? body : undefined;
+  }
+
+  /** The same for a body that must be there. @throws Error where it is gone */
+  async get(id: number): Promise<StoredBody> {
+    const body = await this.find(id);
+    if (!body) throw new Error(`body ${id} is gone`);
+    return body;
   }
 
   /** Removes the file of a staged body that no row refers to. */
@@ -441,6 +448,15 @@ export class Bodies {
     }
     return swept;
   }
+}
+
+/** Throws an error on; where the disk is full, as the refusal storage_full. */
+export function throwOrRefuse(error: unknown): never {
+  throw isStorageFull(error) ? noSpace(error) : error;
+}
+
+function noSpace(cause: unknown): Refusal {
+  return new Refusal('storage_full', 'there is no space left for this message', { cause });
 }
 
 /** A condition of queries on bodies: no message of any mailbox needs it. */

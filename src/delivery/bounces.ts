@@ -91,9 +91,7 @@ export class Bounces {
   async #readHeader(job: Job): Promise<Header> {
     const { bodies, log } = this.#options;
     try {
-      const body = await bodies.find(job.bodyId);
-      if (!body) throw new Error(`delivery ${job.id} has no body`);
-      return await readHeader(bodies.read(body));
+      return await readHeader(bodies.read(await bodies.get(job.bodyId)));
     } catch (error) {
       if (!job.isLast) throw error;
       log.error(
@@ -129,10 +127,8 @@ export class Bounces {
       id: randomUUID(),
       now,
     });
-    const chunks: Uint8Array[] = [];
-    for await (const chunk of dsn.open()) chunks.push(chunk);
     const payload = { to: bounceTo, domain, smtpUtf8: dsn.smtpUtf8 };
-    return { source: Buffer.concat(chunks), payload };
+    return { source: Buffer.concat(await Array.fromAsync(dsn.open())), payload };
   }
 }
 

@@ -4,17 +4,16 @@
  * once: the message is stored, or a bounce is queued, or both.
  */
 import type { Accounts } from '../accounts/accounts.ts';
-import type { Bodies, StoredBody } from '../bodies/bodies.ts';
+import type { Bodies } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
 import type { Database, Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import {
-  describeMessage,
+  describeStored,
   type EmbeddedMailstore,
   type MailServer,
   type MessageTexts,
 } from '../mailstore/mailstore.ts';
-import { MessageParser } from '../message/message.ts';
 import {
   type MessageSender,
   mailDelays,
@@ -242,7 +241,7 @@ class Courier {
 
   async #forward(job: Job<ForwardPayload>, signal: AbortSignal): Promise<SendOutcome> {
     const { payload } = job;
-    const body = await this.#findBody(job);
+    const body = await this.#options.bodies.get(job.bodyId);
     const dkimKey = await this.#options.domains.findDkimKey(job.domainId);
     const [address = `postmaster@${payload.domain}`] = payload.recipients;
     const prepared = await prepareForward({
@@ -279,7 +278,7 @@ class Courier {
   /** Sends a bounce: one of our own as it was written, one from elsewhere, on its way back, as it came. */
   async attemptBounce(job: Job<BouncePayload>, signal: AbortSignal): Promise<Outcome> {
     const { to, domain, smtpUtf8 } = job.payload;
-    const body = await this.#findBody(job);
+    const body = await this.#options.bodies.get(job.bodyId);
     const prepared = await prepareForward({
       open: () => this.#options.bodies.read(body),
       address: `postmaster@${domain}`,
@@ -368,18 +367,9 @@ class Courier {
   }
 
   /** What a mailbox keeps of a message: read from its source a second time, with the same result. */
-  async #describe(job: Job): Promise<MessageTexts> {
-    const parser = new MessageParser();
+  async #describe({ bodyId }: Job): Promise<MessageTexts> {
     const { bodies } = this.#options;
-    const body = await this.#findBody(job);
-    for await (const chunk of bodies.read(body)) parser.write(chunk);
-    return describeMessage(bodies, { parsed: parser.end(), body });
-  }
-
-  async #findBody(job: Job): Promise<StoredBody> {
-    const body = await this.#options.bodies.find(job.bodyId);
-    if (!body) throw new Error(`delivery ${job.id} has no body`);
-    return body;
+    return describeStored(bodies, await bodies.get(bodyId));
   }
 }
 

@@ -13,9 +13,9 @@
  * - What comes after the commit is only for speed: an app that no change was published to sees the message at
  *   its next sync, and the queue reads every row when it starts.
  */
-import type { Bodies } from '../bodies/bodies.ts';
+import { type Bodies, throwOrRefuse } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
-import { type Database, isStorageFull, type Queries } from '../database/database.ts';
+import type { Database, Queries } from '../database/database.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import {
   describeMessage,
@@ -177,7 +177,7 @@ class RoutedReceiver implements MailReceiver {
     taken: ReadonlyMap<string, TakenRecipient> = new Map(),
   ): Promise<RecipientOutcome[]> {
     const arrived = { envelope, receivedAt: this.#now() };
-    const staged = await stageMail(this.#options, arrived, source).catch(sayWhenFull);
+    const staged = await stageMail(this.#options, arrived, source).catch(throwOrRefuse);
     const { metrics } = this.#options;
     if (staged.verdicts) metrics?.countChecks(staged.verdicts);
     const stagedAt = performance.now();
@@ -230,7 +230,7 @@ class RoutedReceiver implements MailReceiver {
     } catch (error) {
       // After any other error the commit may have happened: the sweep at the next start decides.
       if (error instanceof Refusal) await bodies.discard(mail.message.body);
-      return sayWhenFull(error);
+      return throwOrRefuse(error);
     }
   }
 
@@ -473,9 +473,4 @@ function withRefusal(resolved: Resolved, refused: Refused): Resolved {
   const { found } = resolved;
   if (found instanceof Refusal || found.kind !== 'mailbox') return resolved;
   return { ...resolved, found: refused.get(found.user.accountId) ?? found };
-}
-
-function sayWhenFull(error: unknown): never {
-  if (!isStorageFull(error)) throw error;
-  throw new Refusal('storage_full', 'there is no space left for this message', { cause: error });
 }

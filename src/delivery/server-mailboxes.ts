@@ -182,8 +182,7 @@ export class ServerMailboxes {
     }
     const known = await this.#lookFor(job);
     if (known) return known;
-    const body = await bodies.find(job.bodyId);
-    if (!body) throw new Error(`delivery ${job.id} has no body`);
+    const body = await bodies.get(job.bodyId);
     const mail = { open: () => bodies.read(body), size: body.size, from: origin.from };
     const target = { user, mailbox, internalDate: origin.receivedAt };
     const [left] = await this.deliver(mail, [target], signal);

@@ -13,7 +13,7 @@ export { EmbeddedMailstore } from './embedded.ts';
 export { renewUidvalidity } from './mailboxes.ts';
 export { fits, quotaExceeded } from './quotas.ts';
 export { createSearchSource } from './search-source.ts';
-export { describeMessage, prependHeader, stageMessage } from './stage-message.ts';
+export { describeMessage, describeStored, prependHeader, stageMessage } from './stage-message.ts';
 export {
   type AddedMessage,
   type Appended,

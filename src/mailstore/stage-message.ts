@@ -6,6 +6,7 @@ import {
   hasAttachments,
   MessageParser,
   type ParsedMessage,
+  parseMessage,
   readPreview,
   shiftParsed,
   startsHeader,
@@ -72,6 +73,14 @@ export async function describeMessage(
     hasAttachment: hasAttachments(structure),
     thread: threadHeaders(envelope.messageId, references),
   };
+}
+
+/** The same for a message that is stored: its source is read once more. */
+export async function describeStored(
+  bodies: Pick<Bodies, 'read'>,
+  body: StoredBody,
+): Promise<MessageTexts> {
+  return describeMessage(bodies, { parsed: await parseMessage(bodies.read(body)), body });
 }
 
 const LF = 0x0a;

@@ -58,7 +58,7 @@ export {
   readHeader,
   startsHeader,
 } from './header.ts';
-export { MessageParser, type ParsedMessage, shiftParsed } from './parse-message.ts';
+export { MessageParser, type ParsedMessage, parseMessage, shiftParsed } from './parse-message.ts';
 export { readContent } from './part-content.ts';
 export {
   type BodyStructure,

@@ -68,6 +68,13 @@ function possibleDelimiter(bytes: Buffer): number {
   return at;
 }
 
+/** Parses a message that is read to its end. @throws what the source throws */
+export async function parseMessage(source: AsyncIterable<Uint8Array>): Promise<ParsedMessage> {
+  const parser = new MessageParser();
+  for await (const chunk of source) parser.write(chunk);
+  return parser.end();
+}
+
 /**
  * Parses a message in chunks of any size; the chunks make no difference.
  *

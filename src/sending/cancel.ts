@@ -2,8 +2,7 @@
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database, Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
-import { describeMessage, type Mailstore, type MailUser } from '../mailstore/mailstore.ts';
-import { MessageParser } from '../message/message.ts';
+import { describeStored, type Mailstore, type MailUser } from '../mailstore/mailstore.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
@@ -140,9 +139,7 @@ async function keepDraft(
 ): Promise<Keeping | undefined> {
   const body = await bodies.find(row.body_id);
   if (!body) return undefined;
-  const parser = new MessageParser();
-  for await (const chunk of bodies.read(body)) parser.write(chunk);
-  const texts = await describeMessage(bodies, { parsed: parser.end(), body });
+  const texts = await describeStored(bodies, body);
   return copies.keep(user, { use: '\\Drafts', texts, body });
 }
 

@@ -191,8 +191,7 @@ class SendCourier {
       const text = `${domain} ${obstacle}`;
       return allOf(recipients, 'temporary', { enhancedStatus: '4.7.1', text });
     }
-    const body = await bodies.find(job.bodyId);
-    if (!body) throw new Error(`delivery ${job.id} has no body`);
+    const body = await bodies.get(job.bodyId);
     const message = await prepareSubmission({
       open: () => bodies.read(body),
       received: this.#received(job.payload),

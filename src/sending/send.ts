@@ -11,7 +11,8 @@
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { findSendingAccount, type SendingAccount } from '../accounts/accounts.ts';
-import { isStorageFull, type Queries } from '../database/database.ts';
+import { throwOrRefuse } from '../bodies/bodies.ts';
+import type { Queries } from '../database/database.ts';
 import { findSendingObstacle } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import {
@@ -161,7 +162,7 @@ export class Sending {
 
   #stage(source: AsyncIterable<Uint8Array>): Promise<StagedMessage> {
     const { bodies, maxMessageBytes } = this.#options;
-    return stageMessage(bodies, bounded(source, maxMessageBytes)).catch(sayWhenFull);
+    return stageMessage(bodies, bounded(source, maxMessageBytes)).catch(throwOrRefuse);
   }
 
   async #accept(message: Parameters<typeof accept>[1]): Promise<Accepted> {
@@ -170,7 +171,7 @@ export class Sending {
     } catch (error) {
       // After any other failure the commit may have happened: the sweep decides then.
       if (error instanceof Refusal) await this.#options.bodies.discard(message.staged.body);
-      return sayWhenFull(error);
+      return throwOrRefuse(error);
     }
   }
 }
@@ -204,9 +205,4 @@ async function* bounded(
     }
     yield chunk;
   }
-}
-
-function sayWhenFull(error: unknown): never {
-  if (!isStorageFull(error)) throw error;
-  throw new Refusal('storage_full', 'there is no space left for this message', { cause: error });
 }

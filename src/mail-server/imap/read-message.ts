@@ -14,7 +14,7 @@ import {
   decodePart,
   findPart,
   hasAttachments,
-  MessageParser,
+  parseMessage,
   partFilename,
   readPreview,
   toBodyStructure,
@@ -92,9 +92,7 @@ export class MessageReader {
     const { bytes, items, uidvalidity } = first;
     const place = { user, mailbox, uidvalidity, uid };
     const open = (range?: ByteRange) => this.#open(place, '', bytes, range);
-    const parser = new MessageParser();
-    for await (const chunk of open()) parser.write(chunk);
-    return { items, uidvalidity, open, parsed: parser.end() };
+    return { items, uidvalidity, open, parsed: await parseMessage(open()) };
   }
 
   /**
