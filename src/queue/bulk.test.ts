@@ -16,7 +16,7 @@ import {
   rowWhen,
 } from './testing/open-queue.ts';
 
-/** Keeps what the bench's next queues write to the trace. */
+/** Records what the next queues of the bench write to the trace. */
 function keepTrace(bench: QueueBench): TraceEvent[] {
   const traced: TraceEvent[] = [];
   bench.trace = { write: async (_tx, events) => void traced.push(...events) };
@@ -27,7 +27,7 @@ onEachEngine('orders of operators', (engine) => {
   const order = (action: 'retry' | 'hold' | 'release', destination: string) =>
     ({ action, filter: { destination }, isDryRun: false, heldBy: 'operator' }) as const;
 
-  test('workers pass over what is held, and attempt it once it is released', async () => {
+  test('workers skip held deliveries, and attempt them after their release', async () => {
     const bench = await openQueueBench(engine);
     await bench.fill('held.test', 2);
     const before = bench.queue();
@@ -48,7 +48,7 @@ onEachEngine('orders of operators', (engine) => {
     assert.equal(receiver.attempts.length, 3);
   });
 
-  test('many that are tried again come to a receiver that still fails one at a time', async () => {
+  test('many retried deliveries reach a receiver that still fails one at a time', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     await bench.fill('dead.test', 300);
@@ -64,7 +64,7 @@ onEachEngine('orders of operators', (engine) => {
     await until(() => receiver.attempts.length > 0);
     let under = 0;
     let most = 0;
-    // After the first that were leased together, one is under way until it has failed.
+    // After the first batch that was leased, one is under way until it has failed.
     for (let answered = 0; answered < 60; answered++) {
       const attempt = await receiver.nth(answered);
       under = receiver.attempts.length - answered;
@@ -79,7 +79,7 @@ onEachEngine('orders of operators', (engine) => {
     await queue.stop(0);
   });
 
-  test('what was attempted since the order was given is not tried once more by it', async () => {
+  test('a delivery that was attempted after the order was given is not retried by it', async () => {
     const bench = await openQueueBench(engine);
     await bench.fill('dead.test', 3);
     const now = bench.clock.now();
@@ -96,7 +96,7 @@ onEachEngine('orders of operators', (engine) => {
     assert.equal((await bench.queue().bulk(order('retry', 'dead.test'), 'x')).changed, 3);
   });
 
-  test('a single delivery that is tried again is noted in the trace', async () => {
+  test('the retry of a single delivery is noted in the trace', async () => {
     const bench = await openQueueBench(engine);
     const traced = keepTrace(bench);
     const { queue, receiver } = bench.start();
@@ -138,7 +138,7 @@ onEachEngine('deliveries of a suspended domain', (engine) => {
       .orderBy('id')
       .execute();
 
-  test('wait until it is resumed, each as due as it was', async () => {
+  test('wait until it is resumed, each with its due time', async () => {
     const bench = await openQueueBench(engine);
     const queue = bench.queue();
     await bench.fill('a', 250);
@@ -154,7 +154,7 @@ onEachEngine('deliveries of a suspended domain', (engine) => {
     assert.deepEqual(await statesOf(bench), before);
   });
 
-  test('are not attempted, also where they are queued after its others were held', async () => {
+  test('are not attempted, also those that are queued after the others were held', async () => {
     const bench = await openQueueBench(engine);
     const traced = keepTrace(bench);
     const { queue, receiver } = bench.start();
@@ -186,7 +186,7 @@ onEachEngine('deliveries of a suspended domain', (engine) => {
     assert.ok((await statesOf(bench)).every(({ status }) => status === 'delivered'));
   });
 
-  test('are not held any more by a lease that waits for the end of the suspension', {
+  test('are not held by a lease that waited for the end of the suspension', {
     skip: engine === 'sqlite' && 'it writes one transaction after the other',
   }, async () => {
     const bench = await openQueueBench(engine);

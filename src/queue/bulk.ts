@@ -1,7 +1,7 @@
 /**
- * What operators do to many deliveries at once: try them again, hold them back, release them, drop them. Rows
- * are looked at in the order of an index, 1,000 at a time, and changed 100 in a transaction; between two steps
- * others have their turn. A row that is being attempted is left to its attempt.
+ * What operators do to many deliveries at once: retry, hold, release, drop. Rows are read in the order of an
+ * index, 1,000 at a time, and changed 100 in a transaction; between two steps other work gets a turn. A row
+ * that is being attempted is not changed.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Database, Engine, Queries, Row } from '../database/database.ts';
@@ -13,35 +13,35 @@ export type BulkAction = 'retry' | 'hold' | 'release' | 'drop';
 /** States of what operators see in the queue: `queued` waits for its next attempt. */
 export type OpenState = 'queued' | 'held' | 'failed';
 
-/** Which deliveries are meant; what is left out does not matter. */
+/** Which deliveries are meant; a field that is left out matches all. */
 export interface QueueFilter {
   readonly ids?: readonly number[] | undefined;
   readonly destination?: string | undefined;
   readonly domainIds?: readonly number[] | undefined;
   readonly kind?: string | undefined;
   readonly state?: OpenState | undefined;
-  /** Only those that were queued before that instant, milliseconds since 1970. */
+  /** Only those that were queued before this instant, milliseconds since 1970. */
   readonly before?: number | undefined;
 }
 
 export interface BulkRequest {
   readonly action: BulkAction;
   readonly filter: QueueFilter;
-  /** Only counts. */
+  /** Whether to count only. */
   readonly isDryRun: boolean;
   /**
-   * Whose order it is: what the suspension of a domain holds, its end alone releases. It holds deliveries of domains
-   * that the filter names and that are suspended; what is queued afterwards is held when it is due (`leaseRows`).
+   * Who holds them. What the suspension of a domain holds, only its end releases. A suspension holds deliveries of
+   * suspended domains that the filter names; deliveries that are queued later are held when due (`leaseRows`).
    */
   readonly heldBy: 'operator' | 'suspension';
   readonly now: number;
 }
 
-/** What one call of {@link runBulk} came to. */
+/** The result of one call of {@link runBulk}. */
 export interface BulkResult {
   readonly matched: number;
   readonly changed: number;
-  /** Whether it ended early: the caller asks again. */
+  /** Whether it ended early: then the caller calls again. */
   readonly more: boolean;
 }
 
@@ -73,7 +73,7 @@ const STATES: Record<BulkAction, readonly OpenState[]> = {
   release: ['held'],
   drop: ['queued', 'held'],
 };
-/** What a filter may ask of it beyond that. */
+/** The other states that a filter may name for it. */
 const ALLOWED: Record<BulkAction, readonly OpenState[]> = {
   ...STATES,
   retry: ['queued', 'failed', 'held'],
@@ -81,15 +81,15 @@ const ALLOWED: Record<BulkAction, readonly OpenState[]> = {
 const READ_AT_A_TIME = 1_000;
 const CHANGED_AT_A_TIME = 100;
 /**
- * Milliseconds that one call takes at most from the first row that fits, a step more or less: what an earlier
- * call has changed is passed over again, and does not count.
+ * The most milliseconds of one call after the first row that matches, give or take a step. Rows that an earlier call
+ * has changed are skipped again; that time does not count.
  */
 const LONGEST_MS = 5_000;
 
 /**
- * Changes what the order names, in steps. It ends early after {@link LONGEST_MS}.
+ * Changes the deliveries that the order names, in steps. It ends early after {@link LONGEST_MS}.
  *
- * @param change changes rows in a transaction of its own, and answers how many it changed
+ * @param change changes rows in a transaction of its own, and returns how many it changed
  */
 export async function runBulk(
   database: Database,
@@ -126,9 +126,9 @@ function isMeant(row: BulkRow, request: BulkRequest): boolean {
   if (domainIds && !domainIds.includes(row.domain_id)) return false;
   if (before !== undefined && row.created_at >= before) return false;
   if (action === 'retry') {
-    // What was attempted since the order was given is not tried once more by it.
+    // A row that was attempted after the order was given is not retried by it.
     if (row.updated_at > now) return false;
-    // What is due already is tried anyway; what was never tried waits for the time that its sender has set.
+    // A row that is due is attempted anyway; one that was never attempted waits for the time that its sender set.
     const waits = row.attempts > 0 && row.next_attempt_at > now;
     return Boolean(row.is_kept) && (row.status !== 'queued' || waits);
   }
@@ -151,7 +151,7 @@ const read = [
   hasPayload.as('is_kept'),
 ] as const;
 
-/** Rows that may be meant, in steps; each is seen once, whatever is done to those before. */
+/** Rows that may match, in steps; each is seen once, whatever happens to those before. */
 async function* walk(database: Database, request: BulkRequest): AsyncGenerator<BulkRow[]> {
   const { ids, destination, domainIds } = request.filter;
   if (ids) {
@@ -196,7 +196,7 @@ async function* walkDomain(
   }
 }
 
-/** By `deliveries_by_receiver`: rows are read only where the index says that they may be meant. */
+/** By `deliveries_by_receiver`: a row is read only where the index shows that it may match. */
 async function* walkReceivers(
   database: Database,
   request: BulkRequest,
@@ -221,8 +221,8 @@ async function* walkReceivers(
 }
 
 /**
- * Those of some domains that are suspended. They stay so until the transaction ends: whoever resumes one waits for
- * that, and then finds what was held for it.
+ * Those of some domains that are suspended. They stay suspended until the transaction ends: a resume waits for that,
+ * and then finds the deliveries that were held.
  */
 export async function lockSuspended(
   tx: Queries,
@@ -240,7 +240,7 @@ export async function lockSuspended(
   return rows.map(({ id }) => id);
 }
 
-/** Changes rows that still are in a state that the action changes, and not being attempted. */
+/** Changes rows that are still in a state that the action changes, and are not being attempted. */
 export async function changeRows(
   tx: Queries,
   engine: Engine,
@@ -255,14 +255,14 @@ export async function changeRows(
     .where('lease_owner', 'is', null)
     .set({ updated_at: now });
   if (action === 'hold' && heldBy === 'suspension') {
-    // After the end of the suspension nobody would release them.
+    // After the end of the suspension nothing would release them.
     const suspended = await lockSuspended(tx, engine, filter.domainIds ?? []);
     if (suspended.length === 0) return [];
     rows = rows.where('domain_id', 'in', suspended);
   }
   const changing = {
     retry: () =>
-      // What is not kept any more cannot be tried.
+      // A delivery whose payload was removed cannot be retried.
       rows.where(hasPayload).set((eb) => ({
         status: 'queued',
         attempts: 0,
@@ -297,7 +297,7 @@ const ORDERED: Record<BulkAction, string> = {
   drop: 'dropped',
 };
 
-/** What the trace tells of rows that were changed. @param by who ordered it, or why */
+/** The trace events of changed rows. @param by who ordered it, or why */
 export function orderEvents(
   action: BulkAction,
   rows: readonly Pick<ChangedRow, 'id' | 'public_id' | 'mail_id' | 'recipient'>[],

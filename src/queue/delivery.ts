@@ -1,4 +1,4 @@
-/** Deliveries: as they are queued, as a worker gets them, as an operator sees them; and their payloads. */
+/** Deliveries as they are queued, as a worker gets them, and as operators see them; and their payloads. */
 
 import { Buffer } from 'node:buffer';
 import { type Static, type TObject, Type } from 'typebox';
@@ -6,61 +6,61 @@ import { Compile } from 'typebox/schema';
 import type { Row } from '../database/database.ts';
 
 export interface NewDelivery {
-  /** Whose work it is: the `kind` of a worker. */
+  /** The `kind` of the worker that attempts it. */
   readonly kind: string;
-  /** The claim whose mail it is; deleting it drops the delivery. */
+  /** The claim that the mail belongs to; deleting it drops the delivery. */
   readonly domainId: number;
-  /** What is treated as one receiver: an origin, a mail domain. Operators see it: no secrets. */
+  /** What counts as one receiver: an origin, a mail domain. Operators see it: no secrets. */
   readonly destination: string;
   /** The body that is kept until the delivery is pruned. */
   readonly bodyId: number;
-  /** What the attempts need to know, written by the {@link PayloadFormat} of the kind. */
+  /** The data for the attempts, written by the {@link PayloadFormat} of the kind. */
   readonly payload: string;
-  /** UUID that the receiver knows it by; made when left out. */
+  /** The UUID of the delivery for its receiver; a new one by default. */
   readonly publicId?: string;
-  /** Milliseconds since 1970 before which it is not attempted; at once when left out. */
+  /** It is not attempted before this time, milliseconds since 1970; by default at once. */
   readonly notBefore?: number;
-  /** An attempt failed before it was queued: the next comes so many milliseconds later. */
+  /** Set where an attempt failed before it was queued: the next one comes so many milliseconds later. */
   readonly tried?: { readonly error: DeliveryError; readonly retryMs: number };
   /**
-   * Milliseconds since 1970. Where no attempt has ended by then, {@link WorkOptions.onLate} is done,
-   * and the delivery goes on.
+   * Milliseconds since 1970. If no attempt has ended by then, {@link WorkOptions.onLate} runs, and the delivery
+   * continues.
    */
   readonly lateAt?: number;
-  /** Which message it is, for operators: its header's Message-ID and Subject. */
+  /** The Message-ID and Subject of its message, for operators. */
   readonly about?: { readonly messageId?: string; readonly subject: string };
-  /** What the client was answered that brought the message. */
+  /** The id in the answer to the client that brought the message. */
   readonly mailId?: string | undefined;
-  /** Who is to get it, for operators. */
+  /** The recipients, for operators. */
   readonly recipients?: readonly string[];
 }
 
-/** Where a message was stored as well. */
+/** A mailbox in which a message was stored as well. */
 export interface StoredPlace {
   readonly address: string;
   readonly mailbox: string;
   readonly uid: number;
 }
 
-/** A delivery in the hands of a worker. */
+/** A delivery that a worker holds. */
 export interface Job<Payload = unknown> extends JobFacts {
   readonly payload: Payload;
 }
 
-/** What is known of a delivery, whatever its payload. */
+/** All that is known of a delivery, except its payload. */
 export interface JobFacts {
   readonly id: number;
   readonly publicId: string;
   readonly domainId: number;
   readonly destination: string;
   readonly bodyId: number;
-  /** What the client was answered that brought the message; absent in deliveries of before 0.3.0. */
+  /** The id in the answer to the client that brought the message; absent in deliveries of before 0.3.0. */
   readonly mailId?: string;
-  /** Who is to get it, for operators: addresses, separated by a comma and cut. */
+  /** The recipients, for operators: addresses, separated by a comma and cut. */
   readonly recipient?: string;
   /**
-   * Which attempt of the schedule this is, from 1. After a crash the same number comes again, and an
-   * operator may have started the schedule anew.
+   * Number of the attempt in the schedule, from 1. After a crash the same number comes again, and an operator may
+   * have restarted the schedule.
    */
   readonly attempt: number;
   /** Whether no attempt of the delivery has ended yet. */
@@ -68,8 +68,7 @@ export interface JobFacts {
   /** Whether this is the last attempt of the schedule. */
   readonly isLast: boolean;
   /**
-   * Whether an operator queued it again after it had ended: what follows an end has been done once
-   * already.
+   * Whether an operator queued it again after it had ended: what follows an end was already done once.
    */
   readonly isReplay: boolean;
   /** Milliseconds since 1970. */
@@ -95,14 +94,14 @@ export type Outcome =
     }
   | { readonly result: 'permanent'; readonly error: DeliveryError }
   /**
-   * It cannot be attempted, for a reason on our side that time does not remove. It waits until an
-   * operator retries it.
+   * It cannot be attempted, for a reason on our side that time does not remove. It waits until an operator retries
+   * it.
    */
   | { readonly result: 'held'; readonly error: DeliveryError };
 
 export type DeliveryStatus = Row<'deliveries'>['status'];
 
-/** An attempt that ended, and what the delivery is now: still `queued`, `held`, or at its end. */
+/** The result of an attempt, and the new state of the delivery: still `queued`, `held`, or ended. */
 export interface Settled {
   readonly outcome: Outcome;
   readonly status: DeliveryStatus;
@@ -117,7 +116,7 @@ export interface Delivery {
   readonly status: DeliveryStatus;
   /** Attempts that ended, since it was queued or last replayed. */
   readonly attempts: number;
-  /** Of the last attempt that failed, or why it is held; stays when a later attempt succeeds. */
+  /** Of the last failed attempt, or why it is held; stays when a later attempt succeeds. */
   readonly lastError?: DeliveryError;
   /** Absent where it has ended or is held, and while an attempt is under way. */
   readonly nextAttemptAt?: number;
@@ -128,12 +127,12 @@ export interface Delivery {
   /** Of the message, cut where they are long. */
   readonly messageId?: string;
   readonly subject?: string;
-  /** Where the message was stored as well, once it was. */
+  /** Where the message was stored as well; absent until it is. */
   readonly stored?: readonly StoredPlace[];
-  /** What the client was answered that brought the message, and who is to get it. */
+  /** The id in the answer to the client that brought the message, and the recipients. */
   readonly mailId?: string;
   readonly recipient?: string;
-  /** Whose order keeps it `held`; absent where it cannot be attempted. */
+  /** Who keeps it `held`; absent where it cannot be attempted. */
   readonly heldBy?: 'operator' | 'suspension';
 }
 
@@ -142,13 +141,13 @@ const TEXT_MAX = 500;
 
 const stored = Compile(Type.Object({ status: Type.Optional(Type.Integer()), text: Type.String() }));
 
-/** JSON of an error as it is stored: its text cut to 500 bytes, between two characters. */
+/** JSON of an error as it is stored: its text cut to 500 bytes, never within a character. */
 export function errorToJson({ status, text }: DeliveryError): string {
   const cut = cutText(text.toWellFormed());
   return JSON.stringify(status === undefined ? { text: cut } : { status, text: cut });
 }
 
-/** A stored error that cannot be read is replaced by a text that says so, so that the list still works. */
+/** An error; for a stored one that cannot be read, a text that says so, so that the list still works. */
 export function errorFromJson(json: string): DeliveryError {
   try {
     const error: unknown = JSON.parse(json);
@@ -162,7 +161,7 @@ export function errorFromJson(json: string): DeliveryError {
 function cutText(text: string): string {
   const bytes = Buffer.from(text.slice(0, TEXT_MAX));
   if (bytes.length <= TEXT_MAX) return bytes.toString().replace(/\ufffd$/, '');
-  // A character that is cut reads as U+FFFD, one for all its bytes.
+  // A cut character decodes to one U+FFFD for all its bytes.
   return bytes
     .subarray(0, TEXT_MAX)
     .toString()
@@ -170,12 +169,12 @@ function cutText(text: string): string {
 }
 
 /*
- * The form in which the payload of a delivery lies in the database: JSON with its version as `v`. It is
- * checked whenever it is read: another version of the program may have written it.
+ * The stored form of a payload: JSON with its version as `v`. It is checked whenever it is read: another version of
+ * the program may have written it.
  *
- * The version stays the same as long as a program that knows only the old form can read the new one:
- * a new optional member does no harm, since members that are not known are ignored. Otherwise one
- * release reads the new version, and the next one writes it.
+ * The version stays the same as long as a program that knows only the old form can read the new one: a new optional
+ * member is no problem, since unknown members are ignored. Otherwise one release learns to read the new version, and
+ * the next one writes it.
  */
 
 /** A payload that this program cannot read; the message says why. */

@@ -10,7 +10,7 @@ const HORIZON = 10_000;
 const open = (concurrency = 512, perDestination = 32) =>
   new Destinations({ concurrency, perDestination, horizon: HORIZON });
 
-/** Takes and leases every place it is given, as if rows never ended. */
+/** Fills every free place with a leased row, as if there were always more. */
 function takeAll(destinations: Destinations, now = 0): Map<string, number> {
   const taken = new Map<string, number>();
   for (;;) {
@@ -66,7 +66,7 @@ test('those that have something due share the places', () => {
   for (const places of taken.values()) assert.ok(places >= 1 && places <= 4, `${places}`);
 });
 
-test('slow ones together leave places for one with nothing under way', () => {
+test('slow destinations together leave places for one with nothing under way', () => {
   const destinations = open(64);
   for (let n = 0; n < 10; n++) destinations.expect(`slow${n}`, 0, 0);
   takeAll(destinations);
@@ -74,7 +74,7 @@ test('slow ones together leave places for one with nothing under way', () => {
   assert.equal(destinations.next(0)?.destination, 'new');
 });
 
-test('what is due later comes at its time, what is due beyond the horizon is not kept', () => {
+test('a later row comes at its time, one beyond the horizon is not kept', () => {
   const destinations = open();
   destinations.expect('soon', 1_000, 0);
   destinations.expect('sooner', 900, 0);
@@ -85,7 +85,7 @@ test('what is due later comes at its time, what is due beyond the horizon is not
   assert.deepEqual(takeAll(destinations, HORIZON + 1), new Map());
 });
 
-test('a row that comes while rows are being leased is not forgotten', () => {
+test('a row that comes during a lease is not forgotten', () => {
   const destinations = open();
   destinations.expect('a', 0, 0);
   const batch = destinations.next(0);
@@ -97,7 +97,7 @@ test('a row that comes while rows are being leased is not forgotten', () => {
   assert.equal(destinations.next(0)?.destination, 'a');
 });
 
-test('no more destinations are kept than there is room for; a look may add a few', () => {
+test('the number of destinations is limited; a look may add a few more', () => {
   const destinations = open();
   for (let n = 0; n < 20_000; n++) destinations.expect(`d${n}`, 5_000, 0);
   assert.ok(destinations.isFull);
@@ -105,7 +105,7 @@ test('no more destinations are kept than there is room for; a look may add a few
   assert.equal(destinations.next(0)?.destination, 'one more');
 });
 
-test('a heap gives what it got in the order of time', () => {
+test('a heap returns its entries in the order of time', () => {
   fc.assert(
     fc.property(fc.array(fc.nat(50)), (dues) => {
       const heap = new DueHeap<number>();
@@ -124,13 +124,13 @@ test('a heap gives what it got in the order of time', () => {
 });
 
 onEachEngine('queue fairness', (engine) => {
-  test('a dead destination with 10,000 rows delays nobody', async () => {
+  test('a dead destination with 10,000 rows delays no other', async () => {
     const bench = await openQueueBench(engine);
     await bench.fill('dead', 10_000);
     const { queue, receiver } = bench.start();
     await receiver.nth(31);
     const isDead = ({ job }: Attempt) => job.destination === 'dead';
-    // No time passes: it is attempted while the dead one still hangs.
+    // The clock does not move: it is attempted while the dead one still hangs.
     await bench.enqueue(queue, bench.delivery('alive'));
     assert.equal((await receiver.nth(32)).job.destination, 'alive');
     receiver.attempts[32]?.answer(delivered);
@@ -140,7 +140,7 @@ onEachEngine('queue fairness', (engine) => {
       assert.equal((await receiver.nth(33 + n)).job.destination, 'dead');
     }
     for (const attempt of receiver.attempts.slice(4).filter(isDead)) attempt.answer(refused);
-    // From then on it is one at a time, each followed by the next.
+    // From then on they are attempted one at a time.
     for (let n = 0; n < 10; n++) {
       const next = await receiver.nth(37 + n);
       await turns(20);
@@ -154,7 +154,7 @@ onEachEngine('queue fairness', (engine) => {
       (await receiver.nth(48)).job.destination,
     ];
     assert.deepEqual(two.sort(), ['alive', 'other']);
-    // It is back: all places again.
+    // It answers again: all places are used again.
     receiver.attempts[46]?.answer(delivered);
     await receiver.nth(48 + 32);
     await turns(20);
@@ -173,7 +173,7 @@ onEachEngine('queue fairness', (engine) => {
     await until(() => destinations().size === 20);
     await bench.enqueue(queue, bench.delivery('new'));
     await until(() => destinations().has('new'));
-    // What four leases may bring before their sizes are known comes on top, and one for each.
+    // In addition come what four leases may bring before their sizes are known, and one for each.
     const underWay = receiver.attempts.length;
     assert.ok(underWay <= 30 + 4 * 10 + 21, `${underWay} under way`);
     receiver.respond = () => delivered;
@@ -193,7 +193,7 @@ onEachEngine('queue fairness', (engine) => {
     assert.equal((await receiver.nth(56)).job.destination, 'new');
   });
 
-  test('more destinations than a look takes in at a time all get their turn', async () => {
+  test('of more destinations than one look reads, all get their turn', async () => {
     const bench = await openQueueBench(engine);
     const destinations = Array.from({ length: 1_100 }, (_, n) => bench.delivery(`d${n}`));
     await bench.enqueue(bench.queue(), ...destinations);

@@ -1,37 +1,37 @@
 /**
- * Which destination gets the next attempts: the fairness of the queue. Holds no deliveries, only
- * what is known of each destination that has some: how many are under way, how many attempts failed
- * in a row, when its earliest row is due. So the database is asked for rows of one destination at a
- * time, never through the rows of a dead one.
+ * Which destination gets the next attempts: the fairness of the queue. It holds no deliveries, only the state of each
+ * destination that has some: how many are under way, how many attempts failed in a row, when its earliest row is due.
+ * So the database is asked for rows of one destination at a time, and never reads through the rows of a dead one.
+ *
  *
  * - At most `perDestination` are under way at one destination. After 5 failures in a row it is one
  *   at a time until a success.
- * - Destinations that have something due take turns, each getting its share of what is free.
+ * - Destinations with due rows take turns, and each gets its share of the free places.
  * - The last eighth of the places is for destinations that have nothing under way, so that a few
  *   slow ones together do not keep a new one waiting.
  *
- * Memory is bounded: of destinations due later than the horizon, and of more than 10,000 at a time,
- * nothing is kept; the worker's look at the table finds them when their time has come.
+ * Memory is limited: destinations that are due later than the horizon, and those beyond 10,000, are not kept; the
+ * worker's look at the table finds them when they are due.
  */
 import { LRUCache } from 'lru-cache';
 
 const FAILURES_IN_A_ROW = 5;
 const KNOWN_MAX = 10_000;
 const FAILING_MAX = 10_000;
-/** What part of all places is kept for destinations with nothing under way. */
+/** The part of all places that is reserved for destinations with nothing under way. */
 const RESERVED = 1 / 8;
 
 interface State {
   readonly destination: string;
-  /** Attempts under way, places that a lease may fill included. */
+  /** Attempts under way, including the places of a lease that is not done. */
   underWay: number;
   /** Rows are being leased right now. */
   leasing: boolean;
-  /** When its earliest row can be taken, as far as is known; infinity where there is none. */
+  /** When its earliest row is due, as far as is known; infinity where there is none. */
   due: number;
 }
 
-/** Places that were taken for rows of a destination, to be leased now. */
+/** Places that are reserved for rows of a destination, to be leased now. */
 export interface Batch {
   readonly destination: string;
   readonly places: number;
@@ -41,18 +41,18 @@ interface DestinationsOptions {
   /** Attempts under way in all. */
   readonly concurrency: number;
   readonly perDestination: number;
-  /** Milliseconds; what is due later is not kept. */
+  /** Milliseconds; rows that are due later are not kept. */
   readonly horizon: number;
 }
 
 export class Destinations {
   readonly #options: DestinationsOptions;
   readonly #states = new Map<string, State>();
-  /** Due, with places free; in the order of their turns. */
+  /** With due rows and free places; in the order of their turns. */
   readonly #ready = new Set<State>();
-  /** Due later. May hold entries that were overtaken: those count for nothing. */
+  /** Due later. Entries that are out of date are ignored. */
   readonly #later = new DueHeap<State>();
-  /** Failures in a row, of those that failed last; the longest unseen are forgotten first. */
+  /** Failures in a row; the destinations that were used least recently are forgotten first. */
   readonly #failures = new LRUCache<string, number>({ max: FAILING_MAX });
   #underWay = 0;
 
@@ -65,17 +65,17 @@ export class Destinations {
     return this.#states.size >= KNOWN_MAX;
   }
 
-  /** Whether so much room is left that it is worth a look for others. */
+  /** Whether there is enough room to look for other destinations. */
   get hasRoom(): boolean {
     return this.#states.size < KNOWN_MAX / 2;
   }
 
-  /** When something is due next, of what is not due already. */
+  /** When the next row that is not due yet will be. */
   get nextDue(): number {
     return this.#later.earliest;
   }
 
-  /** A row of the destination can be taken from `due` on; forgotten where there is no room. */
+  /** A row of the destination is due from `due` on; ignored where there is no room. */
   expect(destination: string, due: number, now: number): void {
     if (!this.isFull || this.#states.has(destination)) this.add(destination, due, now);
   }
@@ -90,9 +90,9 @@ export class Destinations {
   }
 
   /**
-   * Takes places for the destination whose turn it is; undefined where none can have any.
+   * Reserves places for the destination whose turn it is; undefined where none can have any.
    *
-   * @param isTight whether memory is: then only one place, and for those with nothing under way
+   * @param isTight whether memory is short: then only one place, for a destination with nothing under way
    */
   next(now: number, isTight = false): Batch | undefined {
     while (this.#later.earliest <= now) {
@@ -120,14 +120,14 @@ export class Destinations {
   /**
    * The lease of a batch ended.
    *
-   * @param leased rows that were leased; the other places are free again
-   * @param due when the next row of the destination can be taken, where one is known
+   * @param leased the number of leased rows; the other places are free again
+   * @param due when the next row of the destination is due, if known
    */
   leased({ destination, places }: Batch, leased: number, due: number | undefined, now: number) {
     const state = this.#stateOf(destination);
     state.leasing = false;
     this.#occupy(state, leased - places);
-    // Without one known: what came in meanwhile has been noted by `expect`.
+    // If it is not known: `expect` has noted rows that came in meanwhile.
     if (due !== undefined && due <= now + this.#options.horizon && due < state.due) state.due = due;
     this.#place(state, now);
   }
@@ -139,7 +139,7 @@ export class Destinations {
     now: number,
   ) {
     if (result === 'delivered') this.#failures.delete(destination);
-    // A permanent failure is an answer: the receiver is not dead.
+    // A permanent failure is an answer, so the receiver is not dead.
     if (result === 'temporary') this.#countFailure(destination);
     const state = this.#stateOf(destination);
     this.#occupy(state, -1);
@@ -172,7 +172,7 @@ export class Destinations {
     return (failing ? 1 : this.#options.perDestination) - underWay;
   }
 
-  /** Puts a state where it belongs by now. */
+  /** Moves a state to the collection it now belongs to. */
   #place(state: State, now: number): void {
     const canTake = !state.leasing && this.#capacity(state) > 0;
     if (canTake && state.due <= now) {
@@ -188,7 +188,7 @@ export class Destinations {
     }
   }
 
-  /** Overtaken entries must not pile up. */
+  /** Removes entries that are out of date, so that they do not pile up. */
   #tidy(): void {
     if (this.#later.size <= 4 * this.#states.size + 1_000) return;
     this.#later.keep((state, due) => state.due === due && this.#isKnown(state));
@@ -199,7 +199,7 @@ export class Destinations {
   }
 }
 
-/* Things ordered by the time they are due: a binary heap. */
+/* Items in the order of their due times: a binary heap. */
 
 interface Entry<T> {
   readonly due: number;
@@ -213,7 +213,7 @@ export class DueHeap<T> {
     return this.#entries.length;
   }
 
-  /** The earliest time; no time at all (infinity) where it is empty. */
+  /** The earliest time; infinity where it is empty. */
   get earliest(): number {
     return this.#entries[0]?.due ?? Number.POSITIVE_INFINITY;
   }
@@ -232,7 +232,7 @@ export class DueHeap<T> {
     this.#entries[at] = entry;
   }
 
-  /** Takes the earliest out. */
+  /** Removes and returns the earliest. */
   pop(): T | undefined {
     const first = this.#entries[0];
     const last = this.#entries.pop();
@@ -240,7 +240,7 @@ export class DueHeap<T> {
     return first?.item;
   }
 
-  /** Keeps only the entries that still mean something. */
+  /** Keeps only the entries that are up to date. */
   keep(isCurrent: (item: T, due: number) => boolean): void {
     // A sorted array is a heap.
     this.#entries = this.#entries
@@ -248,7 +248,7 @@ export class DueHeap<T> {
       .sort((a, b) => a.due - b.due);
   }
 
-  /** Puts an entry in the place of the first. */
+  /** Replaces the first entry, and restores the order. */
   #sink(entry: Entry<T>): void {
     let at = 0;
     for (;;) {

@@ -1,4 +1,4 @@
-/** The queue as operators see it: what waits or failed, by receiver, domain and kind. */
+/** The queue as operators see it: waiting and failed deliveries by receiver, domain and kind. */
 import { sql } from 'kysely';
 import type { Queries } from '../database/database.ts';
 import type { OpenState, QueueFilter } from './bulk.ts';
@@ -23,22 +23,22 @@ export interface GroupKey {
   readonly kind: string;
 }
 
-/** What of each state is counted at most. */
+/** The most deliveries that are counted for each state. */
 const COUNTED_MAX = 10_000;
 /** Groups of which those are chosen that have a state. */
 const GROUPS_MAX = 250;
-/** Keys that are read at once; then the rest of a larger group is passed over. */
+/** Keys that are read at once; then the rest of a larger group is skipped. */
 const KEYS_READ = 300;
-/** How often at most, where most groups do not fit. */
+/** The most reads, where most groups do not match. */
 const READS_MAX = 30;
-/** Rows that are due first, of which a group's own is looked for. */
+/** Rows with the earliest due times, among which a group's own is searched. */
 const DUE_FIRST = 100;
 
 type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'state'>;
 
 /**
- * Lists groups in the order of destination, domain and kind. However many deliveries a group has, few are read. Of
- * filters that hardly any group fits, a page may have fewer than asked for, and a key to go on from.
+ * Lists groups in the order of destination, domain and kind. However many deliveries a group has, few are read. For
+ * filters that match hardly any group, a page may be shorter than requested, with a key to continue from.
  */
 export async function listGroups(
   queries: Queries,
@@ -89,14 +89,14 @@ function isOf(key: OpenKey, { destination, domainId, kind }: GroupKey): boolean 
   return key.destination === destination && key.domain_id === domainId && key.kind === kind;
 }
 
-/** Before the next groups of these claims at the destination; behind all of the destination where there are none. */
+/** The key before the next groups of these claims at the destination; after the destination where there are none. */
 function beforeNextOf(domainIds: readonly number[], last: GroupKey): GroupKey {
   if (domainIds.includes(last.domainId)) return last;
   const next = Math.min(...domainIds.filter((id) => id > last.domainId), Number.MAX_SAFE_INTEGER);
   return { ...last, domainId: next, kind: '' };
 }
 
-/** Keys behind a group. */
+/** Keys after a group. */
 function groupsQuery(
   queries: Queries,
   destination: string | undefined,
@@ -106,7 +106,7 @@ function groupsQuery(
   return behindQuery(
     queries,
     { receiver, order: 'asc', limit: KEYS_READ },
-    // `z` is behind all states.
+    // `z` sorts after all states.
     after && { ...after, domain_id: after.domainId, status: 'z' },
   );
 }
@@ -187,14 +187,14 @@ interface OpenPage {
   readonly limit: number;
 }
 
-/** Keys that are looked at for a page: in the order of receivers, and of a domain. */
+/** The most keys that are read for a page: in the order of receivers, and of a domain. */
 const KEYS_MAX = { receivers: 10_000, domain: 2_000 };
 const KEYS_AT_A_TIME = { receivers: 1_000, domain: 500 };
 
 /**
- * Single deliveries that were not delivered. Those of a domain come newest first; else they come by
- * receiver, domain, kind and state, each in descending order, and then newest first. Of filters that hardly
- * any fits as {@link listGroups}.
+ * Single deliveries that were not delivered. Those of a domain come newest first; others by receiver, domain, kind and
+ * state, each in descending order, and then newest first. For filters that match hardly any delivery, see
+ * {@link listGroups}.
  */
 export async function listOpen(
   queries: Queries,
@@ -214,7 +214,7 @@ export async function listOpen(
       if (fits(key, filter)) found.push(key.id);
     }
     if (keys.length < most) return { items: await readRows(queries, found), next: undefined };
-    // Where the last does not fit, those that differ from it by their id do not, either.
+    // Where the last key does not match, those that differ from it only by their id do not match either.
     if (last && way === 'receivers' && !fits(last, filter)) last = pastStateOf(last, 'desc');
   }
   return { items: await readRows(queries, found), next: last };
@@ -232,7 +232,7 @@ function readOfReceivers(
   after: OpenKey | undefined,
   limit: number,
 ): Promise<OpenKey[]> {
-  // One claim alone is a step in the index; where there are several, `fits` chooses.
+  // A single claim is one step in the index; where there are several, `fits` selects.
   const domainId = domainIds.length === 1 ? domainIds[0] : undefined;
   const receiver = destination === undefined ? undefined : { destination, domainId };
   return readKeys(queries, { receiver, after, order: 'desc', limit });

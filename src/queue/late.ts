@@ -1,17 +1,16 @@
 /**
- * Steps that must not wait for the first attempt of a delivery, which comes late behind a long queue for
- * a dead receiver. For a row with `late_at`, {@link WorkOptions.onLate} runs at that instant. It runs once:
- * the transaction that runs it clears the column. An attempt that ends in time clears it as well
- * (`Queue.cancelLate`).
+ * Steps that must not wait for the first attempt of a delivery, which comes late behind a long queue for a dead
+ * receiver. For a row with `late_at`, {@link WorkOptions.onLate} runs at that instant. It runs once: its transaction
+ * clears the column. An attempt that ends in time clears it as well (`Queue.cancelLate`).
  */
 import type { Database, Queries } from '../database/database.ts';
 import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
 import { jobFacts, type LeasedRow, payloadsOf, rowColumns } from './worker-rows.ts';
 
-/** How often the table is looked at: for rows of an earlier run, and on PostgreSQL of other nodes. */
+/** How often the table is read: for rows of an earlier run, and on PostgreSQL for those of other nodes. */
 const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
 const ROWS_AT_A_TIME = 100;
-/** After something failed. */
+/** The wait after a failure. */
 const RETRY_MS = 60_000;
 
 export class LateWatch<Payload> {
@@ -35,7 +34,7 @@ export class LateWatch<Payload> {
     this.#track = track;
   }
 
-  /** Looks now, and from then on whenever something may be due. */
+  /** Looks now, and again whenever a row may be due. */
   start(): void {
     this.wake(this.#around.clock.now());
   }
@@ -103,9 +102,9 @@ export class LateWatch<Payload> {
 }
 
 /**
- * Notes that `onLate` need not run any more.
+ * Notes that `onLate` is not needed any more.
  *
- * @returns whether there was something
+ * @returns whether it was still to be run
  */
 export async function clearLate(tx: Queries, id: number): Promise<boolean> {
   const row = await tx
@@ -124,9 +123,9 @@ async function findLate(queries: Queries, kind: string, now: number): Promise<Le
     .select(rowColumns)
     .where('kind', '=', kind)
     .where('late_at', 'is not', null)
-    // What cannot be read cannot be stored either; what an operator holds back can.
+    // What cannot be read cannot be stored either; a row that an operator holds can.
     .where((eb) => eb.or([eb('status', '!=', 'held'), eb('held_by', 'is not', null)]))
-    // Queued in the future: the clock went back since. All of them wait for some seconds only.
+    // Created in the future: the clock went back since. Such rows wait for a few seconds only.
     .where((eb) => eb.or([eb('late_at', '<=', now), eb('created_at', '>', now)]))
     .orderBy('late_at')
     .limit(ROWS_AT_A_TIME)

@@ -1,15 +1,15 @@
-/** Finds rows that the worker was not told of: those of an earlier run, of other nodes, and those due later. */
+/** Finds rows that the worker was not told of: of an earlier run, of other nodes, and those that were due later. */
 import type { Database } from '../database/database.ts';
 import type { Clock, QueueLog } from './work-options.ts';
 import { findWaiting, type Waiting } from './worker-rows.ts';
 
 /**
- * How often the table is looked through. On PostgreSQL for the rows of other nodes; on SQLite there
- * are none, and it is for what the worker's memory had no place for.
+ * How often the table is read. On PostgreSQL for the rows of other nodes; on SQLite there are none, and it is for
+ * rows that the worker's memory had no room for.
  */
 const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
 const DESTINATIONS_AT_A_TIME = 500;
-/** After an error of the database. */
+/** The wait after an error of the database. */
 const RETRY_MS = 1_000;
 
 interface LookoutOptions {
@@ -18,7 +18,7 @@ interface LookoutOptions {
   readonly log: QueueLog;
   readonly kind: string;
   found(waiting: readonly Waiting[]): void;
-  /** Whether there is no room for more destinations: then the look stops where it is. */
+  /** Whether there is no room for more destinations: then the look stops. */
   isFull(): boolean;
   /** Remembers a task until it ends. */
   track(task: Promise<void>): void;
@@ -27,7 +27,7 @@ interface LookoutOptions {
 export class Lookout {
   readonly #options: LookoutOptions;
   readonly #intervalMs: number;
-  /** Where the look goes on; undefined where it saw everything. */
+  /** Where the look continues; undefined where it has read everything. */
   #after: string | undefined;
   #looking = false;
   #isOutdated = false;
@@ -39,7 +39,7 @@ export class Lookout {
     this.#intervalMs = LOOK_MS[options.database.engine];
   }
 
-  /** Milliseconds: what is due later than this is found by a later look, in time. */
+  /** Milliseconds: a row that is due later than this is found by a later look, in time. */
   get horizon(): number {
     return 2 * this.#intervalMs;
   }
@@ -59,7 +59,7 @@ export class Lookout {
     if (!this.#looking && !this.#stopped) this.#options.track(this.#look());
   }
 
-  /** The same from the beginning, also where a look is under way: what that saw has changed. */
+  /** The same from the beginning, also during a look: the rows that it has read may have changed. */
   lookAnew(): void {
     this.#after = undefined;
     this.#isOutdated = this.#looking;
@@ -73,7 +73,7 @@ export class Lookout {
     let again = this.#intervalMs;
     try {
       while ((await this.#page()) && !this.#options.isFull() && !this.#stopped) {
-        // Between two pages others have their turn: on SQLite a query holds the thread.
+        // Between two pages other work gets a turn: on SQLite a query holds the thread.
         await new Promise((resolve) => setImmediate(resolve));
       }
     } catch (error) {

@@ -1,4 +1,4 @@
-/** The queue of a million rows, as far as few rows can tell: how its pages are read. */
+/** How the pages of a queue with a million rows are read, tested with few rows by their query plans. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { sql } from 'kysely';
@@ -24,7 +24,7 @@ onEachEngine('keys of what was not delivered', (engine) => {
     return bench;
   }
 
-  test('every page is a step in the index, wherever it begins', async () => {
+  test('every page is one step in the index, wherever it begins', async () => {
     const { database } = await openFilled();
     const after = { destination: 'b.test', domain_id: 1, kind: 'webhook', status: 'held', id: 9 };
     const destination = 'b.test';
@@ -37,7 +37,7 @@ onEachEngine('keys of what was not delivered', (engine) => {
             const query = place(tx, request, after as OpenKey);
             if (engine === 'sqlite')
               return JSON.stringify(await query.explain(undefined, sql`query plan`));
-            // A test has few rows: reading all of them, or sorting them, would be as good.
+            // With the few rows of a test, reading or sorting all of them would be as good.
             await sql`set local enable_seqscan = off`.execute(tx);
             await sql`set local enable_bitmapscan = off`.execute(tx);
             await sql`set local enable_sort = off`.execute(tx);
@@ -45,7 +45,7 @@ onEachEngine('keys of what was not delivered', (engine) => {
           });
           assert.match(plan, /\bdeliveries_by_receiver\b/, plan);
           assert.doesNotMatch(plan, /TEMP B-TREE|\bSort\b|Seq Scan|SCAN /, plan);
-          // SQLite seeks by each column that tells the place.
+          // SQLite seeks by each column of the key.
           const seeks = place === restQuery ? /status=\? AND id[<>]\?/ : /kind,status\)[<>]\(/;
           if (engine === 'sqlite') assert.match(plan, seeks, plan);
         }
@@ -67,7 +67,7 @@ onEachEngine('keys of what was not delivered', (engine) => {
           }
           assert.deepEqual(read, all);
         }
-        // Behind a state come the others, whether it is the first or the last.
+        // After one state come the others, whether it is the first or the last.
         for (const key of all) {
           const behind = all.slice(all.findLastIndex((one) => isLike(one, key)) + 1);
           const after = pastStateOf(key, order);
@@ -78,7 +78,7 @@ onEachEngine('keys of what was not delivered', (engine) => {
     }
   });
 
-  test('groups and deliveries of a state are found behind many others', async () => {
+  test('groups and deliveries of a state are found after many others', async () => {
     const { database } = await openFilled();
     await database.write((tx) =>
       sql`update deliveries set status = 'queued' where destination <> 'c.test'`.execute(tx),

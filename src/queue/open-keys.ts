@@ -20,7 +20,7 @@ export interface Receiver {
 type Place = Pick<OpenKey, 'destination' | 'domain_id' | 'kind'> & { readonly status: string };
 
 interface KeyRequest {
-  /** All of them, where left out. */
+  /** By default all of them. */
   readonly receiver?: Receiver | undefined;
   readonly after?: OpenKey | undefined;
   readonly order: 'asc' | 'desc';
@@ -29,7 +29,7 @@ interface KeyRequest {
 
 const names = ['destination', 'domain_id', 'kind', 'status'] as const;
 
-/** Reads the keys behind one, in either order. */
+/** Reads the keys after one, in either order. */
 export async function readKeys(queries: Queries, request: KeyRequest): Promise<OpenKey[]> {
   const { after, limit } = request;
   const rest = after ? await restQuery(queries, request, after).execute() : [];
@@ -38,12 +38,12 @@ export async function readKeys(queries: Queries, request: KeyRequest): Promise<O
   return [...rest, ...(await behindQuery(queries, { ...request, limit: left }, after).execute())];
 }
 
-/** The place behind all keys that differ from this one by their id alone. */
+/** The place after all keys that differ from this one only by their id. */
 export function pastStateOf(key: OpenKey, order: 'asc' | 'desc'): OpenKey {
   return { ...key, id: order === 'asc' ? Number.MAX_SAFE_INTEGER : 0 };
 }
 
-/** Those that differ from the key by their id alone: SQLite seeks by the id only where all before it is equal. */
+/** Those that differ from the key only by their id: SQLite seeks by the id only where all before it is equal. */
 export function restQuery(queries: Queries, request: KeyRequest, after: OpenKey) {
   return keyQuery(queries, request)
     .where('destination', '=', after.destination)
@@ -53,11 +53,11 @@ export function restQuery(queries: Queries, request: KeyRequest, after: OpenKey)
     .where('id', request.order === 'asc' ? '>' : '<', after.id);
 }
 
-/** Those behind the key that differ from it by more. */
+/** Those after the key that differ from it by more than the id. */
 export function behindQuery(queries: Queries, request: KeyRequest, after: Place | undefined) {
   const query = keyQuery(queries, request);
   if (!after) return query;
-  // A column that is given is left out: SQLite would seek by it alone, and read all the others.
+  // A column with a fixed value is left out: SQLite would seek only by it, and read all the others.
   const { destination, domainId } = request.receiver ?? {};
   const given = [destination, domainId].filter((one) => one !== undefined).length;
   const free = names.slice(given);
@@ -68,8 +68,8 @@ export function behindQuery(queries: Queries, request: KeyRequest, after: Place 
 }
 
 /**
- * A place between the states of a key and of the next one. SQLite compares by less or equal when it seeks by several
- * columns, and would read all deliveries that have the very names of the key.
+ * A place between the states of a key and of the next one. SQLite seeks by several columns with "less or equal", and
+ * would read all deliveries that have the same names as the key.
  */
 function edgeOf(status: string, order: 'asc' | 'desc'): string {
   return order === 'asc' ? `${status}~` : (edgesBelow[status] ?? '');
@@ -83,7 +83,7 @@ function keyQuery(queries: Queries, { receiver, order, limit }: KeyRequest) {
   let query = queries
     .selectFrom('deliveries')
     .select([...names, 'id'])
-    // A partial index is used only where its condition stands in the query.
+    // A partial index is used only where its condition is in the query.
     .where('status', '<>', sql.lit('delivered' as const));
   if (receiver) query = query.where('destination', '=', receiver.destination);
   if (receiver?.domainId !== undefined) query = query.where('domain_id', '=', receiver.domainId);

@@ -20,13 +20,13 @@ const SECOND = 1_000;
 onEachEngine('deliveries that cannot be read', (engine) => {
   const texts = payloadFormat(1, Type.Object({ text: Type.String() }));
 
-  /** A row whose payload is another program's. */
+  /** A row whose payload another release wrote. */
   async function enqueueRaw(bench: QueueBench, queue: Queue, payload: string): Promise<number> {
     const [id = 0] = await bench.enqueue(queue, bench.delivery('a', { payload }));
     return id;
   }
 
-  test('they are reported and kept, never attempted again, and delay no other', async () => {
+  test('are reported and kept, never attempted again, and delay no other', async () => {
     const bench = await openQueueBench(engine);
     const attempts: string[] = [];
     const { queue } = bench.start({
@@ -65,7 +65,7 @@ onEachEngine('deliveries that cannot be read', (engine) => {
       assert.match(message ?? '', /a delivery is held/);
       assert.equal(fields?.reason, reason);
     }
-    // Neither time nor a restart touches them.
+    // Neither time nor a restart changes them.
     await queue.stop(0);
     await bench.clock.advance(40 * 86_400 * SECOND);
     const next = bench.start({ payloads: { read: (json) => texts.read(json).text } });
@@ -83,7 +83,7 @@ onEachEngine('deliveries that cannot be read', (engine) => {
     assert.equal(next.receiver.attempts.length, 0);
   });
 
-  test('one that is tried again by hand with a program that can read it goes on as it was', async () => {
+  test('continues after a manual retry with a program that can read it', async () => {
     const bench = await openQueueBench(engine);
     const old = bench.start({ payloads: { read: (json) => texts.read(json).text } });
     const id = await enqueueRaw(bench, old.queue, '{"v":2,"text":"newer"}');
@@ -114,7 +114,7 @@ onEachEngine('deliveries that cannot be read', (engine) => {
     assert.deepEqual([row.finished_at, row.lease_owner], [null, null]);
   });
 
-  test('an error that cannot be read hides no delivery', async () => {
+  test('a delivery with an unreadable error is listed', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     receiver.respond = () => refused;
@@ -152,7 +152,7 @@ onEachEngine('queue for operators', (engine) => {
     assert.equal((await receiver.nth(2)).job.attempt, 1, 'not before the schedule says, but now');
   });
 
-  test('a delivery that is tried again by hand before its end is not a first one, nor a replay', async () => {
+  test('the manual retry of a delivery before its end is no first attempt, and no replay', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     receiver.respond = () => refused;
@@ -168,7 +168,7 @@ onEachEngine('queue for operators', (engine) => {
     await queue.idle();
   });
 
-  test('a domain sees its own deliveries only, in pages and by status', async () => {
+  test('a domain sees only its own deliveries, in pages and by status', async () => {
     const bench = await openQueueBench(engine);
     const other = await insertDomain(bench.database, 'other.test');
     const { queue, receiver } = bench.start();
@@ -200,7 +200,7 @@ onEachEngine('queue for operators', (engine) => {
     assert.deepEqual(failed[0]?.lastError, { status: 410, text: 'gone' });
   });
 
-  test('old ends are pruned with their bodies, what is queued stays', async () => {
+  test('old ended deliveries are pruned with their bodies, queued ones stay', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     receiver.respond = ({ destination }) => (destination === 'a' ? delivered : refused);
@@ -252,7 +252,7 @@ onEachEngine('queue for operators', (engine) => {
     assert.equal(outcomes, 0);
   });
 
-  test('deliveries of a domain go some at a time, those first that still wait', async () => {
+  test('deliveries of a domain are removed some at a time, waiting ones first', async () => {
     const bench = await openQueueBench(engine);
     const queue = bench.queue();
     const other = await insertDomain(bench.database, 'other.test');
@@ -278,7 +278,7 @@ onEachEngine('queue for operators', (engine) => {
     assert.deepEqual(await counted(), [kept]);
   });
 
-  test('the depth of each kind, and how old it is', async () => {
+  test('the number of open deliveries of each kind, and the age of the oldest', async () => {
     const bench = await openQueueBench(engine);
     const queue = bench.queue();
     assert.deepEqual(await queue.depths(), []);

@@ -1,4 +1,4 @@
-/** The queries of operators on `deliveries`: list, retry, and remove what has ended. */
+/** The operators' queries on `deliveries`: list, retry, and remove ended ones. */
 import { sql } from 'kysely';
 import type { Queries, Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -10,7 +10,7 @@ import {
   type StoredPlace,
 } from './delivery.ts';
 
-/** Rows that go in one transaction. */
+/** Rows that are removed in one transaction. */
 const REMOVED_AT_A_TIME = 200;
 
 export interface ListRequest {
@@ -19,7 +19,7 @@ export interface ListRequest {
   readonly publicId?: string | undefined;
   readonly limit: number;
   readonly offset: number;
-  /** Ids above this one. */
+  /** Only ids above this one. */
   readonly after?: number;
 }
 
@@ -66,31 +66,31 @@ export async function countOpenDeliveries(queries: Queries, domainId: number): P
   return Number(count);
 }
 
-/** A delivery that was asked to be tried again. */
+/** A delivery whose retry was requested. */
 interface Requeued {
   readonly delivery: Delivery;
-  /** As it was queued; absent while an attempt is under way, to which it is left. */
+  /** The row as it is queued; absent while an attempt is under way, which continues. */
   readonly row?: Row<'deliveries'>;
 }
 
-/** Whether what a delivery needs for an attempt is still there. */
+/** Whether the data for an attempt of a delivery is still stored. */
 export const hasPayload = sql<boolean>`exists (
   select 1 from delivery_payloads where delivery_payloads.delivery_id = deliveries.id)`;
 
 /** What an operator's drop writes as the last error. */
 const DROPPED = errorToJson({ text: 'dropped by an operator: nobody is told of it' });
 
-/** A drop ends a delivery without what else its end brings: no copy is stored, nobody is told. */
+/** A drop ends a delivery without the usual consequences: no copy is stored, and no bounce is sent. */
 export const dropped = { status: 'failed', last_error: DROPPED } as const;
 
 /**
- * The replays of a row once it is retried. What is done at the end of a delivery is not done again at that of a
- * replay, so the retry of a dropped one is none.
+ * The replay count of a row after a retry. What follows the end of a delivery is not done again at the end of a
+ * replay. A drop did nothing of it, so the retry of a dropped delivery is no replay.
  */
 export const replaysOnceRetried = sql<number>`case
   when status in ('queued', 'held') or last_error = ${DROPPED} then replays else replays + 1 end`;
 
-/** A delivery that ended, in the order of the ends. */
+/** A delivery that ended; listed in the order in which they ended. */
 export interface EndedRow {
   readonly id: number;
   readonly finished_at: number;
@@ -100,7 +100,7 @@ export interface EndedRow {
  * Lists deliveries that ended before an instant.
  *
  * @param after the last one that was listed
- * @returns with those that still have what they delivered marked; none where no more are left
+ * @returns those that still have their payload are marked; empty where no more are left
  */
 export async function listEnded(
   queries: Queries,
@@ -116,9 +116,9 @@ export async function listEnded(
 }
 
 /**
- * Takes from deliveries what they delivered: they are listed still, and not attempted any more.
+ * Removes the payloads of deliveries: they are still listed, but not attempted any more.
  *
- * @returns the bodies they name; not those of deliveries that were queued again meanwhile
+ * @returns the bodies they name; without those of deliveries that were queued again meanwhile
  */
 export async function releaseRows(
   tx: Queries,
@@ -139,7 +139,7 @@ export async function releaseRows(
   return [...new Set(ended.map(({ body_id }) => body_id))];
 }
 
-/** Puts a row at the start of its schedule; one that is being attempted is left to its attempt. */
+/** Puts a row at the start of its schedule; one that is being attempted is not changed. */
 export async function requeueRow(
   tx: Queries,
   domainId: number,
@@ -175,7 +175,7 @@ export async function requeueRow(
 /**
  * Removes some rows that ended before an instant.
  *
- * @returns the bodies they named; none where no such row is left
+ * @returns the bodies they named; empty where no such row is left
  */
 export async function pruneRows(tx: Queries, before: number): Promise<number[]> {
   const rows = await tx
@@ -196,10 +196,9 @@ export async function pruneRows(tx: Queries, before: number): Promise<number[]> 
 }
 
 /**
- * Removes some rows of a domain, those first that still wait (the states are in the order of their
- * names).
+ * Removes some rows of a domain, first those that still wait (the states are in the order of their names).
  *
- * @returns the bodies they named; none where no row is left
+ * @returns the bodies they named; empty where no row is left
  */
 export async function removeRowsOf(tx: Queries, domainId: number): Promise<number[]> {
   const rows = await tx
@@ -217,18 +216,18 @@ export async function removeRowsOf(tx: Queries, domainId: number): Promise<numbe
   return rows.map(({ body_id }) => body_id);
 }
 
-/** What of one kind is in one state. */
+/** The deliveries of one kind in one state. */
 export interface QueueDepth {
   readonly kind: string;
   readonly state: 'queued' | 'held';
   readonly count: number;
   /** When the oldest of them was queued first, milliseconds since 1970. */
   readonly oldestCreatedAt: number;
-  /** When the next of them is due; of one that is being attempted, when its lease ends. */
+  /** When the next of them is due; for one that is being attempted, when its lease ends. */
   readonly nextAttemptAt: number;
 }
 
-/** How much of each kind has not ended; reads the index over all that has not, and a row for each kind. */
+/** The open deliveries of each kind; reads the index of all open ones, and one row for each kind. */
 export async function readDepths(queries: Queries): Promise<QueueDepth[]> {
   const counted = await queries
     .selectFrom('deliveries')

@@ -1,8 +1,7 @@
 /**
- * Whatever comes between (failures, crashes at any moment, late answers, replays, a clock that is set
- * forward and back), no delivery is
- * lost: each is attempted until it has ended, under the same id and with the same payload, and what
- * follows its end is done exactly once for each end.
+ * Whatever happens in between (failures, crashes at any moment, late answers, replays, a clock that is set forward
+ * and back), no delivery is lost: each is attempted until it has ended, under the same id and with the same payload,
+ * and what follows its end is done exactly once for each end.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -73,13 +72,13 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 
 const outcomes = { delivered, temporary: refused, permanent: gone };
 
-/** The system and what is known of it from outside. */
+/** The system, and what is known about it from outside. */
 class Model {
   readonly #bench: QueueBench;
   #process: QueueProcess;
-  /** Attempts of all processes that wait for an answer, those of dead ones included. */
+  /** Attempts of all processes that wait for an answer, also those of dead ones. */
   readonly #waiting: Attempt[] = [];
-  /** Payload by public id, of what was committed. */
+  /** The committed payloads, by public id. */
   readonly #accepted = new Map<string, { id: number; payload: string }>();
   readonly #attempted = new Set<string>();
   #made = 0;
@@ -106,7 +105,7 @@ class Model {
       case 'stop': {
         const stopped = this.#process.queue.stop(1_000);
         await this.#bench.clock.advance(3_000);
-        // Attempts that nobody ends are cut off.
+        // Attempts without an answer are aborted.
         await stopped;
         this.#process = this.#start();
         return;
@@ -122,7 +121,7 @@ class Model {
     }
   }
 
-  /** Lets everything come to its end and looks at the books. */
+  /** Lets everything end, and checks the records. */
   async finish(): Promise<void> {
     for (let round = 0; ; round++) {
       assert.ok(round < 2_000, 'it never comes to an end');
@@ -156,7 +155,7 @@ class Model {
       delays: Array.from({ length: 40 }, () => 5),
       perDestination: 3,
       onOutcome: async (tx, job, { status }) => {
-        // A second one would break the key, and with it the outcome.
+        // A second row would break the key, and so the outcome.
         if (job.isFirst) {
           const name = `first ${job.publicId}`;
           await tx.insertInto('counters').values({ name, value: 1 }).execute();
@@ -177,7 +176,7 @@ class Model {
     const { attempts } = started.receiver;
     attempts.push = (attempt: Attempt) => {
       const { publicId, payload, id } = attempt.job;
-      // What was committed by a process that died in that moment is known from here on.
+      // A commit of a process that died at that moment is known from here on.
       const accepted = this.#accepted.get(publicId) ?? { id, payload };
       this.#accepted.set(publicId, accepted);
       assert.deepEqual({ id, payload }, accepted);

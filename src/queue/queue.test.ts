@@ -45,7 +45,7 @@ onEachEngine('queue', (engine) => {
     assert.deepEqual(bench.logged, []);
   });
 
-  test('what was queued without a wake, or before the start, is found', async () => {
+  test('a row that was queued without a wake, or before the start, is found', async () => {
     const bench = await openQueueBench(engine);
     await bench.fill('a', 2);
     const { queue, receiver } = bench.start();
@@ -57,7 +57,7 @@ onEachEngine('queue', (engine) => {
     assert.equal((await receiver.nth(2)).job.destination, 'b');
   });
 
-  test('attempts at a destination are as many as all nodes together may make', async () => {
+  test('the limit of attempts at a destination holds for all nodes together', async () => {
     const bench = await openQueueBench(engine);
     let byOthers = 32;
     let held = 0;
@@ -82,7 +82,7 @@ onEachEngine('queue', (engine) => {
     assert.equal(receiver.attempts.length, 2);
     byOthers = 0;
     receiver.respond = () => delivered;
-    // What ends here makes room at once.
+    // An attempt that ends here makes room at once.
     for (const { answer } of [...receiver.attempts]) answer(delivered);
     await receiver.nth(39);
     await queue.idle();
@@ -91,7 +91,7 @@ onEachEngine('queue', (engine) => {
 
   const DAY = 86_400 * SECOND;
 
-  test('a clock that goes back makes nobody wait for longer than some seconds more', async () => {
+  test('after the clock goes back, no wait is longer than some seconds more', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     receiver.respond = () => refused;
@@ -99,7 +99,7 @@ onEachEngine('queue', (engine) => {
     await rowWhen(bench, ({ attempts }) => attempts === 1);
     await queue.idle();
     bench.clock.set(-DAY);
-    // The clock is looked at every six seconds; from then on it is five.
+    // The clock is checked every six seconds; from then on the wait is five.
     await bench.clock.advance(6 * SECOND);
     await queue.idle();
     await bench.clock.advance(5 * SECOND);
@@ -115,7 +115,7 @@ onEachEngine('queue', (engine) => {
     await queue.idle();
   });
 
-  test('nor one that was ahead when the last process ran', async () => {
+  test('nor after a clock that was ahead when the last process ran', async () => {
     const bench = await openQueueBench(engine);
     bench.clock.set(365 * DAY);
     const first = bench.start();
@@ -128,7 +128,7 @@ onEachEngine('queue', (engine) => {
     await bench.enqueue(first.queue, bench.delivery('under way'));
     await failing.nth(1);
     first.kill();
-    // Nobody heard of this one.
+    // No process was woken for this one.
     await bench.enqueue(bench.queue(), bench.delivery('new'));
     bench.clock.set(-365 * DAY);
     const { receiver } = bench.start();
@@ -143,7 +143,7 @@ onEachEngine('queue', (engine) => {
     ]);
   });
 
-  test('an instant that was asked for stays, wherever the clock goes', async () => {
+  test('a requested instant stays, whatever the clock is set to', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     const notBefore = bench.clock.now() + 100 * SECOND;
@@ -157,7 +157,7 @@ onEachEngine('queue', (engine) => {
     assert.ok(bench.clock.now() >= notBefore);
   });
 
-  test('the lease of an attempt under way holds while the clock goes', async () => {
+  test('the lease of an attempt under way holds when the clock is changed', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     await bench.enqueue(queue, bench.delivery('a'));
@@ -236,7 +236,7 @@ onEachEngine('queue', (engine) => {
     await rowWhen(bench, ({ status }) => status === 'delivered');
   });
 
-  test('what a dead worker held is attempted again within 30 seconds, the same', async () => {
+  test('the deliveries of a dead worker are attempted again within 30 seconds, unchanged', async () => {
     const bench = await openQueueBench(engine);
     const first = bench.start();
     await bench.enqueue(first.queue, bench.delivery('a'));
@@ -263,7 +263,7 @@ onEachEngine('queue', (engine) => {
 
   // SQLite has one process.
   if (engine !== 'sqlite') {
-    test('two nodes share what is due: none of it is attempted twice', async () => {
+    test('two nodes share the due deliveries: none is attempted twice', async () => {
       const bench = await openQueueBench(engine);
       for (const destination of ['a', 'b', 'c']) await bench.fill(destination, 100);
       const nodes = [bench.start(), bench.start()];
@@ -277,7 +277,7 @@ onEachEngine('queue', (engine) => {
     });
   }
 
-  test('an outcome that comes after the end of the lease is dropped', async () => {
+  test('an outcome that comes after the end of the lease is ignored', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     await bench.enqueue(queue, bench.delivery('a'));

@@ -2,28 +2,26 @@
  * The durable queue of deliveries to destinations outside. Each is attempted until it succeeds or its
  * schedule ends. The queue knows no protocol; each kind of delivery brings the function that attempts it.
  *
- * A delivery is a row of `deliveries`, written in the transaction of whoever accepts the message
- * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads`. It is `queued`
- * until it is `delivered` or `failed`; ended rows are kept for operators until {@link Queue.prune}. One
- * that cannot be attempted, such as one whose payload this program cannot read, is `held`: it is
- * logged, its error says why, and nothing is done with it until somebody tries it again by hand. A row
- * keeps the body it refers to (`body_id`) from being swept.
+ * A delivery is a row of `deliveries`, written in the transaction that accepts the message
+ * ({@link Queue.enqueue}), and its payload a row of `delivery_payloads`. It is `queued` until it is `delivered` or
+ * `failed`; ended rows are kept for operators until {@link Queue.prune}. A delivery that cannot be attempted, such as
+ * one whose payload this program cannot read, is `held`: it is logged, its error says why, and it waits until
+ * somebody retries it by hand. The body that a row refers to (`body_id`) is kept.
  *
  * Crashes: a delivery is made at least once.
  * - Before the commit of `enqueue` nothing was accepted; after it the row is there.
- * - `wake` after the commit is only for speed: a start looks at every row.
- * - A worker leases rows before it attempts them. One that dies with leases, at whatever point of an
- *   attempt, leaves rows that nobody touches until the lease ends; then they are attempted again
- *   under the same public id, with the same payload. On SQLite there is one process: its start ends
- *   every lease at once.
- * - Where the worker dies after the receiver took the delivery and before that is written, the receiver
- *   gets it again. It recognizes the repeat by the public id.
+ * - `wake` after the commit is only for speed: the start reads every row.
+ * - A worker leases rows before it attempts them. If it dies, at any point of an attempt, no other worker uses its rows
+ *   until the leases end; then they are attempted again under the same public id, with the same payload. On SQLite
+ *   there is one process: its start ends every lease at once.
+ * - If a worker dies after the receiver accepted the delivery and before that is written, the receiver gets it again.
+ *   It recognizes the repetition by the public id.
  * - The end of a delivery and what follows from it (storing it, bouncing it) are one transaction, by
  *   {@link WorkOptions.onOutcome}: it is done once, or the delivery has not ended.
  *
- * Clock: rows say by the clock when they are due; what waits in memory is counted by the monotonic
- * clock. Where the clock went back, rows that were written before keep the length of their wait: a
- * worker looks every 6 s, and at its start for what an earlier run wrote.
+ * Clock: rows have their due times by the clock; waits in memory are measured by the monotonic clock. If the clock
+ * goes back, rows that were written before keep the length of their wait: a worker checks for that every 6 s, and at
+ * its start for rows of an earlier run.
  *
  * Fairness: see `destinations.ts`.
  */
@@ -87,10 +85,10 @@ export {
 export interface QueueOptions {
   readonly database: Database;
   readonly log: QueueLog;
-  /** Told of every attempt whose outcome is written. */
+  /** Called for every attempt whose outcome is written. */
   readonly onAttempt?: (report: AttemptReport) => void;
   readonly clock?: Clock;
-  /** Where attempts at a destination are counted over several nodes; left out for a single one. */
+  /** Where attempts at a destination are counted over several nodes; left out for a single node. */
   readonly places?: SharedPlaces | undefined;
   /** From 0 to 1; for the jitter. */
   readonly random?: () => number;
@@ -98,17 +96,17 @@ export interface QueueOptions {
   readonly trace?: Pick<Trace, 'write'> | undefined;
 }
 
-/** What of a delivery says when it is attempted. */
+/** The fields that decide when a delivery is attempted. */
 type Times = Pick<NewDelivery, 'notBefore' | 'tried' | 'lateAt'>;
 
 function dueAt({ notBefore, tried }: Times, now: number): number {
   return tried ? now + tried.retryMs : (notBefore ?? now);
 }
 
-/** Characters of a Message-ID, a subject or recipients that are kept for operators. */
+/** The most characters of a Message-ID, a subject or recipients that are kept for operators. */
 const ABOUT_MAX = 255;
 
-/** What is left of the arguments without the first. */
+/** The arguments without the first. */
 type Tail<List extends readonly unknown[]> = List extends [unknown, ...infer Rest] ? Rest : never;
 
 export class Queue {
@@ -127,8 +125,8 @@ export class Queue {
   }
 
   /**
-   * Queues a delivery within the caller's transaction. Once that is committed, {@link Queue.wake}
-   * makes the first attempt come at once.
+   * Queues a delivery within the caller's transaction. After the commit, {@link Queue.wake} makes the first attempt
+   * start at once.
    *
    * @returns its id
    */
@@ -163,7 +161,7 @@ export class Queue {
     return id;
   }
 
-  /** Says that deliveries were queued and committed: those that are due are attempted at once. */
+  /** After a commit: attempts those of the new deliveries that are due at once. */
   wake(deliveries: Iterable<Pick<NewDelivery, 'kind' | 'destination' | keyof Times>>): void {
     const now = this.#clock.now();
     for (const delivery of deliveries) {
@@ -190,7 +188,7 @@ export class Queue {
   /**
    * Cancels a delivery that waits for its next attempt.
    *
-   * @returns false where it has ended, is gone, or an attempt is under way: then nothing is changed
+   * @returns false where it has ended, was removed, or an attempt is under way: then nothing is changed
    */
   async withdraw(tx: Queries, id: number): Promise<boolean> {
     const row = await tx
@@ -232,12 +230,12 @@ export class Queue {
   }
 
   /**
-   * Tries a delivery again now, from the start of its schedule, whether it waits or has ended: with
-   * the same public id, payload and body. One that is being attempted right now is left alone.
+   * Retries a delivery now, from the start of its schedule, whether it waits or has ended: with the same public id,
+   * payload and body. One that is being attempted is not changed.
    *
    * @param by who orders it, for the trace
-   * @returns the delivery as it is then; undefined where the domain has none of that id
-   * @throws Refusal delivery_released where what it delivers is not kept any more
+   * @returns the delivery as it is then; undefined where the domain has none with this id
+   * @throws Refusal delivery_released where its payload was removed
    */
   async retry(domainId: number, id: number, by: string): Promise<Delivery | undefined> {
     const requeued = await this.#database.write(async (tx) => {
@@ -249,7 +247,7 @@ export class Queue {
     return requeued?.delivery;
   }
 
-  /** What waits or failed, by receiver and domain. */
+  /** Waiting and failed deliveries, by receiver and domain. */
   groups(...request: Tail<Parameters<typeof listGroups>>): ReturnType<typeof listGroups> {
     return listGroups(this.#database.read, ...request);
   }
@@ -260,11 +258,11 @@ export class Queue {
   }
 
   /**
-   * Tries many deliveries again, holds them back, releases or drops them, in short transactions. What is
-   * dropped has failed, and nobody is told. Each is noted in the trace.
+   * Retries, holds, releases or drops many deliveries, in short transactions. A dropped delivery has failed, and no
+   * bounce is sent. Each change is noted in the trace.
    *
    * @param by who orders it, for the trace
-   * @returns how many fit and were changed, within some seconds
+   * @returns how many matched and were changed, within some seconds
    */
   bulk(request: Omit<BulkRequest, 'now'>, by: string): Promise<BulkResult> {
     const now = this.#clock.now();
@@ -291,7 +289,7 @@ export class Queue {
     }
   }
 
-  /** Our id of the message of a delivery, by the delivery's id or its public id. */
+  /** Our id of a delivery's message, by the delivery's id or public id. */
   async findMailId(delivery: string): Promise<string | undefined> {
     const query = this.#database.read.selectFrom('deliveries').select('mail_id');
     const id = Number(delivery);
@@ -312,7 +310,7 @@ export class Queue {
     return row?.body_id;
   }
 
-  /** What of each kind is queued, for metrics; a kind with nothing queued is left out. */
+  /** The queued deliveries of each kind, for metrics; a kind without any is left out. */
   depths(): Promise<QueueDepth[]> {
     return readDepths(this.#database.read);
   }
@@ -322,7 +320,7 @@ export class Queue {
    * their bodies.
    *
    * @param before milliseconds since 1970
-   * @returns the bodies they named; none where no such delivery is left
+   * @returns the bodies they named; empty where no such delivery is left
    */
   prune(tx: Queries, before: number): Promise<number[]> {
     return pruneRows(tx, before);
@@ -334,8 +332,8 @@ export class Queue {
   }
 
   /**
-   * Takes from deliveries that ended before an instant what they delivered, in the caller's transaction, which empties
-   * their bodies.
+   * Removes the payloads of deliveries that ended before an instant, in the caller's transaction, which empties their
+   * bodies.
    *
    * @returns the bodies they name
    */
@@ -343,7 +341,7 @@ export class Queue {
     return releaseRows(tx, ids, before);
   }
 
-  /** The same with the deliveries of a domain that is deleted, whatever became of them. */
+  /** The same for the deliveries of a deleted domain, whatever their state. */
   removeSomeOf(tx: Queries, domainId: number): Promise<number[]> {
     return removeRowsOf(tx, domainId);
   }
@@ -354,8 +352,8 @@ export class Queue {
   }
 
   /**
-   * Stops all workers: waits so long for attempts under way, then aborts them. What has no outcome
-   * by then is attempted again after the next start.
+   * Stops all workers: waits `deadlineMs` for attempts under way, then aborts them. A delivery without an outcome by
+   * then is attempted again after the next start.
    */
   async stop(deadlineMs: number): Promise<void> {
     await Promise.all([...this.#workers.values()].map((worker) => worker.stop(deadlineMs)));

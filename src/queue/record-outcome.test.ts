@@ -48,7 +48,7 @@ onEachEngine('outcomes', (engine) => {
     assert.equal(receiver.attempts.length, 4);
   });
 
-  test('Retry-After puts the next attempt off, a permanent failure ends it', async () => {
+  test('Retry-After delays the next attempt, a permanent failure ends the delivery', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     await bench.enqueue(queue, bench.delivery('a'));
@@ -62,7 +62,7 @@ onEachEngine('outcomes', (engine) => {
     assert.equal(row.attempts, 2);
   });
 
-  test('a delivery may be put off, and withdrawn until it is attempted', async () => {
+  test('a delivery may be scheduled for later, and withdrawn until it is attempted', async () => {
     const bench = await openQueueBench(engine);
     const { queue, receiver } = bench.start();
     const notBefore = bench.clock.now() + 16 * SECOND;
@@ -82,7 +82,7 @@ onEachEngine('outcomes', (engine) => {
     assert.equal(await withdraw(second), false, 'it is being attempted');
   });
 
-  test('what follows an outcome is in its transaction, and is done after a failure of it', async () => {
+  test('the consequences of an outcome are in its transaction, and are repeated after it failed', async () => {
     const bench = await openQueueBench(engine);
     let failures = 2;
     const seen: [Job, Settled][] = [];
@@ -129,7 +129,7 @@ onEachEngine('outcomes', (engine) => {
     );
   });
 
-  test('an outcome that cannot be stored at all puts the next attempt far off', async () => {
+  test('after an outcome that cannot be stored, the next attempt comes much later', async () => {
     const bench = await openQueueBench(engine);
     let broken = true;
     const { queue, receiver } = bench.start({
@@ -173,7 +173,7 @@ onEachEngine('outcomes', (engine) => {
     await queue.idle();
   });
 
-  test('a last attempt that throws ends nothing, and comes again', async () => {
+  test('a last attempt that throws does not end the delivery, and is repeated', async () => {
     const bench = await openQueueBench(engine);
     let isBroken = true;
     let ends = 0;
@@ -206,7 +206,7 @@ onEachEngine('outcomes', (engine) => {
     await queue.idle();
   });
 
-  test('a last attempt that throws again and again is held at last', async () => {
+  test('a delivery whose last attempt throws again and again is held', async () => {
     const bench = await openQueueBench(engine);
     let attempts = 0;
     const { queue } = bench.start({
@@ -231,7 +231,7 @@ onEachEngine('outcomes', (engine) => {
 });
 
 onEachEngine('what does not wait for the first attempt', (engine) => {
-  /** A process that notes what it did late, in the transaction that notes it. */
+  /** A process that records what it did late, in the transaction that notes it. */
   function startLate(bench: QueueBench, options: Partial<WorkOptions<string>> = {}) {
     return bench.start({
       onLate:
@@ -265,7 +265,7 @@ onEachEngine('what does not wait for the first attempt', (engine) => {
     assert.equal(await countLate(bench), 1);
   });
 
-  test('an outcome in time takes it over', async () => {
+  test('an outcome in time does it instead', async () => {
     const bench = await openQueueBench(engine);
     const taken: boolean[] = [];
     const { queue, receiver } = startLate(bench, {
@@ -284,7 +284,7 @@ onEachEngine('what does not wait for the first attempt', (engine) => {
     assert.equal(await countLate(bench), 0);
   });
 
-  test('a process that died is no reason to wait longer, nor a clock that went back', async () => {
+  test('neither a dead process nor a clock that went back makes it wait longer', async () => {
     const bench = await openQueueBench(engine);
     const first = startLate(bench);
     const hour = 3_600 * SECOND;
@@ -303,7 +303,7 @@ onEachEngine('what does not wait for the first attempt', (engine) => {
     assert.equal(await countLate(bench), 1);
   });
 
-  test('what fails comes again a minute later, and keeps no other from being done', async () => {
+  test('a failure is repeated a minute later, and does not delay the others', async () => {
     const bench = await openQueueBench(engine);
     let isBroken = true;
     const { queue } = startLate(bench, {

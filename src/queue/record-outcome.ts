@@ -1,15 +1,15 @@
-/** Records the outcome of an attempt, together with what follows from it. */
+/** Records the outcome of an attempt, together with its consequences. */
 import type { Queries } from '../database/database.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { DeliveryError, JobFacts, Outcome, Settled } from './delivery.ts';
 import { nextDelayMs, type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import { type RowOutcome, writeOutcome } from './worker-rows.ts';
 
-/** Milliseconds between tries to write an outcome. An outcome that is lost means a second attempt. */
+/** Milliseconds between tries to write an outcome. A lost outcome means a second attempt. */
 const RETRIES_MS = [500, 1_000, 2_000, 4_000, 8_000];
-/** When it could not be written: until the next attempt, so that a bug does not flood a receiver. */
+/** The wait before the next attempt where it could not be written, so that a bug does not flood a receiver. */
 const UNWRITTEN_DELAY_MS = 300_000;
-/** How often a last attempt is repeated where it throws. */
+/** How often a last attempt that throws is repeated. */
 const LAST_REPEATS = 5;
 const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' };
 
@@ -17,8 +17,8 @@ const UNWRITTEN = { text: 'the outcome of the last attempt could not be stored' 
 export interface Ended {
   readonly outcome: Outcome;
   /**
-   * What follows from it, in the transaction that writes it; see {@link WorkOptions.onOutcome}. Absent
-   * where nothing does.
+   * Its consequences, in the transaction that writes it; see {@link WorkOptions.onOutcome}. Absent where there are
+   * none.
    */
   readonly follow?: (tx: Queries, settled: Settled) => Promise<(() => void) | undefined>;
   readonly attemptMs: number;
@@ -34,10 +34,10 @@ export class OutcomeRecorder {
   }
 
   /**
-   * Writes an outcome, again and again where the database fails.
+   * Writes an outcome; tries again where the database fails.
    *
    * @param signal ends the tries
-   * @returns when the delivery is due again, where it is
+   * @returns when the delivery is due again, if it is
    */
   async record(job: JobFacts, ended: Ended, signal: AbortSignal): Promise<number | undefined> {
     const { clock, log } = this.#around;
@@ -109,9 +109,8 @@ export class OutcomeRecorder {
   }
 
   /**
-   * Repeats a last attempt that threw. The error says nothing about the receiver, so it does not end the
-   * delivery: the attempt is repeated after the longest wait of the schedule. In the end the delivery is
-   * held.
+   * Repeats a last attempt that threw. The error says nothing about the receiver, so it does not end the delivery: the
+   * attempt is repeated after the longest wait of the schedule. After too many repetitions the delivery is held.
    *
    * @returns when the delivery is due again, where that could be written
    */
@@ -132,7 +131,7 @@ export class OutcomeRecorder {
   /**
    * Postpones the next attempt.
    *
-   * @param attempts that count; without this one when left out
+   * @param attempts the number of attempts that count; by default without this one
    */
   async #postpone(
     job: JobFacts,
@@ -158,9 +157,9 @@ export class OutcomeRecorder {
 }
 
 /**
- * An attempt as operators find it; none of a delivery of which it is not known which message it is. Its
- * status is `delivered`, `deferred` (another attempt comes), `failed` (the receiver refused it for good),
- * `expired` (it was the last attempt) or `held`.
+ * The attempt as a trace event; undefined for a delivery whose message is not known. Its status is `delivered`,
+ * `deferred` (another attempt follows), `failed` (the receiver refused it for good), `expired` (it was the last
+ * attempt) or `held`.
  */
 function attemptOf(
   kind: string,

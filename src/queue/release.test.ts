@@ -1,4 +1,4 @@
-/** What deliveries that ended keep, and for how long. */
+/** What is kept of ended deliveries, and for how long. */
 import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ onEachEngine('deliveries that ended', (engine) => {
     return store.database.write((tx) => store.bodies.commit(tx, body));
   };
 
-  /** @param finishedAt undefined: it goes on */
+  /** @param finishedAt undefined: the delivery is still open */
   async function add(bodyId: number, finishedAt?: number): Promise<number> {
     return store.database.write(async (tx) => {
       const destination = 'https://hook.example';
@@ -36,7 +36,7 @@ onEachEngine('deliveries that ended', (engine) => {
     });
   }
 
-  /** As the maintenance does. @returns how many deliveries lost what they delivered */
+  /** Does what the maintenance does. @returns how many deliveries lost their payloads */
   async function release(): Promise<number> {
     let released = 0;
     for (let after = { finished_at: 0, id: 0 }; ; ) {
@@ -56,7 +56,7 @@ onEachEngine('deliveries that ended', (engine) => {
 
   const isKept = async (bodyId: number) => (await store.bodies.find(bodyId)) !== undefined;
 
-  test('lose their message, and are listed still', async () => {
+  test('lose their message, and are still listed', async () => {
     const gone = await keepBody();
     const ids = [await add(gone, 1_000), await add(gone, 2_000)];
     const file = (await store.bodies.find(gone))?.file;
@@ -97,7 +97,7 @@ onEachEngine('deliveries that ended', (engine) => {
     assert.deepEqual(rows.map(({ id }) => id).sort(), [late, open, mailbox].sort());
   });
 
-  test('that is tried again in time goes on', async () => {
+  test('that is retried in time continues', async () => {
     const body = await keepBody();
     const id = await add(body, 4_000);
     assert.equal((await queue.retry(1, id, 'test'))?.status, 'queued');

@@ -29,7 +29,7 @@ test('jitter never makes a delay shorter, nor more than a tenth longer', () => {
   );
 });
 
-test('what the receiver asks for is a lower bound, up to a day, and gives no attempt more', () => {
+test('the Retry-After of the receiver is a lower bound, up to a day, and adds no attempt', () => {
   assert.equal(nextDelayMs([5], 1, 60, noJitter), 60_000);
   assert.equal(nextDelayMs([5], 1, 2, noJitter), 5_000);
   assert.equal(nextDelayMs([5], 1, -7, noJitter), 5_000);

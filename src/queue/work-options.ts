@@ -5,8 +5,8 @@ import type { Trace } from '../trace/trace.ts';
 import type { Job, Outcome, PayloadFormat, Settled } from './delivery.ts';
 
 /**
- * @typeParam Payload what a delivery of this kind is made of
- * @typeParam Prepared what an attempt makes ready for the transaction that writes its outcome
+ * @typeParam Payload the data of a delivery of this kind
+ * @typeParam Prepared what an attempt prepares for the transaction that writes its outcome
  */
 export interface WorkOptions<Payload = unknown, Prepared = unknown> {
   readonly kind: string;
@@ -14,32 +14,31 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
   readonly payloads: Pick<PayloadFormat<Payload>, 'read'>;
   /** Attempts under way in this process; 512 when left out. */
   readonly concurrency?: number;
-  /** Attempts under way at one destination, by all nodes; 32 when left out. */
+  /** Attempts under way at one destination, on all nodes; 32 by default. */
   readonly perDestination?: number;
   /**
-   * Characters of payloads under way, 64 Mi when left out; beyond it each destination has one
-   * delivery under way at a time.
+   * Characters of payloads under way, 64 Mi by default; above this limit each destination has one delivery under way
+   * at a time.
    */
   readonly payloadsMax?: number;
   /**
-   * Seconds between each attempt and the next: one attempt more than it has entries. The first is
-   * made at once.
+   * Seconds between each attempt and the next: there is one attempt more than entries. The first is made at once.
    */
   readonly delays: readonly number[];
   /**
-   * Tries to deliver, and only reports: what throws is a bug and counts as a temporary failure. It
-   * never ends a delivery: a last attempt that throws comes again, and after five more is held.
+   * Tries to deliver, and only reports. An exception is a bug and counts as a temporary failure. It never ends a
+   * delivery: a last attempt that throws is repeated, and after five more the delivery is held.
    *
    * @param signal aborted when the process stops and waits no longer
    */
   attempt(job: Job<Payload>, signal: AbortSignal): Promise<Attempted<Prepared>>;
   /**
-   * What follows from an attempt, in the transaction that writes its outcome: it does nothing but
-   * queries on `tx`. It may run again where that fails. It does not run for a delivery that was
-   * deleted meanwhile, nor for one that is held.
+   * The consequences of an attempt, in the transaction that writes its outcome: it only makes queries on `tx`. It may
+   * run again where that transaction fails. It does not run for a delivery that was deleted meanwhile, nor for one
+   * that is held.
    *
    * @param prepared undefined where the attempt prepared nothing, or threw
-   * @returns what is to be done once the transaction is committed, if anything
+   * @returns what to do after the commit, if anything
    */
   onOutcome?(
     tx: Queries,
@@ -48,16 +47,15 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
     prepared: Prepared | undefined,
   ): Promise<(() => void) | undefined>;
   /**
-   * Deliveries were dropped by an operator: what their own rows say of them is written, in the transaction
-   * that drops them. Nobody else is told.
+   * Called when an operator drops deliveries: writes what other tables say about them, in the transaction that drops
+   * them. No bounce is sent.
    */
   onDropped?(tx: Queries, ids: readonly number[]): Promise<void>;
   /**
-   * Runs once a delivery with `lateAt` is late, without waiting for its first attempt. An error is logged,
-   * and it runs again.
+   * Runs when a delivery with `lateAt` is late, without waiting for its first attempt. An error is logged, and it runs
+   * again.
    *
-   * @returns what is to be written, in the transaction that notes that it is done, on the terms of
-   *   `onOutcome`
+   * @returns what to write, in the transaction that notes that it is done, with the rules of `onOutcome`
    */
   onLate?(job: Job<Payload>): Promise<(tx: Queries) => Promise<(() => void) | undefined>>;
 }
@@ -65,7 +63,7 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
 /** The outcome of an attempt, and what it prepared for `onOutcome`. */
 export type Attempted<Prepared = unknown> = Outcome & { readonly prepared?: Prepared | undefined };
 
-/** What the queue tells the log; a pino Logger fits. */
+/** The part of a pino Logger that the queue uses. */
 export interface QueueLog {
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
@@ -80,21 +78,21 @@ export interface AttemptReport extends Settled {
   readonly ageMs: number;
 }
 
-/** What a worker works with. */
+/** What a worker needs. */
 export interface WorkerSurroundings {
   readonly database: Database;
   readonly clock: Clock;
   readonly random: () => number;
-  /** Who holds the leases: one name for each process. */
+  /** The holder of the leases: one name for each process. */
   readonly owner: string;
   readonly log: QueueLog;
   readonly onAttempt: (report: AttemptReport) => void;
-  /** Where attempts at a destination are counted over several nodes; undefined for a single one. */
+  /** Where attempts at a destination are counted over several nodes; undefined for a single node. */
   readonly places: SharedPlaces | undefined;
   readonly trace: Pick<Trace, 'write'> | undefined;
 }
 
-/* Time as the queue sees it, and when the next attempt comes. */
+/* The clock of the queue, and when the next attempt comes. */
 
 /** An interface, so that tests need not wait. */
 export interface Clock {
@@ -105,7 +103,7 @@ export interface Clock {
   /**
    * Runs something once, after so many milliseconds, whatever the clock is set to meanwhile.
    *
-   * @returns takes it back
+   * @returns cancels it
    */
   after(ms: number, run: () => void): () => void;
 }
@@ -130,14 +128,13 @@ export function wait(clock: Clock, ms: number): Promise<void> {
 
 /** How much later than its time an attempt may come, as a part of the delay. */
 const JITTER = 0.1;
-/** Longest delay that a receiver can ask for: a mistyped one must not delay a message for ever. */
+/** The longest delay that a receiver can ask for: a typing error must not delay a message for ever. */
 const RETRY_AFTER_MAX_S = 24 * 3600;
 
 /**
  * Milliseconds until the next attempt, or undefined after the last one.
  *
- * Jitter only ever adds, so that a schedule is never shorter than it says; it keeps what failed
- * together from coming back together.
+ * Jitter only adds, so that a schedule is never shorter than it says; it spreads attempts that failed together.
  *
  * @param delays seconds between each attempt and the next
  * @param attempts attempts made so far, at least one

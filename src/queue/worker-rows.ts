@@ -1,4 +1,4 @@
-/** The queries of workers on `deliveries`: which destinations wait, leases, outcomes. */
+/** The workers' queries on `deliveries`: waiting destinations, leases, outcomes. */
 import { sql } from 'kysely';
 import type { Database, Engine, Queries } from '../database/database.ts';
 import type { Trace } from '../trace/trace.ts';
@@ -61,7 +61,7 @@ export function jobFacts(row: LeasedRow, delays: readonly number[]): JobFacts {
 
 export interface Waiting {
   readonly destination: string;
-  /** When its earliest row can be taken. */
+  /** When its earliest row is due. */
   readonly due: number;
 }
 
@@ -77,7 +77,7 @@ interface LeaseRequest {
 
 interface Lease {
   readonly rows: readonly LeasedRow[];
-  /** When the next row that is not leased is due; undefined where there is none, or it was not looked for. */
+  /** When the next row that is not leased is due; undefined where there is none, or it was not read. */
   readonly nextDue: number | undefined;
 }
 
@@ -109,9 +109,9 @@ export async function findWaiting(
 }
 
 /**
- * Leases the rows of one destination that are due, the longest due first. While another worker holds
- * a row it is passed over. Where nothing is due, nothing is written. Rows of a suspended domain are held in
- * place of being leased, however they came to be queued: so none is attempted.
+ * Leases the due rows of one destination, the longest due first. A row that another worker has locked is skipped.
+ * Where nothing is due, nothing is written. Rows of a suspended domain are held instead of leased, however they came
+ * to be queued: so none is attempted.
  */
 export async function leaseRows(database: Database, request: LeaseRequest): Promise<Lease> {
   const { owner, now, until, limit } = request;
@@ -159,7 +159,7 @@ async function holdSuspended(
 ): Promise<RowWithoutPayload[]> {
   const ofSuspended = leased.filter(({ suspended_at }) => suspended_at !== null);
   if (ofSuspended.length === 0) return [...leased];
-  // Locked, and looked at again: its suspension may end at this moment.
+  // Locked, and read again: its suspension may end at this moment.
   const domainIds = new Set(ofSuspended.map(({ domain_id }) => domain_id));
   const suspended = new Set(await lockSuspended(tx, engine, [...domainIds]));
   const isHeld = ({ domain_id }: RowWithoutPayload) => suspended.has(domain_id);
@@ -177,7 +177,7 @@ async function holdSuspended(
   return leased.filter((row) => !isHeld(row));
 }
 
-/** Queued rows of a destination, the longest due first; leased ones as due at the end of the lease. */
+/** Queued rows of a destination, the longest due first; a leased row is due at the end of its lease. */
 function selectWaiting(
   queries: Pick<Queries, 'selectFrom'>,
   { kind, destination }: Pick<LeaseRequest, 'kind' | 'destination'>,
@@ -212,7 +212,7 @@ export async function payloadsOf(
 }
 
 async function findNextDue(queries: Queries, request: LeaseRequest): Promise<number | undefined> {
-  // Leased rows stand in the index, too, but they are few: what is under way here and elsewhere.
+  // Leased rows are in the index, too, but they are few: those that are under way here and on other nodes.
   const next = await selectWaiting(queries, request)
     .where('lease_owner', 'is', null)
     .limit(1)
@@ -220,7 +220,7 @@ async function findNextDue(queries: Queries, request: LeaseRequest): Promise<num
   return next?.next_attempt_at;
 }
 
-/** Moves the end of the leases that the owner still has. */
+/** Extends the leases that the owner still has. */
 export async function renewLeases(
   database: Database,
   owner: string,
@@ -239,7 +239,7 @@ export async function renewLeases(
   }
 }
 
-/** Gives leases back: the rows can be taken at once, as if nothing had been tried. */
+/** Releases leases: the rows can be leased at once, as if nothing had been tried. */
 export async function releaseLeases(
   database: Database,
   owner: string,
@@ -258,7 +258,7 @@ export async function releaseLeases(
   }
 }
 
-/** Ends all leases of a kind, where their holders cannot be alive. */
+/** Ends all leases of a kind, where their holders cannot be running. */
 export async function endLeases(database: Database, kind: string, now: number): Promise<void> {
   await database.write((tx) =>
     tx
@@ -272,9 +272,8 @@ export async function endLeases(database: Database, kind: string, now: number): 
 }
 
 /**
- * Corrects rows that were written while the clock was ahead: a wait of an hour stays an hour, and a lease
- * ends no later than one that begins now. A row that was never attempted and was queued for a later instant
- * keeps that instant.
+ * Corrects rows that were written while the clock was ahead: a wait of an hour stays an hour, and a lease ends no later
+ * than one that begins now. A row that was never attempted and was queued for a later instant keeps that instant.
  *
  * @param leaseMs how long a lease runs
  */
@@ -299,7 +298,7 @@ export async function keepWaits(
             .and(eb.or([eb('attempts', '>', 0), eb('next_attempt_at', '=', eb.ref('updated_at'))])),
         ]),
       );
-  // A look first: nearly always there is nothing to write.
+  // Read first: nearly always there is nothing to write.
   if (!(await ahead(database.read).limit(1).executeTakeFirst())) return;
   await database.write((tx) =>
     tx
@@ -318,12 +317,12 @@ export async function keepWaits(
   );
 }
 
-/** What an attempt leaves in the row. */
+/** What the outcome of an attempt writes in the row. */
 export interface RowOutcome {
   readonly status: DeliveryStatus;
   readonly attempts: number;
   readonly error?: DeliveryError;
-  /** The first attempt of the delivery ended; left out where that is known or not so. */
+  /** Set where the first attempt of the delivery ended. */
   readonly attemptedAt?: number;
   /** Of a delivery that stays queued. */
   readonly nextAttemptAt?: number;
@@ -333,7 +332,7 @@ export interface RowOutcome {
 /**
  * Writes the outcome of an attempt and ends the lease.
  *
- * @returns false where the lease is not the owner's any more: then nothing is changed
+ * @returns false where the owner no longer holds the lease: then nothing is changed
  */
 export async function writeOutcome(
   tx: Queries,

@@ -1,4 +1,4 @@
-/** A worker of one kind of delivery: leases what is due, runs the attempts, and records their outcomes. */
+/** A worker of one kind of delivery: leases due rows, runs the attempts, and records their outcomes. */
 
 import { type JobFacts, UnreadablePayload } from './delivery.ts';
 import { type Batch, Destinations } from './destinations.ts';
@@ -17,16 +17,16 @@ import {
 } from './worker-rows.ts';
 
 /**
- * A lease is renewed three times before it ends. What a dead worker held is due when its lease ends,
- * 20 s after its last renewal at most, and the other nodes look every 5 s.
+ * A lease is renewed three times before it ends. A dead worker's rows are due when its lease ends, 20 s after its last
+ * renewal at most, and the other nodes look every 5 s.
  */
 const LEASE_MS = 20_000;
 const RENEW_MS = 6_000;
-/** The clock counts as set back from this many milliseconds on; less makes no difference. */
+/** The clock counts as set back from this many milliseconds on; a smaller step makes no difference. */
 const CLOCK_BACK_MS = 1_000;
-/** After an error of the database. */
+/** The wait after an error of the database. */
 const DATABASE_RETRY_MS = 1_000;
-/** After which a destination is looked at again whose places are all held by other nodes. */
+/** The wait before a destination is tried again whose places are all held by other nodes. */
 const PLACES_RETRY_MS = 1_000;
 /** How long an attempt may take to return after it was aborted. */
 const ABORT_GRACE_MS = 1_000;
@@ -34,7 +34,7 @@ const ABORT_GRACE_MS = 1_000;
 const CONCURRENCY = 512;
 /** An attempt holds a few times as much. */
 const PAYLOADS_MAX = 64 * 1024 * 1024;
-/** Leases under way at a time: how large their rows are is known only when they are there. */
+/** Leases under way at a time: the size of their rows is known only when they have been read. */
 const LEASES_MAX = 4;
 /** The outcome of an attempt that throws. */
 const THREW = { result: 'temporary', error: { text: 'internal error' } } as const;
@@ -49,9 +49,9 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   readonly #destinations: Destinations;
   /** Attempts under way at one destination. */
   readonly #most: number;
-  /** Destinations that had no place left when they were looked at last. */
+  /** Destinations that had no free place when they were last tried. */
   readonly #putOff = new Set<string>();
-  /** Ids of the rows whose lease is ours. */
+  /** Ids of the rows that we have leased. */
   readonly #leased = new Set<number>();
   /** Characters of their payloads. */
   #leasedSize = 0;
@@ -96,7 +96,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#late.start();
   }
 
-  /** A row of the destination can be taken from `due` on, and does not wait longer than `lateAt`. */
+  /** A row of the destination is due from `due` on, and does not wait longer than `lateAt`. */
   wake(destination: string, due: number, lateAt = Number.POSITIVE_INFINITY): void {
     this.#late.wake(lateAt);
     this.#destinations.expect(destination, due, this.#around.clock.now());
@@ -112,8 +112,8 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   }
 
   /**
-   * Starts no more attempts and waits for those under way; after `deadlineMs` they are aborted. A delivery
-   * without an outcome by then is given back, and the attempt does not count.
+   * Starts no more attempts and waits for those under way; after `deadlineMs` they are aborted. The lease of a
+   * delivery without an outcome by then is released, and the attempt does not count.
    */
   async stop(deadlineMs: number): Promise<void> {
     if (this.#stopped) return;
@@ -146,7 +146,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     this.#tasks.add(tracked);
   }
 
-  /** Makes the deliveries of an earlier run due, and looks for everything that is due. */
+  /** Makes the deliveries of an earlier run due, and looks for all that are due. */
   async #recover(): Promise<void> {
     const { database, clock, log } = this.#around;
     const { kind } = this.#options;
@@ -195,7 +195,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const { database, clock, owner, log, trace } = this.#around;
     const { kind } = this.#options;
     const { destination } = batch;
-    // A single node asks nobody.
+    // A single node needs no shared count.
     this.#putOff.delete(destination);
     const limit = this.#around.places
       ? await this.#around.places.take(this.#placeOf(destination), batch.places, this.#most)
@@ -210,7 +210,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       const now = clock.now();
       const request = { kind, destination, owner, now, until: now + LEASE_MS, limit, trace };
       const { rows, nextDue } = await leaseRows(database, request);
-      // Our lease ended unnoticed and was taken again: the first attempt is still under way.
+      // Our lease ended unnoticed and we leased the row again: the first attempt is still under way.
       const fresh = rows.filter(({ id }) => !this.#leased.has(id));
       const due = rows.length === limit ? now : nextDue;
       this.#destinations.leased(batch, fresh.length, due, clock.now());
@@ -227,7 +227,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     }
   }
 
-  /** Under which name attempts at a destination are counted over all nodes. */
+  /** The name under which attempts at a destination are counted over all nodes. */
   #placeOf(destination: string): string {
     return `${this.#options.kind}:${destination}`;
   }
@@ -235,7 +235,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
   #begin(row: LeasedRow): void {
     this.#leased.add(row.id);
     this.#leasedSize += row.payload.length;
-    // Leased after the worker was told to stop: `stop` gives it back with the others.
+    // Leased after the worker was told to stop: `stop` releases it with the others.
     if (!this.#stopped) this.#track(this.#run(row));
   }
 
@@ -259,7 +259,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const now = clock.now();
     this.#destinations.settled(row.destination, outcome.result, now);
     if (due !== undefined) this.#destinations.expect(row.destination, due, now);
-    // The place that became free may be taken at once.
+    // The free place may be used at once.
     if (this.#putOff.delete(row.destination)) this.#destinations.expect(row.destination, now, now);
     this.#pumpSoon();
   }
@@ -290,7 +290,7 @@ export class Worker<Payload = unknown, Prepared = unknown> {
 
   async #renew(): Promise<void> {
     const { database, clock, owner, log } = this.#around;
-    // Also while stopping: attempts under way keep their leases.
+    // Also during a stop: attempts under way keep their leases.
     this.#armRenewal();
     try {
       if (this.#hasGoneBack()) {

@@ -6,15 +6,15 @@ interface Timer {
   readonly run: () => void;
 }
 
-/** Lets whatever is ready in this process happen. */
+/** Lets everything that is ready in this process run. */
 export async function turns(count = 3): Promise<void> {
   for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** What has not happened by then never will. */
+/** After this time a condition counts as never fulfilled. */
 const UNTIL_MS = 30_000;
 
-/** Resolves once the condition holds. */
+/** Resolves when the condition holds. */
 export async function until(condition: () => boolean): Promise<void> {
   const end = performance.now() + UNTIL_MS;
   while (!condition()) {
@@ -25,7 +25,7 @@ export async function until(condition: () => boolean): Promise<void> {
 
 export class FakeClock implements Clock {
   #now = 0;
-  /** What is added to the time that went by. */
+  /** Added to the time that has passed. */
   #set = Date.UTC(2026, 0, 1);
   readonly #timers = new Set<Timer>();
 
@@ -37,7 +37,7 @@ export class FakeClock implements Clock {
     return this.#now;
   }
 
-  /** Sets the clock forward, or back where negative; no time goes by. */
+  /** Sets the clock forward, or back where negative; no time passes. */
   set(ms: number): void {
     this.#set += ms;
   }
@@ -48,7 +48,7 @@ export class FakeClock implements Clock {
     return () => this.#timers.delete(timer);
   }
 
-  /** Moves on, running each timer at its time; in between whatever it led to happens. */
+  /** Moves the clock on, and runs each timer at its time with all that follows from it. */
   async advance(ms: number): Promise<void> {
     const end = this.#now + ms;
     for (;;) {

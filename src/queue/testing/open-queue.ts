@@ -1,4 +1,4 @@
-/** A database with a domain and a body, queues on it, and a receiver that the test speaks for. */
+/** A database with a domain and a body, queues on it, and a receiver that the test controls. */
 import { join } from 'node:path';
 import { openTestDatabase } from '../../../test/support/databases.ts';
 import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
@@ -29,13 +29,13 @@ export interface Attempt {
   answer(outcome: Outcome): void;
 }
 
-/** Payloads as they lie in the row. */
+/** Payloads as they are in the row. */
 const payloads = { read: (json: string) => json };
 
-/** What a worker calls; keeps every attempt until the test answers it. */
+/** Called by a worker; keeps every attempt until the test answers it. */
 export class Receiver {
   readonly attempts: Attempt[] = [];
-  /** Answers at once where it gives something. */
+  /** Answers at once where it returns an outcome. */
   respond: (job: Job<string>) => Outcome | undefined = () => undefined;
 
   readonly attempt = (job: Job<string>, signal: AbortSignal): Promise<Outcome> =>
@@ -57,11 +57,11 @@ export class Receiver {
 export interface QueueProcess {
   readonly queue: Queue;
   readonly receiver: Receiver;
-  /** Ends it as kill -9 does: what it asked of the database may still be done, but nobody hears. */
+  /** Ends it like kill -9: its queries may still be done, but it gets no results. */
   kill(): void;
 }
 
-/** The database as a process has it, for as long as that lives. */
+/** The database as a process sees it, until the process dies. */
 function mortal(database: Database, life: { readonly over: boolean }): Database {
   const never = <T>() => new Promise<T>(() => {});
   return {
@@ -87,7 +87,7 @@ export class QueueBench {
   readonly bodies: Bodies;
   readonly domainId: number;
   readonly bodyId: number;
-  /** What several nodes count together. */
+  /** The places that several nodes share. */
   places: SharedPlaces | undefined;
   trace: QueueOptions['trace'];
   readonly logged: { fields: Record<string, unknown>; message: string }[] = [];
@@ -113,7 +113,7 @@ export class QueueBench {
     });
   }
 
-  /** A process with a queue that works on {@link KIND}, and who receives. */
+  /** A process with a queue that works on {@link KIND}, and a receiver. */
   start(options: Partial<WorkOptions<string>> = {}): QueueProcess {
     const life = { over: false };
     const queue = this.queue(life);
@@ -144,7 +144,7 @@ export class QueueBench {
     return ids;
   }
 
-  /** Removes deliveries as the maintenance does, with their bodies; answers how many. */
+  /** Removes deliveries as the maintenance does, with their bodies; returns how many. */
   async remove(work: (tx: Queries) => Promise<number[]>): Promise<number> {
     return this.database.write(async (tx) => {
       const bodyIds = await work(tx);
@@ -177,7 +177,7 @@ export class QueueBench {
   }
 }
 
-/** Inserts a domain; answers its id. */
+/** Inserts a domain; returns its id. */
 export async function insertDomain(database: Database, name: string): Promise<number> {
   const { id } = await database.write((tx) =>
     tx
@@ -199,7 +199,7 @@ export async function insertDomain(database: Database, name: string): Promise<nu
   return id;
 }
 
-/** The only row there is, once the condition holds for it. */
+/** The only row, as soon as the condition holds for it. */
 export async function rowWhen(
   { database }: QueueBench,
   holds: (row: Row<'deliveries'>) => boolean,
