@@ -77,13 +77,13 @@ suite('a DSN', () => {
     assert.match(contents[0] ?? '', /^Subject: Grüße\r$/m);
   });
 
-  test('gives back the header, and no body', async () => {
+  test('returns the header, and no body', async () => {
     const { contents, source } = await build();
     assert.equal(contents[2], `${ORIGINAL.slice(0, ORIGINAL.indexOf('\r\n\r\n'))}\r\n`);
     assert.doesNotMatch(source.toString(), /Secret/);
   });
 
-  test('does not tell where the message was forwarded to', async () => {
+  test('does not reveal where the message was forwarded to', async () => {
     const replied = await build();
     assert.doesNotMatch(replied.source.toString(), /private|far\.test/i);
     const error = { enhancedStatus: '4.4.1', text: 'no connection to mx.far.test' };
@@ -93,7 +93,7 @@ suite('a DSN', () => {
     assert.match(broken.contents[1] ?? '', /^Status: 4\.4\.1\r\nDiagnostic-Code: x-postroom; /m);
   });
 
-  test('is from the null sender to the original one, in the same thread, and signed', async () => {
+  test('is from the null sender to the original sender, in the same thread, and signed', async () => {
     const { dsn, source, parsed } = await build();
     assert.deepEqual([dsn.from, dsn.to, dsn.smtpUtf8], ['', 'ann@example.com', false]);
     assert.equal(parsed.envelope.inReplyTo, '<1@example.com>');
@@ -104,7 +104,7 @@ suite('a DSN', () => {
     assert.deepEqual(await verify(source, key), ['pass acme.test']);
   });
 
-  test('is not bounced itself', async () => {
+  test('is not bounced', async () => {
     const { source } = await build();
     const header = await readHeader(sourceOf(source)());
     assert.equal(mayBounce({ sender: 'somebody@acme.test', spf: 'pass', header }), false);
@@ -126,7 +126,7 @@ suite('a DSN', () => {
     assert.match(contents[1] ?? '', /^[\x00-\x7f]*$/);
   });
 
-  test('stays small, whatever it answers to', async () => {
+  test('stays small, whatever message it answers', async () => {
     const header = `Subject: ${'x'.repeat(3_000)}\r\n${'X-Long: y\r\n z\r\n'.repeat(20_000)}\r\n`;
     const error = { status: 550, enhancedStatus: '5.1.1', text: 'z'.repeat(100_000) };
     const recipients = Array.from({ length: 1_000 }, () => ({ recipient: 'a@acme.test', error }));
@@ -140,7 +140,7 @@ suite('a DSN', () => {
     );
   });
 
-  test('has one meaning, whatever it answers to', async () => {
+  test('has one meaning, whatever message it answers', async () => {
     await fc.assert(
       fc.asyncProperty(
         mutatedMessages,

@@ -1,6 +1,6 @@
 /**
- * Delivery status notifications (RFC 3464): a text for people, the status of each recipient for
- * programs, the header of the message for both.
+ * Delivery status notifications (RFC 3464): a text for people, the status of each recipient for programs, and the
+ * header of the message for both.
  */
 import type { DkimKey } from '../domains/domains.ts';
 import {
@@ -18,11 +18,11 @@ import { type PreparedMessage, prepareOwn, toWire } from './prepare-forward.ts';
 /** The outcome for one recipient. */
 export interface RecipientStatus {
   /**
-   * The address that the sender wrote to. The one it was forwarded to is not told (RFC 3464 section
+   * The address that the sender wrote to. The address that it was forwarded to is not revealed (RFC 3464 section
    * 4.2).
    */
   readonly recipient: string;
-  /** Where it was forwarded to: taken out of the far end's reply. */
+  /** Where it was forwarded to: removed from the far end's reply. */
   readonly forwardedTo?: string | undefined;
   readonly error: SendError;
   /** Milliseconds since 1970. */
@@ -30,20 +30,20 @@ export interface RecipientStatus {
 }
 
 export interface DsnOptions {
-  /** Our host name: who reports. */
+  /** Our host name: the reporting MTA. */
   readonly hostname: string;
   /** The domain that the message came to: the DSN is from its postmaster and signed with its key. */
   readonly domain: string;
   /** Absent: not signed. */
   readonly dkimKey?: DkimKey | undefined;
-  /** Original envelope sender; {@link mayBounce} has said yes. */
+  /** Original envelope sender; {@link mayBounce} has allowed it. */
   readonly sender: string;
   readonly recipients: readonly RecipientStatus[];
   /** Header of the original message. */
   readonly header: Header;
   /** When it came in, milliseconds since 1970. */
   readonly arrived: number;
-  /** What no other DSN has: letters, digits and hyphens. */
+  /** Unique for each DSN: letters, digits and hyphens. */
   readonly id: string;
   /** Milliseconds since 1970. */
   readonly now: number;
@@ -53,17 +53,17 @@ export interface DsnOptions {
 export interface Dsn extends PreparedMessage {
   readonly from: '';
   readonly to: string;
-  /** Whether its header needs SMTPUTF8, since it names the sender. */
+  /** Whether its header needs SMTPUTF8, since it has the sender's address. */
   readonly smtpUtf8: boolean;
 }
 
-/** Octets of the original header that are sent back. */
+/** The most octets of the original header that are returned. */
 const HEADER_SHOWN = 16 * 1024;
 /** RFC 5322 section 2.1.1. */
 const LINE_MAX = 998;
 const RECIPIENTS_MAX = 100;
 
-/** Writes a DSN that says delivery failed for good (action `failed`). */
+/** Writes a DSN for a delivery that failed for good (action `failed`). */
 export async function buildDsn(options: DsnOptions): Promise<Dsn> {
   const { domain, dkimKey, sender, now } = options;
   const source = Buffer.from(formatDsn(options), 'latin1');
@@ -90,7 +90,7 @@ function formatDsn(options: DsnOptions): string {
     `Date: ${formatDate(now)}`,
     `Message-ID: <${id}@${domain}>`,
     ...(messageId === undefined ? [] : [`In-Reply-To: ${messageId}`, `References: ${messageId}`]),
-    // RFC 3834 section 5; RFC 3464 section 2 leaves it to the type to say what this is.
+    // RFC 3834 section 5; RFC 3464 section 2: the content type says that it is a DSN.
     'Auto-Submitted: auto-replied',
     'MIME-Version: 1.0',
     `Content-Type: multipart/report; report-type=delivery-status;\r\n boundary="${boundary}"`,
@@ -169,17 +169,17 @@ function typedAddress(text: string): string {
   return `utf-8; ${encoded}`;
 }
 
-/** What went wrong, without the address that it must not give away (RFC 3464 section 4.2). */
+/** What went wrong, without the address that must not be revealed (RFC 3464 section 4.2). */
 function diagnosticOf({ error, forwardedTo, recipient }: RecipientStatus): string {
   const { status, enhancedStatus, text } = error;
   const whole = status === undefined ? text : `${status} ${enhancedStatus} ${text}`;
   if (forwardedTo === undefined) return oneLine(whole);
-  // Our own words name hosts of the domain that it was forwarded to.
+  // A text of our own names hosts of the domain that it was forwarded to.
   if (status === undefined) return 'The message could not be passed on.';
   return oneLine(hide(whole, forwardedTo, recipient));
 }
 
-/** All ways to write an address, without regard to case. */
+/** Replaces every spelling of an address, in any case. */
 function hide(text: string, address: string, shown: string): string {
   return [address, canonicalAddress(address)].reduce(
     (left, secret) => left.replaceAll(new RegExp(RegExp.escape(secret), 'giu'), () => shown),
@@ -187,7 +187,7 @@ function hide(text: string, address: string, shown: string): string {
   );
 }
 
-/** The header as it came, bounded: whole lines, none longer than SMTP allows. */
+/** The header as it came, limited: whole lines, none longer than SMTP allows. */
 function returnedHeader({ fields }: Header): string {
   const kept: string[] = [];
   let length = 0;
@@ -202,7 +202,7 @@ function returnedHeader({ fields }: Header): string {
   return [...kept, ''].join('\r\n');
 }
 
-/** The Message-ID, if it is one: it goes into our own header. */
+/** The Message-ID, if it is valid: it goes into our own header. */
 function originalId({ fields }: Header): string | undefined {
   const field = fields.find(({ name }) => name === 'message-id');
   return field && /^<[!-;=?-~]{1,900}>$/.exec(fieldValue(field))?.[0];
@@ -221,7 +221,7 @@ function cut(line: string, length: number): string {
   return line.length > length ? line.slice(0, length) : line;
 }
 
-/* Whether anybody is told that a message could not be delivered. */
+/* Whether a DSN is sent for a message that could not be delivered. */
 
 export interface BounceQuestion {
   /** Envelope sender without angle brackets, `''` for the null sender. */
@@ -232,12 +232,12 @@ export interface BounceQuestion {
 }
 
 /**
- * Whether a DSN may answer a message. Never to the null sender (RFC 5321 section 6.1, RFC 3464 section
- * 2), which is what keeps two servers from bouncing at each other; nor to who stands in for it
- * against the rules: MAILER-DAEMON, a DSN with a sender, an automatic reply (RFC 3834 section 2).
- * Nor to a sender that SPF says is forged: that person never wrote the message.
+ * Whether a DSN may answer a message. Never to the null sender (RFC 5321 section 6.1, RFC 3464 section 2), so that two
+ * servers do not bounce at each other; nor to senders that are used in its place against the rules: MAILER-DAEMON, a
+ * DSN with a sender, an automatic reply (RFC 3834 section 2). Nor to a sender that SPF says is forged: that person did
+ * not write the message.
  *
- * Lists and generated mail (`auto-generated`) are told: their VERP addresses wait for it.
+ * Lists and generated mail (`auto-generated`) get a DSN: their VERP addresses are made for it.
  */
 export function mayBounce({ sender, spf, header }: BounceQuestion): boolean {
   const address = parseAddress(sender);
@@ -248,6 +248,6 @@ export function mayBounce({ sender, spf, header }: BounceQuestion): boolean {
 function isAutomaticAnswer(field: HeaderField): boolean {
   if (field.name === 'auto-submitted')
     return /^auto-(?:replied|notified)\b/i.test(fieldValue(field));
-  // RFC 6522 section 3; a message about a message, whatever kind of report it is.
+  // RFC 6522 section 3: a report of any kind.
   return field.name === 'content-type' && /^multipart\/report\b/i.test(fieldValue(field));
 }

@@ -14,7 +14,7 @@ suite('exchangers', () => {
     assert.deepEqual(found, { hosts: ['a.test', 'b.test', 'c.test'] });
   });
 
-  test('of one preference come in any order', async () => {
+  test('of equal preference come in random order', async () => {
     const seen = new Set<string>();
     for (let n = 0; n < 200; n++) {
       const found = await find('a.test', {
@@ -26,18 +26,18 @@ suite('exchangers', () => {
     assert.ok([...seen].every((order) => order.endsWith('d.test')));
   });
 
-  test('without an MX record the domain is its own', async () => {
+  test('without an MX record the domain is its own exchanger', async () => {
     assert.deepEqual(await find('a.test', { 'a.test': {} }), { hosts: ['a.test'] });
   });
 
-  test('those behind our own name, and beside it, are left out', async () => {
+  test('those with the preference of our own name, or a worse one, are left out', async () => {
     const found = await find('a.test', {
       'a.test': { MX: ['10 b.test', '20 mail.postroom.test', '20 c.test', '30 d.test'] },
     });
     assert.deepEqual(found, { hosts: ['b.test'] });
   });
 
-  test('are bounded', async () => {
+  test('are limited in number', async () => {
     const many = Array.from({ length: 1_000 }, (_, n) => `${n} h${n}.test`);
     const found = await find('a.test', { 'a.test': { MX: many } });
     assert.equal('hosts' in found && found.hosts.length, 20);
@@ -82,7 +82,7 @@ suite('addresses', () => {
     assert.deepEqual(found, { addresses: ['192.0.2.1', '2001:db8::1'] });
   });
 
-  test('one family without an answer does not keep the other back', async () => {
+  test('one address family without an answer does not prevent the other', async () => {
     const found = await findAddresses(
       'a.test',
       dnsOf({ 'a.test': { A: '!', AAAA: ['2001:db8::1'] } }),
@@ -90,7 +90,7 @@ suite('addresses', () => {
     assert.deepEqual(found, { addresses: ['2001:db8::1'] });
   });
 
-  test('none is permanent, no answer is temporary', async () => {
+  test('no address is permanent, no answer is temporary', async () => {
     const none = await findAddresses('a.test', dnsOf({}));
     assert.equal('result' in none && none.result, 'permanent');
     const silent = await findAddresses('a.test', dnsOf({ 'a.test': { A: '!' } }));

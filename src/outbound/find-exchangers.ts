@@ -1,5 +1,5 @@
 /**
- * Which hosts take the mail of a domain, and at which addresses (RFC 5321 section 5.1).
+ * Which hosts accept the mail of a domain, and at which addresses (RFC 5321 section 5.1).
  */
 import { failure, type SendOutcome } from './outcome.ts';
 
@@ -11,12 +11,12 @@ export interface Exchanger {
   readonly exchange: string;
 }
 
-/** What DNS said: `absent` that there is no such record, `unanswered` nothing at all. */
+/** The answer of DNS: `absent` that there is no such record, `unanswered` that it gave none. */
 export type Lookup<Found> =
   | { readonly kind: 'records'; readonly records: readonly Found[] }
   | {
       readonly kind: 'absent';
-      /** `no_record`: the name is there, or DNS did not say; else there is no such name. */
+      /** `no_record`: the name exists, or DNS did not say; otherwise there is no such name. */
       readonly reason: 'no_name' | 'no_record' | 'bad_name';
     }
   | { readonly kind: 'unanswered'; readonly reason: string };
@@ -30,12 +30,12 @@ export interface OutboundDns {
 
 type Failed = SendOutcome & { readonly result: 'temporary' | 'permanent' };
 
-/** Hosts in the order they are tried in, or why there is none. */
+/** Hosts in the order in which they are tried, or why there is none. */
 type Exchangers = { readonly hosts: readonly string[] } | Failed;
 
-/** Hosts of one domain that are considered: enough for the largest, and bounded. */
+/** The most hosts of one domain that are used: enough for the largest domains. */
 const HOSTS_MAX = 20;
-/** Addresses of one host that are considered. */
+/** The most addresses of one host that are used. */
 const ADDRESSES_MAX = 10;
 
 /** Shuffles a copy: hosts of one preference, and addresses of one host, share the load. */
@@ -49,12 +49,11 @@ function shuffled<Item>(items: readonly Item[]): Item[] {
 }
 
 /**
- * Finds the hosts that take a domain's mail.
+ * Finds the hosts that accept a domain's mail.
  *
  * @param domain in ASCII
- * @param isSelf whether a host name is ours. Where we are an exchanger of the domain, only those
- *   preferred to us are tried, and where there is none the mail goes round in a loop (RFC 5321
- *   section 5.1)
+ * @param isSelf whether a host name is ours. Where we are an exchanger of the domain, only exchangers with a better
+ *   preference than ours are tried; where there is none, the mail is in a loop (RFC 5321 section 5.1)
  */
 export async function findExchangers(
   domain: string,
@@ -107,12 +106,12 @@ function failed(
   return { result, error: status === undefined ? error : { ...error, status } };
 }
 
-/** Addresses of a host in the order they are tried in, or why there is none. */
+/** Addresses of a host in the order in which they are tried, or why there is none. */
 type HostAddresses = { readonly addresses: readonly string[] } | Failed;
 
 /**
- * Finds the addresses of an exchanger: IPv4 first, since far ends refuse mail over IPv6 for reasons
- * (no PTR record) that have nothing to do with it.
+ * Finds the addresses of an exchanger: IPv4 first, since far ends refuse mail over IPv6 for unrelated reasons, such as
+ * a missing PTR record.
  */
 export async function findAddresses(host: string, dns: OutboundDns): Promise<HostAddresses> {
   const answers = await Promise.all([dns.a(host), dns.aaaa(host)]);

@@ -1,4 +1,4 @@
-/** Forwarding from end to end: sender rewritten, message prepared, sent, and judged at the far end. */
+/** Forwarding end to end: sender rewritten, message prepared, sent, and checked at the far end. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { suite, test } from 'node:test';
@@ -29,7 +29,7 @@ interface Hop {
   readonly verdict?: SenderVerdict;
 }
 
-/** What delivery does with a message for a domain whose mail is forwarded. */
+/** Does what delivery does with a message for a domain whose mail is forwarded. */
 async function forward(port: number, { open, from, address, to, verdict: given }: Hop) {
   const domain = parseAddress(address)?.domain === 'b.test' ? 'b.test' : 'acme.test';
   if (isLooping(await readHeader(open()), address)) return 'loop';
@@ -67,7 +67,7 @@ suite('forwarding', () => {
     assert.deepEqual(srs.reverse(local, domain), { kind: 'original', sender: 'ann@example.com' });
   });
 
-  test('a bounce stays one', async () => {
+  test('a bounce stays a bounce', async () => {
     const far = await startFarEnd();
     const hop = { open: sourceOf(MESSAGE), address: 'info@acme.test', to: 'ann@far.test' };
     await forward(far.port, { ...hop, from: '' });
@@ -84,7 +84,7 @@ suite('forwarding', () => {
     assert.deepEqual(await verify(source, keys['acme.test']), ['pass acme.test']);
   });
 
-  test('two domains that forward to each other send a message round once', async () => {
+  test('two domains that forward to each other send a message around only once', async () => {
     const far = await startFarEnd();
     const routes = { 'ann@acme.test': 'info@b.test', 'info@b.test': 'ann@acme.test' } as const;
     let address: keyof typeof routes = 'ann@acme.test';
@@ -93,7 +93,7 @@ suite('forwarding', () => {
     for (let hops = 0; ; hops++) {
       assert.ok(hops < 5, 'the loop is not seen');
       const to: keyof typeof routes = routes[address];
-      // The far end stands for the other domain.
+      // The far end acts as the other domain.
       const outcome = await forward(far.port, {
         open,
         from,
@@ -118,7 +118,7 @@ suite('forwarding', () => {
   });
 });
 
-/** Bytes in use once garbage is gone; buffers are let go of in the background, some time later. */
+/** Bytes in use after garbage collection; buffers are freed in the background, some time later. */
 function memoryInUse(): number {
   setFlagsFromString('--expose-gc');
   runInNewContext('gc')();

@@ -1,11 +1,11 @@
-/** What stays here of mail that accounts send: to recipients hosted here, and reports on it. */
+/** Mail that accounts send and that stays here: for recipients hosted here, and reports about sent mail. */
 import type { Queries } from '../database/database.ts';
 import type { Refusal } from '../errors/errors.ts';
 import type { ParsedMessage } from '../message/message.ts';
 
 /** A message for recipients of one domain that is hosted here. */
 export interface LocalMail {
-  /** What its Received field has as id: no other message has it. */
+  /** The id in its Received field, which no other message has. */
   readonly id: string;
   /** Envelope sender. */
   readonly from: string;
@@ -18,27 +18,27 @@ export interface LocalMail {
   readonly open: () => AsyncIterable<Uint8Array>;
 }
 
-/** A message that is on the disk and not yet delivered. */
+/** A message that is staged and not yet delivered. */
 export interface PreparedLocal {
   /** Recipients who do not get it. */
   readonly refused: ReadonlyMap<string, Refusal>;
   /**
-   * Brings it to all the others.
+   * Delivers it to all the others.
    *
-   * @returns what is to be done once the transaction is committed
+   * @returns what to do after the commit
    */
   commit(tx: Queries): Promise<() => void>;
 }
 
-/** What brings mail to recipients hosted here, in the caller's transaction. */
+/** Delivers mail to recipients hosted here, in the caller's transaction. */
 export interface LocalMailDelivery {
-  /** Finds where the message goes for each recipient, and puts it on the disk. */
+  /** Resolves each recipient, and stages the message. */
   prepare(mail: LocalMail): Promise<PreparedLocal>;
   /**
-   * Puts a message of ours into an account's INBOX, whatever the route of its domain.
+   * Puts a message of our own into an account's INBOX, whatever the route of its domain.
    *
-   * @param about id of the message that it tells of, whose time line names it
-   * @returns what is to be done once the transaction is committed
+   * @param about id of the message that it reports on, for that message's trace
+   * @returns what to do after the commit
    */
   report(
     tx: Queries,
@@ -48,9 +48,9 @@ export interface LocalMailDelivery {
   ): Promise<() => void>;
 }
 
-/** A report from outside on messages that accounts sent (RFC 3464). */
+/** A report from outside about messages that accounts sent (RFC 3464). */
 export interface LocalReport {
-  /** Notes what it says of messages of these accounts, in the transaction that stores the report. */
+  /** Notes what it says about messages of these accounts, in the transaction that stores the report. */
   apply(tx: Queries, accountIds: readonly number[]): Promise<void>;
 }
 
@@ -59,7 +59,7 @@ export interface ReportReader {
    * Reads a message from the null sender.
    *
    * @param open reads a range of its source
-   * @returns undefined where it is no report
+   * @returns undefined where it is not a report
    */
   read(
     parsed: ParsedMessage,

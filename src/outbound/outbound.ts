@@ -1,10 +1,9 @@
 /**
- * Mail on its way out: what accounts send, forwarding and bounces. Prepares a message, makes one attempt
- * to send it, and reports the outcome. `delivery/` decides what follows a failure, and the queue when the
- * next attempt is made.
+ * Outgoing mail: what accounts send, forwarding and bounces. Prepares a message, makes one attempt to send it, and
+ * reports the outcome. `delivery/` decides what follows a failure, and the queue decides when the next attempt is made.
  *
- * Holds nothing in storage. A rewritten sender carries all that is needed to read it again
- * (`rewrite-sender.ts`), and a message is read from where it lies, twice for each attempt.
+ * Stores nothing. A rewritten sender contains all that is needed to read it back (`rewrite-sender.ts`), and a message
+ * is read from its source, twice for each attempt.
  */
 export {
   buildDsn,

@@ -1,4 +1,4 @@
-/** How an attempt to send a message ended, and when the next one is made. */
+/** The outcome of an attempt to send a message, and when the next one is made. */
 import { oneLine } from '../message/message.ts';
 
 /** Seconds between attempts of mail: five days in all (RFC 5321 section 4.5.4.1). */
@@ -12,7 +12,7 @@ export const mailDelays = [
   ...Array.from({ length: 29 }, () => 4 * 3600),
 ];
 
-/** The domain that mail to an address goes to: what the queue treats as one receiver. */
+/** The domain of an address: for the queue, all its mail has one receiver. */
 export function mailDestination(address: string): string {
   return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 }
@@ -27,14 +27,14 @@ export interface SendError {
   readonly text: string;
   /** The far end's host name; absent where none was reached. */
   readonly host?: string;
-  /** The far end said it to RCPT: it is about the recipient, and not about the sender or the message. */
+  /** The far end answered this to RCPT: it is about the recipient, and not about the sender or the message. */
   readonly isToRcpt?: true;
 }
 
 /**
- * `temporary` may be tried again; where the connection broke after the whole message was sent, the
- * far end may have taken it nevertheless, and a second attempt makes a duplicate (RFC 5321 section
- * 4.5.4.1 prefers that to loss). `permanent` would fail again.
+ * `temporary` may be tried again. Where the connection broke after the whole message was sent, the far end may have
+ * accepted it, and a second attempt makes a duplicate (RFC 5321 section 4.5.4.1 prefers that to loss). `permanent`
+ * would fail again.
  */
 export type SendOutcome =
   | {

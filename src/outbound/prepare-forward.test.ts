@@ -51,7 +51,7 @@ suite('a forwarded message', () => {
     assert.deepEqual(await verify(sent, key), ['pass acme.test']);
   });
 
-  test('keeps the signature of its author whole', async () => {
+  test('keeps the signature of its author valid', async () => {
     const author = makeKey('example.com');
     const first = await prepareForward({
       open: sourceOf(MESSAGE),
@@ -65,7 +65,7 @@ suite('a forwarded message', () => {
     assert.deepEqual(await verify(sent, key, author), ['pass acme.test', 'pass example.com']);
   });
 
-  test('is known when it comes back', async () => {
+  test('is recognized when it comes back', async () => {
     const { sent } = await forward(MESSAGE);
     const header = await readHeader(sourceOf(sent)());
     assert.equal(isLooping(header, 'info@acme.test'), true);
@@ -109,7 +109,7 @@ suite('a forwarded message', () => {
     assert.equal(text, 'Delivered-To: info@acme.test\r\n\r\nno header here\r\n');
   });
 
-  test('tells what SMTP extensions it needs', async () => {
+  test('says which SMTP extensions it needs', async () => {
     const body = await forward(Buffer.from('From: a@example.com\r\n\r\n\xe4\r\n', 'latin1'));
     assert.deepEqual([body.eightBit, body.eightBitHeader], [true, false]);
     const header = await forward('From: a@example.com\r\nSubject: ä\r\n\r\nhi\r\n');
@@ -117,7 +117,7 @@ suite('a forwarded message', () => {
     assert.deepEqual(await verify(header.sent, key), ['pass acme.test']);
   });
 
-  test('of the corpus is signed rightly, whatever is wrong with it', async () => {
+  test('of the corpus is signed correctly, whatever is wrong with it', async () => {
     for (const [name, source] of readCorpus()) {
       // Rewritten, so that each has one From.
       const { text, sent } = await forward(source, broken);
@@ -138,7 +138,7 @@ suite('a forwarded message', () => {
   });
 });
 
-suite('somebody who changes it on the way', () => {
+suite('a change on the way', () => {
   const changes: [what: string, change: (text: string) => string, verdict: RegExp][] = [
     ['adds a From', (text) => `From: Boss <boss@acme.test>\r\n${text}`, /fail/],
     ['adds a From below', (text) => text.replace('\r\nTo:', '\r\nFrom: x@y\r\nTo:'), /fail/],
@@ -223,7 +223,7 @@ suite('From is rewritten', () => {
     assert.equal(text.match(/^from:/gim)?.length, 1);
   });
 
-  test('a Reply-To that is there stays', async () => {
+  test('an existing Reply-To stays', async () => {
     const { sent, text } = await forward(`Reply-To: list@example.com\r\n${MESSAGE}`, broken);
     assert.deepEqual(envelopeOf(sent).replyTo, [{ name: '', address: 'list@example.com' }]);
     assert.match(text, /^X-Original-From: Ann <ann@example\.com>\r$/m);
@@ -265,7 +265,7 @@ suite('From is rewritten', () => {
   });
 });
 
-test('bodies of one line, or of nothing but line ends, take no longer than others', async () => {
+test('bodies of one line, or of only line ends, take no longer than others', async () => {
   for (const unit of ['x', '\n', '\r', ' ', '.\n']) {
     const chunk = Buffer.from(unit.repeat(2 ** 17));
     const prepared = await prepareForward({

@@ -1,7 +1,7 @@
 /**
- * Makes a message ready to be forwarded: header fields added, From rewritten where it must be, line
- * ends as SMTP wants them, signed with the forwarding domain's key. The body stays as it is, and is
- * read twice: once for its hash, which stands before it, and once to be sent.
+ * Prepares a message for forwarding: adds header fields, rewrites From where needed, makes all line ends CRLF, and
+ * signs with the forwarding domain's key. The body is not changed; it is read twice: once for its hash, which comes
+ * before it, and once to be sent.
  */
 import { isAscii } from 'node:buffer';
 import { sign } from 'node:crypto';
@@ -24,13 +24,13 @@ import {
 } from '../message/message.ts';
 import { needsRewriting, rewriteFrom, type SenderVerdict } from './rewrite-from.ts';
 
-/** A message as it goes out. */
+/** A message as it is sent. */
 export interface PreparedMessage {
   /** Octets as `open` gives them. */
   readonly size: number;
   /** Whether the body or the header has octets above 127 (8BITMIME, RFC 6152). */
   readonly eightBit: boolean;
-  /** Whether the header has. It then needs SMTPUTF8 if it came by SMTPUTF8 (RFC 6531 section 3.1). */
+  /** Whether the header has. Then it needs SMTPUTF8 if it came by SMTPUTF8 (RFC 6531 section 3.1). */
   readonly eightBitHeader: boolean;
   /** Reads the message; may be called again. */
   open(): AsyncIterable<Uint8Array>;
@@ -54,7 +54,7 @@ export interface PreparedForward extends PreparedMessage {
   readonly fromRewritten: boolean;
 }
 
-/** What is known of a body once it has been read. */
+/** The result of reading a body. */
 interface MeasuredBody {
   readonly size: number;
   readonly hash: string;
@@ -62,15 +62,13 @@ interface MeasuredBody {
 }
 
 /**
- * Prepares a message for one attempt; a later attempt prepares it anew, so that its signature is
- * fresh.
+ * Prepares a message for one attempt; a later attempt prepares it again, so that its signature is fresh.
  *
- * Added in front: `DKIM-Signature`, and `Delivered-To`, by which {@link isLooping} knows the message
- * when it comes back. `Return-Path` is taken out (RFC 5321 section 4.4). `Received` was added when
- * the message came in.
+ * Added in front: `DKIM-Signature`, and `Delivered-To`, by which {@link isLooping} recognizes the message when it
+ * comes back. `Return-Path` is removed (RFC 5321 section 4.4). `Received` was added when the message came in.
  *
- * @throws Refusal message_too_large for a header that is longer than what is read of one; whatever the
- *   source throws
+ * @throws Refusal message_too_large for a header that is longer than the limit of the reader; any error of the
+ *   source
  */
 export async function prepareForward(options: ForwardOptions): Promise<PreparedForward> {
   const { open, domain } = options;
@@ -90,7 +88,7 @@ export async function prepareForward(options: ForwardOptions): Promise<PreparedF
   return { ...prepared, fromRewritten };
 }
 
-/** Signs and measures a message of these fields and the body of the source. */
+/** Signs and measures a message with these fields and the body of the source. */
 async function prepare(
   fields: readonly HeaderField[],
   { size: bodyStart }: Header,
@@ -118,17 +116,17 @@ export interface SubmissionOptions
 }
 
 /**
- * Fields that the recipients must not see (RFC 5322 section 3.6.3), that the last host writes, and what a
- * message says of its own checks, which recipients here would take for ours (RFC 8601 section 5).
+ * Fields that the recipients must not see (RFC 5322 section 3.6.3), that the last host writes, and results of its own
+ * checks that a message claims, which recipients here would trust as ours (RFC 8601 section 5).
  */
 const NOT_SENT = new Set(['', 'bcc', 'resent-bcc', 'return-path', 'authentication-results']);
 
 /**
- * Prepares what an account of ours sends for one attempt: without Bcc, with a Received field, signed
- * with the key of the account's domain.
+ * Prepares a message of an account for one attempt: without Bcc, with a Received field, signed with the key of the
+ * account's domain.
  *
- * @throws Refusal message_too_large for a header that is longer than what is read of one; whatever the
- *   source throws
+ * @throws Refusal message_too_large for a header that is longer than the limit of the reader; any error of the
+ *   source
  */
 export async function prepareSubmission(options: SubmissionOptions): Promise<PreparedMessage> {
   const header = await readHeader(options.open());
@@ -140,7 +138,7 @@ export async function prepareSubmission(options: SubmissionOptions): Promise<Pre
 }
 
 /**
- * Signs a message that we wrote ourselves.
+ * Signs a message that Postroom wrote.
  *
  * @param source complete, its lines ending in CRLF
  */
@@ -154,7 +152,7 @@ export function prepareOwn(
   return readHeader(open()).then((header) => prepare(header.fields, header, { open, ...signing }));
 }
 
-/** A field with line ends as SMTP has them: a bare CR becomes a space, for it would begin a line. */
+/** A field with CRLF line ends: a bare CR becomes a space, since it would begin a line. */
 export function toWire(text: string): string {
   return text.replace(/\r(?!\n)/g, ' ').replace(/\r?\n/g, '\r\n');
 }
@@ -163,7 +161,7 @@ function formatHeader(fields: readonly HeaderField[]): Buffer {
   return Buffer.from(`${fields.map(({ text }) => `${text}\r\n`).join('')}\r\n`, 'latin1');
 }
 
-/** One character per byte, as header fields are held; nothing that would end the line. */
+/** One character per byte, as header fields are kept, without characters that would end the line. */
 function bytesOf(text: string): string {
   return Buffer.from(text.replace(/\p{Cc}/gu, '')).toString('latin1');
 }
@@ -180,7 +178,7 @@ async function measure(body: AsyncIterable<Buffer>): Promise<MeasuredBody> {
   return { size, hash: hash.end().hash, eightBit };
 }
 
-/** The body from an offset in the source on, its line ends CRLF, the last one included. */
+/** The body from an offset in the source on, with CRLF line ends, the last one included. */
 async function* readBody(source: AsyncIterable<Uint8Array>, start: number): AsyncGenerator<Buffer> {
   const lineEnds = new LineEnds();
   let skip = start;
@@ -193,12 +191,12 @@ async function* readBody(source: AsyncIterable<Uint8Array>, start: number): Asyn
   if (last.length > 0) yield last;
 }
 
-/** RFC 5321 section 6.3: a simple count of Received fields finds loops; at least 100 are allowed. */
+/** RFC 5321 section 6.3: loops are found by a simple count of Received fields; at least 100 are allowed. */
 const HOPS_MAX = 100;
 
 /**
- * Whether a message that came to an address goes round in a loop: the address has forwarded it
- * before, or too many hosts have.
+ * Whether a message that came to an address is in a loop: the address has forwarded it before, or it has passed too
+ * many hosts.
  *
  * @param address the address at the forwarding domain
  */
@@ -208,7 +206,7 @@ export function isLooping({ fields }: Header, address: string): boolean {
   for (const field of fields) {
     if (field.name === 'received' && ++hops > HOPS_MAX) return true;
     if (field.name !== 'delivered-to') continue;
-    // UTF-8 in addresses (RFC 6532 section 3.2) was read one character per byte.
+    // UTF-8 in addresses (RFC 6532 section 3.2) was read with one character per byte.
     const value = Buffer.from(fieldValue(field), 'latin1').toString().toLowerCase();
     if (value === mark || value === `<${mark}>`) return true;
   }
@@ -221,7 +219,7 @@ export function isLooping({ fields }: Header, address: string): boolean {
 
 const signAsync = promisify(sign);
 
-/** Fields that say what a message is (RFC 6376 section 5.4.1), From aside. */
+/** The fields to sign (RFC 6376 section 5.4.1), besides From. */
 const SIGNED = [
   'reply-to',
   'subject',
@@ -256,11 +254,11 @@ export interface Signing {
 }
 
 /**
- * Signs a message, From twice over: a signature that names a field once more than the message has
- * it fails when somebody adds one (RFC 6376 section 8.15).
+ * Signs a message, with From named twice: a signature that names a field once more than the message has it fails when
+ * somebody adds one (RFC 6376 section 8.15).
  *
- * @returns the DKIM-Signature field, or undefined for a message that has not exactly one From: no
- *   signature holds without it (RFC 6376 section 5.4), and with two nobody could say what it means
+ * @returns the DKIM-Signature field, or undefined for a message without exactly one From: without From a signature is
+ *   invalid (RFC 6376 section 5.4), and with two its meaning would be unclear
  */
 async function signDkim(
   fields: readonly HeaderField[],

@@ -1,7 +1,7 @@
 /**
- * From rewriting: a message that DMARC would refuse at the far end, since neither SPF nor DKIM is
- * aligned with its author's domain after forwarding, is sent from the forwarding address instead
- * (RFC 7960 section 4.1.3.1 describes it for mailing lists).
+ * From rewriting: after forwarding, neither SPF nor DKIM may be aligned with the author's domain. A message that DMARC
+ * would then refuse at the far end is sent from the forwarding address instead (RFC 7960 section 4.1.3.1 describes it
+ * for mailing lists).
  */
 import { getDomain } from 'tldts';
 import { type Authors, type HeaderField, type Mailbox, rawValue } from '../message/message.ts';
@@ -9,13 +9,13 @@ import { type Authors, type HeaderField, type Mailbox, rawValue } from '../messa
 /** What the sender checks found when the message came in. */
 export interface SenderVerdict {
   /**
-   * What the DMARC record of the From domain asks for, the strictest where there are several;
-   * `none` also where there is no record.
+   * The policy of the DMARC record of the From domain, the strictest where there are several; `none` also where there
+   * is no record.
    */
   readonly policy: 'none' | 'quarantine' | 'reject';
-  /** Whether SPF or DKIM passed for From's domain; absent where nobody checked or DNS failed. */
+  /** Whether SPF or DKIM passed for From's domain; absent where it was not checked or DNS failed. */
   readonly aligned?: boolean;
-  /** Whether a DKIM signature aligned with From was good: forwarding leaves it whole. */
+  /** Whether a DKIM signature aligned with From passed: it stays valid when the message is forwarded. */
   readonly dkimAligned: boolean;
 }
 
@@ -27,8 +27,8 @@ const WORD_OCTETS = 42;
 /**
  * Whether From has to be rewritten.
  *
- * Also where it names the forwarding domain without having proved it: the SPF and DKIM of that
- * domain that the message gets here would make anybody's forgery pass.
+ * This is also needed where From names the forwarding domain without proof: SPF and DKIM of that domain, which the
+ * message gets here, would make any forgery pass.
  */
 export function needsRewriting(
   { domains, isWhole }: Authors,
@@ -51,9 +51,8 @@ function organization(name: string): string {
 }
 
 /**
- * Puts the forwarding address in From, under the author's name. Replies go where they would have
- * gone: Reply-To stays as it is, and without one it is what From was. `X-Original-From` keeps that in
- * any case.
+ * Puts the forwarding address in From, with the author's name. Replies go where they would have gone: an existing
+ * Reply-To stays, otherwise it becomes the old From. `X-Original-From` always keeps the old From.
  *
  * @param address the address at the forwarding domain
  */
@@ -82,9 +81,9 @@ export function rewriteFrom(
   return [...rewritten, ...fields.filter(({ name }) => name !== 'from')];
 }
 
-/** The value as it stands, folds and all. */
+/** The value as it is written, folds included. */
 function authorsText(field: HeaderField): string {
-  // Lines of white space alone are obsolete (RFC 5322 section 4.2), and a fold may leave one here.
+  // Lines of only white space are obsolete (RFC 5322 section 4.2), and a fold may leave one here.
   return rawValue(field)
     .trim()
     .replace(/\r\n[ \t]*(?=\r\n|$)/g, '');

@@ -54,7 +54,7 @@ suite('senders', () => {
     ['SRS1=EFGH=@second.example', /=second\.example=SRS1=EFGH=@/],
   ];
   for (const [sender, form, original = sender] of carried) {
-    test(`${sender} is carried and found again`, () => {
+    test(`${sender} is encoded and found again`, () => {
       const address = srs.forwardAddress(sender, 'acme.test');
       assert.match(address, form);
       assert.deepEqual(reverse(address), { kind: 'original', sender: original });
@@ -73,7 +73,7 @@ suite('senders', () => {
     ['no address at all', 'nonsense'],
   ];
   for (const [what, sender] of short) {
-    test(`${what} is known by its digest alone`, () => {
+    test(`${what} is represented only by its digest`, () => {
       const address = srs.forwardAddress(sender, 'acme.test');
       assert.match(address, /^SRS0=[A-Z2-7]{8}=[A-Z2-7]{2}==[A-Z2-7]{16}@acme\.test$/);
       const digest = srs.digestOf(sender);
@@ -86,7 +86,7 @@ suite('senders', () => {
     });
   }
 
-  test('a local part of 64 octets is taken, one more is not', () => {
+  test('a local part of 64 octets is accepted, one more is not', () => {
     const longest = 64 - 'SRS0=12345678=12=example.com='.length;
     const fits = srs.forwardAddress(`${'x'.repeat(longest)}@example.com`, 'acme.test');
     assert.equal(parseAddress(fits)?.local.length, 64);
@@ -94,19 +94,19 @@ suite('senders', () => {
     assert.equal(reverse(long).kind, 'digest');
   });
 
-  test('the null sender stays null, and a sender of the domain stays as it is', () => {
+  test('the null sender stays null, and a sender of the domain is not changed', () => {
     assert.equal(srs.forwardAddress('', 'acme.test'), '');
     assert.equal(srs.forwardAddress('Ann@ACME.test', 'acme.test'), 'Ann@ACME.test');
     const own = srs.forwardAddress('ann@example.com', 'acme.test');
     assert.equal(srs.forwardAddress(own, 'acme.test'), own);
   });
 
-  test('where the domain leaves no room the sender is null', () => {
+  test('where the domain leaves no room, the sender is null', () => {
     const domain = `${'a.'.repeat(122)}test`;
     assert.equal(srs.forwardAddress('ann@example.com', domain), '');
   });
 
-  test('a message that came round to its first forwarder has a short way back', () => {
+  test('a message that came back to its first forwarder has a short way back', () => {
     const first = srs.forwardAddress('ann@a.org', 'acme.test');
     const second = srs.forwardAddress(first, 'b.test');
     assert.match(second, /^SRS1=/);
@@ -124,7 +124,7 @@ suite('time', () => {
     [10, 'original'],
     [11, 'expired'],
     [500, 'expired'],
-    // The digits have come round: what they say is another day now.
+    // The two digits repeat: they stand for another day now.
     [1024, 'forged'],
     [1030, 'forged'],
   ];
@@ -167,7 +167,7 @@ suite('forgeries', () => {
     assert.equal(other.reverse(local, 'acme.test').kind, 'forged');
   });
 
-  test('is read by each value of the key, and made by the first', () => {
+  test('can be read with each value of the key, and is made with the first', () => {
     const both = createSenderRewriting({
       key: { signing: 'new', all: ['new', KEY] },
       now: () => now,
@@ -194,7 +194,7 @@ const senders = fc.oneof(
 );
 
 suite('properties', () => {
-  test('every sender becomes an address that SMTP can carry, and comes back from it', () => {
+  test('every sender becomes a valid SMTP address, and is read back from it', () => {
     fc.assert(
       fc.property(senders, domain, (sender, forwarder) => {
         const address = srs.forwardAddress(sender, forwarder);
@@ -206,7 +206,7 @@ suite('properties', () => {
         const back = srs.reverse(parsed.local, forwarder);
         if (back.kind === 'digest') return back.digest === srs.digestOf(sender);
         assert.equal(back.kind, 'original');
-        // Of other forwarders' addresses the way back is shorter.
+        // For addresses of other forwarders the way back is shorter.
         if (back.kind === 'original' && !/^"?SRS/i.test(sender)) {
           assert.deepEqual(parseAddress(back.sender), before);
         }
@@ -230,7 +230,7 @@ suite('properties', () => {
     );
   });
 
-  test('a change of any character but its case is seen', () => {
+  test('a change of any character except its case is noticed', () => {
     const address = srs.forwardAddress('ann@example.com', 'acme.test');
     const good = parseAddress(address)?.local ?? '';
     fc.assert(
@@ -248,7 +248,7 @@ suite('properties', () => {
     );
   });
 
-  test('nothing that comes in throws', () => {
+  test('no input throws', () => {
     fc.assert(
       fc.property(fc.oneof(local, fc.string({ unit: anyCharacter })), (text) => {
         srs.reverse(text, 'acme.test');

@@ -1,30 +1,29 @@
 /**
- * Sender Rewriting Scheme: the envelope sender of a forwarded message becomes an address at the
- * forwarding domain, so that SPF passes at the far end and bounces come back here, where the
- * original sender is read from it.
+ * Sender Rewriting Scheme: the envelope sender of a forwarded message becomes an address at the forwarding domain, so
+ * that SPF passes at the far end and bounces come back here, where the original sender is read from it.
  *
- * - `SRS0=<tag>=<day>=<domain>=<local>` carries a sender.
- * - `SRS1=<tag>=<first>=<rest>` carries one that another forwarder had already rewritten: a bounce
- *   goes to that first forwarder at once, `SRS0<rest>@<first>`.
- * - `SRS0=<tag>=<day>==<digest>` carries no sender but tells which one it was: for senders that do
- *   not fit into the 64 octets of a local part (RFC 5321 section 4.5.3.1.1) as the bounce addresses
- *   of large mailers do not, or that no address of ours can hold. Who needs the sender looks for the
- *   message whose sender has the same digest ({@link SenderRewriting.digestOf}).
+ * - `SRS0=<tag>=<day>=<domain>=<local>` contains a sender.
+ * - `SRS1=<tag>=<first>=<rest>` contains one that another forwarder has already rewritten: a bounce goes directly to
+ *   that first forwarder, `SRS0<rest>@<first>`.
+ * - `SRS0=<tag>=<day>==<digest>` contains only a digest of the sender: for senders that do not fit into the 64 octets
+ *   of a local part (RFC 5321 section 4.5.3.1.1), such as the bounce addresses of large mailers, or that no address of
+ *   ours can contain. To find the sender, look for the message whose sender has the same digest
+ *   ({@link SenderRewriting.digestOf}).
  *
- * MTAs change the case of local parts, so every part is compared without it; tag, day and digest are
- * base32. The tag is 40 bits of an HMAC over the forwarding domain and all that follows it; of the
- * day two digits are written, and the tag covers the whole of it, so that an old address does not
- * become good again when the digits come round.
+ * MTAs change the case of local parts, so every part is compared case-insensitively; tag, day and digest are base32.
+ * The tag is 40 bits of an HMAC over the forwarding domain and all that follows it. Only two digits of the day are
+ * written, but the tag covers the whole day, so that an old address does not become valid again when the digits
+ * repeat.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { formatAddress, parseAddress } from '../message/message.ts';
 import type { SigningKeys } from '../nodes/nodes.ts';
 
-/** How long bounces are taken: MTAs give up after 5 days (RFC 5321 section 4.5.4.1). */
+/** How long bounces are accepted: MTAs give up after 5 days (RFC 5321 section 4.5.4.1). */
 const VALID_DAYS = 10;
-/** Nodes around midnight: a day that has not begun here yet is good. */
+/** Clocks of nodes differ around midnight: a day that has not begun here yet is valid. */
 const AHEAD_DAYS = 1;
-/** What two digits of base32 count. */
+/** The number of days after which two digits of base32 repeat. */
 const CYCLE_DAYS = 1024;
 const DAY_MS = 86_400_000;
 /** RFC 5321 section 4.5.3.1.1. */
@@ -33,25 +32,25 @@ const TAG_LENGTH = 8;
 const DIGEST_LENGTH = 16;
 const BASE32 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
 
-/** Local parts of rewritten senders: everything that begins like one is reserved for them. */
+/** Local parts of rewritten senders: every local part that begins like this is reserved for them. */
 export const REWRITTEN = /^srs[01][-+=]/i;
 const OWN_SRS0 = /^srs0=([a-z2-7]{8})=([a-z2-7]{2})=(.+)$/isu;
 const OWN_SRS1 = /^srs1=([a-z2-7]{8})=([^=]+)=(.+)$/isu;
-/** Other forwarders' addresses; the separator behind `SRS0` is theirs to choose. */
+/** Addresses of other forwarders, who choose the separator after `SRS0`. */
 const FOREIGN_SRS0 = /^srs0([-+=].+)$/isu;
 const FOREIGN_SRS1 = /^srs1[-+=][^=]+=([^=]+)=([-+=].+)$/isu;
 
-/** Whom a bounce to a rewritten address is for. */
+/** The recipient of a bounce to a rewritten address. */
 export type ReversedSender =
   | { readonly kind: 'original'; readonly sender: string }
-  /** Good, but the sender was too long to be carried. */
+  /** Valid, but the sender was too long to be encoded. */
   | { readonly kind: 'digest'; readonly digest: string }
   | { readonly kind: 'forged' | 'expired' | 'not_srs' };
 
 export interface SenderRewriting {
   /**
-   * The envelope sender to forward with. The null sender stays null, and a sender at the forwarding
-   * domain stays as it is.
+   * The envelope sender for forwarding. The null sender stays null, and a sender at the forwarding domain is not
+   * changed.
    *
    * @param sender reverse-path without angle brackets, `''` for the null sender; hostile text
    * @param domain the forwarding domain, lower case, IDNA-encoded
@@ -60,11 +59,11 @@ export interface SenderRewriting {
   /**
    * Reads an address that mail came to.
    *
-   * @param local local part by its meaning, as `parseAddress` gives it
+   * @param local local part without its quoting, as `parseAddress` returns it
    * @param domain the domain it was at, lower case, IDNA-encoded
    */
   reverse(local: string, domain: string): ReversedSender;
-  /** What the address for a sender that does not fit has in its place. */
+  /** The digest in the address of a sender that does not fit. */
   digestOf(sender: string): string;
 }
 
@@ -90,7 +89,7 @@ class SignedSenders implements SenderRewriting {
     if (address?.domain === domain) return sender;
     const carried = address && this.#carry(address.local, address.domain, domain);
     const rewritten = (carried && fitting(carried, domain)) ?? this.#short(sender, domain);
-    // A domain name of 220 characters leaves no room for any: nobody can be told of a bounce.
+    // A domain name of 220 characters leaves no room for any sender: nobody can get a bounce.
     return rewritten ?? '';
   }
 
@@ -113,7 +112,7 @@ class SignedSenders implements SenderRewriting {
   }
 
   #carry(local: string, senderDomain: string, domain: string): string | undefined {
-    // No command of ours has an angle bracket in an address, not even in a quoted string.
+    // Our commands allow no angle bracket in an address, not even in a quoted string.
     if (/[<>]/.test(local)) return undefined;
     const [, hop, behind] = FOREIGN_SRS1.exec(local) ?? [];
     const firstHop = hop === undefined ? undefined : parseAddress(`a@${hop}`)?.domain;
@@ -129,7 +128,7 @@ class SignedSenders implements SenderRewriting {
     return `SRS0=${tag}=${toBase32(day % CYCLE_DAYS, 2)}=${carried}`;
   }
 
-  /** The day is in the rest already, and the first forwarder judges it. */
+  /** The rest already has a day, which the first forwarder checks. */
   #srs1(first: string, rest: string, domain: string): string {
     return `SRS1=${this.#tag('SRS1', domain, first, rest)}=${first}=${rest}`;
   }
@@ -141,7 +140,7 @@ class SignedSenders implements SenderRewriting {
   #reverseSrs1(tag: string, first: string, rest: string, domain: string): ReversedSender {
     if (!this.#isTag(tag, 'SRS1', domain, first, rest)) return { kind: 'forged' };
     const hop = first.toLowerCase();
-    // The message had come round to its first forwarder: the way back is short.
+    // The message had come back to its first forwarder: the way back is short.
     return hop === domain ? this.reverse(`SRS0${rest}`, domain) : original(`SRS0${rest}`, hop);
   }
 
@@ -168,7 +167,7 @@ function mac(key: string, ...covered: (string | number)[]): string {
   return Array.from(digest.subarray(0, DIGEST_LENGTH), (byte) => BASE32[byte % 32]).join('');
 }
 
-/** The address, where SMTP allows one of that length. */
+/** The address, if SMTP allows its length. */
 function fitting(local: string, domain: string): string | undefined {
   const address = formatAddress(local, domain);
   // The octets of the local part as it is written, quotes included.
@@ -181,7 +180,7 @@ function original(local: string, domain: string): ReversedSender {
   return parseAddress(sender) ? { kind: 'original', sender } : { kind: 'forged' };
 }
 
-/** The last day that ends in these digits and has begun by tomorrow. */
+/** The last day with these digits that has begun by tomorrow. */
 function wholeDay(digits: string, today: number): number {
   const latest = today + AHEAD_DAYS;
   return latest - ((((latest - fromBase32(digits)) % CYCLE_DAYS) + CYCLE_DAYS) % CYCLE_DAYS);

@@ -36,7 +36,7 @@ function textOf(outcome: SendOutcome): string {
   return outcome.result === 'delivered' ? outcome.detail : outcome.error.text;
 }
 
-/** Sends to a listener that follows a script, nicely but for the answers given. */
+/** Sends to a listener that follows a script: it accepts all except where the test overrides an answer. */
 async function sendTo(
   answers: Parameters<typeof replies>[0],
   options: Partial<MessageSenderOptions> = {},
@@ -46,7 +46,7 @@ async function sendTo(
   return senderTo(port, options).sendMessage(outgoing(source));
 }
 
-suite('a message that is taken', () => {
+suite('a message that is accepted', () => {
   test('arrives as it was, with its envelope and our name', async () => {
     const far = await startFarEnd({ size: 1_000 });
     const outcome = await senderTo(far.port).sendMessage(outgoing(MESSAGE));
@@ -78,21 +78,21 @@ suite('a message that is taken', () => {
     assert.equal(far.received[0]?.parameters.SMTPUTF8, undefined);
   });
 
-  test('goes by HELO where EHLO is unknown', async () => {
+  test('is sent after HELO where EHLO is unknown', async () => {
     const outcome = await sendTo({ EHLO: '502 what?', HELO: '250 far.test' });
     assert.deepEqual(codes(outcome), ['delivered']);
   });
 
-  test('to whom is no address is refused at once', async () => {
+  test('to a recipient that is not an address is refused at once', async () => {
     const outcome = await senderTo(1).sendMessage(outgoing(MESSAGE, 'nobody'));
     assert.deepEqual(codes(outcome), ['permanent', undefined, '5.1.3']);
   });
 
-  test('from an address that no command can hold is refused', async () => {
+  test('from an address that no command can contain is refused', async () => {
     const far = await startFarEnd();
     const message = { ...outgoing(MESSAGE), from: '"a<b"@acme.test' };
     const outcome = await senderTo(far.port).sendMessage(message);
-    // It is not said of the recipient.
+    // It is not a failure of the recipient.
     assert.deepEqual(codes(outcome), ['permanent', undefined, '5.1.7']);
   });
 });
@@ -116,7 +116,7 @@ suite('STARTTLS', () => {
     ['is followed by nothing', '220 go'],
   ];
   for (const [what, answer] of broken) {
-    test(`that ${what} is given up, and the mail goes in clear`, async () => {
+    test(`that ${what} is given up, and the mail is sent in plaintext`, async () => {
       let connections = 0;
       const outcome = await sendTo(
         {
@@ -143,7 +143,7 @@ suite('SMTP extensions', () => {
     assert.equal(far.received[0]?.parameters.BODY, '8BITMIME');
   });
 
-  test('without 8BITMIME the message goes as it is', async () => {
+  test('without 8BITMIME the message is sent unchanged', async () => {
     const seen: string[] = [];
     const port = await startScript((socket) => {
       socket.on('data', (chunk: Buffer) => seen.push(chunk.toString()));
@@ -234,7 +234,7 @@ suite('replies', () => {
     }
   });
 
-  test('to RCPT are told from those to the sender and the message', async () => {
+  test('to RCPT are distinguished from those to the sender and the message', async () => {
     const cases: [answers: Parameters<typeof replies>[0], isToRcpt: boolean][] = [
       [{ RCPT: '550 5.1.1 no such user' }, true],
       [{ EHLO: '250-far.test\r\n250 PIPELINING', RCPT: '550 5.1.1 no such user' }, true],
@@ -263,7 +263,7 @@ suite('replies', () => {
   });
 });
 
-suite('a far end that does not play along', () => {
+suite('a far end that breaks off', () => {
   const quick = { timeouts: { reply: 500, message: 500 } };
 
   const endings: [what: string, answer: Parameters<typeof replies>[0][string]][] = [
@@ -272,7 +272,7 @@ suite('a far end that does not play along', () => {
     ['says half an answer', (socket) => socket.end('250 2.0')],
   ];
   for (const [what, answer] of endings) {
-    test(`${what} after the message, before its answer: it may have been taken`, async () => {
+    test(`${what} after the message, before its answer: it may have been accepted`, async () => {
       const outcome = await sendTo({ MESSAGE: answer }, { timeouts: { message: 500 } });
       assert.deepEqual(codes(outcome), ['temporary', undefined, '4.4.2']);
       assert.match(textOf(outcome), /may have been taken/);
@@ -320,7 +320,7 @@ suite('a far end that does not play along', () => {
     });
   }
 
-  test('sends one byte at a time: the attempt ends all the same', async () => {
+  test('sends one byte at a time: the attempt still ends', async () => {
     const outcome = await sendTo(
       {
         RCPT: (socket) => {
@@ -334,13 +334,13 @@ suite('a far end that does not play along', () => {
     assert.match(textOf(outcome), /took too long/);
   });
 
-  test('is not there', async () => {
+  test('does not exist', async () => {
     const outcome = await senderTo(await freePort()).sendMessage(outgoing(MESSAGE));
     assert.deepEqual(codes(outcome), ['temporary', undefined, '4.4.1']);
     assert.match(textOf(outcome), /ECONNREFUSED/);
   });
 
-  test('is silent as DNS is: the attempt ends all the same', async () => {
+  test('gets no answer of DNS: the attempt still ends', async () => {
     const never = () => new Promise<never>(() => {});
     const outcome = await senderTo(1, {
       dns: { mx: never, a: never, aaaa: never },
@@ -358,7 +358,7 @@ suite('several hosts', () => {
     'third.far.test': { A: ['127.0.0.3'] },
   };
 
-  /** Starts a far end that takes mail on each address, and one that follows the script on the first. */
+  /** Starts a far end that accepts mail on each address, and one that follows the script on the first. */
   async function startHosts(answers: Parameters<typeof replies>[0]) {
     const port = await startScript(replies({ ...polite, ...answers }));
     const second = await startFarEnd({}, '127.0.0.2', port);
@@ -394,7 +394,7 @@ suite('several hosts', () => {
     });
   }
 
-  test('two that put the message off are enough', async () => {
+  test('two that defer the message are enough', async () => {
     const port = await startScript(replies({ ...polite, RCPT: '451 4.7.1 later' }));
     const later = {
       onRcptTo: (_a: unknown, _s: unknown, done: (error: Error) => void) =>
@@ -416,7 +416,7 @@ suite('several hosts', () => {
     assert.equal(far.received.length, 1);
   });
 
-  test('one without an answer from DNS makes it temporary, one without address does not', async () => {
+  test('a host without an answer of DNS makes it temporary, one without an address does not', async () => {
     const MX = ['10 mx.far.test', '20 second.far.test'];
     const silent = dnsOf({ 'far.test': { MX }, 'mx.far.test': { A: '!' } });
     const one = await senderTo(1, { dns: silent }).sendMessage(outgoing(MESSAGE));
@@ -465,7 +465,7 @@ suite('addresses that are refused', () => {
     assert.deepEqual([first.connections.count, second.connections.count], [0, 1]);
   });
 
-  test('names are not looked up again: what is judged is what is connected to', async () => {
+  test('names are not looked up again: the checked address is the one that is connected to', async () => {
     const far = await startFarEnd();
     let asked = 0;
     const dns = dnsOf({ 'far.test': {} });
@@ -482,7 +482,7 @@ suite('addresses that are refused', () => {
 });
 
 suite('limits', () => {
-  test('so many sessions at a time, the others wait', async () => {
+  test('limited sessions at a time, the others wait', async () => {
     let now = 0;
     let most = 0;
     const far = await startFarEnd({
@@ -503,14 +503,14 @@ suite('limits', () => {
     assert.ok(most <= 3, `${most} at a time`);
   });
 
-  test('who waits too long has had his attempt', async () => {
+  test('waiting too long counts as an attempt', async () => {
     const port = await startScript(replies({ ...polite, GREETING: () => {} }));
     const sender = senderTo(port, { maxSessions: 1, timeouts: { whole: 100 } });
     const outcomes = await Promise.all([1, 2, 3].map(() => sender.sendMessage(outgoing(MESSAGE))));
     assert.deepEqual(outcomes.map(codes), Array(3).fill(['temporary', undefined, '4.4.2']));
   });
 
-  test('a stop ends what is under way, and what waits', async () => {
+  test('a stop ends sessions under way, and waiting ones', async () => {
     const started = Promise.withResolvers<void>();
     const port = await startScript(replies({ ...polite, RCPT: () => started.resolve() }));
     const sender = senderTo(port, { maxSessions: 1 });
@@ -577,7 +577,7 @@ suite('domains of our own', () => {
     ]);
   });
 
-  test('get no more sessions at a time than the listener takes of one client', async () => {
+  test('get no more sessions at a time than the listener accepts of one client', async () => {
     const far = await startFarEnd({ maxClients: 50 });
     const sender = createMessageSender({
       hostname: 'mail.postroom.test',
@@ -642,7 +642,7 @@ const checksLogin = {
 };
 
 suite('a smarthost', () => {
-  test('takes mail without DNS and without a judgement of its address', async () => {
+  test('accepts mail without DNS and without a check of its address', async () => {
     const far = await startFarEnd();
     const outcome = await senderBy({ port: far.port }).sendMessage(outgoing(SHORT_MESSAGE));
     assert.deepEqual(outcome, {
@@ -653,7 +653,7 @@ suite('a smarthost', () => {
     assert.equal(far.received[0]?.secure, false);
   });
 
-  test('is spoken to by STARTTLS where it offers that, its certificate verified', async () => {
+  test('is used with STARTTLS where it offers that, and its certificate is verified', async () => {
     const far = await startFarEnd({ disabledCommands: ['AUTH'], ...trusted });
     const outcome = await senderBy({ port: far.port }).sendMessage(outgoing(SHORT_MESSAGE));
     assert.equal(outcome.result, 'delivered', JSON.stringify(outcome));
@@ -675,7 +675,7 @@ suite('a smarthost', () => {
   });
 
   for (const implicitTls of [false, true]) {
-    test(`with a strange certificate gets nothing${implicitTls ? ', from the first byte' : ''}`, async () => {
+    test(`with an untrusted certificate gets nothing${implicitTls ? ', from the first byte' : ''}`, async () => {
       const disabledCommands = implicitTls ? ['AUTH', 'STARTTLS'] : ['AUTH'];
       const far = await startFarEnd({ disabledCommands, ...stranger, secure: implicitTls });
       const outcome = await senderBy({ port: far.port, implicitTls }).sendMessage(
@@ -700,7 +700,7 @@ suite('a smarthost', () => {
     assert.doesNotMatch(said.join(''), /AUTH/);
   });
 
-  test('that does not know the login is a matter for the operator', async () => {
+  test('that does not accept the login needs the operator', async () => {
     const far = await startFarEnd({ ...checksLogin, ...trusted });
     const wrong = { user: 'postroom', password: 'wrong' };
     const outcome = await senderBy({ port: far.port, login: wrong }).sendMessage(

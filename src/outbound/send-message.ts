@@ -1,6 +1,6 @@
 /**
- * Brings one message to the far end: to the hosts that take the recipient's mail, or to the
- * smarthost. Attempts and reports; trying again is the queue's.
+ * Sends one message to the far end: to the hosts that accept the recipient's mail, or to the smarthost. It makes one
+ * attempt and reports the outcome; the queue makes the next attempt.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
 import { formatAddress, parseAddress } from '../message/message.ts';
@@ -28,24 +28,24 @@ export interface OwnListener extends Endpoint {
 
 /** Milliseconds (RFC 5321 section 4.5.3.2). */
 export interface SendTimeouts extends ConnectionTimeouts {
-  /** One message, all hosts together; bounds a far end that keeps sending a byte at a time. */
+  /** For one message and all hosts together; limits a far end that keeps sending a byte at a time. */
   readonly whole: number;
 }
 
 export interface MessageSenderOptions {
-  /** Our own name: what EHLO says, and an exchanger that is not connected to. */
+  /** Our own name: sent with EHLO, and never connected to as an exchanger. */
   readonly hostname: string;
   readonly dns: OutboundDns;
-  /** Judges every address of an exchanger right before it is connected to. */
+  /** Checks every address of an exchanger just before the connection. */
   readonly isAllowedAddress: (address: string) => boolean;
   /** Port of exchangers; 25. */
   readonly mxPort?: number;
-  /** Takes all mail; DNS is not asked and addresses are not judged then. */
+  /** Gets all mail; then DNS is not asked and addresses are not checked. */
   readonly smarthost?: Smarthost | undefined;
   readonly ownListener?: OwnListener | undefined;
   /**
-   * Sessions at a time; 1,000. The others wait in the order they came, also behind slow ones. A caller
-   * that has to be fair starts fewer.
+   * Sessions at a time; 1,000 by default. The others wait in the order in which they came, also behind slow ones. A
+   * caller that needs fairness must start fewer.
    */
   readonly maxSessions?: number;
   readonly timeouts?: Partial<SendTimeouts>;
@@ -53,11 +53,10 @@ export interface MessageSenderOptions {
 
 export interface MessageSender {
   /**
-   * Makes one attempt. Never hangs: it is over after `timeouts.whole`, waiting for a free session
-   * included.
+   * Makes one attempt. It always ends after `timeouts.whole`, including the wait for a free session.
    *
    * @param signal ends the attempt, which is `temporary` then
-   * @throws what the source throws; nothing else
+   * @throws only errors of the source
    */
   sendMessage(message: OutgoingMessage, signal?: AbortSignal): Promise<SendOutcome>;
 }
@@ -72,9 +71,9 @@ const MX_PORT = 25;
 const SESSIONS = 1_000;
 /** Sessions to our own listener, which limits them by client (SMTP_MAX_PER_IP). */
 const OWN_SESSIONS = 32;
-/** Connections tried for one message (RFC 5321 section 5.1 asks for two at least). */
+/** The most connections for one message (RFC 5321 section 5.1 asks for at least two). */
 const TRIES_MAX = 10;
-/** Hosts that may refuse a transaction for now before the attempt ends; enough to notice greylisting. */
+/** Hosts that may defer a transaction before the attempt ends; enough to notice greylisting. */
 const REFUSALS_MAX = 2;
 
 type Failed = Exclude<SendOutcome, { readonly result: 'delivered' }>;
@@ -134,11 +133,11 @@ class SmtpSender implements MessageSender {
     signal: AbortSignal,
   ): Promise<SendOutcome> {
     const { implicitTls, login, host } = smarthost;
-    // A password never goes over a connection that anybody can read or answer (RFC 4954 section 4).
+    // A password is never sent over a connection that others can read or intercept (RFC 4954 section 4).
     const startTls = login ? 'required' : 'offered';
     const options = { ...this.#session(host, implicitTls ? 'implicit' : startTls, signal), login };
     const { outcome, about } = await runSession(smarthost, message, options);
-    // Only the operator can repair a smarthost that refuses us; the mail waits until the queue gives up.
+    // Only the operator can fix a smarthost that refuses us; the mail waits until the queue gives up.
     return outcome.result === 'permanent' && about === 'connection'
       ? { ...outcome, result: 'temporary' }
       : outcome;
@@ -171,7 +170,7 @@ class SmtpSender implements MessageSender {
     return summarize(failures, domain);
   }
 
-  /** The addresses of a host that may be connected to; what is wrong with the others is noted. */
+  /** The addresses of a host that may be connected to; failures of the others are noted. */
   async #targets(host: string, failures: Failed[], signal: AbortSignal): Promise<Endpoint[]> {
     const { dns, isAllowedAddress, mxPort: port = MX_PORT } = this.#options;
     const found = await inTime(signal, findAddresses(host, dns));
@@ -180,7 +179,7 @@ class SmtpSender implements MessageSender {
       return [];
     }
     return found.addresses.flatMap((address) => {
-      // The address that is judged is the one that is connected to: no name is looked up again.
+      // The checked address is the one that is connected to: the name is not looked up again.
       if (isAllowedAddress(address)) return [{ host: address, port }];
       const text = `the mail host ${host} is at ${address}, which is not a public address`;
       failures.push(failed('permanent', '5.4.4', text, host));
@@ -196,7 +195,7 @@ class SmtpSender implements MessageSender {
   ): Promise<SessionResult> {
     const options = this.#session(host, 'opportunistic', signal);
     const first = await runSession(target, message, options);
-    // RFC 7435 section 3: encryption that cannot be had must not keep the mail from being sent.
+    // RFC 7435 section 3: if encryption fails, the mail is sent without it.
     if (!first.tlsFailed || signal.aborted) return first;
     return runSession(target, message, { ...options, tls: 'none' });
   }
@@ -216,8 +215,8 @@ function failed(
 }
 
 /**
- * What all hosts together mean: as long as one may take the message later, the failure is temporary.
- * A reply tells more than a connection that did not come about.
+ * The outcome of all hosts together: as long as one may accept the message later, the failure is temporary. A reply
+ * is preferred to a failed connection, since it says more.
  */
 function summarize(failures: readonly Failed[], domain: string): SendOutcome {
   const temporary = failures.filter(({ result }) => result === 'temporary');

@@ -1,4 +1,4 @@
-/** Sends one message to one host, and reads from its answers what became of the message. */
+/** Sends one message to one host, and reads the outcome from its answers. */
 import { oneLine } from '../message/message.ts';
 import {
   type ConnectionTimeouts,
@@ -24,13 +24,13 @@ export interface OutgoingMessage {
   /** Octets, for SIZE (RFC 1870). */
   readonly size: number;
   /**
-   * Whether it has octets above 127. It is then sent as BODY=8BITMIME (RFC 6152); to the rare far end
-   * without that extension it goes as it is, since recoding it would break its signatures.
+   * Whether it has octets above 127. Then it is sent as BODY=8BITMIME (RFC 6152); to the rare far end without that
+   * extension it is sent unchanged, since recoding it would break its signatures.
    */
   readonly eightBit: boolean;
   /**
-   * Whether its header needs SMTPUTF8 (RFC 6531 section 3.1): it came by SMTPUTF8 and has octets above
-   * 127. What the addresses need is seen here.
+   * Whether its header needs SMTPUTF8 (RFC 6531 section 3.1): it came by SMTPUTF8 and has octets above 127. Whether the
+   * addresses need it is found out here.
    */
   readonly smtpUtf8: boolean;
   /** Reads the message from its start; may be called several times. Lines end in CRLF. */
@@ -40,7 +40,7 @@ export interface OutgoingMessage {
 export interface SessionOptions {
   /** The far end's name, for people, for SNI and for its certificate. */
   readonly host: string;
-  /** What EHLO says. */
+  /** Our name for EHLO. */
   readonly hostname: string;
   /**
    * - `opportunistic`: STARTTLS where offered, with any certificate (RFC 7435 section 3)
@@ -57,7 +57,7 @@ export interface SessionResult {
   readonly outcome: SendOutcome;
   /** What failed: the session with the host, or the message. */
   readonly about: 'connection' | 'message';
-  /** Whether another host may be tried: this one did not take the message, and did not refuse it for good. */
+  /** Whether another host may be tried: this one did not accept the message, and did not refuse it for good. */
   readonly tryNext: boolean;
   /** STARTTLS was offered and failed. */
   readonly tlsFailed: boolean;
@@ -66,7 +66,7 @@ export interface SessionResult {
 /**
  * Connects, sends a message, and ends the session.
  *
- * @throws what the message's source throws; nothing else
+ * @throws only errors of the message's source
  */
 export async function runSession(
   endpoint: Endpoint,
@@ -113,7 +113,7 @@ export async function runSession(
   }
 }
 
-/** RFC 3463 section 3.2: an address that no command can hold, of a recipient or the sender; no host takes it. */
+/** RFC 3463 section 3.2: no command can contain the address of the recipient or the sender; no host accepts it. */
 const UNWRITABLE = new Set(['5.1.3', '5.1.7']);
 
 /** The extension that the message needs and the far end lacks. */
@@ -161,7 +161,7 @@ function judgeFailure(
   }
   // A failure of encryption or login is never the fault of the message.
   const result = isFinalRefusal(reply) && !during ? 'permanent' : 'temporary';
-  // A host that is not for us at all says nothing about the next one (RFC 7504 section 4).
+  // A host that accepts no mail at all says nothing about the next one (RFC 7504 section 4).
   return { ...about('connection', refusedBy(reply, result, host), true), tlsFailed };
 }
 

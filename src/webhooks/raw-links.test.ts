@@ -26,7 +26,7 @@ suite('links to the source', () => {
     );
   });
 
-  test('are good by each value of the secret, and made by the first', () => {
+  test('are valid with each value of the secret, and made with the first', () => {
     const both = { signing: 'new', all: ['new', ...SECRET.all] };
     assert.equal(verifyLink(both, partsOf(link), NOW), true);
     const fresh = partsOf(signLink(both, 'https://mail.test', { id: 'abc-1' }, NOW));
@@ -34,13 +34,13 @@ suite('links to the source', () => {
     assert.equal(verifyLink(SECRET, fresh, NOW), false);
   });
 
-  test('are good for seven days', () => {
+  test('are valid for seven days', () => {
     assert.equal(verifyLink(SECRET, partsOf(link), NOW), true);
     assert.equal(verifyLink(SECRET, partsOf(link), NOW + 7 * DAY - 1), true);
     assert.equal(verifyLink(SECRET, partsOf(link), NOW + 7 * DAY), false);
   });
 
-  test('are good only as they were made', () => {
+  test('are valid only unchanged', () => {
     const parts = partsOf(link);
     const changed: Partial<SignedLink>[] = [
       { id: 'abc-2' },
@@ -58,13 +58,13 @@ suite('links to the source', () => {
       assert.equal(verifyLink(SECRET, { ...parts, ...change }, NOW), false, JSON.stringify(change));
     }
     assert.equal(verifyLink(onlyKey('another secret'), parts, NOW), false);
-    // What stands on one side of the colon cannot be moved to the other.
+    // Text before the colon cannot be moved behind it.
     const [first, ...rest] = parts.expires;
     const moved = { ...parts, id: `${parts.id}:${first}`, expires: rest.join('') };
     assert.equal(verifyLink(SECRET, moved, NOW), false);
   });
 
-  test('to one part open that part alone', () => {
+  test('to one part open only that part', () => {
     const target = { id: 'abc-1', part: '1.2' };
     const url = signLink(SECRET, 'https://mail.test', target, NOW);
     assert.match(
@@ -90,7 +90,7 @@ suite('links to the source', () => {
     assert.equal(verifyLink(SECRET, moved, NOW), false);
   });
 
-  test('nothing random is one', () => {
+  test('no random text is one', () => {
     fc.assert(
       fc.property(fc.string(), fc.string(), fc.string(), (id, expires, signature) => {
         assert.equal(verifyLink(SECRET, { id, expires, signature }, NOW), false);

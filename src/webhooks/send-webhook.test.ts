@@ -42,7 +42,7 @@ const send = (url: string, options?: Partial<WebhookSenderOptions>, secret?: str
 const answerWith = (status: number, body = '', headers: Record<string, string> = {}) =>
   startReceiver((_, response) => response.writeHead(status, headers).end(body));
 
-/** The receiver's own check of a request, by the library of the standard. */
+/** Verifies a request as a receiver does, with the library of the standard. */
 function verify(receiver: Receiver, webhook: Webhook): unknown {
   const [received] = receiver.received;
   assert.ok(received);
@@ -53,7 +53,7 @@ function verify(receiver: Receiver, webhook: Webhook): unknown {
 }
 
 suite('a webhook that arrives', () => {
-  test('is a POST of the body as it is, with nothing of ours but the headers of the standard', async () => {
+  test('is a POST of the unchanged body, with only the headers of the standard', async () => {
     const receiver = await answerWith(204);
     assert.deepEqual(await send(`${receiver.origin}/hook?a=1#part`), { result: 'delivered' });
     const [received] = receiver.received;
@@ -110,7 +110,7 @@ suite('a webhook that arrives', () => {
     });
   }
 
-  test('is new in each attempt only in its timestamp and signature', async () => {
+  test('differs between attempts only in its timestamp and signature', async () => {
     const receiver = await answerWith(200);
     let now = Date.UTC(2026, 0, 1);
     const sender = open({ now: () => now });
@@ -134,11 +134,11 @@ suite('a webhook that arrives', () => {
     const receiver = await answerWith(200, 'x'.repeat(10_000));
     const sender = open();
     for (let n = 0; n < 5; n++) await sender.attempt({ url: receiver.origin, id: ID, body: BODY });
-    // The next may be on its way before the last one's connection is free.
+    // The next may start before the connection of the last one is free.
     assert.ok(receiver.connections() <= 2);
   });
 
-  test('is treated as one receiver with all of its origin', () => {
+  test('counts as one receiver with all URLs of its origin', () => {
     assert.equal(webhookDestination('https://A.test:443/x?key=secret'), 'https://a.test');
     assert.equal(webhookDestination('http://a.test:8080'), 'http://a.test:8080');
   });
@@ -175,7 +175,7 @@ suite('a receiver that answers', () => {
     }
   });
 
-  test('500 with Retry-After, which means nothing there', async () => {
+  test('500 with Retry-After, which is ignored', async () => {
     const receiver = await answerWith(500, 'no', { 'retry-after': '86400' });
     assert.deepEqual(await send(receiver.origin), {
       result: 'temporary',
@@ -183,7 +183,7 @@ suite('a receiver that answers', () => {
     });
   });
 
-  test('410 Gone, which ends it', async () => {
+  test('410 Gone, which ends the delivery', async () => {
     const receiver = await answerWith(410, 'gone');
     assert.deepEqual(await send(receiver.origin), {
       result: 'permanent',
@@ -231,7 +231,7 @@ suite('a receiver that answers', () => {
 });
 
 suite('a receiver that does not end', () => {
-  /** Writes as fast as the connection takes it, until that ends. */
+  /** Writes as fast as the connection accepts, until it ends. */
   function pour(response: ServerResponse): Promise<unknown> {
     const ended = once(response, 'close');
     const chunk = Buffer.alloc(64 * 1024, 'x');
@@ -272,7 +272,7 @@ suite('a receiver that does not end', () => {
     response.on('close', () => clearInterval(timer));
   }
 
-  test('a failure that comes byte by byte is known by its status when the time is up', async () => {
+  test('a failure that comes byte by byte is known by its status when the time is over', async () => {
     const receiver = await startReceiver((_, response) => {
       response.writeHead(503, { 'retry-after': '7' });
       drip(response, 'z');
@@ -284,7 +284,7 @@ suite('a receiver that does not end', () => {
     assert.match(outcome.error.text, /^z+$/);
   });
 
-  test('a success that comes byte by byte is not waited for', async () => {
+  test('a success that comes byte by byte is not read to its end', async () => {
     const receiver = await startReceiver((_, response) => {
       response.writeHead(200);
       drip(response, 'z');
@@ -292,7 +292,7 @@ suite('a receiver that does not end', () => {
     assert.deepEqual(await send(receiver.origin), { result: 'delivered' });
   });
 
-  /** A server below HTTP. */
+  /** A TCP server that need not speak HTTP. */
   async function startRaw(talk: (write: (text: string) => void, end: () => void) => void) {
     const server = createServer((socket) => {
       socket.on('error', () => {});
@@ -324,7 +324,7 @@ suite('a receiver that does not end', () => {
     assert.deepEqual(outcome, { result: 'temporary', error: { text: 'no answer within 0.3 s' } });
   });
 
-  test('interim answers without end are no answer', async () => {
+  test('endless interim answers are no answer', async () => {
     const outcome = await send(await dripping('HTTP/1.1 102 Processing\r\n\r\n'), {
       timeoutMs: 2_000,
     });
@@ -346,7 +346,7 @@ suite('a receiver that does not end', () => {
     assert.match(outcome.error.text, /header of the answer is too large/);
   });
 
-  test('a connection closed before the answer', async () => {
+  test('a connection that is closed before the answer', async () => {
     for (const said of ['', 'HTTP/1.1 200 O']) {
       const url = await startRaw((write, end) => {
         if (said !== '') write(said);
@@ -358,7 +358,7 @@ suite('a receiver that does not end', () => {
     }
   });
 
-  test('a connection closed midway in the answer: the status is what counts', async () => {
+  test('a connection that is closed within the answer: the status counts', async () => {
     const midway = (status: string) =>
       startRaw((write, end) => {
         write(`HTTP/1.1 ${status}\r\ncontent-length: 100\r\n\r\nhalf`);
@@ -371,7 +371,7 @@ suite('a receiver that does not end', () => {
     });
   });
 
-  test('something else than HTTP', async () => {
+  test('something other than HTTP', async () => {
     const outcome = await send(await startRaw((write) => write('220 smtp.test ESMTP\r\n')));
     assert.ok(outcome.result === 'temporary');
     assert.match(outcome.error.text, /not HTTP/);
@@ -422,7 +422,7 @@ suite('TLS', () => {
     });
   });
 
-  test('a certificate of its own making is one, whatever the environment says', async (context) => {
+  test('a self-signed certificate is one, whatever the environment says', async (context) => {
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
     context.after(() => {
       delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
@@ -454,7 +454,7 @@ suite('where connections go', () => {
     assert.equal(receiver.connections(), 0);
   });
 
-  test('a name that changes after it was judged: the connection goes where it was judged', async () => {
+  test('a name that changes after its check: the connection goes to the checked address', async () => {
     const receiver = await answerWith(200);
     const answers = [['127.0.0.1'], ['10.0.0.1']];
     let asked = 0;
@@ -489,7 +489,7 @@ suite('where connections go', () => {
     });
   }
 
-  test('an environment with a proxy changes nothing', async (context) => {
+  test('proxy variables in the environment change nothing', async (context) => {
     const proxy = await answerWith(200);
     const receiver = await answerWith(200);
     for (const name of ['HTTP_PROXY', 'http_proxy', 'ALL_PROXY']) process.env[name] = proxy.origin;
@@ -519,7 +519,7 @@ suite('where connections go', () => {
     });
   });
 
-  test('an attempt that ended while its connection was made is not sent any more', async () => {
+  test('an attempt that ended while it connected is not sent', async () => {
     const receiver = await answerWith(200);
     const resolved = Promise.withResolvers<string[]>();
     const stop = new AbortController();
@@ -538,7 +538,7 @@ suite('where connections go', () => {
     assert.deepEqual(ids, ['second']);
   });
 
-  test('a name that takes for ever to resolve is given up in time', async () => {
+  test('a name that does not resolve is given up in time', async () => {
     const outcome = await send('http://slow.test/', {
       timeoutMs: 200,
       resolve: () => new Promise(() => {}),
@@ -546,7 +546,7 @@ suite('where connections go', () => {
     assert.deepEqual(outcome, { result: 'temporary', error: { text: 'no answer within 0.2 s' } });
   });
 
-  test('what is no http or https URL is not attempted', async () => {
+  test('a URL that is neither http nor https is not attempted', async () => {
     for (const url of ['ftp://a.test/', 'nonsense', 'file:///etc/passwd']) {
       assert.equal((await send(url)).result, 'permanent');
     }

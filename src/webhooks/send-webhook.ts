@@ -1,4 +1,4 @@
-/** One attempt to bring a webhook to its URL: the request, its signature, and what the answer means. */
+/** One attempt to send a webhook to its URL: the request, its signature, and the meaning of the answer. */
 import { createHmac } from 'node:crypto';
 import { isIP } from 'node:net';
 import { Webhook } from 'standardwebhooks';
@@ -7,7 +7,7 @@ import { type AddressFilter, AddressRefused, guardLookup, type ResolveHost } fro
 import type { Outcome } from '../queue/queue.ts';
 
 export interface WebhookSenderOptions {
-  /** Where connections may go. */
+  /** The addresses that connections may go to. */
   readonly filter: AddressFilter;
   readonly resolve: ResolveHost;
   /** Milliseconds for a whole attempt; 15,000 when left out. */
@@ -20,7 +20,7 @@ export interface WebhookSenderOptions {
 
 export interface WebhookRequest {
   readonly url: string;
-  /** Each signs; with none there is no signature. */
+  /** The request is signed with each; without any there is no signature. */
   readonly secrets?: readonly string[];
   /** The `webhook-id`. */
   readonly id: string;
@@ -30,8 +30,8 @@ export interface WebhookRequest {
 
 export interface WebhookSender {
   /**
-   * Makes one attempt. Only 2xx is success; 410 is permanent; everything else may be mended, so it
-   * is temporary: a redirect, an address that is refused, a certificate that does not fit.
+   * Makes one attempt. Only 2xx is success; 410 is permanent; everything else may be fixed, so it is temporary: a
+   * redirect, a refused address, a certificate that does not match.
    *
    * @param signal ends it early
    */
@@ -42,18 +42,18 @@ export interface WebhookSender {
 const TIMEOUT_MS = 15_000;
 /** Connections to one origin: as many as the queue has under way. */
 const PER_ORIGIN = 32;
-/** Of an answer that tells of a failure. */
+/** Bytes of an answer that are kept of a failure. */
 const ERROR_BYTES = 500;
-/** What of an answer is read to keep its connection: a longer one costs the connection. */
+/** Bytes of an answer that are read so that its connection can be reused; after a longer answer it is closed. */
 const DRAINED_BYTES = 16 * 1024;
-/** How long the rest of an answer is waited for when its status is known to be a success. */
+/** How long to wait for the rest of an answer whose status is a success. */
 const DRAIN_MS = 1_000;
 /** 429 Too Many Requests (RFC 6585 section 4), 503 Service Unavailable (RFC 9110 section 15.6.4). */
 const SAY_WHEN = [429, 503];
 const GONE = 410;
 
 /**
- * What is treated as one receiver: scheme, host and port.
+ * The receiver of a URL: scheme, host and port.
  *
  * @param url an http or https URL
  */
@@ -68,7 +68,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     connections: PER_ORIGIN,
     pipelining: 1,
     allowH2: false,
-    // One clock for all of an attempt: the signal.
+    // The signal limits the whole attempt.
     headersTimeout: 0,
     bodyTimeout: 0,
   });
@@ -90,8 +90,8 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     if (signal?.aborted) end();
     try {
       const response = post(url, request, ending.signal);
-      // A request that still waits for its connection does not hear of the signal until it has one,
-      // and is dropped then; the time of an attempt ends all the same.
+      // A request that still waits for its connection sees the abort only once it has one, and is dropped then; the
+      // attempt ends in time all the same.
       return await judgeResponse(await Promise.race([response, ended.promise]), now);
     } catch (error) {
       if (!ending.signal.aborted) return temporary(explainFailure(error));
@@ -118,14 +118,14 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     });
   }
 
-  // What is under way has been waited for by the queue.
+  // The queue has waited for the attempts under way.
   return { attempt, close: () => agent.destroy() };
 }
 
 /**
- * Connects only to addresses that were judged: those of a name in the lookup that the connection
- * itself uses, so that there is no second one that could say something else; an address in the URL
- * (which the URL parser has brought to its plain form: `2130706433` is `127.0.0.1`) here.
+ * Connects only to checked addresses. A name is checked in the lookup that the connection itself uses, so that no
+ * second lookup can give another answer. An address in the URL, which the URL parser has normalized (`2130706433` is
+ * `127.0.0.1`), is checked here.
  */
 function connectAllowed(
   { filter, resolve, ca }: WebhookSenderOptions,
@@ -136,7 +136,7 @@ function connectAllowed(
     timeout: timeoutMs,
     allowH2: false,
     autoSelectFamily: true,
-    // Said here, so that NODE_TLS_REJECT_UNAUTHORIZED does not count.
+    // Set here, so that NODE_TLS_REJECT_UNAUTHORIZED has no effect.
     rejectUnauthorized: true,
     ...(ca === undefined ? {} : { ca }),
   });
@@ -173,8 +173,8 @@ async function judgeResponse(
 }
 
 /**
- * Reads the first 500 bytes of an answer. A short answer is read to its end, so that its connection
- * can be used again; an endless one is cut off. What ends it early is no error: the status is known.
+ * Reads the first 500 bytes of an answer. A short answer is read to its end, so that its connection can be reused; an
+ * endless one is cut off. If the answer breaks off, that is no error: the status is known.
  */
 async function readStart(body: Dispatcher.ResponseData['body']): Promise<Buffer> {
   const start: Uint8Array[] = [];
@@ -188,11 +188,11 @@ async function readStart(body: Dispatcher.ResponseData['body']): Promise<Buffer>
         start.push(Uint8Array.from(piece));
         kept += piece.length;
       }
-      // Leaving the loop destroys the body and its connection.
+      // Leaving the loop closes the body and its connection.
       if (read >= DRAINED_BYTES) break;
     }
   } catch {
-    // Closed midway, or the time is up.
+    // The connection was closed, or the time is over.
   }
   return Buffer.concat(start);
 }
@@ -215,14 +215,14 @@ function temporary(text: string): Outcome {
 }
 
 const PREFIX = 'whsec_';
-/** Characters of a body that the library signs: in a millisecond at most. */
+/** The longest body that the library signs: that takes a millisecond at most. */
 const LIBRARY_MAX = 32 * 1024;
 
 /**
- * The headers that say which delivery this is and who sends it (Standard Webhooks 1.0.0, "Webhook
- * Headers"). Without a secret there is no signature; of several each has one, with spaces between.
+ * The headers that identify the delivery and prove its sender (Standard Webhooks 1.0.0, "Webhook Headers"). Without a
+ * secret there is no signature; with several there is one for each, separated by spaces.
  *
- * @param now milliseconds since 1970: the time of the attempt, since receivers refuse old ones
+ * @param now milliseconds since 1970: the time of the attempt, since receivers refuse old timestamps
  */
 export function signRequest(
   { secrets = [], id, body }: Pick<WebhookRequest, 'secrets' | 'id' | 'body'>,
@@ -242,7 +242,7 @@ function signBody(secret: string, id: string, body: string, now: number): string
     const hmac = createHmac('sha256', keyOf(secret)).update(signed).update(body);
     return `v1,${hmac.digest('base64')}`;
   }
-  // The library takes a raw secret in a string for one of Latin-1: its UTF-8 bytes are given.
+  // The library reads a raw secret in a string as Latin-1: so it gets the UTF-8 bytes.
   const webhook = secret.startsWith(PREFIX)
     ? new Webhook(secret)
     : new Webhook(keyOf(secret), { format: 'raw' });
@@ -255,7 +255,7 @@ function keyOf(secret: string): Buffer {
     : Buffer.from(secret);
 }
 
-/* What a receiver's answer means, or the error that came in place of one. */
+/* The meaning of a receiver's answer, or of the error in its place. */
 
 /** Days and months as dates of HTTP have them. */
 const DATE =
@@ -301,10 +301,10 @@ const meanings: Readonly<Record<string, string>> = {
     'the TLS certificate is from an authority that is not trusted, or an intermediate one is missing',
 };
 
-/** One sentence without a stack; what is not known goes by its code. */
+/** One sentence without a stack; an unknown error is named by its code. */
 function explainFailure(error: unknown): string {
   const code = codeOf(error);
-  // Its message says what is to be said, and no more.
+  // Its message says exactly what is needed.
   if (code === 'ADDRESS_REFUSED' && error instanceof Error) return error.message;
   const meaning = meanings[code];
   if (meaning !== undefined) return `${meaning} (${code})`;

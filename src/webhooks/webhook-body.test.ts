@@ -17,10 +17,10 @@ interface Body {
 
 const MEGABYTE = 1_000_000;
 
-/** As long as a real one. */
+/** As long as a real link. */
 const urlOf = (part: string) => `http://mail.test/attachments/${'1'.repeat(80)}/${part}`;
 
-/** Builds the body of a source, reads it again, and notes how much of the source was read. */
+/** Builds the body for a source, parses it, and records how much of the source was read. */
 async function build(source: Buffer, more: Partial<WebhookMessage> = {}) {
   let read = 0;
   const json = await buildWebhookBody(
@@ -41,7 +41,7 @@ async function build(source: Buffer, more: Partial<WebhookMessage> = {}) {
         const chunk = Buffer.from(source.subarray(at, Math.min(at + 1_000, end)));
         read += chunk.length;
         yield chunk;
-        // Whoever keeps the chunk instead of what it holds shows.
+        // The chunk is overwritten afterwards, which shows whether it was kept.
         chunk.fill(0x21);
       }
     },
@@ -135,7 +135,7 @@ test('a message in full', async () => {
   });
 });
 
-test('what a message lacks is null or empty', async () => {
+test('missing values of a message are null or empty', async () => {
   const { body } = await build(lines('Content-Type: application/pdf', '', 'x'));
   const { subject, from, to, cc, date, message_id, text, html, attachments } = body.data;
   assert.deepEqual(
@@ -185,7 +185,7 @@ suite('less than 1 MB', () => {
     assert.equal(body.data.text?.slice(0, 300_001), `${'\ufffd'.repeat(300_000)}x`);
   });
 
-  test('what one leaves the other has', async () => {
+  test('one can use what the other leaves free', async () => {
     const long = 'x'.repeat(900_000);
     const short = await build(message(part('text/plain', 'short'), part('text/html', long)));
     assert.equal(short.body.data.html, long);
@@ -206,7 +206,7 @@ suite('less than 1 MB', () => {
     assert.ok(read <= MEGABYTE + 1_000, `${read}`);
   });
 
-  test('of an encoding that holds next to nothing only so much is read', async () => {
+  test('of an encoding with very little content only a limited part is read', async () => {
     const source = lines(
       'Content-Type: text/plain',
       'Content-Transfer-Encoding: base64',
@@ -220,13 +220,13 @@ suite('less than 1 MB', () => {
     assert.ok(read <= 4 * MEGABYTE + 1_000, `${read}`);
   });
 
-  test('a character at the cut of the reading is left out whole', async () => {
+  test('a character at the end of the part that is read is left out as a whole', async () => {
     const source = lines('Content-Type: text/plain; charset=utf-8', '', `x${'€'.repeat(500_000)}`);
     const { body } = await build(source);
     assert.match(body.data.text ?? '', /^x€+$/u);
   });
 
-  test('lists and header fields have bounds of their own', async () => {
+  test('lists and header fields have limits of their own', async () => {
     const many = Array.from({ length: 900 }, (_, n) => `"${'n'.repeat(100)}" <a${n}@example.test>`);
     const attachments = Array.from({ length: 900 }, () => [
       '--b',
@@ -290,7 +290,7 @@ suite('fitting into JSON', () => {
     unit: fc.constantFrom('a', '"', '\n', '\u0001', 'ä', '€', '😀', '\ud800'),
   });
 
-  test('a text is cut only where it must be, and at no more than it must', () => {
+  test('a text is cut only where needed, and no more than needed', () => {
     fc.assert(
       fc.property(text, fc.integer({ min: 2, max: 60 }), (given, most) => {
         const { text: cutText, cut } = cutToJson(given, most);
@@ -306,7 +306,7 @@ suite('fitting into JSON', () => {
     );
   });
 
-  test('items are taken as long as they fit', () => {
+  test('items are included as long as they fit', () => {
     assert.deepEqual(fitToJson(['a', 'b'], 10), { items: ['a', 'b'], cut: false });
     assert.deepEqual(fitToJson(['a', 'b'], 9), { items: ['a'], cut: true });
     assert.deepEqual(fitToJson([], 2), { items: [], cut: false });

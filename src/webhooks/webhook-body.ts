@@ -1,4 +1,4 @@
-/** What a route's URL is told of a message: the JSON of a webhook, cut to its size. */
+/** The JSON of a webhook: the description of a message for a route's URL, cut to its size limit. */
 import { Buffer } from 'node:buffer';
 import {
   type Attachment,
@@ -9,7 +9,7 @@ import {
   readInlineText,
 } from '../message/message.ts';
 
-/** What the sender checks found; null where they were not made. */
+/** The results of the sender checks; null where they were not made. */
 export interface AuthVerdicts {
   readonly spf: string | null;
   readonly dkim: string | null;
@@ -25,30 +25,30 @@ export interface WebhookMessage {
   /** See {@link signLink}. */
   readonly rawUrl: string;
   readonly partUrl: (part: string) => string;
-  /** Where the message is stored as well, once the first attempt was made; null where it is not. */
+  /** The mailbox that stores the message as well, after the first attempt; null where it is not stored. */
   readonly mailbox: string | null;
-  /** What the client was answered that brought the message. */
+  /** The id in the answer to the client that brought the message. */
   readonly mailId: string;
   /** When the message was accepted, milliseconds since 1970. */
   readonly receivedAt: number;
 }
 
-/** Bytes of a body at most. */
+/** The most bytes of a body. */
 const BODY_MAX = 1_000_000;
-/** What each field takes of it at most, in bytes of JSON; text and html share what is left. */
+/** The most bytes of JSON for each field; text and html share the rest. */
 const SUBJECT_MAX = 8_000;
 const MESSAGE_ID_MAX = 4_000;
 const SENDER_MAX = 4_000;
 const RECIPIENTS_MAX = 200_000;
 const ADDRESSES_MAX = 60_000;
 const ATTACHMENTS_MAX = 150_000;
-/** Room for the flags that say what was cut. */
+/** Room for the flags that report what was cut. */
 const FLAGS_MAX = 200;
 
 /**
- * Builds the body of a webhook from a message that is in storage or on its way there: JSON, always
- * less than 1 MB in UTF-8. What does not fit is cut, and said to be: `text_truncated`,
- * `html_truncated`, `attachments_truncated`, `addresses_truncated`.
+ * Builds the body of a webhook from a message that is stored or about to be: JSON, always less than 1 MB in UTF-8.
+ * What does not fit is cut, and the body says so: `text_truncated`, `html_truncated`, `attachments_truncated`,
+ * `addresses_truncated`.
  *
  * `text` holds the text/plain and `html` the text/html parts that are not attachments, null where
  * there are none; every other part is listed in `attachments`. Lines end in LF.
@@ -63,7 +63,7 @@ export async function buildWebhookBody(message: WebhookMessage, open: OpenSource
   const rest = BODY_MAX - FLAGS_MAX - jsonSize({ ...head, ...tail });
   const textSize = jsonSize(text.text);
   const htmlSize = jsonSize(html.text);
-  // Each has half, and what the other leaves.
+  // Each gets half, and what the other does not use.
   const half = Math.floor(rest / 2);
   const textFits = cutToJson(text.text, Math.max(half, rest - htmlSize));
   const htmlFits = cutToJson(html.text, Math.max(half, rest - Math.min(textSize, half)));
@@ -83,7 +83,7 @@ export async function buildWebhookBody(message: WebhookMessage, open: OpenSource
   return body;
 }
 
-/** Everything but text and html, in bounds. */
+/** Everything except text and html, within its limits. */
 function describe(message: WebhookMessage) {
   const { domain, envelope, parsed, auth, rawUrl, partUrl, mailbox } = message;
   const header = parsed.envelope;
@@ -148,8 +148,8 @@ function unitSize(unit: number): number {
 }
 
 /**
- * The start of a text that is at most so many bytes as JSON, quotes included; characters stay
- * whole. Halves of surrogate pairs become U+FFFD. Null stays null.
+ * The longest start of a text that fits into so many bytes as JSON, quotes included; characters are not split. Halves
+ * of surrogate pairs become U+FFFD. Null stays null.
  */
 export function cutToJson(
   given: string | null,
@@ -168,7 +168,7 @@ export function cutToJson(
   return { text: text.slice(0, end).replace(/[\ud800-\udbff]$/, ''), cut: true };
 }
 
-/** The first of some items that together are at most so many bytes as a JSON array. */
+/** The first of the items that together fit into so many bytes as a JSON array. */
 export function fitToJson<T>(
   items: readonly T[],
   most: number,

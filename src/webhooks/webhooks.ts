@@ -1,11 +1,9 @@
 /**
- * Webhooks: what a route's URL is told of a message, and one attempt to tell it (Standard Webhooks
- * 1.0.0). When and how often is the queue's affair, what follows a last failure is `delivery`'s.
- * Owns nothing in storage.
+ * Webhooks: what a route's URL gets of a message, and one attempt to send it (Standard Webhooks 1.0.0). The queue
+ * decides when and how often, `delivery` decides what follows a failed last attempt. Stores nothing.
  *
- * A body is built once, when the message is accepted ({@link buildWebhookBody}); it is what every
- * attempt sends, byte for byte, under the same `webhook-id`. Only the timestamp and the signature
- * over it are new each time.
+ * A body is built once, when the message is accepted ({@link buildWebhookBody}). Every attempt sends it, byte for byte,
+ * under the same `webhook-id`. Only the timestamp and its signature differ.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { SigningKeys } from '../nodes/nodes.ts';
@@ -18,25 +16,25 @@ export {
 } from './send-webhook.ts';
 export { buildWebhookBody, type WebhookMessage } from './webhook-body.ts';
 
-/** How long a link is good, in seconds. */
+/** How long a link is valid, in seconds. */
 const GOOD_FOR_S = 7 * 24 * 3600;
 
-/** What a link leads to. */
+/** The target of a link. */
 export interface LinkTarget {
-  /** By which the source is found; letters, digits and dashes. */
+  /** The id of the source; letters, digits and dashes. */
   readonly id: string;
   /** Number of one MIME part; left out for the whole source. */
   readonly part?: string;
 }
 
-/** A link as a request brings it: all hostile text. */
+/** A link as it is in a request: all hostile text. */
 export interface SignedLink extends LinkTarget {
   /** Seconds since 1970, decimal. */
   readonly expires: string;
   readonly signature: string;
 }
 
-/** What is signed says what it is for: the secret may sign other things, too. */
+/** The signed text names its purpose: the secret may sign other things, too. */
 function sign(secret: string, { id, part }: LinkTarget, expires: string): Buffer {
   const target = part === undefined ? `raw_url:${id}` : `attachment_url:${id}:${part}`;
   return createHmac('sha256', secret).update(`${target}:${expires}`).digest();
@@ -44,7 +42,7 @@ function sign(secret: string, { id, part }: LinkTarget, expires: string): Buffer
 
 /**
  * Makes the link to a source, `<publicUrl>/webhooks/raw/<id>?expires=...&signature=...`, or to a part of it,
- * `<publicUrl>/webhooks/attachments/<id>/<part>?...`; good for 7 days.
+ * `<publicUrl>/webhooks/attachments/<id>/<part>?...`; valid for 7 days.
  *
  * @param now milliseconds since 1970
  */
@@ -63,13 +61,13 @@ export function signLink(
 }
 
 /**
- * Whether a link is one of ours, unchanged and not yet expired.
+ * Whether a link was made here, is unchanged and has not expired.
  *
  * @param now milliseconds since 1970
  */
 export function verifyLink(secret: SigningKeys, link: SignedLink, now: number): boolean {
   if (!/^\d{1,12}$/.test(link.expires)) return false;
-  // Neither has a colon: nothing can be moved from one side of it to the other.
+  // Neither has a colon: no text can be moved from one side of it to the other.
   if (link.part !== undefined && !/^[\d.]{1,100}$/.test(link.part)) return false;
   const given = Buffer.from(link.signature, 'base64url');
   const isOurs = secret.all.some((key) => {
@@ -80,8 +78,8 @@ export function verifyLink(secret: SigningKeys, link: SignedLink, now: number): 
 }
 
 /**
- * Seconds between one attempt and the next: ten attempts in three days and four hours, of the
- * schedule that Standard Webhooks recommends.
+ * Seconds between one attempt and the next: ten attempts in three days and four hours, on the schedule that Standard
+ * Webhooks recommends.
  */
 export const webhookDelays: readonly number[] = [
   5,

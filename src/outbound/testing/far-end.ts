@@ -8,7 +8,7 @@ import { createMessageSender, type MessageSender } from '../outbound.ts';
 
 type ServerOptions = NonNullable<ConstructorParameters<typeof SMTPServer>[0]>;
 
-/** A message as the far end has it. */
+/** A message as the far end received it. */
 export interface Received {
   readonly from: string;
   /** Parameters of MAIL, by name. */
@@ -79,7 +79,7 @@ export async function startFarEnd(
   return { port: (listener.address() as AddressInfo).port, received, connections };
 }
 
-/** Starts a listener that does with each connection what the script says. */
+/** Starts a listener that treats each connection as the script says. */
 export async function startScript(script: (socket: Socket) => void): Promise<number> {
   const sockets = new Set<Socket>();
   const server: Server = createServer((socket) => {
@@ -97,8 +97,8 @@ export async function startScript(script: (socket: Socket) => void): Promise<num
 }
 
 /**
- * A script of replies: one for each line of the client, by its first word in upper case; `MESSAGE` is
- * for the message, whose end the lone dot is. Without a reply the client waits.
+ * A script of replies: one for each line of the client, by its first word in upper case; `MESSAGE` is the reply to the
+ * message, which ends with a single dot. Without a reply the client waits.
  */
 export function replies(
   answers: Record<string, string | ((socket: Socket) => void)>,
@@ -128,7 +128,7 @@ export function replies(
   };
 }
 
-/** Answers that take everything, to be overwritten one by one. */
+/** Answers that accept everything, to be overwritten one by one. */
 export const polite = {
   GREETING: '220 far.test ESMTP',
   EHLO: '250-far.test\r\n250-SIZE\r\n250-8BITMIME\r\n250 SMTPUTF8',
@@ -139,7 +139,7 @@ export const polite = {
   QUIT: (socket: Socket) => socket.end('221 bye\r\n'),
 };
 
-/** What DNS holds: `MX` as `10 host`, and addresses; `!` is a server that does not answer. */
+/** The records of DNS: `MX` as `10 host`, and addresses; `!` is a server that does not answer. */
 export type Zone = Readonly<
   Record<
     string,
@@ -180,7 +180,7 @@ export function senderTo(port: number, options: Partial<MessageSenderOptions> = 
   });
 }
 
-/** An iterable of a source, cut as a network would. */
+/** An iterable of a source, in chunks as from a network. */
 export function sourceOf(source: string | Buffer, cut = 16_384): () => AsyncIterable<Uint8Array> {
   const bytes = Buffer.from(source);
   return async function* () {

@@ -29,9 +29,9 @@ after(() => {
 type Tls = { readonly key: string; readonly cert: string };
 
 /**
- * Starts a receiver that reads each request to its end, notes it, and then answers.
+ * Starts a receiver that reads each request to its end, records it, and then answers.
  *
- * @param answer ends the response, or not
+ * @param answer ends the response, or leaves it open
  */
 export async function startReceiver(answer: RequestListener, tls?: Tls): Promise<Receiver> {
   const received: Received[] = [];
