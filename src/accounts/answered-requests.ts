@@ -35,8 +35,6 @@ export interface BegunRequest {
 export interface KeyedRequest {
   readonly accountId: number;
   readonly key: string;
-  /** Milliseconds since 1970. */
-  readonly now: number;
   /** Ends the wait for a request that is under way. */
   readonly wait?: (milliseconds: number) => Promise<void>;
   /** SHA-256 of the request in hex; asked only where there is an answer to compare it with. */
@@ -45,9 +43,12 @@ export interface KeyedRequest {
 
 export class AnsweredRequests {
   readonly #database: Database;
+  readonly #now: () => number;
 
-  constructor(database: Database) {
+  /** @param now milliseconds since 1970, the same on all nodes */
+  constructor(database: Database, now: () => number) {
     this.#database = database;
+    this.#now = now;
   }
 
   /**
@@ -101,7 +102,8 @@ export class AnsweredRequests {
   }
 
   /** @returns undefined where another request has the key */
-  #claim({ accountId, key, now }: KeyedRequest): Promise<BegunRequest | undefined> {
+  #claim({ accountId, key }: KeyedRequest): Promise<BegunRequest | undefined> {
+    const now = this.#now();
     return this.#database.write((tx) =>
       tx
         .insertInto('idempotency_keys')

@@ -21,6 +21,8 @@ export interface RawMessagesOptions {
   readonly queue: Pick<Queue, 'findBody'>;
   /** What links are signed with. */
   readonly linkSecret: SigningKeys;
+  /** Milliseconds since 1970, the same on all nodes. */
+  readonly now: () => number;
 }
 
 /** Streams are not serialized: this only describes it. */
@@ -48,7 +50,7 @@ export function rawMessageRoute(options: RawMessagesOptions): RouteGroup {
   return (app, { limits }) => {
     /** A good link has a budget of its own; a bad one counts as any other request. */
     const findBody = async (link: LinkRequest, request: FastifyRequest, reply: FastifyReply) => {
-      const isGood = verifyLink(options.linkSecret, link, Date.now());
+      const isGood = verifyLink(options.linkSecret, link, options.now());
       if (!isGood) throw new Refusal('link_invalid', 'this link was changed or has expired');
       await limits.take('links', request, reply);
       return findMessage(options, link.id);

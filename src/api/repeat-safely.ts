@@ -73,7 +73,6 @@ export function keepAnswers(
     const found = await answered.begin({
       accountId,
       key,
-      now: Date.now(),
       hash: async () => {
         // A stream that nobody reads is read here, to be compared.
         if (request.body instanceof Readable) {

@@ -113,7 +113,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   };
   const resolving = {
     ...shared,
-    senders: createSenderRewriting({ key: keys.senders }),
+    senders: createSenderRewriting({ key: keys.senders, now }),
     linkSecret: keys.links,
     publicUrl: options.publicUrl,
   };
@@ -125,7 +125,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     metrics,
   });
   const sender = buildSender(options, dns, filter);
-  const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns) });
+  const webhooks = createWebhookSender({ filter, resolve: createHostResolver(dns), now });
   const courier = { ...shared, webhooks, sender, hostname };
   const copies = mailServer
     ? new ServerCopies({ ...shared, mailstore: options.mailstore })

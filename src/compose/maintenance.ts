@@ -189,7 +189,7 @@ export class Maintenance {
     const { pruneTombstones, database, queue, tokens, trace, logger, now } = this.#options;
     const tombstones = await pruneTombstones(TOMBSTONES_KEPT_MS, signal);
     const logins = await tokens.forgetOldLogins();
-    await new AnsweredRequests(database).forget(now() - ANSWERS_KEPT_MS);
+    await new AnsweredRequests(database, now).forget(now() - ANSWERS_KEPT_MS);
     const before = now() - DELIVERIES_KEPT_MS;
     const deliveries = await this.#repeatStep(signal, () =>
       removeDeliveries(this.#options, (tx) => queue.prune(tx, before)),

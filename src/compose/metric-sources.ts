@@ -21,6 +21,7 @@ export interface Watched {
   readonly databaseFile: string;
   readonly metrics: Metrics;
   connections(): number;
+  readonly now: () => number;
   readonly queue: Queue;
   readonly bodies: Bodies;
   readonly imap: ImapMailstore | undefined;
@@ -34,6 +35,7 @@ export function metricSources(watched: Watched): MetricSources {
   const log = join(config.dataDir, `${watched.databaseFile}-wal`);
   return {
     connections,
+    now: watched.now,
     shared,
     queueDepths: () => queue.depths(),
     bodiesUp: () => bodies.isUp,

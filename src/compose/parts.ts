@@ -287,13 +287,13 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
 }
 
 function buildApi(ground: Ground, served: Served): Api {
-  const { config, keys, database, changes, logger } = ground;
+  const { config, keys, database, changes, logger, now } = ground;
   const { http, limits } = config;
   const { API_KEYS, MAILSERVER_WEBHOOK_SECRET } = keysInForce(config, ground.secrets);
   const operator = buildOperator({ ...ground, ...served, apiKeys: API_KEYS });
   return createApi({
     ...served,
-    answeredRequests: new AnsweredRequests(database),
+    answeredRequests: new AnsweredRequests(database, now),
     onAnswered: (answered) => ground.metrics.countRequest(answered),
     logger,
     apiKeys: API_KEYS,
@@ -316,13 +316,13 @@ function buildApi(ground: Ground, served: Served): Api {
     ],
     routes: [
       mailSendRoutes(served.sending, limits.maxMessageBytes),
-      rawMessageRoute({ ...served, linkSecret: keys.links }),
+      rawMessageRoute({ ...served, linkSecret: keys.links, now }),
       mailserverEventRoutes(
         new MailserverEvents({
           secrets: MAILSERVER_WEBHOOK_SECRET,
           database,
           changes,
-          now: ground.now,
+          now,
           findAccounts: (addresses) => findAccounts(database, addresses),
         }),
       ),
@@ -344,7 +344,7 @@ interface RealtimeParts {
   readonly shared: Shared | undefined;
 }
 
-function buildRealtime({ changes, logger }: Ground, parts: RealtimeParts): Realtime {
+function buildRealtime({ changes, logger, now }: Ground, parts: RealtimeParts): Realtime {
   const { tokens, mailstore, api, state, shared } = parts;
   return createRealtime({
     authenticate: (token) => tokens.authenticate(token),
@@ -352,6 +352,7 @@ function buildRealtime({ changes, logger }: Ground, parts: RealtimeParts): Realt
     changes,
     admit: (request) => api.admitUpgrade(request),
     shared: shared && { state, places: shared.places },
+    now,
     logger,
   });
 }

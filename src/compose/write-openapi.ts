@@ -94,6 +94,7 @@ export const routesElsewhere = [
     bodies: uncalled('bodies'),
     queue: uncalled('queue'),
     linkSecret: onlyKey(''),
+    now: Date.now,
   }),
 ];
 

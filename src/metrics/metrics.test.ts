@@ -7,6 +7,7 @@ test('counters and gauges are read as Prometheus reads them', async (t) => {
   let queueReads = 0;
   metrics.watch({
     connections: () => 7,
+    now: Date.now,
     queueDepths: async () => {
       queueReads++;
       const [oldestCreatedAt, nextAttemptAt] = [Date.now() - 60_000, Date.now() - 30_000];

@@ -30,7 +30,11 @@ export interface Metrics extends MailMetrics, RequestMetrics, StateMetrics {
 }
 
 export function createMetrics(): Metrics {
-  let sources: MetricSources = { connections: () => 0, queueDepths: async () => [] };
+  let sources: MetricSources = {
+    connections: () => 0,
+    queueDepths: async () => [],
+    now: Date.now,
+  };
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const countAttempt = addAttemptMetrics(registry);

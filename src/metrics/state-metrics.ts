@@ -10,6 +10,8 @@ export interface MetricSources {
   connections(): number;
   /** What of each kind is queued or held. */
   queueDepths(): Promise<readonly QueueDepth[]>;
+  /** Milliseconds since 1970, by the clock that deliveries are dated with. */
+  now(): number;
   /** Octets that are free on the disk of DATA_DIR, and all that it has. */
   disk?(): Promise<{ readonly free: number; readonly size: number }>;
   /** Whether the bucket of bodies answers; left out for a folder. */
@@ -160,7 +162,7 @@ function addQueueGauges(registry: Registry, sources: () => MetricSources): void 
     },
     ['kind'],
     (gauge, { kind, state, oldestCreatedAt }) => {
-      if (state === 'queued') gauge.set({ kind }, (Date.now() - oldestCreatedAt) / 1000);
+      if (state === 'queued') gauge.set({ kind }, (sources().now() - oldestCreatedAt) / 1000);
     },
   );
   gauge(
@@ -170,7 +172,7 @@ function addQueueGauges(registry: Registry, sources: () => MetricSources): void 
     },
     ['kind'],
     (gauge, { kind, state, nextAttemptAt }) => {
-      const late = Math.max(0, Date.now() - nextAttemptAt);
+      const late = Math.max(0, sources().now() - nextAttemptAt);
       if (state === 'queued') gauge.set({ kind }, late / 1000);
     },
   );

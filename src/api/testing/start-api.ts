@@ -228,7 +228,7 @@ export async function startApi(
     accounts,
     tokens,
     mailstore,
-    answeredRequests: new AnsweredRequests(database),
+    answeredRequests: new AnsweredRequests(database, Date.now),
     logger,
     publicUrl,
     apiKeys,
