@@ -91,11 +91,11 @@ suite('answers', () => {
     });
   }
 
-  test('an alias alone, as a server gives that does not follow it, is no record', async () => {
+  test('an alias alone, from a server that does not follow it, is no record', async () => {
     assert.equal((await open([server]).lookup('dangling.acme.test', 'A')).kind, 'absent');
   });
 
-  test('what does not fit into a datagram comes over TCP', async () => {
+  test('an answer that does not fit into a datagram comes over TCP', async () => {
     const long = 'x'.repeat(4_000);
     server.add(['long.test', 'TXT', long]);
     assert.deepEqual(await open([server]).lookup('long.test', 'TXT'), {
@@ -108,7 +108,7 @@ suite('answers', () => {
     );
   });
 
-  test('without being told to, it keeps nothing: a record that changes is seen at once', async () => {
+  test('by default it caches nothing: a changed record is seen at once', async () => {
     const dns = open([server]);
     await dns.lookup('acme.test', 'A');
     server.remove('acme.test', 'A');
@@ -121,7 +121,7 @@ suite('answers', () => {
   });
 });
 
-suite('answers that are kept', () => {
+suite('cached answers', () => {
   let server: DnsServer;
   let now: number;
   beforeEach(async () => {
@@ -161,7 +161,7 @@ suite('answers that are kept', () => {
     assert.equal(dns.kept('acme.test', 'TXT'), undefined);
   });
 
-  test('that a record is not there is kept for a minute, that nobody answered is not', async () => {
+  test('the absence of a record is cached for a minute, a missing answer is not', async () => {
     const dns = openKeeping();
     await dns.lookup('nobody.test', 'TXT');
     now = 59_999;
@@ -172,7 +172,7 @@ suite('answers that are kept', () => {
     assert.equal(dns.kept('nobody.test', 'TXT'), undefined);
   });
 
-  test('what was used longest ago goes, so that long answers do not fill the memory', async () => {
+  test('the least recently used go first, so that long answers do not fill the memory', async () => {
     server.add(['*.evil.test', 'TXT', 'x'.repeat(30_000)]);
     const dns = openKeeping();
     await dns.lookup('acme.test', 'TXT');
@@ -199,7 +199,7 @@ suite('faults', () => {
   ];
   for (const [fault, reason] of faults) {
     const patience = { timeouts: reason === 'timeout' ? short : timeouts };
-    test(`a lone server with ${fault} is asked twice, then it is ${reason}`, async () => {
+    test(`a single server with ${fault} is asked twice, then it is ${reason}`, async () => {
       const server = await startDnsServer([['acme.test', 'TXT', 'right']]);
       server.faults = () => fault;
       assert.deepEqual(await open([server], patience).lookup('acme.test', 'TXT'), {
@@ -226,7 +226,7 @@ suite('faults', () => {
     });
   }
 
-  test('an answer with another id is passed over, the right one taken', async () => {
+  test('an answer with another id is ignored, the right one is used', async () => {
     const server = await startDnsServer([['acme.test', 'TXT', 'right']]);
     server.faults = () => 'forged_first';
     assert.deepEqual(await open([server]).lookup('acme.test', 'TXT'), {
@@ -235,7 +235,7 @@ suite('faults', () => {
     });
   });
 
-  test('a server that is gone is no connection; once it is back it answers', async () => {
+  test('a server that is down is no connection; when it is up again it answers', async () => {
     const server = await startDnsServer([['acme.test', 'TXT', 'right']]);
     const dns = open([server]);
     await server.stop();
@@ -247,7 +247,7 @@ suite('faults', () => {
     assert.equal((await dns.lookup('acme.test', 'TXT')).kind, 'records');
   });
 
-  test('of many servers each gets its turn, though one question asks three at most', async () => {
+  test('of many servers each gets its turn, although one lookup asks at most three', async () => {
     const servers = await Promise.all(Array.from({ length: 5 }, () => startDnsServer()));
     for (const server of servers.slice(0, 4)) await server.stop();
     servers[4]?.add(['acme.test', 'TXT', 'right']);
@@ -256,7 +256,7 @@ suite('faults', () => {
     assert.equal((await dns.lookup('acme.test', 'TXT')).kind, 'records');
   });
 
-  test('a fast past does not make it impatient', async () => {
+  test('earlier fast answers do not shorten the timeout', async () => {
     const server = await startDnsServer([['acme.test', 'A', '192.0.2.1']]);
     const dns = open([server]);
     for (let n = 0; n < 20; n++) await dns.lookup('acme.test', 'A');
@@ -267,7 +267,7 @@ suite('faults', () => {
   });
 });
 
-test('at most so many questions are under way at a time', async () => {
+test('the number of lookups under way at a time is limited', async () => {
   const server = await startDnsServer();
   server.delay = 5;
   const dns = open([server], { concurrency: 4 });
@@ -278,7 +278,7 @@ test('at most so many questions are under way at a time', async () => {
   assert.equal(server.inFlight.max, 4);
 });
 
-test('closing ends what is under way and what waits, without an exception', async () => {
+test('closing ends running and waiting lookups, without an exception', async () => {
   const server = await startDnsServer();
   server.faults = () => 'silent';
   const dns = open([server], { concurrency: 1, timeouts: { first: 60_000, later: 60_000 } });
@@ -291,7 +291,7 @@ test('closing ends what is under way and what waits, without an exception', asyn
   assert.equal(server.asked.length, 1);
 });
 
-test('without servers those of the system are asked, or none are set', async () => {
+test('without configured servers those of the system are asked, or there are none', async () => {
   const dns = createDnsResolver({ servers: [], timeouts: { first: 1, later: 1 } });
   const { kind } = await dns.lookup('acme.test', 'A');
   assert.notEqual(kind, 'records');

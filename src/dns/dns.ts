@@ -1,6 +1,6 @@
 /**
- * DNS as the other capabilities ask it: one question, one typed answer that tells "there is no such
- * record" from "nobody could be asked". Owns nothing in storage.
+ * DNS for the other capabilities: one lookup, one typed answer that distinguishes "there is no such record" from "no
+ * server answered". Stores nothing.
  */
 import { getServers } from 'node:dns';
 import type { Answer, StringAnswer } from 'dns-packet';
@@ -18,7 +18,7 @@ export interface MxRecord {
   readonly exchange: string;
 }
 
-/** What a record of each type that we ask for is answered as. */
+/** The type of a record in an answer, for each type that is looked up. */
 export interface DnsRecords {
   A: string;
   AAAA: string;
@@ -26,8 +26,8 @@ export interface DnsRecords {
   MX: MxRecord;
   PTR: string;
   /**
-   * The character strings of one TXT record joined without anything between them, as SPF (RFC 7208
-   * section 3.3), DKIM (RFC 6376 section 3.6.2.2) and DMARC want it; one character for each byte.
+   * The character strings of one TXT record joined without a separator, as SPF (RFC 7208 section 3.3), DKIM (RFC 6376
+   * section 3.6.2.2) and DMARC need it; one character for each byte.
    */
   TXT: string;
 }
@@ -35,14 +35,14 @@ export interface DnsRecords {
 export type DnsType = keyof DnsRecords;
 
 /**
- * The answer to one question. `absent` is an answer, too: the name or the record is not there.
- * `unanswered` says nothing about the record: nobody could be asked.
+ * The answer to one lookup. `absent` is an answer, too: the name or the record does not exist. `unanswered` says
+ * nothing about the record: no server answered.
  */
 export type DnsAnswer<Type extends DnsType> =
   | { readonly kind: 'records'; readonly records: readonly DnsRecords[Type][] }
   | {
       readonly kind: 'absent';
-      /** No such name (NXDOMAIN), no such record at the name, or no name that DNS could hold. */
+      /** No such name (NXDOMAIN), no such record at the name, or a text that cannot be a name in DNS. */
       readonly reason: 'no_name' | 'no_record' | 'bad_name';
     }
   | {
@@ -51,38 +51,38 @@ export type DnsAnswer<Type extends DnsType> =
       readonly reason: string;
     };
 
-/** Asks DNS. Never throws: what goes wrong is `unanswered`. */
+/** Looks up names in DNS. Never throws: a failure is `unanswered`. */
 export interface DnsLookup {
   /** @param name host name in ASCII, with or without the root's dot */
   lookup<Type extends DnsType>(name: string, type: Type): Promise<DnsAnswer<Type>>;
 }
 
 export interface DnsResolverOptions {
-  /** `ip`, `ip:port` or `[ip]:port`; none: those of the system, as they are at each question. */
+  /** `ip`, `ip:port` or `[ip]:port`; empty: those of the system, read again for each lookup. */
   readonly servers: readonly string[];
   /** Questions under way at a time; 32 when left out. */
   readonly concurrency?: number;
-  /** Milliseconds that the first attempt waits for its answer, and the later ones each. */
+  /** Milliseconds that the first attempt waits for its answer, and each later one. */
   readonly timeouts?: { readonly first: number; readonly later: number };
-  /** Whether answers are kept, for as long as their records allow; left out, nothing is kept. */
+  /** Whether answers are cached, for as long as their records allow; by default nothing is cached. */
   readonly keeps?: boolean;
-  /** Told of each question, and how long its answer took in milliseconds; of a kept one, nothing. For metrics. */
+  /** Called for each lookup with the milliseconds that its answer took; without them for a cached one. For metrics. */
   readonly onAsked?: (outcome: DnsAnswer<DnsType>['kind'] | 'kept', ms?: number) => void;
   /** Milliseconds on a clock that never goes back. */
   readonly now?: () => number;
 }
 
 export interface DnsResolver extends DnsLookup {
-  /** An earlier answer to a question, where it is kept and still holds. `lookup` asks always. */
+  /** The cached answer to a lookup, if it is still valid. `lookup` always asks a server. */
   kept<Type extends DnsType>(name: string, type: Type): DnsAnswer<Type> | undefined;
-  /** Ends every question under way, and refuses new ones: all are `unanswered`. */
+  /** Ends all lookups under way, and refuses new ones: all are `unanswered`. */
   close(): void;
 }
 
 const CONCURRENCY = 32;
-/** A recursive resolver may itself have to wait for slow servers: the second attempt is patient. */
+/** A recursive resolver may itself wait for slow servers: so the second attempt waits longer. */
 const TIMEOUTS_MS = { first: 3_000, later: 5_000 };
-/** A lone server is asked twice; of many, the later ones get their turn with the next question. */
+/** A single server is asked twice; of many, the later ones get their turn with the next lookup. */
 const ATTEMPTS = { min: 2, max: 3 };
 
 /*
@@ -92,26 +92,26 @@ const ATTEMPTS = { min: 2, max: 3 };
 const KEPT_MAX = 20_000;
 const KEPT_OCTETS_MAX = 8 * 1024 * 1024;
 const KEPT_MS_MAX = 3_600_000;
-/** That there is no such record is kept for a short time: somebody may be putting it there (RFC 2308). */
+/** The absence of a record is cached for a short time: somebody may be about to publish it (RFC 2308). */
 const KEPT_ABSENT_MS_MAX = 60_000;
-/** What an entry takes beside its texts. */
+/** Octets of an entry in addition to its texts. */
 const ENTRY_OCTETS = 300;
 
-/** An answer, and for how long it holds, in milliseconds. */
+/** An answer, and for how long it is valid, in milliseconds. */
 interface Timed<Type extends DnsType> {
   readonly answer: DnsAnswer<Type>;
   readonly ttl: number;
 }
 
 interface Kept {
-  /** Of the type that its key names. */
+  /** Of the type in its key. */
   readonly answer: DnsAnswer<DnsType>;
   readonly until: number;
 }
 
 /**
- * Asks the servers one after the other until one answers. A server that failed where another
- * answered is asked last from then on.
+ * Asks the servers one after the other until one answers. When a server failed and another one answered, the one that
+ * failed is asked last from then on.
  */
 class RecursiveResolver implements DnsResolver {
   readonly #options: DnsResolverOptions;
@@ -126,7 +126,7 @@ class RecursiveResolver implements DnsResolver {
       ENTRY_OCTETS + 2 * key.length + (answer.kind === 'records' ? sizeOf(answer.records) : 0),
   });
   #closed = false;
-  /** How many servers were found wanting: where the next question starts. */
+  /** The server with which the next lookup starts: increases when servers fail. */
   #first = 0;
 
   constructor(options: DnsResolverOptions) {
@@ -167,7 +167,7 @@ class RecursiveResolver implements DnsResolver {
   }
 
   async #askServers<Type extends DnsType>(name: string, type: Type): Promise<Timed<Type>> {
-    // Read anew, since a machine's resolvers change when it moves to another network.
+    // Read again each time, since a machine's resolvers change when it moves to another network.
     const servers = this.#options.servers.length > 0 ? this.#options.servers : getServers();
     const attempts = Math.min(Math.max(servers.length, ATTEMPTS.min), ATTEMPTS.max);
     const first = this.#first;
@@ -181,7 +181,7 @@ class RecursiveResolver implements DnsResolver {
       this.#first = (first + attempt) % servers.length;
       return found;
     }
-    // None of them: the next question starts with the one after.
+    // None of them answered: the next lookup starts with the server after them.
     this.#first = (first + attempts) % servers.length;
     return found;
   }
@@ -200,7 +200,7 @@ class RecursiveResolver implements DnsResolver {
       {
         server,
         timeout: isFirst ? this.#timeouts.first : this.#timeouts.later,
-        // A server of before 1999 refuses what it does not know: it is asked again without.
+        // A server from before 1999 refuses EDNS: the second attempt goes without.
         edns: isFirst,
         signal: asking.signal,
       },
@@ -215,8 +215,8 @@ const keyOf = (name: string, type: DnsType) => `${type} ${withoutRoot(name)}`;
 const withoutRoot = (name: string) => name.toLowerCase().replace(/\.$/, '');
 
 /**
- * A name that a record holds: its owner chose the octets, and it goes into logs, answers and headers. What is
- * not printable ASCII is shown as `\DDD` (RFC 1035 section 5.1), which is no host that could be connected to.
+ * A name in a record: its owner chose the octets, and it goes into logs, answers and headers. Octets that are not
+ * printable ASCII are shown as `\DDD` (RFC 1035 section 5.1), so no such name is a host that could be connected to.
  */
 const nameIn = (name: string) =>
   withoutRoot(name).replace(/[^!-~]/gu, (character) =>
@@ -232,7 +232,7 @@ function unanswered(reason: string): { answer: { kind: 'unanswered'; reason: str
   return { answer: { kind: 'unanswered', reason }, ttl: 0 };
 }
 
-/** RFC 1035 section 4.1.1; what is not listed goes by its number. */
+/** RFC 1035 section 4.1.1; other codes are shown as numbers. */
 const NO_ERROR = 0;
 const NAME_ERROR = 3;
 const reasons: Record<number, string> = { 1: 'FORMERR', 2: 'SERVFAIL', 4: 'NOTIMP', 5: 'REFUSED' };
@@ -250,12 +250,12 @@ function readAnswer<Type extends DnsType>(said: Exchanged, name: string, type: T
     const records = found.flatMap((answer) => readers[type](answer));
     return { answer: { kind: 'records', records }, ttl: Math.min(ttl, KEPT_MS_MAX) };
   }
-  // An alias whose target was not followed: there is no record to tell of.
+  // An alias whose target was not followed: there is no record to return.
   const reason = rcode === NAME_ERROR ? 'no_name' : 'no_record';
   return { answer: { kind: 'absent', reason }, ttl: absentFor(said.authorities ?? []) };
 }
 
-/** The records of the name, or of what it is an alias of (RFC 1034 section 3.6.2); and their TTL in ms. */
+/** The records of the name, or of the name it is an alias of (RFC 1034 section 3.6.2), and their TTL in ms. */
 function followAliases(answers: readonly Answer[], name: string, type: DnsType) {
   let owner = name;
   let ttl = Number.POSITIVE_INFINITY;
@@ -276,14 +276,14 @@ function ttlOf(answer: Answer): number {
   return typeof ttl === 'number' && ttl < 2 ** 31 ? ttl * 1_000 : 0;
 }
 
-/** RFC 2308 section 5: as the zone says, and not for long. */
+/** RFC 2308 section 5: as the zone says, but not for long. */
 function absentFor(authorities: readonly Answer[]): number {
   const zone = authorities.find((answer) => answer.type === 'SOA');
   if (!zone) return KEPT_ABSENT_MS_MAX;
   return Math.min(ttlOf(zone), (zone.data.minimum ?? 0) * 1_000, KEPT_ABSENT_MS_MAX);
 }
 
-/** What of a record is told, by its type; nothing of a record of another type. */
+/** The value of a record, by its type; nothing for a record of another type. */
 const readers: { [Type in DnsType]: (answer: Answer) => DnsRecords[Type][] } = {
   A: (answer) => (answer.type === 'A' ? [answer.data] : []),
   AAAA: (answer) => (answer.type === 'AAAA' ? [answer.data] : []),
@@ -302,7 +302,7 @@ function textOf(data: string | Buffer | readonly (string | Buffer)[]): string {
 }
 
 /**
- * Opens a resolver on recursive servers. Who asks what is so now has one that keeps nothing: the servers
+ * Opens a resolver on recursive servers. A caller that needs the current state uses one without a cache: the servers
  * have caches of their own.
  */
 export function createDnsResolver(options: DnsResolverOptions): DnsResolver {

@@ -1,7 +1,7 @@
 /**
- * One exchange with one recursive server: the question by UDP, and again by TCP where the answer does not
- * fit into a datagram (RFC 7766 section 5). `dns-packet` reads and writes messages; Node's own resolver
- * would not say for how long an answer may be kept.
+ * One exchange with one recursive server: the question by UDP, and again by TCP where the answer does not fit into a
+ * datagram (RFC 7766 section 5). `dns-packet` reads and writes messages; Node's own resolver does not say how long an
+ * answer may be cached.
  */
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
@@ -12,12 +12,12 @@ import packet, { type DecodedPacket, type OptAnswer, type Question } from 'dns-p
 const NAME_MAX = 253;
 const LABEL = /^[!-~]{1,63}$/;
 
-/** Whether DNS could hold the name. One that it cannot hold has no records, which is an answer. */
+/** Whether the text can be a name in DNS. If not, it has no records, which is an answer. */
 export function isDnsName(name: string): boolean {
   return name.length <= NAME_MAX && name.split('.').every((label) => LABEL.test(label));
 }
 
-/** Octets of a datagram that reach us in one piece (RFC 9715 section 3.2). */
+/** Octets of a datagram that arrive without fragmentation (RFC 9715 section 3.2). */
 const UDP_MAX = 1_232;
 const PORT = 53;
 
@@ -26,12 +26,12 @@ export interface ExchangeOptions {
   readonly server: string;
   /** Milliseconds for the answer, by UDP and by TCP each. */
   readonly timeout: number;
-  /** Whether the server is told that we take datagrams of more than 512 octets (RFC 6891). */
+  /** Whether to tell the server that we accept datagrams of more than 512 octets (RFC 6891). */
   readonly edns: boolean;
   readonly signal: AbortSignal;
 }
 
-/** What the server said, or in words why it said nothing that can be used. */
+/** The server's message, or the reason why there is no usable one. */
 export type Exchanged = DecodedPacket | string;
 
 interface Query extends ExchangeOptions {
@@ -47,7 +47,7 @@ export async function exchange(question: Question, options: ExchangeOptions): Pr
   const { host, port } = readServer(options.server);
   if (isIP(host) === 0) return 'bad server address';
   if (options.signal.aborted) return 'stopped';
-  // RFC 5452 section 9.2: neither the id nor the port of the socket can be foreseen.
+  // RFC 5452 section 9.2: neither the id nor the port of the socket can be guessed.
   const id = randomInt(65_536);
   const bytes = packet.encode({
     type: 'query',
@@ -78,7 +78,7 @@ function readServer(server: string): { host: string; port: number } {
   return { host: bracketed ?? plain ?? '', port: Number(port ?? PORT) };
 }
 
-/** How a transport ends: at the answer, at an error, at the end of the time, or by the signal. */
+/** Ends a transport: at the answer, at an error, at the timeout, or by the signal. */
 function settle(
   { timeout, signal }: Query,
   open: (end: (result: Exchanged) => void) => () => void,
@@ -102,7 +102,7 @@ function askByUdp(query: Query): Promise<Exchanged> {
     const socket = createSocket(isIPv6(query.host) ? 'udp6' : 'udp4');
     let isClosed = false;
     socket.on('error', (error) => end(reasonOf(error)));
-    // A connected socket hears of nobody else, and learns that nobody listens there.
+    // A connected socket gets datagrams only from this server, and gets an error if nobody listens there.
     socket.connect(query.port, query.host, () => socket.send(query.bytes));
     socket.on('message', (bytes) => {
       const answer = readAnswer(bytes, query);
@@ -138,10 +138,10 @@ const TRUNCATED = 'truncated answer';
 /** The bits of `flags` that hold the response code (RFC 1035 section 4.1.1). */
 export const RCODE = 0xf;
 
-/** The answer to the question; undefined for what answers another one (RFC 5452 section 9.1). */
+/** The answer to the question; undefined for the answer to another one (RFC 5452 section 9.1). */
 function readAnswer(bytes: Buffer, { id, question }: Query): Exchanged | undefined {
   if (bytes.length < 4 || bytes.readUInt16BE() !== id) return undefined;
-  // Where it was cut is not always between two records.
+  // A truncated message may end within a record.
   if ((bytes.readUInt16BE(2) & packet.TRUNCATED_RESPONSE) !== 0) return TRUNCATED;
   try {
     const message = packet.decode(bytes);

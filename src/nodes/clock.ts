@@ -1,4 +1,4 @@
-/** The database's clock, which counts where nodes have to agree on an instant: for leases and heartbeats. */
+/** The database's clock, for instants on which nodes have to agree: leases and heartbeats. */
 import { type RawBuilder, sql } from 'kysely';
 import type { Queries } from '../database/database.ts';
 
@@ -6,29 +6,29 @@ import type { Queries } from '../database/database.ts';
 export const databaseTime: RawBuilder<number> = sql<number>`
   (extract(epoch from clock_timestamp()) * 1000)::bigint`;
 
-/** How many times a node asks for the time at its start: the first question also opens a connection. */
+/** How many times a node asks for the time at its start: the first query also opens a connection. */
 const FIRST_QUESTIONS = 5;
 /** By how much two clocks may drift apart: 100 ms in 1,000 s. */
 const DRIFT = 1e-4;
-/** A node's clock that is off by more than this is told of, in milliseconds. */
+/** A node's clock that is off by more than this is logged, in milliseconds. */
 const OFF_MS = 5_000;
 
-/** What one question told. */
+/** The result of one query for the time. */
 interface Measurement {
-  /** What the database's clock showed when the monotonic one was at zero. */
+  /** The database's clock at the zero of the monotonic clock. */
   readonly zero: number;
-  /** By how much that may be off, in milliseconds: half of the time that the question took. */
+  /** By how much that may be off, in milliseconds: half of the time that the query took. */
   readonly error: number;
   /** By the monotonic clock. */
   readonly at: number;
 }
 
 /**
- * What the database's clock shows, between two looks at it counted by the monotonic clock: the clock of the
- * machine plays no part, also where it is set to another time.
+ * The database's clock. Between two queries the monotonic clock continues it: the machine's own clock is not used, also
+ * where it is set to another time.
  *
- * The look that took the shortest counts, so that nodes differ by a millisecond or two on a quiet network: mail that
- * comes to one node and then to another is not dated the other way round.
+ * The fastest query counts, so that nodes differ only by a millisecond or two on a quiet network: mail that comes first
+ * to one node and then to another is dated in this order.
  */
 export class DatabaseClock {
   #best: Measurement | undefined;
@@ -50,7 +50,7 @@ export class DatabaseClock {
     }
   }
 
-  /** @param ask answers the time */
+  /** @param ask returns the time */
   async measureBy(ask: () => Promise<number>): Promise<void> {
     const before = performance.now();
     const shown = await ask();
@@ -59,7 +59,7 @@ export class DatabaseClock {
     const found = { zero: shown - (before + at) / 2, error: (at - before) / 2, at };
     if (best !== undefined) {
       const error = best.error + DRIFT * (at - best.at);
-      // Where both cannot be true, the database's clock was set.
+      // The two cannot both be right: the database's clock was set.
       const wasSet = Math.abs(found.zero - best.zero) > found.error + error + 1;
       if (!wasSet && found.error > error) return;
     }
@@ -67,9 +67,9 @@ export class DatabaseClock {
   }
 
   /**
-   * Says once that the clock of this machine is off, and once that it is right again.
+   * Reports once that the clock of this machine is off, and once that it is right again.
    *
-   * @returns a line for the log, where there is something new to say
+   * @returns a line for the log, where there is something new to report
    */
   report(): string | undefined {
     const off = Date.now() - this.now();

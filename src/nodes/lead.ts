@@ -1,19 +1,19 @@
 /**
- * Work that one node does for all. The node holds a lease, a row of `leases`, and renews it while it works.
- * Where it dies, the lease runs out, and the next node that asks takes it.
+ * Work that one node does for all. The node holds a lease, a row of `leases`, and renews it while it works. If it dies,
+ * the lease runs out, and the next node that asks gets it.
  *
- * A node that cannot renew its lease ends the work before the lease runs out, so that no two nodes do it at
- * once. Leases run by the database's clock; how long the node itself still has it counts by the monotonic one,
- * from before it asked.
+ * A node that cannot renew its lease ends the work before the lease runs out, so that two nodes never do it at once.
+ * The database's clock decides when a lease ends; the node itself measures its remaining time by the monotonic clock,
+ * from before its query.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Database } from '../database/database.ts';
 import { databaseTime } from './clock.ts';
 
-/** Of a lease, in milliseconds; it is renewed three times before it ends. */
+/** Milliseconds of a lease; it is renewed three times before it ends. */
 const LEASE_MS = 20_000;
 const RENEW_MS = 6_000;
-/** What the work has to end in, once it is told to, before another node may begin. */
+/** Milliseconds in which the work must end after its signal, before another node may begin. */
 const END_MS = 5_000;
 /** How often a node asks for a lease that another one holds. */
 const ASK_MS = 5_000;
@@ -53,10 +53,10 @@ async function giveBack({ database, name, owner }: LeaseOptions): Promise<void> 
 }
 
 /**
- * Does the work whenever the lease is this node's, until it is told to stop.
+ * Does the work whenever this node holds the lease, until the signal.
  *
  * @param work ends soon after its signal is aborted
- * @param onError told of an error of the database; it is tried again
+ * @param onError called with an error of the database, after which it is tried again
  */
 export async function lead(
   lease: LeaseOptions,
@@ -75,7 +75,7 @@ export async function lead(
   }
 }
 
-/** Works until it is told to stop or the lease is lost. */
+/** Works until the signal, or until the lease is lost. */
 async function hold(
   lease: LeaseOptions,
   work: (signal: AbortSignal) => Promise<void>,

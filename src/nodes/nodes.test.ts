@@ -31,7 +31,7 @@ async function join(
   return node;
 }
 
-/** Work that says who does it. */
+/** Work that records who does it. */
 function worker(working: Set<string>, name: string) {
   const begun = Promise.withResolvers<void>();
   const work = async (signal: AbortSignal) => {
@@ -44,7 +44,7 @@ function worker(working: Set<string>, name: string) {
 }
 
 onEachEngine('nodes', (engine) => {
-  test('a node that is alone does what one does for all, at once and until it is told to stop', async () => {
+  test('a single node does the shared work, at once and until it is stopped', async () => {
     const { database } = await openTestDatabase(engine);
     const node = await join(database);
     assert.equal(node.isAlone, true);
@@ -59,7 +59,7 @@ onEachEngine('nodes', (engine) => {
 
   if (engine === 'sqlite') return;
 
-  test('a change of the level of the log comes once to each of the others', async () => {
+  test('a change of the log level reaches each other node once', async () => {
     const { database } = await openTestDatabase(engine);
     const told: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -74,12 +74,12 @@ onEachEngine('nodes', (engine) => {
       database.read.selectFrom('nodes').select('id').where('log_level', 'is not', null).execute();
     while ((await waits()).length > 0) await sleep(50);
     assert.deepEqual(told, ['second debug']);
-    // One that starts later has the level of its settings.
+    // A node that starts later has the level of its settings.
     await join(database, {}, (level) => told.push(`third ${level}`));
     assert.deepEqual(await waits(), []);
   });
 
-  test('a change of the level of the log takes the place of an earlier one that still waits', async () => {
+  test('a change of the log level replaces an earlier one that still waits', async () => {
     const { database } = await openTestDatabase(engine);
     const [first, second] = [await join(database), await join(database)];
     // In one transaction, so that no heartbeat comes in between.
@@ -91,7 +91,7 @@ onEachEngine('nodes', (engine) => {
     assert.deepEqual(waiting, [{ log_level: 'warn' }, { log_level: null }]);
   });
 
-  test('nodes that are equal join at the same time, and one of them is the first', async () => {
+  test('nodes with equal settings join at the same time, and one of them is the first', async () => {
     const { database } = await openTestDatabase(engine);
     const nodes = await Promise.all([join(database), join(database), join(database)]);
     assert.equal(nodes.filter(({ isAlone }) => isAlone).length, 1);
@@ -147,7 +147,7 @@ onEachEngine('nodes', (engine) => {
     const keys = fresh.signingKeys('JWT_SECRET', ['two', 'one']);
     assert.deepEqual([keys.signing, keys.all], ['one', ['two', 'one']]);
     assert.equal(old.signingKeys('JWT_SECRET', ['one']).signing, 'one');
-    // Killed on another machine, it may come back with what it had.
+    // It was killed on another machine, and may come back with the values that it had.
     await database.read
       .updateTable('nodes')
       .set(({ eb }) => ({ host: 'elsewhere', seen_at: eb('seen_at', '-', 60_000) }))
@@ -158,16 +158,16 @@ onEachEngine('nodes', (engine) => {
     await old.leave();
     const last = await join(database, withKeys('#two', '#one'));
     assert.equal(last.signingKeys('JWT_SECRET', ['two', 'one']).signing, 'two');
-    // The others hear of it with their next heartbeat.
+    // The others learn of it with their next heartbeat.
     while (keys.signing !== 'two') await new Promise((done) => setTimeout(done, 100));
     assert.equal((await join(database, withKeys('#two'))).isAlone, false);
   });
 
-  test('a node that was killed does not stand in the way of another one', async () => {
+  test('a killed node does not block another one', async () => {
     const { database } = await openTestDatabase(engine);
     await join(database, { hasEvents: false });
     const row = database.read.updateTable('nodes');
-    // On another machine its heartbeat runs out; on this one its process is seen to be gone.
+    // On another machine its heartbeat runs out; on this one its process is known to have ended.
     await row.set({ host: 'elsewhere' }).execute();
     await assert.rejects(
       join(database),
@@ -177,17 +177,17 @@ onEachEngine('nodes', (engine) => {
     assert.equal((await join(database)).isAlone, true);
   });
 
-  test('a node of another machine with the same name is not taken for killed', async () => {
+  test('a node of another machine with the same name does not count as killed', async () => {
     const { database } = await openTestDatabase(engine);
     await join(database);
-    // A number that no process has: on its own machine the node would be gone.
+    // No process has this number: on its own machine the node would be gone.
     const moved = database.read.updateTable('nodes').set({ pid: 2 ** 31 - 1 });
     await moved.set({ machine: 'another-boot pid:[1]' }).execute();
     assert.equal((await listRunningNodes(database)).length, 1);
     await assert.rejects(join(database, { hasEvents: false }), NodeRefused);
   });
 
-  test('a node of this machine whose process is gone counts no more', async () => {
+  test('a node of this machine whose process has ended does not count', async () => {
     const { database } = await openTestDatabase(engine);
     await join(database);
     await database.read
@@ -197,7 +197,7 @@ onEachEngine('nodes', (engine) => {
     assert.deepEqual(await listRunningNodes(database), []);
   });
 
-  test('one node at a time does what one does for all, and the next goes on where it stops or dies', async () => {
+  test('one node at a time does the shared work, and the next continues when it stops or dies', async () => {
     const { database, location } = await openTestDatabase(engine);
     const other = await openPostgres({ url: location, poolSize: 2 });
     atEnd(() => other.close());
@@ -212,7 +212,7 @@ onEachEngine('nodes', (engine) => {
     await a.stopLeading();
     await ofB.begun;
     assert.deepEqual([...working], ['b']);
-    // As if `b` had died: nobody renews its lease.
+    // Nobody renews its lease, as if `b` had died.
     await b.stopLeading();
     await database.read
       .insertInto('leases')
@@ -224,7 +224,7 @@ onEachEngine('nodes', (engine) => {
     await ofC.begun;
   });
 
-  test('a clock that is off plays no part, and is told of once', async (context) => {
+  test('a wrong clock of a machine has no effect, and is logged once', async (context) => {
     const { database } = await openTestDatabase(engine);
     const real = Date.now();
     const clock = new DatabaseClock();
@@ -238,7 +238,7 @@ onEachEngine('nodes', (engine) => {
   });
 });
 
-test('the look at the database that took the shortest says what its clock shows', async () => {
+test('the fastest query decides what the clock of the database shows', async () => {
   const clock = new DatabaseClock();
   let ahead = 1_000_000;
   const shown = () => performance.now() + ahead;
@@ -255,23 +255,23 @@ test('the look at the database that took the shortest says what its clock shows'
   assert.ok(isNear(20));
   await slowly();
   assert.ok(isNear(20));
-  // Where the database's clock was set, a slow look is believed as well.
+  // Where the database's clock was set, a slow query counts as well.
   ahead += 5_000;
   await slowly();
   assert.ok(isNear(1_000));
 });
 
-test('the first value is signed with that every node knows', () => {
+test('signing uses the first value that every node knows', () => {
   const own = ['#new', '#old'];
   const cases: [others: (string[] | undefined)[], place: number][] = [
     [[], 0],
     [[['#new', '#old'], ['#new']], 0],
     [[['#new', '#old'], ['#old']], 1],
     [[['#newer', '#new', '#old']], 0],
-    // A program that does not say what it knows was started with the oldest.
+    // A program that does not list its values was started with the oldest.
     [[undefined], 1],
     [[undefined, ['#new', '#old']], 1],
-    // They have none in common: then it does not matter.
+    // They have none in common: then the choice does not matter.
     [[['#new'], ['#old']], 0],
   ];
   for (const [others, place] of cases) assert.equal(placeOfSigning(own, others), place);

@@ -1,13 +1,13 @@
 /**
- * The processes that share a database. On SQLite there is one; on PostgreSQL each is a row of `nodes` that it
- * writes again every few seconds (a heartbeat), by the database's clock. A row that was not written for
- * {@link GONE_MS} is of a node that is gone.
+ * The processes that share a database. On SQLite there is one; on PostgreSQL each has a row of `nodes`, which it
+ * writes again every few seconds (a heartbeat), by the database's clock. If a row was not written for
+ * {@link GONE_MS}, its node is gone.
  *
- * What has to be equal on all nodes is in the row, secrets as digests. A node that differs from one that runs
- * is refused; where none runs, the new one is right, so that an operator changes such a setting by stopping all
- * nodes. Nodes that start together take turns (an advisory lock of the transaction, which PgBouncer passes on).
+ * The row has all settings that must be equal on all nodes, secrets as digests. A node that differs from a running one
+ * is refused. If none runs, the new one is right: an operator changes such a setting by stopping all nodes. Nodes that
+ * start together take turns (an advisory lock of the transaction, which works through PgBouncer).
  *
- * A node that was silent for longer than {@link GONE_MS}, such as a machine that was paused, is judged anew.
+ * A node that was silent for longer than {@link GONE_MS}, such as a paused machine, is judged again.
  *
  * Where a secret has several values, the rows also say which of them every node knows (`signing-keys.ts`).
  */
@@ -26,22 +26,22 @@ export { onlyKey, type SigningKeys } from './signing-keys.ts';
 
 const BEAT_MS = 5_000;
 const GONE_MS = 20_000;
-/** A node that was killed may come back with the values of keys that it had; one that was stopped tells so. */
+/** A killed node may come back with its old key values; a node that stopped by itself has removed its row. */
 const MAY_RETURN_MS = 3_600_000;
-/** How long the row of a node that is gone is kept. */
+/** How long the row of a gone node is kept. */
 const KEPT_MS = 86_400_000;
-/** Of the advisory lock: any number that nobody else uses. */
+/** Of the advisory lock: any number that nothing else uses. */
 const LOCK = 0x706f7374;
 
-/** What a node says of itself. */
+/** What a node reports about itself. */
 export interface NodeFacts {
-  /** Of the program. */
+  /** Version of the program. */
   readonly version: string;
-  /** Whether it hears of the changes that other nodes make. */
+  /** Whether it receives the changes that other nodes make. */
   readonly hasEvents: boolean;
   /**
-   * What has to be equal on all nodes, by the key of the setting. Where several values hold, one has to be
-   * the same, so that keys are changed one node after the other. A secret is a digest that begins with `#`.
+   * The settings that must be equal on all nodes, by key. A setting with several values only needs one in common, so
+   * that keys can be changed one node after the other. A secret is a digest that begins with `#`.
    */
   readonly settings: Readonly<Record<string, readonly string[]>>;
 }
@@ -50,9 +50,9 @@ export interface NodesOptions {
   readonly database: Database;
   readonly facts: NodeFacts;
   readonly log: Pick<Logger, 'info' | 'warn'>;
-  /** Told that this node may not go on beside another one: why, in one line. */
+  /** Called when this node may not continue beside another one: why, in one line. */
   readonly onRefused: (line: string) => void;
-  /** Told that an operator changes the level of the log on all nodes. */
+  /** Called when an operator changes the log level on all nodes. */
   readonly onLogLevel: (level: LogLevel) => void;
 }
 
@@ -70,44 +70,44 @@ export interface NodeView {
   readonly version: string;
   /** Milliseconds since 1970, as the next. */
   readonly startedAt: number;
-  /** When it last gave a sign of life. */
+  /** The time of its last heartbeat. */
   readonly seenAt: number;
-  /** False for one that was killed or lost the database. */
+  /** False for a node that was killed or lost the database. */
   readonly isRunning: boolean;
 }
 
 export interface Nodes {
   /** Of this node. */
   readonly id: string;
-  /** The nodes of the last day, the newest first; those that stopped by themselves are off the list. */
+  /** The nodes of the last day, the newest first, without those that stopped by themselves. */
   list(): Promise<NodeView[]>;
   /** Whether no other node ran when this one joined. */
   readonly isAlone: boolean;
   /** Milliseconds since 1970, the same on all nodes. */
   readonly now: () => number;
   /**
-   * What to sign and verify with.
+   * The keys to sign and verify with.
    *
    * @param setting whose digests are among the facts
    * @param values in the order of the digests
    */
   signingKeys(setting: string, values: readonly string[]): SigningKeys;
   /**
-   * Does work that one node does for all: whenever it is this node's turn, from now until {@link Nodes.leave}.
+   * Does work that one node does for all: whenever this node leads, from now until {@link Nodes.leave}.
    *
    * @param work ends soon after its signal is aborted
    */
   lead(name: string, work: (signal: AbortSignal) => Promise<void>): void;
-  /** Ends the work that this node does for all. */
+  /** Ends the shared work of this node. */
   stopLeading(): Promise<void>;
-  /** Tells the other nodes to change the level of their logs: each does with its next heartbeat. */
+  /** Tells all nodes to change their log level: each does it with its next heartbeat. */
   changeLogLevel(tx: Queries, level: LogLevel): Promise<void>;
-  /** Takes this node off the list. */
+  /** Removes this node from the list. */
   leave(): Promise<void>;
 }
 
 /**
- * Puts this process on the list of the nodes.
+ * Adds this process to the list of the nodes.
  *
  * @throws NodeRefused where it differs from a node that runs
  */
@@ -163,7 +163,7 @@ class Node implements Nodes {
   readonly #stopping = new AbortController();
   readonly #work: Promise<void>[] = [];
   #others = 0;
-  /** What the other nodes said of themselves, also those that may come back. */
+  /** The settings of the other nodes, also of those that may come back. */
   #theirSettings: readonly TheirSettings[] = [];
   #timer: NodeJS.Timeout | undefined;
   #beating: Promise<void> | undefined;
@@ -200,7 +200,7 @@ class Node implements Nodes {
   async join(): Promise<void> {
     await this.#enter();
     this.#timer = setInterval(() => {
-      // One at a time: while the database is silent, they would pile up.
+      // One at a time: while the database does not answer, they would pile up.
       this.#beating ??= this.#beat().finally(() => {
         this.#beating = undefined;
       });
@@ -242,7 +242,7 @@ class Node implements Nodes {
     await tx
       .updateTable('nodes')
       .set(({ eb }) => ({
-        // This node has it at once: an earlier change that waits for its heartbeat must not come after it.
+        // This node changes at once: its next heartbeat must not apply an earlier change that still waits.
         log_level: eb.case().when('id', '=', this.id).then(null).else(level).end(),
       }))
       .execute();
@@ -256,7 +256,7 @@ class Node implements Nodes {
     );
   }
 
-  /** Judges this node by those that run, and writes its row. */
+  /** Compares this node with the running ones, and writes its row. */
   async #enter(): Promise<void> {
     const { database, facts, log } = this.#options;
     await this.#clock.measure(database.read);
@@ -304,7 +304,7 @@ class Node implements Nodes {
     this.#theirSettings = [...running, ...returning].map(settingsOf);
   }
 
-  /** @returns false where the row is gone */
+  /** @returns false where the row does not exist */
   async #write(): Promise<boolean> {
     const { database, onLogLevel } = this.#options;
     const row = await database.write((tx) =>
@@ -323,7 +323,7 @@ class Node implements Nodes {
           .updateTable('nodes')
           .set({ log_level: null })
           .where('id', '=', this.id)
-          // Another change that came meanwhile is for the next heartbeat.
+          // A newer change that came meanwhile waits for the next heartbeat.
           .where('log_level', '=', level)
           .execute(),
       );
@@ -353,11 +353,11 @@ function rotates({ settings }: NodeFacts): boolean {
 
 interface OtherNodes {
   readonly running: readonly Row<'nodes'>[];
-  /** Those that were killed, and may be started again as they were. */
+  /** Killed nodes that may be started again with the same values. */
   readonly returning: readonly Row<'nodes'>[];
 }
 
-/** The other nodes; the rows of those that are gone are removed, at once or after a day. */
+/** The other nodes; the rows of gone ones are removed, at once or after a day. */
 async function findNodes(tx: Queries, ownId: string): Promise<OtherNodes> {
   const { rows } = await sql<{ now: number }>`select ${databaseTime} as now`.execute(tx);
   const now = rows[0]?.now ?? 0;

@@ -1,14 +1,14 @@
 /**
- * A secret while a new value takes the place of an old one: the first value signs, all of them verify.
+ * A secret whose old value is replaced by a new one: the first known value signs, all values verify.
  *
- * Nodes get the new value one after the other. So a node signs with the first value that every node knows:
- * beside a node that has `old` alone, one that has `new, old` goes on to sign with `old`, and with `new` once
- * the other has it too.
+ * Nodes get the new value one after the other. So a node signs with the first value that every node knows: beside a
+ * node that has only `old`, one that has `new, old` continues to sign with `old`, and signs with `new` once the other
+ * has it, too.
  */
 export interface SigningKeys {
-  /** What is signed with now; it may change while the process runs. */
+  /** The value to sign with now; it may change while the process runs. */
   readonly signing: string;
-  /** What is verified with, `signing` among them. */
+  /** The values to verify with, `signing` included. */
   readonly all: readonly string[];
 }
 
@@ -18,7 +18,7 @@ export function onlyKey(value: string): SigningKeys {
 }
 
 /**
- * The place of the value to sign with.
+ * The index of the value to sign with.
  *
  * @param own digests of this node's values
  * @param others those of each other node; undefined where its program is older than the setting, so that it

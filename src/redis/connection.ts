@@ -1,15 +1,15 @@
 /**
- * One connection to Redis, made anew whenever it is lost.
+ * One connection to Redis, made again whenever it is lost.
  *
- * It serves commands and subscriptions (RESP 3). A ping looks each second whether it still lives; one that
- * does not is dropped, and a new one is tried with growing waits.
+ * It serves commands and subscriptions (RESP 3). A ping tests it each second; a connection without an answer is
+ * dropped, and a new one is tried with growing waits.
  */
 import { isIP } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createClient, ErrorReply } from '@redis/client';
 import type { Logger } from 'pino';
 
-/** Where Redis is, and how it lets us in. */
+/** The address of Redis, and the login. */
 export interface RedisServer {
   readonly host: string;
   readonly port: number;
@@ -20,7 +20,7 @@ export interface RedisServer {
   readonly database: number;
 }
 
-/** How long a command may take, in milliseconds; on a network of our own it takes one or two. */
+/** How long a command may take, in milliseconds; on a local network it takes one or two. */
 const ANSWER_MS = 100;
 const CONNECT_MS = 2_000;
 const PING_EVERY_MS = 1_000;
@@ -28,7 +28,7 @@ const PING_EVERY_MS = 1_000;
 const PING_MS = 2_000;
 const WAIT_MS = { first: 100, most: 5_000 };
 
-/** A wrong password or database; others, such as LOADING, pass by themselves. */
+/** A wrong password or database; other errors, such as LOADING, pass by themselves. */
 const REFUSALS = /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?!max number of clients))/;
 
 /** Redis does not answer now. */
@@ -36,14 +36,14 @@ export class RedisAway extends Error {
   override readonly name = 'RedisAway';
 }
 
-/** Redis answers, and does not let us in: the operator has to mend REDIS_URL. */
+/** Redis answers, and refuses the login: the operator has to fix REDIS_URL. */
 export class RedisRefuses extends Error {
   override readonly name = 'RedisRefuses';
 }
 
 function newClient({ host, port, tls, user, password, database }: RedisServer) {
   const common = { host, port, connectTimeout: CONNECT_MS, reconnectStrategy: false } as const;
-  // Node sends a server's name (RFC 6066 section 3) only where it is told one.
+  // Node sends a server name (RFC 6066 section 3) only where it gets one.
   const secure = { ...common, tls: true, ...(isIP(host) === 0 && { servername: host }) } as const;
   return createClient({
     socket: tls ? secure : common,
@@ -75,9 +75,9 @@ export class Redis {
   readonly #whenConnected: (() => void)[] = [];
   readonly #whenAnswering: (() => void)[] = [];
   readonly #stopping = new AbortController();
-  /** The one that is connected and subscribed. */
+  /** The client that is connected and subscribed. */
   #client: RedisClient | undefined;
-  /** Whether a command was not answered in time and none since. */
+  /** Whether a command got no answer in time, and none got one since. */
   #isSlow = false;
   #running: Promise<void> = Promise.resolve();
 
@@ -87,7 +87,7 @@ export class Redis {
     this.#log = log;
   }
 
-  /** Whether commands are likely to be answered; where not, {@link ask} fails at once. */
+  /** Whether commands are likely to be answered; if not, {@link ask} fails at once. */
   get answers(): boolean {
     return this.#client !== undefined && !this.#isSlow;
   }
@@ -108,9 +108,9 @@ export class Redis {
   }
 
   /**
-   * Connects, and stays connected until {@link stop}. Redis need not be there yet.
+   * Connects, and stays connected until {@link stop}. Redis may start later.
    *
-   * @throws RedisRefuses where it answers that we may not use it
+   * @throws RedisRefuses where it refuses our login
    */
   async start(): Promise<void> {
     const { promise: tried, resolve, reject } = Promise.withResolvers<void>();
@@ -139,7 +139,7 @@ export class Redis {
     const { promise, resolve, reject } = Promise.withResolvers<Value>();
     let isOver = false;
     const timer = setTimeout(() => {
-      // Where our own thread was busy for long, the answer may lie there unread.
+      // Our own thread may have been busy: then the answer has arrived and is not read yet.
       setImmediate(() => {
         if (isOver) return;
         if (this.#client === client) this.#isSlow = true;
@@ -164,7 +164,7 @@ export class Redis {
     for (const listener of this.#whenAnswering) listener();
   }
 
-  /** @param tried told how the first attempt to connect ended */
+  /** @param tried called with the result of the first attempt to connect */
   async #stayConnected(tried: (error?: unknown) => void): Promise<void> {
     const { signal } = this.#stopping;
     const { host, port } = this.#server;
@@ -196,7 +196,7 @@ export class Redis {
         since = Date.now();
         isAway = true;
       }
-      // Nodes that lost it together do not come back together.
+      // Random, so that nodes that lost it together do not reconnect together.
       const wait =
         Math.min(WAIT_MS.first * 2 ** failures++, WAIT_MS.most) * (0.5 + Math.random() / 2);
       await pause(wait, undefined, { signal, ref: false }).catch(() => {});
@@ -250,7 +250,7 @@ async function inTime(work: Promise<unknown>, ms: number, signal: AbortSignal): 
   );
   const leave = () => reject(signal.reason);
   signal.addEventListener('abort', leave, { once: true });
-  // What loses the race may fail later, and nobody waits for it then.
+  // The loser of the race may fail later, when nobody waits for it.
   work.catch(() => {});
   try {
     signal.throwIfAborted();

@@ -1,10 +1,9 @@
 /**
- * Redis (or Valkey), where several nodes tell each other what changed (`changes/`) and count together: how
- * often (`shared-limits.ts`), and how many places are held (`shared-places.ts`).
+ * Redis (or Valkey), where several nodes tell each other what changed (`changes/`) and count together: how often
+ * something is done (`shared-limits.ts`), and how many places are held (`shared-places.ts`).
  *
- * Nothing that is kept for good lies there, and nobody waits for it: a command that is not answered in 100 ms
- * fails, and until Redis answers again every command fails at once (`connection.ts`). Whoever asks goes on
- * without it.
+ * Redis holds no durable data, and nothing waits for it: a command that is not answered in 100 ms fails, and until
+ * Redis answers again every command fails at once (`connection.ts`). The caller continues without it.
  */
 export { Redis, RedisRefuses, type RedisServer } from './connection.ts';
 export { CountingState, sharedLimits } from './shared-limits.ts';

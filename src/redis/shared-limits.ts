@@ -1,11 +1,11 @@
-/** How often something is done, counted over all nodes. */
+/** Limits on how often something is done, counted over all nodes. */
 import { ErrorReply } from '@redis/client';
 import type { Logger } from 'pino';
 import { RateLimiterRedis } from 'rate-limiter-flexible';
 import { type Limit, limitBy, limitInMemory, type OpenLimit } from '../net/net.ts';
 import { type Redis, RedisAway, type RedisClient } from './connection.ts';
 
-/** Told how commands that count fare: Redis may answer, and refuse them because its memory is full. */
+/** Logs whether counting works: Redis may answer, but refuse commands because its memory is full. */
 export class CountingState {
   readonly #log: Pick<Logger, 'info' | 'warn'>;
   #isRefused = false;
@@ -21,7 +21,7 @@ export class CountingState {
   }
 
   failed(error: unknown): void {
-    // That Redis is away is said where it is noticed.
+    // The connection itself logs that Redis does not answer.
     if (this.#isRefused || !(error instanceof ErrorReply)) return;
     this.#isRefused = true;
     this.#log.warn(
@@ -32,15 +32,14 @@ export class CountingState {
 }
 
 /**
- * Opens limits that are counted in Redis by `rate-limiter-flexible`, under `<prefix>limit:<name>:<key>`. What
- * Redis does not answer is counted in the memory of this node: the library's own insurance would keep every
- * key there that it ever saw.
+ * Opens limits that `rate-limiter-flexible` counts in Redis, under `<prefix>limit:<name>:<key>`. While Redis does not
+ * answer, the memory of this node counts: the library's own insurance limiter would keep every key that it ever saw.
  */
 export function sharedLimits(redis: Redis, prefix: string, state: CountingState): OpenLimit {
   return (options) => {
     const { name, most, seconds } = options;
     const alone = limitInMemory(options);
-    // The connection is another one after each time that it was lost.
+    // The client is a new one after each lost connection.
     let client: RedisClient | undefined;
     const store = {
       eval: (...given: Parameters<RedisClient['eval']>) => connected(client).eval(...given),
@@ -74,7 +73,7 @@ export function sharedLimits(redis: Redis, prefix: string, state: CountingState)
       giveBack: (key) => count((limit) => limit.giveBack(key)),
       look: (key) => count((limit) => limit.look(key)),
       async clear(key) {
-        // What was counted here while Redis was away is over as well.
+        // Also clears what was counted here while Redis did not answer.
         await alone.clear(key);
         await count((limit) => limit.clear(key));
       },

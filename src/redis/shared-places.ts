@@ -1,24 +1,24 @@
 /**
- * Places that are held for a while, counted over all nodes: connections of a client, sockets of an account,
- * attempts at a receiver.
+ * Places that are held for a while, counted over all nodes: connections of a client, sockets of an account, attempts at
+ * a receiver.
  *
- * Under each key lies a hash: how many places each node holds, and until when that holds, by the clock of
- * Redis. A node renews what it holds three times in each lease. So nothing leaks: what a killed node held, or
- * gave back while Redis was away, is over after {@link LEASE_MS}.
+ * Each key is a hash: how many places each node holds, and until when, by the clock of Redis. A node renews its places
+ * three times in each lease. So nothing leaks: places of a killed node, or places that were released while Redis did
+ * not answer, end after {@link LEASE_MS}.
  */
 import type { SharedPlaces } from '../net/net.ts';
 import type { Redis } from './connection.ts';
 import type { CountingState } from './shared-limits.ts';
 
 const LEASE_MS = 30_000;
-/** In one lease. */
+/** Renewals in one lease. */
 const RENEWALS = 3;
-/** Keys that one command renews: it keeps Redis from others for less than a millisecond. */
+/** Keys that one command renews: it blocks Redis for less than a millisecond. */
 const KEYS_AT_A_TIME = 100;
 
 /**
- * KEYS[1]; node, places it holds without these, wanted, most, lease in ms. Answers how many are taken.
- * Counts of other nodes whose time is over are removed.
+ * KEYS[1]; node, places that it already holds, wanted, most, lease in ms. Returns how many were granted. Counts of
+ * other nodes whose lease has ended are removed.
  */
 const TAKE = `
 local t = redis.call('TIME')
@@ -66,9 +66,9 @@ interface RedisPlacesOptions {
 export class RedisPlaces implements SharedPlaces {
   readonly #options: RedisPlacesOptions;
   readonly #leaseMs: number;
-  /** What this node holds. */
+  /** The places that this node holds. */
   readonly #held = new Map<string, number>();
-  /** Given back, which Redis was not told yet. */
+  /** Keys with released places that Redis does not know of yet. */
   readonly #given = new Set<string>();
   #isTelling = false;
   #timer: NodeJS.Timeout | undefined;
@@ -80,7 +80,7 @@ export class RedisPlaces implements SharedPlaces {
 
   async take(key: string, wanted: number, most: number): Promise<number> {
     const { redis, prefix, node, state } = this.#options;
-    // Counted before the answer: of two at the same time the second has to know of the first.
+    // Counted before the answer: of two calls at the same time the second has to include the first.
     const held = this.#add(key, wanted);
     let taken = wanted;
     if (redis.answers) {
@@ -92,7 +92,7 @@ export class RedisPlaces implements SharedPlaces {
         taken = Math.min(Math.max(Number(answer) || 0, 0), wanted);
         state.worked();
       } catch (error) {
-        // Each node keeps to its own limit then.
+        // Then each node applies its own limit.
         state.failed(error);
       }
     }
@@ -108,11 +108,11 @@ export class RedisPlaces implements SharedPlaces {
 
   start(): void {
     this.#timer = setInterval(() => void this.#renew(), this.#leaseMs / RENEWALS).unref();
-    // It may have lost its memory.
+    // Redis may have lost its memory.
     this.#options.redis.onConnected(() => void this.#renew());
   }
 
-  /** Gives back whatever is held. */
+  /** Releases all places. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     const keys = [...this.#held.keys()];
@@ -129,7 +129,7 @@ export class RedisPlaces implements SharedPlaces {
     return before;
   }
 
-  /** What is given back in one turn of the event loop is told in one command. */
+  /** Releases of one turn of the event loop are sent in one command. */
   async #tellSoon(): Promise<void> {
     if (this.#isTelling) return;
     this.#isTelling = true;
@@ -157,7 +157,7 @@ export class RedisPlaces implements SharedPlaces {
           });
         });
       } catch (error) {
-        // Told again at the next renewal, or over after its time.
+        // Sent again at the next renewal, or ended by the lease.
         state.failed(error);
       }
     }
