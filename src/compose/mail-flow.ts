@@ -31,7 +31,7 @@ import type { Queue } from '../queue/queue.ts';
 import {
   type CarryOutSendsOptions,
   EmbeddedCopies,
-  Reports,
+  readReport,
   Sending,
   ServerCopies,
 } from '../sending/sending.ts';
@@ -121,7 +121,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
     ...resolving,
     ...judges,
     hostname,
-    reports: new Reports(),
+    readReport,
     metrics,
   });
   const sender = buildSender(options, dns, filter);

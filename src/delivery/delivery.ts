@@ -25,7 +25,7 @@ import {
   type StagedMessage,
 } from '../mailstore/mailstore.ts';
 import { readHeader } from '../message/message.ts';
-import { isLooping, type ReportReader } from '../outbound/outbound.ts';
+import { isLooping, type ReadReport } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
@@ -109,7 +109,7 @@ export interface MailReceiverOptions extends RecipientSources, QueueMailOptions,
   /** Where operators find what became of each message. */
   readonly trace?: Pick<Trace, 'write'> | undefined;
   /** Reads bounces of messages that accounts sent. */
-  readonly reports?: ReportReader | undefined;
+  readonly readReport?: ReadReport | undefined;
   readonly metrics?: ReceiverMetrics;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -300,14 +300,14 @@ class RoutedReceiver implements MailReceiver {
     { envelope, message }: AcceptedMail,
     { users, webhooks, forwards }: DeliveryPlan,
   ): Promise<((tx: Queries) => Promise<void>) | undefined> {
-    const { bodies, reports } = this.#options;
+    const { bodies, readReport } = this.#options;
     // RFC 3464 section 2: nothing else is a report.
     if (envelope.from !== '') return undefined;
-    const report = await reports?.read(message.parsed, (range) => bodies.read(message.body, range));
-    if (!report) return undefined;
+    const note = await readReport?.(message.parsed, (range) => bodies.read(message.body, range));
+    if (!note) return undefined;
     const others = [...webhooks.values(), ...forwards.values()].map((one) => one.users);
     const accountIds = [users, ...others].flatMap((some) => [...some.keys()]);
-    return (tx) => report.apply(tx, accountIds);
+    return (tx) => note(tx, accountIds);
   }
 
   /** Stores in our own mailboxes: body, messages and queue in one transaction. */

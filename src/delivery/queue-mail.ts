@@ -1,7 +1,6 @@
 /** From a plan to the rows of the queue, ready before the transaction that accepts the message. */
 import { randomUUID } from 'node:crypto';
 import type { Bodies } from '../bodies/bodies.ts';
-import type { StagedMessage } from '../mailstore/mailstore.ts';
 import { parseAddress, readHeader } from '../message/message.ts';
 import type { SigningKeys } from '../nodes/nodes.ts';
 import { mailDestination, mayBounce, type SenderRewriting } from '../outbound/outbound.ts';
@@ -19,8 +18,7 @@ import {
 } from './kinds.ts';
 import type { DeliveryPlan, PlannedForward, PlannedWebhook } from './resolve-recipient.ts';
 import type { Verdicts } from './sender-checks/check-sender.ts';
-import type { SpamVerdict } from './spam-filter.ts';
-import type { InboundEnvelope } from './stage-mail.ts';
+import type { ArrivedMail, StagedMail } from './stage-mail.ts';
 
 export interface QueueMailOptions {
   readonly bodies: Bodies;
@@ -31,15 +29,7 @@ export interface QueueMailOptions {
 }
 
 /** A message that is about to be accepted. */
-export interface AcceptedMail {
-  readonly envelope: InboundEnvelope;
-  readonly message: StagedMessage;
-  /** Absent where the sender was not checked (LMTP: our own MTA did). */
-  readonly verdicts?: Verdicts | undefined;
-  /** Absent where the spam filter gave no answer. */
-  readonly spam?: SpamVerdict | undefined;
-  readonly receivedAt: number;
-}
+export interface AcceptedMail extends ArrivedMail, StagedMail {}
 
 export type QueuedMail = Omit<NewDelivery, 'bodyId'>;
 

@@ -22,6 +22,7 @@ import type {
   MailServer,
   ServerMail,
 } from '../mailstore/mailstore.ts';
+import { failure } from '../outbound/outbound.ts';
 import type { Job, NewDelivery, Queue } from '../queue/queue.ts';
 import type { Trace, TraceEvent } from '../trace/trace.ts';
 import {
@@ -91,15 +92,15 @@ export class ServerMailboxes {
    *
    * @returns the targets that did not get it
    */
-  async deliver<Target extends AppendTarget>(
+  async deliver(
     mail: ServerMail,
-    targets: readonly Target[],
+    targets: readonly MailboxTarget[],
     signal?: AbortSignal,
-  ): Promise<{ readonly target: Target; readonly failure: FailedResult }[]> {
+  ): Promise<Left[]> {
     const { mailServer, log } = this.#options;
     const results = await mailServer.deliver(mail, targets, signal);
     const left = targets.flatMap((target, index) => {
-      const result = results[index] ?? ownFailure('temporary', '4.5.0', 'no result');
+      const result = results[index] ?? failure('temporary', '4.5.0', 'no result');
       if (result.result !== 'delivered') return [{ target, failure: result }];
       this.#announce(target);
       return [];
@@ -166,31 +167,30 @@ export class ServerMailboxes {
   /** Makes an attempt for a delivery of kind `mailbox`. */
   async attempt(job: Job<MailboxPayload>, signal: AbortSignal): Promise<MailboxAttempt> {
     const { database, bodies } = this.#options;
-    const { user, mailbox, refused, origin } = job.payload;
+    const { user, mailbox, recipient, refused, origin } = job.payload;
     if (refused && job.isFirst) return { result: 'permanent', error: refused };
     const states = await findAccountStates(database.read, [user.accountId]);
     const state = states.get(user.accountId);
     if (!state) {
-      return { ...ownFailure('permanent', '5.1.1', 'the account was deleted'), isGone: true };
+      return { ...failure('permanent', '5.1.1', 'the account was deleted'), isGone: true };
     }
     // The server knows only addresses. The domain may now belong to another claim that has an account with
     // the same address, and this mail is not for that account. It is bounced after the last attempt, or
     // delivered if the first claim is active again.
     const holders = await findAccounts(database, [user.address]);
     if (holders.get(user.address) !== user.accountId) {
-      return ownFailure('temporary', '4.2.1', 'the address is not of this account at present');
+      return failure('temporary', '4.2.1', 'the address is not of this account at present');
     }
     const known = await this.#lookFor(job);
     if (known) return known;
     const body = await bodies.get(job.bodyId);
     const mail = { open: () => bodies.read(body), size: body.size, from: origin.from };
-    const target = { user, mailbox, internalDate: origin.receivedAt };
+    const target = { user, mailbox, recipient, internalDate: origin.receivedAt };
     const [left] = await this.deliver(mail, [target], signal);
     if (!left) return { result: 'delivered' };
-    const { failure } = left;
     // Mail of a suspended account is kept as long as the account may be resumed.
-    const isClosed = state.status === 'suspended' && failure.result === 'permanent';
-    return isClosed ? { ...failure, result: 'temporary' } : failure;
+    const isClosed = state.status === 'suspended' && left.failure.result === 'permanent';
+    return isClosed ? { ...left.failure, result: 'temporary' } : left.failure;
   }
 
   /** Nobody waits for this, and it may fail: apps see new mail at their next sync. */
@@ -223,7 +223,7 @@ export class ServerMailboxes {
       // Two copies are better than none, and than one that is days late.
       if (job.isLast || job.attempt > PUT_OFF_MAX) return undefined;
       const text = 'it cannot be told whether an earlier attempt came through';
-      return ownFailure('temporary', '4.3.0', text);
+      return failure('temporary', '4.3.0', text);
     }
   }
 
@@ -232,15 +232,6 @@ export class ServerMailboxes {
     const age = this.#options.now() - createdAt;
     return age >= 0 && age < FIRST_FOR_SURE_MS;
   }
-}
-
-/** A failure on our side, not an answer of the server. */
-function ownFailure(
-  result: FailedResult['result'],
-  enhancedStatus: string,
-  text: string,
-): FailedResult {
-  return { result, error: { enhancedStatus, text } };
 }
 
 /** The answer to the sender for a recipient who did not get the message. */

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../test/support/any-character.ts';
-import { formatMailDate, type InboundEnvelope, received, returnPath } from './stage-mail.ts';
+import { type InboundEnvelope, received, returnPath } from './stage-mail.ts';
 
-const stamp = { hostname: 'mx.test', at: new Date(Date.UTC(2026, 10, 1, 8, 5, 9)) };
+const stamp = { hostname: 'mx.test', at: Date.UTC(2026, 10, 1, 8, 5, 9) };
 
 function traceHeaders(inbound: InboundEnvelope, at: typeof stamp): Buffer {
   return Buffer.concat([returnPath(inbound), received(inbound, at)]);
@@ -31,7 +31,7 @@ test('the headers name sender, client, ourselves, and a single recipient', () =>
     traceHeaders(envelope({}), stamp).toString(),
     'Return-Path: <bob@example.test>\r\n' +
       'Received: from client.test ([192.0.2.1])\r\n by mx.test with ESMTP id id-1\r\n' +
-      ' for <ann@acme.test>; Sun, 1 Nov 2026 08:05:09 +0000\r\n',
+      ' for <ann@acme.test>; Sun, 01 Nov 2026 08:05:09 +0000\r\n',
   );
 });
 
@@ -43,10 +43,6 @@ test('the null sender is empty, IPv6 is tagged, several recipients are not named
   assert.match(text, /^Return-Path: <>\r\n/);
   assert.match(text, /\(\[IPv6:2001:db8::1\]\)/);
   assert.ok(!text.includes('acme.test'));
-});
-
-test('dates are those of RFC 5322', () => {
-  assert.equal(formatMailDate(new Date(0)), 'Thu, 1 Jan 1970 00:00:00 +0000');
 });
 
 test('nothing a client says can break out of its line', () => {

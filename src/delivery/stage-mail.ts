@@ -5,6 +5,7 @@
 import type { Bodies } from '../bodies/bodies.ts';
 import { Refusal } from '../errors/errors.ts';
 import { prependHeader, type StagedMessage, stageMessage } from '../mailstore/mailstore.ts';
+import { formatDate } from '../message/message.ts';
 import type { Destination } from './resolve-recipient.ts';
 import type { SenderCheck, SenderChecks, Verdicts } from './sender-checks/check-sender.ts';
 import { type SpamFilter, type SpamVerdict, spamStatus } from './spam-filter.ts';
@@ -45,7 +46,7 @@ export async function stageMail(
   source: AsyncIterable<Uint8Array>,
 ): Promise<StagedMail> {
   const path = returnPath(envelope);
-  const head = received(envelope, { hostname, at: new Date(receivedAt) });
+  const head = received(envelope, { hostname, at: receivedAt });
   if (isLmtp(envelope)) {
     return { message: await stageMessage(bodies, source, Buffer.concat([path, head])) };
   }
@@ -197,17 +198,6 @@ export interface MailReceiver {
 /** Long enough for any host name; longer text is not one. */
 const HELO_SHOWN = 255;
 
-const days = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
-const months = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ');
-
-/** RFC 5322 section 3.3 date-time, in UTC. */
-export function formatMailDate(at: Date): string {
-  const two = (value: number) => String(value).padStart(2, '0');
-  const day = `${days[at.getUTCDay()]}, ${at.getUTCDate()} ${months[at.getUTCMonth()]} ${at.getUTCFullYear()}`;
-  const time = [at.getUTCHours(), at.getUTCMinutes(), at.getUTCSeconds()].map(two).join(':');
-  return `${day} ${time} +0000`;
-}
-
 /** The client chooses its greeting name: no character of it may end the comment or the line. */
 function printable(text: string, most: number): string {
   return text.replace(/[^A-Za-z0-9.\-_:[\]]/g, '?').slice(0, most) || 'unknown';
@@ -233,7 +223,7 @@ export function returnPath({ from }: Pick<InboundEnvelope, 'from'>): Buffer {
  */
 export function received(
   { id, to, arrival }: Pick<InboundEnvelope, 'id' | 'to' | 'arrival'>,
-  { hostname, at }: { hostname: string; at: Date },
+  { hostname, at }: { hostname: string; at: number },
 ): Buffer {
   const recipient = to.length === 1 && to[0] !== undefined ? `\r\n for <${pathText(to[0])}>` : '';
   const tls =
@@ -243,6 +233,6 @@ export function received(
   const client = `${printable(arrival.heloName, HELO_SHOWN)} (${addressLiteral(arrival.remoteAddress)})`;
   return Buffer.from(
     `Received: from ${client}${tls}\r\n by ${hostname} with ${arrival.protocol} id ${id}` +
-      `${recipient}; ${formatMailDate(at)}\r\n`,
+      `${recipient}; ${formatDate(at)}\r\n`,
   );
 }

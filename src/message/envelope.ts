@@ -234,6 +234,11 @@ function simplify(value: string): string {
   return text.replace(/\s+/g, ' ').trim();
 }
 
+/** A date as RFC 5322 section 3.3 has it, in UTC. @param at milliseconds since 1970 */
+export function formatDate(at: number): string {
+  return new Date(at).toUTCString().replace(/GMT$/, '+0000');
+}
+
 /**
  * Reads the value of a Date field.
  *

@@ -43,6 +43,7 @@ export {
   type Authors,
   type Envelope,
   findAuthors,
+  formatDate,
   readEnvelope,
   readMessageIds,
   readReferences,

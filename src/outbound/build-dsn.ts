@@ -6,6 +6,7 @@ import type { DkimKey } from '../domains/domains.ts';
 import {
   canonicalAddress,
   fieldValue,
+  formatDate,
   type Header,
   type HeaderField,
   oneLine,
@@ -206,11 +207,6 @@ function returnedHeader({ fields }: Header): string {
 function originalId({ fields }: Header): string | undefined {
   const field = fields.find(({ name }) => name === 'message-id');
   return field && /^<[!-;=?-~]{1,900}>$/.exec(fieldValue(field))?.[0];
-}
-
-/** RFC 5322 section 3.3, in UTC. */
-export function formatDate(at: number): string {
-  return new Date(at).toUTCString().replace(/GMT$/, '+0000');
 }
 
 function bytesOf(text: string): string {

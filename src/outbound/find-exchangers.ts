@@ -1,7 +1,7 @@
 /**
  * Which hosts accept the mail of a domain, and at which addresses (RFC 5321 section 5.1).
  */
-import { failure, type SendOutcome } from './outcome.ts';
+import { failure, type SendFailure } from './outcome.ts';
 
 /** An MX record. */
 export interface Exchanger {
@@ -28,10 +28,8 @@ export interface OutboundDns {
   aaaa(host: string): Promise<Lookup<string>>;
 }
 
-type Failed = SendOutcome & { readonly result: 'temporary' | 'permanent' };
-
 /** Hosts in the order in which they are tried, or why there is none. */
-type Exchangers = { readonly hosts: readonly string[] } | Failed;
+type Exchangers = { readonly hosts: readonly string[] } | SendFailure;
 
 /** The most hosts of one domain that are used: enough for the largest domains. */
 const HOSTS_MAX = 20;
@@ -62,11 +60,11 @@ export async function findExchangers(
 ): Promise<Exchangers> {
   const found = await dns.mx(domain);
   if (found.kind === 'unanswered') {
-    return failed('temporary', '4.4.3', `DNS did not answer for ${domain}: ${found.reason}`);
+    return failure('temporary', '4.4.3', `DNS did not answer for ${domain}: ${found.reason}`);
   }
   if (found.kind === 'absent') {
     if (found.reason !== 'no_record') {
-      return failed('permanent', '5.1.2', `there is no domain ${domain}`);
+      return failure('permanent', '5.1.2', `there is no domain ${domain}`);
     }
     // Without an MX record the domain is its own exchanger (RFC 5321 section 5.1).
     return orderHosts(domain, [{ preference: 0, exchange: domain }], isSelf);
@@ -74,7 +72,8 @@ export async function findExchangers(
   const named = found.records.filter(({ exchange }) => exchange !== '');
   if (named.length === 0) {
     // RFC 7505 section 4.1: 556 and 5.1.10.
-    return failed('permanent', '5.1.10', `${domain} takes no mail (null MX)`, 556);
+    const { result, error } = failure('permanent', '5.1.10', `${domain} takes no mail (null MX)`);
+    return { result, error: { ...error, status: 556 } };
   }
   return orderHosts(domain, named, isSelf);
 }
@@ -90,24 +89,14 @@ function orderHosts(
     .filter(({ preference }) => preference < ours)
     .sort((one, other) => one.preference - other.preference);
   if (ordered.length === 0) {
-    return failed('permanent', '5.4.6', `mail for ${domain} comes back to this host`);
+    return failure('permanent', '5.4.6', `mail for ${domain} comes back to this host`);
   }
   const hosts = new Set(ordered.map(({ exchange }) => exchange.toLowerCase()));
   return { hosts: [...hosts].slice(0, HOSTS_MAX) };
 }
 
-function failed(
-  result: 'temporary' | 'permanent',
-  enhancedStatus: string,
-  text: string,
-  status?: number,
-): Failed {
-  const { error } = failure(result, enhancedStatus, text);
-  return { result, error: status === undefined ? error : { ...error, status } };
-}
-
 /** Addresses of a host in the order in which they are tried, or why there is none. */
-type HostAddresses = { readonly addresses: readonly string[] } | Failed;
+type HostAddresses = { readonly addresses: readonly string[] } | SendFailure;
 
 /**
  * Finds the addresses of an exchanger: IPv4 first, since far ends refuse mail over IPv6 for unrelated reasons, such as
@@ -121,7 +110,7 @@ export async function findAddresses(host: string, dns: OutboundDns): Promise<Hos
   if (addresses.length > 0) return { addresses: addresses.slice(0, ADDRESSES_MAX) };
   const silent = answers.find(({ kind }) => kind === 'unanswered');
   if (silent?.kind === 'unanswered') {
-    return failed('temporary', '4.4.3', `DNS did not answer for ${host}: ${silent.reason}`);
+    return failure('temporary', '4.4.3', `DNS did not answer for ${host}: ${silent.reason}`);
   }
-  return failed('permanent', '5.4.4', `the mail host ${host} has no address`);
+  return failure('permanent', '5.4.4', `the mail host ${host} has no address`);
 }

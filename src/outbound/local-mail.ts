@@ -48,21 +48,17 @@ export interface LocalMailDelivery {
   ): Promise<() => void>;
 }
 
-/** A report from outside about messages that accounts sent (RFC 3464). */
-export interface LocalReport {
-  /** Notes what it says about messages of these accounts, in the transaction that stores the report. */
-  apply(tx: Queries, accountIds: readonly number[]): Promise<void>;
-}
+/** Notes what a report says about messages of these accounts, in the transaction that stores the report. */
+export type NoteReport = (tx: Queries, accountIds: readonly number[]) => Promise<void>;
 
-export interface ReportReader {
-  /**
-   * Reads a message from the null sender.
-   *
-   * @param open reads a range of its source
-   * @returns undefined where it is not a report
-   */
-  read(
-    parsed: ParsedMessage,
-    open: (range: { readonly start: number; readonly end: number }) => AsyncIterable<Uint8Array>,
-  ): Promise<LocalReport | undefined>;
-}
+/**
+ * Reads a report from outside about messages that accounts sent (RFC 3464).
+ *
+ * @param parsed a message from the null sender
+ * @param open reads a range of its source
+ * @returns undefined where it is not a report
+ */
+export type ReadReport = (
+  parsed: ParsedMessage,
+  open: (range: { readonly start: number; readonly end: number }) => AsyncIterable<Uint8Array>,
+) => Promise<NoteReport | undefined>;

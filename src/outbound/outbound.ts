@@ -8,7 +8,6 @@
 export {
   buildDsn,
   type DsnOptions,
-  formatDate,
   mayBounce,
   type RecipientStatus,
 } from './build-dsn.ts';
@@ -16,11 +15,17 @@ export type { Lookup, OutboundDns } from './find-exchangers.ts';
 export type {
   LocalMail,
   LocalMailDelivery,
-  LocalReport,
+  NoteReport,
   PreparedLocal,
-  ReportReader,
+  ReadReport,
 } from './local-mail.ts';
-export { mailDelays, mailDestination, type SendError, type SendOutcome } from './outcome.ts';
+export {
+  failure,
+  mailDelays,
+  mailDestination,
+  type SendError,
+  type SendOutcome,
+} from './outcome.ts';
 export {
   isLooping,
   type PreparedMessage,

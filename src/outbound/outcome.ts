@@ -44,7 +44,12 @@ export type SendOutcome =
       /** Its reply on one line of at most 500 characters, `250 2.0.0 queued as 4711`. */
       readonly detail: string;
     }
-  | { readonly result: 'temporary' | 'permanent'; readonly error: SendError };
+  | SendFailure;
+
+export interface SendFailure {
+  readonly result: 'temporary' | 'permanent';
+  readonly error: SendError;
+}
 
 /** A failure on our side, without a reply of the far end. */
 export function failure(
@@ -52,7 +57,7 @@ export function failure(
   enhancedStatus: string,
   text: string,
   host?: string,
-): SendOutcome & { readonly error: SendError } {
+): SendFailure {
   const error = { enhancedStatus, text: oneLine(text), ...(host !== undefined && { host }) };
   return { result, error };
 }

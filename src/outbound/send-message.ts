@@ -6,7 +6,7 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { formatAddress, parseAddress } from '../message/message.ts';
 import { type ConnectionTimeouts, type Endpoint, type Login, runInTurn } from '../net/net.ts';
 import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
-import { failure, type SendOutcome } from './outcome.ts';
+import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
 import {
   type OutgoingMessage,
   runSession,
@@ -75,8 +75,6 @@ const OWN_SESSIONS = 32;
 const TRIES_MAX = 10;
 /** Hosts that may defer a transaction before the attempt ends; enough to notice greylisting. */
 const REFUSALS_MAX = 2;
-
-type Failed = Exclude<SendOutcome, { readonly result: 'delivered' }>;
 
 class SmtpSender implements MessageSender {
   readonly #options: MessageSenderOptions;
@@ -153,7 +151,7 @@ class SmtpSender implements MessageSender {
     const isSelf = (host: string) => host.toLowerCase() === self;
     const found = await inTime(signal, findExchangers(domain, dns, isSelf));
     if ('result' in found) return found;
-    const failures: Failed[] = [];
+    const failures: SendFailure[] = [];
     let tries = 0;
     let refusals = 0;
     for (const host of found.hosts) {
@@ -171,7 +169,7 @@ class SmtpSender implements MessageSender {
   }
 
   /** The addresses of a host that may be connected to; failures of the others are noted. */
-  async #targets(host: string, failures: Failed[], signal: AbortSignal): Promise<Endpoint[]> {
+  async #targets(host: string, failures: SendFailure[], signal: AbortSignal): Promise<Endpoint[]> {
     const { dns, isAllowedAddress, mxPort: port = MX_PORT } = this.#options;
     const found = await inTime(signal, findAddresses(host, dns));
     if ('result' in found) {
@@ -182,7 +180,7 @@ class SmtpSender implements MessageSender {
       // The checked address is the one that is connected to: the name is not looked up again.
       if (isAllowedAddress(address)) return [{ host: address, port }];
       const text = `the mail host ${host} is at ${address}, which is not a public address`;
-      failures.push(failed('permanent', '5.4.4', text, host));
+      failures.push(failure('permanent', '5.4.4', text, host));
       return [];
     });
   }
@@ -205,20 +203,11 @@ class SmtpSender implements MessageSender {
   }
 }
 
-function failed(
-  result: Failed['result'],
-  enhancedStatus: string,
-  text: string,
-  host: string,
-): Failed {
-  return { result, error: failure(result, enhancedStatus, text, host).error };
-}
-
 /**
  * The outcome of all hosts together: as long as one may accept the message later, the failure is temporary. A reply
  * is preferred to a failed connection, since it says more.
  */
-function summarize(failures: readonly Failed[], domain: string): SendOutcome {
+function summarize(failures: readonly SendFailure[], domain: string): SendOutcome {
   const temporary = failures.filter(({ result }) => result === 'temporary');
   const telling = temporary.length > 0 ? temporary : failures;
   const chosen = telling.find(({ error }) => error.status !== undefined) ?? telling[0];

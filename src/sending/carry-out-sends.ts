@@ -8,10 +8,9 @@ import type { Bodies } from '../bodies/bodies.ts';
 import type { Database, Queries } from '../database/database.ts';
 import { type DkimKey, type Domains, findSendingObstacle } from '../domains/domains.ts';
 import { answerOf, type Refusal } from '../errors/errors.ts';
-import { readHeader } from '../message/message.ts';
+import { formatDate, readHeader } from '../message/message.ts';
 import {
   buildDsn,
-  formatDate,
   type LocalMailDelivery,
   type MessageSender,
   mailDelays,

@@ -5,12 +5,12 @@ import { invalidField, Refusal } from '../errors/errors.ts';
 import { prependHeader, type StagedMessage } from '../mailstore/mailstore.ts';
 import {
   fieldValue,
+  formatDate,
   type HeaderField,
   rawValue,
   readAddressList,
   readHeader,
 } from '../message/message.ts';
-import { formatDate } from '../outbound/outbound.ts';
 import {
   isDeceptive,
   isSendable,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { MessageParser } from '../message/message.ts';
-import { Reports } from './reports.ts';
+import { readReport } from './reports.ts';
 
 const REPORT = [
   'Content-Type: multipart/report; report-type=delivery-status; boundary=b',
@@ -21,7 +21,7 @@ async function isReport(source: string): Promise<boolean> {
   const open = async function* ({ start, end }: { start: number; end: number }) {
     yield bytes.subarray(start, end);
   };
-  return (await new Reports().read(parser.end(), open)) !== undefined;
+  return (await readReport(parser.end(), open)) !== undefined;
 }
 
 test('a report names a message and says what became of a recipient', async () => {

@@ -18,7 +18,7 @@ import {
   type ParsedMessage,
   readHeader,
 } from '../message/message.ts';
-import type { LocalReport, ReportReader } from '../outbound/outbound.ts';
+import type { NoteReport, ReadReport } from '../outbound/outbound.ts';
 import { comparableAddress } from './suppressions.ts';
 
 /** Octets of a report, and recipients in it, that are read. */
@@ -26,7 +26,7 @@ const REPORT_MAX = 64 * 1024;
 const RECIPIENTS_MAX = 100;
 const MESSAGE_ID = /^<[!-;=?-~]{1,980}>$/;
 
-type Open = (range: { start: number; end: number }) => AsyncIterable<Uint8Array>;
+type Open = Parameters<ReadReport>[1];
 
 /** What a report says of one recipient. */
 interface Reported {
@@ -37,23 +37,23 @@ interface Reported {
   readonly detail: string;
 }
 
-export class Reports implements ReportReader {
-  async read({ structure }: ParsedMessage, open: Open): Promise<LocalReport | undefined> {
-    if (structure.type !== 'multipart/report') return undefined;
-    const parts = structure.childNodes ?? [];
-    const status = parts.find(({ type }) => type === 'message/delivery-status');
-    const original = parts.find(({ type }) => ORIGINAL.has(type));
-    if (!status || !original) return undefined;
-    const messageId = firstValue(await fieldsOf(await textOf(original, open)), 'message-id');
-    if (messageId === undefined || !MESSAGE_ID.test(messageId)) return undefined;
-    const reported = await readRecipients(await textOf(status, open));
-    if (reported.length === 0) return undefined;
-    return {
-      apply: async (tx, accountIds) => {
-        for (const id of accountIds) await apply(tx, id, messageId, reported);
-      },
-    };
-  }
+/** See {@link ReadReport}. */
+export async function readReport(
+  { structure }: ParsedMessage,
+  open: Open,
+): Promise<NoteReport | undefined> {
+  if (structure.type !== 'multipart/report') return undefined;
+  const parts = structure.childNodes ?? [];
+  const status = parts.find(({ type }) => type === 'message/delivery-status');
+  const original = parts.find(({ type }) => ORIGINAL.has(type));
+  if (!status || !original) return undefined;
+  const messageId = firstValue(await fieldsOf(await textOf(original, open)), 'message-id');
+  if (messageId === undefined || !MESSAGE_ID.test(messageId)) return undefined;
+  const reported = await readRecipients(await textOf(status, open));
+  if (reported.length === 0) return undefined;
+  return async (tx, accountIds) => {
+    for (const id of accountIds) await note(tx, id, messageId, reported);
+  };
 }
 
 /** What gives the header of the message that the report is about (RFC 6522 section 3). */
@@ -117,7 +117,7 @@ function typedValue(fields: readonly HeaderField[], name: string): string | unde
   return value?.trim();
 }
 
-async function apply(
+async function note(
   tx: Queries,
   accountId: number,
   messageId: string,

@@ -10,7 +10,7 @@
 export { type CarryOutSendsOptions, carryOutSends } from './carry-out-sends.ts';
 export { type Copies, EmbeddedCopies } from './copies.ts';
 export type { ComposeRequest, GivenAttachment, SendTimes } from './read-request.ts';
-export { Reports } from './reports.ts';
+export { readReport } from './reports.ts';
 export { Sending, type SendingOptions } from './send.ts';
 export { type Accepted, burySends, pruneSends, type SendStatus } from './send-rows.ts';
 export { ServerCopies } from './server-copies.ts';
