@@ -340,13 +340,14 @@ async function listen(
 }
 
 async function listenMetrics(
-  { metrics: { port } }: Config,
+  { metrics: { host, port } }: Config,
   { metrics }: Parts,
   onStop: OnStop,
 ): Promise<BoundAddress | undefined> {
   if (port === 0) return undefined;
-  const host = '127.0.0.1';
-  const listener = await serveMetrics(metrics, port).catch(explainPort('METRICS_PORT', host, port));
+  const listener = await serveMetrics(metrics, host, port).catch(
+    explainPort('METRICS_PORT', host, port),
+  );
   onStop(() => listener.close());
   return { address: host, port: listener.port };
 }

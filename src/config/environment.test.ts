@@ -70,7 +70,7 @@ test('an empty environment gives the defaults', () => {
       proxyNetworks: [],
     },
     lmtp: { host: '127.0.0.1', port: 0 },
-    metrics: { port: 0 },
+    metrics: { host: '127.0.0.1', port: 0 },
     drainSeconds: 0,
     traceDays: 30,
     limits: {
@@ -159,6 +159,7 @@ test('every key set comes out in its place', () => {
       DMARC_ENFORCE: 'OFF',
       SEND_ENABLED: 'no',
       SEND_RECIPIENTS_PER_DAY: '0',
+      METRICS_HOST: '::',
       METRICS_PORT: '9090',
       DRAIN_SECONDS: '20',
       TRACE_DAYS: '7',
@@ -194,7 +195,7 @@ test('every key set comes out in its place', () => {
       proxyNetworks: ['10.0.0.0/8'],
     },
     lmtp: { host: 'localhost', port: 24 },
-    metrics: { port: 9090 },
+    metrics: { host: '::', port: 9090 },
     drainSeconds: 20,
     traceDays: 7,
     limits: {
@@ -511,6 +512,7 @@ const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['DMARC_ENFORCE', 'maybe', 'true or false'],
   ['SEND_ENABLED', 'maybe', 'true or false'],
   ['SEND_RECIPIENTS_PER_DAY', '-1', 'a whole number from 0 to 1000000'],
+  ['METRICS_HOST', 'a b', hostForm],
   ['METRICS_PORT', '99999', 'a port number from 0 to 65535'],
   ['TRACE_DAYS', '-1', 'a whole number from 0 to 3650'],
   ['DRAIN_SECONDS', '601', 'a whole number from 0 to 600'],

@@ -61,7 +61,7 @@ export interface Config {
   };
   readonly lmtp: Listener;
   /** On loopback; 0: off. */
-  readonly metrics: { readonly port: number };
+  readonly metrics: { readonly host: string; readonly port: number };
   /** How long a stop lets load balancers find another node before the listeners close. */
   readonly drainSeconds: number;
   /** How long operators find what became of a message; 0: it is not kept. */
@@ -213,7 +213,7 @@ function groupByPart(values: Values, folder: string): Omit<Config, 'shown'> {
       proxyNetworks: values.SMTP_PROXY_NETWORKS,
     },
     lmtp: { host: values.LMTP_HOST, port: values.LMTP_PORT },
-    metrics: { port: values.METRICS_PORT },
+    metrics: { host: values.METRICS_HOST, port: values.METRICS_PORT },
     drainSeconds: values.DRAIN_SECONDS,
     traceDays: values.TRACE_DAYS,
     limits: limitsOf(values),

@@ -109,6 +109,7 @@ const settings = {
   DMARC_ENFORCE: setting(yesOrNo, 'true'),
   RSPAMD_URL: optional(rspamdUrl),
   TRACE_DAYS: setting(wholeNumber(0, 3_650), '30'),
+  METRICS_HOST: setting(host, '127.0.0.1'),
   METRICS_PORT: setting(port(0), '0'),
   DRAIN_SECONDS: setting(wholeNumber(0, 600), '0'),
   OUTBOUND_ALLOW_CIDRS: setting(listOf(network, 'none'), 'none'),

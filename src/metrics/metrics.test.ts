@@ -23,7 +23,7 @@ test('counters and gauges are read as Prometheus reads them', async (t) => {
   metrics.countRecipient('delivered');
   metrics.countRecipient('delivered');
   metrics.countRecipient('permanent');
-  const listener = await serveMetrics(metrics, 0);
+  const listener = await serveMetrics(metrics, '127.0.0.1', 0);
   t.after(() => listener.close());
   const url = `http://127.0.0.1:${listener.port}`;
   const text = await (await fetch(`${url}/metrics`)).text();

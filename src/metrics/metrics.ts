@@ -107,11 +107,15 @@ export interface MetricsListener {
 }
 
 /**
- * Serves the metrics on loopback.
+ * Serves the metrics to whoever reaches the address.
  *
  * @throws the error of the socket, e.g. with `code: 'EADDRINUSE'`
  */
-export async function serveMetrics(metrics: Metrics, port: number): Promise<MetricsListener> {
+export async function serveMetrics(
+  metrics: Metrics,
+  host: string,
+  port: number,
+): Promise<MetricsListener> {
   const server = createServer((request, response) => {
     if (request.url !== '/metrics' || request.method !== 'GET') {
       response.writeHead(404).end();
@@ -124,7 +128,7 @@ export async function serveMetrics(metrics: Metrics, port: number): Promise<Metr
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    server.listen(port, '127.0.0.1', resolve);
+    server.listen(port, host, resolve);
   });
   // A TCP server that listens has an address of this form.
   const bound = server.address() as AddressInfo;

@@ -53,6 +53,10 @@ test('the manifests name each other, and leave time for the drain', () => {
   for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe']) {
     assert.ok(ports.includes(container[probe].httpGet.port), probe);
   }
+  const { periodSeconds, failureThreshold } = container.startupProbe;
+  assert.ok(periodSeconds * failureThreshold >= 1_800, 'a migration is not cut short');
+  const metrics = container.ports.find(({ name }: Manifest) => name === 'metrics');
+  assert.equal(String(metrics?.containerPort), settings.METRICS_PORT);
   assert.equal(container.readinessProbe.httpGet.path, '/readyz');
   assert.equal(container.livenessProbe.httpGet.path, '/healthz');
   const { labels } = spec.template.metadata;
