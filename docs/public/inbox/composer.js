@@ -1,6 +1,6 @@
 /**
- * Writing a message: it saves itself as a draft while somebody writes, and is sent once. What was sent
- * can be taken back for a few seconds, and is in the form again then.
+ * Writing a message: it is saved as a draft while the user writes, and is sent once. For a few seconds it can
+ * be cancelled after that, and is then in the form again.
  */
 import { findBadAddress, parseAddresses } from './address-list.js';
 import { ComposeView } from './compose-view.js';
@@ -199,7 +199,7 @@ export class Composer {
     try {
       const { id } = await keeper().send(draft, this.#key, at);
       const title = this.#title;
-      const told = at ? `It goes out on ${longDate(at.toISOString())}.` : 'Sent.';
+      const told = at ? `It will be sent on ${longDate(at.toISOString())}.` : 'Sent.';
       this.#shut();
       this.#options.onSent(id, draft.subject);
       notice.show(told, { undo: () => void this.#takeBack(id, title, draft) });
@@ -223,7 +223,7 @@ export class Composer {
       this.#options.onTakenBack(id);
       await this.open(title, { ...draft, kept });
     } catch (error) {
-      notice.show(`It was not taken back. ${reasonOf(error)}`, { isError: true });
+      notice.show(`It was not cancelled. ${reasonOf(error)}`, { isError: true });
     }
   }
 
@@ -241,7 +241,7 @@ export class Composer {
         undo: () => void this.open(title, draft, { ...draft, ...newDraft() }),
       });
     } catch (error) {
-      notice.show(`The draft is still there. ${reasonOf(error)}`, { isError: true });
+      notice.show(`The draft was not deleted. ${reasonOf(error)}`, { isError: true });
     }
   }
 }
@@ -253,7 +253,7 @@ function findTrouble({ to, cc, bcc, files }) {
     if (bad !== undefined) return { field, why: `"${bad}" is not an address.` };
   }
   if ([to, cc, bcc].every((text) => parseAddresses(text).length === 0)) {
-    return { field: 'to', why: 'Say to whom it goes.' };
+    return { field: 'to', why: 'Enter a recipient.' };
   }
   const most = Math.floor(FILES_MAX / 1_000_000);
   // Parts of messages are named, not sent.

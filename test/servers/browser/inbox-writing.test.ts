@@ -401,7 +401,7 @@ test('what cannot be sent is said by the field, in the form', async () => {
   const alert = page.locator('#compose-notice');
   await write(page, '', 'To nobody', 'x');
   await send(page);
-  await alert.getByText('Say to whom it goes.').waitFor();
+  await alert.getByText('Enter a recipient.').waitFor();
   await page.locator('#compose-to:focus').waitFor();
   await page.getByLabel('To', { exact: true }).fill('ann@acme.test, bob');
   await send(page);
@@ -418,7 +418,7 @@ test('what cannot be sent is said by the field, in the form', async () => {
   await assertAccessible(page);
   await send(page);
   const shown = day.toLocaleDateString('en-GB', { timeZone: 'UTC', dateStyle: 'long' });
-  await page.getByText(new RegExp(`^It goes out on [A-Z][a-z]+,? ${shown}`)).waitFor();
+  await page.getByText(new RegExp(`^It will be sent on [A-Z][a-z]+,? ${shown}`)).waitFor();
   await page.getByRole('button', { name: 'Undo' }).click();
   await page.getByRole('heading', { name: 'New message' }).waitFor();
   assert.equal(await countIn(ada, 'Sent'), 0);
