@@ -55,7 +55,7 @@ suite('claims on one name', () => {
     }
   });
 
-  test('the oldest that may be active becomes it, one alone', () => {
+  test('the oldest complete claim becomes active, and no other', () => {
     assert.deepEqual(
       told([claim(1, 'pending', bad), claim(2, 'pending', good), claim(3, 'pending', good)]),
       ['2: pending -> active'],
@@ -64,7 +64,7 @@ suite('claims on one name', () => {
     assert.deepEqual(told([]), []);
   });
 
-  test('an active one stays, whatever failed, for less than 14 days', () => {
+  test('an active one stays active for less than 14 days, whatever failed', () => {
     const failing = { mx: 0, dkim: DAY };
     const claims = [claim(1, 'active', bad, failing), claim(2, 'pending', ['verified'])];
     const alone = claims.slice(0, 1);
@@ -73,7 +73,7 @@ suite('claims on one name', () => {
     assert.match(changesOf('acme.test', alone, 15 * DAY)[0]?.reason ?? '', /14 days/);
   });
 
-  test('an active one stays for good while DKIM or MX has not failed', () => {
+  test('an active one stays active for good while DKIM or MX has not failed', () => {
     const failing = { mx: 0, dkim: 0 };
     for (const records of [
       ['verified', 'failed', 'failed', 'failed'],
@@ -85,7 +85,7 @@ suite('claims on one name', () => {
     }
   });
 
-  test('an active one without its key gives way to one whose key is published', () => {
+  test('an active one without its key is replaced by one whose key is published', () => {
     const active = claim(2, 'active', ['verified', 'verified', 'verified', 'failed']);
     const half = claim(1, 'pending', ['pending', 'pending', 'pending', 'verified']);
     const whole = claim(3, 'pending', good);

@@ -1,4 +1,4 @@
-/** Claims on a name: reading them, holding them still, deciding which is active, and what that changes. */
+/** Claims on a name: reads and locks them, decides which one is active, and writes the consequences. */
 import type { Logger } from 'pino';
 import type { Database, Queries, Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -19,7 +19,7 @@ export interface Domain {
   readonly createdAt: number;
   /** When the claim last became active. */
   readonly verifiedAt?: number;
-  /** When an active claim fell back to pending; absent once it is active again. */
+  /** When an active claim became pending again; absent while it is active. */
   readonly lapsedAt?: number;
 }
 
@@ -52,7 +52,7 @@ function domainNotFound(): Refusal {
   return new Refusal('domain_not_found', 'the user has no such domain');
 }
 
-/** A user's name for a claim, as it lies in storage. @throws Refusal domain_not_found */
+/** The name in a user's request, as it is stored. @throws Refusal domain_not_found */
 function storedName(text: string): string {
   const name = normalizeDomainName(text);
   if (name === undefined) throw domainNotFound();
@@ -85,7 +85,7 @@ export async function readClaim(queries: Queries, userId: string, text: string):
   return claim;
 }
 
-/** Which of a user's claims are listed, in the order of their ids. */
+/** Selects which of a user's claims are listed, in the order of their ids. */
 export interface ClaimPage {
   readonly userId: string;
   /** Ids above this one. */
@@ -112,11 +112,11 @@ export async function listClaims(
 }
 
 /**
- * Reads all claims on a name, oldest first, and holds them still until the transaction ends.
+ * Reads all claims on a name, oldest first, and locks them until the transaction ends.
  *
- * Without the lock two marks that PostgreSQL runs at once would each see the other's record
- * pending (and the claim would stay pending for good), and two claims could both become active.
- * Always all of them in the order of their ids: so no two transactions wait for each other.
+ * Without the lock two marks that PostgreSQL runs at once would each see the other's record pending (and the claim
+ * would stay pending for good), and two claims could both become active. All are locked in the order of their ids, so
+ * two transactions cannot deadlock.
  */
 export async function lockName(
   tx: Queries,
@@ -130,7 +130,7 @@ export async function lockName(
 }
 
 /**
- * The user's claim, with every claim on the name held still until the transaction ends.
+ * The user's claim, with every claim on the name locked until the transaction ends.
  *
  * @throws Refusal domain_not_found
  */
@@ -147,18 +147,17 @@ export async function lockClaim(
   return claim;
 }
 
-/** What came of the evaluation of a name. */
+/** The result of the evaluation of a name. */
 interface Evaluation {
-  /** To be told after the commit. */
+  /** For the log, after the commit. */
   readonly changes: readonly StatusChange[];
   /** The claim that is active while another one has its DKIM key published. */
   readonly contestedId?: number | undefined;
 }
 
 /**
- * Evaluates every claim on a name, oldest first: one may fall back, one may become active. One that
- * is active and contested is checked within the hour. The caller has locked the name and made its own
- * change before.
+ * Evaluates every claim on a name, oldest first: one may become pending again, one may become active. An active and
+ * contested one is checked within the hour. Before this the caller has locked the name and made its own change.
  */
 export async function evaluateName(tx: Queries, name: string, now: number): Promise<Evaluation> {
   const rows = await tx
@@ -167,7 +166,7 @@ export async function evaluateName(tx: Queries, name: string, now: number): Prom
     .select(['domains.id', 'domains.user_id as userId', 'domains.status'])
     .select(['purpose', 'failing_since as failingSince', 'dns_records.status as recordStatus'])
     .where('domains.name', '=', name)
-    // A DKIM key that does not sign yet, or no more, says nothing about who controls the zone.
+    // A DKIM key that does not sign yet, or no longer, says nothing about who controls the zone.
     .where('key_state', 'is', null)
     .orderBy('domains.id')
     .execute();
@@ -222,18 +221,18 @@ export async function hasActiveRival(queries: Queries, { id, name }: Domain): Pr
   return rival !== undefined;
 }
 
-/* Which status each claim on a name has, given all of them; `claims.ts` reads and writes it. */
+/* The status of each claim on a name, from the state of all of them; `claims.ts` reads and writes it. */
 
 export type DomainStatus = Row<'domains'>['status'];
 
-/** How long DKIM and MX have to have failed, both and without a break, before a claim falls back. */
+/** How long both DKIM and MX must have failed without a break before an active claim becomes pending again. */
 const FALL_BACK_AFTER_MS = 14 * 24 * 60 * 60 * 1000;
 
-/** What of a record counts for the status of its claim. */
+/** The part of a record that decides the status of its claim. */
 interface RecordStanding {
   readonly purpose: Row<'dns_records'>['purpose'];
   readonly status: DnsRecordStatus;
-  /** When the first of the answers in a row came that missed. */
+  /** When the first of the failing answers in a row came. */
   readonly failingSince: number | null;
 }
 
@@ -245,7 +244,7 @@ export interface ClaimStanding {
   readonly records: readonly RecordStanding[];
 }
 
-/** A claim that is not any more what it was; told in the log after the commit. */
+/** A change of a claim's status; logged after the commit. */
 export interface StatusChange {
   readonly id: number;
   readonly userId: string;
@@ -261,7 +260,7 @@ function isComplete({ records }: ClaimStanding): boolean {
 }
 
 /**
- * Why an active claim falls back to pending, or undefined where it stays.
+ * Why an active claim becomes pending again, or undefined where it stays active.
  *
  * @param rivals the other claims on the name
  */
@@ -285,8 +284,8 @@ function reasonToFallBack(
 }
 
 /**
- * The active claim, where another claim has its DKIM key published: whoever controls the zone may
- * have changed, so that the active one is checked soon and often.
+ * The active claim, where another claim has its DKIM key published: the owner of the zone may have changed, so the
+ * active one is checked soon and often.
  */
 function contestedOf(claims: readonly ClaimStanding[]): ClaimStanding | undefined {
   const active = claims.find(({ status }) => status === 'active');
@@ -299,8 +298,8 @@ function hasDkim({ records }: ClaimStanding, status: DnsRecordStatus): boolean {
 }
 
 /**
- * What changes among the claims on a name, oldest first: at most one falls back, at most one
- * becomes active.
+ * The status changes among the claims on a name, oldest first: at most one becomes pending, at most one becomes
+ * active.
  */
 export function changesOf(
   domain: string,
@@ -316,7 +315,7 @@ export function changesOf(
     if (reason === undefined) return [];
     changes.push({ id, userId, domain, old: 'active', new: 'pending', reason });
   }
-  // Nobody is active now. Whoever fell back has a record that failed, and is passed over.
+  // No claim is active now. One that just became pending has a failed record, so it is skipped.
   const next = claims.find(isComplete);
   if (next) {
     const { id, userId } = next;
@@ -326,7 +325,7 @@ export function changesOf(
   return changes;
 }
 
-/** One line for a claim whose next DKIM key signs from now on; called after the commit. */
+/** Logs that a claim's next DKIM key signs from now on; called after the commit. */
 export function logKeyExchange(
   log: Logger,
   { name, userId }: Pick<Domain, 'name' | 'userId'>,
@@ -335,7 +334,7 @@ export function logKeyExchange(
   log.info({ domain: name, userId, selector }, 'the new DKIM key signs the mail of the domain');
 }
 
-/** One line for each change; called after the commit. */
+/** Logs each change on one line; called after the commit. */
 export function logStatusChanges(log: Logger, changes: readonly StatusChange[]): void {
   for (const { userId, domain, old, new: after, reason } of changes) {
     log.info({ domain, userId, old, new: after, reason }, 'domain.status_changed');

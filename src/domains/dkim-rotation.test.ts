@@ -38,7 +38,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
     now = Date.UTC(2026, 0, 1);
   });
 
-  /** What one node has. */
+  /** The parts of one node. */
   function openNode(): { readonly domains: Domains; readonly verification: Verification } {
     const log = pino({ level: 'silent' });
     const common = { database, log, now: () => now };
@@ -70,7 +70,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
     return domain.id;
   }
 
-  /** Lets the clock go on, with every check at its time. */
+  /** Moves the clock on, with every check at its time. */
   async function pass(time: number, { verification }: ReturnType<typeof openNode>) {
     const end = now + time;
     for (;;) {
@@ -119,7 +119,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
     assert.ok((listed?.removableAt ?? 0) > exchangedAt + 6.9 * DAY);
     assert.match(listed?.detail ?? '', /may be removed from DNS after 2026-01-08\.$/);
 
-    // Taken out of DNS too soon: it counts for nothing any more.
+    // Removed from DNS too soon: it no longer decides anything.
     server.publish([]);
     publish('acme.test', [...dns.filter(({ host }) => host !== old.host)]);
     await pass(6.9 * DAY, node);
@@ -135,7 +135,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
     );
   });
 
-  test('that is called for twice, on two nodes at once, makes one key', async () => {
+  test('that is requested twice, on two nodes at once, makes one key', async () => {
     const [a, b] = [openNode(), openNode()];
     await activate(a);
     const answers = await Promise.all(
@@ -148,7 +148,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
     assert.equal((await listAudit(database.read, { limit: 10 })).length, 1);
   });
 
-  test('whose record never comes takes nothing from the domain, also beside a rival', async () => {
+  test('whose record never comes does not harm the domain, also beside a rival', async () => {
     const node = openNode();
     const id = await activate(node);
     await node.domains.rotateDkim('u1', 'acme.test', by);
@@ -160,13 +160,13 @@ onEachEngine('a change of the DKIM key', (engine) => {
     assert.equal((await node.domains.find('u1', 'acme.test')).status, 'active');
     assert.equal((await node.domains.find('u2', 'acme.test')).status, 'pending');
     assert.equal(await findSendingObstacle(database.read, id), undefined);
-    // It is looked for still.
+    // DNS is still checked for it.
     publish('acme.test', next ? [next] : []);
     await pass(DAY, node);
     assert.equal((await dkimOf(node)).at(-1)?.keyState, undefined);
   });
 
-  test('does not let a short flap of DNS fail the other records', async () => {
+  test('does not fail the other records in a short failure of DNS', async () => {
     const node = openNode();
     const id = await activate(node);
     await node.domains.rotateDkim('u1', 'acme.test', by);
@@ -201,7 +201,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
     );
   });
 
-  test('goes with its domain', async () => {
+  test('is deleted with its domain', async () => {
     const node = openNode();
     await activate(node);
     await node.domains.rotateDkim('u1', 'acme.test', by);

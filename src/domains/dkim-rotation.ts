@@ -1,8 +1,8 @@
 /**
- * A new DKIM key for a claim, without a gap. The claim's row has the key that signs. While a rotation is under way, a
- * second DKIM record has the next key (`key_state` is `next`). In the transaction that finds this record verified the
- * two keys change places: the new one signs from then on. The record of the former key (`old`) stays listed for a week,
- * because receivers look up there what is still on its way. After that record and key are deleted.
+ * A new DKIM key for a claim, without a gap. The claim's row has the key that signs. During a rotation a second DKIM
+ * record has the next key (`key_state` is `next`). The transaction that finds this record verified exchanges the two
+ * keys: the new one signs from then on. The record of the former key (`old`) stays listed for a week, because
+ * receivers of mail that is still on its way look it up. After that the record and the key are deleted.
  */
 import type { Queries } from '../database/database.ts';
 import { dkimHost, KEEP_OLD_KEY_MS, type NewDkimKey } from './dns-records.ts';
@@ -18,7 +18,7 @@ export async function hasNextKey(queries: Queries, domainId: number): Promise<bo
   return row !== undefined;
 }
 
-/** Gives a claim its next key, whose record is checked at once. The caller has locked the claim, which has none. */
+/** Gives a claim its next key, whose record is checked at once. The caller has locked the claim, which has none yet. */
 export async function addNextKey(
   tx: Queries,
   domainId: number,
@@ -50,7 +50,7 @@ export async function addNextKey(
 
 /**
  * Lets the next key sign once its record is verified, and deletes old keys whose time is over. The caller has locked
- * the claim and settled its records.
+ * the claim and updated its records.
  *
  * @returns the selector that signs from now on, or undefined where nothing changed
  */
@@ -98,7 +98,7 @@ export async function exchangeKeys(
   return selector;
 }
 
-/** When the first of what a claim's rotation waits for is due. */
+/** When the next step of a claim's rotation is due. */
 export interface RotationDue {
   /** Since when a next key waits for its record. */
   readonly waitsSince?: number;

@@ -38,7 +38,7 @@ const texts = fc.oneof(
   fc.nat(2_000).map((length) => 'x'.repeat(length)),
 );
 
-test('any text comes out in strings of at most 255 octets that say the same', () => {
+test('any text is written in strings of at most 255 octets with the same content', () => {
   fc.assert(
     fc.property(texts, (text) => {
       const line = writeZone('acme.test', [txt('@', text)]).split('\n')[1] ?? '';

@@ -1,4 +1,4 @@
-/** What the zone of a claim has to say, its DKIM key among it, and what is known of it. */
+/** The records that the zone of a claim must have, its DKIM key included, and what is known of them. */
 import { generateKeyPair, randomInt } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { NewRow, Queries, Row } from '../database/database.ts';
@@ -28,14 +28,14 @@ export interface DnsRecord {
   readonly priority?: number;
   readonly status: DnsRecordStatus;
   readonly observedValue?: string;
-  /** One sentence on what the last check came to, for the owner of the zone. */
+  /** One sentence with the result of the last check, for the owner of the zone. */
   readonly detail?: string;
   readonly lastCheckedAt?: number;
   /** Whether the status was set by hand, so that automatic checks leave it alone. */
   readonly marked: boolean;
-  /** Of a DKIM record while keys are changed: its key signs once it is verified, or signs no more. */
+  /** Of a DKIM record during a rotation: its key signs once it is verified (next), or no longer (old). */
   readonly keyState?: 'next' | 'old';
-  /** From when on the record of an old key may be taken out of DNS. */
+  /** When the record of an old key may be removed from DNS. */
   readonly removableAt?: number;
 }
 
@@ -45,17 +45,17 @@ export interface DnsRecord {
  */
 export const KEEP_OLD_KEY_MS = 7 * 24 * 60 * 60 * 1000;
 
-/** What a record is marked as by hand. */
+/** A status that is set by hand. */
 export interface DnsMark {
   readonly id: number;
   readonly status: DnsRecordStatus;
   readonly observedValue?: string;
 }
 
-/** Ids in one statement: both engines bound the number of parameters. */
+/** Ids in one statement: both engines limit the number of parameters. */
 const IDS_AT_A_TIME = 500;
 
-/** The MX preference that is asked for. */
+/** The MX preference that we ask for. */
 export const MX_PRIORITY = 10;
 
 interface Expected {
@@ -64,7 +64,7 @@ interface Expected {
   readonly dkim: { readonly selector: string; readonly txtValue: string };
 }
 
-/** RFC 7208 section 5.2; softfail, because the domain may send by others we do not know of. */
+/** RFC 7208 section 5.2; softfail, because the domain may also send through hosts that we do not know. */
 function spfValue(spfInclude: string): string {
   return `v=spf1 include:${spfInclude} ~all`;
 }
@@ -112,9 +112,8 @@ export function seedRecords(domainId: number, expected: Expected): NewRow<'dns_r
 }
 
 /**
- * Makes records of earlier days ask for the names that we have now. What was not marked by hand is
- * `pending` until its next check, which is due at once; a check under way counts for nothing, since
- * it asked for the old names.
+ * Updates the records of existing claims to our current names. A record that was not marked by hand is `pending` until
+ * its next check, which is due at once; the result of a running check is ignored, since it asked for the old names.
  *
  * @returns how many claims had other names
  */
@@ -136,7 +135,7 @@ export async function renameExpected(
     ids.push(...rows.map(({ domain_id }) => domain_id));
   }
   ids = [...new Set(ids)].sort((a, b) => a - b);
-  // The claims first, as everybody locks them.
+  // The claims first: every transaction locks them first.
   for (let at = 0; at < ids.length; at += IDS_AT_A_TIME) {
     await tx
       .updateTable('domains')
@@ -219,7 +218,7 @@ export function checkMark(mark: DnsMark): void {
 const MARKED_DETAIL = 'Set by hand: it is not checked until it is marked pending.';
 
 /**
- * Sets a record by hand; `pending` gives it back to the automatic check, which is due at once.
+ * Sets a record by hand; `pending` returns it to the automatic check, which is due at once.
  *
  * @throws Refusal dns_record_not_found where the claim has no such record
  */
@@ -262,9 +261,8 @@ const ZONE_TTL = 3600;
 const STRING_MAX = 255;
 
 /**
- * Writes the records that a domain needs as lines of a zone file (RFC 1035 section 5.1), to paste.
- * Names are absolute, so that the lines fit into the zone of
- * the domain and into that of a domain above it, whatever its $ORIGIN.
+ * Writes the records that a domain needs as lines of a zone file (RFC 1035 section 5.1), to be pasted. Names are
+ * absolute, so that the lines fit into the zone of the domain and into that of a parent domain, whatever its $ORIGIN.
  */
 export function writeZone(domain: string, records: readonly DnsRecord[]): string {
   const lines = records.map((record) => {
@@ -284,7 +282,7 @@ function writeData({ recordType, priority, expectedValue }: DnsRecord): string {
   return strings.join(' ') || '""';
 }
 
-/** One quoted character string; what is not plain ASCII as `\DDD` (RFC 1035 section 5.1). */
+/** One quoted character string, with all but plain ASCII as `\DDD` (RFC 1035 section 5.1). */
 function quote(bytes: Buffer): string {
   const text = [...bytes].map((byte) => {
     const char = String.fromCharCode(byte);
@@ -294,7 +292,7 @@ function quote(bytes: Buffer): string {
   return `"${text.join('')}"`;
 }
 
-/* The key pair that signs a claim's mail and, published, proves who controls the zone. */
+/* The key pair that signs a claim's mail. Published in DNS, it proves who controls the zone. */
 
 const generate = promisify(generateKeyPair);
 
@@ -312,15 +310,14 @@ export interface DkimKey {
 }
 
 export interface NewDkimKey extends DkimKey {
-  /** What the TXT record at the selector has to say (RFC 6376 section 3.6.1). */
+  /** The value of the TXT record at the selector (RFC 6376 section 3.6.1). */
   readonly txtValue: string;
 }
 
 /**
- * Says why no mail of a claim may go out: receivers take mail for forged where the key that signs it is
- * not published.
+ * Why mail of a claim must not be sent: receivers treat it as forged where the key that signs it is not published.
  *
- * @returns the end of "<domain> ...", or undefined where its mail may go out
+ * @returns the end of "<domain> ...", or undefined where its mail may be sent
  */
 export async function findSendingObstacle(
   queries: Queries,
@@ -341,10 +338,10 @@ export async function findSendingObstacle(
 let last: Promise<unknown> = Promise.resolve();
 
 /**
- * Makes a key pair and a selector that nobody else has (50 random bits).
+ * Makes a key pair and a unique selector (50 random bits).
  *
- * One pair at a time: each takes a tenth of a second of one of the four threads that files and
- * passwords wait for as well.
+ * One pair at a time: each takes a tenth of a second of one of the four threads that file access and password hashes
+ * need as well.
  */
 export function generateDkimKey(): Promise<NewDkimKey> {
   const key = last.then(makeKey);

@@ -102,7 +102,7 @@ test('names below a suffix, below our own name and above it can be claimed', () 
   for (const name of names) assert.equal(checkClaimedName(name, OURS), name);
 });
 
-test('what is a name stays the same name, whatever the input', () => {
+test('a normalized name does not change when it is normalized again', () => {
   const texts = fc.oneof(
     fc.string({ unit: 'grapheme' }),
     fc.string({ unit: fc.constantFrom('a', 'ü', '.', '-', 'x', 'n', '%', '1', '\u3002', '@') }),

@@ -1,6 +1,6 @@
 /**
- * What users may write: names that can be claimed as domains, how a name is written in storage, and
- * texts that are kept as they came.
+ * Texts from users: names that can be claimed as domains, the stored form of a name, and texts that are stored
+ * unchanged.
  */
 import { isIP } from 'node:net';
 import { domainToUnicode } from 'node:url';
@@ -10,15 +10,15 @@ import { toBrowserName } from '../message/message.ts';
 
 /** RFC 1035 section 2.3.4 allows 255 octets on the wire, which is 253 characters of text. */
 const NAME_MAX = 253;
-/** The longest input that is looked at: 253 characters of Unicode, four digits of escape each. */
+/** The longest input that is read: 253 characters of Unicode, four digits of escape each. */
 const INPUT_MAX = 1024;
 
 /** A label of letters, digits and hyphens (RFC 1123 section 2.1, RFC 1035 section 2.3.4). */
 const LABEL = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/;
 
 /**
- * What may stand in a name before IDNA, which reads it as the host of a URL: that undoes percent
- * encoding, cuts at a slash and drops tabs, so every other ASCII character is refused before it.
+ * Characters allowed before IDNA, which reads the name as the host of a URL: that decodes percent encoding, cuts at a
+ * slash and drops tabs, so every other ASCII character is refused before it.
  */
 const UNENCODED = /^[a-z\d.\u0080-\u{10ffff}-]+$/iu;
 
@@ -28,7 +28,7 @@ function isFakeALabel(label: string): boolean {
 }
 
 /**
- * Writes a domain name as it lies in storage: lower case, IDNA-encoded, without the root's dot.
+ * The stored form of a domain name: lower case, IDNA-encoded, without the root's dot.
  *
  * @returns undefined where the text is no host name (an IP address is none)
  */
@@ -44,12 +44,12 @@ export function normalizeDomainName(text: string): string | undefined {
 /**
  * Reads the name of a new claim.
  *
- * A name on the ICANN part of the public suffix list (`com`, `co.uk`) belongs to a registry. One on
- * its private part (`github.io`) belongs to a company whose customers hold the names below it, so
- * whoever claims it would speak for all of them: it is refused alike. The company itself loses the
- * use of that one name for mail. An unlisted top-level domain counts by the list's default rule `*`.
+ * A name on the ICANN part of the public suffix list (`com`, `co.uk`) belongs to a registry. A name on its private part
+ * (`github.io`) belongs to a company whose customers hold the names below it: its owner would speak for all of them. So
+ * both are refused. The company itself cannot use that one name for mail. An unlisted top-level domain counts by the
+ * list's default rule `*`.
  *
- * @param mailHostname our own name, whose mail is not ours to give away
+ * @param mailHostname our own name, which nobody may claim
  * @throws Refusal invalid_request for `domain`
  */
 export function checkClaimedName(text: string, mailHostname: string): string {
@@ -71,16 +71,16 @@ export function checkClaimedName(text: string, mailHostname: string): string {
 const USER_ID_MAX = 255;
 
 /**
- * Checks text that is kept as it came.
+ * Checks text that is stored unchanged.
  *
- * PostgreSQL stores no NUL, and a lone surrogate has no UTF-8: SQLite would turn two different ones
- * into the same replacement character, and so two users into one.
+ * PostgreSQL stores no NUL. A lone surrogate cannot be written in UTF-8: SQLite would store two different ones as the
+ * same replacement character, and so treat two users as one.
  *
  * @param max characters (code points) at most
  * @throws Refusal invalid_request for `field`
  */
 export function checkText(field: string, text: string, max: number): string {
-  // A character has at most two UTF-16 units: counting stops short of hostile lengths.
+  // A character has at most two UTF-16 units: very long texts are not counted.
   if (text.length > 2 * max || (text.length > max && [...text].length > max)) {
     throw invalidField(field, `must have at most ${max} characters`);
   }

@@ -95,7 +95,7 @@ onEachEngine('domains', (engine) => {
     assert.deepEqual((await domains.get('u1', 'new.test')).dns, details.dns);
   });
 
-  test('the published key belongs to the one that signs, which is RSA of 2048 bits', async () => {
+  test('the published key belongs to the signing key, which is RSA of 2048 bits', async () => {
     const { domain, dns } = await domains.create({ userId: 'u1', domain: 'key.test' });
     const key = await domains.findDkimKey(domain.id);
     assert.ok(key);
@@ -139,7 +139,7 @@ onEachEngine('domains', (engine) => {
     assert.doesNotMatch(JSON.stringify(await domains.get('u2', 'taken.test')), /Another claim/);
   });
 
-  test('twenty creates of one name at once leave one', async () => {
+  test('of twenty creates of one name at once, one succeeds', async () => {
     const results = await Promise.allSettled(
       Array.from({ length: 20 }, () => domains.create({ userId: 'u1', domain: 'race.test' })),
     );
@@ -191,7 +191,7 @@ onEachEngine('domains', (engine) => {
       assert.equal(await mark(mx, 'pending'), 'active');
     });
 
-    test('a mark shows in the record, and pending gives it back', async () => {
+    test('a mark shows in the record, and pending returns it to the checks', async () => {
       const { dns } = await domains.create({ userId: 'u1', domain: 'marked.test' });
       const id = dns[1]?.id ?? 0;
       const mark = async (status: DnsRecordStatus, observedValue?: string) => {
@@ -232,7 +232,7 @@ onEachEngine('domains', (engine) => {
         await domains.lock(tx, 'u2', 'held.test');
         const mark = { id: dns[0]?.id ?? 0, status: 'verified' } as const;
         marked ??= domains.markDnsRecord('u1', 'held.test', mark).then(() => order.push('marked'));
-        // Many times as many queries as the mark makes: it would be done by now.
+        // Many more queries than the mark makes: without the lock it would be done by now.
         for (let n = 0; n < 200; n++) await tx.selectFrom('counters').selectAll().execute();
         order.push('released');
       });
@@ -258,7 +258,7 @@ onEachEngine('domains', (engine) => {
       assert.ok(records.every(({ status }) => status === 'verified'));
     });
 
-    test('what is not a record of the domain is not found, whoever has it', async () => {
+    test('a record of another domain is not found, whoever owns it', async () => {
       const { dns } = await domains.create({ userId: 'u1', domain: 'mine.test' });
       const { dns: theirs } = await domains.create({ userId: 'u2', domain: 'mine.test' });
       const { dns: others } = await domains.create({ userId: 'u1', domain: 'mine2.test' });
@@ -291,7 +291,7 @@ onEachEngine('domains', (engine) => {
   });
 
   suite('rivals', () => {
-    test('the oldest claim that may be active follows one that is deleted', async () => {
+    test('after a deletion the oldest complete claim becomes active', async () => {
       for (const userId of ['a', 'b', 'c', 'd']) {
         await domains.create({ userId, domain: 'next.test' });
       }
@@ -322,7 +322,7 @@ onEachEngine('domains', (engine) => {
     });
   });
 
-  test('a removed claim takes its records and its route with it', async () => {
+  test('a removed claim is removed with its records and its route', async () => {
     const { domain } = await activate('u1', 'gone.test');
     const removed = await remove('u1', 'Gone.test');
     assert.equal(removed.name, 'gone.test');
@@ -367,7 +367,7 @@ onEachEngine('domains', (engine) => {
       }
     });
 
-    test('names of nobody are unknown, claims never active pending', async () => {
+    test('names without a claim are unknown, claims that were never active are pending', async () => {
       await domains.create({ userId: 'u1', domain: 'waits.test' });
       assert.equal(await domains.stateOf('waits.test'), 'pending');
       assert.equal(await domains.findActive('waits.test'), undefined);
@@ -377,7 +377,7 @@ onEachEngine('domains', (engine) => {
       }
     });
 
-    test('mail for a claim that fell back is put off for five days', async () => {
+    test('mail for a claim that became pending again is deferred for five days', async () => {
       const { domain } = await activate('u1', 'lapsed.test');
       await domains.create({ userId: 'u2', domain: 'still.test' });
       await database.write((tx) =>
@@ -430,7 +430,7 @@ onEachEngine('domains', (engine) => {
     });
   });
 
-  test('a secret of webhooks that is replaced signs for a day more', async () => {
+  test('a replaced webhook secret signs for another day', async () => {
     const { domain } = await domains.create({ userId: 'u1', domain: 'secret.test' });
     const url = 'https://hooks.test/in';
     const set = async (webhookSecret?: string, webhookUrl = url) =>
@@ -458,7 +458,7 @@ onEachEngine('domains', (engine) => {
     assert.deepEqual(await signing(), []);
   });
 
-  test("another user's domain answers as one that is not there", async () => {
+  test("another user's domain answers like one that does not exist", async () => {
     const mine = await activate('owner', 'private.test');
     const id = mine.dns[0]?.id ?? 0;
     const attempts = (userId: string, name: string) => [

@@ -1,15 +1,14 @@
 /**
  * Domains: who claims which name, the DNS records that prove it, and the route of its mail.
  *
- * `domains` has a row for each user's claim on a name; several users may hold pending claims on the
- * same name, at most one claim is active (a partial unique index sees to it). Each claim has its own
- * DKIM key and selector in its row, four rows of `dns_records` (more while its key is changed,
- * `dkim-rotation.ts`) and one of `routes`. Names lie there
- * in lower case, IDNA-encoded. A claim that is deleted goes at once with its records and route;
- * `deleted_domains` has its id until its accounts and deliveries are removed, too, in steps.
+ * `domains` has a row for each user's claim on a name; several users may hold pending claims on the same name, at most
+ * one claim is active (a partial unique index ensures it). Each claim has its own DKIM key and selector in its row,
+ * four rows of `dns_records` (more during a key rotation, `dkim-rotation.ts`) and one of `routes`. Names are stored in lower
+ * case, IDNA-encoded. A deleted claim is removed at once with its records and route; `deleted_domains` has its id until
+ * its accounts and deliveries are removed, too, in steps.
  *
- * Whoever changes a claim's records locks the name first and evaluates it afterwards, in the same
- * transaction (`claims.ts`). DNS is asked in `verification/`; when, is in each claim's row.
+ * A transaction that changes a claim's records locks the name first and evaluates it afterwards (`claims.ts`).
+ * `verification/` asks DNS; each claim's row says when.
  */
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
@@ -76,11 +75,11 @@ export { createVerification, type Verification } from './verification/verificati
 
 interface DomainsOptions {
   readonly database: Database;
-  /** Our MX host: what MX records must name, and a name nobody can claim. */
+  /** Our MX host: the name that MX records must have, and that nobody can claim. */
   readonly mailHostname: string;
   /** The name that SPF records must include. */
   readonly spfInclude: string;
-  /** Where changes of status are told. */
+  /** Where changes of status are logged. */
   readonly log?: Logger | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -106,32 +105,31 @@ export interface ActiveDomain {
   readonly id: number;
   readonly userId: string;
   readonly name: string;
-  /** Since when the claim is the active one: before it the name may have been another user's. */
+  /** Since when the claim is active: before that the name may have belonged to another user. */
   readonly activeSince: number;
   readonly route: Route;
-  /** Whether an operator suspended it: its mail is put off. */
+  /** Whether an operator suspended it: then its mail is deferred. */
   readonly isSuspended: boolean;
 }
 
 /**
- * How mail for a name is answered: `active` is taken, `lapsed` was active until lately (450),
- * `expired` was active longer ago (550), `pending` is claimed but never was active, `unknown` is not
- * claimed by anybody.
+ * How mail for a name is answered: `active` is accepted, `lapsed` was active until lately (450), `expired` was active
+ * longer ago (550), `pending` is claimed but never was active, `unknown` is not claimed.
  */
 type DomainState = 'active' | 'lapsed' | 'expired' | 'pending' | 'unknown';
 
-/** How long mail for a claim that fell back is put off before it is refused for good. */
+/** How long mail for a claim that became pending again is deferred before it is refused for good. */
 const LAPSE_GRACE_MS = 5 * 24 * 60 * 60 * 1000;
 const ORGANIZATION_ID_MAX = 255;
 /** Ids of deleted claims that are read at a time. */
 const DELETED_AT_A_TIME = 20;
 
-/** Every function with a `userId` sees that user's claims alone; `name` is as the user wrote it. */
+/** Every function with a `userId` sees only that user's claims; `name` is as the user wrote it. */
 export interface Domains {
   /**
-   * Claims a name. While another user's claim is active, it waits as pending.
+   * Claims a name. While another user's claim is active, the new one stays pending.
    *
-   * @param by whom the audit log names, here and below
+   * @param by who is named in the audit log, here and below
    * @throws Refusal invalid_request (`domain`, `user_id`, `organization_id`), domain_exists where the
    *   user has it already
    */
@@ -140,7 +138,7 @@ export interface Domains {
   get(userId: string, name: string): Promise<DomainDetails>;
   /** A user's claims by their ids. */
   list(page: ClaimPage): Promise<Domain[]>;
-  /** The claim alone. @throws Refusal domain_not_found */
+  /** The claim without its records and route. @throws Refusal domain_not_found */
   find(userId: string, name: string): Promise<Domain>;
   /**
    * Replaces the route as a whole.
@@ -162,39 +160,39 @@ export interface Domains {
    */
   markDnsRecord(userId: string, name: string, mark: DnsMark, by?: Actor): Promise<DomainDetails>;
   /**
-   * Gives the claim a next DKIM key, which signs once its record is verified; where it has one, nothing
-   * changes.
+   * Gives the claim a next DKIM key, which signs once its record is verified. A claim that has one already is not
+   * changed.
    *
    * @throws Refusal domain_not_found
    */
   rotateDkim(userId: string, name: string, by: Actor): Promise<DomainDetails>;
   /**
-   * Makes the records of all claims ask for our names as they are now; run at the start, since the
-   * operator may have changed them. An active claim stays active.
+   * Updates the records of all claims to our current names; run at the start, since the operator may have changed them.
+   * An active claim stays active.
    *
    * @returns how many claims had other names
    */
   adoptNames(): Promise<number>;
   /** The active claim on a name as a stranger wrote it, or undefined. */
   findActive(name: string): Promise<ActiveDomain | undefined>;
-  /** Whether anybody claims a domain. */
+  /** Whether there is any claim. */
   hasAny(): Promise<boolean>;
   /** How mail for a name as a stranger wrote it is answered. */
   stateOf(name: string): Promise<DomainState>;
-  /** The secrets that sign a webhook of a claim to a URL, the newest first; none where its route leads elsewhere. */
+  /** The secrets that sign a webhook of a claim to a URL, newest first; empty where its route has another URL. */
   webhookSecrets(domainId: number, url: string): Promise<string[]>;
-  /** The key that signs a claim's mail, or undefined where the claim is gone. */
+  /** The key that signs a claim's mail, or undefined where the claim was deleted. */
   findDkimKey(domainId: number): Promise<DkimKey | undefined>;
   /**
-   * The user's claim, held still until the transaction ends: nobody deletes it meanwhile.
+   * Locks the user's claim until the transaction ends: it cannot be deleted meanwhile.
    *
    * @throws Refusal domain_not_found
    */
   lock(tx: Queries, userId: string, name: string): Promise<Domain>;
   /**
-   * Deletes a claim with its records and route; a rival claim may become active, which the caller
-   * tells of after the commit (`announce`). What else the claim had is removed in steps, by whoever
-   * owns it, for each of {@link Domains.listDeleted}.
+   * Deletes a claim with its records and route; a rival claim may become active, which the caller logs after the commit
+   * (`announce`). Everything else of the claim is removed in steps by the folders that own it, for each of
+   * {@link Domains.listDeleted}.
    *
    * @throws Refusal domain_not_found
    */
@@ -203,11 +201,11 @@ export interface Domains {
   listDeleted(): Promise<number[]>;
   /** Ends the deletion of a claim that has nothing left. */
   endDeletion(id: number): Promise<void>;
-  /** Tells of changes that are committed. */
+  /** Logs changes after their commit. */
   announce(changes: readonly StatusChange[]): void;
 }
 
-/** A claim that was deleted, and what that made of its rivals. */
+/** A deleted claim, and the status changes of its rivals. */
 interface RemovedDomain extends Domain {
   readonly statusChanges: readonly StatusChange[];
 }
@@ -237,7 +235,7 @@ class StoredDomains implements Domains {
     if (input.organizationId !== undefined) {
       checkText('organization_id', input.organizationId, ORGANIZATION_ID_MAX);
     }
-    // Before the key pair, which costs a tenth of a second.
+    // Checked before the key pair is made, which takes a tenth of a second.
     if (await findClaim(this.#database.read, userId, name)) throw domainExists(name);
     const key = await this.#makeDkimKey();
     return this.#database.write(async (tx) => {
@@ -313,13 +311,13 @@ class StoredDomains implements Domains {
 
   async rotateDkim(userId: string, name: string, by: Actor): Promise<DomainDetails> {
     const found = await readClaim(this.#database.read, userId, name);
-    // Before the transaction, since it takes a tenth of a second.
+    // Made before the transaction, since it takes a tenth of a second.
     const key = (await hasNextKey(this.#database.read, found.id))
       ? undefined
       : await this.#makeDkimKey();
     return this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
-      // Two calls at once make two keys: the first one stays.
+      // Of two calls at once, each makes a key: the first one stays.
       if (key && !(await hasNextKey(tx, domain.id))) {
         await addNextKey(tx, domain.id, key, this.#now());
         await recordAudit(tx, by, { action: 'domain.rotate_dkim', target: domain.name });
@@ -452,13 +450,13 @@ class StoredDomains implements Domains {
   }
 }
 
-/** What the records of a claim say that waits for another one to give way. */
+/** The detail of the records of a claim while another user's claim is active. */
 const WAITING =
   'Another claim on this domain is active: this one takes over once its DKIM record is verified and the DKIM record of the other has failed.';
 
 /**
- * The active claim on a name. Compiled once: it is asked for every recipient and every token, and
- * building a query takes ten times as long as running it.
+ * The active claim on a name. Compiled once: it runs for every recipient and every token, and building a query takes
+ * ten times as long as running it.
  */
 function prepareActiveClaim(queries: Queries) {
   return new PreparedQuery((value: { name: string }) =>
@@ -476,7 +474,7 @@ function domainExists(name: string): Refusal {
   return new Refusal('domain_exists', `the user has ${name} already`);
 }
 
-/** The claims on a name, whoever's they are. */
+/** The claims of all users on a name. */
 export async function findClaimIds(queries: Queries, name: string): Promise<number[]> {
   const rows = await queries
     .selectFrom('domains')
@@ -500,13 +498,13 @@ export async function findClaimNames(
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-/** Whether anybody claims a domain: where nobody does, nothing has been set up yet. */
+/** Whether there is any claim: without one, nothing was set up yet. */
 export async function hasDomains(queries: Queries): Promise<boolean> {
   const row = await queries.selectFrom('domains').select('id').limit(1).executeTakeFirst();
   return row !== undefined;
 }
 
-/** Domains as they lie in the database. */
+/** Opens the domains in a database. */
 export function createDomains(options: DomainsOptions): Domains {
   return new StoredDomains(options);
 }

@@ -1,23 +1,23 @@
-/** What operators see of claims, those of all users. */
+/** Claims of all users, for operators. */
 import { sql } from 'kysely';
 import type { Database, Queries, Row } from '../database/database.ts';
 import { invalidField, Refusal } from '../errors/errors.ts';
 import { type Domain, toDomain } from './claims.ts';
 import { normalizeDomainName } from './domain-names.ts';
 
-/** A claim with what operators see of it. */
+/** A claim as operators see it. */
 export interface OperatedDomain extends Domain {
   readonly forwardMode: Row<'routes'>['forward_mode'];
-  /** When an operator suspended it; absent where it is not. */
+  /** When an operator suspended it; absent where it is not suspended. */
   readonly suspendedAt?: number;
   readonly suspendReason?: string;
 }
 
-/** Which claims an operator asks for; all that is given has to fit. */
+/** The claims that an operator asks for; every given field must match. */
 export interface ClaimFilter {
   readonly status?: Domain['status'] | 'suspended' | undefined;
   readonly userId?: string | undefined;
-  /** Begin of the name, lower case; the list is then in the order of names. */
+  /** Start of the name, lower case; the list is then in the order of names. */
   readonly namePrefix?: string | undefined;
 }
 
@@ -41,7 +41,7 @@ const columns = [
   'forward_mode',
 ] as const;
 
-/** Claims of all users: the newest first, or by name where a begin of the name is asked for. */
+/** Claims of all users: the newest first, or by name where a start of the name is given. */
 export async function listAllClaims(
   { engine, read }: Pick<Database, 'engine' | 'read'>,
   { status, userId, namePrefix, limit, after }: ClaimRequest,
@@ -55,7 +55,7 @@ export async function listAllClaims(
     query = query.orderBy('domains.id', 'desc');
     if (after) query = query.where('domains.id', '<', after.id);
   } else {
-    // Names are ASCII: the next text after all that begin with the prefix ends with DEL.
+    // Names are ASCII: the prefix followed by DEL comes after every name that begins with it.
     query = query
       .where(name, '>=', after?.name ?? namePrefix)
       .where(name, '<', `${namePrefix}\u007f`)

@@ -28,14 +28,14 @@ test('a field left out or empty is cleared', () => {
   ]);
 });
 
-test('fields that the mode has no use for are kept', () => {
+test('fields that the mode does not use are kept', () => {
   assert.deepEqual(
     columns({ forwardMode: 'webhook_then_store', webhookUrl: hook, forwardToEmail: 'a@b.test' }),
     ['webhook_then_store', hook, null, 'a@b.test'],
   );
 });
 
-test('good URLs are kept as they were given', () => {
+test('valid URLs are stored unchanged', () => {
   const urls = [
     'http://127.0.0.1:9/x',
     'HTTPS://Hooks.test',
@@ -51,7 +51,7 @@ test('good URLs are kept as they were given', () => {
   }
 });
 
-test('good secrets are kept as they were given', () => {
+test('valid secrets are stored unchanged', () => {
   const secrets = [
     'x',
     'ünïcode',

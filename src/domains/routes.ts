@@ -27,12 +27,12 @@ export interface Route {
   readonly forwardMode: ForwardMode;
   readonly webhookUrl?: string;
   readonly webhookSecret?: string;
-  /** What the secret was before a change, while it signs as well. */
+  /** The secret before a change, while it still signs. */
   readonly webhookSecretPrevious?: string;
   readonly forwardToEmail?: string;
 }
 
-/** A route as it is set: it replaces the one before as a whole; `''` counts as left out. */
+/** New settings of a route: they replace the whole route; `''` counts as left out. */
 export interface RouteSettings {
   readonly forwardMode: ForwardMode;
   readonly webhookUrl?: string | undefined;
@@ -43,13 +43,13 @@ export interface RouteSettings {
 type PreviousSecret = Pick<Row<'routes'>, 'webhook_secret_previous' | 'webhook_secret_until'>;
 type RouteColumns = Omit<Row<'routes'>, 'domain_id' | keyof PreviousSecret>;
 
-/** How long what a secret was before a change signs as well. */
+/** How long the previous secret still signs after a change. */
 const PREVIOUS_SIGNS_MS = 24 * 3_600_000;
 
 function checkWebhookUrl(text: string): string {
   checkText('webhook_url', text, WEBHOOK_URL_MAX);
-  // The URL parser drops tabs and line ends and repairs missing slashes; what is stored is shown
-  // again as it was given, so it must need no repair.
+  // The URL parser drops tabs and line ends and repairs missing slashes. The stored URL is shown unchanged, so it must
+  // need no repair.
   const url =
     /^https?:\/\/[^\s\p{Cc}/\\?#][^\s\p{Cc}]*$/iu.test(text) && URL.canParse(text) && new URL(text);
   if (!url) throw invalidField('webhook_url', 'must be an http or https URL');
@@ -65,7 +65,7 @@ function checkWebhookSecret(text: string): string {
   const encoded = text.slice(STANDARD_SECRET_PREFIX.length);
   const key = Buffer.from(encoded, 'base64');
   const { min, max } = STANDARD_SECRET_BYTES;
-  // Node skips what is not base64: only text that comes back the same was all base64.
+  // Node skips characters that are not base64: only if the text comes back unchanged was all of it base64.
   if (key.toString('base64') !== encoded || key.length < min || key.length > max) {
     throw invalidField(
       'webhook_secret',
@@ -76,8 +76,8 @@ function checkWebhookSecret(text: string): string {
 }
 
 /**
- * An address of the domain itself would come straight back: in this mode every local part of the
- * domain is forwarded. Loops over several domains show only on the way and are cut there.
+ * Mail to an address of the domain itself would come straight back: in this mode every local part of the domain is
+ * forwarded. Loops over several domains are noticed on the way and ended there.
  */
 function checkForwardAddress(text: string, domain: string): string {
   const address = parseAddress(text);
@@ -89,8 +89,8 @@ function checkForwardAddress(text: string, domain: string): string {
 }
 
 /**
- * Checks a route and gives its columns. Fields that the mode has no use for are checked and kept as
- * well, except that `store` clears them all.
+ * Checks a route and returns its columns. Fields that the mode does not use are checked and stored as well, except that
+ * `store` clears them all.
  *
  * @param domain name of the claim
  * @throws Refusal invalid_request
@@ -126,8 +126,8 @@ export function checkRoute(domain: string, settings: RouteSettings): RouteColumn
 }
 
 /**
- * Replaces the route of a claim. A secret that takes the place of another one signs at once, and the other signs as
- * well for 24 hours, so that a receiver changes whenever it likes in that time.
+ * Replaces the route of a claim. A new secret signs at once, and the one before also signs for 24 hours, so that a
+ * receiver can change at any time in between.
  *
  * @param now milliseconds since 1970
  */
@@ -157,7 +157,7 @@ function previousSecret(before: Row<'routes'>, secret: string | null, now: numbe
 }
 
 /**
- * The secrets that sign a webhook to a URL, the newest first; none where the route leads elsewhere by now.
+ * The secrets that sign a webhook to a URL, the newest first; empty where the route has another URL by now.
  *
  * @param now milliseconds since 1970
  */
@@ -179,7 +179,7 @@ function stillSigning(row: PreviousSecret, now: number): string | null {
   return now < (row.webhook_secret_until ?? 0) ? row.webhook_secret_previous : null;
 }
 
-/** A route as it is answered; absent fields are left out. */
+/** A route in an API answer, without absent fields. */
 export function toRoute(domain: string, row: RouteColumns): Route {
   return {
     domain,

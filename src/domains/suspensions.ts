@@ -1,21 +1,21 @@
-/** Domains that an operator has suspended: their mail is put off, and nobody signs in to their accounts. */
+/** Domains that an operator has suspended: their mail is deferred, and nobody can sign in to their accounts. */
 import type { Queries } from '../database/database.ts';
 import { invalidField } from '../errors/errors.ts';
 import { checkText } from './domain-names.ts';
 
 const REASON_MAX = 500;
 
-/** Checks why a domain is suspended. @throws Refusal invalid_request (`reason`) */
+/** Checks the reason of a suspension. @throws Refusal invalid_request (`reason`) */
 export function checkReason(reason: string): void {
   checkText('reason', reason, REASON_MAX);
   if (/\p{Cc}/u.test(reason)) throw invalidField('reason', 'must not hold control characters');
 }
 
 /**
- * Suspends a claim, or resumes it. A claim that is suspended already keeps the time, and gets the new reason.
+ * Suspends a claim, or resumes it. A claim that is suspended already keeps its time, and gets the new reason.
  *
  * @param suspendedAt undefined to resume it
- * @returns whether the claim is there and was not in that state
+ * @returns whether the claim exists and was not in that state
  */
 export async function setSuspended(
   tx: Queries,

@@ -1,7 +1,6 @@
 /**
- * Zones as users make them, each published on a real DNS server, with what is said of each record.
- * Every zone is the good one but for what the case changes; a record that a case does not speak of
- * has to be verified.
+ * Zones as users write them, each published on a real DNS server, with the expected verdict of each record. Every zone
+ * is the correct one with the changes of the case; a record that a case does not name must be verified.
  */
 import assert from 'node:assert/strict';
 import { before, suite, test } from 'node:test';
@@ -20,7 +19,7 @@ import { settleRecord } from './write-verdicts.ts';
 const OUR_HOST = 'mail.postroom.example';
 const INCLUDE = '_spf.postroom.example';
 
-/** What our side publishes. */
+/** The records of our own names. */
 const ours: ZoneRecord[] = [
   [OUR_HOST, 'A', '192.0.2.25'],
   [OUR_HOST, 'AAAA', '2001:db8::25'],
@@ -29,20 +28,20 @@ const ours: ZoneRecord[] = [
 
 type Purpose = 'mx' | 'spf' | 'dmarc' | 'dkim';
 
-/** Status of the record in a new claim, what the detail says, and what was seen. */
+/** The expected status of a new claim's record, its detail, and the observed value. */
 type Expected = readonly ['verified' | 'pending', RegExp, (string | RegExp)?];
 
 interface Case {
   readonly title: string;
   readonly domain?: string;
-  /** In place of the good records of their purpose. */
+  /** Replaces the correct records of the same purpose. */
   readonly mx?: readonly ZoneRecord[];
   readonly spf?: readonly ZoneRecord[];
   readonly dmarc?: readonly ZoneRecord[];
   readonly dkim?: (key: NewDkimKey, name: string) => readonly ZoneRecord[];
-  /** Besides all others. */
+  /** In addition to all others. */
   readonly more?: readonly ZoneRecord[];
-  /** Names, or types, of which there is nothing. */
+  /** Names, or types, without any record. */
   readonly without?: readonly string[];
   readonly faults?: Faults;
   readonly expect?: Partial<Record<Purpose, Expected>>;
@@ -57,7 +56,7 @@ const dkim =
   (key: NewDkimKey, name: string): ZoneRecord[] =>
     data.map((write) => [name, 'TXT', write(key.txtValue.split('p=')[1] ?? '')]);
 
-/** Includes `n` in number, each with one lookup, that let nobody pass. */
+/** `n` includes, each with one lookup, none of which lets a server pass. */
 const costly = (n: number): ZoneRecord[] =>
   Array.from({ length: n }, (_, i) => [`n${i}.spf.test`, 'TXT', 'v=spf1 ip4:198.51.100.7 -all']);
 const includes = (n: number) =>

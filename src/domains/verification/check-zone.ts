@@ -1,4 +1,4 @@
-/** Asks DNS for everything that a claim's records are about, and judges what it says. */
+/** Asks DNS about all records of a claim, and judges the answers. */
 import { getDomain } from 'tldts';
 import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
 import type { DnsRecord } from '../dns-records.ts';
@@ -17,7 +17,7 @@ type CheckedRecord = Pick<DnsRecord, 'id' | 'purpose' | 'host' | 'expectedValue'
 /**
  * Checks records of one domain, all at the same time.
  *
- * @param findOurs asked for where an SPF record has to be evaluated
+ * @param findOurs called where an SPF record has to be evaluated
  * @returns the verdict of each record by its id
  */
 export async function checkZone(
@@ -94,8 +94,8 @@ const QUESTIONS_MAX = 200;
 const ASK_MS = 40_000;
 
 /**
- * Asks each question once and remembers the answer, so that all that is judged in one check is
- * judged by the same answers. What goes beyond the limits is `unanswered`.
+ * Makes each lookup once and keeps its answer, so that everything in one check is judged by the same answers. Lookups
+ * above the limits are `unanswered`.
  */
 function askOnce(dns: DnsLookup): DnsLookup {
   const answers = new Map<string, Promise<DnsAnswer<DnsType>>>();

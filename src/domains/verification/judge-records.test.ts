@@ -10,7 +10,7 @@ const bytes = fc
   .uint8Array({ maxLength: 1_000 })
   .map((array) => Buffer.from(array).toString('latin1'));
 
-/** Text that comes near to a tag list. */
+/** Text that is nearly a tag list. */
 const nearly = fc
   .array(
     fc.oneof(
@@ -30,7 +30,7 @@ const tagValue = fc.oneof(
 );
 
 suite('tag lists', () => {
-  test('what is written by the grammar is read back, wherever white space stands', () => {
+  test('text that follows the grammar is read back, wherever it has white space', () => {
     const spaced = fc.tuple(tagName, tagValue, space, space, space, space);
     fc.assert(
       fc.property(
@@ -52,7 +52,7 @@ suite('tag lists', () => {
     );
   });
 
-  test('a name that is there twice is told, and the first value counts', () => {
+  test('a repeated name is reported, and the first value counts', () => {
     fc.assert(
       fc.property(tagName, tagValue, tagValue, (name, one, other) => {
         const { tags, repeated } = parseTagList(`${name}=${one}; x${name}=1; ${name} = ${other}`);
@@ -62,7 +62,7 @@ suite('tag lists', () => {
     );
   });
 
-  test('any bytes are read without an exception, and the same again', () => {
+  test('any bytes are read without an exception, with the same result each time', () => {
     fc.assert(
       fc.property(fc.oneof(bytes, nearly), (text) => {
         const { tags } = parseTagList(text);
@@ -74,7 +74,7 @@ suite('tag lists', () => {
     );
   });
 
-  test('white space is taken off both ends and nothing else is', () => {
+  test('white space is removed at both ends, and nothing else is', () => {
     fc.assert(
       fc.property(space, bytes, space, (a, text, b) => {
         const trimmed = trimSpace(a + text + b);
@@ -96,7 +96,7 @@ suite('tag lists', () => {
     ['the words of SPF again and again', 'v=spf1 '.repeat(9_000)],
   ];
   for (const [title, text] of hostile) {
-    test(`64 KB of ${title} take no time`, () => {
+    test(`64 KB of ${title} are read fast`, () => {
       const txt = { kind: 'records', records: [text] } as const;
       const start = performance.now();
       for (let n = 0; n < 10; n++) {
@@ -104,14 +104,14 @@ suite('tag lists', () => {
         judgeDmarc({ domain: 'a.test', txt });
         judgeSpf('a.test', 'b.test', txt, undefined);
       }
-      // Linear work takes a hundredth of it; quadratic work a hundred times as long.
+      // Linear work takes a hundredth of this; quadratic work takes a hundred times as long.
       assert.ok(performance.now() - start < 5_000);
     });
   }
 });
 
 suite('TXT records', () => {
-  test('any records are judged without an exception, and told in readable text of bounded length', () => {
+  test('any records are judged without an exception, and described in readable text of limited length', () => {
     const answers = fc.array(fc.oneof(bytes, nearly), { maxLength: 8 });
     fc.assert(
       fc.property(answers, (records) => {
@@ -180,7 +180,7 @@ suite('TXT records', () => {
     assert.equal(showText('\xff\x00'), 'ÿ\\000');
   });
 
-  test('what is too long or too much is cut, and said to be', () => {
+  test('text that is too long is cut, and says so', () => {
     const long = '🙂'.repeat(10_000);
     const shown = showText(Buffer.from(long).toString('latin1'));
     assert.ok(shown.length <= 4_096 && shown.isWellFormed());

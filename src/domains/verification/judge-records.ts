@@ -1,12 +1,12 @@
-/** What is found at the MX, DMARC and DKIM records of a domain, and how it is shown. */
+/** Judges the MX, DMARC and DKIM records of a domain, and describes what was found. */
 import { isUtf8 } from 'node:buffer';
 import { isIP } from 'node:net';
 import type { DnsAnswer, MxRecord } from '../../dns/dns.ts';
 import { parseTagList, type TagList, trimSpace } from '../../message/message.ts';
 
 /**
- * Our host must be there, and no other host preferred over it (RFC 5321 section 5.1). Another host
- * of the same preference passes with a warning: senders choose between the two by chance.
+ * Our host must be among the exchangers, and no other host preferred over it (RFC 5321 section 5.1). Another host of
+ * the same preference passes with a warning: senders choose one of the two at random.
  *
  * @param ourHost lower case
  */
@@ -71,9 +71,9 @@ function mxMatch(domain: string, ourHost: string, records: readonly MxRecord[]):
   return `Mail for ${domain} comes to ${ourHost}, but part of it goes to ${hosts}, which has the same number: give it a higher one.`;
 }
 
-/* Whether a DMARC policy covers a domain (RFC 7489 sections 6.3 and 6.6.3). */
+/* Whether a DMARC policy applies to a domain (RFC 7489 sections 6.3 and 6.6.3). */
 
-/** What one `_dmarc` name turned out to have. */
+/** The answer for one `_dmarc` name. */
 export interface PolicyAnswer {
   /** The domain whose policy it is. */
   readonly domain: string;
@@ -83,12 +83,12 @@ export interface PolicyAnswer {
 const POLICIES = ['none', 'quarantine', 'reject'];
 
 /**
- * RFC 7489 section 6.6.3 step 2: records that do not begin with `v=DMARC1` are none of DMARC. The
+ * RFC 7489 section 6.6.3 step 2: records that do not begin with `v=DMARC1` are not DMARC records. The
  * version is upper case, white space around `=` is fine (section 6.4).
  */
 const VERSION = /^v[ \t]*=[ \t]*DMARC1[ \t]*(?:;|$)/;
 
-/** Whether the domain's own name has a policy, so that its organization's is not asked for. */
+/** Whether the domain's own name has a policy: then that of its organization is not looked up. */
 export function hasPolicy(txt: DnsAnswer<'TXT'>): boolean {
   return txt.kind === 'records' && txt.records.some(isPolicy);
 }
@@ -97,8 +97,8 @@ const isPolicy = (record: string) => VERSION.test(record);
 
 /**
  * @param own of the domain itself
- * @param organization of its organizational domain (RFC 7489 section 3.2), asked where the domain is
- *   not that and has no policy of its own
+ * @param organization of its organizational domain (RFC 7489 section 3.2), looked up where that is another name and the
+ *   domain has no policy of its own
  */
 export function judgeDmarc(own: PolicyAnswer, organization?: PolicyAnswer): Verdict {
   const ownVerdict = judgeName(own);
@@ -113,7 +113,7 @@ export function judgeDmarc(own: PolicyAnswer, organization?: PolicyAnswer): Verd
   return { outcome: own.txt.kind === 'records' ? 'mismatch' : 'absent', observed, detail };
 }
 
-/** The verdict by what one name has; undefined where it has no policy at all. */
+/** The verdict for one name; undefined where it has no policy at all. */
 function judgeName({ domain, txt }: PolicyAnswer): Verdict | undefined {
   if (txt.kind === 'unanswered') return unanswered(`_dmarc.${domain}`, txt.reason);
   if (txt.kind === 'absent') return undefined;
@@ -134,7 +134,7 @@ function judgeName({ domain, txt }: PolicyAnswer): Verdict | undefined {
     : { outcome: 'mismatch', observed: showText(policy), detail: problem };
 }
 
-/** Parts that cannot be read are passed over (RFC 7489 section 6.3), but not a tag that is there twice. */
+/** Unreadable parts are skipped (RFC 7489 section 6.3), but a repeated tag is an error. */
 function dmarcProblem(record: string): string | undefined {
   const { tags, repeated } = parseTagList(record);
   if (repeated !== undefined) {
@@ -147,7 +147,7 @@ function dmarcProblem(record: string): string | undefined {
   if (!POLICIES.includes(policy)) {
     return `The DMARC record has the policy p=${showText(policy).slice(0, 40)}: write none, quarantine or reject.`;
   }
-  // RFC 7489 section 6.6.3 step 6: an sp= that is not valid makes the record as good as none.
+  // RFC 7489 section 6.6.3 step 6: an invalid sp= makes the record invalid.
   const forSubdomains = tags.get('sp')?.toLowerCase();
   if (forSubdomains !== undefined && !POLICIES.includes(forSubdomains)) {
     return `The DMARC record has the subdomain policy sp=${showText(forSubdomains).slice(0, 40)}: write none, quarantine or reject, or remove sp=.`;
@@ -155,7 +155,7 @@ function dmarcProblem(record: string): string | undefined {
   return undefined;
 }
 
-/** Records at the name that are none of DMARC: mostly a slip in the first word. */
+/** Other records at the name: mostly with a typing error in the first word. */
 function describeOther(records: readonly string[], domain: string): string {
   const meant = records.find((record) => /dmarc/i.test(record));
   if (meant === undefined) {
@@ -168,12 +168,12 @@ function describeOther(records: readonly string[], domain: string): string {
 
 /* Whether the key that signs a domain's mail is published at its selector. */
 
-/** What a selector's name turned out to have. */
+/** The answers for a selector's name. */
 interface SelectorAnswers {
   /** `<selector>._domainkey.<domain>` */
   readonly name: string;
   readonly txt: DnsAnswer<'TXT'>;
-  /** Where the name is an alias to, asked where it has no TXT record. */
+  /** The target of an alias, where the name is an alias and has no TXT record. */
   readonly alias?: string | undefined;
 }
 
@@ -181,7 +181,7 @@ interface SelectorAnswers {
  * The record must be the only one at its name and hold our key; everything else in it must let
  * verifiers use the key for our signatures (RFC 6376 section 3.6.1).
  *
- * @param expected the record that was asked for
+ * @param expected the record that we asked for
  */
 export function judgeDkim(expected: string, { name, txt, alias }: SelectorAnswers): Verdict {
   if (txt.kind === 'unanswered') return unanswered(name, txt.reason);
@@ -203,7 +203,7 @@ export function judgeDkim(expected: string, { name, txt, alias }: SelectorAnswer
     };
   }
   const problem = dkimProblem(parseTagList(expected), record, name);
-  // An empty record is there, which nobody would see in empty text.
+  // An empty record is shown as `""`, since empty text would not be seen.
   const observed = record === '' ? '""' : showText(record);
   return problem === undefined
     ? { outcome: 'match', observed, detail: dkimMatch(record) }
@@ -230,7 +230,7 @@ function dkimProblem(expected: TagList, record: string, name: string): string | 
   return describeKey(expected, tags) ?? describeLimits(tags);
 }
 
-/** What forms of providers make of a record that is pasted into them as it stands in a zone file. */
+/** Common results of pasting a line of a zone file into the form of a DNS provider. */
 function describePasting(record: string): string | undefined {
   if (record.includes('"')) {
     return 'The DKIM record holds quotation marks as part of its text: enter it without them.';
@@ -260,7 +260,7 @@ function describeKey(expected: TagList, tags: TagList['tags']): string | undefin
   return 'The DKIM record holds another key: replace it by the one that is asked for.';
 }
 
-/** Tags that keep verifiers from using the key for our mail (RFC 6376 section 3.6.1). */
+/** Tags that prevent verifiers from using the key for our mail (RFC 6376 section 3.6.1). */
 function describeLimits(tags: TagList['tags']): string | undefined {
   const hashes = tags.get('h');
   if (hashes !== undefined && !hasWord(hashes, 'sha256')) {
@@ -292,27 +292,27 @@ function isSameKey(key: string, wanted: string): boolean {
   return Buffer.from(key, 'base64').equals(Buffer.from(wanted, 'base64'));
 }
 
-/* What a check of one DNS record comes to, and how what was seen is shown. */
+/* The result of a check of one DNS record, and how the observed value is shown. */
 
 /**
- * - `match`: DNS says what it has to, by meaning
- * - `mismatch`: DNS has something else
- * - `absent`: DNS has nothing of the kind
- * - `unknown`: DNS could not be asked, so nothing is known and nothing changes
+ * - `match`: DNS has the expected value, by its meaning
+ * - `mismatch`: DNS has another value
+ * - `absent`: DNS has no such record
+ * - `unknown`: DNS did not answer, so nothing is known and nothing changes
  */
 export type Verdict =
   | {
       readonly outcome: 'match' | 'mismatch' | 'absent';
-      /** What was seen; `no record` where there was nothing. */
+      /** The observed value; `no record` where there was none. */
       readonly observed: string;
-      /** One sentence for the owner of the zone: what is so, and what to do about it. */
+      /** One sentence for the owner of the zone: what was found, and what to do about it. */
       readonly detail: string;
     }
   | { readonly outcome: 'unknown'; readonly detail: string };
 
 export const NO_RECORD = 'no record';
 
-/** The verdict of a question that nobody answered. */
+/** The verdict of a lookup without an answer. */
 export function unanswered(name: string, reason: string): Verdict {
   return {
     outcome: 'unknown',
@@ -320,16 +320,16 @@ export function unanswered(name: string, reason: string): Verdict {
   };
 }
 
-/** Characters of `observed_value`: room for a record of 4 KB, not for what 64 KB of answer can hold. */
+/** The most characters of `observed_value`: room for a record of 4 KB, not for an answer of 64 KB. */
 const SHOWN_MAX = 4_000;
-/** Records that are shown where there are many. */
+/** The most records that are shown. */
 const RECORDS_MAX = 5;
 
 /** @param text one character for each byte */
 export function showText(text: string): string {
   const bytes = Buffer.from(text, 'latin1');
   const read = isUtf8(bytes) ? bytes.toString('utf8') : text;
-  // Bytes that nobody can read, as zone files write them (RFC 1035 section 5.1).
+  // Unprintable bytes are written as in zone files (RFC 1035 section 5.1).
   const printable = read.replace(
     /[\0-\x1f\x7f-\x9f]/g,
     (char) => `\\${String(char.charCodeAt(0)).padStart(3, '0')}`,
@@ -337,7 +337,7 @@ export function showText(text: string): string {
   return cut(printable, SHOWN_MAX);
 }
 
-/** Several things in one line, none of them left unsaid without a word of it. */
+/** Several items on one line; those that are left out are counted. */
 function listed(texts: readonly string[]): string {
   const shown = texts.slice(0, RECORDS_MAX);
   const more = texts.length - shown.length;
@@ -346,14 +346,14 @@ function listed(texts: readonly string[]): string {
   return cut(shown.length === 0 ? last : `${shown.join(', ')} and ${last}`, SHOWN_MAX);
 }
 
-/** Several TXT records: each in quotation marks, so that it is seen where one ends. */
+/** Several TXT records, each in quotation marks, which show where one ends. */
 export function listTexts(texts: readonly string[]): string {
   return listed(texts.map((text) => `"${showText(text)}"`));
 }
 
 function cut(text: string, max: number): string {
   if (text.length <= max) return text;
-  // A surrogate that lost its other half would not be text any more.
+  // Half of a surrogate pair would not be valid text.
   const head = text.slice(0, max).replace(/[\ud800-\udbff]$/, '');
   return `${head}… (${text.length - head.length} more characters)`;
 }

@@ -1,4 +1,4 @@
-/** Whether a domain's SPF record lets our servers send (RFC 7208), and which addresses those have. */
+/** Whether a domain's SPF record lets our servers send (RFC 7208), and the addresses of our servers. */
 import { spf } from 'mailauth/lib/spf/index.js';
 import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
 import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './judge-records.ts';
@@ -7,11 +7,11 @@ import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './judg
 const LOOKUPS_MAX = 10;
 const VOID_LOOKUPS_MAX = 2;
 
-/** What the evaluation of a domain's one record for our servers came to. */
+/** The result of evaluating a domain's one record for our servers. */
 export type SpfEvaluation =
   /** Each of our servers passes, whether by our include or by other terms. */
   | { readonly kind: 'allowed' }
-  /** One of our servers does not; its address is undefined where none is known. */
+  /** One of our servers does not pass; its address is undefined where none is known. */
   | { readonly kind: 'refused'; readonly address: string | undefined }
   | { readonly kind: 'too_many_lookups' | 'too_many_void_lookups' }
   /** Any other permanent error; `text` says which. */
@@ -21,13 +21,13 @@ export type SpfEvaluation =
 /** RFC 7208 section 4.5: the version, then a space or the end. */
 const VERSION = /^v=spf1(?: |$)/i;
 
-/** The records of a domain that are of SPF. */
+/** The SPF records of a domain. */
 export function spfRecordsOf(txt: DnsAnswer<'TXT'>): string[] {
   return txt.kind === 'records' ? txt.records.filter((record) => VERSION.test(record)) : [];
 }
 
 /**
- * @param include name that the record that was asked for includes
+ * @param include name that our record includes
  * @param evaluation of the one SPF record; undefined where there is none, or more than one
  */
 export function judgeSpf(
@@ -77,7 +77,7 @@ function describeRefusal(
   }
 }
 
-/** No record of SPF: mostly none at all, or a slip in its first word. */
+/** No SPF record: mostly none at all, or a typing error in its first word. */
 function judgeMissing(domain: string, include: string, txt: DnsAnswer<'TXT'>): Verdict {
   const meant =
     txt.kind === 'records' ? txt.records.filter((record) => /v\s?=\s?spf1/i.test(record)) : [];
@@ -99,23 +99,23 @@ function judgeMissing(domain: string, include: string, txt: DnsAnswer<'TXT'>): V
 }
 
 /*
- * Evaluates a domain's SPF record for our servers, with `mailauth` in its strict mode (RFC 7208 to
- * the letter: nested includes, redirect, macros, both lookup limits).
+ * Evaluates a domain's SPF record for our servers, with `mailauth` in its strict mode (RFC 7208 to the letter: nested
+ * includes, redirect, macros, both lookup limits).
  */
 
-/** What is known of our side. */
+/** What is known about our servers. */
 export interface OurServers {
-  /** Our host: the name that our servers say in HELO. */
+  /** Our host: the name that our servers use in HELO. */
   readonly hostname: string;
-  /** Every A and AAAA address of it; none where DNS has none, or could not be asked. */
+  /** Every A and AAAA address of it; empty where DNS has none, or did not answer. */
   readonly addresses: readonly string[];
-  /** Why the addresses could not be asked for; undefined where they could. */
+  /** Why DNS did not answer for the addresses; undefined where it did. */
   readonly unanswered?: string | undefined;
 }
 
 /**
- * An address that nobody has (RFC 7600), to evaluate records with where ours are not known: then
- * only a record that reaches our include lets it pass.
+ * An address that no host has (RFC 7600), to evaluate records where our addresses are not known: then it passes only by
+ * our include.
  */
 const NO_ADDRESS = '192.0.0.8';
 
@@ -124,18 +124,18 @@ interface Evaluation {
   readonly text: string;
   readonly lookups: number;
   readonly voidLookups: number;
-  /** Whether the name with the given record was looked up on the way. */
+  /** Whether the include with the assumed record was evaluated. */
   readonly reached: boolean;
-  /** The question that made it a temporary error. */
+  /** The lookup that made it a temporary error. */
   readonly failed: { readonly name: string; readonly reason: string } | undefined;
 }
 
 /**
  * Evaluates the record of `domain` for each of our addresses.
  *
- * What our own include says is taken for granted: it is the operator's to mend, not the zone's
- * owner's. Whatever else the record says is evaluated as receivers do, so an include that is never
- * reached, or reached with another qualifier than `+`, does not count.
+ * Our own include is assumed to be correct: the operator has to fix it, not the owner of the zone. The rest of the
+ * record is evaluated as receivers do, so an include that is never reached, or is reached with a qualifier other than
+ * `+`, does not count.
  *
  * @param include the name that the record has to include
  */
@@ -166,7 +166,7 @@ export async function evaluateSpf(
         ? { kind: 'unanswered', name: ours.hostname, reason: ours.unanswered }
         : { kind: 'refused', address: real ? address : undefined };
     }
-    // Receivers look up what our include has in it as well (RFC 7208 section 4.6.4).
+    // Receivers also make the lookups inside our include (RFC 7208 section 4.6.4).
     const within = evaluation.reached ? await costOf(dns, include, address, ours.hostname) : 0;
     if (evaluation.lookups + within > LOOKUPS_MAX) return { kind: 'too_many_lookups' };
   }
@@ -180,9 +180,9 @@ function toError(evaluation: Evaluation): SpfEvaluation {
 }
 
 /**
- * Lookups that our include takes for an address, without the one of the include itself; 0 where it
- * cannot be evaluated. Asked through a record that includes it, since its name may be one that no
- * sender can have (`_spf.example.com`).
+ * The lookups that our include needs for an address, without that of the include itself; 0 where it cannot be
+ * evaluated. It is evaluated through a record that includes it, since its name may be one that no sender can have
+ * (`_spf.example.com`).
  */
 async function costOf(
   dns: DnsLookup,
@@ -197,10 +197,10 @@ async function costOf(
   return result === 'pass' || result === 'fail' ? lookups - 1 : 0;
 }
 
-/** A name that is in no DNS (RFC 6761 section 6.4). */
+/** A name that never exists in DNS (RFC 6761 section 6.4). */
 const ASKING = 'spf.invalid';
 
-/** @param given what the TXT record of one name says, whatever DNS says */
+/** @param given the assumed TXT record of one name, used in place of DNS */
 async function evaluate(
   dns: DnsLookup,
   domain: string,
@@ -224,7 +224,7 @@ async function evaluate(
     sender: `postmaster@${domain}`,
     ip,
     helo,
-    // Part of no verdict; without it the machine's own name would be asked for.
+    // Not part of a verdict; without it the machine's own name would be looked up.
     mta: helo,
     strict: true,
     resolver,
@@ -241,7 +241,7 @@ async function evaluate(
   };
 }
 
-/** The library's comment tells of the error after these words and the sender. */
+/** In the library's comment the error follows these words and the sender. */
 const TEXT_AFTER = 'during lookup of ';
 
 const types: readonly string[] = ['A', 'AAAA', 'MX', 'PTR', 'TXT'] satisfies DnsType[];
@@ -255,7 +255,7 @@ function checkType(type: string): 'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT' {
   return type;
 }
 
-/** An answer as `dns.resolve` gives or throws it, which is what the library knows. */
+/** An answer as `dns.resolve` returns or throws it: the form that the library expects. */
 function toRecords(answer: DnsAnswer<'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT'>): unknown[] {
   if (answer.kind === 'records') {
     return answer.records.map((record) =>
@@ -271,15 +271,15 @@ function toRecords(answer: DnsAnswer<'A' | 'AAAA' | 'MX' | 'PTR' | 'TXT'>): unkn
   throw Object.assign(new Error(code), { code });
 }
 
-/* The addresses that mail of ours comes from. */
+/* The addresses from which we send mail. */
 
-/** They are the same for every domain, so that they are not asked for again for each. */
+/** They are the same for every domain, so they are cached. */
 const KEPT_MS = 60_000;
-/** SPF records are evaluated for each; nobody has more mail hosts behind one name. */
+/** SPF records are evaluated for each address; no operator has more mail hosts behind one name. */
 const ADDRESSES_MAX = 16;
 
 /**
- * Finds the A and AAAA addresses of our host, and keeps them for a minute.
+ * Finds the A and AAAA addresses of our host, and caches them for a minute.
  *
  * @param now milliseconds since 1970
  */
@@ -293,7 +293,7 @@ export function createOurServers(
     if (!kept || now() - kept.at >= KEPT_MS || now() < kept.at) {
       const found = { at: now(), servers: findServers(dns, hostname) };
       kept = found;
-      // What could not be asked is asked again the next time.
+      // A failed lookup is made again the next time.
       const forget = () => {
         if (kept === found) kept = undefined;
       };
@@ -309,7 +309,7 @@ async function findServers(dns: DnsLookup, hostname: string): Promise<OurServers
     dns.lookup(hostname, 'AAAA'),
   ]);
   for (const answer of answers) {
-    // Half of them would let a record pass that leaves the other half out.
+    // With only some of them, a record that leaves out the others would pass.
     if (answer.kind === 'unanswered') {
       return { hostname, addresses: [], unanswered: answer.reason };
     }

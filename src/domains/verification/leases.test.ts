@@ -39,7 +39,7 @@ suite('schedule', () => {
     assert.deepEqual(new Set(gaps.slice(-3)), new Set([6 * HOUR]));
   });
 
-  test('a check that comes late skips those it stands for', () => {
+  test('a late check skips those that were due before it', () => {
     const claim = { status: 'pending', pendingSince: 1_000_000 } as const;
     assert.equal(nextCheckAt(claim, 1_000_000 + 45 * SECOND, true, 0), 1_000_000 + MINUTE);
     assert.equal(nextCheckAt(claim, 1_000_000 + MINUTE, true, 0), 1_000_000 + 2 * MINUTE);
@@ -47,13 +47,13 @@ suite('schedule', () => {
     assert.equal(nextCheckAt(claim, late, true, 0), late + 30 * MINUTE);
   });
 
-  test('an active claim: daily, and hourly while DNS cannot be asked', () => {
+  test('an active claim: daily, and hourly while DNS does not answer', () => {
     const claim = { status: 'active', pendingSince: 0 } as const;
     assert.equal(nextCheckAt(claim, 5 * DAY, true, 0), 6 * DAY);
     assert.equal(nextCheckAt(claim, 5 * DAY, false, 0), 5 * DAY + HOUR);
   });
 
-  test('DNS that cannot be asked makes no pending claim be checked more often', () => {
+  test('a failure of DNS does not make checks of a pending claim more frequent', () => {
     for (const now of [0, 20 * SECOND, HOUR, 100 * HOUR]) {
       const claim = { status: 'pending', pendingSince: 0 } as const;
       assert.equal(nextCheckAt(claim, now, false, 0), nextCheckAt(claim, now, true, 0));
@@ -122,7 +122,7 @@ suite('a record after a check', () => {
     }
   });
 
-  test('of a pending claim: what was there and is gone is pending again', () => {
+  test('of a pending claim: a record that was verified and is missing is pending again', () => {
     assert.equal(
       run(pending, [
         [0, match],
@@ -158,14 +158,14 @@ suite('a record after a check', () => {
     assert.deepEqual(misses(absent, absent, absent, match), verified);
   });
 
-  test('of a claim that fell back: failed until it matches', () => {
+  test('of a claim that became pending again: failed until it matches', () => {
     const fallen = { status: 'pending', pendingSince: 100 * DAY } as const;
     const failed: RecordState = { status: 'failed', misses: 17, failingSince: 80 * DAY };
     assert.equal(run(fallen, [[100 * DAY + 1, absent]], failed).status, 'failed');
     assert.deepEqual(run(fallen, [[100 * DAY + 1, match]], failed), verified);
   });
 
-  test('is what it was when DNS could not be asked', () => {
+  test('does not change when DNS did not answer', () => {
     const states: RecordState[] = [
       fresh,
       verified,

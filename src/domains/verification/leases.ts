@@ -1,18 +1,18 @@
 /**
- * Which claims are due, and who checks them. A claim that is being checked is leased to one node
- * until `lease_until`; a node that dies leaves leases that run out. Each lease of a claim ends later
- * than the one before, so that the instant tells whose it is.
+ * Which claims are due, and which node checks them. A claim that is being checked is leased to one node until
+ * `lease_until`; the leases of a dead node run out. Each lease of a claim ends later than the one before, so the
+ * instant identifies its owner.
  */
 import type { Database, Queries } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
 import { type DomainStatus, lockClaim } from '../claims.ts';
 
-/** Longer than any check: one asks for 40 s at most, then waits for its last answers. */
+/** Longer than any check: lookups take 40 s at most, then it waits for the last answers. */
 const LEASE_MS = 120_000;
-/** How often a check can be called for by hand. */
+/** The shortest time between two checks by hand. */
 const CALL_INTERVAL_MS = 10_000;
 
-/** A claim that this node has to itself for now. */
+/** A claim that is leased to this node. */
 export interface LeasedClaim extends CheckedClaim {
   readonly id: number;
   readonly name: string;
@@ -30,7 +30,7 @@ const columns = [
   'lease_until',
 ] as const;
 
-/** Takes the claims that have waited longest for their check, `limit` at most. */
+/** Leases the claims whose check is due for the longest time, at most `limit`. */
 export async function leaseDueClaims(
   database: Database,
   now: number,
@@ -45,12 +45,11 @@ export async function leaseDueClaims(
       .orderBy('next_check_at')
       .orderBy('id')
       .limit(most);
-  // A look first: where nothing is due, nothing is written.
+  // Read first: where nothing is due, nothing is written.
   if (limit < 1 || !(await due(database.read, 1).executeTakeFirst())) return [];
   return database.write(async (tx) => {
     const query = due(tx, limit);
-    // Nodes that look at the same time get different claims instead of waiting for each other;
-    // SQLite has one node.
+    // Nodes that look at the same time get different claims instead of waiting for each other; SQLite has one node.
     const rows =
       database.engine === 'postgres'
         ? await query.forUpdate().skipLocked().execute()
@@ -65,7 +64,7 @@ export async function leaseDueClaims(
 }
 
 /**
- * Takes one claim of a user, due or not, for a check that was called for by hand.
+ * Leases one claim of a user, due or not, for a check that was started by hand.
  *
  * @returns undefined where it is being checked right now
  * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call
@@ -115,7 +114,7 @@ async function lease(tx: Queries, ids: readonly number[], now: number): Promise<
   }));
 }
 
-/** Gives a claim back as it was, so that it is due as before. */
+/** Releases a claim unchanged, so that it is due as before. */
 export async function releaseClaim(database: Database, claim: LeasedClaim): Promise<void> {
   await database.write((tx) =>
     tx
@@ -128,8 +127,8 @@ export async function releaseClaim(database: Database, claim: LeasedClaim): Prom
 }
 
 /**
- * Ends a lease and sets the next check, unless the claim was called up meanwhile (a record given
- * back): then it stays due.
+ * Ends a lease and sets the next check, unless the claim became due meanwhile (a record was returned to the checks):
+ * then it stays due.
  */
 export async function finishClaim(
   tx: Queries,
@@ -151,7 +150,7 @@ export async function finishClaim(
     .execute();
 }
 
-/* When a claim is checked next. Computed from instants in the database, so that it survives a restart. */
+/* When a claim is checked next. Computed from instants in the database, so that a restart does not change it. */
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -160,11 +159,11 @@ const HOUR = 60 * MINUTE;
 /** The first checks, counted from when the claim became pending. */
 const FIRST_CHECKS = [30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE];
 const EARLY_INTERVAL = 30 * MINUTE;
-/** How long zones have to be changed and their old answers to expire before a record fails. */
+/** How long the owner of a zone has to change it, and old answers to expire, before a record fails. */
 export const PATIENCE = 72 * HOUR;
 const LATE_INTERVAL = 6 * HOUR;
 const ACTIVE_INTERVAL = 24 * HOUR;
-/** An active claim that DNS could not be asked about has not had its daily check yet. */
+/** An active claim for which DNS did not answer is checked again before the next day. */
 const ACTIVE_RETRY = HOUR;
 
 /** Share of the long intervals by which checks come early, so that they spread over time. */
@@ -172,14 +171,14 @@ const SPREAD = 0.05;
 
 export interface CheckedClaim {
   readonly status: DomainStatus;
-  /** When the claim was made, or fell back to pending. */
+  /** When the claim was made, or became pending again. */
   readonly pendingSince: number;
 }
 
 /**
  * The instant of the check after the one that ended at `now`.
  *
- * @param answered whether DNS answered every question
+ * @param answered whether DNS answered every lookup
  * @param random from 0 to 1
  */
 export function nextCheckAt(

@@ -27,7 +27,7 @@ const DAY = 24 * HOUR;
 const mailHostname = 'mail.postroom.example';
 const spfInclude = 'spf.postroom.example';
 
-/** What a claim's records ask for, as records of a zone. */
+/** The records that a claim asks for, as records of a zone. */
 const zoneOf = (name: string, dns: readonly DnsRecord[]): ZoneRecord[] =>
   dns.map((record) => [
     record.host === '@' ? name : `${record.host}.${name}`,
@@ -89,7 +89,7 @@ onEachEngine('verification', (engine) => {
     });
   }
 
-  /** Keeps back the answers to all questions from now on, until it is opened. */
+  /** Holds back the answers to all lookups from now on, until it is opened. */
   function closeGate(): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
     server.gate = promise;
@@ -104,7 +104,7 @@ onEachEngine('verification', (engine) => {
     return (await domains.create({ userId, domain: name })).dns;
   }
 
-  /** Publishes all that a claim asks for. */
+  /** Publishes all records that a claim asks for. */
   async function publish(userId: string, name: string): Promise<void> {
     server.add(...zoneOf(name, (await domains.get(userId, name)).dns));
   }
@@ -130,7 +130,7 @@ onEachEngine('verification', (engine) => {
   const statusesOf = async (userId: string, name: string) =>
     (await domains.get(userId, name)).dns.map(({ status }) => status).join(' ');
 
-  /** Lets the clock go on, with every check in between at its time. */
+  /** Moves the clock on, with every check in between at its time. */
   async function pass(time: number): Promise<void> {
     const end = now + time;
     for (;;) {
@@ -203,7 +203,7 @@ onEachEngine('verification', (engine) => {
     assert.equal(await statusOf('u1', 'acme.test'), 'active');
   });
 
-  test('what is never published fails after 72 hours, and is found still when it comes', async () => {
+  test('a missing record fails after 72 hours, and is still found when it is published', async () => {
     await claim('u1', 'acme.test');
     await pass(72 * HOUR);
     assert.equal(await statusesOf('u1', 'acme.test'), 'pending pending pending pending');
@@ -217,7 +217,7 @@ onEachEngine('verification', (engine) => {
     assert.equal(await statusOf('u1', 'acme.test'), 'active');
   });
 
-  suite('DNS that cannot be asked', () => {
+  suite('DNS that does not answer', () => {
     const faults = ['servfail', 'silent', 'refused', 'garbage', 'dies_midway'] as const;
     for (const fault of faults) {
       test(`with ${fault} nothing changes but the detail`, async () => {
@@ -241,7 +241,7 @@ onEachEngine('verification', (engine) => {
       });
     }
 
-    test('for 20 days no status changes, and all is as before when it is back', async () => {
+    test('for 20 days no status changes, and all is as before when it answers again', async () => {
       await activate('u1', 'active.test');
       await claim('u1', 'pending.test');
       await verification.runDue();
@@ -260,7 +260,7 @@ onEachEngine('verification', (engine) => {
       assert.match((await recordOf('u1', 'active.test', 'mx')).detail ?? '', /comes to/);
     });
 
-    test('an active claim is asked about again within the hour', async () => {
+    test('an active claim is checked again within the hour', async () => {
       await activate('u1', 'acme.test');
       server.faults = () => 'servfail';
       await pass(DAY);
@@ -270,7 +270,7 @@ onEachEngine('verification', (engine) => {
       assert.equal((await recordOf('u1', 'acme.test', 'mx')).observedValue, 'no record');
     });
 
-    test('a question that fails leaves the other records their verdicts', async () => {
+    test('a failed lookup does not affect the verdicts of the other records', async () => {
       await claim('u1', 'acme.test');
       await publish('u1', 'acme.test');
       server.faults = (_name, type) => (type === 'MX' ? 'servfail' : undefined);
@@ -283,7 +283,7 @@ onEachEngine('verification', (engine) => {
   });
 
   suite('an active claim', () => {
-    test('keeps its records for two misses, loses them with the third, and stays active', async () => {
+    test('keeps its records for two failures, loses them with the third, and stays active', async () => {
       await activate('u1', 'acme.test');
       server.remove('acme.test', 'MX');
       server.add(['acme.test', 'MX', '5 mx.foreign.test']);
@@ -305,7 +305,7 @@ onEachEngine('verification', (engine) => {
       assert.equal(statusChanges().length, 1);
     });
 
-    test('flaps for ever without any change of status', async () => {
+    test('never changes its status by short failures', async () => {
       await activate('u1', 'acme.test');
       for (let day = 0; day < 30; day++) {
         if (day % 3 < 2) server.publish([]);
@@ -315,7 +315,7 @@ onEachEngine('verification', (engine) => {
       }
     });
 
-    test('falls back when DKIM and MX have failed for 14 days, and comes back', async () => {
+    test('becomes pending when DKIM and MX have failed for 14 days, and active again later', async () => {
       await activate('u1', 'acme.test');
       server.publish([['acme.test', 'TXT', 'v=spf1 -all']]);
       await pass(15 * DAY - 1);
@@ -340,7 +340,7 @@ onEachEngine('verification', (engine) => {
       assert.equal(await domains.stateOf('acme.test'), 'active');
     });
 
-    test('gives way to a rival whose key is published once its own has failed', async () => {
+    test('is replaced by a rival whose key is published after its own has failed', async () => {
       await claim('old', 'acme.test');
       await claim('new', 'acme.test');
       await publish('old', 'acme.test');
@@ -349,7 +349,7 @@ onEachEngine('verification', (engine) => {
         [await statusOf('old', 'acme.test'), await statusOf('new', 'acme.test')],
         ['active', 'pending'],
       );
-      // The zone changes hands: everything is now as the rival was told.
+      // The zone changes hands: it has exactly the records of the rival now.
       server.publish([]);
       await publish('new', 'acme.test');
       await pass(30 * MINUTE);
@@ -369,18 +369,18 @@ onEachEngine('verification', (engine) => {
     });
   });
 
-  suite('a domain that changes hands', () => {
+  suite('a domain that gets a new owner', () => {
     const dkimOf = async (userId: string) => (await recordOf(userId, 'acme.test', 'dkim')).status;
     const statuses = () =>
       Promise.all(['old', 'new'].map((userId) => statusOf(userId, 'acme.test')));
 
-    test('goes to a claim that was made while the old one was active', async () => {
+    test('becomes a claim’s that was made while the old one was active', async () => {
       await activate('old', 'acme.test');
       await pass(4 * DAY);
       await claim('new', 'acme.test');
       await pass(4 * DAY);
       assert.deepEqual(await statuses(), ['active', 'pending'], 'without a key of its own');
-      // MX, SPF and DMARC stay as they are: both claims want the same.
+      // MX, SPF and DMARC do not change: both claims want the same.
       server.publish([]);
       await publish('new', 'acme.test');
       // It has been pending for long, and is checked every 6 hours.
@@ -392,14 +392,14 @@ onEachEngine('verification', (engine) => {
         statusChanges().at(-2)?.reason,
         'its DKIM key is gone and that of another claim is published',
       );
-      // And back, if that is what the zone says.
+      // And back, if the zone says so.
       server.publish([]);
       await publish('old', 'acme.test');
       await pass(9 * HOUR);
       assert.deepEqual(await statuses(), ['active', 'pending']);
     });
 
-    test('stays where it is while both keys are published, and is checked every hour', async () => {
+    test('keeps its active claim while both keys are published, and is checked every hour', async () => {
       await activate('old', 'acme.test');
       await claim('new', 'acme.test');
       const [, , , dkim] = (await domains.get('new', 'acme.test')).dns;
@@ -414,7 +414,7 @@ onEachEngine('verification', (engine) => {
       assert.ok(asked() - before > 24, `${asked() - before} questions`);
     });
 
-    test('takes no mail while the new claim has no more than its key', async () => {
+    test('accepts no mail while the new claim has only its key', async () => {
       await activate('old', 'acme.test');
       await claim('new', 'acme.test');
       const [, , , dkim] = (await domains.get('new', 'acme.test')).dns;
@@ -431,7 +431,7 @@ onEachEngine('verification', (engine) => {
       assert.deepEqual(await statuses(), ['pending', 'active']);
     });
 
-    test('stays where it is when its DNS breaks and the rival has no key either', async () => {
+    test('keeps its active claim when its DNS breaks and the rival has no key either', async () => {
       await activate('old', 'acme.test');
       await claim('new', 'acme.test');
       server.publish([]);
@@ -441,7 +441,7 @@ onEachEngine('verification', (engine) => {
   });
 
   suite('records set by hand', () => {
-    test('are not checked, and are checked at once when they are given back', async () => {
+    test('are not checked, and are checked at once when they are returned to the checks', async () => {
       const dns = await claim('u1', 'acme.test');
       const mx = dns[0]?.id ?? 0;
       const mark = (status: 'verified' | 'disabled' | 'pending') =>
@@ -458,7 +458,7 @@ onEachEngine('verification', (engine) => {
       assert.deepEqual([given.status, given.observedValue], ['pending', 'no record']);
     });
 
-    test('during a check win over it', async () => {
+    test('during a check override its result', async () => {
       const dns = await claim('u1', 'acme.test');
       const open = closeGate();
       const run = verification.runDue();
@@ -471,7 +471,7 @@ onEachEngine('verification', (engine) => {
       assert.equal((await recordOf('u1', 'acme.test', 'spf')).observedValue, 'no record');
     });
 
-    test('given back during a check leave the claim due', async () => {
+    test('that are returned during a check leave the claim due', async () => {
       const dns = await claim('u1', 'acme.test');
       const id = dns[0]?.id ?? 0;
       await domains.markDnsRecord('u1', 'acme.test', { id, status: 'disabled' });
@@ -493,7 +493,7 @@ onEachEngine('verification', (engine) => {
       assert.equal((await recordOf('u1', 'acme.test', 'mx')).observedValue, 'no record');
     });
 
-    test('that failed count from when they were marked', async () => {
+    test('with the status failed count from when they were marked', async () => {
       await activate('u1', 'acme.test');
       for (const purpose of ['mx', 'dkim']) {
         const { id } = await recordOf('u1', 'acme.test', purpose);
@@ -551,7 +551,7 @@ onEachEngine('verification', (engine) => {
       assert.equal(await verification.runDue(), 0);
     });
 
-    test('that are due at the start are begun a few at a time', async () => {
+    test('that are due at the start are checked a few at a time', async () => {
       await insertClaims(100);
       server.faults = () => 'silent';
       const leased = async () =>
@@ -573,7 +573,7 @@ onEachEngine('verification', (engine) => {
   });
 
   suite('leases', () => {
-    test('of a node that died run out after two minutes', async () => {
+    test('of a dead node run out after two minutes', async () => {
       await claim('u1', 'acme.test');
       const open = closeGate();
       const dead = verification.runDue();
@@ -588,14 +588,14 @@ onEachEngine('verification', (engine) => {
       assert.equal(await other.runDue(), 1);
       assert.equal(await statusOf('u1', 'acme.test'), 'active');
       const before = await domains.get('u1', 'acme.test');
-      // The first one was slow, not dead: what it sees at last is not its to write any more.
+      // The first node was slow, not dead: it must not write its late results.
       server.publish([]);
       open();
       await dead;
       assert.deepEqual(await domains.get('u1', 'acme.test'), before);
     });
 
-    test('survive neither a stop nor what was seen by then', async () => {
+    test('end at a stop, and its unfinished results are dropped', async () => {
       await claim('u1', 'acme.test');
       const before = await domains.get('u1', 'acme.test');
       const open = closeGate();
@@ -609,7 +609,7 @@ onEachEngine('verification', (engine) => {
       assert.equal(await newNode().runDue(), 1, 'it is due at the next start');
     });
 
-    test('end with the claim', async () => {
+    test('end when the claim is deleted', async () => {
       await claim('u1', 'acme.test');
       const open = closeGate();
       const run = verification.runDue();
@@ -622,7 +622,7 @@ onEachEngine('verification', (engine) => {
     });
   });
 
-  suite('a check that is called for', () => {
+  suite('a check that is started by hand', () => {
     test('comes at once, at most every ten seconds for a claim', async () => {
       await claim('u1', 'acme.test');
       await claim('u2', 'acme.test');
@@ -644,7 +644,7 @@ onEachEngine('verification', (engine) => {
       await verification.verify('u1', 'acme.test');
     });
 
-    test('is not held up by automatic ones, nor moves the limit with them', async () => {
+    test('is not delayed by automatic ones, and these do not count for its limit', async () => {
       await claim('u1', 'acme.test');
       await verification.runDue();
       await verification.verify('u1', 'acme.test');
@@ -653,13 +653,13 @@ onEachEngine('verification', (engine) => {
       await verification.verify('u1', 'acme.test');
     });
 
-    test('waits for one that is under way, then asks itself', async () => {
+    test('waits for one that is under way, then makes its own', async () => {
       const zone = zoneOf('acme.test', await claim('u1', 'acme.test'));
       const open = closeGate();
       const run = verification.runDue();
       await untilAsked();
       const called = newNode().verify('u1', 'acme.test');
-      // Its first look for a lease is a write, and comes before this one.
+      // Its first try for a lease is a write, and comes before this one.
       await database.write((tx) => tx.selectFrom('domains').select('id').execute());
       const asked = () => server.asked.filter(({ type }) => type === 'MX').length;
       assert.equal(asked(), 1, 'never two checks of a claim at once');
@@ -671,7 +671,7 @@ onEachEngine('verification', (engine) => {
       assert.equal(await statusOf('u1', 'acme.test'), 'active');
     });
 
-    test('for what the user does not have is domain_not_found', async () => {
+    test('for a domain that is not the user’s is domain_not_found', async () => {
       await claim('u1', 'acme.test');
       for (const [userId, name] of [
         ['u2', 'acme.test'],
@@ -694,7 +694,7 @@ onEachEngine('verification', (engine) => {
     await verification.stop();
   });
 
-  test('a new name of ours is asked for from the next start on; an active claim stays active', async () => {
+  test('after a change of our names the next start asks for the new ones; an active claim stays active', async () => {
     await activate('u', 'acme.test');
     await activate('u', 'fixed.test');
     const { id } = await recordOf('u', 'fixed.test', 'mx');
@@ -704,7 +704,7 @@ onEachEngine('verification', (engine) => {
 
     const renamed = { mailHostname: 'MX2.host.test', spfInclude: 'spf2.host.test' };
     domains = createDomains({ database, ...renamed, log, now: () => now });
-    // Begun before the start, with the old names: what it finds does not count.
+    // Begun before the restart, with the old names: its results do not count.
     server.asked.length = 0;
     const open = closeGate();
     const late = verification.verify('u', 'acme.test');
@@ -722,7 +722,7 @@ onEachEngine('verification', (engine) => {
     assert.equal(await statusesOf('u', 'fixed.test'), 'verified pending verified verified');
     assert.equal((await recordOf('u', 'fixed.test', 'mx')).expectedValue, 'mx2.host.test');
 
-    // It is checked at once; as for any active claim, three answers that miss make it fail.
+    // It is checked at once; as for any active claim, three failing answers make a record fail.
     assert.equal(await verification.runDue(), 2);
     assert.equal(await statusesOf('u', 'acme.test'), 'pending pending verified verified');
     assert.equal(await statusOf('u', 'acme.test'), 'active');

@@ -1,7 +1,7 @@
 /**
- * Asks DNS about the records of claims: by itself, when each claim's row says that it is due, and
- * when somebody calls for it. A few claims at a time, each by one node at a time; what has not been
- * written when the process ends is due again at the next start.
+ * Checks the records of claims in DNS: by itself, when a claim's row says that it is due, and on request. A few claims
+ * at a time, each by one node at a time; a result that is not written when the process ends is due again at the next
+ * start.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -17,7 +17,7 @@ import { writeVerdicts } from './write-verdicts.ts';
 
 export interface VerificationOptions {
   readonly database: Database;
-  /** Used for nothing else: it is closed by `stop`. */
+  /** Used only here: `stop` closes it. */
   readonly dns: DnsResolver;
   /** Our MX host: the name whose addresses our mail comes from. */
   readonly mailHostname: string;
@@ -29,11 +29,11 @@ export interface VerificationOptions {
 }
 
 export interface Verification {
-  /** Looks for due claims now and every second from now on. */
+  /** Looks for due claims now and then every second. */
   start(): void;
-  /** Ends what is under way without writing anything of it; what was not finished stays due. */
+  /** Ends all checks without writing their results; unfinished ones stay due. */
   stop(): Promise<void>;
-  /** Checks everything that is due now. @returns how many claims were checked */
+  /** Checks all claims that are due now. @returns how many claims were checked */
   runDue(): Promise<number>;
   /**
    * Checks a claim now, due or not.
@@ -46,11 +46,11 @@ export interface Verification {
 
 const TICK_MS = 1_000;
 /**
- * Claims that the schedule has under way at a time, and so begins in a second at most: what piled up
- * while we were away is spread out. The resolver has a limit of its own for the questions.
+ * Claims that the schedule checks at a time, and so starts in a second at most: checks that piled up during a stop are
+ * spread out. The resolver has a limit of its own for lookups.
  */
 const CHECKS_MAX = 16;
-/** How long a call by hand waits for a check that is under way, and how often it looks. */
+/** How long a check by hand waits for one that is under way, and how often it looks, in milliseconds. */
 const WAIT = { max: 20_000, step: 200 };
 
 class ScheduledVerification implements Verification {
@@ -60,10 +60,10 @@ class ScheduledVerification implements Verification {
   readonly #now: () => number;
   readonly #random: () => number;
   readonly #findOurs: () => Promise<OurServers>;
-  /** Checks under way, whoever called for them. */
+  /** All checks under way, automatic and by hand. */
   readonly #running = new Set<Promise<void>>();
   #timer: NodeJS.Timeout | undefined;
-  /** The look for due claims that is under way. */
+  /** The current look for due claims. */
   #look: Promise<void> | undefined;
   #stopped = false;
 
@@ -119,13 +119,13 @@ class ScheduledVerification implements Verification {
     }
   }
 
-  /** One look for due claims; their checks go on after it. */
+  /** One look for due claims; their checks continue after it. */
   async #beginDue(): Promise<void> {
     try {
       const room = CHECKS_MAX - this.#running.size;
       for (const claim of await leaseDueClaims(this.#database, this.#now(), room)) {
         this.#check(claim).catch((error: unknown) => {
-          // The lease keeps it from being tried again at once.
+          // The lease prevents another check at once.
           this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
         });
       }
@@ -175,12 +175,12 @@ class ScheduledVerification implements Verification {
 }
 
 /**
- * How long the schedule leaves the other records of an active claim alone while a next DKIM key waits. The claim is
- * checked every few minutes then, and a short flap of DNS must not count as three misses in a row.
+ * How long the schedule does not check the other records of an active claim while a next DKIM key waits. The claim is
+ * checked every few minutes then, and a short failure of DNS must not count as three failures in a row.
  */
 const LEFT_ALONE_MS = 55 * 60 * 1000;
 
-/** The records that DNS is asked about in a check that is due at `now`. */
+/** The records to look up in a check that is due at `now`. */
 function dueRecords(
   records: readonly DnsRecord[],
   { status }: LeasedClaim,
@@ -188,7 +188,7 @@ function dueRecords(
 ): readonly DnsRecord[] {
   const waits = records.some(({ keyState }) => keyState === 'next');
   if (status !== 'active' || !waits) return records;
-  // What is pending was given back by hand, or asks for a new name.
+  // A pending record was returned to the checks by hand, or has a new name.
   return records.filter(
     (record) =>
       record.keyState === 'next' ||
@@ -197,7 +197,7 @@ function dueRecords(
   );
 }
 
-/** The checks of all claims in a database. */
+/** Opens the checks of all claims in a database. */
 export function createVerification(options: VerificationOptions): Verification {
   return new ScheduledVerification(options);
 }

@@ -1,4 +1,4 @@
-/** Writes what a check came to, and what follows from it, in one transaction. */
+/** Writes the results of a check, and what follows from them, in one transaction. */
 import type { Database, Queries } from '../../database/database.ts';
 import {
   CONTESTED_INTERVAL,
@@ -18,21 +18,20 @@ import {
   PATIENCE,
 } from './leases.ts';
 
-/** What a check came to; to be told after the commit. */
+/** The changes of a check; logged after the commit. */
 interface Written {
   readonly changes: readonly StatusChange[];
-  /** Whose mail is signed with the key of another selector from now on. */
+  /** The claim whose mail is signed with the key of another selector from now on. */
   readonly exchanged?: { readonly claim: Domain; readonly selector: string };
 }
 
 /**
- * Settles each record that has a verdict and was not marked meanwhile, evaluates the name and sets
- * the next check.
+ * Updates each record that has a verdict and was not marked meanwhile, evaluates the name and sets the next check.
  *
  * @param verdicts by the records' ids
  * @param random from 0 to 1, spreads the checks
- * @returns nothing that changed where the claim was deleted or its lease has run out, so that somebody
- *   else may have checked it since
+ * @returns no changes where the claim was deleted or its lease has run out, so that another node may have checked it
+ *   since
  */
 export function writeVerdicts(
   database: Database,
@@ -69,7 +68,7 @@ export function writeVerdicts(
   });
 }
 
-/** A next DKIM key is waited for as the records of a new claim are. */
+/** A next DKIM key is treated like the records of a new claim. */
 function waiting(since: number): CheckedClaim {
   return { status: 'pending', pendingSince: since };
 }
@@ -117,15 +116,15 @@ async function settleRecords(
   }
 }
 
-/* What a verdict makes of a record's status: the rules that keep a flap of DNS from doing harm. */
+/* How a verdict changes a record's status: these rules keep a short failure of DNS from doing harm. */
 
-/** Answers in a row that must miss before a record of an active claim fails. */
+/** Failing answers in a row before a record of an active claim fails. */
 const MISSES_MAX = 3;
 
-/** What is kept of a record from check to check. */
+/** The state of a record between two checks. */
 export interface RecordState {
   readonly status: DnsRecordStatus;
-  /** Answers in a row that missed. */
+  /** Failing answers in a row. */
   readonly misses: number;
   /** When the first of them came. */
   readonly failingSince: number | undefined;
@@ -134,10 +133,10 @@ export interface RecordState {
 /**
  * The state after a check. Only for records that were not marked by hand.
  *
- * - What could not be asked changes nothing.
- * - A pending claim's record is `verified` or not by each answer; what is not verified is `failed`
- *   once the claim has been pending for longer than 72 hours.
- * - An active claim's record fails with the third answer in a row that misses.
+ * - A record without an answer does not change.
+ * - A pending claim's record is `verified` or not by each answer; a record that is not verified is `failed` after the
+ *   claim has been pending for longer than 72 hours.
+ * - An active claim's record fails with the third failing answer in a row.
  */
 export function settleRecord(
   state: RecordState,
@@ -164,6 +163,6 @@ function statusAfterMiss(
 ): DnsRecordStatus {
   if (claim.status === 'active') return misses >= MISSES_MAX ? 'failed' : status;
   if (now - claim.pendingSince > PATIENCE) return 'failed';
-  // What failed before the claim was active, or while it was, stays so until it matches.
+  // A record that failed, before the claim was active or later, stays failed until it matches.
   return status === 'failed' ? 'failed' : 'pending';
 }
