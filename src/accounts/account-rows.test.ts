@@ -68,7 +68,7 @@ test('mail for name+tag goes to name', () => {
   }
 });
 
-test('addresses are read whatever their case', () => {
+test('addresses are read in any case', () => {
   assert.deepEqual(readAddress('Ann@ACME.Test'), { localPart: 'ann', domain: 'acme.test' });
   for (const text of ['ann', 'ann@', '@acme.test', 'a b@acme.test', '', '\0@acme.test']) {
     assert.equal(readAddress(text), undefined);

@@ -1,4 +1,4 @@
-/** Accounts as they lie in storage, and how they are found by address. */
+/** Accounts as they are stored, and how they are found by address. */
 import { sql } from 'kysely';
 import { type Database, PreparedQuery, type Queries, type Row } from '../database/database.ts';
 import { invalidField, Refusal } from '../errors/errors.ts';
@@ -26,7 +26,7 @@ export interface Account {
   readonly quotaBytes: number | null;
 }
 
-/** What decides whether somebody gets in. */
+/** The data that decides whether a login or token is accepted. */
 export interface Credentials {
   readonly accountId: number;
   readonly address: string;
@@ -37,7 +37,7 @@ export interface Credentials {
   readonly tokensFrom: number;
 }
 
-/** Accounts that are there, each with the id of its user's oldest. */
+/** Existing accounts, each with the id of its user's oldest. */
 export function selectAccounts(queries: Queries) {
   return queries
     .selectFrom('accounts')
@@ -74,7 +74,7 @@ export function toAccount(row: AccountRow): Account {
   };
 }
 
-/** What an account may do: nothing while an operator has its domain suspended. */
+/** The status for logins: an account of a suspended domain is suspended. */
 const accessStatus = sql<AccountStatus>`case when exists (
     select 1 from domains where domains.id = accounts.domain_id and domains.suspended_at is not null
   ) then 'suspended' else accounts.status end`.as('status');
@@ -104,8 +104,8 @@ function toCredentials({ local_part, domain_name, ...row }: CredentialsRow): Cre
 }
 
 /**
- * Reads credentials. Its queries are compiled once: every call with a token asks one of them, and
- * building a query takes ten times as long as running it.
+ * Reads credentials. Its queries are compiled once: every call with a token runs one of them, and building a query
+ * takes ten times as long as running it.
  */
 export class CredentialsReader {
   readonly #queries: Queries;
@@ -122,7 +122,7 @@ export class CredentialsReader {
     );
   }
 
-  /** The credentials of an account, or undefined where it is gone. */
+  /** The credentials of an account, or undefined where it does not exist. */
   async ofAccount(id: number): Promise<Credentials | undefined> {
     const row = await this.#byId.first(this.#queries, { id });
     return row && toCredentials(row);
@@ -135,14 +135,14 @@ export class CredentialsReader {
   }
 }
 
-/** Addresses that are told apart by case alone, and so need no closer reading: nearly all. */
+/** Addresses that can differ only by case, and so need no further parsing: nearly all. */
 const PLAIN = /^[\w!#$%&'*+/=?^`{|}~.-]{1,64}@[a-z\d.-]{1,253}$/i;
 
 /**
- * Finds the accounts of many addresses in one query: those on claims that are active now, suspended
- * accounts too. Case does not count, a `+tag` does.
+ * Finds the accounts of many addresses in one query: those on active claims, suspended accounts too. Case is
+ * ignored, a `+tag` is not.
  *
- * @returns account ids by address as it was given; without those that are nobody's
+ * @returns account ids by address as it was given; without addresses that have no account
  */
 export async function findAccounts(
   { engine, read }: Pick<Database, 'engine' | 'read'>,
@@ -157,16 +157,16 @@ export async function findAccounts(
   return found;
 }
 
-/** `<local part>@<domain>` as accounts have them, or a text that none has. */
+/** `<local part>@<domain>` as accounts have it, or a text that no account has. */
 function comparable(address: string): string {
   if (PLAIN.test(address)) return address.toLowerCase();
   const read = readAddress(address);
   return read ? `${read.localPart}@${read.domain}` : '';
 }
 
-/** The one place where the engines unpack an array in their own way; positions count from 0. */
+/** The one place where the engines unpack an array differently; positions count from 0. */
 async function selectIds(queries: Queries, engine: Database['engine'], wanted: string) {
-  // No local part of ours has an `@`, so that the first one splits.
+  // No local part of our accounts has an `@`, so the first one separates.
   const split =
     engine === 'sqlite'
       ? sql`select key as position, substr(value, 1, instr(value, '@') - 1) as local_part,
@@ -186,13 +186,13 @@ async function selectIds(queries: Queries, engine: Database['engine'], wanted: s
   return rows;
 }
 
-/** Whose an account is, and whether it is open. */
+/** The owner of an account, and whether it is open. */
 export interface AccountState {
   readonly domainId: number;
   readonly status: AccountStatus;
 }
 
-/** The state of accounts by id; those that are gone are left out. */
+/** The state of accounts by id; those that do not exist are left out. */
 export async function findAccountStates(
   queries: Queries,
   ids: readonly number[],
@@ -207,14 +207,14 @@ export async function findAccountStates(
   return new Map(rows.map(({ id, domainId, status }) => [id, { domainId, status }]));
 }
 
-/** What decides whether a connection to an account may go on. */
+/** The data that decides whether a connection to an account may continue. */
 export interface AccountAccess {
   readonly status: AccountStatus;
-  /** Goes up with each new password. */
+  /** Increases with each new password. */
   readonly credentialVersion: number;
 }
 
-/** Who may open accounts now, by id; those that are gone are left out. */
+/** The access of accounts now, by id; those that do not exist are left out. */
 export async function findAccess(
   queries: Queries,
   ids: readonly number[],
@@ -229,7 +229,7 @@ export async function findAccess(
   return new Map(rows.map(({ id, ...access }) => [id, access]));
 }
 
-/** More than any disk has, and less than a number can tell apart. */
+/** More octets than any disk has, and a number that is still exact. */
 const QUOTA_MAX = 1e15;
 
 /**
@@ -259,7 +259,7 @@ export async function setQuota(
   return `${row.local_part}@${row.domain_name}`;
 }
 
-/** An account as the sender of mail. */
+/** An account that sends mail. */
 export interface SendingAccount extends AccountState {
   readonly userId: string;
   /** Name of the domain. */
@@ -272,8 +272,8 @@ export interface SendingAccount extends AccountState {
 /**
  * Finds an account that wants to send.
  *
- * @param lockOn the engine, where the account is to be held until the transaction ends: what it sends is
- *   then counted and stored one after the other
+ * @param lockOn the engine, where the account is to be locked until the transaction ends: then its mail is counted and
+ *   stored one message after the other
  */
 export async function findSendingAccount(
   queries: Queries,
@@ -300,7 +300,7 @@ export async function findSendingAccount(
   );
 }
 
-/** Some accounts that may log in, the newest first: to try whether a mail server lets us in. */
+/** Some accounts that may log in, the newest first: to test logins to a mail server. */
 export async function findSomeActive(
   queries: Queries,
   limit: number,
@@ -321,24 +321,24 @@ export async function findSomeActive(
   }));
 }
 
-/* The part of an address before the `@`: which ones can be had, and how they are compared. */
+/* The part of an address before the `@`: which ones are allowed, and how they are compared. */
 
 /** RFC 5321 section 4.5.3.1.1. */
 const LOCAL_PART_MAX = 64;
 /** RFC 5321 section 4.5.3.1.3: a path has 256 octets, angle brackets included. */
 const ADDRESS_MAX = 254;
 
-/** Dot-string of RFC 5321 section 4.1.2 in ASCII alone: addresses of ours need no SMTPUTF8. */
+/** Dot-string of RFC 5321 section 4.1.2 in ASCII only: our addresses need no SMTPUTF8. */
 const DOT_STRING = /^[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*$/;
 
-/** Local parts that forwarding gives to rewritten senders. */
+/** Local parts that are reserved for rewritten senders of forwarded mail. */
 const REWRITTEN = /^srs[01]/;
 
 /**
  * Reads the local part of a new account.
  *
- * @returns it in lower case: RFC 5321 section 2.4 lets the host of a mailbox ignore case, and no
- *   person tells `Ann@` from `ann@`
+ * @returns it in lower case: RFC 5321 section 2.4 lets the host of a mailbox ignore case, and no person distinguishes
+ *   `Ann@` and `ann@`
  * @throws Refusal invalid_request for `local_part`
  */
 export function checkLocalPart(text: string, domain: string): string {
@@ -364,13 +364,13 @@ export function checkLocalPart(text: string, domain: string): string {
   return localPart;
 }
 
-/** The local part under which mail for `text` is kept: lower case, without what follows a `+`. */
+/** The local part under which mail for `text` is stored: lower case, without a `+tag`. */
 export function mailLocalPart(text: string): string {
   const plus = text.indexOf('+');
   return (plus < 0 ? text : text.slice(0, plus)).toLowerCase();
 }
 
-/** An address as accounts are looked up by it, or undefined where the text is none. */
+/** An address in the form of account lookups, or undefined where the text is not an address. */
 export function readAddress(text: string): { localPart: string; domain: string } | undefined {
   const address = parseAddress(text);
   return address && { localPart: address.local.toLowerCase(), domain: address.domain };

@@ -44,7 +44,7 @@ onEachEngine('accounts', (engine) => {
     return domain.id;
   }
 
-  /** A user of its own with an active domain. */
+  /** A new user with an active domain. */
   async function newUser() {
     users++;
     const userId = `user${users}`;
@@ -62,7 +62,7 @@ onEachEngine('accounts', (engine) => {
       .where('id', '=', id)
       .executeTakeFirstOrThrow();
 
-  test('a new account is active, and its password is told once', async () => {
+  test('a new account is active, and its password is returned once', async () => {
     const { userId, domain } = await newUser();
     const before = Date.now();
     const { account, password } = await accounts.create({
@@ -101,7 +101,7 @@ onEachEngine('accounts', (engine) => {
   });
 
   suite('create refuses', () => {
-    test('domains that are not there, not the user’s or not active', async () => {
+    test('domains that do not exist, belong to another user or are not active', async () => {
       const { domain } = await newUser();
       const { userId } = await newUser();
       await domains.create({ userId, domain: `waits-${domain}` });
@@ -112,7 +112,7 @@ onEachEngine('accounts', (engine) => {
       await assert.rejects(create(`waits-${domain}`), { code: 'domain_not_active' });
     });
 
-    test('an address that is there, in any case', async () => {
+    test('an existing address, in any case', async () => {
       const { userId, domain, create } = await newUser();
       await create('ann');
       await assert.rejects(accounts.create({ userId, domain, localPart: 'ANN' }), {
@@ -120,7 +120,7 @@ onEachEngine('accounts', (engine) => {
       });
     });
 
-    test('all but one of twenty that come at once', async () => {
+    test('all but one of twenty at once', async () => {
       const { userId, domain } = await newUser();
       const results = await Promise.allSettled(
         Array.from({ length: 20 }, () => accounts.create({ userId, domain, localPart: 'race' })),
@@ -157,7 +157,7 @@ onEachEngine('accounts', (engine) => {
     });
   });
 
-  test('an account that is made while its domain is removed is refused or removed with it', async () => {
+  test('an account that is created while its domain is removed is refused or removed with it', async () => {
     for (let n = 0; n < 5; n++) {
       const { userId, domain } = await newUser();
       const [created] = await Promise.allSettled([
@@ -241,7 +241,7 @@ onEachEngine('accounts', (engine) => {
       assert.equal(published.length, 1);
     });
 
-    test('is recorded for the operator, or not done', async () => {
+    test('is recorded in the audit log, or not done', async () => {
       const { userId, create } = await newUser();
       const { id, address } = await create('ann');
       await accounts.update(userId, id, { status: 'suspended' }, { actor: 'one' });
@@ -269,7 +269,7 @@ onEachEngine('accounts', (engine) => {
     });
   });
 
-  test('a deleted account is gone, is told of once, and its id is not used again', async () => {
+  test('a deleted account does not exist, is reported once, and its id is not used again', async () => {
     const { userId, create } = await newUser();
     const { id, address } = await create('ann');
     const results = await Promise.allSettled(
@@ -304,7 +304,7 @@ onEachEngine('accounts', (engine) => {
     assert.ok(await verify((await hashOf(account.id)).password_hash, generated.password));
   });
 
-  test('a removed domain takes its accounts with it and tells of each', async () => {
+  test('the accounts of a removed domain are removed, and each is reported', async () => {
     const { userId, domain, domainId, create } = await newUser();
     await claim(userId, `kept-${domain}`);
     const kept = await accounts.create({ userId, domain: `kept-${domain}`, localPart: 'ann' });
@@ -350,7 +350,7 @@ onEachEngine('accounts', (engine) => {
     assert.equal(published.length, 2501);
   });
 
-  test('accounts of a removed domain are gone at once for everybody', async () => {
+  test('accounts of a removed domain stop to exist at once for everybody', async () => {
     const { userId, domain, domainId, create } = await newUser();
     const ann = await create('ann');
     await accounts.removeDomain(userId, domain);
@@ -367,9 +367,9 @@ onEachEngine('accounts', (engine) => {
     const credentials = new CredentialsReader(database);
     assert.equal(await credentials.ofAccount(ann.id), undefined);
     assert.equal(await credentials.ofAddress(domainId, 'ann'), undefined);
-    // Its rows are still there.
+    // Its rows still exist.
     assert.equal((await hashOf(ann.id)).credential_version, 1);
-    // The address is free, is the default of its user, and takes no token of its predecessor.
+    // The address is free, is the default of its user, and accepts no token of the earlier account.
     await claim(userId, domain);
     const next = await create('ann');
     assert.equal(next.isDefault, true);
@@ -380,7 +380,7 @@ onEachEngine('accounts', (engine) => {
   });
 
   suite('for delivery', () => {
-    test('a recipient is found whatever its case and tag, suspended or not', async () => {
+    test('a recipient is found by any case and tag, suspended or not', async () => {
       const { userId, domainId, create } = await newUser();
       const other = await newUser();
       const ann = await create('ann');
@@ -423,7 +423,7 @@ onEachEngine('accounts', (engine) => {
           .execute(),
       );
       assert.equal(await accounts.findForMail(ann.address), undefined);
-      // Otherwise the lapsed claim would become active again with the rival's first mark.
+      // Without this the lapsed claim would become active again with the rival's first mark.
       await database.write((tx) =>
         tx
           .updateTable('dns_records')
@@ -441,7 +441,7 @@ onEachEngine('accounts', (engine) => {
     });
   });
 
-  test("another user's account answers as one that is not there", async () => {
+  test("another user's account answers like one that does not exist", async () => {
     const { userId, domain, create } = await newUser();
     const stranger = (await newUser()).userId;
     const account = await create('ann');

@@ -1,18 +1,18 @@
 /**
- * Requests of accounts that carried an `Idempotency-Key`, and what they were answered: made again with the
- * same key, a request is answered the same, and not carried out again.
+ * Requests of accounts that had an `Idempotency-Key`, and their answers: a request that is made again with the same
+ * key gets the same answer, and is not carried out again.
  *
- * `idempotency_keys` has a row from the start of a request on, its answer at the end. A process that dies in
- * between leaves a row without an answer. The request is carried out again then, after
- * {@link UNDER_WAY_MS}: what it did before it died is not known.
+ * `idempotency_keys` has a row from the start of a request, and its answer at the end. A process that dies in between
+ * leaves a row without an answer. Then the request is carried out again after {@link UNDER_WAY_MS}: what it did before
+ * is not known.
  */
 import { createHash } from 'node:crypto';
 import type { Database, Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 
-/** How long a request without an answer counts as under way: longer than any takes. */
+/** How long a request without an answer counts as under way: longer than any request takes. */
 const UNDER_WAY_MS = 5 * 60 * 1000;
-/** A repeat waits so long for the answer of the request that is under way. */
+/** Waits of a repeated request for the answer of the one that is under way. */
 const WAITS = 100;
 const WAIT_MS = 100;
 const RETRY_AFTER = 10;
@@ -20,14 +20,14 @@ const RETRY_AFTER = 10;
 /** How long an answer is kept. */
 export const ANSWERS_KEPT_MS = 24 * 60 * 60 * 1000;
 
-/** What a request was answered. */
+/** The answer to a request. */
 export interface GivenAnswer {
   readonly status: number;
   /** JSON. */
   readonly body: string;
 }
 
-/** A request that is to be carried out; it is ended by `finish` or `giveUp`. */
+/** A request to carry out; `finish` or `giveUp` ends it. */
 export interface BegunRequest {
   readonly id: number;
 }
@@ -37,7 +37,7 @@ export interface KeyedRequest {
   readonly key: string;
   /** Ends the wait for a request that is under way. */
   readonly wait?: (milliseconds: number) => Promise<void>;
-  /** SHA-256 of the request in hex; asked only where there is an answer to compare it with. */
+  /** SHA-256 of the request in hex; called only where there is an answer to compare it with. */
   readonly hash: () => Promise<string>;
 }
 
@@ -52,7 +52,7 @@ export class AnsweredRequests {
   }
 
   /**
-   * Begins a request, or finds what the same request was answered.
+   * Begins a request, or finds the answer to the same request.
    *
    * @throws Refusal idempotency_key_reused where another request has the key; idempotency_key_in_use where
    *   it is under way for long
@@ -78,7 +78,7 @@ export class AnsweredRequests {
     throw new Refusal('idempotency_key_in_use', detail, { retryAfter: RETRY_AFTER });
   }
 
-  /** Keeps the answer of a request. */
+  /** Stores the answer to a request. */
   async finish({ id }: BegunRequest, hash: string, answer: GivenAnswer): Promise<void> {
     const values = { request_hash: hash, status: answer.status, answer: answer.body };
     await this.#database.write((tx) =>
@@ -86,14 +86,14 @@ export class AnsweredRequests {
     );
   }
 
-  /** A request changed nothing: it may be made again with the same key. */
+  /** The request changed nothing: it may be made again with the same key. */
   async giveUp({ id }: BegunRequest): Promise<void> {
     await this.#database.write((tx) =>
       tx.deleteFrom('idempotency_keys').where('id', '=', id).execute(),
     );
   }
 
-  /** Forgets answers that were given before an instant, milliseconds since 1970. */
+  /** Removes answers from before an instant, milliseconds since 1970. */
   async forget(before: number): Promise<number> {
     const { numDeletedRows } = await this.#database.write((tx) =>
       tx.deleteFrom('idempotency_keys').where('started_at', '<', before).executeTakeFirst(),
@@ -139,7 +139,7 @@ function pause(milliseconds: number): Promise<void> {
 /** The hash of a request from its parts. */
 export function hashOf(...parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256');
-  // Each with its length: no two requests have the same parts one after the other.
+  // Each part has its length in front: so no two lists of parts give the same text.
   for (const part of parts) hash.update(`${part.length}:`).update(part);
   return hash.digest('hex');
 }

@@ -1,16 +1,16 @@
 /**
- * Deleting accounts. The row goes at once, and with it every way in: API, tokens, mail, sync. What it
- * had is removed afterwards, in short transactions: its id stays in `deleted_accounts` until its mailboxes
- * are gone.
+ * Deletes accounts. The row is removed at once, and with it all access: API, tokens, mail, sync. The data of the
+ * account is removed afterwards, in short transactions: its id stays in `deleted_accounts` until its mailboxes are
+ * removed.
  *
- * The accounts of a deleted domain go in steps, too. Until then they lie there without a domain, and no
+ * The accounts of a deleted domain are removed in steps, too. Until then their rows exist without a domain, and no
  * query of this folder finds them ({@link domainIsThere}).
  */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import { CLOCK_SKEW_SECONDS } from './token-keys.ts';
 
-/** Accounts of a deleted domain that go in one transaction. */
+/** Accounts of a deleted domain that are removed in one transaction. */
 const ACCOUNTS_AT_A_TIME = 100;
 /** Ids that are read at a time. */
 const IDS_AT_A_TIME = 20;
@@ -21,7 +21,7 @@ export function domainIsThere(accounts: 'accounts' | 'own') {
   return sql<boolean>`exists (select 1 from domains where domains.id = ${domainId})`;
 }
 
-/** Deletes accounts, and remembers that they had these addresses. */
+/** Deletes accounts, and records that they had these addresses. */
 export async function deleteAccounts(
   tx: Queries,
   accounts: readonly { readonly id: number; readonly address: string }[],
@@ -41,7 +41,7 @@ export async function deleteAccounts(
 /**
  * Deletes some accounts of a deleted domain.
  *
- * @returns their ids; none where the domain has no account any more
+ * @returns their ids; empty where the domain has no account left
  */
 export function deleteSomeOfDomain(
   database: Database,
@@ -83,25 +83,23 @@ export async function endAccountDeletion(tx: Queries, ids: readonly number[]): P
 }
 
 /*
- * Addresses that had an account before, so that a token which named that one never opens another.
+ * Addresses that had an account before, so that a token for that account never opens another one.
  *
- * A token of the operator's names an address and, mostly, the whole second it was issued in (`iat`,
- * RFC 7519 section 4.1.6). An account at an address that never had another takes both kinds. Where
- * there was another, `accounts.tokens_from` says from which instant on tokens are meant for this
- * account, and a token without `iat` is refused.
+ * A token of the operator's names an address and, usually, the second in which it was issued (`iat`, RFC 7519 section
+ * 4.1.6). An account at an address that never had another one accepts tokens with and without `iat`. Otherwise
+ * `accounts.tokens_from` says from which instant on tokens are for this account, and a token without `iat` is refused.
  *
- * The issuer's clock may be ahead of ours by {@link CLOCK_SKEW_SECONDS}. The last token of the earlier
- * account may therefore have an `iat` that lies so far after the end of that account. The successor
- * takes tokens from the second after that ({@link afterLastToken}): until then, apps with tokens of the
- * operator's have to wait.
+ * The issuer's clock may be ahead of ours by {@link CLOCK_SKEW_SECONDS}. The last token of the earlier account may
+ * therefore have an `iat` that is so much later than the end of that account. The new account accepts tokens from the
+ * second after that ({@link afterLastToken}): until then, apps with tokens of the operator's have to wait.
  */
 
 const SECOND_MS = 1000;
 
-/** SQLite takes 32,766 parameters in a statement. */
+/** SQLite accepts 32,766 parameters in a statement. */
 const ROWS_AT_ONCE = 1000;
 
-/** Remembers addresses that are deleted in this transaction, for good. */
+/** Records addresses that are deleted in this transaction, for good. */
 async function retireAddresses(
   tx: Queries,
   addresses: readonly string[],
@@ -117,12 +115,12 @@ async function retireAddresses(
   }
 }
 
-/** The first second that no token of an account names which ended at this instant, in milliseconds. */
+/** The first second that no token of an account can have which ended at this instant, in milliseconds. */
 export function afterLastToken(endedAt: number): number {
   return (Math.floor(endedAt / SECOND_MS) + CLOCK_SKEW_SECONDS + 1) * SECOND_MS;
 }
 
-/** The `tokens_from` of an account that is made now; 0 where the address never had another. */
+/** The `tokens_from` of a new account; 0 where the address never had another one. */
 export async function tokensFrom(
   tx: Queries,
   localPart: string,
@@ -141,7 +139,7 @@ export async function tokensFrom(
   return hasRivals ? second : 0;
 }
 
-/** Whether an account of a deleted domain has the address, and is about to be deleted with it. */
+/** Whether an account of a deleted domain has the address, and will be deleted with it. */
 async function isBeingRetired(tx: Queries, localPart: string, domain: string): Promise<boolean> {
   const row = await tx
     .selectFrom('accounts')
@@ -154,8 +152,8 @@ async function isBeingRetired(tx: Queries, localPart: string, domain: string): P
 }
 
 /**
- * Accounts of the same address on claims that are not active any more: were they to come back, the
- * tokens of the time in between must not open them.
+ * Accounts of the same address on claims that are no longer active: should they become active again, tokens from the
+ * time in between must not open them.
  *
  * @returns whether there are any
  */

@@ -52,7 +52,7 @@ onEachEngine('the view dovecot_users', (engine) => {
     });
   }
 
-  test('an account is there with its id, hash and status, and goes with it', async () => {
+  test('an account is listed with its id, hash and status, until it is deleted', async () => {
     await claim('u1', 'view.test');
     const made = await accounts.create({
       userId: 'u1',
@@ -87,7 +87,7 @@ onEachEngine('the view dovecot_users', (engine) => {
     );
   });
 
-  test('an address is looked up through an index', async () => {
+  test('an address is looked up by an index', async () => {
     if (engine === 'sqlite') {
       const plan = await sql<{ detail: string }>`
         explain query plan select * from dovecot_users where address = 'a@b.test'
@@ -96,7 +96,7 @@ onEachEngine('the view dovecot_users', (engine) => {
       return;
     }
     await database.write(async (tx) => {
-      // With a handful of rows no planner bothers.
+      // With only a few rows no planner would use it.
       await sql`set local enable_seqscan = off`.execute(tx);
       const plan = await sql`
         explain select * from dovecot_users where address = 'a@b.test'

@@ -14,7 +14,7 @@ onEachEngine('login limits', (engine) => {
     let time = Date.UTC(2026, 0, 1);
     const open = () => new LoginLimits(database, limitInMemory, () => time);
     let limits = open();
-    /** What becomes of an attempt: `checked`, or the seconds after which to try again. */
+    /** The result of an attempt: `checked`, or the seconds after which to try again. */
     async function attempt(
       ip: string,
       { name = 'ann@d1.test', succeeds = false }: { name?: string; succeeds?: boolean } = {},
@@ -59,7 +59,7 @@ onEachEngine('login limits', (engine) => {
     }
   });
 
-  test('the right password forgets the failures of the client', async () => {
+  test('the right password clears the failures of the client', async () => {
     const { attempt } = await start();
     for (let n = 0; n < 10; n++) await attempt('203.0.113.1');
     assert.equal(await attempt('203.0.113.1', { succeeds: true }), 'checked');
@@ -74,7 +74,7 @@ onEachEngine('login limits', (engine) => {
     assert.equal(await attempt('2001:db8:0:1::1'), 'checked');
   });
 
-  test('100 failures of strangers in an hour lock out strangers alone', async () => {
+  test('100 failures of strangers in an hour lock out only strangers', async () => {
     const { attempt, restart } = await start();
     const home = '198.51.100.1';
     await attempt(home, { succeeds: true });
@@ -87,20 +87,20 @@ onEachEngine('login limits', (engine) => {
         assert.ok(Number(wait) > 3590 && Number(wait) <= 3600, `${wait} s`);
       }
       assert.equal(await attempt('203.0.113.100', { name: 'bob@d1.test' }), 'checked');
-      // The owner, at home; the second time after a restart.
+      // The owner, from a known address; the second time after a restart.
       assert.equal(await attempt(home, { succeeds: true }), 'checked');
       restart();
     }
   });
 
-  test('logins of strangers that succeed are no failures', async () => {
+  test('successful logins of strangers are no failures', async () => {
     const { attempt } = await start();
     for (let n = 0; n < 120; n++) {
       assert.equal(await attempt(`203.0.113.${n}`, { succeeds: true }), 'checked', `${n}`);
     }
   });
 
-  test('attempts that were admitted together count before they are checked', async () => {
+  test('attempts at the same time count before they are checked', async () => {
     const { attempt } = await start();
     const results = await Promise.all(Array.from({ length: 50 }, () => attempt('203.0.113.1')));
     assert.equal(results.filter((result) => result === 'checked').length, 11);

@@ -1,17 +1,16 @@
 /**
  * How often a password may be tried. Three limits:
  *
- * - Of one account from one client: 10 failures in an hour, from then on one attempt a minute until
- *   the hour is over.
- * - Of one account from all clients together that never signed in to it: 100 failures in an hour.
- *   Clients that did are not bound by it, so that nobody can lock an owner out by guessing.
+ * - For one account and one client: 10 failures in an hour; then one attempt a minute until the hour is over.
+ * - For one account and all clients together that never signed in to it: 100 failures in an hour. Clients that did are
+ *   not limited by it, so that nobody can lock an owner out by guessing.
+ *
  * - Requests of one client, as everywhere (`api/rate-limit.ts`).
  *
- * Addresses that have no account are counted alike, so that no answer tells which ones exist. An
- * attempt is refused before its password is looked at.
+ * Addresses without an account are counted in the same way, so that no answer shows which addresses exist. An
+ * attempt is refused before its password is checked.
  *
- * Which clients signed in to an account is kept in `sign_ins`: the last 20 of each account, for half
- * a year.
+ * `sign_ins` has the clients that signed in to an account: the last 20 of each account, for half a year.
  */
 import type { Database } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -22,9 +21,9 @@ const DAY_MS = 24 * HOUR_SECONDS * 1000;
 const REMEMBERED_MS = 180 * DAY_MS;
 const CLIENTS_OF_ACCOUNT = 20;
 
-/** Somebody who tries a password. */
+/** A login with a password. */
 interface LoginAttempt {
-  /** What failures count for: the account's address in one form, whether it has an account or not. */
+  /** The key of its failures: the address in one form, with or without an account. */
   readonly name: string;
   /** Undefined where there is no such account. */
   readonly accountId: number | undefined;
@@ -32,11 +31,11 @@ interface LoginAttempt {
   readonly ip: string;
 }
 
-/** An attempt that may go on to the check of its password. */
+/** An attempt whose password may be checked. */
 interface AdmittedLogin {
   /** Counts it as a failure for now. @throws Refusal rate_limited */
   begin(): Promise<void>;
-  /** The password was right: takes the count back, and remembers the client. */
+  /** The password was right: removes the failure again, and records the client. */
   succeed(): Promise<void>;
 }
 
@@ -57,21 +56,21 @@ export class LoginLimits {
   }
 
   /**
-   * Decides whether the password of an attempt is looked at.
+   * Decides whether the password of an attempt is checked.
    *
    * @throws Refusal rate_limited
    */
   async admit({ name, accountId, ip }: LoginAttempt): Promise<AdmittedLogin> {
     const client = clientKey(ip);
     const pair = `${client} ${name}`;
-    // Asked for unknown addresses as well, so that they take as long.
+    // Also read for unknown addresses, so that these take as long.
     const signedInAt = await this.#signedInAt(accountId ?? 0, client);
     const isStranger = signedInAt === undefined;
     const ofClient = await this.#ofClient.look(pair);
     if (ofClient.remaining === 0) refuseSpent(await this.#ofClientSlowly.look(pair));
     if (isStranger) refuseSpent(await this.#ofStrangers.look(name));
     return {
-      // Those that were admitted before may have failed since.
+      // Attempts that were admitted before may have failed since.
       begin: async () => {
         const { exceeded } = await this.#ofClient.take(pair);
         if (exceeded) refuseExceeded(await this.#ofClientSlowly.take(pair));
@@ -81,7 +80,7 @@ export class LoginLimits {
         await this.#ofClient.clear(pair);
         await this.#ofClientSlowly.clear(pair);
         if (isStranger) await this.#ofStrangers.giveBack(name);
-        // Written once a day: a login is no reason to wait for the disk each time.
+        // Written once a day: a login should not wait for the disk each time.
         const isOld = isStranger || signedInAt < this.#now() - DAY_MS;
         if (accountId !== undefined && isOld) await this.#remember(accountId, client);
       },

@@ -1,25 +1,25 @@
-/** What operators see of accounts, those of all users. */
+/** Accounts of all users, for operators. */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import { type Account, selectAccounts, toAccount } from './account-rows.ts';
 
-/** An account with what operators see of it. */
+/** An account as operators see it. */
 export interface OperatedAccount extends Account {
-  /** When it was last signed in to with its password, to the day; absent where it never was. */
+  /** The day of the last login with its password; absent where there was none. */
   readonly lastLoginAt?: number;
 }
 
 interface AccountRequest {
   readonly domainId?: number | undefined;
   readonly userId?: string | undefined;
-  /** Begin of the address, lower case; the list is then in the order of addresses. */
+  /** Start of the address, lower case; the list is then in the order of addresses. */
   readonly addressPrefix?: string | undefined;
   readonly limit: number;
   /** Of the last account of the page before. */
   readonly after?: { readonly id: number; readonly address?: string | undefined } | undefined;
 }
 
-/** Accounts of all users: the newest first, or by address where a begin of it is asked for. */
+/** Accounts of all users: the newest first, or by address where a start of it is given. */
 export async function listAllAccounts(
   { engine, read }: Pick<Database, 'engine' | 'read'>,
   { domainId, userId, addressPrefix, limit, after }: AccountRequest,
@@ -33,7 +33,7 @@ export async function listAllAccounts(
     query = query.orderBy('id', 'desc');
     if (after) query = query.where('id', '<', after.id);
   } else {
-    // Addresses are ASCII: the next text after all that begin with the prefix ends with DEL.
+    // Addresses are ASCII: the prefix followed by DEL comes after every address that begins with it.
     query = query
       .where(address, '>=', after?.address ?? addressPrefix)
       .where(address, '<', `${addressPrefix}\u007f`)

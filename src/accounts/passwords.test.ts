@@ -11,14 +11,14 @@ import {
 const verifyPassword = (passwordHash: string | undefined, password: string) =>
   verifyInTurn(passwordHash, password, async () => {});
 
-test('hashes are argon2id in PHC format at the cost that OWASP asks for', async () => {
+test('hashes are argon2id in PHC format at the cost that OWASP recommends', async () => {
   const hash = await hashPassword('correct horse');
   assert.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$[A-Za-z\d+/]{22}\$[A-Za-z\d+/]{43}$/);
   assert.notEqual(await hashPassword('correct horse'), hash, 'each has a salt of its own');
   assert.ok(await verify(hash, 'correct horse'));
 });
 
-test('a password matches its own hash alone', async () => {
+test('a password matches only its own hash', async () => {
   const hash = await hashPassword('correct horse');
   assert.equal(await verifyPassword(hash, 'correct horse'), true);
   for (const wrong of ['correct horsf', 'Correct horse', 'correct horse ', '', '\0', '\ud800']) {
@@ -29,7 +29,7 @@ test('a password matches its own hash alone', async () => {
   assert.equal(await verifyPassword(undefined, ''), false);
 });
 
-test('what is too long matches not even its own hash', async () => {
+test('a password that is too long does not match even its own hash', async () => {
   const long = 'x'.repeat(1025);
   assert.equal(await verifyPassword(await hashPassword(long), long), false);
   assert.equal(await verifyPassword(await hashPassword(''), long), false);
@@ -53,7 +53,7 @@ test('passwords have 8 characters to 1024 bytes', () => {
   }
 });
 
-test('generated passwords have 20 unambiguous characters, all of them used alike', () => {
+test('generated passwords have 20 unambiguous characters, each equally frequent', () => {
   const counts = new Map<string, number>();
   const seen = new Set<string>();
   for (let n = 0; n < 2800; n++) {
@@ -65,11 +65,11 @@ test('generated passwords have 20 unambiguous characters, all of them used alike
   }
   assert.equal(seen.size, 2800);
   assert.equal(counts.size, 56);
-  // 1000 each on average with a deviation of 32: ten deviations do not happen by chance.
+  // 1000 each on average with a deviation of 32: ten deviations never happen by chance.
   for (const count of counts.values()) assert.ok(count > 680 && count < 1320, String(count));
 });
 
-test('a flood of checks is turned away, and keeps nobody from setting a password', async () => {
+test('a flood of checks is refused, and does not prevent the setting of a password', async () => {
   let checked = 0;
   const flood = Promise.allSettled(
     Array.from({ length: 400 }, () => verifyInTurn(undefined, 'guess', async () => void checked++)),
@@ -82,7 +82,7 @@ test('a flood of checks is turned away, and keeps nobody from setting a password
   assert.equal(await verifyPassword(undefined, 'guess'), false);
 });
 
-test('what is refused in its turn is not checked', async () => {
+test('an attempt that is refused in its turn is not checked', async () => {
   const refusal = new Error('not now');
   await assert.rejects(
     verifyInTurn(await hashPassword('correct horse'), 'correct horse', () =>

@@ -20,14 +20,14 @@ const ARGON2ID: Algorithm.Argon2id = 2;
 const COST = { algorithm: ARGON2ID, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 
 /**
- * A run takes 19 MiB, some 30 ms, and one of the four threads that files wait for as well: three
- * runs at once leave one for them. Logins have a queue of their own, so that whoever guesses
- * passwords never keeps the operator from setting one.
+ * A run takes 19 MiB, some 30 ms, and one of the four threads that file access needs as well: three runs at once leave
+ * one for files. Logins have a queue of their own, so that guesses of passwords never prevent an operator from setting
+ * one.
  */
 const logins = pLimit(2);
 const settings = pLimit(1);
 
-/** With a full queue the last login waits about 4 s, and a change of a password twice as long. */
+/** With a full queue the last login waits about 4 s, and a password change twice as long. */
 const WAITING_MAX = 256;
 
 /** @throws Refusal unavailable where too many wait already */
@@ -39,7 +39,7 @@ async function inTurn<T>(queue: LimitFunction, run: () => Promise<T>): Promise<T
 }
 
 /**
- * Checks a password that somebody chose.
+ * Checks a new password.
  *
  * @throws Refusal invalid_request for `password`
  */
@@ -56,7 +56,7 @@ export function checkPassword(password: string): void {
   }
 }
 
-/** A password nobody guesses, easy to read out and to type. */
+/** A password that cannot be guessed, and is easy to read out and to type. */
 export function generatePassword(): string {
   // randomInt has no modulo bias.
   return Array.from({ length: GENERATED_LENGTH }, () => ALPHABET[randomInt(ALPHABET.length)]).join(
@@ -81,11 +81,11 @@ function hashOfNobody(): Promise<string> {
 }
 
 /**
- * Whether the password of a login is the one behind the hash.
+ * Whether the password of a login matches the hash.
  *
- * @param passwordHash undefined where there is no such account: that takes as long, so that the
- *   time of an answer does not tell which addresses exist
- * @param begin called when its turn has come, right before the check; may throw to refuse it
+ * @param passwordHash undefined where there is no such account: that takes as long, so that the time of an answer does
+ *   not show which addresses exist
+ * @param begin called when it is its turn, just before the check; may throw to refuse it
  * @throws Refusal unavailable under too much load
  */
 export function verifyPassword(

@@ -1,4 +1,4 @@
-/** A login that a browser remembers: good for who uses it in turn, over for everybody once it was copied. */
+/** A remembered login of a browser: works for one user of it at a time, ends for all after it was copied. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { pino } from 'pino';
@@ -78,7 +78,7 @@ onEachEngine('remembered logins', (engine) => {
       (error) => error instanceof Refusal && error.code === 'unauthorized',
     );
 
-  test('each use gives a token and the text for the next', async () => {
+  test('each use returns a token and the text for the next use', async () => {
     const account = await makeAccount();
     let remembered = await remember(account);
     for (let hour = 0; hour < 3; hour++) {
@@ -93,7 +93,7 @@ onEachEngine('remembered logins', (engine) => {
     assert.ok(signature.length > 40 && !kept.includes(signature), 'nothing kept opens an account');
   });
 
-  test('a text that was replaced ends the login, but for a minute', async () => {
+  test('a replaced text ends the login, except within a minute', async () => {
     const account = await makeAccount();
     const first = await remember(account);
     const [one, other] = await Promise.all([tokens.renew(first), tokens.renew(first)]);
@@ -107,7 +107,7 @@ onEachEngine('remembered logins', (engine) => {
     assert.match(lines.at(-1) ?? '', /used by two clients/);
   });
 
-  test('a text from before the last ends the login at once', async () => {
+  test('a text that was replaced twice ends the login at once', async () => {
     const first = await remember(await makeAccount());
     const second = await tokens.renew(first);
     const third = await tokens.renew(second.remembered);
@@ -115,7 +115,7 @@ onEachEngine('remembered logins', (engine) => {
     await isOver(third.remembered);
   });
 
-  test('what was not written here opens nothing and ends nothing', async () => {
+  test('a text that was not made here opens nothing and ends nothing', async () => {
     const good = await remember(await makeAccount());
     const [series = '', generation = '', signature = ''] = good.split('.');
     const forged = `${signature.startsWith('A') ? 'B' : 'A'}${signature.slice(1)}`;
@@ -155,7 +155,7 @@ onEachEngine('remembered logins', (engine) => {
     await isOver(beforeDeletion);
   });
 
-  test('it is over after 30 days without a use, and is forgotten then', async () => {
+  test('it ends after 30 days without a use, and is then removed', async () => {
     const account = await makeAccount();
     const unused = await remember(account);
     let used = await remember(account);
@@ -172,7 +172,7 @@ onEachEngine('remembered logins', (engine) => {
     await isOver(late);
   });
 
-  test('an account has 20; the one that was not used for longest goes', async () => {
+  test('an account has 20; the least recently used one is removed', async () => {
     const account = await makeAccount();
     const all: string[] = [];
     for (let i = 0; i < 20; i++) {
@@ -189,7 +189,7 @@ onEachEngine('remembered logins', (engine) => {
     await tokens.renew(renewed.remembered);
   });
 
-  test('who forgets it ends it', async () => {
+  test('forgetting it ends it', async () => {
     const remembered = await remember(await makeAccount());
     await tokens.forget(remembered);
     await isOver(remembered);

@@ -1,11 +1,11 @@
 /**
  * Logins that a browser remembers: a text that opens an account without its password, until it was not used for 30
- * days. Each use replaces it by the next one. A text that was replaced before is somebody's copy: whoever has it,
- * owner or thief, the login ends, and the other of the two has to give the password.
+ * days. Each use replaces it by the next text. If a replaced text is used again, somebody has copied it. Whether its
+ * user is the owner or a thief, the login ends, and the password is needed again.
  *
- * A text is `<series>.<generation>.<signature>`. The database keeps which generation a series has reached, and
- * nothing that opens an account: the signature is made with a key from the secret of tokens. A generation has one
- * text alone, so that a client whose answer was lost gets the same successor again.
+ * A text is `<series>.<generation>.<signature>`. The database has the last generation of a series, and nothing that
+ * opens an account: the signature is made with a key from the secret of tokens. A generation has only one text, so
+ * that a client whose answer was lost gets the same next text again.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Logger } from 'pino';
@@ -14,11 +14,11 @@ import { Refusal } from '../errors/errors.ts';
 import type { SigningKeys } from '../nodes/nodes.ts';
 import type { Credentials } from './account-rows.ts';
 
-/** A login that was not used for so long is over. */
+/** A login that was not used for this long ends. */
 export const REMEMBERED_SECONDS = 30 * 24 * 60 * 60;
-/** So long the text before the last is taken as well: tabs renew at the same time, and answers get lost. */
+/** How long the text before the last is accepted as well: tabs renew at the same time, and answers get lost. */
 const GRACE_MS = 60 * 1000;
-/** Of one account; the one that was not used for longest makes room. */
+/** The most logins of one account; the least recently used one is removed. */
 const LOGINS_OF_ACCOUNT = 20;
 
 interface RememberedText {
@@ -26,7 +26,7 @@ interface RememberedText {
   readonly generation: number;
 }
 
-/** Whom a text lets in, and the text that comes in its place. */
+/** The account of a text, and the text that replaces it. */
 interface Renewal {
   readonly accountId: number;
   readonly credentialVersion: number;
@@ -88,9 +88,9 @@ export class RememberedLogins {
   }
 
   /**
-   * Takes a text and replaces it.
+   * Accepts a text and replaces it.
    *
-   * @throws Refusal unauthorized where it is not one of ours, was replaced before, or is too old
+   * @throws Refusal unauthorized where it was not made here, was replaced before, or is too old
    */
   async renew(text: string): Promise<Renewal> {
     const read = this.#read(text);
@@ -100,14 +100,14 @@ export class RememberedLogins {
     return { accountId, credentialVersion, next: this.#write(next) };
   }
 
-  /** Ends a login; a text that is not one of ours is left aside. */
+  /** Ends a login; a text that was not made here is ignored. */
   async forget(text: string): Promise<void> {
     const read = this.#read(text);
     if (!read) return;
     await this.#database.write((tx) => remove(tx, read.series));
   }
 
-  /** Removes logins that are over; says how many. */
+  /** Removes logins that have ended; returns how many. */
   forgetOld(): Promise<number> {
     return this.#database.write(async (tx) => {
       const { numDeletedRows } = await tx
@@ -118,7 +118,7 @@ export class RememberedLogins {
     });
   }
 
-  /** @returns undefined where the login is over */
+  /** @returns undefined where the login has ended */
   async #advance(tx: Queries, { series, generation }: RememberedText) {
     const row = await tx
       .selectFrom('remembered_logins')
@@ -162,7 +162,7 @@ export class RememberedLogins {
     return `${signed}.${sign(signed, this.#secret.signing).toString('base64url')}`;
   }
 
-  /** @returns undefined for what this did not write: the database is not asked about it */
+  /** @returns undefined for a text that was not made here: then the database is not asked */
   #read(text: string): RememberedText | undefined {
     const [, series = '', generation = '', signature = ''] = FORM.exec(text) ?? [];
     const given = Buffer.from(signature, 'base64url');
@@ -174,13 +174,13 @@ export class RememberedLogins {
   }
 }
 
-/** With a key of its own, which is made from the secret of tokens. */
+/** With a separate key that is made from the secret of tokens. */
 function sign(text: string, secret: string): Buffer {
   const key = createHmac('sha256', secret).update('remembered logins').digest();
   return createHmac('sha256', key).update(text).digest();
 }
 
-/** The refusal of a remembered login that is over. */
+/** The refusal of a remembered login that has ended. */
 export function refuseRemembered(): Refusal {
   return new Refusal('unauthorized', 'the login is not remembered any more: sign in again');
 }
@@ -194,7 +194,7 @@ async function remove(tx: Queries, series: string): Promise<void> {
   await tx.deleteFrom('remembered_logins').where('series', '=', series).execute();
 }
 
-/** Keeps those of an account that were used last. */
+/** Keeps only the most recently used logins of an account. */
 async function forgetAllBut(tx: Queries, accountId: number, kept: number): Promise<void> {
   const newest = tx
     .selectFrom('remembered_logins')

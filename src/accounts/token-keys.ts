@@ -1,4 +1,4 @@
-/** The keys that sign mailbox tokens (JWT, RFC 7519), and the claims of a token that was verified. */
+/** The keys that sign mailbox tokens (JWT, RFC 7519), and the claims of a verified token. */
 import { createPublicKey, createSecretKey, type KeyObject } from 'node:crypto';
 import {
   createRemoteJWKSet,
@@ -18,7 +18,7 @@ export interface TokenKeysOptions {
   readonly secret: SigningKeys;
   /** PEM of a public key: RSA of 2048 bits or more, EC P-256/384/521, or Ed25519. */
   readonly publicKeyPem?: string | undefined;
-  /** Where a JWK set (RFC 7517) is served; never together with `publicKeyPem`. */
+  /** The URL of a JWK set (RFC 7517); never together with `publicKeyPem`. */
   readonly jwksUrl?: string | undefined;
   /** `iss` that tokens must have. */
   readonly issuer?: string | undefined;
@@ -26,7 +26,7 @@ export interface TokenKeysOptions {
   readonly audience?: string | undefined;
 }
 
-/** The claims of a token whose signature and times are good. */
+/** The claims of a token whose signature and times are valid. */
 export interface VerifiedToken {
   /** Whether it was signed with the secret, as ours are. */
   readonly bySecret: boolean;
@@ -37,13 +37,12 @@ export interface VerifiedToken {
 export const CLOCK_SKEW_SECONDS = 30;
 
 /**
- * How long a JWK set is used before it is fetched again, and how long the signature of a token is
- * believed before it is checked again. Together: 10 minutes after a key left the set, no token that
- * it signed is taken any more.
+ * How long a JWK set is used before it is fetched again, and how long the verified signature of a token is trusted.
+ * Together: 10 minutes after a key left the set, no token that it signed is accepted any more.
  */
 export const BELIEVED_MS = 5 * 60 * 1000;
 
-/** The largest token that is looked at; proxies take no larger header either. */
+/** The longest token that is read; proxies accept no longer header either. */
 const TOKEN_MAX = 8192;
 
 const SECRET_ALGORITHM = 'HS256';
@@ -66,7 +65,7 @@ interface PublicSource {
   readonly algorithms: readonly string[];
 }
 
-/** RFC 8725 section 3.1: a key is used with its own algorithms alone. */
+/** RFC 8725 section 3.1: a key is used only with its own algorithms. */
 function algorithmsOf(key: KeyObject): readonly string[] {
   const { modulusLength = 0, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
   if (key.asymmetricKeyType === 'rsa' && modulusLength >= 2048) return RSA_ALGORITHMS;
@@ -86,13 +85,13 @@ function publicSource(options: TokenKeysOptions): PublicSource | undefined {
     return { key, algorithms: algorithmsOf(key) };
   }
   if (jwksUrl === undefined) return undefined;
-  // The set is fetched when first needed, one fetch at a time, again for an unknown `kid` at most
-  // every 30 s: tokens with made-up ids do not become requests.
+  // The set is fetched when it is first needed, one fetch at a time, and again for an unknown `kid` at most every 30 s:
+  // tokens with invented ids do not cause requests.
   const key = createRemoteJWKSet(new URL(jwksUrl), { cacheMaxAge: BELIEVED_MS });
   return { key, algorithms: PUBLIC_ALGORITHMS };
 }
 
-/** The refusal of a token; `why` says what is wrong with it, never what it holds. */
+/** The refusal of a token; `why` says what is wrong with it, never what is in it. */
 export function refuseToken(why: string, cause?: unknown): Refusal {
   return new Refusal('unauthorized', `the token ${why}`, { cause });
 }
@@ -101,7 +100,7 @@ export function refuseToken(why: string, cause?: unknown): Refusal {
 const NOT_A_JWT =
   'is not a signed JWT: an API key belongs in the header x-api-key, and opens /v2 alone';
 
-/** What is wrong with a token, or undefined where it is not the token that is wrong. */
+/** What is wrong with a token, or undefined where the reason is not the token. */
 function faultOf(error: unknown): string | undefined {
   if (error instanceof errors.JWTExpired) return 'is expired';
   if (error instanceof errors.JWTClaimValidationFailed) {
@@ -144,7 +143,7 @@ export class TokenKeys {
     };
   }
 
-  /** Signs a token of ours. @param now milliseconds since 1970 */
+  /** Signs a token. @param now milliseconds since 1970 */
   sign(claims: JWTPayload, now: number, lifetimeSeconds: number): Promise<string> {
     const issuedAt = Math.floor(now / 1000);
     return new SignJWT({ ...claims, ...this.#named })
@@ -158,14 +157,14 @@ export class TokenKeys {
    * Checks signature, times, issuer and audience.
    *
    * @param now milliseconds since 1970
-   * @throws Refusal unauthorized, unavailable where the JWK set cannot be had
+   * @throws Refusal unauthorized, unavailable where the JWK set cannot be fetched
    */
   async verify(token: string, now: number): Promise<VerifiedToken> {
     if (token.length > TOKEN_MAX) throw refuseToken('is too long');
     const options = { ...this.#expected, currentDate: new Date(now) };
     try {
-      // The header chooses between our keys, and each key has its algorithms: a public key is never
-      // taken for the secret, and `none` has no key (RFC 8725 sections 2.1 and 3.1).
+      // The header selects one of our keys, and each key has its algorithms: a public key is never used as the secret,
+      // and `none` has no key (RFC 8725 sections 2.1 and 3.1).
       if (decodeProtectedHeader(token).alg === SECRET_ALGORITHM) {
         const own = { ...options, algorithms: [SECRET_ALGORITHM] };
         return {
@@ -176,7 +175,7 @@ export class TokenKeys {
       return { bySecret: false, payload: await this.#verifyPublic(token, options) };
     } catch (error) {
       if (error instanceof Refusal) throw error;
-      // Decoding hostile text throws TypeError, and so do keys that do not fit the token.
+      // Decoding hostile text throws TypeError, and so do keys that do not match the token.
       const why = faultOf(error) ?? (error instanceof TypeError && NOT_A_JWT);
       if (!why) throw error;
       throw refuseToken(why, error);
@@ -198,13 +197,13 @@ export class TokenKeys {
       return (await jwtVerify(token, fetched(key), options)).payload;
     } catch (error) {
       if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
-      // A token without `kid` may fit several keys of a set (RFC 7517 section 4.5).
+      // A token without `kid` may match several keys of a set (RFC 7517 section 4.5).
       return verifyByAny(token, error, options);
     }
   }
 }
 
-/** Tells a JWK set that cannot be had from a token that is not good. */
+/** Distinguishes a JWK set that cannot be fetched from an invalid token. */
 function fetched(keys: RemoteJWKSet): RemoteJWKSet {
   const resolve: (...args: Parameters<RemoteJWKSet>) => ReturnType<RemoteJWKSet> = async (
     ...args
@@ -228,7 +227,7 @@ function fetched(keys: RemoteJWKSet): RemoteJWKSet {
   return Object.assign(resolve, keys);
 }
 
-/** @throws what jose throws, for a signature of none of the keys as well */
+/** @throws the errors of jose, also where no key matches the signature */
 async function verifyByAny(
   token: string,
   keys: Iterable<KeyObject> | errors.JWKSMultipleMatchingKeys,

@@ -120,7 +120,7 @@ onEachEngine('tokens', (engine) => {
       await refused(tokensWith().authenticate(token), 'unauthorized', /expired/);
     });
 
-    test('are signed with the first value of the secret, and taken with each', async () => {
+    test('are signed with the first value of the secret, and accepted with each', async () => {
       const account = await newAccount();
       const [old, fresh] = ['o'.repeat(32), 'n'.repeat(32)];
       const before = tokensWith({ secret: onlyKey(old) });
@@ -219,7 +219,7 @@ onEachEngine('tokens', (engine) => {
       await refused(tokens.authenticate(token), 'unauthorized');
     });
 
-    test('are forged in no claim', async () => {
+    test('are invalid after a change of any claim', async () => {
       const account = await newAccount();
       const tokens = tokensWith({ publicKeyPem: pem(rsa.publicKey) });
       const sub = account.address;
@@ -240,7 +240,7 @@ onEachEngine('tokens', (engine) => {
         const token = await mint({ sub, ...claims });
         await refused(tokens.authenticate(token), 'unauthorized');
       }
-      // An operator's key speaks of addresses alone: its aid is not ours.
+      // An operator's key may only name addresses: its account id is ignored.
       const other = await newAccount();
       const claims = { sub: other.address, postroom_account: account.id, postroom_credential: 1 };
       const token = await mint(claims, rsa.privateKey, { alg: 'RS256' });
@@ -261,7 +261,7 @@ onEachEngine('tokens', (engine) => {
       assert.equal((await tokens.authenticate(token)).accountId, account.id);
     });
 
-    test('refuses everything else in the same words', async () => {
+    test('refuses everything else with the same text', async () => {
       const account = await newAccount();
       const tokens = tokensWith();
       const attempts: [string, string][] = [
@@ -286,7 +286,7 @@ onEachEngine('tokens', (engine) => {
       }
     });
 
-    test('logs who failed at which address, and nothing that is no address', async () => {
+    test('logs the client and address of a failure, and no text that is not an address', async () => {
       const account = await newAccount();
       const tokens = tokensWith();
       logLines.length = 0;
@@ -303,7 +303,7 @@ onEachEngine('tokens', (engine) => {
       assert.doesNotMatch(JSON.stringify(logLines), /horse/);
     });
 
-    test('refuses guesses without looking at the password, owners get in', async () => {
+    test('refuses guesses without checking the password, owners get in', async () => {
       const account = await newAccount();
       const tokens = tokensWith();
       const guess = (password = 'guess') => tokens.login(account.address, password, '192.0.2.1');
@@ -323,7 +323,7 @@ onEachEngine('tokens', (engine) => {
       assert.equal((await Promise.all(logins)).length, 30);
     });
 
-    test('takes the new password after a reset and not the old one', async () => {
+    test('accepts the new password after a reset, and not the old one', async () => {
       const account = await newAccount();
       const tokens = tokensWith();
       await accounts.resetPassword(account.userId, account.id, 'battery staple');
@@ -342,7 +342,7 @@ onEachEngine('tokens', (engine) => {
       ['Ed25519', 'Ed25519', ed.privateKey, ed.publicKey],
     ];
     for (const [kind, alg, privateKey, publicKey] of keys) {
-      test(`are taken by a ${kind} key and ${alg}`, async () => {
+      test(`are accepted with a ${kind} key and ${alg}`, async () => {
         const account = await newAccount();
         const tokens = tokensWith({ publicKeyPem: pem(publicKey) });
         const token = await mint({ sub: account.address }, privateKey, { alg });
@@ -355,7 +355,7 @@ onEachEngine('tokens', (engine) => {
       });
     }
 
-    test('are refused by every key but their own', async () => {
+    test('are refused with every key but their own', async () => {
       const account = await newAccount();
       const tokens = tokensWith({ publicKeyPem: pem(rsa.publicKey) });
       const claims = { sub: account.address };
@@ -400,7 +400,7 @@ onEachEngine('tokens', (engine) => {
       assert.equal((await tokens.authenticate(good)).accountId, account.id);
     });
 
-    test('are refused for what they say', async () => {
+    test('are refused for wrong claims', async () => {
       const account = await newAccount();
       const tokens = tokensWith();
       const sub = account.address;
@@ -450,7 +450,7 @@ onEachEngine('tokens', (engine) => {
       assert.ok(!Number.isNaN(new Date(forever.expiresAt).getTime()));
     });
 
-    test('that are no tokens are refused, however large', async () => {
+    test('that are not tokens are refused, however large', async () => {
       const tokens = tokensWith({ publicKeyPem: pem(ec.publicKey) });
       const header = Buffer.from('{"alg":"HS256"}').toString('base64url');
       const deep = Buffer.from('['.repeat(5000)).toString('base64url');
@@ -519,7 +519,7 @@ onEachEngine('tokens', (engine) => {
       }
     });
 
-    test('outlive a password reset, but not a suspension', async () => {
+    test('stay valid after a password reset, but not after a suspension', async () => {
       const account = await newAccount();
       const tokens = tokensWith();
       const token = await mint({ sub: account.address });
@@ -591,7 +591,7 @@ onEachEngine('tokens', (engine) => {
       await refused(tokens.authenticate(later), 'unauthorized', /another account before/);
     });
 
-    test('without iat open nobody where two claims had the address, whoever holds it', async () => {
+    test('without iat open no account where two claims had the address', async () => {
       const { userId, domain, address } = await newAccount();
       const tokens = tokensWith();
       const token = await mint({ sub: address, iat: undefined, exp: seconds() + 86_400 });
@@ -604,7 +604,7 @@ onEachEngine('tokens', (engine) => {
             .where('user_id', '=', user)
             .returning('id')
             .executeTakeFirstOrThrow();
-          // A claim whose records are all verified would become active again by itself.
+          // A claim whose records are all verified would otherwise become active again.
           await tx
             .updateTable('dns_records')
             .set({ status: status === 'active' ? 'verified' : 'failed' })
@@ -754,7 +754,7 @@ onEachEngine('tokens', (engine) => {
       await refused(tokens.authenticate(bad), 'unauthorized', /not signed by/);
     });
 
-    test('a symmetric key in the set signs nothing', async () => {
+    test('a symmetric key in the set is not used', async () => {
       const k = Buffer.from('a symmetric key that was published').toString('base64url');
       keys = [{ kty: 'oct', k, alg: 'HS256', kid: 'oct' }];
       const account = await newAccount();
@@ -789,7 +789,7 @@ onEachEngine('tokens', (engine) => {
       now = start;
     });
 
-    test('a set that cannot be had makes the service unavailable, not the token bad', async () => {
+    test('a set that cannot be fetched makes the service unavailable, not the token invalid', async () => {
       const account = await newAccount();
       const claims = { sub: account.address };
       const token = await mint(claims, rsa.privateKey, { alg: 'RS256' });
@@ -808,7 +808,7 @@ onEachEngine('tokens', (engine) => {
   });
 });
 
-suite('keys that sign no tokens stop the start', () => {
+suite('unusable keys prevent the start', () => {
   const bad = {
     'RSA of 1024 bits': generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey,
     X25519: generateKeyPairSync('x25519').publicKey,

@@ -1,10 +1,10 @@
 /**
- * Mailbox tokens (JWT, RFC 7519): who may open which mailbox, judged anew at every call.
+ * Mailbox tokens (JWT, RFC 7519): who may open which mailbox, decided again at every call.
  *
- * Two kinds. Tokens of ours are signed with the secret and name an account by its id and credential
- * version (`postroom_account`, `postroom_credential`). All others, signed by the operator's key or by the
- * secret without those claims, name an address. One that had another account before is opened only by
- * tokens that say when they were issued (`iat`).
+ * There are two kinds. Our own tokens are signed with the secret and name an account by its id and credential version
+ * (`postroom_account`, `postroom_credential`). All others, signed with the operator's key or with the secret but
+ * without those claims, name an address. If the address had another account before, only tokens with the time of
+ * their issue (`iat`) open it.
  */
 import type { JWTPayload } from 'jose';
 import { LRUCache } from 'lru-cache';
@@ -33,11 +33,11 @@ export interface TokensOptions extends TokenKeysOptions {
   /** Where logins are counted. */
   readonly openLimit: OpenLimit;
   readonly log: Logger;
-  /** Told of each login with a password; `limited` is one that was not looked at. */
+  /** Called for each login with a password; `limited` is one whose password was not checked. */
   readonly onLogin?: (result: 'succeeded' | 'failed' | 'limited') => void;
-  /** The claim that holds the address in tokens that are not ours; `sub` where left out. */
+  /** The claim with the address in tokens that are not ours; `sub` by default. */
   readonly accountClaim?: string | undefined;
-  /** Of tokens of ours; an hour where left out. */
+  /** Of our own tokens; an hour by default. */
   readonly lifetimeSeconds?: number | undefined;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -51,7 +51,7 @@ export interface IssuedToken {
 
 /** A token for a browser that remembers the login. */
 export interface RememberedToken extends IssuedToken {
-  /** Gets the next token, once ({@link Tokens.renew}). */
+  /** Used once to get the next token ({@link Tokens.renew}). */
   readonly remembered: string;
 }
 
@@ -59,7 +59,7 @@ export interface RememberedToken extends IssuedToken {
 export interface MailAccess {
   readonly accountId: number;
   readonly address: string;
-  /** Of the account when the token was judged; a new password ends connections with an older one. */
+  /** The account's version when the token was checked; a new password ends connections with an older one. */
   readonly credentialVersion: number;
   /** When the token expires, in milliseconds since 1970. */
   readonly expiresAt: number;
@@ -69,28 +69,28 @@ export interface Tokens {
   /** A token for an account. @throws Refusal account_not_found, account_inactive */
   issue(account: { readonly id: number }): Promise<IssuedToken>;
   /**
-   * A token for whoever knows the password. An unknown address takes as long as a wrong password,
-   * and is refused as soon for too many failures (`login-limits.ts`).
+   * A token in exchange for the password. An unknown address takes as long as a wrong password, and is refused as soon
+   * after too many failures (`login-limits.ts`).
    *
    * @param ip address of the client
    * @throws Refusal unauthorized, account_inactive where the password is right, rate_limited,
    *   unavailable
    */
   login(address: string, password: string, ip: string): Promise<IssuedToken>;
-  /** As {@link login}, to be remembered for 30 days (`remembered-logins.ts`). */
+  /** Like {@link login}, and remembered for 30 days (`remembered-logins.ts`). */
   loginRemembered(address: string, password: string, ip: string): Promise<RememberedToken>;
   /**
-   * A token for whoever remembers a login, and what to remember instead.
+   * A token in exchange for a remembered login, and the text that replaces it.
    *
-   * @throws Refusal unauthorized where the login is over, account_inactive
+   * @throws Refusal unauthorized where the login has ended, account_inactive
    */
   renew(remembered: string): Promise<RememberedToken>;
-  /** Ends a remembered login; nothing happens where there is none. */
+  /** Ends a remembered login; does nothing where there is none. */
   forget(remembered: string): Promise<void>;
-  /** Removes remembered logins that are over; says how many. */
+  /** Removes remembered logins that have ended; returns how many. */
   forgetOldLogins(): Promise<number>;
   /**
-   * Opens the account that a token names, as it is now.
+   * Opens the account that a token names, in its current state.
    *
    * @throws Refusal unauthorized, account_inactive, unavailable
    */
@@ -100,7 +100,7 @@ export interface Tokens {
 interface OwnClaims {
   readonly kind: 'account';
   readonly accountId: number;
-  /** The address of the same account, as a check on the id. */
+  /** The address of the same account, to verify the id. */
   readonly address: string;
   readonly credentialVersion: number;
   readonly expiresAt: number;
@@ -110,27 +110,27 @@ interface AddressClaims {
   readonly kind: 'address';
   readonly localPart: string;
   readonly domain: string;
-  /** Undefined where the token does not say. */
+  /** Undefined where the token has no `iat`. */
   readonly issuedAt: number | undefined;
   readonly expiresAt: number;
 }
 
 type Claims = OwnClaims | AddressClaims;
 
-/** In tokens of ours alone; nobody else's have claims of these names. */
+/** Only our own tokens have claims with these names. */
 const ACCOUNT_CLAIM = 'postroom_account';
 const CREDENTIAL_CLAIM = 'postroom_credential';
 
 const SECOND_MS = 1000;
 const SKEW_MS = CLOCK_SKEW_SECONDS * SECOND_MS;
 const LIFETIME_SECONDS = 3600;
-/** Characters of a text that is no address, under which its failures are counted. */
+/** Characters of a text that is not an address, used as the key of its failures. */
 const UNREADABLE_MAX = 64;
-/** Tokens whose signature is not checked again; about 600 bytes each: 6 MB, and 20 MB at most. */
+/** Tokens whose signature is not verified again; about 600 bytes each: 6 MB, and 20 MB at most. */
 const KNOWN_MAX = 10_000;
-/** Tokens of ours have some 300 characters; what is much longer is verified each time. */
+/** Our own tokens have some 300 characters; a much longer token is verified each time. */
 const KNOWN_LENGTH_MAX = 2_048;
-/** The last instant that a Date has; `exp` may be any number. */
+/** The last instant of a Date; `exp` may be any number. */
 const TIME_MAX = 8.64e15;
 
 function readOwnClaims(payload: JWTPayload, expiresAt: number): OwnClaims {
@@ -143,7 +143,7 @@ function readOwnClaims(payload: JWTPayload, expiresAt: number): OwnClaims {
   return { kind: 'account', accountId, address: payload.sub, credentialVersion, expiresAt };
 }
 
-/** A whole second that an instant lies in, as `iat` counts. */
+/** The second of an instant, as `iat` counts. */
 function secondOf(instant: number): number {
   return Math.floor(instant / SECOND_MS) * SECOND_MS;
 }
@@ -159,7 +159,7 @@ class SignedTokens implements Tokens {
   readonly #onLogin: NonNullable<TokensOptions['onLogin']>;
   readonly #log: Logger;
   readonly #now: () => number;
-  /** Tokens whose signature is believed for some minutes. */
+  /** Tokens whose verified signature is trusted for some minutes. */
   readonly #verified = new LRUCache<string, { claims: Claims; until: number }>({ max: KNOWN_MAX });
 
   constructor(options: TokensOptions) {
@@ -210,7 +210,7 @@ class SignedTokens implements Tokens {
     return this.#logins.forgetOld();
   }
 
-  /** Whose address and password these are. */
+  /** The account of an address and a password. */
   async #identify(text: string, password: string, ip: string): Promise<Credentials> {
     try {
       const credentials = await this.#verify(text, password, ip);
@@ -234,7 +234,7 @@ class SignedTokens implements Tokens {
     const { passwordHash } = found?.credentials ?? {};
     const matches = await verifyPassword(passwordHash, password, () => attempt.begin());
     if (!found || !matches) {
-      // A text that is no address is not logged: it may be a password in the wrong field.
+      // A text that is not an address is not logged: it may be a password in the wrong field.
       this.#log.warn({ address, ip }, 'login failed: address or password is wrong');
       throw new Refusal('unauthorized', 'address or password is wrong');
     }
@@ -256,7 +256,7 @@ class SignedTokens implements Tokens {
     return { accountId, address, credentialVersion, expiresAt: claims.expiresAt };
   }
 
-  /** Claims of a token whose signature and times are good. */
+  /** Claims of a token whose signature and times are valid. */
   async #read(token: string): Promise<Claims> {
     const now = this.#now();
     const known = this.#verified.get(token);
@@ -280,7 +280,7 @@ class SignedTokens implements Tokens {
     const address = typeof named === 'string' ? readAddress(named) : undefined;
     if (!address) throw refuseToken(`has no address in its ${this.#accountClaim} claim`);
     const issuedAt = payload.iat === undefined ? undefined : payload.iat * SECOND_MS;
-    // A token from the future could outlive its account into a successor's time.
+    // A token from the future could be valid after its account ended, in the time of the next account.
     if (issuedAt !== undefined && issuedAt > now + SKEW_MS)
       throw refuseToken('was issued in the future');
     return { kind: 'address', ...address, issuedAt, expiresAt };
@@ -301,12 +301,12 @@ class SignedTokens implements Tokens {
     if (!found) throw refuseToken('names no account of ours');
     const { credentials, activeSince } = found;
     if (issuedAt === undefined) {
-      // Nobody else ever had the address, so that the token can mean nobody else.
+      // The address never had another account, so the token can only mean this one.
       if (credentials.tokensFrom === 0) return credentials;
       throw refuseToken('has no iat claim, and the address had another account before');
     }
-    // No allowance for clocks here, in either direction: it would open a successor to the tokens of
-    // its predecessor's last seconds.
+    // No tolerance for clocks here, in either direction: it would open a new account to tokens from the last seconds of
+    // the earlier one.
     const { tokensFrom } = credentials;
     if (tokensFrom > 0 && issuedAt > this.#now()) {
       throw refuseToken('was issued in the future, and the address had another account before');
@@ -345,7 +345,7 @@ function refuseSuspended({ status }: Credentials): void {
   if (status === 'suspended') throw new Refusal('account_inactive', 'the account is suspended');
 }
 
-/** Tokens for the accounts of a database. */
+/** Opens the tokens for the accounts of a database. */
 export function createTokens(options: TokensOptions): Tokens {
   return new SignedTokens(options);
 }

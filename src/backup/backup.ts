@@ -1,17 +1,17 @@
 /**
- * Backups of an installation: made while it runs, proved, and restored.
+ * Backups of an installation: made while it runs, verified, and restored.
  *
  * A backup is a folder: the database (`postroom.sqlite`, or `postroom.dump` of PostgreSQL), the generated secrets
  * (`secrets.json`; PostgreSQL has them itself), the large bodies (`bodies/`, unless they are in a bucket),
- * `SHA256SUMS` of all of them, and `backup.json`. The search index is left out: it is made anew.
+ * `SHA256SUMS` of all of them, and `backup.json`. The search index is left out: it is built again.
  *
  * No message of a backup lacks its body:
  * 1. The bodies that the database names now are copied. Those that come later are few.
  * 2. The database is copied as it is at one moment.
- * 3. The bodies that this copy names and that are not there yet are copied. One that is gone by now came after
- *    step 1, and was removed with its message after step 2: then the database is copied again. One that the
- *    database of the service still names was lost before; the backup says so.
- * `backup.json` is written last. A folder without it is no backup: it was cut short.
+ * 3. The bodies that this copy names and that are not copied yet are copied. If one is missing now, it came after
+ *    step 1 and was removed with its message after step 2: then the database is copied again. If the service's
+ *    database still names it, it was lost before; the backup says so. `backup.json` is written last. A folder
+ *    without it is no backup: it was cut short.
  */
 import { createReadStream } from 'node:fs';
 import { rm, stat } from 'node:fs/promises';
@@ -49,7 +49,7 @@ export { verifyBackup } from './verify.ts';
 
 /** Bodies under way at once. */
 const COPIES_AT_ONCE = 4;
-/** How often the database is copied before mail is said to be removed too fast. */
+/** How often the database is copied before the backup fails because mail is removed too fast. */
 const ATTEMPTS_MAX = 5;
 
 export interface BackupOptions {
@@ -57,13 +57,13 @@ export interface BackupOptions {
   /** The file of SQLite, or the URLs of PostgreSQL. */
   readonly source: { readonly file: string } | { readonly urls: readonly string[] };
   readonly store: BodyStore;
-  /** File of the generated secrets; undefined where the database has them. */
+  /** File of the generated secrets; undefined where they are in the database. */
   readonly secrets: string | undefined;
-  /** Of the program. */
+  /** Version of the program. */
   readonly program: string;
-  /** A folder that is empty or not there yet. */
+  /** A folder that is empty or does not exist yet. */
   readonly target: string;
-  /** Told now and then, for people. */
+  /** Called now and then, for people. */
   readonly onProgress: (text: string) => void;
 }
 
@@ -120,7 +120,7 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   });
 }
 
-/** Copies the database as it is now, and what it names. @returns bodies that are not there */
+/** Copies the database as it is now, and the bodies it names. @returns missing bodies */
 async function takeDatabase(
   { database }: BackupOptions,
   copy: string,
@@ -161,10 +161,10 @@ async function stillNamed({ read }: ReadDatabase, files: readonly string[]): Pro
 /** The large bodies of a backup. */
 class BodyCopies {
   readonly digests = new Map<string, string>();
-  /** Looked at in a bucket, which has them. */
+  /** Checked in a bucket, which keeps them. */
   readonly #seen = new Set<string>();
   octets = 0;
-  /** How many the last database that was looked through names. */
+  /** The number of bodies that the last database names. */
   named = 0;
   missing: readonly string[] = [];
   readonly #options: BackupOptions;
@@ -173,7 +173,7 @@ class BodyCopies {
     this.#options = options;
   }
 
-  /** Copies those that a database names and that are not there yet. @returns those that are gone */
+  /** Copies the bodies that a database names and that are not copied yet. @returns missing ones */
   async copyAll(read: Queries): Promise<string[]> {
     const limit = pLimit(COPIES_AT_ONCE);
     const gone: string[] = [];
@@ -191,7 +191,7 @@ class BodyCopies {
     }
   }
 
-  /** @returns whether it is there */
+  /** @returns whether it exists */
   async #copy({ file, size }: LargeBody): Promise<boolean> {
     const { store, target } = this.#options;
     if (store.isRemote) {

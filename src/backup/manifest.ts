@@ -1,4 +1,4 @@
-/** What a backup says of itself: `backup.json`, which is written last, and `SHA256SUMS`. */
+/** The description of a backup: `backup.json`, which is written last, and `SHA256SUMS`. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, readdir, readFile, rm } from 'node:fs/promises';
@@ -21,15 +21,15 @@ export class BackupFailed extends Error {
   override readonly name = 'BackupFailed';
 }
 
-/** @throws BackupFailed for a database that cannot be used, else what was caught */
+/** @throws BackupFailed for a database that cannot be used, else the error itself */
 export function explainUnfit(error: unknown): never {
   throw error instanceof UnfitDatabase ? new BackupFailed(error.message) : error;
 }
 
 export interface Manifest {
-  /** Of the layout of the folder. */
+  /** Version of the layout of the folder. */
   readonly format: typeof FORMAT;
-  /** Of the program that made it. */
+  /** Version of the program that made it. */
   readonly program: string;
   /** Version of the database's schema. */
   readonly schema: number;
@@ -52,7 +52,7 @@ export interface Manifest {
 /** Digests of files by their path in the backup. */
 export type Digests = ReadonlyMap<string, string>;
 
-/** Ends a backup: it is one once this returns. */
+/** Ends a backup, which is complete after this. */
 export async function writeManifest(
   folder: string,
   digests: Digests,
@@ -80,7 +80,7 @@ export async function writeManifest(
   return manifest;
 }
 
-/** @throws BackupFailed where the folder is no finished backup of a format that is known */
+/** @throws BackupFailed where the folder is not a complete backup of a known format */
 export async function readManifest(folder: string): Promise<Manifest> {
   let manifest: Manifest;
   try {
@@ -97,7 +97,7 @@ export async function readManifest(folder: string): Promise<Manifest> {
   );
 }
 
-/** @throws BackupFailed where the list is not the one that the backup was made with */
+/** @throws BackupFailed where the list is not the one from when the backup was made */
 export async function readDigests(folder: string, { sums }: Manifest): Promise<Digests> {
   const path = join(folder, SUMS);
   const digests = new Map<string, string>();
@@ -120,14 +120,14 @@ export async function digestOf(path: string): Promise<string> {
   return hash.digest('hex');
 }
 
-/** For a `catch`: a file that is not there is named. */
+/** For a `catch`: names the missing file. */
 export function orMissing(path: string): (error: unknown) => never {
   return (error) => {
     throw isMissing(error) ? new BackupFailed(`${path} is missing`) : error;
   };
 }
 
-/** @throws BackupFailed where something is in the folder */
+/** @throws BackupFailed where the folder is not empty */
 export async function ensureEmpty(folder: string): Promise<void> {
   await ensureFolder(folder);
   const [first] = await readdir(folder);
@@ -136,7 +136,7 @@ export async function ensureEmpty(folder: string): Promise<void> {
   }
 }
 
-/** Writes a file, durably. @returns its SHA-256, in hex */
+/** Writes a durable file. @returns its SHA-256, in hex */
 export async function writeStream(
   source: AsyncIterable<Uint8Array>,
   path: string,

@@ -1,4 +1,4 @@
-/** PostgreSQL's own programs for backups: what they need, and what they say. */
+/** PostgreSQL's own programs for backups: their arguments, and their errors. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -7,7 +7,7 @@ import type { LargeBody } from '../bodies/bodies.ts';
 import { BackupFailed } from './manifest.ts';
 
 /**
- * Writes a dump of what one snapshot sees.
+ * Writes a dump of the data that one snapshot sees.
  *
  * @param snapshot from `pg_export_snapshot()` of a transaction that is still open
  * @throws BackupFailed
@@ -28,7 +28,7 @@ export async function dumpPostgres(
 }
 
 /**
- * Brings a dump into an empty database: all of it, or nothing.
+ * Restores a dump into an empty database: all of it, or nothing.
  *
  * @throws BackupFailed
  */
@@ -47,7 +47,7 @@ export interface DumpContents {
 /**
  * Reads a dump from its first to its last octet, as a restore does.
  *
- * @param onBody told of each body that is in the store
+ * @param onBody called with each body that is in the store
  * @throws BackupFailed where it cannot be read
  */
 export async function readDump(
@@ -56,7 +56,7 @@ export async function readDump(
 ): Promise<DumpContents> {
   const reading = start('pg_restore', ['--file=-', dump], {});
   const done = finish(reading);
-  // Else it would be unhandled while the lines are read.
+  // Otherwise the rejection would be unhandled while the lines are read.
   done.catch(() => {});
   let storeId: string | undefined;
   let schema = 0;
@@ -82,7 +82,7 @@ export async function readDump(
   return { storeId, schema };
 }
 
-/** Tables whose rows are looked at. */
+/** Tables whose rows are read. */
 const READ = new Set(['settings', 'kysely_migration', 'bodies']);
 
 /** Of a bytea: `\\x` and two digits an octet. */
@@ -90,7 +90,7 @@ function octetsOf(content: string): number {
   return content === '\\N' ? 0 : (content.length - '\\\\x'.length) / 2;
 }
 
-/** The URL for programs of PostgreSQL, of all hosts. The password is not in it: all users see what a process is called with. */
+/** The URL for programs of PostgreSQL, with all hosts. Without the password: all users can see command lines. */
 function libpqOf(urls: readonly string[]): { url: string; env: Record<string, string> } {
   const parsed = urls.map((one) => new URL(one));
   const [url] = parsed;

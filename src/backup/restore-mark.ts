@@ -1,7 +1,7 @@
 /**
- * The mark of a PostgreSQL database that a restore fills: a table that is there from before the first row comes until
- * all is done. Services and other commands refuse a database that has it. The next restore empties such a database and
- * begins anew, or ends what lacks the last step alone. One restore at a time works on a database.
+ * The mark of a PostgreSQL database that a restore fills: a table that exists from before the first row until all is
+ * done. Services and other commands refuse a database with it. The next restore empties such a database and begins
+ * again, or, if only the last step is missing, makes that. Only one restore at a time works on a database.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
@@ -13,24 +13,24 @@ import {
 } from '../database/database.ts';
 import { BackupFailed } from './manifest.ts';
 
-/** Of the advisory lock: any number that nobody else uses. */
+/** Of the advisory lock: any number that nothing else uses. */
 const LOCK = 0x726573;
-/** How long the connections of a restore that was killed may take to end. */
+/** How long the connections of a killed restore may take to end. */
 const OTHERS_END_WITHIN_MS = 5_000;
 
 const mark = sql.table(UNFINISHED_RESTORE_TABLE);
 
 export interface RestoreMark {
-  /** Of the backup from which an earlier restore filled the whole database: its `sums`; null where none did. */
+  /** The `sums` of the backup from which an earlier restore filled the whole database; null where none did. */
   readonly filledFrom: string | null;
-  /** Empties the database of what an earlier restore left. */
+  /** Removes from the database what an earlier restore left. */
   empty(): Promise<void>;
 }
 
 /**
- * Says in the transaction that ends the filling of the database that it is whole.
+ * Marks the database as filled, in the transaction that ends the filling.
  *
- * @param sums of the backup, which tell it from others
+ * @param sums of the backup, to identify it
  */
 export async function markFilled(tx: Queries, sums: string): Promise<void> {
   await sql`update ${mark} set filled_from = ${sums}`.execute(tx);
@@ -57,7 +57,7 @@ export async function whileMarked<T>(
         await sql`drop table ${mark}`.execute(database.read);
         return filled;
       } catch (error) {
-        // Nothing came: the database is as empty as it was.
+        // Nothing was restored: the database is as empty as before.
         if ((await tablesOf(database.read)).length === 0) {
           await sql`drop table if exists ${mark}`.execute(database.read);
         }
@@ -85,16 +85,16 @@ async function takeMark(held: Queries, { read }: ReadDatabase): Promise<string |
     return null;
   }
   await waitForOthers(held);
-  // Not in the transaction that is held: its lock would keep the mark from being dropped.
+  // Not in the locked transaction: its lock would prevent the drop of the mark.
   const { rows } = await sql<{ filled_from: string | null }>`
     select filled_from from ${mark}`.execute(read);
   return rows[0]?.filled_from ?? null;
 }
 
-/** A killed restore may have left a `pg_restore` that still works; a service may have started just before the mark. */
+/** A killed restore may have left a running `pg_restore`; a service may have started just before the mark. */
 async function waitForOthers(held: Queries): Promise<void> {
   for (let waited = 0; ; waited += 100) {
-    // Else a transaction sees the same list each time.
+    // Without this a transaction sees the same list each time.
     await sql`select pg_stat_clear_snapshot()`.execute(held);
     const { rows } = await sql<{ pid: number }>`
       select pid from pg_stat_activity
@@ -119,9 +119,9 @@ async function tablesOf(queries: Queries): Promise<string[]> {
   return rows.map(({ tablename }) => tablename);
 }
 
-/** Views and sequences go with their tables. */
+/** Views and sequences are dropped with their tables. */
 async function empty({ read }: ReadDatabase): Promise<void> {
-  // First: where it is killed in between, nothing may say that the database is filled.
+  // First, so that after a kill in between nothing says that the database is filled.
   await sql`update ${mark} set filled_from = null`.execute(read);
   const tables = await tablesOf(read);
   if (tables.length === 0) return;

@@ -1,14 +1,14 @@
 /**
- * Brings a backup back into an empty place.
+ * Restores a backup into an empty installation.
  *
- * All of the backup is checked before anything is written. Then DATA_DIR gets a mark, which keeps services and
- * other commands from it, and loses it once everything is there. A restore that was cut short is begun anew by the
- * same command: what is in a marked folder is a restore's. On PostgreSQL the database comes in one transaction, and has
- * a mark of its own (`restore-mark.ts`), since services on other machines do not see the folder.
+ * All of the backup is checked before anything is written. Then DATA_DIR gets a mark, which keeps services and other
+ * commands out of it until everything is restored. A restore that was cut short begins again with the same command:
+ * all files in a marked folder are those of a restore. On PostgreSQL the database is restored in one transaction,
+ * and has a mark of its own (`restore-mark.ts`), since services on other machines do not see the folder.
  *
- * Each mailbox gets another UIDVALIDITY: apps may have seen mail that is newer than the backup, whose UIDs are
- * given again. They start anew (RFC 9051 section 2.3.1.1). Ids go on far above those of the backup, so that no token
- * or name of what came after it opens something else. Whoever was signed in signs in again: the backup may
+ * Each mailbox gets a new UIDVALIDITY: apps may have seen mail that is newer than the backup, and its UIDs are given
+ * again. Apps then sync from the start (RFC 9051 section 2.3.1.1). New ids are far above those of the backup, so
+ * that no token or name from after the backup opens something else. Everybody has to sign in again: the backup may
  * have sessions that were ended since.
  */
 import { createReadStream, existsSync } from 'node:fs';
@@ -50,7 +50,7 @@ export interface RestoreOptions {
   readonly dataDir: string;
   /** PostgreSQL, by each of its hosts; undefined: SQLite in DATA_DIR. */
   readonly urls: readonly string[] | undefined;
-  /** Where the settings say that the large bodies are. */
+  /** The bucket of the large bodies in the settings. */
   readonly bucket: BodyStore | undefined;
   readonly onProgress: (text: string) => void;
 }
@@ -75,7 +75,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Manifest> 
   return manifest;
 }
 
-/** Whether DATA_DIR has all that an earlier restore of the backup brought. */
+/** Whether DATA_DIR has everything that an earlier restore of the backup wrote. */
 async function isWhole({ dataDir }: RestoreOptions, manifest: Manifest): Promise<boolean> {
   if (existsSync(join(dataDir, UNFINISHED_RESTORE))) return false;
   if (manifest.bucket !== null) return true;
@@ -120,9 +120,9 @@ async function fill(
   }
 }
 
-/** Tables whose ids apps, tokens and receivers know. */
+/** Tables whose ids are known to apps, tokens and receivers. */
 const KNOWN_BY_ID = ['domains', 'accounts', 'bodies', 'deliveries'];
-/** More than a service gives between two backups. */
+/** More ids than a service uses between two backups. */
 const IDS_SKIPPED = 1_000_000_000;
 
 async function skipIds(tx: Queries, engine: 'postgres' | 'sqlite'): Promise<void> {
@@ -135,7 +135,7 @@ async function skipIds(tx: Queries, engine: 'postgres' | 'sqlite'): Promise<void
   }
 }
 
-/** @throws BackupFailed where the backup does not fit what the settings name */
+/** @throws BackupFailed where the backup does not match the settings */
 async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest): Promise<void> {
   const engine = urls ? 'postgres' : 'sqlite';
   if (manifest.engine !== engine) {
@@ -163,16 +163,16 @@ async function checkTarget({ urls, bucket }: RestoreOptions, manifest: Manifest)
 }
 
 /**
- * Marks DATA_DIR, and empties it of what an earlier restore left.
+ * Marks DATA_DIR, and removes from it what an earlier restore left.
  *
- * @returns lets go of the folder
+ * @returns releases the folder
  */
 async function takeFolder(dataDir: string): Promise<() => void> {
   await ensureFolder(dataDir);
   const names = await readdir(dataDir);
   const busy = `DATA_DIR: a service or a command is using ${dataDir}: stop it, and restore into an empty folder`;
   if (names.length > 0 && !names.includes(UNFINISHED_RESTORE)) {
-    // The lock's file is made where there is none; here is nothing to be made.
+    // The lock would create its file where there is none; here nothing may be created.
     const unlock = names.includes(LOCK_FILE) ? lockDirectory(dataDir) : () => {};
     unlock?.();
     throw new BackupFailed(
@@ -215,7 +215,7 @@ async function copyFiles(
 /** Nothing else is written to DATA_DIR, whatever the list of a backup names. */
 const BODY = /^bodies\/[0-9a-f]{2}\/[0-9a-f-]{36}$/;
 
-/** Opens what was restored as the service does: it is brought to this program's schema, and its tables are checked. */
+/** Opens the restored data as the service does: its schema is migrated, and its tables are checked. */
 async function openRestored({ dataDir, urls }: RestoreOptions): Promise<Database> {
   const opening = urls
     ? openPostgres({ url: urls, isRestore: true })

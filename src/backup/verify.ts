@@ -1,4 +1,4 @@
-/** Proves that a backup can be restored. */
+/** Verifies that a backup can be restored. */
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BodyStore, LargeBody } from '../bodies/bodies.ts';
@@ -21,16 +21,16 @@ import { type DumpContents, readDump } from './postgres-dump.ts';
 
 export interface VerifyOptions {
   readonly folder: string;
-  /** The bucket, where the backup left the bodies there. */
+  /** The bucket, where the backup left the bodies in it. */
   readonly bucket: BodyStore | undefined;
   readonly onProgress: (text: string) => void;
 }
 
 /**
- * Reads all files and compares their digests, opens the database, looks through all of it, and looks for every
- * body that it names.
+ * Reads all files and compares their digests, opens the database, checks all of it, and searches every body that it
+ * names.
  *
- * @throws BackupFailed what is wrong, first of all
+ * @throws BackupFailed with the first error
  */
 export async function verifyBackup({
   folder,
