@@ -9,8 +9,10 @@ import {
   type CarryOutOptions,
   createMailReceiver,
   createSenderChecks,
+  createSpamFilter,
   LocalDelivery,
   type MailReceiver,
+  type SpamFilter,
 } from '../delivery/delivery.ts';
 import { createDnsResolver, type DnsResolver } from '../dns/dns.ts';
 import type { Domains } from '../domains/domains.ts';
@@ -20,6 +22,7 @@ import {
   type AddressFilter,
   createAddressFilter,
   createHostResolver,
+  type NetworkTest,
   testNetworks,
 } from '../net/net.ts';
 import {
@@ -39,7 +42,6 @@ import type { Trace } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
 import { createWebhookSender } from '../webhooks/webhooks.ts';
 import type { Keys } from './node-facts.ts';
-import { buildSpamFilter } from './spam-filter.ts';
 
 export interface MailFlowOptions {
   readonly config: Config;
@@ -204,7 +206,7 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
     smtp: { trustedNetworks },
   } = config;
   const isTrusted = testNetworks(trustedNetworks);
-  const spamFilter = buildSpamFilter({ config, isTrusted, metrics, log });
+  const spamFilter = buildSpamFilter(config, isTrusted, metrics, log);
   const dns = createDnsResolver({
     servers,
     concurrency: CHECKS_CONCURRENCY,
@@ -239,3 +241,27 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
 const CHECKS_END =
   'DNS does not answer: until it does, mail is accepted without SPF, DKIM and DMARC checks';
 const CHECKS_BEGIN = 'DNS answers again: SPF, DKIM and DMARC are checked for new mail';
+
+/** Undefined where the operator has no spam filter. @param isTrusted clients whose mail it is not asked about */
+function buildSpamFilter(
+  config: Config,
+  isTrusted: NetworkTest,
+  metrics: Metrics,
+  log: Logger,
+): SpamFilter | undefined {
+  const { rspamdUrl: url } = config.senderChecks;
+  if (url === undefined) return undefined;
+  metrics.setSpamFilterUp(true);
+  return createSpamFilter({
+    url,
+    hostname: config.mailHostname,
+    isTrusted,
+    onChecked: (outcome, ms) => metrics.countSpamCheck(outcome, ms),
+    onOutage(isOut, reason) {
+      metrics.setSpamFilterUp(!isOut);
+      if (isOut)
+        log.warn({ url, reason }, 'Rspamd does not answer: mail is accepted without a spam check');
+      else log.info({ url }, 'Rspamd answers again: new mail is checked for spam');
+    },
+  });
+}

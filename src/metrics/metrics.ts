@@ -4,7 +4,15 @@
  */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import {
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  Histogram,
+  type MetricObjectWithValues,
+  type MetricValue,
+  Registry,
+} from 'prom-client';
 import type { AttemptReport } from '../queue/queue.ts';
 import { addMailMetrics, type MailMetrics } from './mail-metrics.ts';
 import { addRequestMetrics, type RequestMetrics } from './request-metrics.ts';
@@ -14,7 +22,6 @@ import {
   type SharedSource,
   type StateMetrics,
 } from './state-metrics.ts';
-import { readTotals } from './totals.ts';
 
 export type { CommitReport, MetricSources } from './state-metrics.ts';
 
@@ -23,7 +30,7 @@ export interface Metrics extends MailMetrics, RequestMetrics, StateMetrics {
   watch(sources: MetricSources): void;
   /** Counts an attempt of the queue. */
   countAttempt(report: AttemptReport): void;
-  /** What was counted since the start, by the names of the operator's charts (`totals.ts`). */
+  /** What was counted since the start, by the names of the operator's charts. */
   totals(): Promise<Readonly<Record<string, number>>>;
   /** The text that Prometheus reads. */
   text(): Promise<string>;
@@ -140,4 +147,39 @@ export async function serveMetrics(
         server.closeAllConnections();
       }),
   };
+}
+
+/* What the counters say now, as the charts of operators have it: by short names, over all labels but one. */
+
+type Value = MetricValue<string> & { readonly metricName?: string };
+
+/** By metric: the name that one of its values counts for; undefined where it counts for none. */
+const names: Readonly<Record<string, (value: Value) => string | undefined>> = {
+  postroom_receive_duration_seconds: ({ metricName, labels }) => {
+    if (metricName?.endsWith('_count')) return 'received';
+    return metricName?.endsWith('_bucket') ? `smtp_seconds:${labels.le}` : undefined;
+  },
+  postroom_http_request_duration_seconds: ({ metricName, labels }) =>
+    metricName?.endsWith('_bucket') ? `http_seconds:${labels.le}` : undefined,
+  postroom_recipients_total: ({ labels }) =>
+    labels.result === 'delivered' ? 'delivered' : undefined,
+  postroom_smtp_refusals_total: ({ labels }) =>
+    `${labels.result === 'temporary' ? 'deferred' : 'refused'}:${labels.reason}`,
+  postroom_delivery_attempts_total: ({ labels }) => `${labels.kind}:${labels.result}`,
+};
+
+/** Reads counters alone: gauges may ask the database. */
+async function readTotals(registry: Registry): Promise<Record<string, number>> {
+  const totals: Record<string, number> = {};
+  for (const [metric, nameOf] of Object.entries(names)) {
+    // What is read is plain data, whatever kind of metric it is.
+    const read = registry.getSingleMetric(metric)?.get() as
+      | Promise<MetricObjectWithValues<Value>>
+      | undefined;
+    for (const value of (await read)?.values ?? []) {
+      const name = nameOf(value);
+      if (name !== undefined) totals[name] = (totals[name] ?? 0) + value.value;
+    }
+  }
+  return totals;
 }

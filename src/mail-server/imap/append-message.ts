@@ -2,6 +2,7 @@
  * Adding a message by IMAP: for delivery where LMTP is not used, with a way to find out whether it came;
  * and for clients, who are told its UID.
  */
+import pLimit, { type LimitFunction } from 'p-limit';
 import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
 import { Refusal } from '../../errors/errors.ts';
 import {
@@ -12,19 +13,19 @@ import {
   type MailUser,
   normalizeFlags,
 } from '../../mailstore/mailstore.ts';
+import { runInTurn } from '../../net/net.ts';
 import { withLineEnds } from '../lmtp.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
 import type { EditorOptions } from './edit-mailboxes.ts';
 import { ImapFailure } from './failure.ts';
 import { fetchRows, listUids } from './fetch.ts';
 import { findSpecialUse } from './list-mailboxes.ts';
-import { Turns } from './turns.ts';
 import { UID_MAX } from './uid-set.ts';
-import { encodeMailboxName } from './utf7.ts';
 import {
   type Argument,
   atom,
   codeOf,
+  encodeMailboxName,
   type ImapResponse,
   literal,
   numberOf,
@@ -298,4 +299,33 @@ async function hasReceived(
     },
   });
   return found;
+}
+
+/**
+ * Runs a bounded number of tasks at once, and one at a time of each key. The others wait in the order in which
+ * they came.
+ */
+export class Turns {
+  readonly #all: LimitFunction;
+  readonly #keys = new Map<number, { readonly limit: LimitFunction; tasks: number }>();
+
+  constructor(atOnce: number) {
+    this.#all = pLimit(atOnce);
+  }
+
+  /**
+   * @param signal whoever waits leaves the line on it; a task that runs has to heed it by itself
+   * @throws the signal's reason where it comes before the turn: then the task never runs
+   */
+  async run<T>(key: number, task: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    const own = this.#keys.get(key) ?? { limit: pLimit(1), tasks: 0 };
+    this.#keys.set(key, own);
+    own.tasks++;
+    try {
+      // A task that waits for its key takes no place from others.
+      return await runInTurn(own.limit, signal, () => runInTurn(this.#all, signal, task));
+    } finally {
+      if (--own.tasks === 0) this.#keys.delete(key);
+    }
+  }
 }

@@ -5,16 +5,16 @@ import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
 import { type Connection, mailboxNotFound } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { fetchRows } from './fetch.ts';
-import { readFlags } from './server-flags.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';
-import { encodeMailboxName } from './utf7.ts';
 import {
   atom,
   codeOf,
+  encodeMailboxName,
   type ImapResponse,
   listOf,
   modseqOf,
   quoted,
+  readFlags,
   sequence,
   textOf,
 } from './wire.ts';

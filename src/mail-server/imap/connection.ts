@@ -6,18 +6,18 @@ import type { ImapFlow } from 'imapflow';
 import { Refusal } from '../../errors/errors.ts';
 import { ImapFailure, nameFailure, nameLateness } from './failure.ts';
 import { readSelectCode, type SelectAnswer, type Selected } from './selected.ts';
-import { readFlags } from './server-flags.ts';
 import { UidSet } from './uid-set.ts';
-import { encodeMailboxName } from './utf7.ts';
 import {
   type Argument,
   atom,
   type CommandLayer,
   commandLayer,
+  encodeMailboxName,
   type ImapResponse,
   listOf,
   numberOf,
   quoted,
+  readFlags,
   textOf,
 } from './wire.ts';
 

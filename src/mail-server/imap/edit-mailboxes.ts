@@ -19,8 +19,7 @@ import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { listMailboxes } from './list-mailboxes.ts';
 import { readNamespace, toServerName } from './namespace.ts';
-import { encodeMailboxName } from './utf7.ts';
-import { quoted } from './wire.ts';
+import { encodeMailboxName, quoted } from './wire.ts';
 
 export interface EditorOptions {
   /** Runs work that may be done twice. If its connection was dropped, it runs once more on a fresh one. */

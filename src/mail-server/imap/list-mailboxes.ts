@@ -3,10 +3,10 @@ import { canonicalMailboxName } from '../../mailstore/mailstore.ts';
 import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import type { SyncState } from './token.ts';
-import { decodeMailboxName } from './utf7.ts';
 import {
   type Argument,
   atom,
+  decodeMailboxName,
   type ImapAttribute,
   type ImapResponse,
   listOf,

@@ -23,9 +23,18 @@ import {
 import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { type FetchedItems, fetchRows } from './fetch.ts';
-import { readFlags } from './server-flags.ts';
 import { UidSet } from './uid-set.ts';
-import { type Argument, atom, bytesOf, listOf, modseqOf, numberOf, peek, textOf } from './wire.ts';
+import {
+  type Argument,
+  atom,
+  bytesOf,
+  listOf,
+  modseqOf,
+  numberOf,
+  peek,
+  readFlags,
+  textOf,
+} from './wire.ts';
 
 const ENVELOPE_FIELDS = [
   'DATE',

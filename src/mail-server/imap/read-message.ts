@@ -6,6 +6,7 @@
  * old messages, fail, or (with Dovecot's sdbox) empty the new mailbox. NOOP and STATUS answer from the same old
  * view, so there is no shorter command.
  */
+import { LRUCache } from 'lru-cache';
 import { Refusal } from '../../errors/errors.ts';
 import type { ByteRange, MailUser, Message, PartContent } from '../../mailstore/mailstore.ts';
 import {
@@ -23,12 +24,10 @@ import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { fetchRows, listUids } from './fetch.ts';
 import { readInternalDate, threadIdOf } from './message-fields.ts';
-import { PartSizes } from './part-sizes.ts';
 import { Keep, type UseOptions } from './pool.ts';
-import { readFlags } from './server-flags.ts';
 import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
 import { UidSet } from './uid-set.ts';
-import { type Argument, atom, listOf, textOf } from './wire.ts';
+import { type Argument, atom, listOf, readFlags, textOf } from './wire.ts';
 
 /** Runs work that changes nothing, again on another connection where one broke. */
 export type Read = <T>(
@@ -41,6 +40,9 @@ export type Read = <T>(
 /** Identity encodings leave a part's octets as they are (RFC 2045 section 6.2). */
 const IDENTITY = new Set(['7bit', '8bit', 'binary']);
 
+/** Sizes of parts that are remembered. */
+const SIZES_KEPT = 2_000;
+
 interface Place {
   readonly user: MailUser;
   readonly mailbox: string;
@@ -50,10 +52,21 @@ interface Place {
 
 export class MessageReader {
   readonly #read: Read;
-  readonly #sizes = new PartSizes();
+  /** Decoded sizes of large parts: a message never changes under its UIDVALIDITY and UID. */
+  readonly #sizes = new LRUCache<string, Promise<number>>({ max: SIZES_KEPT });
 
   constructor(read: Read) {
     this.#read = read;
+  }
+
+  /** @param measure reads the part; run once for readers that come together */
+  #sizeOf(key: string, measure: () => Promise<number>): Promise<number> {
+    const known = this.#sizes.get(key);
+    if (known) return known;
+    const size = measure();
+    this.#sizes.set(key, size);
+    size.catch(() => this.#sizes.delete(key));
+    return size;
   }
 
   /**
@@ -115,9 +128,8 @@ export class MessageReader {
     const place = { user, mailbox, uidvalidity, uid };
     const etag = `"${uidvalidity}-${uid}-${number}"`;
     const encoded = () => this.#open(place, number, first);
-    const size = await this.#sizes.of(`${user.accountId} ${mailbox} ${etag}`, () =>
-      decodedSize(part, first, encoded),
-    );
+    const key = `${user.accountId} ${mailbox} ${etag}`;
+    const size = await this.#sizeOf(key, () => decodedSize(part, first, encoded));
     return {
       size,
       etag,

@@ -26,7 +26,6 @@ import type { Connection } from './connection.ts';
 import { ChangeCollector, fetchRows, listUids, requirePlausible } from './fetch.ts';
 import { fetchPreviews, fieldItems, readFields } from './message-fields.ts';
 import type { Selected } from './selected.ts';
-import { readFlags } from './server-flags.ts';
 import {
   formatCursor,
   formatState,
@@ -36,7 +35,7 @@ import {
   type SyncState,
 } from './token.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';
-import { atom, listOf, sequence } from './wire.ts';
+import { atom, listOf, readFlags, sequence } from './wire.ts';
 
 /** A page that carries more than UIDs is bounded also when the client set no limit. */
 export const PAGE_WITH_FIELDS = 1_000;

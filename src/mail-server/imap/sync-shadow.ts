@@ -21,7 +21,6 @@ import type { Connection } from './connection.ts';
 import { ImapFailure } from './failure.ts';
 import { ChangeCollector, fetchRows, listUids, searchUids } from './fetch.ts';
 import type { Selected } from './selected.ts';
-import { readFlags } from './server-flags.ts';
 import {
   findDifferences,
   findShadow,
@@ -40,7 +39,7 @@ import {
 import { cut, describe, pageLimit } from './sync-modseq.ts';
 import { formatCursor, formatState, type ImapToken, type SyncState } from './token.ts';
 import { UID_MAX, UidSet } from './uid-set.ts';
-import { atom, listOf, sequence } from './wire.ts';
+import { atom, listOf, readFlags, sequence } from './wire.ts';
 
 /** Attempts in all: if somebody else updates the shadow meanwhile, the server is asked again. */
 const ATTEMPTS = 6;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { Turns } from './turns.ts';
+import { Turns } from './append-message.ts';
 
 /** Tasks that note their beginning; those that are held end when they are told to. */
 function openTurns(atOnce: number) {

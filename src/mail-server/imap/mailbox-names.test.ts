@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { anyCharacter } from '../../../test/support/any-character.ts';
-import { decodeMailboxName, encodeMailboxName } from './utf7.ts';
+import { decodeMailboxName, encodeMailboxName } from './wire.ts';
 
 void suite('mailbox names', () => {
   void test('are modified UTF-7 on the wire (RFC 3501 section 5.1.3)', () => {
