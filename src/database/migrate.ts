@@ -3,8 +3,9 @@ import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import type { Engine, ReadDatabase } from './engine.ts';
 import { first } from './migrations/0001.ts';
-import { laterThanSecond, second } from './migrations/0002.ts';
+import { beforeSecond, laterThanSecond, second } from './migrations/0002.ts';
 import {
+  alterBetweenOthers,
   applyBetweenOthers,
   findUnfinished,
   finish,
@@ -34,9 +35,11 @@ const APPLIED = 'kysely_migration';
 /**
  * All migrations by name; each runs in one transaction. A name is a number of four digits: the version of the
  * database after it. A released migration is never edited (`migrations/released.json`).
+ *
+ * @param isBegun whether `beforeSecond` was done
  */
-function migrationsFor(engine: Engine): Record<string, Migration> {
-  const migrations = { '0001': first(engine), '0002': second(engine) };
+function migrationsFor(engine: Engine, isBegun = false): Record<string, Migration> {
+  const migrations = { '0001': first(engine), '0002': second(engine, isBegun) };
   return engine === 'sqlite' ? migrations : withLockTimeout(migrations);
 }
 
@@ -84,30 +87,37 @@ export async function applyMigrations<T>(
   engine: Engine,
   onStep: OnStep = () => {},
 ): Promise<boolean> {
-  const migrations = migrationsFor(engine);
-  const names = Object.keys(migrations);
+  const names = Object.keys(migrationsFor(engine));
   const applied = await readApplied(kysely, engine);
   if (await isOfNewer(kysely, engine, applied, names)) return true;
-  const provider = { getMigrations: async () => migrations };
-  const apply = async (db: Kysely<T>) => {
-    const { error } = await new Migrator({ db, provider }).migrateToLatest();
-    if (error) throw error;
-    await sql`insert into settings (name, value) values (${OLDEST}, ${OLDEST_VERSION})
-      on conflict (name) do update set value = excluded.value`.execute(db);
-  };
-  const isOld = applied.length < names.length;
   if (engine === 'sqlite') {
-    if (isOld) await apply(kysely);
+    if (applied.length < names.length) await apply(kysely, migrationsFor(engine));
     return false;
   }
   const findLeft = () => findUnfinished(kysely, laterThanSecond);
   const { indexes, checks } = await findLeft();
-  if (!isOld && indexes.length + Object.keys(checks).length === 0) return false;
+  const isDone = indexes.length + Object.keys(checks).length === 0;
+  if (applied.length === names.length && isDone) return false;
   await takeTurns(kysely, onStep, async () => {
-    if (isOld) await applyBetweenOthers(kysely, onStep, apply);
-    await finish(kysely, await findLeft(), { isEmpty: applied.length === 0, onStep });
+    // Another node may have done all of it meanwhile.
+    const { length } = await readApplied(kysely, engine);
+    const isEmpty = length === 0;
+    if (length < names.length) {
+      if (!isEmpty) await alterBetweenOthers(kysely, onStep, beforeSecond);
+      const migrations = migrationsFor(engine, !isEmpty);
+      await applyBetweenOthers(kysely, onStep, (tx) => apply(tx, migrations));
+    }
+    await finish(kysely, await findLeft(), { isEmpty, onStep });
   });
   return false;
+}
+
+async function apply<T>(db: Kysely<T>, migrations: Record<string, Migration>): Promise<void> {
+  const provider = { getMigrations: async () => migrations };
+  const { error } = await new Migrator({ db, provider }).migrateToLatest();
+  if (error) throw error;
+  await sql`insert into settings (name, value) values (${OLDEST}, ${OLDEST_VERSION})
+    on conflict (name) do update set value = excluded.value`.execute(db);
 }
 
 /** The version of a database, and the newest one that this program knows. */

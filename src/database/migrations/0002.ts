@@ -237,12 +237,6 @@ const dovecotUsers = `view dovecot_users as
   join domains on domains.id = accounts.domain_id
   where domains.status = 'active'`;
 
-/** On PostgreSQL the view is replaced, so that it keeps its grants. */
-const replaceView = {
-  sqlite: ['drop view dovecot_users', `create ${dovecotUsers}`],
-  postgres: [`create or replace ${dovecotUsers}`],
-};
-
 const indexes = [
   'create unique index blocks_by_value on blocks (kind, value)',
   // Operators search the trace by these, the newest first.
@@ -270,19 +264,20 @@ const indexes = [
 ];
 
 /**
- * Storage parameters of PostgreSQL. By default autovacuum runs after a fifth of a table has changed: that is too late
- * for a table of millions of rows, and too often for a queue that is nearly always empty.
+ * Other changes of tables of 0.2.0 on PostgreSQL. By default autovacuum runs after a fifth of a table has changed: that is
+ * too late for a table of millions of rows, and too often for a queue that is nearly always empty.
  */
-const storage: Record<'sqlite' | 'postgres', readonly string[]> = {
-  sqlite: [],
-  postgres: [
-    // A message of 20 KB is stored in half of the time.
-    'alter table bodies alter column content set compression lz4',
-    'alter table deliveries set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02)',
-    'alter table delivery_payloads set (autovacuum_vacuum_scale_factor = 0.02)',
-    'alter table messages set (autovacuum_vacuum_scale_factor = 0.02)',
-    'alter table search_queue set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000)',
+const alterations: Record<string, readonly string[]> = {
+  // A message of 20 KB is stored in half of the time.
+  bodies: ['alter column content set compression lz4'],
+  deliveries: [
+    'drop constraint if exists deliveries_held_by_check',
+    `add constraint deliveries_held_by_check ${heldBy} not valid`,
+    'set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02)',
   ],
+  delivery_payloads: ['set (autovacuum_vacuum_scale_factor = 0.02)'],
+  messages: ['set (autovacuum_vacuum_scale_factor = 0.02)'],
+  search_queue: ['set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000)'],
 };
 
 /** Writes each `{column: definition}` with the engine's own type names. */
@@ -309,27 +304,41 @@ function* newTables(engine: 'sqlite' | 'postgres'): Generator<string> {
   yield* indexes;
 }
 
-/** Changes of tables of 0.2.0: on PostgreSQL they lock the tables until the end of the transaction. */
-function* changedTables(engine: 'sqlite' | 'postgres'): Generator<string> {
+/** Changes of tables of 0.2.0 on SQLite. */
+function* changedTables(): Generator<string> {
   for (const [name, columns] of Object.entries(addedColumns)) {
-    for (const column of define(columns, types[engine])) {
-      const check = engine === 'sqlite' && column.startsWith('held_by ') ? ` ${heldBy}` : '';
+    for (const column of define(columns, types.sqlite)) {
+      const check = column.startsWith('held_by ') ? ` ${heldBy}` : '';
       yield `alter table ${name} add column ${column}${check}`;
     }
   }
-  if (engine === 'sqlite') yield* indexesOfOldTables;
-  else {
-    yield `alter table deliveries add constraint deliveries_held_by_check ${heldBy} not valid`;
-  }
-  yield* replaceView[engine];
-  yield* storage[engine];
+  yield* indexesOfOldTables;
+  yield* ['drop view dovecot_users', `create ${dovecotUsers}`];
 }
 
-/** @param engine whose SQL is spoken */
-export function second(engine: 'sqlite' | 'postgres'): Migration {
+/**
+ * Changes of tables of 0.2.0 on PostgreSQL, each of which locks its table until the end of the transaction.
+ * Each may run twice: a migration that was cut short begins with the first.
+ */
+export const beforeSecond: readonly string[] = [
+  ...[...new Set([...Object.keys(addedColumns), ...Object.keys(alterations)])].map((name) => {
+    const columns = define(addedColumns[name] ?? {}, types.postgres);
+    const added = columns.map((column) => `add column if not exists ${column}`);
+    return `alter table ${name} ${[...added, ...(alterations[name] ?? [])].join(', ')}`;
+  }),
+  // The view stays the same one, with the grants that it has.
+  `create or replace ${dovecotUsers}`,
+];
+
+/**
+ * @param engine whose SQL is spoken
+ * @param isBegun whether {@link beforeSecond} was done
+ */
+export function second(engine: 'sqlite' | 'postgres', isBegun = false): Migration {
+  const changes = engine === 'sqlite' ? [...changedTables()] : isBegun ? [] : beforeSecond;
   return {
     async up(db: Kysely<unknown>) {
-      for (const statement of [...newTables(engine), ...changedTables(engine)]) {
+      for (const statement of [...newTables(engine), ...changes]) {
         await sql.raw(statement).execute(db);
       }
     },

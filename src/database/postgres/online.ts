@@ -2,7 +2,8 @@
  * Changes the schema of a database on PostgreSQL while other nodes, also of an older version, work on it.
  *
  * A change of a table needs an exclusive lock for a moment. While it waits, all other queries of the table wait behind
- * it. So it gives up after {@link LOCK_MS}, lets the others continue, and tries again. Indexes on tables that may be
+ * it. So it gives up after {@link LOCK_MS}, lets the others continue, and tries again. Each table is changed in a
+ * transaction of its own, before the one that makes new tables and records the migration. Indexes on tables that may be
  * large are made afterwards by CREATE INDEX CONCURRENTLY, for which nobody waits. It runs outside of a transaction: if
  * it is cut short it leaves an index that is not valid, which the next start drops and makes again.
  */
@@ -63,7 +64,7 @@ export function withLockTimeout(migrations: Record<string, Migration>): Record<s
     const limitedUp: Migration['up'] = async (db) => {
       await sql`savepoint migration`.execute(db);
       try {
-        await sql`set local lock_timeout = ${sql.lit(LOCK_MS)}`.execute(db);
+        await limitLocks(db);
         await up(db);
       } catch (error) {
         // If this fails the connection is lost, and the first error says why.
@@ -74,6 +75,29 @@ export function withLockTimeout(migrations: Record<string, Migration>): Record<s
     return [name, { up: limitedUp }];
   });
   return Object.fromEntries(limited);
+}
+
+/**
+ * Runs each statement in a transaction of its own; where a table lock is not granted in time, runs it again. With locks
+ * on two tables in one transaction, a client that uses one of them and waits for the other would be a deadlock.
+ *
+ * @param statements each may run twice: a migration that was cut short begins with the first
+ */
+export async function alterBetweenOthers<T>(
+  kysely: Kysely<T>,
+  onStep: OnStep,
+  statements: readonly string[],
+): Promise<void> {
+  for (const statement of statements) {
+    await applyBetweenOthers(kysely, onStep, async (tx) => {
+      await limitLocks(tx);
+      await sql.raw(statement).execute(tx);
+    });
+  }
+}
+
+async function limitLocks<T>(tx: Kysely<T>): Promise<void> {
+  await sql`set local lock_timeout = ${sql.lit(LOCK_MS)}`.execute(tx);
 }
 
 /** Runs `apply` in one transaction; where a table lock is not granted in time, runs all of it again. */
