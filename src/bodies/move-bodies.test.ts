@@ -95,6 +95,10 @@ test('stores of another database are refused, and a missing body is named', asyn
   await to.writeNote('store-id', 'another');
   await assert.rejects(moveBodies(given), { name: 'MoveRefused' });
   await to.removeNote('store-id');
+  const id = await from.readNote('store-id');
+  await from.removeNote('store-id');
+  await assert.rejects(moveBodies(given), { message: /has no store-id: its bodies were moved/ });
+  await from.writeNote('store-id', id);
   const file = kept[1]?.file ?? '';
   await from.remove([file]);
   assert.deepEqual(await moveBodies(given), { bodies: 2, octets: 200_000, missing: [file] });

@@ -70,6 +70,9 @@ async function checkStores(id: string, from: BodyStore, to: BodyStore): Promise<
   const [old, next] = [await from.readNote('store-id'), await to.readNote('store-id')];
   if (next !== '' && next !== id) throw foreign(to);
   // An earlier run already removed it.
+  if (old === '' && next === '') {
+    throw new MoveRefused(`${from.place} has no store-id: its bodies were moved elsewhere`);
+  }
   if (old !== id && !(old === '' && next === id)) throw foreign(from);
 }
 

@@ -12,7 +12,7 @@ import {
 } from '../bodies/bodies.ts';
 import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
-import { listRunningNodes } from '../nodes/nodes.ts';
+import { doAloneOn, LeaseTaken, listRunningNodes } from '../nodes/nodes.ts';
 import { CommandFailed, type CommandParts, megabytes, openProgress, report } from './command.ts';
 
 interface MoveArguments {
@@ -68,7 +68,12 @@ async function move(
   from: BodyStore,
   to: BodyStore,
 ): Promise<Moved> {
-  const checkStopped = async () => {
+  const checkStopped = async (signal?: AbortSignal) => {
+    if (signal?.aborted) {
+      throw new CommandFailed(
+        'the database did not answer for a while, so that another process may be moving bodies: run this command again to continue',
+      );
+    }
     const running = await listRunningNodes(database);
     if (running.length === 0) return;
     throw new CommandFailed(
@@ -80,8 +85,21 @@ async function move(
   const onProgress = (done: number, total: number, octets: number) =>
     show(`${done} of ${total} bodies are in ${to.place}, ${megabytes(octets)} copied`);
   try {
-    return await moveBodies({ database, from, to, onProgress, checkStopped });
+    return await doAloneOn(database, 'move of bodies', (signal) =>
+      moveBodies({
+        database,
+        from,
+        to,
+        onProgress,
+        checkStopped: () => checkStopped(signal),
+      }),
+    );
   } catch (error) {
+    if (error instanceof LeaseTaken) {
+      throw new CommandFailed(
+        'another `postroom bodies move` is moving the bodies of this database',
+      );
+    }
     if (error instanceof StoreUnavailable && config.bodies.bucket) {
       throw new CommandFailed(`${error.message}; run this command again to continue`);
     }

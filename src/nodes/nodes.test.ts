@@ -5,7 +5,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import { type Database, openPostgres } from '../database/database.ts';
 import { DatabaseClock } from './clock.ts';
-import { joinNodes, listRunningNodes, type NodeFacts, NodeRefused, type Nodes } from './nodes.ts';
+import {
+  doAloneOn,
+  joinNodes,
+  listRunningNodes,
+  type NodeFacts,
+  NodeRefused,
+  type Nodes,
+} from './nodes.ts';
 import { placeOfSigning } from './signing-keys.ts';
 
 const facts: NodeFacts = {
@@ -222,6 +229,29 @@ onEachEngine('nodes', (engine) => {
     const ofC = worker(working, 'c');
     c.lead('sweep', ofC.work);
     await ofC.begun;
+  });
+
+  test('what one process does alone, another one does not do until it ends or is gone', async () => {
+    const { database } = await openTestDatabase(engine);
+    const begun = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    const done: string[] = [];
+    const first = doAloneOn(database, 'move', async () => {
+      begun.resolve();
+      await asked.promise;
+      done.push('first');
+    });
+    await begun.promise;
+    const second = doAloneOn(database, 'move', async () => done.push('second'));
+    await sleep(1_000);
+    asked.resolve();
+    await Promise.all([first, second]);
+    assert.deepEqual(done, ['first', 'second']);
+    // As one leaves it that was killed.
+    const lease = { name: 'move', owner: 'gone', until: Date.now() + 1_000 };
+    await database.read.insertInto('leases').values(lease).execute();
+    await doAloneOn(database, 'move', async () => done.push('third'));
+    assert.equal(done.length, 3);
   });
 
   test('a wrong clock of a machine has no effect, and is logged once', async (context) => {

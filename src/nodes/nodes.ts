@@ -18,10 +18,11 @@ import type { Logger } from 'pino';
 import type { Database, Queries, Row } from '../database/database.ts';
 import type { LogLevel } from '../log/log.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
-import { lead } from './lead.ts';
+import { doAlone, lead } from './lead.ts';
 import { placeOfSigning, type SigningKeys } from './signing-keys.ts';
 import { thisMachine, wasKilledHere } from './this-machine.ts';
 
+export { LeaseTaken } from './lead.ts';
 export { onlyKey, type SigningKeys } from './signing-keys.ts';
 
 const BEAT_MS = 5_000;
@@ -330,6 +331,22 @@ class Node implements Nodes {
     }
     return row !== undefined;
   }
+}
+
+/**
+ * Does work once that nobody else on this database may do at the same time.
+ *
+ * @param work has to end once its signal is aborted
+ * @throws LeaseTaken where another process does it
+ */
+export async function doAloneOn<Value>(
+  database: Database,
+  name: string,
+  work: (signal: AbortSignal) => Promise<Value>,
+): Promise<Value> {
+  // Whoever has opened it is the only one.
+  if (database.engine === 'sqlite') return work(new AbortController().signal);
+  return doAlone({ database, name, owner: randomUUID() }, work);
 }
 
 /** The machines that run a node now; none on SQLite, which one process has open. */
