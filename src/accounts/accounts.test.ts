@@ -5,10 +5,10 @@ import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts'
 import { listAudit } from '../audit/audit.ts';
 import type { Change } from '../changes/changes.ts';
 import type { Database } from '../database/database.ts';
-import { createDomains, type Domains } from '../domains/domains.ts';
+import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { CredentialsReader } from './account-rows.ts';
-import { type Accounts, createAccounts, findAccountStates } from './accounts.ts';
+import { Accounts, findAccountStates } from './accounts.ts';
 
 onEachEngine('accounts', (engine) => {
   let database: Database;
@@ -19,13 +19,13 @@ onEachEngine('accounts', (engine) => {
 
   before(async () => {
     ({ database } = await openTestDatabase(engine));
-    domains = createDomains({
+    domains = new Domains({
       database,
       mailHostname: 'mx.test.test',
       spfInclude: 'spf.test.test',
       makeDkimKey: shareDkimKey,
     });
-    accounts = createAccounts({
+    accounts = new Accounts({
       database,
       domains,
       changes: { publish: (change) => published.push(change) },

@@ -125,71 +125,7 @@ const LIMIT_MAX = 1000;
 const statuses: readonly string[] = ['active', 'suspended'] satisfies AccountStatus[];
 
 /** Every function with a `userId` sees only that user's accounts. */
-export interface Accounts {
-  /**
-   * @param by who is named in the audit log
-   * @throws Refusal domain_not_found, domain_not_active, address_exists, invalid_request
-   *   (`local_part`, `display_name`, `password`), unavailable
-   */
-  create(input: NewAccount, by?: Actor): Promise<AccountWithPassword>;
-  /** Ordered by id. @throws Refusal domain_not_found, invalid_request (`limit`, `offset`) */
-  list(page: AccountPage): Promise<Account[]>;
-  /** @throws Refusal account_not_found */
-  get(userId: string, id: number): Promise<Account>;
-  /**
-   * Changes the given fields. A suspended account's tokens and remembered logins become invalid at once.
-   *
-   * @param by who is named in the audit log when it is suspended or resumed
-   * @throws Refusal account_not_found, invalid_request (`display_name`, `status`)
-   */
-  update(userId: string, id: number, changed: AccountUpdate, by?: Actor): Promise<Account>;
-  /**
-   * Deletes an account: it no longer exists for anybody when this resolves; its mail is removed afterwards.
-   *
-   * @throws Refusal account_not_found
-   */
-  remove(
-    userId: string,
-    id: number,
-    recorded?: RecordedDeletion,
-  ): Promise<{ readonly id: number; readonly address: string }>;
-  /**
-   * Sets the password, by default a generated one; tokens that were issued before become invalid at once.
-   *
-   * @param by who is named in the audit log
-   * @throws Refusal account_not_found, invalid_request (`password`), unavailable
-   */
-  resetPassword(
-    userId: string,
-    id: number,
-    password?: string,
-    by?: Actor,
-  ): Promise<AccountWithPassword>;
-  /**
-   * Deletes a domain: it and its accounts no longer exist for anybody when this resolves; accounts, mail and
-   * deliveries are removed afterwards.
-   *
-   * @throws Refusal domain_not_found
-   */
-  removeDomain(userId: string, name: string, recorded?: RecordedDeletion): Promise<Domain>;
-  /** Ends the connections to the accounts of a suspended domain. */
-  endAccess(domainId: number): Promise<void>;
-  /** Removes some accounts of a deleted domain. @returns false where it has none left */
-  removeSomeOf(deletedDomainId: number): Promise<boolean>;
-  /**
-   * The account that receives mail for a local part as the sender wrote it, without regard to case and `+tag`.
-   * Suspended accounts are found too.
-   */
-  findRecipient(localPart: string, domainId: number): Promise<Account | undefined>;
-  /** The oldest account of a domain, for its postmaster. */
-  oldestOfDomain(domainId: number): Promise<Account | undefined>;
-  /** The account of an address now; case is ignored, a `+tag` is not. */
-  findForMail(address: string): Promise<Account | undefined>;
-  /** Which of these accounts exist, suspended or not. */
-  stillThere(ids: readonly number[]): Promise<Set<number>>;
-}
-
-class StoredAccounts implements Accounts {
+export class Accounts {
   readonly #database: Database;
   readonly #domains: Domains;
   readonly #changes: Pick<Changes, 'publish'>;
@@ -210,6 +146,11 @@ class StoredAccounts implements Accounts {
     this.#now = now ?? Date.now;
   }
 
+  /**
+   * @param by who is named in the audit log
+   * @throws Refusal domain_not_found, domain_not_active, address_exists, invalid_request
+   *   (`local_part`, `display_name`, `password`), unavailable
+   */
   async create(input: NewAccount, by?: Actor): Promise<AccountWithPassword> {
     const domain = await this.#domains.find(input.userId, input.domain);
     const localPart = checkLocalPart(input.localPart, domain.name);
@@ -250,6 +191,7 @@ class StoredAccounts implements Accounts {
     return { account, password };
   }
 
+  /** Ordered by id. @throws Refusal domain_not_found, invalid_request (`limit`, `offset`) */
   async list({ userId, domain, limit, offset, after = 0 }: AccountPage): Promise<Account[]> {
     checkUserId(userId);
     if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) {
@@ -269,10 +211,17 @@ class StoredAccounts implements Accounts {
     return rows.map(toAccount);
   }
 
+  /** @throws Refusal account_not_found */
   get(userId: string, id: number): Promise<Account> {
     return this.#read(this.#database.read, userId, id);
   }
 
+  /**
+   * Changes the given fields. A suspended account's tokens and remembered logins become invalid at once.
+   *
+   * @param by who is named in the audit log when it is suspended or resumed
+   * @throws Refusal account_not_found, invalid_request (`display_name`, `status`)
+   */
   async update(userId: string, id: number, changed: AccountUpdate, by?: Actor): Promise<Account> {
     const { displayName, status } = changed;
     if (displayName !== undefined) checkDisplayName(displayName);
@@ -310,6 +259,11 @@ class StoredAccounts implements Accounts {
     return account;
   }
 
+  /**
+   * Deletes an account: it no longer exists for anybody when this resolves; its mail is removed afterwards.
+   *
+   * @throws Refusal account_not_found
+   */
   async remove(userId: string, id: number, recorded?: RecordedDeletion) {
     const { address } = await this.#database.write(async (tx) => {
       await lockAccount(tx, this.#database.engine, id);
@@ -322,6 +276,12 @@ class StoredAccounts implements Accounts {
     return { id, address };
   }
 
+  /**
+   * Sets the password, by default a generated one; tokens that were issued before become invalid at once.
+   *
+   * @param by who is named in the audit log
+   * @throws Refusal account_not_found, invalid_request (`password`), unavailable
+   */
   async resetPassword(
     userId: string,
     id: number,
@@ -351,6 +311,12 @@ class StoredAccounts implements Accounts {
     return { account, password };
   }
 
+  /**
+   * Deletes a domain: it and its accounts no longer exist for anybody when this resolves; accounts, mail and
+   * deliveries are removed afterwards.
+   *
+   * @throws Refusal domain_not_found
+   */
   async removeDomain(userId: string, name: string, recorded?: RecordedDeletion): Promise<Domain> {
     const { statusChanges, ...domain } = await this.#database.write(async (tx) => {
       const removed = await this.#domains.remove(tx, userId, name);
@@ -362,12 +328,14 @@ class StoredAccounts implements Accounts {
     return domain;
   }
 
+  /** Removes some accounts of a deleted domain. @returns false where it has none left */
   async removeSomeOf(deletedDomainId: number): Promise<boolean> {
     const ids = await deleteSomeOfDomain(this.#database, deletedDomainId, this.#now());
     this.#tellDeleted(ids);
     return ids.length > 0;
   }
 
+  /** Ends the connections to the accounts of a suspended domain. */
   async endAccess(domainId: number): Promise<void> {
     for (let after: number | undefined = 0; after !== undefined; ) {
       const rows: { id: number }[] = await this.#database.read
@@ -393,10 +361,15 @@ class StoredAccounts implements Accounts {
     this.#onDeleted();
   }
 
+  /**
+   * The account that receives mail for a local part as the sender wrote it, without regard to case and `+tag`.
+   * Suspended accounts are found too.
+   */
   findRecipient(localPart: string, domainId: number): Promise<Account | undefined> {
     return this.#findOnDomain(mailLocalPart(localPart), domainId);
   }
 
+  /** The oldest account of a domain, for its postmaster. */
   async oldestOfDomain(domainId: number): Promise<Account | undefined> {
     const row = await selectAccounts(this.#database.read)
       .where('domain_id', '=', domainId)
@@ -406,12 +379,14 @@ class StoredAccounts implements Accounts {
     return row && toAccount(row);
   }
 
+  /** The account of an address now; case is ignored, a `+tag` is not. */
   async findForMail(text: string): Promise<Account | undefined> {
     const address = readAddress(text);
     const domain = address && (await this.#domains.findActive(address.domain));
     return domain && this.#findOnDomain(address.localPart, domain.id);
   }
 
+  /** Which of these accounts exist, suspended or not. */
   async stillThere(ids: readonly number[]): Promise<Set<number>> {
     if (ids.length === 0) return new Set();
     const rows = await this.#database.read
@@ -481,9 +456,4 @@ function accountNotFound(id: number): Refusal {
 
 function addressExists(localPart: string, { name }: Domain): Refusal {
   return new Refusal('address_exists', `${localPart}@${name} exists already`);
-}
-
-/** Opens the accounts in a database. */
-export function createAccounts(options: AccountsOptions): Accounts {
-  return new StoredAccounts(options);
 }

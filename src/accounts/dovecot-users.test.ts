@@ -4,8 +4,8 @@ import { verify } from '@node-rs/argon2';
 import { sql } from 'kysely';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import type { Database } from '../database/database.ts';
-import { createDomains, type Domains } from '../domains/domains.ts';
-import { type Accounts, createAccounts } from './accounts.ts';
+import { Domains } from '../domains/domains.ts';
+import { Accounts } from './accounts.ts';
 
 onEachEngine('the view dovecot_users', (engine) => {
   let database: Database;
@@ -14,12 +14,12 @@ onEachEngine('the view dovecot_users', (engine) => {
 
   before(async () => {
     ({ database } = await openTestDatabase(engine));
-    domains = createDomains({
+    domains = new Domains({
       database,
       mailHostname: 'mx.test.test',
       spfInclude: 'spf.test.test',
     });
-    accounts = createAccounts({ database, domains, changes: { publish: () => undefined } });
+    accounts = new Accounts({ database, domains, changes: { publish: () => undefined } });
   });
 
   async function claim(userId: string, name: string) {

@@ -4,14 +4,13 @@ import { before, test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import type { Database } from '../database/database.ts';
-import { createDomains } from '../domains/domains.ts';
+import { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import { limitInMemory } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
 import {
   type Account,
-  type Accounts,
-  createAccounts,
+  Accounts,
   createTokens,
   REMEMBERED_SECONDS,
   type Tokens,
@@ -31,14 +30,14 @@ onEachEngine('remembered logins', (engine) => {
   before(async () => {
     ({ database } = await openTestDatabase(engine));
     const clock = () => now;
-    const domains = createDomains({
+    const domains = new Domains({
       database,
       mailHostname: 'mx.test.test',
       spfInclude: 'spf.test.test',
       now: clock,
     });
     const changes = { publish: () => undefined };
-    accounts = createAccounts({ database, domains, changes, now: clock });
+    accounts = new Accounts({ database, domains, changes, now: clock });
     const log = pino({ level: 'warn' }, { write: (line) => lines.push(line) });
     const secret = onlyKey('a secret of thirty-two bytes, or more');
     tokens = createTokens({

@@ -7,14 +7,13 @@ import { exportJWK, SignJWT, UnsecuredJWT } from 'jose';
 import { pino } from 'pino';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import type { Database } from '../database/database.ts';
-import { createDomains, type Domains } from '../domains/domains.ts';
+import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { limitInMemory } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
 import {
   type Account,
-  type Accounts,
-  createAccounts,
+  Accounts,
   createTokens,
   type Tokens,
   type TokensOptions,
@@ -46,8 +45,8 @@ onEachEngine('tokens', (engine) => {
   before(async () => {
     ({ database } = await openTestDatabase(engine));
     const options = { database, mailHostname: 'mx.test.test', spfInclude: 'spf.test.test' };
-    domains = createDomains({ ...options, now: clock, makeDkimKey: shareDkimKey });
-    accounts = createAccounts({
+    domains = new Domains({ ...options, now: clock, makeDkimKey: shareDkimKey });
+    accounts = new Accounts({
       database,
       domains,
       changes: { publish: () => undefined },
@@ -817,7 +816,7 @@ suite('unusable keys prevent the start', () => {
   for (const [kind, key] of Object.entries(bad)) {
     test(kind, async () => {
       const { database } = await openTestDatabase('sqlite');
-      const domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
+      const domains = new Domains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
       assert.throws(
         () =>
           createTokens({

@@ -6,9 +6,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import {
-  type Accounts,
+  Accounts,
   AnsweredRequests,
-  createAccounts,
   createTokens,
   findAccounts,
   type Tokens,
@@ -28,12 +27,7 @@ import { type Changes, InProcessChanges } from '../changes/changes.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
 import { createDnsResolver } from '../dns/dns.ts';
-import {
-  createDomains,
-  createVerification,
-  type Domains,
-  type Verification,
-} from '../domains/domains.ts';
+import { Domains, Verification } from '../domains/domains.ts';
 import { buryShadowsOf, type ImapMailstore, purgeShadows } from '../mail-server/mail-server.ts';
 import { MailserverEvents } from '../mailserver-events/mailserver-events.ts';
 import {
@@ -256,13 +250,13 @@ function buildChanges(search: Search, changes: Changes): Changes {
 function buildOwners(ground: Ground, deletions: Deletions): Owners {
   const { config, keys, database, changes, openLimit, metrics, logger, now } = ground;
   const { mailHostname, spfInclude, jwt } = config;
-  const domains = createDomains({ database, mailHostname, spfInclude, log: logger, now });
+  const domains = new Domains({ database, mailHostname, spfInclude, log: logger, now });
   const dns = createDnsResolver({
     servers: config.dns.servers,
     onAsked: metrics.dnsQuestions('verification'),
   });
-  const verification = createVerification({ database, dns, mailHostname, log: logger, now });
-  const accounts = createAccounts({
+  const verification = new Verification({ database, dns, mailHostname, log: logger, now });
+  const accounts = new Accounts({
     database,
     domains,
     changes,

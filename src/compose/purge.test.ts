@@ -6,10 +6,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import { createAccounts } from '../accounts/accounts.ts';
+import { Accounts } from '../accounts/accounts.ts';
 import { Bodies, BodyFolder } from '../bodies/bodies.ts';
 import type { Database, Schema } from '../database/database.ts';
-import { createDomains } from '../domains/domains.ts';
+import { Domains } from '../domains/domains.ts';
 import { buryShadowsOf, purgeShadows } from '../mail-server/mail-server.ts';
 import { EmbeddedMailstore, type MailUser } from '../mailstore/mailstore.ts';
 import { Queue } from '../queue/queue.ts';
@@ -45,8 +45,8 @@ const bodyFiles = async ({ directory }: TestMailstore) =>
 /** The parts of the service, as new as after a start. */
 function open({ directory }: TestMailstore, database: Database) {
   const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
-  const domains = createDomains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
-  const accounts = createAccounts({ database, domains, changes: { publish: () => {} } });
+  const domains = new Domains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
+  const accounts = new Accounts({ database, domains, changes: { publish: () => {} } });
   const queue = new Queue({ database, log: { warn: () => {}, error: () => {} } });
   const stores = [
     new EmbeddedMailstore({ database, bodies, idSecret: 'secret' }),

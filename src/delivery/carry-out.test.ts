@@ -7,8 +7,8 @@ import { after, before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import { type Accounts, createAccounts } from '../accounts/accounts.ts';
-import { createDomains, type Domains, type RouteSettings } from '../domains/domains.ts';
+import { Accounts } from '../accounts/accounts.ts';
+import { Domains, type RouteSettings } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { createAddressFilter } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
@@ -51,14 +51,14 @@ onEachEngine('what was queued', (engine) => {
     });
     const { database, bodies, mailstore } = store;
     const log = { info: () => {}, warn: () => {}, error: () => {} };
-    domains = createDomains({
+    domains = new Domains({
       database,
       mailHostname: 'mx.test',
       spfInclude: 'spf.mx.test',
       now,
       makeDkimKey: shareDkimKey,
     });
-    accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
+    accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now });
     queue = new Queue({ database, clock, random: () => 0, log });
     delivery = createMailReceiver({
       database,

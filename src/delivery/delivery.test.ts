@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import { type Accounts, createAccounts } from '../accounts/accounts.ts';
-import { createDomains, type Domains } from '../domains/domains.ts';
+import { Accounts } from '../accounts/accounts.ts';
+import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { onlyKey } from '../nodes/nodes.ts';
@@ -31,14 +31,14 @@ onEachEngine('delivery', (engine) => {
     store = await openTestMailstore(engine);
     const { database, bodies, mailstore } = store;
     const now = () => clock;
-    domains = createDomains({
+    domains = new Domains({
       database,
       mailHostname: 'mx.test',
       spfInclude: 'spf.mx.test',
       now,
       makeDkimKey: shareDkimKey,
     });
-    accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
+    accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now });
     delivery = createMailReceiver({
       database,
       domains,

@@ -4,8 +4,8 @@ import { randomUUID } from 'node:crypto';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage, type TestMailstore } from '../../test/support/mail.ts';
-import { createAccounts, setQuota } from '../accounts/accounts.ts';
-import { createDomains, type Domains } from '../domains/domains.ts';
+import { Accounts, setQuota } from '../accounts/accounts.ts';
+import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { onlyKey } from '../nodes/nodes.ts';
@@ -28,14 +28,14 @@ onEachEngine('quotas', (engine) => {
     const now = () => NOON;
     store = await openTestMailstore(engine, now, { quotaBytes: 5_000 });
     const { database, bodies, mailstore } = store;
-    domains = createDomains({
+    domains = new Domains({
       database,
       mailHostname: 'mx.test',
       spfInclude: 'spf.mx.test',
       now,
       makeDkimKey: shareDkimKey,
     });
-    const accounts = createAccounts({ database, domains, changes: { publish: () => {} }, now });
+    const accounts = new Accounts({ database, domains, changes: { publish: () => {} }, now });
     delivery = createMailReceiver({
       database,
       domains,

@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache';
 import { type Account, type Accounts, mailLocalPart } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database } from '../database/database.ts';
-import type { ActiveDomain, Domains } from '../domains/domains.ts';
+import { type ActiveDomain, type Domains, hasDomains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import {
   type EmbeddedMailstore,
@@ -74,7 +74,7 @@ export async function resolveRecipient(
   const domain = await sources.domains.findActive(address.domain);
   if (!domain) {
     const state = await sources.domains.stateOf(address.domain);
-    if (state === 'unknown' && !(await sources.domains.hasAny())) {
+    if (state === 'unknown' && !(await hasDomains(sources.database.read))) {
       return new Refusal('not_set_up', 'no domain is hosted here yet');
     }
     return refuseDomain(state, address.domain);

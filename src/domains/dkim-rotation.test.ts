@@ -6,14 +6,7 @@ import { type DnsServer, startDnsServer } from '../../test/support/dns-server.ts
 import { listAudit } from '../audit/audit.ts';
 import type { Database } from '../database/database.ts';
 import { createDnsResolver } from '../dns/dns.ts';
-import {
-  createDomains,
-  createVerification,
-  type DnsRecord,
-  type Domains,
-  findSendingObstacle,
-  type Verification,
-} from './domains.ts';
+import { type DnsRecord, Domains, findSendingObstacle, Verification } from './domains.ts';
 import { shareDkimKey } from './testing/dkim-key.ts';
 
 const MINUTE = 60_000;
@@ -44,8 +37,8 @@ onEachEngine('a change of the DKIM key', (engine) => {
     const common = { database, log, now: () => now };
     const dns = createDnsResolver({ servers: [server.address] });
     return {
-      domains: createDomains({ ...common, ...names, makeDkimKey: shareDkimKey }),
-      verification: createVerification({ ...common, ...names, dns, random: () => 0 }),
+      domains: new Domains({ ...common, ...names, makeDkimKey: shareDkimKey }),
+      verification: new Verification({ ...common, ...names, dns, random: () => 0 }),
     };
   }
 

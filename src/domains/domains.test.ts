@@ -3,12 +3,7 @@ import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { before, suite, test } from 'node:test';
 import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import type { Database } from '../database/database.ts';
-import {
-  createDomains,
-  type DnsRecordStatus,
-  type DomainDetails,
-  type Domains,
-} from './domains.ts';
+import { type DnsRecordStatus, type DomainDetails, Domains } from './domains.ts';
 import { shareDkimKey } from './testing/dkim-key.ts';
 
 const HOUR = 60 * 60 * 1000;
@@ -29,8 +24,8 @@ onEachEngine('domains', (engine) => {
       spfInclude: 'spf.postroom.example',
       now: () => now,
     };
-    domains = createDomains({ ...options, makeDkimKey: shareDkimKey });
-    domainsOfOwnKeys = createDomains(options);
+    domains = new Domains({ ...options, makeDkimKey: shareDkimKey });
+    domainsOfOwnKeys = new Domains(options);
   });
 
   async function markAll(userId: string, name: string, status: DnsRecordStatus) {

@@ -71,7 +71,7 @@ export {
 } from './operator-claims.ts';
 export type { Route, RouteSettings } from './routes.ts';
 export { checkReason, setSuspended } from './suspensions.ts';
-export { createVerification, type Verification } from './verification/verification.ts';
+export { Verification } from './verification/verification.ts';
 
 interface DomainsOptions {
   readonly database: Database;
@@ -124,93 +124,13 @@ const ORGANIZATION_ID_MAX = 255;
 /** Ids of deleted claims that are read at a time. */
 const DELETED_AT_A_TIME = 20;
 
-/** Every function with a `userId` sees only that user's claims; `name` is as the user wrote it. */
-export interface Domains {
-  /**
-   * Claims a name. While another user's claim is active, the new one stays pending.
-   *
-   * @param by who is named in the audit log, here and below
-   * @throws Refusal invalid_request (`domain`, `user_id`, `organization_id`), domain_exists where the
-   *   user has it already
-   */
-  create(input: NewDomain, by?: Actor): Promise<DomainDetails>;
-  /** @throws Refusal domain_not_found */
-  get(userId: string, name: string): Promise<DomainDetails>;
-  /** A user's claims by their ids. */
-  list(page: ClaimPage): Promise<Domain[]>;
-  /** The claim without its records and route. @throws Refusal domain_not_found */
-  find(userId: string, name: string): Promise<Domain>;
-  /**
-   * Replaces the route as a whole.
-   *
-   * @throws Refusal domain_not_found, invalid_request (`forward_mode`, `webhook_url`,
-   *   `webhook_secret`, `forward_to_email`)
-   */
-  setRoute(
-    userId: string,
-    name: string,
-    settings: RouteSettings,
-    by?: Actor,
-  ): Promise<DomainDetails>;
-  /**
-   * Sets a record by hand and evaluates the claim.
-   *
-   * @throws Refusal domain_not_found, dns_record_not_found, invalid_request (`status`,
-   *   `observed_value`)
-   */
-  markDnsRecord(userId: string, name: string, mark: DnsMark, by?: Actor): Promise<DomainDetails>;
-  /**
-   * Gives the claim a next DKIM key, which signs once its record is verified. A claim that has one already is not
-   * changed.
-   *
-   * @throws Refusal domain_not_found
-   */
-  rotateDkim(userId: string, name: string, by: Actor): Promise<DomainDetails>;
-  /**
-   * Updates the records of all claims to our current names; run at the start, since the operator may have changed them.
-   * An active claim stays active.
-   *
-   * @returns how many claims had other names
-   */
-  adoptNames(): Promise<number>;
-  /** The active claim on a name as a stranger wrote it, or undefined. */
-  findActive(name: string): Promise<ActiveDomain | undefined>;
-  /** Whether there is any claim. */
-  hasAny(): Promise<boolean>;
-  /** How mail for a name as a stranger wrote it is answered. */
-  stateOf(name: string): Promise<DomainState>;
-  /** The secrets that sign a webhook of a claim to a URL, newest first; empty where its route has another URL. */
-  webhookSecrets(domainId: number, url: string): Promise<string[]>;
-  /** The key that signs a claim's mail, or undefined where the claim was deleted. */
-  findDkimKey(domainId: number): Promise<DkimKey | undefined>;
-  /**
-   * Locks the user's claim until the transaction ends: it cannot be deleted meanwhile.
-   *
-   * @throws Refusal domain_not_found
-   */
-  lock(tx: Queries, userId: string, name: string): Promise<Domain>;
-  /**
-   * Deletes a claim with its records and route; a rival claim may become active, which the caller logs after the commit
-   * (`announce`). Everything else of the claim is removed in steps by the folders that own it, for each of
-   * {@link Domains.listDeleted}.
-   *
-   * @throws Refusal domain_not_found
-   */
-  remove(tx: Queries, userId: string, name: string): Promise<RemovedDomain>;
-  /** Ids of deleted claims that may still have accounts or deliveries, a handful at a time. */
-  listDeleted(): Promise<number[]>;
-  /** Ends the deletion of a claim that has nothing left. */
-  endDeletion(id: number): Promise<void>;
-  /** Logs changes after their commit. */
-  announce(changes: readonly StatusChange[]): void;
-}
-
 /** A deleted claim, and the status changes of its rivals. */
 interface RemovedDomain extends Domain {
   readonly statusChanges: readonly StatusChange[];
 }
 
-class StoredDomains implements Domains {
+/** Every function with a `userId` sees only that user's claims; `name` is as the user wrote it. */
+export class Domains {
   readonly #database: Database;
   readonly #mailHostname: string;
   readonly #spfInclude: string;
@@ -229,6 +149,13 @@ class StoredDomains implements Domains {
     this.#makeDkimKey = options.makeDkimKey ?? generateDkimKey;
   }
 
+  /**
+   * Claims a name. While another user's claim is active, the new one stays pending.
+   *
+   * @param by who is named in the audit log, here and below
+   * @throws Refusal invalid_request (`domain`, `user_id`, `organization_id`), domain_exists where the
+   *   user has it already
+   */
   async create(input: NewDomain, by?: Actor): Promise<DomainDetails> {
     const name = checkClaimedName(input.domain, this.#mailHostname);
     const userId = checkUserId(input.userId);
@@ -259,20 +186,29 @@ class StoredDomains implements Domains {
     });
   }
 
+  /** @throws Refusal domain_not_found */
   get(userId: string, name: string): Promise<DomainDetails> {
     return this.#database.snapshot(async (queries) =>
       this.#details(queries, await readClaim(queries, userId, name)),
     );
   }
 
+  /** A user's claims by their ids. */
   list(page: ClaimPage): Promise<Domain[]> {
     return listClaims(this.#database.read, page);
   }
 
+  /** The claim without its records and route. @throws Refusal domain_not_found */
   find(userId: string, name: string): Promise<Domain> {
     return readClaim(this.#database.read, userId, name);
   }
 
+  /**
+   * Replaces the route as a whole.
+   *
+   * @throws Refusal domain_not_found, invalid_request (`forward_mode`, `webhook_url`,
+   *   `webhook_secret`, `forward_to_email`)
+   */
   setRoute(
     userId: string,
     name: string,
@@ -287,6 +223,12 @@ class StoredDomains implements Domains {
     });
   }
 
+  /**
+   * Sets a record by hand and evaluates the claim.
+   *
+   * @throws Refusal domain_not_found, dns_record_not_found, invalid_request (`status`,
+   *   `observed_value`)
+   */
   async markDnsRecord(
     userId: string,
     name: string,
@@ -309,6 +251,12 @@ class StoredDomains implements Domains {
     return details;
   }
 
+  /**
+   * Gives the claim a next DKIM key, which signs once its record is verified. A claim that has one already is not
+   * changed.
+   *
+   * @throws Refusal domain_not_found
+   */
   async rotateDkim(userId: string, name: string, by: Actor): Promise<DomainDetails> {
     const found = await readClaim(this.#database.read, userId, name);
     // Made before the transaction, since it takes a tenth of a second.
@@ -326,11 +274,18 @@ class StoredDomains implements Domains {
     });
   }
 
+  /**
+   * Updates the records of all claims to our current names; run at the start, since the operator may have changed them.
+   * An active claim stays active.
+   *
+   * @returns how many claims had other names
+   */
   adoptNames(): Promise<number> {
     const names = { mailHostname: this.#mailHostname, spfInclude: this.#spfInclude };
     return this.#database.write((tx) => renameExpected(tx, names, this.#now()));
   }
 
+  /** The active claim on a name as a stranger wrote it, or undefined. */
   async findActive(text: string): Promise<ActiveDomain | undefined> {
     const name = normalizeDomainName(text);
     if (name === undefined) return undefined;
@@ -342,17 +297,12 @@ class StoredDomains implements Domains {
     return { id, userId, name, activeSince, route: toRoute(name, row), isSuspended };
   }
 
+  /** The secrets that sign a webhook of a claim to a URL, newest first; empty where its route has another URL. */
   webhookSecrets(domainId: number, url: string): Promise<string[]> {
     return findWebhookSecrets(this.#database.read, { domainId, url, now: this.#now() });
   }
 
-  async hasAny(): Promise<boolean> {
-    const { read } = this.#database;
-    return (
-      (await read.selectFrom('domains').select('id').limit(1).executeTakeFirst()) !== undefined
-    );
-  }
-
+  /** How mail for a name as a stranger wrote it is answered. */
   async stateOf(text: string): Promise<DomainState> {
     const name = normalizeDomainName(text);
     if (name === undefined) return 'unknown';
@@ -371,6 +321,7 @@ class StoredDomains implements Domains {
     return this.#now() - lapsedAt < LAPSE_GRACE_MS ? 'lapsed' : 'expired';
   }
 
+  /** The key that signs a claim's mail, or undefined where the claim was deleted. */
   async findDkimKey(domainId: number): Promise<DkimKey | undefined> {
     const row = await this.#database.read
       .selectFrom('domains')
@@ -380,10 +331,22 @@ class StoredDomains implements Domains {
     return row && { selector: row.dkim_selector, privateKey: row.dkim_private_key };
   }
 
+  /**
+   * Locks the user's claim until the transaction ends: it cannot be deleted meanwhile.
+   *
+   * @throws Refusal domain_not_found
+   */
   lock(tx: Queries, userId: string, name: string): Promise<Domain> {
     return lockClaim(tx, this.#database.engine, userId, name);
   }
 
+  /**
+   * Deletes a claim with its records and route; a rival claim may become active, which the caller logs after the commit
+   * (`announce`). Everything else of the claim is removed in steps by the folders that own it, for each of
+   * {@link Domains.listDeleted}.
+   *
+   * @throws Refusal domain_not_found
+   */
   async remove(tx: Queries, userId: string, name: string): Promise<RemovedDomain> {
     const domain = await this.lock(tx, userId, name);
     const now = this.#now();
@@ -393,18 +356,21 @@ class StoredDomains implements Domains {
     return { ...domain, statusChanges: changes };
   }
 
+  /** Ids of deleted claims that may still have accounts or deliveries, a handful at a time. */
   async listDeleted(): Promise<number[]> {
     const { read } = this.#database;
     const query = read.selectFrom('deleted_domains').select('id').orderBy('id');
     return (await query.limit(DELETED_AT_A_TIME).execute()).map(({ id }) => id);
   }
 
+  /** Ends the deletion of a claim that has nothing left. */
   async endDeletion(id: number): Promise<void> {
     await this.#database.write((tx) =>
       tx.deleteFrom('deleted_domains').where('id', '=', id).execute(),
     );
   }
 
+  /** Logs changes after their commit. */
   announce(changes: readonly StatusChange[]): void {
     if (this.#log) logStatusChanges(this.#log, changes);
   }
@@ -502,9 +468,4 @@ export async function findClaimNames(
 export async function hasDomains(queries: Queries): Promise<boolean> {
   const row = await queries.selectFrom('domains').select('id').limit(1).executeTakeFirst();
   return row !== undefined;
-}
-
-/** Opens the domains in a database. */
-export function createDomains(options: DomainsOptions): Domains {
-  return new StoredDomains(options);
 }

@@ -5,9 +5,9 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
-import { createAccounts, createTokens, findAccess } from '../accounts/accounts.ts';
+import { Accounts, createTokens, findAccess } from '../accounts/accounts.ts';
 import { InProcessChanges } from '../changes/changes.ts';
-import { createDomains } from '../domains/domains.ts';
+import { Domains } from '../domains/domains.ts';
 import { limitInMemory } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
 import { askForUpgrade, startRealtime, TestClient } from './testing/start-realtime.ts';
@@ -18,12 +18,12 @@ onEachEngine('realtime', (engine) => {
   async function start() {
     const { database, mailstore, makeUser, stage, append } = await openTestMailstore(engine);
     const changes = new InProcessChanges();
-    const domains = createDomains({
+    const domains = new Domains({
       database,
       mailHostname: 'mail.localhost',
       spfInclude: 'spf.mail.localhost',
     });
-    const accounts = createAccounts({ database, domains, changes });
+    const accounts = new Accounts({ database, domains, changes });
     const tokens = createTokens({
       database,
       domains,

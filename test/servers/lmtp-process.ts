@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { createAccounts } from '../../src/accounts/accounts.ts';
+import { Accounts } from '../../src/accounts/accounts.ts';
 import { Bodies, BodyFolder } from '../../src/bodies/bodies.ts';
 import { InProcessChanges } from '../../src/changes/changes.ts';
 import { buildMailFlow } from '../../src/compose/mail-flow.ts';
@@ -17,7 +17,7 @@ import {
 } from '../../src/config/config.ts';
 import { openSqlite } from '../../src/database/database.ts';
 import { carryOut } from '../../src/delivery/delivery.ts';
-import { createDomains } from '../../src/domains/domains.ts';
+import { Domains } from '../../src/domains/domains.ts';
 import { ServerDelivery } from '../../src/mail-server/mail-server.ts';
 import { EmbeddedMailstore } from '../../src/mailstore/mailstore.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
@@ -43,8 +43,8 @@ const database = await openSqlite({ path: join(config.dataDir, 'postroom.sqlite'
 const bodies = new Bodies({ database, store: new BodyFolder(join(config.dataDir, 'bodies')) });
 const changes = new InProcessChanges();
 const { mailHostname, spfInclude } = config;
-const domains = createDomains({ database, mailHostname, spfInclude });
-const accounts = createAccounts({ database, domains, changes });
+const domains = new Domains({ database, mailHostname, spfInclude });
+const accounts = new Accounts({ database, domains, changes });
 const queue = new Queue({ database, log: logger });
 const metrics = createMetrics();
 const mailServer = new ServerDelivery({

@@ -1,7 +1,7 @@
 /** Delivery, queue and workers over the mailboxes of a mail server that the test speaks for. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { type Account, type Accounts, createAccounts } from '../../src/accounts/accounts.ts';
+import { type Account, Accounts } from '../../src/accounts/accounts.ts';
 import type { Engine } from '../../src/database/database.ts';
 import {
   carryOut,
@@ -10,7 +10,7 @@ import {
   type SpamFilter,
 } from '../../src/delivery/delivery.ts';
 import { blindChecks } from '../../src/delivery/sender-checks/testing/blind-checks.ts';
-import { createDomains, type Domains } from '../../src/domains/domains.ts';
+import { Domains } from '../../src/domains/domains.ts';
 import { ServerDelivery, type ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
 import { onlyKey } from '../../src/nodes/nodes.ts';
 import { createSenderRewriting, type MessageSender } from '../../src/outbound/outbound.ts';
@@ -48,8 +48,8 @@ export class MailServerBench {
     const now = () => this.clock.now();
     const log = { info: () => {}, warn: () => {}, error: () => {} };
     const hosted = { database, mailHostname: 'mx.test', spfInclude: 'spf.mx.test', now };
-    this.domains = createDomains(hosted);
-    this.accounts = createAccounts({
+    this.domains = new Domains(hosted);
+    this.accounts = new Accounts({
       database,
       domains: this.domains,
       changes: { publish: () => {} },

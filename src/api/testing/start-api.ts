@@ -6,25 +6,14 @@ import { after } from 'node:test';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { openTestDatabase } from '../../../test/support/databases.ts';
 import { findAccounts } from '../../accounts/account-rows.ts';
-import {
-  type Accounts,
-  AnsweredRequests,
-  createAccounts,
-  createTokens,
-  type Tokens,
-} from '../../accounts/accounts.ts';
+import { Accounts, AnsweredRequests, createTokens, type Tokens } from '../../accounts/accounts.ts';
 import { Blocks } from '../../blocks/blocks.ts';
 import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
 import { buildOperator } from '../../compose/operator.ts';
 import type { Database, Engine } from '../../database/database.ts';
 import { createDnsResolver } from '../../dns/dns.ts';
-import {
-  createDomains,
-  createVerification,
-  type Domains,
-  type Verification,
-} from '../../domains/domains.ts';
+import { Domains, Verification } from '../../domains/domains.ts';
 import { shareDkimKey } from '../../domains/testing/dkim-key.ts';
 import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
 import { EmbeddedMailstore } from '../../mailstore/mailstore.ts';
@@ -125,7 +114,7 @@ function openDomains(
   const spfInclude = 'spf.mail.localhost';
   const dns = createDnsResolver({ servers, timeouts: { first: 500, later: 500 } });
   return {
-    domains: createDomains({
+    domains: new Domains({
       database,
       mailHostname,
       spfInclude,
@@ -133,7 +122,7 @@ function openDomains(
       now,
       makeDkimKey: shareDkimKey,
     }),
-    verification: createVerification({ database, dns, mailHostname, log, now }),
+    verification: new Verification({ database, dns, mailHostname, log, now }),
   };
 }
 
@@ -201,7 +190,7 @@ export async function startApi(
   const logger = pino({ level: 'info' }, lines);
   const { domains, verification } = openDomains(database, logger, dns);
   const changes = new InProcessChanges();
-  const accounts = createAccounts({ database, domains, changes });
+  const accounts = new Accounts({ database, domains, changes });
   const tokens = createTokens({
     database,
     domains,

@@ -10,13 +10,7 @@ import {
 import type { Database } from '../../database/database.ts';
 import { createDnsResolver } from '../../dns/dns.ts';
 import { seedRecords } from '../dns-records.ts';
-import {
-  createDomains,
-  createVerification,
-  type DnsRecord,
-  type Domains,
-  type Verification,
-} from '../domains.ts';
+import { type DnsRecord, Domains, Verification } from '../domains.ts';
 import { shareDkimKey } from '../testing/dkim-key.ts';
 
 const SECOND = 1_000;
@@ -63,7 +57,7 @@ onEachEngine('verification', (engine) => {
     lines = [];
     log = pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) });
     const makeDkimKey = shareDkimKey;
-    domains = createDomains({
+    domains = new Domains({
       database,
       mailHostname,
       spfInclude,
@@ -76,7 +70,7 @@ onEachEngine('verification', (engine) => {
 
   /** A node of its own on the same database, which waits `timeout` for each answer of DNS. */
   function newNode(timeout = 10_000): Verification {
-    return createVerification({
+    return new Verification({
       database,
       dns: createDnsResolver({
         servers: [server.address],
@@ -703,7 +697,7 @@ onEachEngine('verification', (engine) => {
     assert.equal(await statusesOf('u', 'acme.test'), 'verified verified verified verified');
 
     const renamed = { mailHostname: 'MX2.host.test', spfInclude: 'spf2.host.test' };
-    domains = createDomains({ database, ...renamed, log, now: () => now });
+    domains = new Domains({ database, ...renamed, log, now: () => now });
     // Begun before the restart, with the old names: its results do not count.
     server.asked.length = 0;
     const open = closeGate();

@@ -28,22 +28,6 @@ export interface VerificationOptions {
   readonly random?: (() => number) | undefined;
 }
 
-export interface Verification {
-  /** Looks for due claims now and then every second. */
-  start(): void;
-  /** Ends all checks without writing their results; unfinished ones stay due. */
-  stop(): Promise<void>;
-  /** Checks all claims that are due now. @returns how many claims were checked */
-  runDue(): Promise<number>;
-  /**
-   * Checks a claim now, due or not.
-   *
-   * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call, unavailable
-   *   where another check of the claim does not end
-   */
-  verify(userId: string, name: string): Promise<void>;
-}
-
 const TICK_MS = 1_000;
 /**
  * Claims that the schedule checks at a time, and so starts in a second at most: checks that piled up during a stop are
@@ -53,7 +37,7 @@ const CHECKS_MAX = 16;
 /** How long a check by hand waits for one that is under way, and how often it looks, in milliseconds. */
 const WAIT = { max: 20_000, step: 200 };
 
-class ScheduledVerification implements Verification {
+export class Verification {
   readonly #database: Database;
   readonly #dns: DnsResolver;
   readonly #log: Logger;
@@ -76,6 +60,7 @@ class ScheduledVerification implements Verification {
     this.#findOurs = createOurServers(options.dns, options.mailHostname.toLowerCase(), this.#now);
   }
 
+  /** Looks for due claims now and then every second. */
   start(): void {
     const look = () => {
       this.#look ??= this.#beginDue().finally(() => {
@@ -87,6 +72,7 @@ class ScheduledVerification implements Verification {
     look();
   }
 
+  /** Ends all checks without writing their results; unfinished ones stay due. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearInterval(this.#timer);
@@ -95,6 +81,7 @@ class ScheduledVerification implements Verification {
     await Promise.allSettled(this.#running);
   }
 
+  /** Checks all claims that are due now. @returns how many claims were checked */
   async runDue(): Promise<number> {
     let checked = 0;
     while (!this.#stopped) {
@@ -106,6 +93,12 @@ class ScheduledVerification implements Verification {
     return checked;
   }
 
+  /**
+   * Checks a claim now, due or not.
+   *
+   * @throws Refusal domain_not_found, rate_limited within 10 s of the last such call, unavailable
+   *   where another check of the claim does not end
+   */
   async verify(userId: string, name: string): Promise<void> {
     for (let waited = 0; ; waited += WAIT.step) {
       const claim = await leaseClaim(this.#database, userId, name, this.#now());
@@ -195,9 +188,4 @@ function dueRecords(
       record.status === 'pending' ||
       now - (record.lastCheckedAt ?? 0) >= LEFT_ALONE_MS,
   );
-}
-
-/** Opens the checks of all claims in a database. */
-export function createVerification(options: VerificationOptions): Verification {
-  return new ScheduledVerification(options);
 }
