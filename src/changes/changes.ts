@@ -1,10 +1,10 @@
 /**
- * What changed, told to whoever listens: mailboxes that moved on, accounts that
- * lost their access. Holds nothing in storage; a listener that was away catches up by sync, so an
- * event is a hint and may be lost in a crash, while the change itself is in the mail store.
+ * What changed, for listeners: mailboxes with a new state, accounts that lost their access. Stores nothing; a listener
+ * that was disconnected catches up by sync, so an event is a hint and may be lost in a crash, while the change
+ * itself is in the mail store.
  *
- * Publishing comes after the commit, never before. Where there are several nodes, `shared-changes.ts`
- * tells the others as well.
+ * Changes are published after the commit, never before. Where there are several nodes, `shared-changes.ts` sends
+ * them to the others as well.
  */
 export {
   type AccessChange,

@@ -1,5 +1,5 @@
-/** Changes, and how they are told within this process. */
-/** A mailbox of an account moved on. */
+/** Changes, and how they are published within this process. */
+/** A mailbox of an account has a new state. */
 export interface MailboxChange {
   readonly kind: 'mailbox';
   readonly accountId: number;
@@ -8,18 +8,18 @@ export interface MailboxChange {
   readonly uidvalidity: string;
   /** The token that a sync would return now. */
   readonly token: string;
-  /** `MailboxesChanged` for our own changes, else as the mail server said. */
+  /** `MailboxesChanged` for our own changes, else the mail server's word. */
   readonly eventType: string;
 }
 
-/** An account's tokens stopped being good: open connections must end. */
+/** An account's tokens became invalid: open connections must end. */
 export interface AccessChange {
   readonly kind: 'access';
   readonly accountId: number;
   readonly reason: 'suspended' | 'deleted' | 'password_reset';
 }
 
-/** Mailboxes of an account were made, renamed or deleted. */
+/** Mailboxes of an account were created, renamed or deleted. */
 export interface ListChange {
   readonly kind: 'mailboxes';
   readonly accountId: number;
@@ -30,18 +30,18 @@ export type Change = MailboxChange | ListChange | AccessChange;
 export type ChangeListener = (change: Change) => void;
 
 export interface Changes {
-  /** Tells every listener of the change's account. Listeners are called before it returns. */
+  /** Calls every listener of the change's account before it returns. */
   publish(change: Change): void;
-  /** Listens to one account; the answer ends it. */
+  /** Listens to one account; the returned function ends it. */
   subscribe(accountId: number, listener: ChangeListener): () => void;
 }
 
-/** Changes told within this process; enough for one node. */
+/** Changes published within this process; enough for one node. */
 export class InProcessChanges implements Changes {
   readonly #listeners = new Map<number, Set<ChangeListener>>();
 
   publish(change: Change): void {
-    // A copy, because a listener may end its own subscription while it is told.
+    // A copy, because a listener may end its own subscription while it is called.
     for (const listener of [...(this.#listeners.get(change.accountId) ?? [])]) listener(change);
   }
 

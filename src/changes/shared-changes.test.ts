@@ -39,7 +39,7 @@ function openNode(node: string) {
 }
 
 suite('what is sent to other nodes', () => {
-  test('goes as one text for what comes together, the latest of each mailbox', async () => {
+  test('is one text for changes that come together, with the latest of each mailbox', async () => {
     const { changes, sent, heard } = openNode('a');
     changes.publish(change(1, { token: '2' }));
     changes.publish(change(1, { token: '3' }));
@@ -65,7 +65,7 @@ suite('what is sent to other nodes', () => {
     );
   });
 
-  test('waits while the way is closed or fails, and is bounded', async () => {
+  test('waits while the connection is closed or fails, and is limited', async () => {
     const { changes, wire, sent, counts } = openNode('a');
     wire.isOpen = false;
     for (let id = 1; id <= 10_500; id++) changes.publish(change(id));
@@ -83,7 +83,7 @@ suite('what is sent to other nodes', () => {
     assert.equal(counts.sent, 10_000);
   });
 
-  test('tells a change that came while an older one of the same mailbox was under way', async () => {
+  test('includes a change that came while an older one of the same mailbox was being sent', async () => {
     const { changes, wire, sent } = openNode('a');
     const send = wire.send;
     wire.send = async (text) => {
@@ -99,7 +99,7 @@ suite('what is sent to other nodes', () => {
 });
 
 suite('what comes from other nodes', () => {
-  test('is told to the listeners, but for a node’s own', async () => {
+  test('is passed to the listeners, except a node’s own changes', async () => {
     const [a, b] = [openNode('a'), openNode('b')];
     a.changes.publish(change(1));
     await a.changes.flush();
@@ -112,7 +112,7 @@ suite('what comes from other nodes', () => {
     assert.deepEqual(b.sent, [], 'it is not sent on');
   });
 
-  test('is passed over where it is no change; the others of the text are told', () => {
+  test('is ignored where it is no change; the others of the text are published', () => {
     const { changes, heard, counts } = openNode('b');
     const wrong = [
       null,

@@ -1,10 +1,10 @@
 /**
- * Changes told to all nodes. Listeners of this node are told at once, as on a single one; the other nodes
- * get what comes together as one text, of each mailbox the latest change alone.
+ * Publishes changes to all nodes. Listeners of this node get them at once, as on a single node; the other nodes get
+ * changes that come together as one text, with only the latest change of each mailbox.
  *
- * While the way to the others is closed, changes wait, and are told when it opens. What is lost for all that
- * (a node that is killed, too many that wait) the other nodes find in the database: `realtime/` looks there
- * once a minute.
+ * While the connection to the others is closed, changes wait, and are sent when it opens. If changes are lost all the
+ * same (a node is killed, too many wait), the other nodes find them in the database: `realtime/` reads it once a
+ * minute.
  */
 import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
@@ -16,7 +16,7 @@ import {
   InProcessChanges,
 } from './in-process-changes.ts';
 
-/** What carries texts to the other nodes. */
+/** Sends texts to the other nodes. */
 export interface Wire {
   /** Whether a text can be sent now. */
   readonly isOpen: boolean;
@@ -24,20 +24,20 @@ export interface Wire {
   send(text: string): Promise<unknown>;
 }
 
-/** Changes that wait; beyond them the oldest are left to the other nodes' own look. */
+/** The most waiting changes; beyond them the oldest are left to the database reads of the other nodes. */
 const WAITING_MAX = 10_000;
-/** Changes in one text: telling them takes a node some milliseconds. */
+/** The most changes in one text: publishing them takes a node some milliseconds. */
 const BATCH_MAX = 1_000;
 /** Characters of one text; the longest of ours has 1,000 changes with names of 1,024 characters. */
 const TEXT_MAX = 8 * 1024 * 1024;
-/** Bad texts are told of in the log at most so often. */
+/** The shortest time between two log lines about bad texts. */
 const WARN_EVERY_MS = 60_000;
 
 const accountId = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 const decimal = Type.String({ pattern: '^(?:0|[1-9][0-9]{0,18})$' });
 const text = (maxLength: number) => Type.String({ minLength: 1, maxLength });
 
-/** One text; a newer node may send changes of kinds that this one does not know. */
+/** One text; a newer node may send kinds of changes that this one does not know. */
 const envelopeType = Type.Object({
   node: text(64),
   changes: Type.Array(Type.Unknown(), { maxItems: BATCH_MAX }),
@@ -67,14 +67,14 @@ interface SharedChangesOptions {
   readonly node: string;
   readonly wire: Wire;
   readonly log: Pick<Logger, 'warn'>;
-  /** Told how many changes went to the other nodes, came from them, or were no changes at all. */
+  /** Called with the number of changes that were sent, were received, or were no changes. */
   readonly count?: (result: 'sent' | 'received' | 'refused', amount: number) => void;
 }
 
 export class SharedChanges implements Changes {
   readonly #options: SharedChangesOptions;
   readonly #here = new InProcessChanges();
-  /** What the other nodes were not told yet: of each mailbox, and of each list and account, the latest. */
+  /** Changes that were not sent yet: the latest of each mailbox, and of each list and account. */
   readonly #waiting = new Map<string, Change>();
   #sending: Promise<void> | undefined;
   #warnedAt = Number.NEGATIVE_INFINITY;
@@ -96,7 +96,7 @@ export class SharedChanges implements Changes {
     return this.#here.subscribe(account, listener);
   }
 
-  /** Tells the other nodes what waits; resolves when nothing does, or nothing can be told. Never rejects. */
+  /** Sends waiting changes; resolves when none is left, or none can be sent. Never rejects. */
   flush(): Promise<void> {
     this.#sending ??= this.#sendAll().finally(() => {
       this.#sending = undefined;
@@ -104,7 +104,7 @@ export class SharedChanges implements Changes {
     return this.#sending;
   }
 
-  /** Tells the listeners of this node what another one sent. A text may hold anything. */
+  /** Publishes the changes in another node's text here. A text may contain anything. */
   receive(received: string): void {
     const { node, count } = this.#options;
     const read = readEnvelope(received);
@@ -140,7 +140,7 @@ export class SharedChanges implements Changes {
 
   async #sendAll(): Promise<void> {
     const { node, wire, count } = this.#options;
-    // What comes in the same turn goes together; and what comes while a text is under way.
+    // Changes of the same turn are sent together, and so are those that come while a text is being sent.
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#waiting.size > 0 && wire.isOpen) {
       const batch = [...this.#waiting.entries()].slice(0, BATCH_MAX);
@@ -148,7 +148,7 @@ export class SharedChanges implements Changes {
       try {
         await wire.send(text);
       } catch {
-        // Told again when the way is open; that it closed is said where it is noticed.
+        // Sent again when the connection is open; the connection itself logs that it closed.
         return;
       }
       for (const [key, told] of batch) {

@@ -24,7 +24,7 @@ test('networks are IPv4, IPv6, single addresses, and IPv4 in IPv6', () => {
   assert.equal(testNetworks([])('127.0.0.1'), false);
 });
 
-test('the client is the first hop from here that is not trusted', () => {
+test('the client is the first hop, seen from here, that is not trusted', () => {
   const cases: [string, string | undefined, string][] = [
     ['203.0.113.5', undefined, '203.0.113.5'],
     ['203.0.113.5', '198.51.100.1', '203.0.113.5'],
@@ -71,18 +71,18 @@ test('loopback is 127.0.0.0/8 and ::1', () => {
   }
 });
 
-test('a client takes up to its share, and again what it gave back', () => {
+test('a client can take up to its share, and again what it gave back', () => {
   const shares = new ClientShares(100);
   assert.ok(shares.take('a', 2, 3) && shares.take('a', 1, 3));
   assert.equal(shares.take('a', 1, 3), false);
-  // Another one may be allowed more.
+  // Another client may have another limit.
   assert.ok(shares.take('b', 4, 5));
   shares.give('a', 1);
   assert.equal(shares.taken, 6);
   assert.ok(shares.take('a', 1, 3));
 });
 
-test('there is an end to it for all together, and what is refused takes nothing', () => {
+test('all clients together have a limit, and a refusal takes nothing', () => {
   const shares = new ClientShares(3);
   assert.ok(shares.take('a', 2, 9));
   assert.equal(shares.take('b', 2, 9), false);

@@ -1,17 +1,17 @@
 /**
- * Who a client is: the address that a request comes from, the networks it belongs to, and the name
- * under which its requests, connections and failures are counted; how many connections it holds.
+ * Clients: the address that a request comes from, the networks it belongs to, the key under which requests,
+ * connections and failures of a client are counted, and how many connections it holds.
  */
 import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/** Answers whether an address lies in certain networks; false for what is no address. */
+/** Whether an address is in certain networks; false for a text that is not an address. */
 export type NetworkTest = (address: string) => boolean;
 
 /**
- * Makes a test for a list of networks. An IPv4 address written as IPv6 (`::ffff:10.1.2.3`) lies in
- * the networks of the IPv4 address.
+ * Makes a test for a list of networks. An IPv4 address written as IPv6 (`::ffff:10.1.2.3`) counts as
+ * the IPv4 address.
  *
  * @param networks as `address/bits`, or a single address
  */
@@ -32,9 +32,9 @@ export function testNetworks(networks: readonly string[]): NetworkTest {
 export const isLoopback: NetworkTest = testNetworks(['127.0.0.0/8', '::1']);
 
 /**
- * Finds the address that a request comes from. It walks from the connection towards the client, for
- * as long as each hop is a trusted proxy. Where X-Forwarded-For holds something that is no address,
- * the request counts as coming from the proxy that passed it on.
+ * Finds the address that a request comes from: from the connection towards the client, as long as each hop is a
+ * trusted proxy. Where X-Forwarded-For has a text that is not an address, the request counts as coming from the
+ * proxy that passed it on.
  */
 export function addressOf(request: IncomingMessage, isTrusted: NetworkTest): string {
   let address = request.socket.remoteAddress ?? '';
@@ -53,9 +53,8 @@ export function addressOf(request: IncomingMessage, isTrusted: NetworkTest): str
 const CLIENT_BYTES = 8;
 
 /**
- * The name under which a client is counted: its IPv4 address, or the /64 of its IPv6 address
- * (`2001:db8:0:1::/64`). A zone (RFC 4007 section 11) does not count. What is no address stays as
- * it is.
+ * The key under which a client is counted: its IPv4 address, or the /64 of its IPv6 address (`2001:db8:0:1::/64`). A
+ * zone (RFC 4007 section 11) is ignored. Text that is not an address is not changed.
  */
 export function clientKey(address: string): string {
   if (isIP(address) !== 6) return address;
@@ -68,15 +67,15 @@ export function clientKey(address: string): string {
 }
 
 /**
- * What each client holds of something that there is only so much of: connections, octets of unfinished
- * messages. Clients are counted by `clientKey`.
+ * How much each client holds of a limited resource: connections, octets of unfinished messages. Clients are counted by
+ * `clientKey`.
  */
 export class ClientShares {
   readonly #total: number;
   readonly #held = new Map<string, number>();
   #taken = 0;
 
-  /** @param total how much there is for all clients together */
+  /** @param total the limit for all clients together */
   constructor(total: number) {
     this.#total = total;
   }
@@ -86,7 +85,7 @@ export class ClientShares {
     return this.#taken;
   }
 
-  /** How much nobody holds. */
+  /** How much is free. */
   get left(): number {
     return this.#total - this.#taken;
   }

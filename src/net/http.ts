@@ -1,5 +1,5 @@
 /**
- * HTTP requests and refusals, as far as the API and the WebSocket channel have them in common: the
+ * HTTP requests and refusals that the API and the WebSocket channel have in common: the
  * body of an error answer, ids of requests, and the token of a caller.
  */
 import { randomUUID } from 'node:crypto';
@@ -18,7 +18,7 @@ interface Problem {
   readonly request_id: string;
 }
 
-/** The answer to a refused request, without what only some answers have. */
+/** The answer to a refused request, without fields that only some answers have. */
 interface ProblemAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -26,19 +26,19 @@ interface ProblemAnswer {
 }
 
 /**
- * The page that explains each code, in a row that is named by it (`docs/.vitepress/row-anchors.ts`). RFC 9457
- * section 3.1.1 takes relative references: this one leads to the server that answers, whatever it is called.
+ * The page that explains each code, with an anchor for each (`docs/.vitepress/row-anchors.ts`). RFC 9457 section 3.1.1
+ * allows relative references: this one leads to the server that answers, whatever its name is.
  */
 export const ERRORS_PAGE = '/docs/reference/errors';
 
-/** Seconds after which a call that met a 503 may be tried again. */
+/** Seconds after which a call that got a 503 may be tried again. */
 const RETRY_AFTER = 5;
 
 /**
  * The answer to a request that is refused.
  *
  * @param accept the Accept field of the request
- * @param status differs from the code's own for the few failures of HTTP itself
+ * @param status other than the code's own for the few failures of HTTP itself
  */
 export function answerProblem(
   refusal: Refusal,
@@ -81,7 +81,7 @@ function acceptsProblem(accept: string | undefined): boolean {
   return range !== undefined && !range.some((text) => /^q=0(?:\.0{0,3})?$/.test(text));
 }
 
-/** How long a client may take to read why it was refused. */
+/** How long a client may take to read the refusal. */
 const LINGER_MS = 2_000;
 
 /**
@@ -112,12 +112,12 @@ export function answerOnSocket(
   };
   const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}`);
   socket.end([`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`, ...lines, '', body].join('\r\n'));
-  // What the client still sends is of no use; without this a reader of nothing keeps the socket.
+  // The rest from the client is dropped; without this, a client that we do not read from keeps the socket.
   socket.resume();
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
-/** An id that a caller may choose: it comes back in a header, the log and the body. */
+/** An id that a caller may choose: it is returned in a header, the log and the body. */
 const HARMLESS_ID = /^[A-Za-z0-9._:-]{1,64}$/;
 
 /** The id of a request: the caller's own where it is harmless, else a new one. */
@@ -126,7 +126,7 @@ export function requestIdOf({ headers }: IncomingMessage): string {
   return typeof given === 'string' && HARMLESS_ID.test(given) ? given : randomUUID();
 }
 
-/** How often a request has a header field. Node keeps the first of some, such as Host, alone. */
+/** How often a request has a header field. For some, such as Host, Node keeps only the first. */
 export function countField({ rawHeaders }: IncomingMessage, name: string): number {
   let count = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -142,8 +142,8 @@ const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 /**
  * The token of the Authorization field, or undefined where there is no such field.
  *
- * @throws Refusal unauthorized where it is no Bearer token, or there are two such fields: another
- *   program in front may have looked at the other one
+ * @throws Refusal unauthorized where it is not a Bearer token, or there are two such fields: another program in front
+ *   may have checked the other one
  */
 export function readBearer(request: IncomingMessage): string | undefined {
   const field = request.headers.authorization;

@@ -87,7 +87,7 @@ suite('addresses that no connection goes to', () => {
     test(`${address} is allowed`, () => assert.equal(kindOf(address), 'allowed'));
   }
 
-  test('an IPv4 address is judged alike in whatever IPv6 address it lies', () => {
+  test('an IPv4 address is judged the same inside any IPv6 address', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 4, maxLength: 4 }), ([a, b, c, d]) => {
         const plain = kindOf(`${a}.${b}.${c}.${d}`);
@@ -113,7 +113,7 @@ test('the operator allows networks, in whatever form the address comes', () => {
 suite('a guarded lookup', () => {
   const filter = createAddressFilter([]);
 
-  /** Connects to a name; answers the error. */
+  /** Connects to a name; returns the error. */
   async function failure(addresses: readonly string[], allowed = filter): Promise<unknown> {
     const socket = connect({
       host: 'name.test',
@@ -145,7 +145,7 @@ suite('a guarded lookup', () => {
     assert.equal((error as NodeJS.ErrnoException).code, 'EAI_AGAIN');
   });
 
-  test('the name is resolved once, and the connection goes to what was judged', async () => {
+  test('the name is resolved once, and the connection goes to the checked address', async () => {
     const server = createServer((socket) => socket.end());
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
@@ -178,7 +178,7 @@ suite('host names', () => {
       lookup: async (name, type) => answers[`${name} ${type}`] ?? absent,
     });
 
-  test('both kinds of records are taken', async () => {
+  test('both kinds of records are used', async () => {
     const resolve = resolver({
       'a.test A': { kind: 'records', records: ['1.1.1.1', '1.0.0.1'] },
       'a.test AAAA': { kind: 'records', records: ['2606:4700::1111'] },
@@ -189,7 +189,7 @@ suite('host names', () => {
     assert.deepEqual(await resolve('b.test'), ['2606:4700::1111']);
   });
 
-  test('no answer is an error of its own; localhost needs none', async () => {
+  test('no answer is an error of its own; localhost needs no lookup', async () => {
     const unanswered = { kind: 'unanswered', reason: 'SERVFAIL' } as const;
     const resolve = resolver({ 'a.test AAAA': unanswered });
     await assert.rejects(resolve('a.test'), { code: 'EAI_AGAIN', message: /a\.test: SERVFAIL/ });
@@ -211,7 +211,7 @@ suite('host names', () => {
     dns.close();
   });
 
-  test('a name is asked for once at a time, whoever waits for it', async () => {
+  test('a name is looked up once at a time for all callers', async () => {
     let asked = 0;
     const answer = Promise.withResolvers<void>();
     const resolve = createHostResolver({
@@ -229,12 +229,12 @@ suite('host names', () => {
     assert.equal(asked, 4, 'the answer is not kept');
   });
 
-  test('a name that only the system knows is asked of it once at a time', async () => {
+  test('a name that only the system knows is looked up there once at a time', async () => {
     const none = { kind: 'unanswered', reason: 'no connection' } as const;
     const name = hostname();
     const resolve = resolver({ [`${name} A`]: none, [`${name} AAAA`]: none });
     const [first, second] = await Promise.allSettled([resolve(name), resolve(name)]);
-    // Whether the machine knows its own name is its own affair; both hear the same.
+    // The machine may or may not know its own name; both calls get the same result.
     assert.deepEqual(first, second);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Which addresses we connect to, when somebody else named the host: none inside the operator's network
- * but those that were allowed.
+ * Which addresses we connect to when somebody else named the host: none inside the operator's network, except those
+ * that the operator allowed.
  */
 import { lookup } from 'node:dns/promises';
 import { isIP, isIPv6, type LookupFunction } from 'node:net';
@@ -22,24 +22,24 @@ export interface AddressFilter {
   judge(address: string): AddressVerdict;
 }
 
-/** A connection that was not made because of where it would have gone. */
+/** A connection that was refused because of its address. */
 export class AddressRefused extends Error {
   override readonly name = 'AddressRefused';
   readonly code = 'ADDRESS_REFUSED';
   readonly kind: string;
 
   /**
-   * @param host as it was asked for
+   * @param host as the caller named it
    * @param kind as in the verdict
    */
   constructor(host: string, kind: string) {
-    // The address itself is left out: whoever named the host may not know our network.
+    // The address itself is left out: whoever named the host must not learn about our network.
     super(`${host} is at a ${kind} address, to which no connection is allowed`);
     this.kind = kind;
   }
 }
 
-/** Ranges by their names in ipaddr.js that have a better one; the rest are `reserved`. */
+/** Better names for some ranges of ipaddr.js; the rest are `reserved`. */
 const kinds: Readonly<Record<string, string>> = {
   unspecified: 'unspecified',
   loopback: 'loopback',
@@ -52,10 +52,10 @@ const kinds: Readonly<Record<string, string>> = {
   broadcast: 'multicast',
 };
 
-/** Metadata and host services of clouds at addresses that look like any other. */
+/** Metadata and host services of clouds at addresses that look public. */
 const metadata: readonly Network[] = [ipaddr.parseCIDR('168.63.129.16/32')];
 
-/** Prefixes of IPv6 addresses that hold an IPv4 address, and the byte where it begins. */
+/** Prefixes of IPv6 addresses that contain an IPv4 address, and the byte where it begins. */
 const embeddings: readonly (readonly [Network, number])[] = [
   // IPv4-mapped (RFC 4291 section 2.5.5.2): the system connects by IPv4.
   [ipaddr.parseCIDR('::ffff:0:0/96'), 12],
@@ -70,8 +70,8 @@ const embeddings: readonly (readonly [Network, number])[] = [
 ];
 
 /**
- * Makes the judge of addresses: what is globally reachable by unicast is allowed, and what the
- * operator allows by name of its network.
+ * Makes the filter of addresses: globally reachable unicast addresses are allowed, and networks that the operator
+ * allows.
  *
  * @param allowed networks as `address/bits`
  */
@@ -91,7 +91,7 @@ export function createAddressFilter(allowed: readonly string[]): AddressFilter {
   };
 }
 
-/** The address, and the IPv4 address inside it: packets to the one may end up at the other. */
+/** The address, and the IPv4 address inside it: packets to one may arrive at the other. */
 function formsOf(address: Address): Address[] {
   if (address.kind() === 'ipv4') return [address];
   for (const [prefix, start] of embeddings) {
@@ -102,11 +102,11 @@ function formsOf(address: Address): Address[] {
   return [address];
 }
 
-/** What speaks against an address by itself; undefined where nothing does. */
+/** The kind of a refused address; undefined where it is allowed. */
 function kindOf(address: Address): string | undefined {
   if (isInside(address, metadata)) return 'metadata';
   const range: string = address.range();
-  // Judged by what is inside; these two have ranges of their own that are none of the kind.
+  // Judged by the address inside; only these two prefixes have ranges of their own.
   if (isEmbedding(address) && !(range in kinds)) return undefined;
   return range === 'unicast' ? undefined : (kinds[range] ?? 'reserved');
 }
@@ -131,16 +131,16 @@ function isInside(address: Address, networks: readonly Network[]): boolean {
 /**
  * Finds the addresses of a host name, those to try first first.
  *
- * @throws where there are none or nobody could be asked
+ * @throws where there are none or there was no answer
  */
 export type ResolveHost = (hostname: string) => Promise<readonly string[]>;
 
 /**
- * The `lookup` of a connection (`net.connect`, `tls.connect`): resolves once, judges every address,
- * and gives the connection only what was judged. One bad address spoils the name: a name that points
- * inside and outside at once is no accident.
+ * The `lookup` of a connection (`net.connect`, `tls.connect`): resolves once, checks every address, and gives the
+ * connection only checked ones. One refused address refuses the name: a name with addresses inside and outside at once
+ * is no accident.
  *
- * A host that is an IP address is never looked up: whoever connects judges it first.
+ * A host that is an IP address is never looked up: the caller checks it before it connects.
  */
 export function guardLookup(filter: AddressFilter, resolve: ResolveHost): LookupFunction {
   return (hostname, options, callback) => {
@@ -184,17 +184,16 @@ type AddressAnswer =
   | { readonly kind: 'absent' }
   | { readonly kind: 'unanswered'; readonly reason: string };
 
-/** Why nobody could be asked, where the hosts file may still know. */
+/** Failures of DNS after which the hosts file may still have the name. */
 const NO_DNS = ['no connection', 'no DNS server is set'];
 
 /**
- * Finds addresses in DNS; what is not there is asked of the system, which knows the hosts file and
- * names of its own network.
+ * Finds addresses in DNS; a name that is not there is looked up by the system, which knows the hosts file and names of
+ * its own network.
  *
- * DNS comes first since the system's lookup (getaddrinfo) holds a thread of the few that files are
- * read with, for as long as a dead name server takes. A name is asked for only once at a time: all
- * connections to a host whose name servers are dead together wait for one question, and leave the
- * others to the rest.
+ * DNS comes first, since the system's lookup (getaddrinfo) blocks one of the few threads for file access for as long
+ * as a dead name server takes. A name is looked up only once at a time: all connections to a host with dead name
+ * servers wait for one lookup together, and leave the threads to the rest.
  */
 export function createHostResolver(dns: AddressRecords): ResolveHost {
   const underWay = new Map<string, Promise<readonly string[]>>();
@@ -209,7 +208,7 @@ export function createHostResolver(dns: AddressRecords): ResolveHost {
 }
 
 async function resolveHost(dns: AddressRecords, hostname: string): Promise<readonly string[]> {
-  // RFC 6761 section 6.3: never a question for DNS.
+  // RFC 6761 section 6.3: never looked up in DNS.
   if (/^(?:.*\.)?localhost\.?$/.test(hostname)) return ['127.0.0.1', '::1'];
   const answers = await Promise.all([dns.lookup(hostname, 'A'), dns.lookup(hostname, 'AAAA')]);
   // IPv4 first: a network without IPv6 is common, one without IPv4 is not.

@@ -36,7 +36,7 @@ suite('a limit in memory', () => {
     assert.equal((await limit.look('a')).remaining, 2);
   });
 
-  test('a clock that was set back holds nobody up for longer than a window', async (t) => {
+  test('after a clock was set back, no wait is longer than a window', async (t) => {
     t.mock.timers.enable({ apis: ['Date'], now: 1_800_000_000_000 });
     const seconds = 0.1;
     const limit = limitInMemory({ ...options, seconds });
@@ -48,7 +48,7 @@ suite('a limit in memory', () => {
     assert.equal((await limit.look('a')).exceeded, false);
   });
 
-  test('remembers 100,000 keys, those that were used last', async () => {
+  test('keeps the 100,000 keys that were used last', async () => {
     const limit = limitInMemory(options);
     await limit.take('first');
     await limit.take('in use');
@@ -65,7 +65,7 @@ suite('a limit in memory', () => {
 const never = new AbortController().signal;
 const reason = new Error('given up');
 
-/** Tasks on one place that note their beginning; the first one ends when it is told to. */
+/** Tasks on one place that record their start; the first one ends when the test says so. */
 function hold() {
   const limit = pLimit(1);
   const begun: string[] = [];
@@ -82,7 +82,7 @@ function hold() {
   return { begun, first, end: held.resolve, run };
 }
 
-test('work waits for its place, in order, and hands it on when it fails', async () => {
+test('work waits for its place, in order, and passes it on when it fails', async () => {
   const { begun, first, end, run } = hold();
   const failing = runInTurn(pLimit(1), never, async () => {
     throw new Error('failed');
@@ -95,7 +95,7 @@ test('work waits for its place, in order, and hands it on when it fails', async 
   await first;
 });
 
-test('who gives up waiting is told at once, and never runs', async () => {
+test('an aborted wait ends at once, and its work never runs', async () => {
   const { begun, first, end, run } = hold();
   const giving = new AbortController();
   const second = run('second', giving.signal);
@@ -108,13 +108,13 @@ test('who gives up waiting is told at once, and never runs', async () => {
   assert.deepEqual(begun, ['first', 'third']);
 });
 
-test('a place that is given up as it is given goes to the next', async () => {
+test('a place that is given up just when it is given goes to the next', async () => {
   const { begun, first, end, run } = hold();
   const giving = new AbortController();
   const second = run('second', giving.signal);
   const third = run('third');
   end();
-  // After the place was handed on, and before whoever it went to runs.
+  // After the place was passed on, and before its new owner runs.
   queueMicrotask(() => giving.abort(reason));
   await assert.rejects(second, reason);
   await Promise.all([first, third]);

@@ -1,6 +1,6 @@
 /**
- * How often somebody may do something in a time: requests of a client, failed logins of an account.
- * A limit counts under a key, in a window of fixed length that begins with the first count.
+ * How often something may be done in a time: requests of a client, failed logins of an account. A limit counts under a
+ * key, in a window of fixed length that begins with the first count.
  */
 import { LRUCache } from 'lru-cache';
 import type { LimitFunction } from 'p-limit';
@@ -11,51 +11,51 @@ import {
 } from 'rate-limiter-flexible';
 
 export interface LimitOptions {
-  /** Tells limits apart that are counted in one place. */
+  /** Distinguishes limits that are counted in one place. */
   readonly name: string;
-  /** How often, in one window; at least 1. */
+  /** The most counts in one window; at least 1. */
   readonly most: number;
   /** Length of a window. */
   readonly seconds: number;
 }
 
-/** Where a key stands in its window. */
+/** The state of a key in its window. */
 export interface Usage {
   readonly most: number;
   readonly remaining: number;
-  /** Whether it was counted more often than it may. */
+  /** Whether the count is above the limit. */
   readonly exceeded: boolean;
-  /** Seconds until the window ends and nothing is counted any more. */
+  /** Seconds until the window ends and the count is 0 again. */
   readonly resetSeconds: number;
 }
 
 export interface Limit {
-  /** Counts one. What exceeds the limit is counted too, and does not make the window longer. */
+  /** Counts one. Counts above the limit are counted too, and do not make the window longer. */
   take(key: string): Promise<Usage>;
-  /** Takes one count back, of something that turned out not to count. */
+  /** Subtracts one count, for something that turned out not to count. */
   giveBack(key: string): Promise<void>;
-  /** Where a key stands, without counting. */
+  /** The state of a key, without counting. */
   look(key: string): Promise<Usage>;
-  /** Forgets what was counted. */
+  /** Resets the count. */
   clear(key: string): Promise<void>;
 }
 
-/** Opens a limit. Compose decides where limits are counted, and hands this to the parts. */
+/** Opens a limit. Compose decides where limits are counted, and passes this to the parts. */
 export type OpenLimit = (options: LimitOptions) => Limit;
 
 /**
- * Keys that one limit remembers, some 40 MB at most. Beyond that the key that was not used for the
- * longest time starts anew. Whoever wants that needs as many networks or account names.
+ * The most keys of one limit, some 40 MB. Above that, the least recently used key starts again from 0: to use this, an
+ * attacker needs as many networks or account names.
  */
 const KEYS_MAX = 100_000;
 
-/** What a limit is counted with: in this process, or in a store that several nodes share. */
+/** The counter of a limit: in this process, or in a store that several nodes share. */
 type Counter = Pick<RateLimiterAbstract, 'penalty' | 'reward' | 'get' | 'delete'>;
 
-/** A limit by a counter of the library. What the counter throws is thrown on. */
+/** A limit on a counter of the library. Errors of the counter are thrown. */
 export function limitBy(counter: Counter, { most, seconds }: LimitOptions): Limit {
   const usageOf = (result: RateLimiterRes | null): Usage => {
-    // The library may still hold a window that is over.
+    // The library may still return a window that has ended.
     const isOver = result === null || result.msBeforeNext <= 0;
     const count = isOver ? 0 : result.consumedPoints;
     const left = isOver ? 0 : Math.ceil(result.msBeforeNext / 1000);
@@ -68,10 +68,10 @@ export function limitBy(counter: Counter, { most, seconds }: LimitOptions): Limi
     };
   };
   return {
-    // Unlike `consume` it does not throw where the limit is exceeded.
+    // Unlike `consume`, it does not throw above the limit.
     take: async (key) => usageOf(await counter.penalty(key)),
     async giveBack(key) {
-      // A reward where nothing is counted would count below zero.
+      // A reward where nothing is counted would give a negative count.
       if ((await counter.get(key)) !== null) await counter.reward(key);
     },
     look: async (key) => usageOf(await counter.get(key)),
@@ -81,7 +81,7 @@ export function limitBy(counter: Counter, { most, seconds }: LimitOptions): Limi
   };
 }
 
-/** Counts in the memory of this process: each node counts by itself, a restart forgets. */
+/** Counts in the memory of this process: each node counts by itself, and a restart clears it. */
 export const limitInMemory: OpenLimit = (options) => {
   const { name, most, seconds } = options;
   const counter = new RateLimiterMemory({ keyPrefix: name, points: most, duration: seconds });
@@ -106,8 +106,8 @@ export const limitInMemory: OpenLimit = (options) => {
 };
 
 /**
- * Places that are held for a while, counted over all nodes: connections of a client, sockets of an account.
- * Who holds one takes it off its own count by itself: this counts what the nodes hold together.
+ * Places that are held for a while, counted over all nodes: connections of a client, sockets of an account. The holder
+ * also counts its own places: this counts those of all nodes together.
  */
 export interface SharedPlaces {
   /**
@@ -123,10 +123,10 @@ export interface SharedPlaces {
 }
 
 /**
- * Waits for a place of a limit and works in it.
+ * Waits for a place of a limit, and works in it.
  *
- * @param signal ends the waiting: the work then never runs; work that runs has to heed it by itself
- * @throws the signal's reason where it ended the waiting; what the work throws
+ * @param signal ends the wait: then the work never runs; running work has to check the signal itself
+ * @throws the signal's reason where it ended the wait; any error of the work
  */
 export function runInTurn<Value>(
   limit: LimitFunction,
@@ -139,7 +139,7 @@ export function runInTurn<Value>(
     signal.addEventListener('abort', leave, { once: true });
     void limit(async () => {
       signal.removeEventListener('abort', leave);
-      // Whoever left has been told already; the place goes to the next in line.
+      // An aborted caller has its error already; the place goes to the next in line.
       if (!signal.aborted) await work().then(resolve, reject);
     });
   });

@@ -4,14 +4,13 @@
  * SMTP and LMTP as a client: a pure protocol (`smtp-client.ts`) over a socket and its clocks
  * (`smtp-connection.ts`); replies and dots for both sides (`smtp-text.ts`).
  *
- * Clients that come to us: where a request comes from, under which name a client is counted, and what
- * it holds (`clients.ts`); how often it may do something (`limits.ts`); how HTTP requests are refused
- * (`http.ts`).
+ * Clients that connect to us: where a request comes from, under which key a client is counted, and what it holds
+ * (`clients.ts`); how often it may do something (`limits.ts`); how HTTP requests are refused (`http.ts`).
  *
- * Addresses we connect to when somebody else named the host: webhooks, and mail exchangers found in
- * DNS. A URL or an MX record must not make us talk to our own network. The judgement is made where a
- * connection is made, on the very address that it goes to ({@link guardLookup}): a name that is
- * judged first and resolved again later could have changed in between. Owns nothing in storage.
+ * Addresses that we connect to when somebody else named the host: webhooks, and mail exchangers from DNS. A URL or
+ * an MX record must not make us connect to our own network. The check is made at the connection, on the very address
+ * that it uses ({@link guardLookup}): a name that is checked first and resolved again later could have changed in
+ * between. Stores nothing.
  */
 
 export {

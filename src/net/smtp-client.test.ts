@@ -20,9 +20,9 @@ function replyOf(text: string): Reply {
 }
 
 /**
- * Runs a conversation along a script: `> ` what the client writes, `< ` what the server answers (`|`
- * between lines), `TLS` and `MESSAGE` what the connection does, `MESSAGE < ` what the server says before
- * the message's end, `BROKEN` where the connection fails.
+ * Runs a conversation by a script: `> ` what the client writes, `< ` what the server answers (`|` between lines),
+ * `TLS` and `MESSAGE` what the connection does, `MESSAGE < ` what the server answers before the end of the message,
+ * `BROKEN` where the connection fails.
  */
 function follow<Result>(conversation: Conversation<Result>, script: readonly string[]): Result {
   const lines = [...script];
@@ -68,7 +68,7 @@ suite('saying hello', () => {
     );
   });
 
-  test('HELO, where EHLO is not known; LMTP has none', () => {
+  test('HELO, where EHLO is not known; LMTP has no such fallback', () => {
     const script = [
       '< 220 far.test',
       '> EHLO me.test',
@@ -88,7 +88,7 @@ suite('saying hello', () => {
     );
   });
 
-  test('what was said before TLS counts for nothing', () => {
+  test('everything from before TLS is ignored', () => {
     const { extensions } = follow(greet({ ...options, tls: 'offered' }), [
       '< 220 far.test',
       '> EHLO me.test',
@@ -102,7 +102,7 @@ suite('saying hello', () => {
     assert.deepEqual([...extensions.keys()], ['8BITMIME']);
   });
 
-  test('TLS that is required and not offered ends it, and nothing more is said', () => {
+  test('TLS that is required and not offered ends it, and nothing more is sent', () => {
     const login = { user: 'ann', password: 'secret' };
     assert.throws(
       () =>
@@ -132,7 +132,7 @@ suite('saying hello', () => {
     `< 250-far.test|250 AUTH ${mechanisms}`,
   ];
 
-  test('the login goes by PLAIN where that is known, else by LOGIN', () => {
+  test('the login uses PLAIN where that is offered, else LOGIN', () => {
     follow(greet({ ...options, login }), [
       ...hello('LOGIN PLAIN'),
       `> AUTH PLAIN ${base64('\0ann\0p:ä')}`,
@@ -149,7 +149,7 @@ suite('saying hello', () => {
     ]);
   });
 
-  test('a login that fails says so, and not what it was', () => {
+  test('a failed login is reported without its credentials', () => {
     const failing = [
       [...hello('PLAIN'), `> AUTH PLAIN ${base64('\0ann\0p:ä')}`, '< 535 5.7.8 no'],
       [...hello('CRAM-MD5 XOAUTH2')],
@@ -179,13 +179,13 @@ const envelope: Envelope = {
 const [ann, cal] = ['> RCPT TO:<ann@a.test>', '> RCPT TO:<cal@a.test>'];
 const ok = '< 250 2.0.0 ok';
 
-/** In short: the code of each recipient, or why there is none, and the stage. */
+/** In short: the code of each recipient, or the failure, and the stage. */
 function shown(results: readonly RecipientResult[]): string[] {
   return results.map((one) => `${'reply' in one ? one.reply.code : one.failure} ${one.stage}`);
 }
 
 suite('a transaction', () => {
-  test('goes in one piece where the server allows that', () => {
+  test('is pipelined where the server allows that', () => {
     const results = follow(transact('smtp', all, envelope), [
       '> MAIL FROM:<bob@b.test> SIZE=10',
       ann,
@@ -201,7 +201,7 @@ suite('a transaction', () => {
     assert.deepEqual(shown(results), ['250 sent', '250 sent']);
   });
 
-  test('asks for what the message needs, of a server that has it', () => {
+  test('asks for the extensions that the message needs, where the server has them', () => {
     const needy = { ...envelope, to: ['ann@a.test'], eightBit: true };
     const rest = [ok, ann, ok, '> DATA', '< 354 go', 'MESSAGE', ok];
     const mail = '> MAIL FROM:<bob@b.test>';
@@ -212,7 +212,7 @@ suite('a transaction', () => {
     follow(transact('smtp', facts(), needy), [mail, ...rest]);
   });
 
-  test('by LMTP each recipient that was taken has a reply of its own, in their order', () => {
+  test('by LMTP each accepted recipient has a reply of its own, in order', () => {
     const to = ['ann@a.test', 'no@a.test', 'cal@a.test'];
     const results = follow(transact('lmtp', facts(), { ...envelope, to }), [
       '> MAIL FROM:<bob@b.test>',
@@ -232,13 +232,13 @@ suite('a transaction', () => {
     assert.deepEqual(shown(results), ['250 sent', '550 envelope', '552 sent']);
   });
 
-  test('that nobody takes ends before the message', () => {
+  test('that no recipient accepts ends before the message', () => {
     const mail = '> MAIL FROM:<bob@b.test>';
     assert.deepEqual(shown(follow(transact('smtp', facts(), envelope), [mail, '< 550 5.7.1 no'])), [
       '550 envelope',
       '550 envelope',
     ]);
-    // Pipelined, the replies to RCPT come all the same, and say nothing new.
+    // Pipelined replies to RCPT still come, and add nothing.
     const piped = [mail, ann, cal, '< 451 4.3.0 later', '< 503 5.5.1 MAIL first', '< 250 odd'];
     assert.deepEqual(shown(follow(transact('smtp', facts('PIPELINING'), envelope), piped)), [
       '451 envelope',
@@ -272,13 +272,13 @@ suite('a transaction', () => {
       'the connection was closed sent',
     ],
   ] as const) {
-    test(`${what}: who was refused before keeps his reply`, () => {
+    test(`${what}: a recipient that was refused before keeps its reply`, () => {
       const results = follow(transact('smtp', facts(), envelope), [...begun, ...rest]);
       assert.deepEqual(shown(results), [expected, '550 envelope']);
     });
   }
 
-  test('whatever the server says, each recipient has one result, and none is taken without a 2xx', () => {
+  test('whatever the server answers, each recipient has one result, and none is accepted without a 2xx', () => {
     const line = fc.oneof(
       fc.constantFrom('250 2.0.0 ok', '354 go', '550 5.1.1 no', '451 later', '421 bye', 'BROKEN'),
       fc.integer({ min: 200, max: 599 }).map(String),

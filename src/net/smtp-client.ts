@@ -1,22 +1,21 @@
 /**
- * SMTP (RFC 5321) and LMTP (RFC 2033) as a client speaks them, without a socket and without clocks. A
- * conversation is a generator: it yields what its connection is to do next, and is given the replies.
- * Where the connection fails, its owner throws the {@link SmtpFailure} into it. `smtp-connection.ts` is
- * the owner that has a socket.
+ * The client side of SMTP (RFC 5321) and LMTP (RFC 2033), without a socket and without clocks. A conversation is a
+ * generator: it yields what its connection is to do next, and gets the replies. Where the connection fails, its owner
+ * throws the {@link SmtpFailure} into it. `smtp-connection.ts` is the owner that has a socket.
  */
 import { type Reply, SmtpFailure } from './smtp-text.ts';
 
-/** What the connection is to do. */
+/** A step for the connection. */
 export type Step =
   /** Send commands. */
   | { readonly do: 'write'; readonly text: string }
-  /** Wait for a reply, to a command or to the end of the message, and hand it over. */
+  /** Wait for a reply, to a command or to the end of the message, and return it. */
   | { readonly do: 'read'; readonly after: 'command' | 'message' }
   /** Begin TLS, as a client. */
   | { readonly do: 'secure' }
   /**
-   * Send the message, dots stuffed, and its end; a server that speaks before the end is handed over
-   * what it said, and the end is not sent.
+   * Send the message, dot-stuffed, and its end. If the server replies before the end, return that reply, and do not
+   * send the end.
    */
   | { readonly do: 'content' };
 
@@ -24,7 +23,7 @@ export type Conversation<Result> = Generator<Step, Result, Reply | undefined>;
 
 export interface ClientOptions {
   readonly protocol: 'smtp' | 'lmtp';
-  /** What EHLO or LHLO says. */
+  /** Our name for EHLO or LHLO. */
   readonly hostname: string;
   /**
    * - `none`: never
@@ -41,7 +40,7 @@ export interface Login {
   readonly password: string;
 }
 
-/** What a server said of itself. */
+/** What a server said about itself. */
 export interface ServerFacts {
   readonly greeting: Reply;
   /** Keywords in upper case, and their parameters (RFC 5321 section 4.1.1.1). */
@@ -56,38 +55,38 @@ export interface Envelope {
   /** Octets of the message, for SIZE (RFC 1870). */
   readonly size: number;
   /**
-   * Whether it is announced as BODY=8BITMIME (RFC 6152). A server without that extension gets it as it
-   * is: recoding would break signatures.
+   * Whether it is announced as BODY=8BITMIME (RFC 6152). A server without that extension gets it unchanged: recoding
+   * would break signatures.
    */
   readonly eightBit: boolean;
   /** Whether SMTPUTF8 is asked for (RFC 6531 section 3.4); the server has to offer it. */
   readonly smtpUtf8: boolean;
 }
 
-/** What is known of one recipient at the end of a transaction. */
+/** The result for one recipient at the end of a transaction. */
 export type RecipientResult = (
   | {
       readonly reply: Reply;
       /** It answers RCPT: it is about this recipient, and not about the sender or the message. */
       readonly isToRcpt?: true;
     }
-  /** No reply says it: the connection failed, or the server made no sense. */
+  /** There is no reply: the connection failed, or the server broke the protocol. */
   | { readonly failure: string }
 ) & {
   /**
-   * How far the transaction was: nothing of the message was sent; it was being sent; all of it was, so
-   * that the server may have it.
+   * How far the transaction got: nothing of the message was sent; a part of it; or all of it, so that the server may
+   * have accepted it.
    */
   readonly stage: 'envelope' | 'content' | 'sent';
 };
 
-/** The largest message that a server takes, in octets; infinity where it does not say (RFC 1870). */
+/** The largest message that a server accepts, in octets; infinity where it does not say (RFC 1870). */
 export function sizeLimit({ extensions }: ServerFacts): number {
   const limit = Number(extensions.get('SIZE') ?? 0);
   return limit > 0 ? limit : Number.POSITIVE_INFINITY;
 }
 
-/** Whether a path can stand in a command. RFC 5321 has more that could, in quotes. */
+/** Whether a command can contain the path. RFC 5321 allows more paths, in quotes. */
 export function isWritablePath(path: string): boolean {
   return !/[\p{Cc}<>]/u.test(path);
 }
@@ -104,7 +103,7 @@ export function* greet(options: ClientOptions): Conversation<ServerFacts> {
   let extensions = yield* sayHello(options);
   if (tls === 'required' || (tls === 'offered' && extensions.has('STARTTLS'))) {
     yield* during('tls', startTls(extensions));
-    // What was said in plaintext anybody may have said (RFC 3207 section 4.2).
+    // Anybody may have changed what came in plaintext (RFC 3207 section 4.2).
     extensions = yield* sayHello(options);
   }
   if (login) yield* during('login', logIn(extensions, login));
@@ -152,10 +151,9 @@ function* logIn(
 }
 
 /**
- * One mail transaction (RFC 5321 section 3.3). The connection can have another one after it, if it still
- * stands.
+ * One mail transaction (RFC 5321 section 3.3). The connection can have another one after it, if it is still usable.
  *
- * @returns what is known of each recipient, in the order of the envelope
+ * @returns the result for each recipient, in the order of the envelope
  */
 export function* transact(
   protocol: ClientOptions['protocol'],
@@ -175,7 +173,7 @@ export function* transact(
     let reply: Reply | undefined;
     for (const [index, result] of results.entries()) {
       if (result) continue;
-      // By LMTP one reply for each recipient that RCPT took, in that order (RFC 2033 section 4.2).
+      // By LMTP one reply for each recipient that RCPT accepted, in that order (RFC 2033 section 4.2).
       if (!reply || protocol === 'lmtp') reply = yield* read('message');
       results[index] = { reply, stage };
     }
@@ -186,7 +184,7 @@ export function* transact(
   }
 }
 
-/** Ends a transaction that came to nothing. @throws SmtpFailure */
+/** Ends a transaction without a message. @throws SmtpFailure */
 export function* reset(): Conversation<void> {
   expect(yield* ask('RSET'), 250, 'RSET');
 }
@@ -196,7 +194,7 @@ const noReply = { failure: 'the server did not answer' };
 /**
  * MAIL, RCPT and DATA. Recipients that are refused get their result.
  *
- * @returns what holds for all the others, where the message itself is refused
+ * @returns the result of all the others, where the message itself is refused
  */
 function* address(
   { extensions }: ServerFacts,
@@ -215,7 +213,7 @@ function* address(
     const reply = yield* read();
     if (at === 0 && reply.code >= 300) {
       refused = { reply };
-      // The replies to RCPT are on their way all the same.
+      // The replies to pipelined RCPT commands still come.
       if (!isPipelined) break;
     } else if (!refused && reply.code >= 300) {
       results[at - 1] = { reply, isToRcpt: true, stage: 'envelope' };
@@ -237,7 +235,7 @@ function mailCommand(extensions: ReadonlyMap<string, string>, envelope: Envelope
   return `${[`MAIL FROM:<${from}>`, ...parameters].join(' ')}\r\n`;
 }
 
-/** A server that gave up has said why. One that says yes to half a message makes no sense. */
+/** The reply of a server that gave up is its reason. A positive reply to half a message breaks the protocol. */
 function earlyAnswer(reply: Reply): { reply: Reply } | { failure: string } {
   return reply.code >= 400
     ? { reply }
@@ -261,7 +259,7 @@ function expect(reply: Reply, code: number, what: string): Reply {
   throw new SmtpFailure(`the server answered ${what} with ${said} ${enhanced} ${text}`, { reply });
 }
 
-/** Says of a failure during what it came. */
+/** Adds to a failure what was under way. */
 function* during<Result>(
   what: 'tls' | 'login',
   conversation: Conversation<Result>,

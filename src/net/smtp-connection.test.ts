@@ -1,4 +1,4 @@
-/** What the socket under a client of SMTP must not let through. The rest is tested where mail is sent. */
+/** Attacks on the socket of an SMTP client. All the rest is tested where mail is sent. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
@@ -34,13 +34,13 @@ const open = (port: number, tls: 'none' | 'offered', signal = new AbortControlle
     signal,
   );
 
-test('what a server says in plaintext after STARTTLS is never taken for what TLS protects', async () => {
+test('plaintext from a server after STARTTLS never counts as protected by TLS', async () => {
   const port = await serve((socket) => {
     socket.write('220 far.test\r\n');
     socket.on('data', (chunk: Buffer) => {
       const line = chunk.toString();
       if (/^EHLO/.test(line)) socket.write('250-far.test\r\n250 STARTTLS\r\n');
-      // The second reply may be of somebody who sits in between (RFC 3207 section 6).
+      // The second reply may come from an attacker in between (RFC 3207 section 6).
       if (/^STARTTLS/.test(line)) socket.write('220 go\r\n250 STARTTLS-less\r\n');
     });
   });
@@ -50,7 +50,7 @@ test('what a server says in plaintext after STARTTLS is never taken for what TLS
   });
 });
 
-test('a server that never stops talking is left', async () => {
+test('a server that never stops sending is disconnected', async () => {
   const port = await serve((socket) => {
     socket.write('220 far.test\r\n');
     socket.on('data', () => socket.write('250 far.test\r\n'.repeat(2_000)));
@@ -58,7 +58,7 @@ test('a server that never stops talking is left', async () => {
   assert.equal((await open(port, 'none')).isUsable, false);
 });
 
-test('a stop ends the connection whatever it waits for, and says why', async () => {
+test('an abort ends the connection whatever it waits for, and gives its reason', async () => {
   for (const greeting of [undefined, '220 far.test\r\n']) {
     const stop = new AbortController();
     const port = await serve((socket) => {

@@ -16,12 +16,12 @@ import { type Reply, ReplyReader, SmtpFailure, stuffDots } from './smtp-text.ts'
 export interface Endpoint {
   readonly host: string;
   readonly port: number;
-  /** What is sent before the session, such as a header of the PROXY protocol. */
+  /** Sent before the session, such as a header of the PROXY protocol. */
   readonly preface?: string;
 }
 
 export interface ConnectionOptions extends ClientOptions {
-  /** The server's name, for SNI and the certificate; where it is connected to when left out. */
+  /** The server's name, for SNI and the certificate; by default the host of the connection. */
   readonly name?: string;
   /** Whether the certificate is verified. */
   readonly verifiesCertificate?: boolean;
@@ -32,19 +32,19 @@ export interface ConnectionOptions extends ClientOptions {
 
 /** Milliseconds (RFC 5321 section 4.5.3.2). */
 export interface ConnectionTimeouts {
-  /** Until the TCP connection stands. */
+  /** Until the TCP connection is open. */
   readonly connect: number;
   /** For the greeting, a TLS handshake, and the reply to each command. */
   readonly reply: number;
-  /** For the server to take more of the message, and for each reply after its end. */
+  /** For the server to accept more of the message, and for each reply after its end. */
   readonly message: number;
 }
 
-/** Replies that nobody waits for; a server has no more to say than it was asked. */
+/** The most unread replies; a server sends none without a command. */
 const UNREAD_MAX = 1_000;
 const QUIT_TIMEOUT_MS = 1_000;
 
-/** Once it has failed, all that is asked of it fails in the same way. */
+/** After a failure every further call fails in the same way. */
 export class SmtpConnection {
   readonly #options: ConnectionOptions;
   #socket: Socket;
@@ -67,7 +67,7 @@ export class SmtpConnection {
   /**
    * Connects, and says hello.
    *
-   * @param signal ends it
+   * @param signal ends the connection
    * @throws SmtpFailure
    */
   static async open(
@@ -82,25 +82,25 @@ export class SmtpConnection {
       connection.#facts = await connection.#run(greet(options), signal);
       return connection;
     } catch (error) {
-      // Who was refused takes leave (RFC 5321 section 4.1.1.10).
+      // After a refusal the client says QUIT (RFC 5321 section 4.1.1.10).
       if (error instanceof SmtpFailure && error.reply && error.during !== 'tls') connection.quit();
       connection.destroy();
       throw error;
     }
   }
 
-  /** What the server said of itself. */
+  /** What the server said about itself. */
   get server(): ServerFacts {
     if (!this.#facts) throw new Error('the connection is not open');
     return this.#facts;
   }
 
-  /** Whether another message can be sent; a server that said something unasked is done with us. */
+  /** Whether another message can be sent; not to a server that sent something without a command. */
   get isUsable(): boolean {
     return this.#failure === undefined && this.#unread.length === 0 && !this.#reader.isWithin;
   }
 
-  /** Told when the connection ends, or the server talks while nothing is sent. */
+  /** Called when the connection ends, or the server sends something unasked. */
   watch(listener: () => void): void {
     this.#onEvent = listener;
   }
@@ -108,10 +108,10 @@ export class SmtpConnection {
   /**
    * Sends one message.
    *
-   * @param open reads the message, its lines ended by CRLF; not called where nobody takes it
+   * @param open reads the message, its lines ended by CRLF; not called where no recipient is accepted
    * @param signal ends the attempt and the connection
-   * @returns what is known of each recipient, in the order of the envelope
-   * @throws what the message's source throws; the server never sees the message's end then
+   * @returns the result for each recipient, in the order of the envelope
+   * @throws errors of the message's source; then the server never gets the end of the message
    */
   async send(
     envelope: Envelope,
@@ -130,7 +130,7 @@ export class SmtpConnection {
     return results;
   }
 
-  /** Takes leave of the server; does not wait for an answer. */
+  /** Sends QUIT; does not wait for an answer. */
   quit(): void {
     this.#onEvent = () => {};
     if (this.#failure) return;
@@ -145,7 +145,7 @@ export class SmtpConnection {
     this.#fail(new SmtpFailure('the connection was closed'));
   }
 
-  /** Does what a conversation asks for, step by step. */
+  /** Does the steps of a conversation. */
   async #run<Result>(
     conversation: Conversation<Result>,
     signal: AbortSignal,
@@ -189,7 +189,7 @@ export class SmtpConnection {
     }
   }
 
-  /** @returns what the server said before the end of the message */
+  /** @returns what the server sent before the end of the message */
   async #sendMessage(message: AsyncIterable<Uint8Array>): Promise<Reply | undefined> {
     try {
       for await (const chunk of stuffDots(message)) {
@@ -197,7 +197,7 @@ export class SmtpConnection {
         if (!this.#write(chunk)) await this.#drain();
       }
     } catch (error) {
-      // Without its end the server drops what it has of the message.
+      // Without its end the server drops the part of the message that it has.
       this.destroy();
       throw error;
     }
@@ -210,7 +210,7 @@ export class SmtpConnection {
     return early;
   }
 
-  /** The next reply. Those that came before the connection broke are still good. */
+  /** The next reply. Replies from before the connection broke are still returned. */
   async #reply(timeout: number): Promise<Reply> {
     const unread = this.#unread.shift();
     if (unread) return unread;
@@ -219,7 +219,7 @@ export class SmtpConnection {
     return this.#inTime(this.#waiting.promise, timeout);
   }
 
-  /** @returns false where it is to be waited until the server has taken it */
+  /** @returns false where the caller has to wait until the server has read it */
   #write(chunk: Buffer | string): boolean {
     if (this.#failure) throw this.#failure;
     return this.#socket.write(chunk);
@@ -231,10 +231,10 @@ export class SmtpConnection {
     await this.#inTime(this.#drained.promise, this.#options.timeouts.message);
   }
 
-  /** Goes on by TLS. */
+  /** Starts TLS. */
   async #secure(): Promise<void> {
     if (this.#failure) throw this.#failure;
-    // It came in plaintext, and would be taken for what the server says by TLS (RFC 3207 section 6).
+    // It came in plaintext, and would count as sent by TLS (RFC 3207 section 6).
     if (!this.isUsable) throw new SmtpFailure('the server went on in plaintext after STARTTLS');
     const { name = '', verifiesCertificate = true, timeouts } = this.#options;
     this.#socket.removeListener('data', this.#onData);
@@ -246,7 +246,7 @@ export class SmtpConnection {
     const secured = Promise.withResolvers<void>();
     socket.once('secureConnect', secured.resolve);
     this.#secured = secured;
-    // The socket under it is listened to for its end, too: whichever ends first says why.
+    // The end of the socket below is watched, too: the one that ends first gives the reason.
     this.#listen(socket);
     await this.#inTime(secured.promise, timeouts.reply);
   }
@@ -277,11 +277,11 @@ export class SmtpConnection {
     } else if (this.#unread.push(reply) > UNREAD_MAX) {
       throw new SmtpFailure('the server talks without being asked');
     }
-    // A server that gave up does not read on: what waits for it would wait for ever.
+    // A server that gave up no longer reads: a write that waits for it would wait for ever.
     this.#drained?.resolve();
   }
 
-  /** Breaks the connection off; who waits for something gets the failure. */
+  /** Breaks the connection; every waiting caller gets the failure. */
   #fail(failure: SmtpFailure): void {
     if (this.#failure) return;
     this.#failure = failure;

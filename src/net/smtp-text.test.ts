@@ -1,4 +1,4 @@
-/** Replies, whatever a server says. */
+/** Replies, whatever a server sends. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -12,7 +12,7 @@ import {
   SmtpFailure,
 } from './smtp-text.ts';
 
-/** What a reader makes of a conversation: its replies, and whether it broke off. */
+/** The result of reading a conversation: its replies, and whether it broke off. */
 function read(source: Buffer, sizes: readonly number[]): { replies: Reply[]; broke: boolean } {
   const reader = new ReplyReader();
   const replies: Reply[] = [];
@@ -53,7 +53,7 @@ for (const text of ['', 'hello', '55 x', '5500 x', '650 x', '550x', '250-a\r\n25
   test(`${JSON.stringify(text)} is no reply`, () => assert.ok(readOne(text).broke));
 }
 
-test('replies are the same however they are cut, and nothing but a failure is thrown', () => {
+test('replies are the same for all chunks, and only a failure is thrown', () => {
   const units = ['250', '550', '-', ' ', '5.1.1 ', 'x', '\r\n', '\n', '\r', '\0', '\xff'];
   const bytes = fc
     .array(fc.constantFrom(...units), { maxLength: 60 })
@@ -72,14 +72,14 @@ test('a reply without an end is not read for ever', () => {
   assert.equal(read(Buffer.from(`250 ${'x'.repeat(9_000)}`), [100]).broke, true);
 });
 
-test('5xx is for good, but for what is no fault of the message', () => {
+test('5xx is final, except codes that are no fault of the message', () => {
   const final = [550, 554, 552, 503, 530, 535, 451, 250].filter((code) =>
     isFinalRefusal({ code, text: '' }),
   );
   assert.deepEqual(final, [550, 554, 552]);
 });
 
-test('a refusal without an enhanced code has the vaguest of its class', () => {
+test('a refusal without an enhanced code gets the most general of its class', () => {
   assert.deepEqual(
     [550, 451, 354].map((code) => enhancedOf({ code, text: '' })),
     ['5.0.0', '4.0.0', '4.5.0'],
@@ -87,7 +87,7 @@ test('a refusal without an enhanced code has the vaguest of its class', () => {
   assert.equal(enhancedOf({ code: 550, enhanced: '5.1.1', text: '' }), '5.1.1');
 });
 
-/** What RFC 5321 section 4.5.2 says, line by line: slow, and plain to see. */
+/** RFC 5321 section 4.5.2 line by line: slow, and easy to check. */
 function reference(wire: string): { content: string; rest: string | undefined } {
   let content = '';
   let left = wire;
@@ -114,7 +114,7 @@ function take(chunks: readonly string[]): { content: string; rest: string | unde
   return { content, rest: undefined };
 }
 
-test('a message is the same wherever the network cuts it', () => {
+test('a message is the same however the network splits it', () => {
   const wire = 'a\r\n..b\r\n...\r\n.c\r\n\r\n\n..\r..\r\n.\n\r\n.\r\r\n.\r\nNEXT\r\n.\r\n';
   const whole = reference(wire);
   assert.equal(whole.rest, 'NEXT\r\n.\r\n');
@@ -127,7 +127,7 @@ test('a message is the same wherever the network cuts it', () => {
   assert.deepEqual(take([...wire]), whole);
 });
 
-test('any bytes in any chunks come out as RFC 5321 says', () => {
+test('any bytes in any chunks are read as RFC 5321 says', () => {
   const wire = fc.string({
     unit: fc.constantFrom('\r', '\n', '.', 'a', '\r\n', '\r\n.'),
     maxLength: 40,
@@ -136,7 +136,7 @@ test('any bytes in any chunks come out as RFC 5321 says', () => {
     fc.property(fc.array(wire, { maxLength: 6 }), (chunks) => {
       const expected = reference(chunks.join(''));
       const actual = take(chunks);
-      // A dot, and a CR after it, are held back at the end of the input, until they can be judged.
+      // A dot, and a CR after it, are held back at the end of the input, until it is known what they are.
       if (expected.rest === undefined && actual.rest === undefined) {
         const held = expected.content.slice(actual.content.length);
         assert.ok(['', '\r'].includes(held), JSON.stringify(held));
@@ -149,7 +149,7 @@ test('any bytes in any chunks come out as RFC 5321 says', () => {
   );
 });
 
-test('stuffing a message and taking it gives the message back', () => {
+test('stuffing a message and reading it gives the same message', () => {
   const text = fc.string({ unit: fc.constantFrom('\r', '\n', '.', 'a', '\r\n'), maxLength: 60 });
   fc.assert(
     fc.property(text, fc.nat(64), (body, cut) => {

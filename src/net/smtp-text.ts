@@ -1,22 +1,21 @@
-/** What both sides of SMTP and LMTP write alike: replies, and the dots of a message. */
+/** What both sides of SMTP and LMTP write in the same way: replies, and the dots of a message. */
 
 export interface Reply {
   /** RFC 5321 section 4.2. */
   readonly code: number;
   /**
-   * Enhanced status code (RFC 3463), of the class of `code` (RFC 2034 section 4). Absent where the
-   * reply has none, as the greeting, the answer to EHLO, and every 3xx.
+   * Enhanced status code (RFC 3463), of the class of `code` (RFC 2034 section 4). Absent where the reply has none,
+   * such as the greeting, the answer to EHLO, and every 3xx.
    */
   readonly enhanced?: string;
-  /** Without the codes. The lines of a reply with several are separated by LF. Hostile, where read. */
+  /** Without the codes. Several lines are separated by LF. Hostile, if it was read. */
   readonly text: string;
 }
 
 /**
- * A reply as it goes over the line, each of its lines ended by CRLF. The enhanced code stands on every
- * line (RFC 2034 section 4).
+ * A reply as it is sent, each of its lines ended by CRLF. Every line has the enhanced code (RFC 2034 section 4).
  *
- * @param reply its text has no control characters but the LF between its lines
+ * @param reply its text has no control characters except the LF between its lines
  */
 export function formatReply({ code, enhanced, text }: Reply): string {
   const lines = text.split('\n');
@@ -37,18 +36,18 @@ export function isFinalRefusal({ code }: Reply): boolean {
   return code >= 500 && !NOT_THE_MESSAGE.has(code);
 }
 
-/** The enhanced code of a reply that refuses; the vaguest of its class where it has none. */
+/** The enhanced code of a refusal; the most general of its class where it has none. */
 export function enhancedOf({ code, enhanced }: Reply): string {
-  // 3xx has no class of its own: the server said what makes no sense there.
+  // 3xx has no class of its own: such a reply is unexpected there.
   return enhanced ?? (code < 400 ? '4.5.0' : `${Math.floor(code / 100)}.0.0`);
 }
 
-/** Why a conversation with a server came to its end. The message may hold what the server said. */
+/** Why a conversation with a server ended. The message may quote the server. */
 export class SmtpFailure extends Error {
   override readonly name = 'SmtpFailure';
   /** The reply that ended it; absent where the connection broke. */
   readonly reply: Reply | undefined;
-  /** What was under way, where that matters; while connecting the message is the reason alone. */
+  /** What was under way, where that matters; while connecting, the message is only the reason. */
   readonly during: 'connect' | 'tls' | 'login' | undefined;
 
   constructor(message: string, about: { reply?: Reply; during?: SmtpFailure['during'] } = {}) {
@@ -60,20 +59,20 @@ export class SmtpFailure extends Error {
 
 const LINE = /^([2-5]\d\d)(?:([ -])(.*))?$/s;
 const ENHANCED = /^([245]\.\d{1,3}\.\d{1,3})(?:[ \t]+|$)/;
-/** Octets of a line; RFC 5321 section 4.5.3.1.5 asks for 512. */
+/** The most octets of a line; RFC 5321 section 4.5.3.1.5 asks for 512. */
 const LINE_MAX = 4096;
-/** Lines of a reply; that to EHLO has the most. */
+/** The most lines of a reply; that to EHLO has the most. */
 const LINES_MAX = 100;
-/** Characters of nonsense that are shown. */
+/** The most characters that are shown of text that is not a reply. */
 const SHOWN_MAX = 80;
 
-/** Cuts what a server sends into replies. What is no reply, or has no end, is a failure. */
+/** Splits what a server sends into replies. Text that is not a reply, or has no end, is a failure. */
 export class ReplyReader {
   #rest: Buffer = Buffer.alloc(0);
   #code = 0;
   #lines: string[] = [];
 
-  /** Whether the server has begun to say something that is not at its end. */
+  /** Whether a reply has begun and not ended. */
   get isWithin(): boolean {
     return this.#rest.length > 0 || this.#lines.length > 0;
   }
@@ -117,12 +116,12 @@ function readReply(code: number, lines: readonly string[]): Reply {
 }
 
 /*
- * The message between `354` and the line that is a single dot, without the dots the client stuffed
- * in (RFC 5321 section 4.5.2).
+ * The message between `354` and the line with a single dot, without the dots that the client stuffed in (RFC 5321
+ * section 4.5.2).
  *
- * Only CRLF ends a line (RFC 5321 section 2.3.8). A dot after a bare LF or a bare CR is text like any
- * other, so that `\n.\n`, `\r\n.\n` and their like neither end the message (SMTP smuggling) nor lose a
- * dot: the message comes out as it was sent, bare CR and LF included.
+ * Only CRLF ends a line (RFC 5321 section 2.3.8). A dot after a bare LF or a bare CR is ordinary text, so `\n.\n`,
+ * `\r\n.\n` and the like neither end the message (SMTP smuggling) nor lose a dot: the message is read as it was sent,
+ * bare CR and LF included.
  */
 
 const CR = 0x0d;
@@ -131,7 +130,7 @@ const DOT = 0x2e;
 const LINE_DOT = Buffer.from('\r\n.');
 const LONE_CR = Buffer.from('\r');
 
-/** What the bytes so far end with; a dot at the start of a line and a CR after it are held back. */
+/** The end of the bytes so far; a dot at the start of a line and a CR after it are held back. */
 type Position = 'text' | 'cr' | 'line start' | 'dot' | 'dot cr';
 
 export interface Taken {
@@ -141,12 +140,12 @@ export interface Taken {
   readonly rest: Buffer | undefined;
 }
 
-/** Takes one message, chunk by chunk. */
+/** Reads one message, chunk by chunk. */
 export class DotTransparency {
   #position: Position = 'line start';
 
   /**
-   * Reads the next chunk, however the network cut it.
+   * Reads the next chunk, however the network split it.
    *
    * The dots are removed in place: `chunk` belongs to this call, and `content` and `rest` are parts of
    * it. A chunk without dots at line starts costs one native search and no copy.
@@ -161,7 +160,7 @@ export class DotTransparency {
         case 'text': {
           const found = input.indexOf(LINE_DOT, read);
           const end = found < 0 ? input.length : found + 2;
-          // Judged before the copy below overwrites what it looks at.
+          // Checked before the copy below overwrites these bytes.
           position = found < 0 ? positionAfter(input, read) : 'line start';
           if (written < read) input.copyWithin(written, read, end);
           written += end - read;
@@ -169,7 +168,7 @@ export class DotTransparency {
           break;
         }
         case 'cr':
-          // Only the LF of a CRLF that two chunks share: back to text, which takes the byte.
+          // The LF of a CRLF that two chunks share: text again, which includes this byte.
           position = 'text';
           if (input[read] === LF) {
             written += 1;
@@ -189,7 +188,7 @@ export class DotTransparency {
           if (input[read] === LF) {
             return { content: input.subarray(0, written), rest: input.subarray(read + 1) };
           }
-          // The CR stands alone, so the dot before it was a stuffed one and the CR is text.
+          // The CR is alone, so the dot before it was a stuffed one and the CR is text.
           read -= 1;
           position = 'text';
           break;
@@ -199,7 +198,7 @@ export class DotTransparency {
     return { content: input.subarray(0, written), rest: undefined };
   }
 
-  /** Puts a CR that was held back at the end of the last chunk before this one, if it is text. */
+  /** Puts a CR that was held back from the last chunk before this one, if it is text. */
   #withHeldCr(chunk: Buffer): Buffer {
     if (this.#position !== 'dot cr' || chunk.length === 0 || chunk[0] === LF) return chunk;
     this.#position = 'text';
@@ -216,8 +215,8 @@ function positionAfter(input: Buffer, start: number): Position {
 }
 
 /**
- * The other way: what a client sends between `354` and the line that is a single dot, which is not part
- * of it. A dot at the start of a line is doubled, and an end of line put where the message has none.
+ * The opposite: what a client sends between `354` and the line with a single dot, which is not included. A dot at the
+ * start of a line is doubled, and a missing line end is added.
  *
  * @param message its lines end in CRLF
  */
@@ -236,7 +235,7 @@ export async function* stuffDots(message: AsyncIterable<Uint8Array>): AsyncGener
 /** Chunks without a dot at the start of a line are passed through, not copied. */
 function stuff(chunk: Buffer, before: string): Buffer {
   const starts: number[] = [];
-  // The end of a line may lie in the chunk before, or in both.
+  // The end of a line may be in the chunk before, or in both.
   const isLineStart = (at: number) =>
     (before + chunk.toString('latin1', 0, at)).endsWith('\r\n') && chunk[at] === DOT;
   for (const at of [0, 1]) if (isLineStart(at)) starts.push(at);

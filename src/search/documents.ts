@@ -1,4 +1,4 @@
-/** What of a message is indexed, on either engine, and what an index offers. */
+/** What is indexed of a message, on either engine, and the interface of an index. */
 import type { Bodies, StoredBody } from '../bodies/bodies.ts';
 import {
   createDecoder,
@@ -12,7 +12,7 @@ import {
 } from '../message/message.ts';
 import { type DocumentTexts, documentTerms, type QueryTerm } from './terms.ts';
 
-/** A part of a message that is text, as it stands in the source. */
+/** A text part of a message, as it is in the source. */
 export interface TextPart {
   readonly html: boolean;
   /** Content-Transfer-Encoding, as the structure has it. */
@@ -21,7 +21,7 @@ export interface TextPart {
   readonly bytes: Uint8Array;
 }
 
-/** What of one message is to be indexed. Plain data: it is handed to a thread. */
+/** What is indexed of one message. Plain data, so that it can be sent to a thread. */
 export interface SearchDocument {
   readonly accountId: number;
   readonly bodyId: number;
@@ -39,10 +39,10 @@ export type SearchChange =
   | { readonly kind: 'add'; readonly document: SearchDocument }
   /** The account has no message of this body any more. */
   | { readonly kind: 'remove'; readonly accountId: number; readonly bodyId: number }
-  /** The account is gone. */
+  /** The account was deleted. */
   | { readonly kind: 'forget'; readonly accountId: number };
 
-/** A message that matches: whoever asks finds the mailboxes that hold its body. */
+/** A message that matches: the caller finds the mailboxes that hold its body. */
 export interface Hit {
   readonly id: number;
   readonly bodyId: number;
@@ -56,26 +56,25 @@ export interface FindRequest {
   readonly accountId: number;
   /** All must be in the message; at least one. */
   readonly terms: readonly QueryTerm[];
-  /** Only hits behind this one. */
+  /** Only hits after this one. */
   readonly after?: HitPlace | undefined;
   readonly limit: number;
 }
 
 export interface SearchIndex {
   /**
-   * Makes changes in their order. They are in the index when this resolves, and twice the same change
-   * is as good as once.
+   * Makes changes in order. They are in the index when this resolves; a repeated change does no harm.
    *
-   * @param position of the last of them in the queue; kept in the index with them
-   * @returns messages that could not be read; they hold up no others
+   * @param position of the last of them in the queue; stored in the index together with them
+   * @returns messages that could not be read; they do not stop the others
    */
   apply(changes: readonly SearchChange[], position: number): Promise<readonly Unreadable[]>;
   find(request: FindRequest): Promise<Hit[]>;
 }
 
-/* Reads from a message in storage what of it is to be found, and makes texts of that. */
+/* Reads the searchable texts of a stored message. */
 
-/** Octets of encoded text that are read of one message, all its parts together. */
+/** The most octets of encoded text that are read of one message, all parts together. */
 const ENCODED_MAX = 512 * 1024;
 
 export interface StoredMessage {
@@ -87,7 +86,7 @@ export interface StoredMessage {
   readonly body: StoredBody;
 }
 
-/** @throws what the disk throws where the body's file cannot be read */
+/** @throws the error of the disk where the body's file cannot be read */
 export async function readDocument(
   bodies: Pick<Bodies, 'read'>,
   message: StoredMessage,
@@ -112,7 +111,7 @@ function addressesText(mailboxes: readonly Mailbox[] | undefined): string {
   return (mailboxes ?? []).map(({ name, address }) => `${name ?? ''} ${address ?? ''}`).join(' ');
 }
 
-/** The plain text; the HTML only where there is none, since it mostly says the same. */
+/** The plain text; the HTML only where there is no plain text, since both mostly say the same. */
 async function readTextParts(
   bodies: Pick<Bodies, 'read'>,
   body: StoredBody,
@@ -137,14 +136,14 @@ async function readTextParts(
   return parts;
 }
 
-/** A message that cannot be found by its words. */
+/** A message that cannot be found by its words, since it could not be read. */
 export interface Unreadable {
   readonly accountId: number;
   readonly bodyId: number;
   readonly failure: string;
 }
 
-/** The terms of a document: the work that the index's thread does. One that throws has none. */
+/** The terms of a document: the work of the index's thread. One that throws has no terms. */
 export function tryTerms(document: SearchDocument): { terms: string[]; unreadable?: Unreadable } {
   const { accountId, bodyId } = document;
   try {

@@ -1,18 +1,17 @@
 /**
- * Brings what is queued into the index, after the commit and beside the mail that comes in.
+ * Indexes what is queued, after the commit and beside incoming mail.
  *
- * `search_queue` has a row for each message that an account got or lost, written in the transaction of
- * the mail itself. Crashes, on SQLite, where index and mail are two files:
+ * `search_queue` has a row for each message that an account got or lost, written in the transaction of the mail
+ * itself. Crashes, on SQLite, where index and mail are two files:
  *
- * - Between the commit of the mail and the batch: the row is there, and read at the next start.
- * - Between the batch and the removal of its rows: the index has the position, the rows are passed.
- * - A power cut takes back batches that were not synced, and the position with them. Their rows are
- *   still there: rows go only up to the position of the last sync. To index a message twice changes
- *   nothing.
- * - A row is taken only when its commit is on the disk. Else a power cut could take the row back, and
- *   the next message would get an id that the index has passed.
+ * - Between the commit of the mail and the batch: the row exists, and is read at the next start.
+ * - Between the batch and the removal of its rows: the index has the position, and skips the rows.
+ * - A power cut undoes batches that were not synced, together with their position. Their rows still exist: rows are
+ *   removed only up to the position of the last sync. Indexing a message twice does no harm.
+ * - A row is read only when its commit is on the disk. Otherwise a power cut could undo the row, and the next message
+ *   would get an id that the index skips.
  *
- * On PostgreSQL the rows go in the transaction of the batch.
+ * On PostgreSQL the rows are removed in the transaction of the batch.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
@@ -27,27 +26,27 @@ import {
   type Unreadable,
 } from './documents.ts';
 
-/** Batches from one sync of the index to the next, and the quiet after which it is synced anyway. */
+/** Batches between two syncs of the index, and the quiet time after which it is synced anyway. */
 const BATCHES_A_SYNC = 200;
 const SYNC_AFTER_MS = 5_000;
 const RETRY_MS = 30_000;
-/** How long news may wait for more. */
+/** How long new rows wait for more. */
 const GATHER_MS = 100;
 
-/** What one engine does its own way. */
+/** The part of indexing that differs between the engines. */
 export interface Feed {
-  /** About how many changes the index does not have yet; undefined while it is not open. */
+  /** About how many changes are not in the index yet; undefined while it is not open. */
   waiting(): Promise<number | undefined>;
-  /** Opens the index, unless it is open; queues all mail again where the index does not have it. */
+  /** Opens the index, unless it is open; queues all mail again if the index does not have it. */
   open(): Promise<void>;
-  /** @returns how many rows were taken; none where the index is up to date */
+  /** @returns how many rows were processed; 0 where the index is up to date */
   takeBatch(): Promise<number>;
-  /** Makes what was indexed durable, and removes its rows. */
+  /** Makes indexed changes durable, and removes their rows. */
   sync(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Indexes what is queued, as long as it runs. */
+/** Indexes what is queued, until it is stopped. */
 export class Indexer {
   readonly #feed: Feed;
   readonly #log: IndexerOptions['log'];
@@ -66,13 +65,13 @@ export class Indexer {
     this.#running ??= this.#run();
   }
 
-  /** To be called after the commit of what was queued, and when the index is not open any more. Without it the
-   * queue is read every {@link IndexerOptions.retryMs}. */
+  /** Called after the commit of queued rows, and when the index is no longer open. Without a call the queue is read
+   * every {@link IndexerOptions.retryMs}. */
   wake(): void {
     this.#news.resolve(true);
   }
 
-  /** Finishes the batch under way; the rest is indexed after the next start. */
+  /** Finishes the current batch; the rest is indexed after the next start. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.wake();
@@ -115,13 +114,13 @@ export class Indexer {
     }
   }
 
-  /** Whether something was queued before the time was over. */
+  /** Whether rows were queued before the time was over. */
   async #newsWithin(ms: number): Promise<boolean> {
     const { promise, resolve } = this.#news;
     const timer = setTimeout(() => resolve(false), ms).unref();
     const news = await promise;
     clearTimeout(timer);
-    // What comes together is indexed together, once whoever brought it is answered.
+    // Mail that comes together is indexed together, after its senders got their answers.
     if (news && !this.#stopped) await pause(GATHER_MS);
     return news;
   }
@@ -135,20 +134,20 @@ export class Indexer {
   }
 }
 
-/* What is queued for the index: written with the mail itself, read by the indexer. */
+/* The queue of the index: written with the mail itself, read by the indexer. */
 
-/** Rows read at a time, and messages in one transaction of the index: queries wait for it. */
+/** Rows read at a time, and messages in one transaction of the index, for which queries wait. */
 export const BATCH = 25;
 
-/** An account got a message or lost its last one of a body, or is gone itself. */
+/** An account got a message, lost its last one of a body, or was deleted. */
 export interface SearchNews {
   readonly accountId: number;
-  /** 0 where the account itself is gone. */
+  /** 0 where the account itself was deleted. */
   readonly bodyId: number;
   readonly gone: boolean;
 }
 
-/** Queues what an index has to hear of, in the transaction that makes it true. */
+/** Queues changes for the index, in the transaction that makes them. */
 export async function enqueueSearch(tx: Queries, news: readonly SearchNews[]): Promise<void> {
   if (news.length === 0) return;
   await tx
@@ -176,9 +175,9 @@ export function prepareEnqueue(queries: Queries) {
 
 /** The mail that is indexed, as the mail store keeps it. */
 export interface SearchSource {
-  /** A message of the account with this body; undefined where it is gone again. */
+  /** A message of the account with this body; undefined where it was deleted meanwhile. */
   find(queries: Queries, accountId: number, bodyId: number): Promise<StoredMessage | undefined>;
-  /** Queues all mail that is there, in short transactions. To queue it twice does no harm. */
+  /** Queues all existing mail, in short transactions. Queuing it twice does no harm. */
   enqueueAll(): Promise<void>;
 }
 
@@ -187,13 +186,13 @@ export interface IndexerOptions {
   readonly bodies: Pick<Bodies, 'read'>;
   readonly source: SearchSource;
   readonly log: Pick<Logger, 'info' | 'error'>;
-  /** Until it is tried again after a failure, such as a full disk, or looks for what a node left that died. */
+  /** The wait after a failure, such as a full disk, and between reads of rows that a dead node left. */
   readonly retryMs?: number | undefined;
 }
 
 type QueueRow = SearchNews & { readonly id: number };
 
-/** What a row of the queue means now; a message that is gone again is passed over. */
+/** The change of a row of the queue; a message that was deleted meanwhile is skipped. */
 async function readChange(
   queries: Queries,
   { bodies, source, log }: IndexerOptions,
@@ -206,7 +205,7 @@ async function readChange(
   try {
     return { kind: 'add', document: await readDocument(bodies, message) };
   } catch (error) {
-    // It can be read later: dropped from the queue, it would never be found.
+    // It can be read later: if it were dropped from the queue, it would never be found.
     if (error instanceof Refusal && error.code === 'unavailable') throw error;
     logUnreadable(log, { accountId, bodyId, failure: String(error) });
     return undefined;
@@ -220,7 +219,7 @@ export function logUnreadable(log: IndexerOptions['log'], unreadable: Unreadable
   );
 }
 
-/** What rows of the queue mean now, in their order. */
+/** The changes of rows of the queue, in order. */
 export async function readChanges(
   queries: Queries,
   options: IndexerOptions,

@@ -1,9 +1,9 @@
 /**
  * The index on PostgreSQL: a tsvector of our own terms for each message, and GIN.
  *
- * Left to itself the planner walks the primary key backwards for a rare word (2.6 s at 290,000
- * messages): its estimates know nothing of one account's terms. So the hits are materialized by the
- * index first, with other plans turned off for the one transaction.
+ * By itself the planner walks the primary key backwards for a rare word (2.6 s at 290,000 messages): its estimates do
+ * not know the terms of one account. So the hits are first materialized by the index, with other plans turned off for
+ * this transaction.
  */
 import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
@@ -28,7 +28,7 @@ import { indexedForms, type QueryTerm, TERMS_VERSION } from './terms.ts';
 
 /** Milliseconds that one query may take. */
 const STATEMENT_TIMEOUT = '2s';
-/** Documents of an account that is gone, in one statement. */
+/** Documents of a deleted account, in one statement. */
 const FORGET_AT_A_TIME = 500;
 
 export class PostgresIndex implements SearchIndex {
@@ -62,7 +62,7 @@ export class PostgresIndex implements SearchIndex {
   }
 }
 
-/** Makes changes in their order, within a transaction of the caller's. */
+/** Makes changes in order, within the caller's transaction. */
 async function applyWithin(tx: Queries, changes: readonly SearchChange[]): Promise<Unreadable[]> {
   const failed: Unreadable[] = [];
   for (const change of changes) {
@@ -102,7 +102,7 @@ async function forget(tx: Queries, accountId: number): Promise<void> {
   }
 }
 
-/** The tsquery's text. A term holds letters, digits, marks and pictographs alone: nothing to escape. */
+/** The text of the tsquery. A term has only letters, digits, marks and pictographs: nothing to escape. */
 function queryOf(accountId: number, terms: readonly QueryTerm[]): RawBuilder<string> {
   const anyOf = (term: QueryTerm) =>
     indexedForms(accountId, term).map((form) => `'${form}'${term.prefix ? ':*' : ''}`);
@@ -111,7 +111,7 @@ function queryOf(accountId: number, terms: readonly QueryTerm[]): RawBuilder<str
 
 /* Feeds the index on PostgreSQL. */
 
-/** The index lies in the same database: rows are removed in the transaction that indexes them. */
+/** The index is in the same database: rows are removed in the transaction that indexes them. */
 export class PostgresFeed implements Feed {
   readonly #options: IndexerOptions;
   /** Whether all mail is in the index or queued for it. */
@@ -122,8 +122,8 @@ export class PostgresFeed implements Feed {
   }
 
   /**
-   * An index of other terms is emptied, and all mail queued again. The version is noted last: a node that
-   * dies before it leaves the work to whoever starts next.
+   * An index with terms of another version is emptied, and all mail is queued again. The version is written last: if a
+   * node dies before that, the next start does the work again.
    */
   async open(): Promise<void> {
     if (!this.#isFilled) await this.#fill();
@@ -142,7 +142,7 @@ export class PostgresFeed implements Feed {
     if (known?.value === version) return;
     await database.write(async (tx) => {
       await sql`truncate search_documents`.execute(tx);
-      // All of it is queued once more, or gone.
+      // All mail is queued once more, so these rows are not needed.
       await tx.deleteFrom('search_queue').execute();
     });
     await source.enqueueAll();

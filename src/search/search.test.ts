@@ -84,12 +84,12 @@ onEachEngine('the search index', (engine) => {
     assert.deepEqual(await found(search, user, 'nothing'), []);
   });
 
-  test('takes what a node left that died, without being told of it', async () => {
+  test('indexes what a dead node left, without being woken', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();
     const search = startSearch(store, { retryMs: 10 });
     await settle(search, user);
-    // The node that queued it wakes nobody.
+    // The node that queued it wakes no other.
     const left = await add(store, user, mail('Left behind', 'x'));
     while (await search.isBehind(user.accountId))
       await new Promise((resolve) => setTimeout(resolve, 5));
@@ -160,7 +160,7 @@ onEachEngine('the search index', (engine) => {
     assert.deepEqual(await found(search, user, 'twice'), [id]);
   });
 
-  test('goes on after a restart, and removes what it took from the queue', async () => {
+  test('continues after a restart, and removes processed rows from the queue', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();
     const first = await add(store, user, mail('one', 'x'));
@@ -199,7 +199,7 @@ onEachEngine('the search index', (engine) => {
     }
   });
 
-  test('an index whose making fails half way is made once more', async () => {
+  test('an index whose creation fails half way is created again', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();
     const id = await add(store, user, mail('kept', 'x'));
@@ -225,7 +225,7 @@ onEachEngine('the search index', (engine) => {
     assert.deepEqual(await found(search, user, 'kept'), [id]);
   });
 
-  test('a message that cannot be read holds up no others', async () => {
+  test('a message that cannot be read does not stop the others', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();
     const bad = await add(store, user, mail('bad', 'x'));
@@ -240,21 +240,21 @@ onEachEngine('the search index', (engine) => {
         async find(queries, accountId, bodyId) {
           const message = await source.find(queries, accountId, bodyId);
           if (!message || bodyId !== bad) return message;
-          // As a row would have it that something else wrote.
+          // A row that something else wrote may look like this.
           return { ...message, envelope: { subject: 5 as unknown as string } };
         },
       },
     });
     await settle(search, user);
     assert.deepEqual(await found(search, user, 'good'), [good]);
-    // Once: a new index passes over what was queued before it queued all mail itself.
+    // Only one: a new index skips rows from before it queued all mail itself.
     assert.deepEqual(
       unreadable.map((fields) => (fields as { bodyId?: number }).bodyId),
       [bad],
     );
   });
 
-  test('a message whose source is away for a while is found once it is back', async () => {
+  test('a message whose source cannot be read for a while is found later', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();
     const id = await add(store, user, mail('later', 'x'));
@@ -299,7 +299,7 @@ function edit(store: TestMailstore, change: (db: DatabaseSync) => void): void {
 
 const PAGE_SIZE = 8192;
 
-/** What may become of `search.db` between two runs. */
+/** What may happen to `search.db` between two runs. */
 const accidents: [title: string, befall: (store: TestMailstore) => unknown][] = [
   ['of another store', ({ database }) => settingStore(database, 'store_id').create('another')],
   ['of a newer version', (store) => edit(store, (db) => db.exec("update state set value = '9 9'"))],
@@ -307,13 +307,13 @@ const accidents: [title: string, befall: (store: TestMailstore) => unknown][] = 
   ['that is no database', ({ directory }) => writeFile(join(directory, 'search.db'), 'none')],
   ['that is gone', ({ directory }) => rm(join(directory, 'search.db'))],
   [
-    // The mail's database was brought back from a copy: it gives ids again that the index has passed.
+    // The mail's database was restored from a copy: it gives ids again that the index has passed.
     'younger than its mail',
     (store) =>
       edit(store, (db) => db.exec("update state set value = '99' where name = 'position'")),
   ],
   [
-    // The index was brought back from a copy: rows that it has not seen are gone from the queue.
+    // The index was restored from a copy: rows that it has not seen were removed from the queue.
     'older than its mail',
     (store) =>
       edit(store, (db) => {
@@ -323,7 +323,7 @@ const accidents: [title: string, befall: (store: TestMailstore) => unknown][] = 
   ],
 ];
 for (const [title, befall] of accidents) {
-  test(`an index ${title} is made anew from the mail`, async () => {
+  test(`an index ${title} is built again from the mail`, async () => {
     const store = await openTestMailstore('sqlite');
     const user = await store.makeUser();
     const id = await add(store, user, mail('kept', 'x'));
@@ -339,7 +339,7 @@ for (const [title, befall] of accidents) {
   });
 }
 
-test('an index that turns out to be damaged is made anew, also while no mail comes', async () => {
+test('a damaged index is built again, also while no mail comes', async () => {
   const store = await openTestMailstore('sqlite');
   const user = await store.makeUser();
   const id = await add(store, user, mail('kept', 'x'));
@@ -362,7 +362,7 @@ test('an index that turns out to be damaged is made anew, also while no mail com
   assert.deepEqual(await found(search, user, 'kept'), [id]);
 });
 
-test('an index that cannot be written is searched as before, and goes on later', async () => {
+test('an index that cannot be written is searched as before, and continues later', async () => {
   const store = await openTestMailstore('sqlite');
   const user = await store.makeUser();
   const id = await add(store, user, mail('kept', 'x'));

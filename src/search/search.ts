@@ -1,10 +1,10 @@
 /**
- * Finding messages by their words, in the mail that Postroom itself keeps.
+ * Full-text search in the mail that Postroom itself stores.
  *
- * The index knows bodies, not mailboxes: a message that is moved, copied or flagged costs it nothing,
- * and what a search finds is joined with the mailboxes of the account, so that deleted mail never
- * shows. On SQLite it is a file of its own (`search.db`), on PostgreSQL a table (`search_documents`).
- * Either can be thrown away, and is filled again. Owns the table `search_queue`: what changed since.
+ * The index knows bodies, not mailboxes: moving, copying or flagging a message does not change it, and hits are joined
+ * with the mailboxes of the account, so that deleted mail is never shown. On SQLite it is a file of its own
+ * (`search.db`), on PostgreSQL a table (`search_documents`). Either can be deleted, and is filled again. Owns the
+ * table `search_queue`: the changes that are not indexed yet.
  */
 
 import type { FindRequest, Hit } from './documents.ts';
@@ -28,7 +28,7 @@ export interface Search {
   isBehind(accountId: number): Promise<boolean>;
   /** About how many changes are not in the index yet, of all accounts; undefined while it is not open. */
   waiting(): Promise<number | undefined>;
-  /** To be called after the commit of what `enqueueSearch` queued. */
+  /** Called after the commit of rows that `enqueueSearch` queued. */
   wake(): void;
   start(): void;
   stop(): Promise<void>;

@@ -1,6 +1,5 @@
 /**
- * What the thread of the index runs: it owns `search.db`. It makes terms, writes them, and answers
- * queries between two batches.
+ * The thread of the index: it owns `search.db`. It makes terms, writes them, and answers queries between two batches.
  */
 import { rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
@@ -18,7 +17,7 @@ import {
   writeState,
 } from './sqlite-statements.ts';
 
-/** Documents of an account that is gone, in one transaction: a larger one would hold up queries. */
+/** Documents of a deleted account, in one transaction: a larger one would delay queries. */
 const FORGET_AT_A_TIME = 500;
 
 const {
@@ -26,7 +25,7 @@ const {
   mail: { storeId, queue },
 } = workerData as ThreadStart;
 
-/** Opens the index that is there, or a new one where it cannot be used. */
+/** Opens the existing index, or a new one where it cannot be used. */
 function openIndex(): { db: DatabaseSync; dropped?: string } {
   let dropped = 'it belongs to another database or another time of it, or another version made it';
   try {
@@ -34,7 +33,7 @@ function openIndex(): { db: DatabaseSync; dropped?: string } {
     if (fits) return { db };
     db.close();
   } catch (error) {
-    // A full disk, say, is no reason to throw away an index that is whole.
+    // An intact index must not be deleted because of, for example, a full disk.
     if (!isDamage(error) && codeOf(error) !== SQLITE_ERROR) throw error;
     dropped = String(error);
   }
@@ -74,8 +73,8 @@ function isDamage(error: unknown): boolean {
 }
 
 /**
- * Whether the index and the mail's database are of one time. Where one of them is an older copy, rows are
- * gone that this index never saw, or ids come again that it has passed.
+ * Whether the index and the mail's database belong to the same time. If one of them is an older copy, rows are missing
+ * that this index never saw, or ids come again that it has passed.
  */
 function isInStep(db: DatabaseSync): boolean {
   const position = positionIn(db);
@@ -93,9 +92,9 @@ function isFilled(db: DatabaseSync): boolean {
 const { db, dropped } = openIndex();
 
 /**
- * The last transaction has the position in it: a crash repeats changes, and misses none.
+ * The last transaction also writes the position: a crash repeats changes, and misses none.
  *
- * @returns messages that could not be read; they hold up no others
+ * @returns messages that could not be read; they do not stop the others
  */
 function apply(changes: readonly SearchChange[], position: number): Unreadable[] {
   const unreadable: Unreadable[] = [];
@@ -130,13 +129,13 @@ function inTransaction<T>(work: () => T): T {
     db.exec('commit');
     return result;
   } catch (error) {
-    // On a full disk SQLite may have ended it by itself.
+    // On a full disk SQLite may have ended it itself.
     if (db.isTransaction) db.exec('rollback');
     throw error;
   }
 }
 
-/** Brings all of the log to the file and the disk. What was applied before is never repeated then. */
+/** Syncs the whole log into the file. Changes from before this are never repeated. */
 function sync(): number {
   const position = positionIn(db);
   const { busy } = db.prepare('pragma wal_checkpoint(truncate)').get() ?? {};
@@ -177,7 +176,7 @@ port.on('message', (request: ThreadRequest & { readonly id: number }) => {
   try {
     said = { id, value: answer(request) };
   } catch (error) {
-    // Part of the file may be as good as ever: it is not looked for. The next thread makes a new one.
+    // A part of the file may be intact, but the whole is given up. The next thread makes a new one.
     if (isDamage(error) && db.isOpen) {
       db.close();
       removeFiles();

@@ -1,4 +1,4 @@
-/** The index on SQLite, as the event loop sees it: questions to the thread that owns the file, and what feeds it. */
+/** The index on SQLite for the event loop: requests to the thread that owns the file, and its feed. */
 import { Worker } from 'node:worker_threads';
 import { sql } from 'kysely';
 import { PreparedQuery, type Queries, settingStore } from '../database/database.ts';
@@ -19,20 +19,20 @@ export interface ThreadStart {
   readonly mail: MailDatabase;
 }
 
-/** What an index has to fit; one that does not is dropped. */
+/** The database that an index must belong to; another index is dropped. */
 export interface MailDatabase {
   readonly storeId: string;
-  /** The queue: rows up to `before` are gone, since the index has them on the disk; `last` was given last. */
+  /** The queue: the index has durably processed all rows before `before`; `last` is the newest id. */
   readonly queue: { readonly before: number; readonly last: number };
 }
 
-/** In what state the index was found. */
+/** The state of the index when it was opened. */
 export interface Opened {
-  /** Up to where in the queue it has come. */
+  /** The last row of the queue that it has processed. */
   readonly position: number;
-  /** Whether the mail that was there before the index is in it, or queued for it. */
+  /** Whether all older mail is in it, or queued for it. */
   readonly filled: boolean;
-  /** Why an index that was there was dropped. */
+  /** Why an existing index was dropped. */
   readonly dropped?: string;
 }
 
@@ -48,7 +48,7 @@ export interface ThreadAnswer {
   readonly failure?: string;
 }
 
-/** The thread's memory: terms of some documents, and SQLite's cache beside it. */
+/** Memory of the thread: terms of some documents, in addition to SQLite's cache. */
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 32 };
 
 export class SqliteIndex implements SearchIndex {
@@ -58,7 +58,7 @@ export class SqliteIndex implements SearchIndex {
 
   /**
    * @param path of `search.db`
-   * @param onEnd told that the thread ended
+   * @param onEnd called when the thread ended
    */
   constructor(path: string, onEnd: () => void) {
     this.#path = path;
@@ -68,7 +68,7 @@ export class SqliteIndex implements SearchIndex {
   /**
    * Starts the thread, unless it runs.
    *
-   * @throws Error where the file can neither be opened nor made
+   * @throws Error where the file can neither be opened nor created
    */
   async open(mail: MailDatabase): Promise<Opened> {
     if (this.#thread?.fault) this.#thread = undefined;
@@ -90,17 +90,17 @@ export class SqliteIndex implements SearchIndex {
     }
   }
 
-  /** Notes that all mail that was there before the index is in the queue, behind a position. */
+  /** Notes that all mail from before the index is in the queue, after a position. */
   async markFilled(position: number): Promise<void> {
     await this.running().ask({ kind: 'filled', position });
   }
 
-  /** Brings the index to the disk; answers the position up to which nothing has to be repeated. */
+  /** Syncs the index to the disk; returns the position up to which nothing has to be repeated. */
   async sync(): Promise<number> {
     return (await this.running().ask({ kind: 'sync' })) as number;
   }
 
-  /** Finishes what is under way. */
+  /** Finishes the current work. */
   async close(): Promise<void> {
     const thread = this.#thread;
     this.#thread = undefined;
@@ -122,7 +122,7 @@ function notOpen(cause: Error | undefined): Refusal {
   return new Refusal('unavailable', 'the search index is not open right now', { cause });
 }
 
-/** A worker thread that is asked and answers; it may end at any time: without memory, say. */
+/** A worker thread that answers requests; it may end at any time, for lack of memory, for example. */
 class Thread {
   readonly #worker: Worker;
   readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
@@ -142,7 +142,7 @@ class Thread {
     this.#worker.once('exit', () => this.#end(new Error('the thread of the search index ended')));
   }
 
-  /** Why it ended; undefined as long as it runs. */
+  /** Why it ended; undefined while it runs. */
   get fault(): Error | undefined {
     return this.#fault;
   }
@@ -152,7 +152,7 @@ class Thread {
     this.#lastId += 1;
     const asked = Promise.withResolvers<unknown>();
     this.#waiting.set(this.#lastId, asked);
-    // Only while somebody waits does the thread keep the process from ending.
+    // Only while a caller waits does the thread keep the process from ending.
     this.#worker.ref();
     this.#worker.postMessage({ ...request, id: this.#lastId });
     return asked.promise;
@@ -198,11 +198,11 @@ function prepareNext(queries: Queries) {
   );
 }
 
-/** The index is a file of its own: rows are removed when the index has them on the disk. */
+/** The index is a file of its own: rows are removed after the index has them on the disk. */
 export class SqliteFeed implements Feed {
   readonly #options: IndexerOptions;
   readonly #index: SqliteIndex;
-  /** Rows of the queue behind a position. */
+  /** Rows of the queue after a position. */
   readonly #next: ReturnType<typeof prepareNext>;
   #position: number | undefined;
 
@@ -221,7 +221,7 @@ export class SqliteFeed implements Feed {
     if (dropped !== undefined)
       log.info({ reason: dropped }, 'the search index was dropped: it is built again');
     if (!filled) {
-      // What was queued before is queued once more, or gone.
+      // Rows from before this are not needed: all mail is queued once more.
       await source.enqueueAll();
       await this.#index.markFilled(queue.last);
     }
@@ -252,7 +252,7 @@ export class SqliteFeed implements Feed {
   async waiting(): Promise<number | undefined> {
     const position = this.#position;
     if (position === undefined) return undefined;
-    // Ids come one after the other: there is no need to count rows.
+    // Ids are consecutive: rows need not be counted.
     const { last } = await this.#options.database.read
       .selectFrom('search_queue')
       .select((eb) => eb.fn.max('id').as('last'))

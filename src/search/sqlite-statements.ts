@@ -1,10 +1,10 @@
 /**
- * The index on SQLite: `search.db` beside the mail's database, in a file of its own since writing it
- * would hold up the mail's only writer for up to 0.9 s.
+ * The index on SQLite: `search.db` beside the mail's database, a file of its own since writing it would block the
+ * mail's only writer for up to 0.9 s.
  *
- * `terms` is FTS5 without the text (`content=''`) and without positions (`detail=none`): 0.5 of the
- * text's size. `documents` says what a row of it is. `state` has the place in the queue up to which
- * the index has come, written in the transaction of the changes themselves.
+ * `terms` is FTS5 without the text (`content=''`) and without positions (`detail=none`): half the size of the text.
+ * `documents` says which message a row belongs to. `state` has the last processed position of the queue, written in
+ * the transaction of the changes themselves.
  */
 import type { DatabaseSync } from 'node:sqlite';
 import type { FindRequest, Hit } from './documents.ts';
@@ -25,21 +25,21 @@ const SCHEMA = `
   create table state (name text primary key, value text not null) without rowid;
 `;
 
-/** Prepares an empty file, or one that is there. */
+/** Prepares a new or existing file. */
 export function prepareIndex(db: DatabaseSync): void {
   db.exec('pragma page_size = 8192');
   db.exec('pragma journal_mode = wal');
-  // A power cut takes back the last changes and the position with them: they are made again.
+  // A power cut undoes the last changes together with their position: they are made again.
   db.exec('pragma synchronous = normal');
   db.exec('pragma cache_size = -32000');
-  // Checkpoints are made where it is known afterwards what is on the disk (see the thread).
+  // Checkpoints are made only where the result is known afterwards (see the thread).
   db.exec('pragma wal_autocheckpoint = 0');
   const { count } = db.prepare('select count(*) as count from sqlite_schema').get() ?? {};
   if (count !== 0) return;
   db.exec(`begin; ${SCHEMA} commit`);
 }
 
-/** Whether the index belongs to this store and was made by these rules; a new one takes the identity. */
+/** Whether the index belongs to this store and has terms of this version; a new one gets both. */
 export function claimIndex(db: DatabaseSync, storeId: string): boolean {
   const identity = `${storeId} ${TERMS_VERSION}`;
   const known = readState(db, 'identity');
@@ -79,7 +79,7 @@ export function removeDocument(db: DatabaseSync, accountId: number, bodyId: numb
   if (gone) db.prepare('delete from terms where rowid = ?').run(Number(gone.id));
 }
 
-/** @returns how many documents went; fewer than `most` when none is left */
+/** @returns how many documents were removed; fewer than `most` when none is left */
 export function forgetAccount(db: DatabaseSync, accountId: number, most: number): number {
   const gone = db
     .prepare(
@@ -91,7 +91,7 @@ export function forgetAccount(db: DatabaseSync, accountId: number, most: number)
   return gone.length;
 }
 
-/** Newest first by date, which is what people mean where old mail was imported. */
+/** Newest first by date, not by id: old mail may have been imported later. */
 export function findHits(db: DatabaseSync, { accountId, terms, after, limit }: FindRequest): Hit[] {
   const rows = db
     .prepare(
@@ -112,8 +112,8 @@ export function findHits(db: DatabaseSync, { accountId, terms, after, limit }: F
 }
 
 /**
- * The expression for FTS5. Nothing that a user typed is read as its grammar: a term is in quotes, and
- * holds letters, digits, marks and pictographs alone.
+ * The expression for FTS5. Nothing that a user typed is read as its syntax: a term is in quotes, and has only letters,
+ * digits, marks and pictographs.
  */
 function matchOf(accountId: number, terms: readonly QueryTerm[]): string {
   const anyOf = (term: QueryTerm) =>

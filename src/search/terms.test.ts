@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { anyCharacter } from '../../test/support/any-character.ts';
 import { documentTerms, foldText, parseQueryText, termsOf } from './terms.ts';
 
-/** Whether a text that is indexed would be found by a query. */
+/** Whether a query would find an indexed text. */
 function finds(text: string, query: string): boolean {
   const indexed = [...termsOf(text)];
   const { terms } = parseQueryText(query, ['body']);
@@ -64,19 +64,19 @@ test('any part of a run without spaces is found', () => {
   for (const query of ['系文', '统文件', '系文件']) assert.ok(!finds(text, query), query);
 });
 
-test('a word beside a run without spaces stands alone', () => {
+test('a word beside a run without spaces is a term of its own', () => {
   assert.ok(finds('PostgreSQL数据库', 'postgresql'));
   assert.ok(finds('PostgreSQL数据库', '数据'));
 });
 
-test('a star behind a word asks for its beginning', () => {
+test('a star after a word searches for words that begin with it', () => {
   assert.ok(finds('Dateiverwaltung', 'datei*'));
   assert.ok(!finds('Dateiverwaltung', 'datei'));
   assert.equal(parseQueryText('a*', ['body']).tooShort, true);
   assert.equal(parseQueryText('ab*', ['body']).tooShort, false);
 });
 
-test('nothing that a grammar would read is in a term', () => {
+test('a term has no character of the query syntax', () => {
   const hostile = '"a" OR b) AND NEAR(c) * ^d : e_f \\ \' - \0 {g} col:h';
   for (const { term } of parseQueryText(hostile, ['body']).terms) {
     assert.match(term, /^[\p{L}\p{N}\p{M}\p{Extended_Pictographic}]+$/u);
@@ -89,7 +89,7 @@ test('terms of two accounts and of two fields differ', () => {
   assert.deepEqual(documentTerms(1, texts), ['1_s_word', '1_f_word', '1_t_word', '1_word']);
 });
 
-test('a huge text is cut, its header fields last', () => {
+test('of a huge message the body is cut first', () => {
   const body = Array.from({ length: 60_000 }, (_, n) => `w${n}`).join(' ');
   const terms = documentTerms(1, { subject: 'kept', from: '', to: '', body });
   assert.equal(terms[0], '1_s_kept');
@@ -97,7 +97,7 @@ test('a huge text is cut, its header fields last', () => {
   assert.ok(terms.join(' ').length <= 900_000);
 });
 
-test('property: a word finds the text that it stands in', () => {
+test('property: a word finds the text that contains it', () => {
   const word = fc.string({ unit: anyCharacter, minLength: 1, maxLength: 12 });
   fc.assert(
     fc.property(word, fc.array(word, { maxLength: 5 }), (one, others) => {
@@ -117,7 +117,7 @@ test('property: folding a folded text changes nothing', () => {
   );
 });
 
-test('a run without end makes no more terms than are kept', () => {
+test('an endless run makes no more terms than the limit', () => {
   const characters = Array.from({ length: 100_000 }, (_, at) =>
     String.fromCodePoint(0x4e00 + ((at * 7_919) % 20_000)),
   );

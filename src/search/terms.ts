@@ -1,17 +1,17 @@
 /**
- * The terms of a text, the same for what is indexed and for what is asked, on both engines.
+ * The terms of a text, the same for indexed texts and for queries, on both engines.
  *
- * A text is folded first (case, accents, compatibility forms), then cut into words. Scripts that are
- * written without spaces have no words to find: their runs become overlapping pieces of two and three
- * characters. A piece of two finds any two characters; pieces of three keep longer queries exact
- * without positions in the index (18 to 70 % false hits with pieces of two alone).
+ * A text is folded first (case, accents, compatibility forms), then cut into words. Scripts that are written without
+ * spaces have no words: their runs become overlapping pieces of two and three characters. Pieces of two find any two
+ * characters; pieces of three make longer queries exact without positions in the index (with pieces of two alone, 18
+ * to 70 % of the hits are false).
  */
 import { type ErrorCode, Refusal } from '../errors/errors.ts';
 
-/** What a term was found in. A term of the body carries no mark. */
+/** The field of a term. A term of the body has no mark. */
 export type SearchField = 'body' | 'subject' | 'from' | 'to';
 
-/** Stands between the account and the term. No term holds a `_`, so that no mark can be typed. */
+/** Separates account and term. No term has a `_`, so no user can type a mark. */
 const MARKS: Readonly<Record<SearchField, string>> = {
   body: '_',
   subject: '_s_',
@@ -21,26 +21,26 @@ const MARKS: Readonly<Record<SearchField, string>> = {
 
 const searchFields: readonly SearchField[] = ['body', 'subject', 'from', 'to'];
 
-/** Goes up when the same text makes other terms than before: an older index is filled anew. */
+/** Increased when the same text gives other terms than before: then an older index is filled again. */
 export const TERMS_VERSION = 1;
 
-/** Characters of a word that are kept. */
+/** The most characters of a word that are kept. */
 const WORD_MAX = 40;
-/** Characters of one field that are looked at. */
+/** The most characters of one field that are read. */
 const TEXT_MAX = 256 * 1024;
-/** Terms of one document, and their characters: a tsvector holds 1,048,575 octets. */
+/** The most terms of one document, and of their characters: a tsvector holds 1,048,575 octets. */
 const TERMS_MAX = 20_000;
 const TERMS_OCTETS_MAX = 900_000;
 
 /**
- * Marks that readers leave out when they type: accents, Hebrew points, Arabic vowel signs and
- * tatweel. Not the Japanese voicing marks nor Indic vowel signs, which make other letters.
+ * Marks that people leave out when they type: accents, Hebrew points, Arabic vowel signs and tatweel. Not Japanese
+ * voicing marks or Indic vowel signs, which make other letters.
  */
 const OPTIONAL_MARKS =
   /[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0640]/g;
-/** Soft hyphen, zero-width characters, direction marks, variation selectors: nobody sees them. */
+/** Invisible: soft hyphen, zero-width characters, direction marks, variation selectors. */
 const INVISIBLE = /\p{Default_Ignorable_Code_Point}/gu;
-/** Letters that Unicode does not decompose, as people type them without. */
+/** Letters that Unicode does not decompose, by their plain spelling. */
 const LETTERS: Readonly<Record<string, string>> = {
   ß: 'ss',
   ı: 'i',
@@ -103,17 +103,17 @@ function piecesOf(characters: readonly string[], length: number): string[] {
   return pieces;
 }
 
-/** The terms of a text that is indexed, without account and field. */
+/** The terms of an indexed text, without account and field. */
 export function termsOf(text: string): Set<string> {
   const terms = new Set<string>();
   for (const { text: run, spaceless } of runsOf(foldText(text.slice(0, TEXT_MAX)))) {
     if (!spaceless) terms.add(cutWord(run));
     else {
-      // A longer run, which no text has, would hold up searches for seconds.
+      // A longer run, which no real text has, would delay searches for seconds.
       const characters = [...run].slice(0, TERMS_MAX);
       for (const piece of piecesOf(characters, 3)) terms.add(piece);
       for (const piece of piecesOf(characters, 2)) terms.add(piece);
-      // Any other character begins a piece: a query of one character is a prefix.
+      // Every other character begins a piece, so a query of one character is a prefix.
       terms.add(characters.at(-1) ?? run);
     }
     if (terms.size >= TERMS_MAX) break;
@@ -124,16 +124,16 @@ export function termsOf(text: string): Set<string> {
 /** The texts of one message, by field. */
 export type DocumentTexts = Readonly<Record<SearchField, string>>;
 
-/** @param accountId a number of ours: the terms of two accounts are never the same */
+/** @param accountId makes the terms of two accounts different */
 function prefixOf(accountId: number, field: SearchField): string {
   return `${accountId.toString(36)}${MARKS[field]}`;
 }
 
 /**
- * Every term of a message, with its account and field before it. The account comes first, so that a
- * query touches the lists of that account alone, whatever others have.
+ * Every term of a message, with its account and field in front. The account comes first, so that a query reads only
+ * the lists of that account.
  *
- * @returns distinct terms; the header fields before the body, which is what a limit cuts
+ * @returns distinct terms; header fields come before the body, so that a limit cuts the body
  */
 export function documentTerms(accountId: number, texts: DocumentTexts): string[] {
   const terms: string[] = [];
@@ -150,26 +150,26 @@ export function documentTerms(accountId: number, texts: DocumentTexts): string[]
   return terms;
 }
 
-/** One thing that a message must have. */
+/** One condition of a query. */
 export interface QueryTerm {
   /** The fields it may be in. */
   readonly fields: readonly SearchField[];
   readonly term: string;
-  /** Any term that begins with it. */
+  /** Whether any term that begins with it matches. */
   readonly prefix: boolean;
 }
 
-/** Letters that a prefix typed by a user needs: of one letter it would meet most of an account. */
+/** The fewest letters of a prefix: one letter would match most of an account. */
 const PREFIX_MIN = 2;
 
-/** What a query asks for; a word with `*` behind it is a prefix. */
+/** The terms of a query; a word with a `*` after it is a prefix. */
 export interface ParsedQuery {
   readonly terms: readonly QueryTerm[];
   /** Prefixes of fewer than {@link PREFIX_MIN} letters. */
   readonly tooShort: boolean;
 }
 
-/** Reads what a user typed for some fields. Every word must be found; nothing else has a meaning. */
+/** Reads what a user typed for some fields. Every word must be found; there is no other syntax. */
 export function parseQueryText(text: string, fields: readonly SearchField[]): ParsedQuery {
   const terms: QueryTerm[] = [];
   let tooShort = false;
@@ -191,28 +191,28 @@ export function parseQueryText(text: string, fields: readonly SearchField[]): Pa
 
 function spacelessTerms(run: string, fields: readonly SearchField[]): QueryTerm[] {
   const characters = [...run];
-  // One character begins each piece that holds it, or stands last.
+  // One character begins each piece that contains it, or is the last.
   if (characters.length === 1) return [{ fields, term: run, prefix: true }];
   const pieces = new Set(piecesOf(characters, Math.min(characters.length, 3)));
   return [...pieces].map((term) => ({ fields, term, prefix: false }));
 }
 
-/** A term as it stands in the index, in each of its fields. */
+/** A term in the form of the index, for each of its fields. */
 export function indexedForms(accountId: number, { fields, term }: QueryTerm): string[] {
   return fields.map((field) => prefixOf(accountId, field) + term);
 }
 
-/* Reads what a client asks for, within bounds: node:sqlite cannot interrupt a query. */
+/* Reads a client's query, within limits: node:sqlite cannot interrupt a query. */
 
 const CHARACTERS_MAX = 1_000;
 const QUERY_TERMS_MAX = 64;
 const PREFIXES_MAX = 4;
 
-/** Words to be found, by where; `text` is anywhere. */
+/** Search words by field; `text` means any field. */
 export type QueryTexts = { readonly [Field in SearchField | 'text']?: string | undefined };
 
 /**
- * @returns terms of which a message must have all; none where no field was given
+ * @returns terms, all of which a message must have; empty where no field was given
  * @throws Refusal `search_too_long`, `nothing_to_search`, `too_many_words`, `too_many_prefixes`,
  *   `prefix_too_short`, with the field
  */

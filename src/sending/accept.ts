@@ -1,4 +1,4 @@
-/** The transaction that accepts a message: its copy in Sent, its row, and what goes out. */
+/** The transaction that accepts a message: its copy in Sent, its row, and its deliveries. */
 import { findSendingAccount, type SendingAccount } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database, Queries } from '../database/database.ts';
@@ -38,7 +38,7 @@ export interface AcceptOptions {
   readonly now: () => number;
 }
 
-/** A message that is on the disk and not yet accepted. */
+/** A message that is staged and not yet accepted. */
 export interface WrittenMessage {
   readonly user: MailUser;
   readonly account: SendingAccount;
@@ -47,15 +47,15 @@ export interface WrittenMessage {
   /** Envelope sender. */
   readonly from: string;
   readonly recipients: readonly string[];
-  /** Whether the same request gives it the same Message-ID, and no other one does. */
+  /** Whether the same request always gives it the same Message-ID, which no other message has. */
   readonly isRepeatable: boolean;
-  /** Names the request where the client wants to repeat it safely. */
+  /** Identifies the request where the client wants to repeat it safely. */
   readonly key: RequestKey | undefined;
-  /** Before which it does not go out, milliseconds since 1970. */
+  /** It is not sent before this time, milliseconds since 1970. */
   readonly sendAt: number | undefined;
   /** The message that it answers. */
   readonly inReplyTo: PinnedPlace | undefined;
-  /** What it was written in, and goes once the mail goes. */
+  /** The draft that it was written in, removed when the mail is sent. */
   readonly draft: PinnedPlace | undefined;
 }
 
@@ -65,7 +65,7 @@ interface RecipientGroup {
   readonly addresses: readonly string[];
 }
 
-/** What the transaction did; nothing where the same request did it before. */
+/** The result of the transaction; `known` where the same request was accepted before. */
 type Outcome =
   | { readonly known: Accepted }
   | {
@@ -89,7 +89,7 @@ export async function accept(options: AcceptOptions, message: WrittenMessage): P
   const outcome = await database
     .write((tx) => write(options, tx, message, groups, copy))
     .catch(async (error: unknown) => {
-      // After any other failure the commit may have happened.
+      // After any other error the commit may have happened.
       if (error instanceof Refusal) await copy.undo();
       throw error;
     });
@@ -136,7 +136,7 @@ async function write(
     messageId: message.messageId,
     place: kept.place,
     recipients,
-    // What goes out at once takes its draft along here.
+    // A message that is sent at once removes its draft here.
     draft: sendAt === undefined ? undefined : draft,
   });
   const payload = sendPayloads.write({
@@ -160,17 +160,17 @@ async function write(
   if (draft && sendAt === undefined) {
     afterCommit.push(await copies.remove(tx, user, draft, sent));
   }
-  // After the mailboxes, as mail that comes in: transactions lock rows in one order.
+  // After the mailboxes, as for incoming mail: transactions lock rows in one order.
   await usage.count(tx, [sentUsage(accountId, recipients, message.staged.parsed.size)], now);
   return { row, deliveries, afterCommit };
 }
 
-/** What a message counts as for whoever sends it: each recipient gets one. */
+/** What a message counts for its sender: one copy for each recipient. */
 export function sentUsage(accountId: number, recipients: number, bytes: number): Counted {
   return { accountId, messagesOut: recipients, bytesOut: recipients * bytes };
 }
 
-/** Queues the message for each group of recipients, and notes it in the trace. */
+/** Queues the message for each group of recipients, and writes the trace. */
 async function queueGroups(
   { queue, trace }: Pick<AcceptOptions, 'queue' | 'trace'>,
   tx: Queries,
@@ -214,8 +214,8 @@ interface Queueing {
 }
 
 /**
- * Sorts recipients into deliveries. Each outside has one of its own; those of a domain hosted here share
- * one, since its route may bring the message of all of them to one place.
+ * Groups recipients by delivery. Each outside recipient has one of its own; those of a domain hosted here share one,
+ * since its route may deliver one copy for all of them.
  */
 async function groupRecipients(
   { domains }: Pick<AcceptOptions, 'domains'>,

@@ -1,4 +1,4 @@
-/** Takes a message back before any of it went out: it is a draft again. */
+/** Cancels a message before any of it was sent: it is a draft again. */
 import type { Bodies } from '../bodies/bodies.ts';
 import type { Database, Queries } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -39,11 +39,11 @@ export interface CancelOptions {
 }
 
 /**
- * Cancels a message: what waits is withdrawn, the copy goes from Sent, and its draft is there, made anew
- * where there is none, in one transaction. Cancelled again it answers the same.
+ * Cancels a message: waiting deliveries are withdrawn, the copy in Sent is removed, and its draft is kept or created
+ * again, in one transaction. A repeated cancel returns the same.
  *
- * @returns where the draft is
- * @throws Refusal send_not_found; already_sent where any of it went out or is on its way
+ * @returns the place of the draft
+ * @throws Refusal send_not_found; already_sent where any of it was sent or is being sent
  */
 export async function cancelSend(
   options: CancelOptions,
@@ -65,7 +65,7 @@ export async function cancelSend(
       throw error;
     });
   if (!cancelled) {
-    // Somebody else did it meanwhile.
+    // Another request did it meanwhile.
     await anew?.undo();
     return cancelSend(options, user, id);
   }
@@ -87,7 +87,7 @@ async function write(
   for (const deliveryId of new Set(recipients.map(({ delivery_id }) => delivery_id))) {
     if (!(await queue.withdraw(tx, deliveryId))) throw alreadySent();
   }
-  // Recipients of one delivery may have ended while others wait; with it withdrawn, no more of them end.
+  // Some recipients of a delivery may have ended while others wait; after the withdrawal no more of them end.
   if (!(await cancelRecipients(tx, row.id))) throw alreadySent();
   const cancelled = { mailId: row.public_id, event: 'cancelled' };
   await trace?.write(
@@ -108,7 +108,7 @@ async function write(
   const copy = { mailbox, uid, uidvalidity };
   afterCommit.push(await copies.remove(tx, user, copy, { domainId, bodyId }));
   await usage.count(tx, [sentUsage(user.accountId, -row.recipients, size)], row.created_at);
-  // Where the copy in Sent was gone, its deliveries were the last to name the body.
+  // Where the copy in Sent was deleted, only its deliveries still named the body.
   return { afterCommit, place, files: await bodies.release(tx, [row.body_id]) };
 }
 
@@ -116,7 +116,7 @@ function draftOf({ draft }: SendRow): PinnedPlace | undefined {
   return draft === null ? undefined : readPlace(draft);
 }
 
-/** Whether the user still has that very draft. */
+/** Whether that draft still exists. */
 async function isThere(
   { mailstore }: CancelOptions,
   user: MailUser,
@@ -131,7 +131,7 @@ async function isThere(
   }
 }
 
-/** @returns undefined where the body went with what went out */
+/** @returns undefined where the body was removed with the sent mail */
 async function keepDraft(
   { bodies, copies }: CancelOptions,
   user: MailUser,

@@ -1,6 +1,6 @@
 /**
- * Carries out what accounts sent: attempts each delivery, and writes what became of its recipients in the
- * transaction that writes the outcome.
+ * Carries out what accounts sent: attempts each delivery, and writes the status of its recipients in the transaction
+ * that writes the outcome.
  */
 import { randomUUID } from 'node:crypto';
 import { findSendingAccount } from '../accounts/accounts.ts';
@@ -42,9 +42,9 @@ export interface CarryOutSendsOptions {
   readonly queue: Queue;
   readonly bodies: Bodies;
   readonly domains: Pick<Domains, 'findActive' | 'findDkimKey'>;
-  /** Brings it to recipients who are hosted here. */
+  /** Delivers to recipients who are hosted here. */
   readonly local: LocalMailDelivery;
-  /** The mailboxes of who sends. */
+  /** The mailboxes of the sender. */
   readonly copies: Copies;
   readonly sender: MessageSender;
   /** Our host name. */
@@ -55,7 +55,7 @@ export interface CarryOutSendsOptions {
   readonly now?: () => number;
 }
 
-/** Sessions at a time, beside those of forwarding and bounces. */
+/** Sessions at a time, in addition to those of forwarding and bounces. */
 const SESSIONS = { perDestination: 16, inAll: 224 };
 
 /** Starts the worker; `queue.stop` ends it. */
@@ -74,12 +74,12 @@ export function carryOutSends(options: CarryOutSendsOptions): void {
   options.copies.start();
 }
 
-/** What came of an attempt for each recipient, and what is written with it. */
+/** The result of an attempt for each recipient, and what is written with it. */
 interface Prepared {
   readonly results: readonly Result[];
   /** For recipients hosted here. */
   readonly local: PreparedLocal | undefined;
-  /** For the account's INBOX, where somebody does not get the message. */
+  /** For the account's INBOX, where a recipient does not get the message. */
   readonly dsn: Buffer | undefined;
 }
 
@@ -101,10 +101,10 @@ class SendCourier {
 
   async attempt(job: Job<SendPayload>, signal: AbortSignal): Promise<Attempted<Prepared>> {
     const recipients = await this.#findDue(job);
-    // What a deleted account sent is forgotten.
+    // Mail of a deleted account is dropped.
     if (recipients.length === 0) return { result: 'permanent', error: GONE };
     const sent = await this.#sendAll(job, recipients, signal).catch((error: unknown): Sent => {
-      // After five days the sender is to be told, whatever it is that keeps us from sending.
+      // After five days the sender gets a bounce, also where the reason is a local error.
       if (!job.isLast) throw error;
       this.#options.log.error(
         { err: error, id: job.id, mailId: job.mailId },
@@ -145,7 +145,7 @@ class SendCourier {
     if (!local) await this.#suppress(tx, domainId, results);
     const done: AfterCommit[] = [];
     if (local) done.push(await local.commit(tx));
-    // The mail goes, so its draft does.
+    // The mail is sent, so its draft is removed.
     const draft = await takeDraft(tx, sendId);
     if (draft) done.push(await copies.remove(tx, account, draft, { domainId, bodyId }));
     if (dsn) done.push(await localMail.report(tx, account, dsn, payload.id));
@@ -154,7 +154,7 @@ class SendCourier {
     };
   }
 
-  /** An address that does not exist is written to no more. */
+  /** Accounts can no longer write to an address that does not exist. */
   async #suppress(tx: Queries, domainId: number, results: readonly Result[]): Promise<void> {
     const createdAt = this.#now();
     for (const result of results) {
@@ -165,7 +165,7 @@ class SendCourier {
     }
   }
 
-  /** Recipients whose turn it is: in a replay by hand those who did not get it, or else all. */
+  /** Recipients to attempt: in a replay by hand those who did not get the message, otherwise all. */
   async #findDue({ id, payload, isReplay }: Job<SendPayload>): Promise<string[]> {
     const rows = await readRecipients(this.#options.database.read, payload.sendId);
     const own = rows.filter((row) => row.delivery_id === id);
@@ -199,7 +199,7 @@ class SendCourier {
       now: this.#now(),
     });
     const [first = ''] = recipients;
-    // One delivery is for one domain, which may be hosted here by now, or not any more.
+    // One delivery is for one domain. Whether it is hosted here may have changed since.
     return (await domains.findActive(mailDestination(first)))
       ? this.#deliverHere(job, recipients, message)
       : this.#sendOut(job, recipients, message, signal);
@@ -243,13 +243,13 @@ class SendCourier {
     return { results };
   }
 
-  /** RFC 5321 section 4.4; where the app was is nobody's business. */
+  /** RFC 5321 section 4.4; the address of the app's user is private. */
   #received({ id, acceptedAt }: SendPayload): string {
     const { hostname } = this.#options;
     return `Received: by ${hostname} with HTTP id ${id};\r\n ${formatDate(acceptedAt)}`;
   }
 
-  /** RFC 3464: says in the account's own INBOX who did not get the message. */
+  /** RFC 3464: a report in the account's own INBOX about recipients who did not get the message. */
   async #writeDsn(job: Job<SendPayload>, results: readonly Result[]): Promise<Buffer> {
     const { hostname, domains, bodies } = this.#options;
     const { domain, account, acceptedAt } = job.payload;
@@ -272,11 +272,11 @@ class SendCourier {
   }
 }
 
-/** How an attempt went. */
+/** The result of an attempt. */
 interface Sent {
   readonly results: readonly Result[];
   readonly local?: PreparedLocal;
-  /** The account was deleted: nobody is told then. */
+  /** The account was deleted: nobody gets a report then. */
   readonly isGone?: true;
 }
 
@@ -291,7 +291,7 @@ function allOf(
   return { results: recipients.map((address) => ({ address, outcome: { result, error } })) };
 }
 
-/** RFC 3463: 5.7.1 is a refusal of ours, not the far end's. */
+/** RFC 3463: 5.7.1 is our own refusal, not the far end's. */
 function refuseSuppressed({ detail, createdAt }: Suppression, domain: string): SendOutcome {
   const since = new Date(createdAt).toISOString().slice(0, 10);
   const text = `on the suppression list of ${domain} since ${since}: ${detail}`;
@@ -304,7 +304,7 @@ function refusedHere({ code, message: text }: Refusal): SendOutcome {
   return { result, error: { status, enhancedStatus, text } };
 }
 
-/** The delivery goes on as long as one of its recipients may get the message. */
+/** The delivery continues as long as one of its recipients may get the message. */
 function outcomeOf(results: readonly Result[]): Outcome {
   const failed = results.flatMap(({ outcome }) =>
     outcome.result === 'delivered' ? [] : [outcome],
@@ -315,7 +315,7 @@ function outcomeOf(results: readonly Result[]): Outcome {
   return { result: telling.result, error: { text, ...(status !== undefined && { status }) } };
 }
 
-/** Recipients who will not get the message, as this attempt tells. */
+/** Recipients who will not get the message, by the result of this attempt. */
 function endedWithout({ isLast }: Job, results: readonly Result[]): Result[] {
   return results.filter(
     ({ outcome: { result } }) => result === 'permanent' || (result === 'temporary' && isLast),

@@ -83,12 +83,12 @@ test('text, HTML and attachments become one message', async () => {
   assert.doesNotMatch(text, /[^\r]\n/);
 });
 
-test('a message of a subject alone is a text without lines', async () => {
+test('a message with only a subject has an empty text', async () => {
   const { structure } = parse(await write({}));
   assert.equal(structure.type, 'text/plain');
 });
 
-test('what cannot stand in a header names its field', () => {
+test('text that a header cannot contain is refused with its field', () => {
   const evil = 'x\r\nBcc: victim@far.test';
   assert.equal(refusedField({ subject: evil }), 'subject');
   assert.equal(refusedField({ from: { name: evil, address: 'ada@acme.test' } }), 'from.name');
@@ -106,7 +106,7 @@ test('what cannot stand in a header names its field', () => {
   assert.equal(refusedField(file({ contentId: 'a>b' })), 'attachments.0.contentId');
 });
 
-test('what hides something from readers names its field', () => {
+test('text that hides something from readers is refused with its field', () => {
   for (const evil of [
     'ada\u202exe',
     'a\u200bda',
@@ -118,7 +118,7 @@ test('what hides something from readers names its field', () => {
     assert.equal(refusedField({ from: { name: evil, address: 'ada@acme.test' } }), 'from.name');
     assert.equal(refusedField({ to: [{ address: `${evil}@far.test` }] }), 'to.0.address');
     assert.equal(refusedField({ replyTo: [{ address: `x@${evil}.test` }] }), 'replyTo.0.address');
-    // Many readers decode these where they stand in quotes, too.
+    // Many readers decode these in quotes, too.
     const name = `=?utf-8?b?${Buffer.from(evil).toString('base64')}?=`;
     assert.equal(refusedField({ cc: [{ name, address: 'bob@far.test' }] }), 'cc.0.name');
   }
@@ -127,7 +127,7 @@ test('what hides something from readers names its field', () => {
   assert.equal(refusedField({ subject: 'txt.\u202eexe' }), 'subject');
 });
 
-test('what languages and emoji need is sent', async () => {
+test('characters that languages and emoji need are sent', async () => {
   for (const text of [
     'علی می‌خواهم',
     'ශ්‍රී',
@@ -145,7 +145,7 @@ test('what languages and emoji need is sent', async () => {
   }
 });
 
-test('a subject that looks like an encoded word arrives as it is', async () => {
+test('a subject that looks like an encoded word arrives unchanged', async () => {
   for (const subject of [
     '=?utf-8?q?x?=',
     'Re: =?utf-8?B?eA==?= and more',
@@ -159,7 +159,7 @@ test('a subject that looks like an encoded word arrives as it is', async () => {
   }
 });
 
-test('recipients are bounded, and each is one', () => {
+test('the number of recipients is limited, and each is a single address', () => {
   assert.equal(refusedField({ to: [] }), 'to');
   const many = Array.from({ length: 101 }, (_, n) => ({ address: `u${n}@far.test` }));
   assert.equal(refusedField({ to: many.slice(0, 60), bcc: many.slice(60) }), 'to');
@@ -168,7 +168,7 @@ test('recipients are bounded, and each is one', () => {
   assert.equal(recipientsOf({ to: twice, cc: twice, bcc: [] }).length, 1);
 });
 
-test('property: whatever passes the check adds no field to the header', async () => {
+test('property: text that passes the check adds no field to the header', async () => {
   const line = fc.string({ unit: anyCharacter, maxLength: 40 });
   await fc.assert(
     fc.asyncProperty(line, line, line, async (subject, name, value) => {

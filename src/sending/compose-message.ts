@@ -1,6 +1,6 @@
 /**
- * Writes a message (RFC 5322, MIME) from what an app composed. nodemailer's composer does the MIME;
- * what is decided here is what may stand in the header, since everything in it is the app's text.
+ * Writes a message (RFC 5322, MIME) from what an app gave. nodemailer's composer does the MIME; this file decides what
+ * the header may contain, since everything in it is the app's text.
  */
 import type { Readable } from 'node:stream';
 import MailComposer from 'nodemailer/lib/mail-composer';
@@ -9,7 +9,7 @@ import { invalidField } from '../errors/errors.ts';
 import { decodeWords, hasHidden, parseAddress } from '../message/message.ts';
 import { isWritablePath } from '../net/net.ts';
 
-/** Somebody in a header field. */
+/** A person in a header field. */
 export interface Correspondent {
   readonly name?: string;
   readonly address: string;
@@ -40,14 +40,14 @@ export interface Composition {
   /** Message-IDs with angle brackets. */
   readonly inReplyTo?: string;
   readonly references?: readonly string[];
-  /** With angle brackets; no other message has it. */
+  /** With angle brackets; unique. */
   readonly messageId: string;
   readonly date: Date;
 }
 
 /** Recipients of one message, all fields together. */
 export const RECIPIENTS_MAX = 100;
-/** Characters of a name, a subject, a further field (RFC 5322 section 2.1.1 bounds a line by 998). */
+/** The most characters of a name, a subject, a further field (RFC 5322 section 2.1.1 limits a line to 998). */
 const NAME_MAX = 255;
 const SUBJECT_MAX = 4_000;
 /** RFC 2047 section 2: an encoded word has at most 75 characters, and a line with one at most 76. */
@@ -57,28 +57,28 @@ const HEADERS_MAX = 50;
 
 /** RFC 5322 section 2.2: printable ASCII but the colon. */
 const FIELD_NAME = /^[!-9;-~]{1,76}$/;
-/** Line ends would begin another field; other control characters are shown differently by everybody. */
+/** Line ends would begin another field; readers show other control characters in different ways. */
 const CONTROL = /[\u0000-\u0008\u000a-\u001f\u007f\u0080-\u009f\u2028\u2029]/;
-/** Any space but that of ASCII, which a quoted local part may have. */
+/** Any space except that of ASCII, which a quoted local part may have. */
 const STRANGE_SPACE = /(?! )\p{Zs}/u;
-/** Show a text in another order than its characters have (UAX 9 section 2.2); no language needs them. */
+/** Characters that show a text in another order than it is written (UAX 9 section 2.2); no language needs them. */
 const OVERRIDE = /[\u202d\u202e]/;
 export const NOT_HIDDEN =
   'must not hold invisible characters, or ones that turn the order of others';
 const MEDIA_TYPE = /^[a-z\d!#$&^_.+-]{1,127}\/[a-z\d!#$&^_.+-]{1,127}$/i;
 
-/** Fields of {@link Composition}, and what says how a message is built: the composer writes them. */
+/** Fields of {@link Composition}, and fields of the structure: only the composer writes them. */
 const OWN_FIELDS = new Set(
   'from sender to cc bcc reply-to subject date message-id in-reply-to references mime-version'.split(
     ' ',
   ),
 );
-/** Fields that say which way a message went, and what was checked on it. */
+/** Fields about the way of a message, and the results of checks. */
 const TRACE_FIELDS = new Set(
   'return-path received delivered-to dkim-signature authentication-results received-spf'.split(' '),
 );
 
-/** Whether mail servers alone write a field: readers would take it for what one of them says. */
+/** Whether only mail servers write a field: readers would trust it as theirs. */
 export function isTraceField(name: string): boolean {
   return TRACE_FIELDS.has(name) || name.startsWith('arc-') || name.startsWith('resent-');
 }
@@ -111,15 +111,15 @@ export function checkComposition(composition: Composition): void {
 }
 
 /**
- * Whether mail can go to an address, or come from it: it is one, people see all of it, and SMTP commands can
- * hold it.
+ * Whether mail can be sent to or from an address: it is valid, has no hidden characters, and SMTP commands can contain
+ * it.
  */
 export function isSendable(address: string): boolean {
   if (hasHidden(address) || STRANGE_SPACE.test(address)) return false;
   return parseAddress(address) !== undefined && isWritablePath(address);
 }
 
-/** Whether readers can show a name as something else than it is; some decode words even in quotes. */
+/** Whether readers can show a name as something else; some decode words even in quotes. */
 export function isDeceptive(name: string): boolean {
   return hasHidden(name) || hasHidden(decodeWords(name));
 }
@@ -164,7 +164,7 @@ function checkAttachment(field: string, attachment: ComposedAttachment): void {
   if (!MEDIA_TYPE.test(contentType)) {
     throw invalidField(`${field}.contentType`, 'must be a media type such as text/csv');
   }
-  // What a reader of the message takes for its structure is the composer's to write.
+  // Only the composer writes the structure of the message.
   if (/^(?:multipart|message)\//i.test(contentType)) {
     throw invalidField(`${field}.contentType`, 'must not be multipart or message');
   }
@@ -173,22 +173,22 @@ function checkAttachment(field: string, attachment: ComposedAttachment): void {
   }
 }
 
-/** Everybody who gets the message, each once, in the order of the fields. */
+/** All recipients, each once, in the order of the fields. */
 export function recipientsOf({ to, cc, bcc }: Pick<Composition, 'to' | 'cc' | 'bcc'>): string[] {
   const seen = new Map<string, string>();
   for (const { address } of [...to, ...cc, ...bcc]) {
     const parsed = parseAddress(address);
     if (!parsed) continue;
-    // The local part is the receiver's to compare (RFC 5321 section 2.4).
+    // Only the receiver may ignore the case of the local part (RFC 5321 section 2.4).
     seen.set(`${parsed.local}@${parsed.domain}`, address);
   }
   return [...seen.values()];
 }
 
 /**
- * Writes a message that {@link checkComposition} has seen.
+ * Writes a message that {@link checkComposition} has accepted.
  *
- * @returns its source with CRLF line ends, Bcc in it: whoever sends it takes that out
+ * @returns its source with CRLF line ends, including Bcc, which is removed when it is sent
  */
 export function composeMessage(composition: Composition): Readable {
   const { from, to, cc, bcc, replyTo, subject, text, html, attachments } = composition;
@@ -200,7 +200,7 @@ export function composeMessage(composition: Composition): Readable {
     bcc: bcc.map(writeAddress),
     replyTo: replyTo.map(writeAddress),
     subject: writeSubject(subject),
-    // A message without any text is one with an empty text, not one that is all attachment.
+    // A message without any text gets an empty text, so that it is not only attachments.
     ...((text !== undefined || html === undefined) && { text: text ?? '' }),
     ...(html !== undefined && { html }),
     attachments: attachments.map(({ filename, contentType, contentId, inline, open }) => ({
@@ -216,7 +216,7 @@ export function composeMessage(composition: Composition): Readable {
     messageId,
     date,
     newline: 'windows',
-    // What an app composed never names a file or a URL of ours.
+    // A composition must never read our files or URLs.
     disableFileAccess: true,
     disableUrlAccess: true,
   });
@@ -226,8 +226,8 @@ export function composeMessage(composition: Composition): Readable {
 }
 
 /**
- * The composer takes what looks like an encoded word for one. Here it is text, which has to be encoded to
- * arrive as it is (RFC 2047 section 5).
+ * The composer would treat text that looks like an encoded word as one. Here it is text, so it has to be encoded to
+ * arrive unchanged (RFC 2047 section 5).
  */
 function writeSubject(subject: string): string {
   return subject.includes('=?') ? encodeWord(subject, 'B', ENCODED_MAX) : subject;

@@ -1,8 +1,8 @@
 /**
- * The mailboxes of whoever sends: the copy in Sent, drafts, and the message that is answered.
+ * The mailboxes of the sender: the copy in Sent, drafts, and the answered message.
  *
- * In our own mailboxes all of it is part of the transaction that accepts the message, or that cancels it;
- * on a mail server it comes before or after (`server-copies.ts`).
+ * In our own mailboxes all of it is part of the transaction that accepts or cancels the message; on a mail server it
+ * happens before or after (`server-copies.ts`).
  */
 import type { Bodies, StagedBody, StoredBody } from '../bodies/bodies.ts';
 import type { Changes } from '../changes/changes.ts';
@@ -20,21 +20,21 @@ import {
 export interface Place {
   readonly mailbox: string;
   readonly uid: number;
-  /** Left out: whatever the mailbox has now. */
+  /** Left out: the current one of the mailbox. */
   readonly uidvalidity?: string;
 }
 
-/** Names one message for good: a mailbox that is made anew gives its UIDs to other messages. */
+/** Identifies one message for good: a mailbox that is created again gives its UIDs to other messages. */
 export type PinnedPlace = Required<Place>;
 
-/** A message that is to be kept. */
+/** A message to keep. */
 export interface KeptMessage {
   readonly use: '\\Sent' | '\\Drafts';
   readonly texts: MessageTexts;
   readonly body: StoredBody | StagedBody;
   /**
-   * Its Message-ID, where an earlier request may have kept the same message and died: on a mail server it
-   * is looked for then.
+   * Its Message-ID, where an earlier request may have kept the same message and died: then it is searched on a mail
+   * server.
    */
   readonly messageId?: string | undefined;
 }
@@ -43,7 +43,7 @@ export interface KeptMessage {
 export interface Keeping {
   /** Keeps it, in the transaction that has its body. */
   commit(tx: Queries, bodyId: number): Promise<KeptCopy>;
-  /** Takes it back where the transaction did not come about. */
+  /** Removes it where the transaction failed. */
   undo(): Promise<void>;
 }
 
@@ -52,21 +52,21 @@ export interface KeptCopy {
   readonly afterCommit: AfterCommit;
 }
 
-/** The message that is sent, whose mailboxes are changed. */
+/** The sent message, whose mailboxes are changed. */
 export interface SentMessage {
   readonly domainId: number;
   readonly bodyId: number;
 }
 
-/** What is to be done once the transaction is committed; it never fails. */
+/** Work to do after the commit; it never fails. */
 export type AfterCommit = () => Promise<void> | void;
 
 export interface Copies {
-  /** @throws Refusal for the account or the mailbox that takes nothing */
+  /** @throws Refusal where the account or the mailbox does not accept it */
   keep(user: MailUser, message: KeptMessage): Promise<Keeping>;
-  /** Takes a message away, where it is still there. */
+  /** Removes a message, if it still exists. */
   remove(tx: Queries, user: MailUser, place: PinnedPlace, sent: SentMessage): Promise<AfterCommit>;
-  /** Sets `\Answered` on a message, where it is still there (RFC 3501 section 2.3.2). */
+  /** Sets `\Answered` on a message, if it still exists (RFC 3501 section 2.3.2). */
   setAnswered(
     tx: Queries,
     user: MailUser,
@@ -100,7 +100,7 @@ export class EmbeddedCopies implements Copies {
     const target = { user, mailbox: NAMES[use], flags: FLAGS[use] };
     return {
       async commit(tx, bodyId) {
-        // A message that is taken back has to be kept somewhere, room or not.
+        // A cancelled message has to be kept, also where there is no room.
         if (use === '\\Sent') await mailstore.quotas.refuseFull(tx, user.accountId, texts.size);
         const [kept] = await mailstore.append(tx, { ...texts, bodyId }, [target]);
         if (!kept) throw new Refusal('account_not_found', `there is no account ${user.address}`);
@@ -112,7 +112,7 @@ export class EmbeddedCopies implements Copies {
     };
   }
 
-  /** All of it is in the transactions. */
+  /** Nothing to repeat: all of it is in the transactions. */
   start(): void {}
 
   async remove(tx: Queries, user: MailUser, place: PinnedPlace): Promise<AfterCommit> {
@@ -142,7 +142,7 @@ export class EmbeddedCopies implements Copies {
   }
 }
 
-/** The user may have moved or removed it meanwhile: that keeps no mail from being sent. */
+/** The user may have moved or removed it meanwhile: that must not stop the mail. */
 export function passOverMissing(error: unknown): undefined {
   const passedOver = ['mailbox_not_found', 'uidvalidity_changed'];
   if (error instanceof Refusal && passedOver.includes(error.code)) return undefined;
@@ -152,7 +152,7 @@ export function passOverMissing(error: unknown): undefined {
 type Reader = Pick<Mailstore, 'listMailboxes' | 'fetchMessage'>;
 
 /**
- * Adds the UIDVALIDITY that the mailbox has now.
+ * Adds the current UIDVALIDITY of the mailbox.
  *
  * @throws Refusal mailbox_not_found; uidvalidity_changed where the app named another one
  */
@@ -173,10 +173,10 @@ export async function pinPlace(
 }
 
 /**
- * Finds a draft, which goes once its mail goes: nothing else may be named as one.
+ * Finds a draft, which is removed when its mail is sent: no other message may be named as one.
  *
- * @returns undefined where it is gone; the user may have removed it meanwhile
- * @throws Refusal invalid_request (`draft`) for a message that is no draft; uidvalidity_changed
+ * @returns undefined where it does not exist; the user may have removed it meanwhile
+ * @throws Refusal invalid_request (`draft`) for a message that is not a draft; uidvalidity_changed
  */
 export async function findDraft(
   mailstore: Reader,
@@ -184,7 +184,7 @@ export async function findDraft(
   place: Place,
 ): Promise<PinnedPlace | undefined> {
   try {
-    // Pinned first: where the mailbox is made anew before the message is read, the pin is the old one.
+    // Pinned first: if the mailbox is created again before the message is read, the pin has the old value.
     const { isDrafts, ...draft } = await pinPlace(mailstore, user, place);
     const { flags } = await mailstore.fetchMessage(user, draft.mailbox, draft.uid);
     if (isDrafts || flags.includes('\\Draft')) return draft;

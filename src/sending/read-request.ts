@@ -1,4 +1,4 @@
-/** From what an app asks to send to a message that can be written. */
+/** Turns an app's request to send into a message that can be written. */
 import { Readable } from 'node:stream';
 import type { SendingAccount } from '../accounts/accounts.ts';
 import { invalidField, readInstant } from '../errors/errors.ts';
@@ -18,7 +18,7 @@ import {
 } from './compose-message.ts';
 import type { Place } from './copies.ts';
 
-/** A file: its bytes came with the request, or are those of a part of a message of the account. */
+/** A file: its bytes are in the request, or are a part of a message of the account. */
 export type GivenAttachment = {
   readonly filename?: string;
   readonly contentType?: string;
@@ -32,14 +32,14 @@ export type GivenAttachment = {
   readonly part?: string;
 };
 
-/** When a message goes out: at once, or at one of these. */
+/** When a message is sent: at once, or at one of these. */
 export interface SendTimes {
   /** RFC 3339. */
   readonly sendAt?: string;
   readonly delaySeconds?: number;
 }
 
-/** What an app gives of a message; addresses and texts are not checked yet. */
+/** An app's message; addresses and texts are not checked yet. */
 export interface ComposeRequest extends SendTimes {
   readonly from?: Correspondent;
   readonly to?: readonly Correspondent[];
@@ -53,17 +53,17 @@ export interface ComposeRequest extends SendTimes {
   readonly headers?: Readonly<Record<string, string>>;
   /** The message that this one answers. */
   readonly inReplyTo?: Place;
-  /** What it was written in, and goes once the mail goes. */
+  /** The draft that it was written in, removed when the mail is sent. */
   readonly draft?: Place;
 }
 
-/** What is ours to write. */
+/** Fields that Postroom writes. */
 export interface OwnFields {
   readonly messageId: string;
   readonly date: Date;
 }
 
-/** What a request is read with. */
+/** What is needed to read a request. */
 export interface RequestContext {
   readonly mailstore: Pick<Mailstore, 'fetchMessage' | 'fetchPart'>;
   readonly user: MailUser;
@@ -72,8 +72,8 @@ export interface RequestContext {
 }
 
 /**
- * @throws Refusal invalid_request that names the field; mailbox_not_found, message_not_found or
- *   part_not_found for what is answered or attached
+ * @throws Refusal invalid_request that names the field; mailbox_not_found, message_not_found or part_not_found for the
+ *   answered message or an attachment
  */
 export async function readRequest(
   request: ComposeRequest,
@@ -102,7 +102,7 @@ export async function readRequest(
   return composition;
 }
 
-/** The account itself, under a name or a tag of its choice. */
+/** The account itself, with a name or a tag of its choice. */
 function readFrom(
   given: Correspondent | undefined,
   { address, displayName }: SendingAccount,
@@ -114,7 +114,7 @@ function readFrom(
   return { name: given.name ?? displayName, address: given.address };
 }
 
-/** Whether mail to an address comes to the account: case and `+tag` are no part of its name. */
+/** Whether mail to an address reaches the account: case and `+tag` are ignored. */
 export function isOwnAddress(text: string, own: string): boolean {
   const address = parseAddress(text);
   const account = parseAddress(own);
@@ -123,11 +123,11 @@ export function isOwnAddress(text: string, own: string): boolean {
   return local === account.local || local.startsWith(`${account.local}+`);
 }
 
-/** Message-IDs of a thread that an answer names: the first, and the last so many. */
+/** The most Message-IDs of a thread that an answer names: the first, and the last ones. */
 const REFERENCES_MAX = 50;
 const MESSAGE_ID = /<[!-;=?-~]{1,900}>/g;
 
-/** RFC 5322 section 3.6.4: what an answer says of the message that it answers. */
+/** The fields of an answer about the message that it answers (RFC 5322 section 3.6.4). */
 async function readThread(
   { mailbox, uid }: Place,
   { mailstore, user }: RequestContext,
@@ -146,7 +146,7 @@ async function readThread(
   return { inReplyTo, references: [first ?? inReplyTo, ...rest.slice(-REFERENCES_MAX)] };
 }
 
-/** Octets that are given to the composer at a time, so that others have their turn. */
+/** Octets that the composer gets at a time, so that other work gets a turn. */
 const PIECE = 64 * 1024;
 const ANY_TYPE = 'application/octet-stream';
 
@@ -173,7 +173,7 @@ function* piecesOf(bytes: Buffer): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += PIECE) yield bytes.subarray(at, at + PIECE);
 }
 
-/** A file of a message that the account has; its bytes do not pass through the app. */
+/** A part of a message of the account; its bytes do not pass through the app. */
 async function readPart(
   given: Omit<GivenAttachment, 'content' | 'mailbox' | 'uid' | 'part'>,
   { mailbox, uid }: Place,
@@ -193,17 +193,17 @@ async function readPart(
   };
 }
 
-/** A message within a message goes as a file: what readers take for structure is the composer's. */
+/** A message within a message is sent as a file: only the composer writes structure. */
 function typeOf(type: string = ANY_TYPE): string {
   return /^(?:multipart|message)\//i.test(type) ? ANY_TYPE : type;
 }
 
-/** Clocks of clients are not exact. */
+/** Tolerance for the clocks of clients. */
 const SKEW_MS = 60_000;
 const LATEST_MS = 366 * 24 * 60 * 60 * 1000;
 
 /**
- * Reads when a message is to go out.
+ * Reads when a message is to be sent.
  *
  * @param now milliseconds since 1970
  * @returns milliseconds since 1970; undefined for at once

@@ -1,4 +1,4 @@
-/** A message that an app wrote itself: who it is from, and whom it goes to. */
+/** A message that an app wrote itself: its author and its recipients. */
 import type { SendingAccount } from '../accounts/accounts.ts';
 import type { StagedBody } from '../bodies/bodies.ts';
 import { invalidField, Refusal } from '../errors/errors.ts';
@@ -22,7 +22,7 @@ import {
 import { isOwnAddress, type OwnFields } from './read-request.ts';
 
 export interface ReadSource {
-  /** With the fields that were missing. */
+  /** With the missing fields added. */
   readonly staged: StagedMessage;
   readonly messageId: string;
   readonly from: string;
@@ -50,7 +50,7 @@ export async function readSource(
   if (from === undefined || others.length > 0 || !isOwnAddress(from, account.address)) {
     throw invalidField('from', `must be ${account.address} alone, or that with a +tag`);
   }
-  // RFC 5322 section 3.6.2: who sends for somebody else.
+  // RFC 5322 section 3.6.2: who sends on behalf of the author.
   if (addressesOf(fields, 'sender').some((sender) => !isOwnAddress(sender, account.address))) {
     throw invalidField('sender', `must be ${account.address}, or left out`);
   }
@@ -72,8 +72,8 @@ export async function readSource(
 const FIELD_LINES = /^[^\x00-\x08\x0a-\x1f\x7f]*(?:\r?\n[ \t][^\x00-\x08\x0a-\x1f\x7f]*)*$/;
 
 /**
- * Refuses what readers could take for another field than we do, under our signature, and what mail servers
- * alone write.
+ * Refuses a field that readers could read as another one than we do, under our signature, and fields that only mail
+ * servers write.
  */
 function checkField({ name, text }: HeaderField): void {
   if (name === '' || !FIELD_LINES.test(text)) {

@@ -24,7 +24,7 @@ async function isReport(source: string): Promise<boolean> {
   return (await readReport(parser.end(), open)) !== undefined;
 }
 
-test('a report names a message and says what became of a recipient', async () => {
+test('a report names a message and the result for a recipient', async () => {
   assert.equal(await isReport(REPORT), true);
   for (const [what, otherwise] of [
     ['multipart/report', 'multipart/mixed'],
@@ -38,7 +38,7 @@ test('a report names a message and says what became of a recipient', async () =>
   }
 });
 
-test('a report of many recipients is read up to its bound', async () => {
+test('a report with many recipients is read up to its limit', async () => {
   const group = 'Final-Recipient: rfc822; x@far.test\r\nAction: delivered\r\n\r\n'.repeat(100);
   const [before = '', after = ''] = REPORT.split('Final-Recipient:');
   assert.equal(await isReport(`${before}${group}Final-Recipient:${after}`), false);

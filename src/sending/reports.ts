@@ -1,11 +1,10 @@
 /**
- * Bounces that come from outside (RFC 3464): what a mail server that took a message says afterwards of its
- * recipients.
+ * Bounces from outside (RFC 3464): what a mail server that accepted a message reports later about its recipients.
  *
- * Anybody can write one. It counts where it names the Message-ID of a message that the very account it came
- * to has sent, and a recipient whose mail server took the message; so all that who has that message can do
- * is to change what the account sees of it. It puts no address on a suppression list: every recipient has
- * the Message-ID, and could keep the others from mail of the whole domain.
+ * Anybody can write one. It counts only where it names the Message-ID of a message that its recipient account has
+ * sent, and a recipient whose mail server accepted the message; so a forger who has that message can only change
+ * what the account sees of it. It puts no address on a suppression list: every recipient knows the Message-ID, and
+ * could stop the mail of the whole domain to the others.
  */
 import type { Queries } from '../database/database.ts';
 import {
@@ -21,7 +20,7 @@ import {
 import type { NoteReport, ReadReport } from '../outbound/outbound.ts';
 import { comparableAddress } from './suppressions.ts';
 
-/** Octets of a report, and recipients in it, that are read. */
+/** The most octets of a report, and recipients in it, that are read. */
 const REPORT_MAX = 64 * 1024;
 const RECIPIENTS_MAX = 100;
 const MESSAGE_ID = /^<[!-;=?-~]{1,980}>$/;
@@ -56,7 +55,7 @@ export async function readReport(
   };
 }
 
-/** What gives the header of the message that the report is about (RFC 6522 section 3). */
+/** Parts with the header of the message that the report is about (RFC 6522 section 3). */
 const ORIGINAL = new Set(['message/rfc822', 'text/rfc822-headers', 'message/global-headers']);
 
 async function textOf(part: MessagePart, open: Open): Promise<Buffer> {
@@ -65,7 +64,7 @@ async function textOf(part: MessagePart, open: Open): Promise<Buffer> {
   const source = open({ start: part.bodyStart, end });
   const range = { start: 0, end: REPORT_MAX };
   const pieces: Buffer[] = [];
-  // A decoder may give the memory that it will use again.
+  // A decoder may return memory that it reuses.
   for await (const piece of decodePart(part.encoding, source, range))
     pieces.push(Buffer.from(piece));
   return Buffer.concat(pieces);
@@ -80,7 +79,7 @@ async function fieldsOf(text: Buffer): Promise<readonly HeaderField[]> {
   return fields;
 }
 
-/** RFC 3464 section 2.1: groups of fields; the first is about the message, each other about a recipient. */
+/** RFC 3464 section 2.1: groups of fields; the first is about the message, each other one about a recipient. */
 async function readRecipients(text: Buffer): Promise<Reported[]> {
   const [, ...groups] = text
     .toString('latin1')
@@ -110,7 +109,7 @@ function readRecipient(fields: readonly HeaderField[]): Reported | undefined {
   };
 }
 
-/** What stands behind the type (RFC 3464 section 2.1.2). */
+/** The value after the type (RFC 3464 section 2.1.2). */
 function typedValue(fields: readonly HeaderField[], name: string): string | undefined {
   const field = fields.find((one) => one.name === name);
   const [, value] = field ? (/^[^;]*;(.*)$/.exec(fieldValue(field)) ?? []) : [];
@@ -138,9 +137,9 @@ async function note(
     .execute();
   for (const { addresses, action, detail } of reported) {
     const named = recipients.find(({ address }) => addresses.includes(comparableAddress(address)));
-    // The only recipient may have had its mail forwarded: the report names where it went.
+    // The mail of an only recipient may have been forwarded: then the report names the other address.
     const found = named ?? (recipients.length === 1 ? recipients[0] : undefined);
-    // What still waits here goes on: a report must not keep a message from being sent.
+    // A waiting recipient does not change: a report must not stop a message from being sent.
     if (found?.status !== 'delivered') continue;
     const bounced = action === 'failed';
     await tx

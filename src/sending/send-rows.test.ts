@@ -52,7 +52,7 @@ onEachEngine('rows of sent mail', (engine) => {
     return { database, make, count };
   }
 
-  test('the status of a message is the one that says most', async () => {
+  test('the status of a message is that of its least advanced recipient', async () => {
     const { database, make } = await openRows();
     for (const [statuses, expected] of [
       [['delivered', 'queued', 'bounced'], 'queued'],
@@ -66,12 +66,12 @@ onEachEngine('rows of sent mail', (engine) => {
     }
   });
 
-  test('what is old and over is forgotten, what waits is not', async () => {
+  test('old ended messages are removed, waiting ones are not', async () => {
     const { database, make, count } = await openRows();
     await make(1, ['delivered', 'bounced'], 1_000);
     await make(1, ['delivered', 'deferred'], 1_000);
     await make(1, ['delivered'], 3_000);
-    // It went out later than it came.
+    // It was sent later than it was accepted.
     await make(1, ['delivered'], 1_000, 3_000);
     const prune = () => database.write((tx) => pruneSends(tx, 2_000));
     assert.equal(await prune(), 1);
@@ -79,7 +79,7 @@ onEachEngine('rows of sent mail', (engine) => {
     assert.deepEqual(await count(), [3, 4]);
   });
 
-  test('what goes out later counts until a day after', async () => {
+  test('scheduled mail counts until a day after it is sent', async () => {
     const { database, make } = await openRows();
     const day = 24 * 60 * 60 * 1_000;
     await make(1, ['queued', 'queued'], 0, 100 * day);
@@ -95,7 +95,7 @@ onEachEngine('rows of sent mail', (engine) => {
     assert.equal(await isTaken(101 * day), true);
   });
 
-  test('what a deleted account sent is forgotten', async () => {
+  test('sent mail of a deleted account is removed', async () => {
     const { database, make, count } = await openRows();
     await make(1, ['delivered', 'deferred']);
     await make(2, ['queued']);

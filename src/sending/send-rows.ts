@@ -1,6 +1,6 @@
 /**
- * What accounts sent and what became of it: rows of `sends` and `send_recipients`, and what a delivery of
- * kind `send` has to know.
+ * What accounts sent, and its status: rows of `sends` and `send_recipients`, and the payload of a delivery of kind
+ * `send`.
  */
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
@@ -11,7 +11,7 @@ import type { PinnedPlace } from './copies.ts';
 
 export const SEND = 'send';
 
-/** Who the recipients are stands in `send_recipients`; the message is the body of the delivery. */
+/** The recipients are in `send_recipients`; the message is the body of the delivery. */
 const send = Type.Object({
   sendId: Type.Integer(),
   account: Type.Object({ accountId: Type.Integer(), address: Type.String() }),
@@ -21,7 +21,7 @@ const send = Type.Object({
   from: Type.String(),
   /** When it was accepted, milliseconds since 1970. */
   acceptedAt: Type.Integer(),
-  /** What its Received field has as id. */
+  /** The id in its Received field. */
   id: Type.String(),
 });
 
@@ -31,11 +31,11 @@ export const sendPayloads = payloadFormat(1, send);
 
 export type RecipientStatus = Row<'send_recipients'>['status'];
 
-/** What became of one recipient. */
+/** The status of one recipient. */
 export interface SendRecipient {
   readonly address: string;
   readonly status: RecipientStatus;
-  /** For people: what the far end said. */
+  /** For people: what the far end answered. */
   readonly detail?: string;
 }
 
@@ -45,12 +45,12 @@ export interface SendStatus {
   readonly messageId: string;
   /** The least advanced of its recipients'. */
   readonly status: RecipientStatus;
-  /** RFC 3339, UTC; absent where it goes out at once. */
+  /** RFC 3339, UTC; absent where it is sent at once. */
   readonly sendAt?: string;
   readonly recipients: readonly SendRecipient[];
 }
 
-/** What a client is answered that sent a message: the same whenever it asks again with its key. */
+/** The answer to a client that sent a message: the same for each repetition with its key. */
 export interface Accepted {
   readonly id: string;
   readonly messageId: string;
@@ -67,7 +67,7 @@ export function acceptedOf(row: SendRow): Accepted {
   return { id, messageId, mailbox, uid, uidvalidity, status: 'queued' };
 }
 
-/** A send of the account by what names it to clients, or undefined. */
+/** A send of the account by its public id, or undefined. */
 export function findSend(
   queries: Queries,
   accountId: number,
@@ -84,7 +84,7 @@ export function sendNotFound(by: { readonly id: string } | { readonly key: strin
   return new Refusal('send_not_found', `the account sent no message with the ${what}`);
 }
 
-/** What the same request was answered before. @throws Refusal idempotency_key_reused */
+/** The answer to the same request before. @throws Refusal idempotency_key_reused */
 export async function findAccepted(
   queries: Queries,
   accountId: number,
@@ -107,7 +107,7 @@ export function readRecipients(queries: Queries, sendId: number) {
     .execute();
 }
 
-/** The statuses of recipients, the one first that says most of the message as a whole. */
+/** The statuses of recipients, in the order in which they decide the status of the message. */
 const BY_PROGRESS: readonly RecipientStatus[] = [
   'queued',
   'deferred',
@@ -142,15 +142,15 @@ export interface NewSend {
   readonly place: PinnedPlace;
   readonly recipients: number;
   readonly key: RequestKey | undefined;
-  /** Of the draft that goes once the mail goes. */
+  /** Of the draft that is removed when the mail is sent. */
   readonly draft: PinnedPlace | undefined;
-  /** Milliseconds since 1970; undefined where it goes out at once. */
+  /** Milliseconds since 1970; undefined where it is sent at once. */
   readonly sendAt: number | undefined;
   /** Milliseconds since 1970. */
   readonly now: number;
 }
 
-/** `Idempotency-Key` and what it stands for. */
+/** `Idempotency-Key` and the request that it stands for. */
 export interface RequestKey {
   readonly key: string;
   /** SHA-256 of the request, in hex. */
@@ -178,19 +178,19 @@ export function insertSend(tx: Queries, { place, key, draft, ...send }: NewSend)
     .executeTakeFirstOrThrow();
 }
 
-/** Forgets what deleted accounts sent, in the transaction that takes away what they had. */
+/** Removes the sends of deleted accounts, in the transaction that removes their data. */
 export async function burySends(tx: Queries, accountIds: readonly number[]): Promise<void> {
   await tx.deleteFrom('sends').where('account_id', 'in', accountIds).execute();
 }
 
-/** Rows that go in one transaction. */
+/** Rows that are removed in one transaction. */
 const PRUNED_AT_A_TIME = 200;
 
 /**
- * Forgets some messages that were sent before an instant, and of which nothing waits any more.
+ * Removes some messages that were sent before an instant, and whose deliveries have all ended.
  *
  * @param before milliseconds since 1970
- * @returns how many; none where no such message is left
+ * @returns how many; 0 where no such message is left
  */
 export async function pruneSends(tx: Queries, before: number): Promise<number> {
   const rows = await tx
@@ -222,8 +222,8 @@ export async function pruneSends(tx: Queries, before: number): Promise<number> {
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Refuses a message that would bring an account beyond its recipients of 24 hours. A message that goes out
- * later counts until 24 hours after it went, so that what waits cannot pile up; cancelled ones do not count.
+ * Refuses a message that would exceed the account's recipients of 24 hours. A scheduled message counts until 24 hours
+ * after it was sent, so that waiting mail cannot pile up; cancelled ones do not count.
  *
  * @throws Refusal send_limit
  */
@@ -263,7 +263,7 @@ export async function insertRecipients(
     .execute();
 }
 
-/** Where the draft is that goes now that the mail goes; undefined where there is none, or it has gone. */
+/** The draft to remove now that the mail is sent; undefined where there is none, or it was removed already. */
 export async function takeDraft(tx: Queries, sendId: number): Promise<PinnedPlace | undefined> {
   const row = await tx
     .selectFrom('sends')
@@ -276,7 +276,7 @@ export async function takeDraft(tx: Queries, sendId: number): Promise<PinnedPlac
   return readPlace(row.draft);
 }
 
-/** Written by {@link insertSend} and {@link writeDraft} alone. */
+/** Only for texts that {@link insertSend} and {@link writeDraft} wrote. */
 export function readPlace(json: string): PinnedPlace {
   return JSON.parse(json) as PinnedPlace;
 }
@@ -298,9 +298,9 @@ export async function cancelRow(tx: Queries, sendId: number, now: number): Promi
 }
 
 /**
- * Marks the recipients of a message as cancelled who still wait.
+ * Marks waiting recipients of a message as cancelled.
  *
- * @returns whether that is all of them: nobody got it, and nobody was given up
+ * @returns whether these are all: no recipient got it or failed
  */
 export async function cancelRecipients(tx: Queries, sendId: number): Promise<boolean> {
   await tx
@@ -328,7 +328,7 @@ export interface SendDelivery {
   readonly deliveryId: number;
 }
 
-/** Writes what became of recipients of one delivery. */
+/** Writes the statuses of recipients of one delivery. */
 export async function writeStatuses(
   tx: Queries,
   { sendId, deliveryId }: SendDelivery,
@@ -345,7 +345,7 @@ export async function writeStatuses(
   }
 }
 
-/** Notes that an operator dropped deliveries: who still waited for one does not get the message. */
+/** Notes that an operator dropped deliveries: recipients that still waited do not get the message. */
 export async function dropRecipients(tx: Queries, deliveryIds: readonly number[]): Promise<void> {
   await tx
     .updateTable('send_recipients')

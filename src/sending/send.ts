@@ -1,12 +1,10 @@
 /**
- * Takes a message from an account: checks it, writes it, keeps a copy in Sent and queues it for its
- * recipients.
+ * Accepts a message from an account: checks it, writes it, keeps a copy in Sent and queues it for its recipients.
  *
  * Crashes:
- * - Before the commit nothing was accepted: the client hears no 202. A large body's file is left for
- *   the sweep.
- * - Copy and queue rows are one transaction: after it the message goes out, whatever happens.
- * - After the commit and before the answer the client does not know. With an `Idempotency-Key` it asks
+ * - Before the commit nothing was accepted: the client gets no 202. The sweep removes the file of a large body.
+ * - Copy and queue rows are one transaction: after it the message is sent, whatever happens.
+ * - After the commit and before the answer the client does not know the result. With an `Idempotency-Key` it asks
  *   again and gets the same answer: the key is a column of the row that the transaction wrote.
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -39,11 +37,11 @@ import {
 
 export interface SendingOptions extends Omit<AcceptOptions, 'now' | 'queue'> {
   readonly queue: AcceptOptions['queue'] & CancelOptions['queue'];
-  /** Reads what is answered and attached. */
+  /** Reads the answered message and attachments. */
   readonly mailstore: Pick<Mailstore, 'listMailboxes' | 'fetchMessage' | 'fetchPart'>;
   /** Whether accounts may send. */
   readonly enabled: boolean;
-  /** Octets of a message at most. */
+  /** The most octets of a message. */
   readonly maxMessageBytes: number;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -57,7 +55,7 @@ export class Sending {
   }
 
   /**
-   * Takes a message that we write. When it answers, the message is durable.
+   * Accepts a message that Postroom writes. When it returns, the message is durable.
    *
    * @param key `Idempotency-Key` of the request
    * @throws Refusal invalid_request, send_disabled, domain_not_ready, message_too_large,
@@ -95,10 +93,10 @@ export class Sending {
   }
 
   /**
-   * Takes a message that the app wrote (RFC 5322): it goes to those that To, Cc and Bcc name.
+   * Accepts a message that the app wrote (RFC 5322): it is sent to the addresses in To, Cc and Bcc.
    *
    * @param source octets of the message
-   * @throws as {@link Sending.send}; whatever the source throws
+   * @throws as {@link Sending.send}; any error of the source
    */
   async sendSource(
     user: MailUser,
@@ -112,7 +110,7 @@ export class Sending {
     const named = key === undefined ? undefined : { key, hash: hash.digest('hex') };
     let message: Parameters<typeof accept>[1];
     try {
-      // First of all: what was accepted is answered again, whatever is the case by now.
+      // Checked first: an accepted request gets its answer again, whatever has changed since.
       const known = named && (await findAccepted(database.read, user.accountId, named));
       if (known) {
         await bodies.discard(staged.body);
@@ -133,7 +131,7 @@ export class Sending {
     return this.#accept(message);
   }
 
-  /** What became of a message. @throws Refusal send_not_found */
+  /** The status of a message. @throws Refusal send_not_found */
   async find(
     user: MailUser,
     by: { readonly id: string } | { readonly key: string },
@@ -169,14 +167,14 @@ export class Sending {
     try {
       return await accept(this.#options, message);
     } catch (error) {
-      // After any other failure the commit may have happened: the sweep decides then.
+      // After any other error the commit may have happened: the sweep decides then.
       if (error instanceof Refusal) await this.#options.bodies.discard(message.staged.body);
       return throwOrRefuse(error);
     }
   }
 }
 
-/** A Message-ID that no other message has; the same for a request that is made again with its key. */
+/** A unique Message-ID; the same for a request that is repeated with its key. */
 function newMessageId({ address, domain }: SendingAccount, named?: RequestKey): string {
   if (!named) return `<${randomUUID()}@${domain}>`;
   const request = JSON.stringify([address, named.key, named.hash]);

@@ -1,11 +1,11 @@
 /**
- * Mail that accounts send: takes a composed message, keeps a copy in the account's Sent, brings it to its
- * recipients and knows what became of each.
+ * Mail that accounts send: accepts a composed message, keeps a copy in the account's Sent, delivers it to its
+ * recipients and tracks the status of each.
  *
- * `sends` has a row for each message, `send_recipients` one for each of its recipients. What goes out are
- * deliveries of kind `send` in the queue; those of kind `copy` change the sender's mailboxes on a mail server.
- * The source of a message is one body: with Bcc, as the copy in Sent has it; Bcc is left out whenever it goes
- * out. `suppressions` has the addresses that a domain's accounts do not write to any more.
+ * `sends` has a row for each message, `send_recipients` one for each of its recipients. The queue has deliveries of
+ * kind `send` for the mail itself; those of kind `copy` change the sender's mailboxes on a mail server. The source
+ * of a message is one body, with Bcc, as in the copy in Sent; Bcc is left out whenever it is sent. `suppressions`
+ * has the addresses that a domain's accounts can no longer write to.
  */
 export { type CarryOutSendsOptions, carryOutSends } from './carry-out-sends.ts';
 export { type Copies, EmbeddedCopies } from './copies.ts';

@@ -1,4 +1,4 @@
-/** The order on a mail server: what is kept before the transaction, and what is found again. */
+/** The order on a mail server: what is kept before the transaction, and found again after a crash. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
@@ -8,8 +8,8 @@ import { Queue } from '../queue/queue.ts';
 import { FakeClock, until } from '../queue/testing/fake-clock.ts';
 import { ServerCopies } from './server-copies.ts';
 
-test('a copy that an earlier request kept is found, and left to whom it belongs', async () => {
-  // Any store does: what is asked of it is what every store offers.
+test('a copy of an earlier request is found, and is not removed', async () => {
+  // Any store will do: only methods that every store has are used.
   const { bodies, database, mailstore, makeUser, stage } = await openTestMailstore('sqlite');
   const user = await makeUser();
   const warnings: string[] = [];
@@ -32,14 +32,14 @@ test('a copy that an earlier request kept is found, and left to whom it belongs'
     database.write((tx) => keeping.commit(tx, 0));
 
   const first = await copies.keep(user, message);
-  // The process dies here; the request comes again.
+  // The process dies here; the request is repeated.
   const second = await copies.keep(user, message);
   assert.deepEqual((await commit(second)).place, (await commit(first)).place);
   assert.deepEqual(await uids(), [1]);
   await second.undo();
   assert.deepEqual(await uids(), [1]);
 
-  // Another request, or one without a key, has a copy of its own, which it takes back.
+  // Another request, or one without a key, has a copy of its own, which it removes again.
   const third = await copies.keep(user, { ...message, messageId: undefined });
   assert.deepEqual(await uids(), [1, 2]);
   await third.undo();
@@ -77,7 +77,7 @@ async function openServer() {
       };
     },
   });
-  /** As after a start of the process. */
+  /** The state after a start of the process. */
   const start = () => {
     const queue = new Queue({ database, clock, log: silent });
     const log = { warn: (_: object, message: string) => warnings.push(message) };
@@ -102,7 +102,7 @@ async function openServer() {
 
 const DONE = { drafts: 0, flags: ['\\Answered'] };
 
-test('what is changed after the commit leaves nothing in the queue', async () => {
+test('a change that succeeds after the commit leaves nothing in the queue', async () => {
   const { database, user, start, place, state, sent, warnings } = await openServer();
   const { queue, copies } = start();
   const [answered, draft] = [await place('INBOX'), await place('Drafts')];
@@ -118,7 +118,7 @@ test('what is changed after the commit leaves nothing in the queue', async () =>
   await queue.stop(0);
 });
 
-test('what the mail server did not do at once is repeated until it does', async () => {
+test('a change that the mail server did not make at once is repeated until it does', async () => {
   const { database, user, server, clock, start, place, state, sent, warnings } = await openServer();
   const { queue, copies } = start();
   const [answered, draft] = [await place('INBOX'), await place('Drafts')];
@@ -142,7 +142,7 @@ test('what the mail server did not do at once is repeated until it does', async 
   assert.deepEqual(new Set(rows.map(({ status }) => status)), new Set(['delivered']));
 });
 
-test('a process that dies after the commit does it after its next start', async () => {
+test('if a process dies after the commit, the change is made after its next start', async () => {
   const { database, user, server, clock, start, place, state, sent } = await openServer();
   const before = start();
   const [answered, draft] = [await place('INBOX'), await place('Drafts')];

@@ -1,15 +1,15 @@
 /**
- * The mailboxes of whoever sends, on a mail server that the operator runs. It knows nothing of our
- * transactions, so the order decides.
+ * The sender's mailboxes on a mail server that the operator runs. The mail server does not take part in our
+ * transactions, so the order of the steps decides.
  *
  * Crashes:
- * - The copy is added to Sent first (APPEND); then the transaction accepts the message. A message whose
- *   copy cannot be kept is not accepted. Dying in between leaves a copy of a message that never went out;
- *   the client heard no answer. Nothing was queued, so nothing is sent twice. A client that asks again
- *   with its `Idempotency-Key` gets the same Message-ID: the copy is found by it, and not added again.
- * - `\Answered`, the removal of a draft and that of a cancelled copy come after the commit. The transaction
- *   queues each as a delivery of kind `copy`, which goes when it is done at once. Where the mail server fails, or
- *   the process dies, the queue repeats it. Done twice it changes nothing more.
+ * - The copy is added to Sent first (APPEND); then the transaction accepts the message. A message whose copy cannot be
+ *   kept is not accepted. A crash in between leaves a copy of a message that was never sent; the client got no answer.
+ *   Nothing was queued, so nothing is sent twice. A client that repeats the request with its `Idempotency-Key` gets
+ *   the same Message-ID: the copy is found by it, and not added again.
+ * - `\Answered`, the removal of a draft and that of a cancelled copy come after the commit. The transaction queues
+ *   each as a delivery of kind `copy`, which is withdrawn when the change succeeds at once. If the mail server
+ *   fails, or the process dies, the queue repeats it. A repetition changes nothing more.
  */
 import { type Static, Type } from 'typebox';
 import { findSendingAccount } from '../accounts/accounts.ts';
@@ -32,7 +32,7 @@ import {
 } from './copies.ts';
 
 export interface ServerCopiesOptions {
-  /** The mail server's, with every change announced. */
+  /** The mail server's, with every change published. */
   readonly mailstore: Pick<
     Mailstore,
     'listMailboxes' | 'sync' | 'createMailbox' | 'appendMessage' | 'expunge' | 'setFlags'
@@ -47,7 +47,7 @@ export interface ServerCopiesOptions {
 
 const COPY = 'copy';
 
-/** A change in the mailboxes of whoever sends. */
+/** A change in the sender's mailboxes. */
 const change = Type.Object({
   user: Type.Object({ accountId: Type.Integer(), address: Type.String() }),
   place: Type.Object({
@@ -65,11 +65,11 @@ const undone = {
   removed: 'a message could not be removed',
 };
 
-/** What is not done by then is repeated: the process may have died. */
+/** A change that is not done by then is repeated: the process may have died. */
 const REPEATED_AFTER_MS = 60_000;
 const CHANGES_AT_A_TIME = 4;
 
-/** A client that heard no answer asks again soon: so many messages came since, at most. */
+/** A client without an answer repeats its request soon: at most so many messages have come since. */
 const LOOKED_THROUGH = 50;
 
 export class ServerCopies implements Copies {
@@ -85,7 +85,7 @@ export class ServerCopies implements Copies {
     const known = messageId === undefined ? undefined : await this.#find(user, mailbox, messageId);
     if (known) {
       const commit = async () => ({ place: known, afterCommit: () => {} });
-      // It may be another request's, which is about to be accepted.
+      // Not removed: it may belong to another request that is about to be accepted.
       return { commit, undo: async () => {} };
     }
     const request = { mailbox, flags: FLAGS[use], octets: body.size };
@@ -120,7 +120,7 @@ export class ServerCopies implements Copies {
     });
   }
 
-  /** Queues a change, and tries it once the transaction is committed. */
+  /** Queues a change, and tries it after the commit. */
   async #queue(
     tx: Queries,
     { user: { accountId, address }, place: { mailbox, uid, uidvalidity }, what }: Change,
@@ -153,7 +153,7 @@ export class ServerCopies implements Copies {
 
   async #attempt(wanted: Change): Promise<Outcome> {
     const { database } = this.#options;
-    // With its account the message went as well.
+    // The message was deleted with its account.
     const account = await findSendingAccount(database.read, wanted.user.accountId);
     if (!account) return { result: 'delivered' };
     try {
@@ -176,7 +176,7 @@ export class ServerCopies implements Copies {
     await made.catch(passOverMissing);
   }
 
-  /** Looks for a message among the newest of a mailbox. */
+  /** Searches a message among the newest of a mailbox. */
   async #find(
     user: MailUser,
     mailbox: string,
@@ -201,7 +201,7 @@ export class ServerCopies implements Copies {
     }
   }
 
-  /** The mailbox of that use, whatever the server calls it (RFC 6154); made where there is none. */
+  /** The mailbox of that use, whatever its name on the server (RFC 6154); created where there is none. */
   async #findMailbox(user: MailUser, use: KeptMessage['use']): Promise<string> {
     const { mailstore } = this.#options;
     const mailboxes = await mailstore.listMailboxes(user);

@@ -1,4 +1,4 @@
-/** Addresses that bounced for good: a domain's accounts write to them no more, which would cost its name. */
+/** Addresses that bounced for good: a domain's accounts can no longer write to them, to keep its reputation. */
 import { type Actor, recordAudit } from '../audit/audit.ts';
 import type { Database, Queries, Row } from '../database/database.ts';
 import { parseAddress } from '../message/message.ts';
@@ -13,21 +13,20 @@ export interface Suppression {
 }
 
 /**
- * Whether the far end said that there is no such address (RFC 3463 section 3.2): in its answer to RCPT, and
- * nowhere else, since other answers are about the sender or the message. 5.1.7 and 5.1.8 are about the
- * sender's address.
+ * Whether the far end said that there is no such address (RFC 3463 section 3.2): only in its answer to RCPT, since
+ * other answers are about the sender or the message. 5.1.7 and 5.1.8 are about the sender's address.
  */
 export function isAddressGone({ enhancedStatus, isToRcpt }: SendError): boolean {
   return isToRcpt === true && /^5\.1\.(?![78]$)\d{1,3}$/.test(enhancedStatus);
 }
 
-/** The one form in which addresses are compared: far ends may tell cases apart, and hardly any does. */
+/** The one form for comparing addresses: far ends may be case-sensitive, but hardly any is. */
 export function comparableAddress(text: string): string {
   const address = parseAddress(text);
   return address ? `${address.local.toLowerCase()}@${address.domain}` : text.toLowerCase();
 }
 
-/** Puts an address on the list of a domain; one that is on it stays as it is. */
+/** Adds an address to the list of a domain; an existing entry does not change. */
 export async function suppress(
   tx: Queries,
   domainId: number,
@@ -73,7 +72,7 @@ export class Suppressions {
     this.#database = database;
   }
 
-  /** Addresses in the order in which they came on the list. */
+  /** Addresses in the order in which they were added. */
   async list(
     domainId: number,
     { limit, offset }: { readonly limit: number; readonly offset: number },
@@ -90,9 +89,9 @@ export class Suppressions {
   }
 
   /**
-   * Takes an address off the list.
+   * Removes an address from the list.
    *
-   * @param by whom the audit log names
+   * @param by who is named in the audit log
    * @returns the address as it was on the list; undefined where it was not
    */
   remove(

@@ -1,4 +1,4 @@
-/** The rows of `trace` as operators read them. */
+/** Reads the rows of `trace` for operators. */
 import type { Queries, Row } from '../database/database.ts';
 
 /** Characters of a Message-ID that are kept. */
@@ -6,10 +6,10 @@ export const MESSAGE_ID_MAX = 255;
 
 export type TraceItem = Row<'trace'>;
 
-/** A row in the order of time: the next page begins behind it. */
+/** A row in the order of time: the next page begins after it. */
 export type TracePosition = Pick<TraceItem, 'at' | 'id'>;
 
-/** What operators look for; what is left out does not matter. */
+/** The filters of operators; a filter that is left out matches all. */
 export interface TraceRequest {
   readonly mailId?: string | undefined;
   readonly recipient?: string | undefined;
@@ -24,14 +24,14 @@ export interface TraceRequest {
   readonly before?: TracePosition | undefined;
 }
 
-/** Rows that are read at once where several filters have to fit, and in all. */
+/** Rows that are read at once where several filters must match, and the most in all. */
 const READ_AT_A_TIME = 1_000;
 const READ_MAX = 10_000;
 
 /**
- * Rows that fit, the newest first. One filter is looked up in its index. Where there are more, the rows that it
- * finds are read one after the other, 10,000 at most: then a page may have fewer rows than asked for, or none,
- * and a position to go on from.
+ * Rows that match, the newest first. A single filter is looked up in its index. With several, the rows that one of
+ * them finds are read one after the other, 10,000 at most: then a page may have fewer rows than requested, or none,
+ * and a position to continue from.
  *
  * @returns the rows, and where the next page begins; undefined where there is none
  */
@@ -58,7 +58,7 @@ export async function listTrace(
 
 type Filter = readonly ['mail_id' | 'message_id' | 'sender' | 'recipient', string];
 
-/** The one first that the fewest rows fit. */
+/** The filters, first the one that the fewest rows match. */
 function filtersOf({ mailId, messageId, sender, recipient }: TraceRequest): Filter[] {
   const filters: Filter[] = [];
   if (mailId !== undefined) filters.push(['mail_id', mailId.toLowerCase()]);
@@ -94,10 +94,10 @@ export function pageQuery(
   return query.orderBy('at', 'desc').orderBy('id', 'desc').limit(limit);
 }
 
-/** The rows of a message that are told of it. */
+/** The most rows of a message that are returned. */
 const TIME_LINE_MAX = 1_000;
 
-/** What happened to one message, the oldest first; of very much the first 1,000. */
+/** The events of one message, the oldest first; the first 1,000 where there are more. */
 export function timeLine(queries: Queries, mailId: string): Promise<TraceItem[]> {
   return queries
     .selectFrom('trace')

@@ -35,7 +35,7 @@ onEachEngine('the trace', (engine) => {
     ...more,
   });
 
-  test('rows are written with the transaction that they tell of, or not at all', async () => {
+  test('rows are written with the transaction that they describe, or not at all', async () => {
     const { database, trace, list } = await open();
     await database.write((tx) =>
       trace.write(tx, [received('one'), { mailId: 'one', event: 'stored' }]),
@@ -70,7 +70,7 @@ onEachEngine('the trace', (engine) => {
     });
   });
 
-  test('mail is found by each of its names, and by several of them', async () => {
+  test('mail is found by each of its ids and addresses, and by several of them', async () => {
     const { database, trace, clock, list } = await open();
     const many = Array.from({ length: 1_200 }, (_, index) =>
       received(`m${index}`, { sender: 'x@y' }),
@@ -93,7 +93,7 @@ onEachEngine('the trace', (engine) => {
     assert.deepEqual(await ids({ recipient: 'nobody@acme.test' }), []);
   });
 
-  test('pages go on where the last one ended, and every row comes once', async () => {
+  test('pages continue where the last one ended, and every row comes once', async () => {
     const { database, trace } = await open();
     const events = Array.from({ length: 7 }, (_, index) => received(`m${index}`));
     await database.write((tx) => trace.write(tx, events));
@@ -131,7 +131,7 @@ onEachEngine('the trace', (engine) => {
         const query = pageQuery(tx, request, filter);
         if (engine === 'sqlite')
           return JSON.stringify(await query.explain(undefined, sql`query plan`));
-        // A test has few rows: sorting them would be as good.
+        // With the few rows of a test, sorting would be as good.
         await sql`set local enable_bitmapscan = off`.execute(tx);
         return JSON.stringify(await query.explain());
       });
@@ -140,7 +140,7 @@ onEachEngine('the trace', (engine) => {
     }
   });
 
-  test('a stranger whose mail is refused all day does not fill the disk, and hides no one else', async () => {
+  test('a stranger whose mail is refused all day does not fill the disk, and does not hide others', async () => {
     const { trace, clock, logged, list } = await open();
     for (let count = 0; count < 2 * REFUSALS.perClient; count++) {
       trace.refused('a', { mailId: `a${count}`, event: 'refused', client: 'a' });
@@ -164,7 +164,7 @@ onEachEngine('the trace', (engine) => {
     assert.deepEqual(logged, [{ passedOver, ...REFUSALS }]);
   });
 
-  test('old rows go in steps, and none is written where the trace is off', async () => {
+  test('old rows are removed in steps, and none is written where the trace is off', async () => {
     const { database, trace, clock, list } = await open(2);
     await database.write((tx) => trace.write(tx, [received('old')]));
     clock.now += 2 * DAY;
@@ -185,7 +185,7 @@ onEachEngine('the trace', (engine) => {
     assert.deepEqual(await off.list(), []);
   });
 
-  test('text of strangers is kept as far as the database takes it', async () => {
+  test('text from outside is kept as far as the database can store it', async () => {
     const { database, trace, list } = await open();
     const hostile = { sender: 'a\0b@x', detail: `\ud800${'é'.repeat(600)}`, messageId: '<\0>' };
     await database.write((tx) => trace.write(tx, [received('one', hostile)]));

@@ -1,16 +1,16 @@
 /**
- * The trace: what became of each message, for operators who look for one. Owns table `trace`: a row for
- * each thing that happened, kept TRACE_DAYS. Every row has the id that the client got (`250 2.0.0 Accepted
+ * The trace: what happened to each message, for operators who search for one. Owns table `trace`: a row for
+ * each event, kept TRACE_DAYS. Every row has the id that the client got (`250 2.0.0 Accepted
  * as <id>`), which the Received field, the log, deliveries and webhooks have as well.
  *
- * Crashes: {@link Trace.write} is part of the transaction that it tells of, so there is no mail without
- * its rows, and no row of what did not happen. {@link Trace.later} and {@link Trace.refused} tell of what
- * has no transaction of its own: their rows wait in memory, for a second at most, and are written together,
- * so that no message waits for them. A process that is killed loses those of its last second.
+ * Crashes: {@link Trace.write} is part of the transaction that it describes, so there is no mail without its rows, and
+ * no row for something that did not happen. {@link Trace.later} and {@link Trace.refused} are for events without a
+ * transaction of their own: their rows wait in memory, for a second at most, and are written together, so that no
+ * message waits for them. A killed process loses those of its last second.
  *
- * Bounds: anybody can have mail refused. Of one client {@link REFUSALS.perClient} refusals an hour are
- * kept, of all {@link REFUSALS.inAll}: at 30 days that is 2.2 million rows, about 600 MB. One line an
- * hour says how many were passed over.
+ * Limits: anybody can cause refusals. Of one client {@link REFUSALS.perClient} refusals an hour are kept, of all
+ * {@link REFUSALS.inAll}: at 30 days that is 2.2 million rows, about 600 MB. One log line an hour says how many were
+ * left out.
  */
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
@@ -25,9 +25,9 @@ export {
   timeLine,
 } from './list-trace.ts';
 
-/** One thing that happened to a message. */
+/** One event of a message. */
 export interface TraceEvent {
-  /** What the client was answered that brought the message. */
+  /** The id in the answer to the client that brought the message. */
   readonly mailId: string;
   /** `received`, `submitted`, `refused`, `deferred`, `stored`, `queued`, `<kind>_attempt`, `bounced` ... */
   readonly event: string;
@@ -37,13 +37,13 @@ export interface TraceEvent {
   /** Of the header, with angle brackets. */
   readonly messageId?: string | undefined;
   readonly deliveryId?: number | undefined;
-  /** UUID that the receiver knows the delivery by. */
+  /** UUID of the delivery for its receiver. */
   readonly webhookId?: string | undefined;
   /** In one word, or a reply code. */
   readonly status?: string | undefined;
   /** For people. */
   readonly detail?: string | undefined;
-  /** Address of who brought it. */
+  /** Address of the client that brought it. */
   readonly client?: string | undefined;
 }
 
@@ -58,18 +58,18 @@ export interface TraceOptions {
   readonly now: () => number;
 }
 
-/** Refusals that are kept, an hour. */
+/** The most refusals that are kept in an hour. */
 export const REFUSALS = { perClient: 60, inAll: 3_000 };
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Clients whose refusals are counted; the longest unseen is forgotten first. */
+/** Clients whose refusals are counted; the least recently seen is forgotten first. */
 const CLIENTS_MAX = 10_000;
-/** How long rows wait that have no transaction of their own, and how many may wait. */
+/** How long rows without a transaction of their own wait, and how many may wait. */
 const WAIT_MS = 1_000;
 const WAITING_MAX = 10_000;
-/** Rows of one statement: both engines bound the number of parameters. */
+/** Rows of one statement: both engines limit the number of parameters. */
 const ROWS_AT_A_TIME = 500;
-/** Numbers of rows whose statement is kept: those of nearly all mail. */
+/** Statements are kept for up to this number of rows: enough for nearly all mail. */
 const PREPARED_MAX = 8;
 /** Rows that are removed in one transaction. */
 const PRUNED_AT_A_TIME = 1_000;
@@ -100,7 +100,7 @@ export class Trace {
     if (this.isOn) await this.#insert(tx, this.#rowsOf(events));
   }
 
-  /** Writes rows of what no transaction of ours tells, within a second. */
+  /** Writes rows of events without a transaction, within a second. */
   later(events: readonly TraceEvent[]): void {
     if (!this.isOn) return;
     const room = Math.max(WAITING_MAX - this.#waiting.length, 0);
@@ -109,10 +109,9 @@ export class Trace {
   }
 
   /**
-   * Notes within a second that mail was refused or put off, where the client has not had too much refused
-   * in this hour.
+   * Notes within a second that mail was refused or deferred, unless the client had too many refusals in this hour.
    *
-   * @param client whose refusals are counted together
+   * @param client the key under which refusals are counted together
    */
   refused(client: string, event: TraceEvent): void {
     if (!this.isOn) return;
@@ -128,7 +127,7 @@ export class Trace {
     this.later([event]);
   }
 
-  /** Writes what waits. What the database does not take is lost, and said. */
+  /** Writes waiting rows. If the database fails they are lost, and the log says so. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -241,7 +240,7 @@ const columns = [
 const ADDRESS_MAX = 320;
 const DETAIL_MAX = 500;
 
-/** Text of strangers as it is kept: PostgreSQL takes no NUL, and no half of a character. */
+/** Text from outside in the form that is stored: PostgreSQL accepts no NUL, and no half of a character. */
 function clean(text: string | null | undefined, most: number): string | null {
   if (text === undefined || text === null) return null;
   return text.slice(0, most).toWellFormed().replaceAll('\0', '');

@@ -3,13 +3,13 @@ import { type RawBuilder, sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 import { invalidField } from '../errors/errors.ts';
 
-/** What the items of a list stand for. */
+/** What an item of a list stands for. */
 export type UsageGroup = 'domain' | 'account' | 'user';
 
-/** Where an item stands: its day, and what is grouped by, in this order. */
+/** The place of an item: its day, and the group's columns, in this order. */
 export type UsageKey = readonly (string | number)[];
 
-/** What an item is told apart by, in the order of the list. */
+/** The columns that identify an item, in the order of the list. */
 export const usageKeys = {
   domain: ['day', 'domain', 'user_id'],
   account: ['day', 'domain', 'user_id', 'account_id'],
@@ -45,7 +45,7 @@ export interface UsageItem {
 }
 
 const DAY_MS = 86_400_000;
-/** Days in one list: as long as they are kept is no use at once. */
+/** The most days in one list. */
 const DAYS_MAX = 400;
 
 /**
@@ -66,7 +66,7 @@ export async function listUsage(
   const columns = sql.join(keys.map((name) => sql.ref(name)));
   const conditions: RawBuilder<unknown>[] = [sql`day between ${from} and ${to}`];
   if (domain !== undefined || userId !== undefined) {
-    // Each day is looked up by itself: the names come after it in both indexes.
+    // Each day is looked up separately: the names come after it in both indexes.
     const each = Array.from({ length: days }, (_, index) => sql.lit(from + index * DAY_MS));
     conditions.push(sql`day in (${sql.join(each)})`);
   }
@@ -88,11 +88,11 @@ export async function listUsage(
 const ACCOUNTS_AT_A_TIME = 500;
 
 /**
- * Measures what some accounts store, as of the day, in one transaction. Rows that would say nothing new stay as
- * they are.
+ * Measures what some accounts store, as of the day, in one transaction. Rows whose values are the same are not
+ * written.
  *
  * @param after id of the last account that was measured
- * @returns that of the last one now, and what they store; undefined where no account is left
+ * @returns the id of the last one now, and what they store; undefined where no account is left
  */
 export async function measureSome(
   database: Database,
@@ -131,13 +131,13 @@ export async function measureSome(
   return { last, bytes: rows[0]?.bytes ?? 0 };
 }
 
-/** Rows that go in one transaction. */
+/** Rows that are removed in one transaction. */
 const ROWS_AT_A_TIME = 500;
 
 /**
- * Forgets some of what was counted before a day.
+ * Removes some rows from before a day.
  *
- * @returns how many rows went; 0 where none is left
+ * @returns how many; 0 where none is left
  */
 export async function pruneUsage(tx: Queries, before: number): Promise<number> {
   const { numAffectedRows } =

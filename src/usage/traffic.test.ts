@@ -15,7 +15,7 @@ onEachEngine('traffic', (engine) => {
     ({ database } = await openTestDatabase(engine));
   });
 
-  /** A node, and what it counts. */
+  /** A node, and its counters. */
   function openNode() {
     const counted: Record<string, number> = {};
     const log = { warn: () => assert.fail('nothing fails') };
@@ -70,7 +70,7 @@ onEachEngine('traffic', (engine) => {
     assert.equal((await openNode().traffic.read(1)).at(-1)?.amounts.sent, 2);
   });
 
-  test('of a gauge is what it was last', async () => {
+  test('of a gauge is its last value', async () => {
     const { traffic } = openNode();
     await traffic.gauge({ stored_bytes: 10, 'queue:held': 2 });
     await traffic.gauge({ stored_bytes: 7, 'queue:held': 0 });
@@ -78,7 +78,7 @@ onEachEngine('traffic', (engine) => {
     assert.deepEqual([amounts.stored_bytes, amounts['queue:held']], [7, 0]);
   });
 
-  test('is kept for as long as it is told', async () => {
+  test('is kept for as long as it can be read', async () => {
     const { traffic } = openNode();
     const prune = () => database.write((tx) => pruneTraffic(tx, now));
     assert.equal(await prune(), 0);

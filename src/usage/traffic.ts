@@ -1,9 +1,9 @@
 /**
  * What the service does, for charts: table `traffic` has what all nodes counted in each five minutes and in each hour,
- * by name. Each node adds once a minute what its metrics counted since, and at its stop; a node that is killed loses
- * its last minute.
+ * by name. Once a minute and at its stop, each node adds what its metrics counted since; a killed node loses its last
+ * minute.
  *
- * Names are written `what` or `what:detail`. Counters are added up; gauges (`queue:<state>`, `stored_bytes`) are set by
+ * Names have the form `what` or `what:detail`. Counters are added; gauges (`queue:<state>`, `stored_bytes`) are set by
  * the node that does the maintenance.
  */
 import { type RawBuilder, sql } from 'kysely';
@@ -13,13 +13,13 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Each is kept as long as it is told: hours for a month, five minutes for the last two days. */
+/** Each span is kept as long as it can be read: hours for a month, five minutes for the last two days. */
 const SPANS = [
   { span: 5 * MINUTE_MS, keptMs: 3 * DAY_MS },
   { span: HOUR_MS, keptMs: 30 * DAY_MS },
 ] as const;
 
-/** Up to so many hours are told by five minutes, more by the hour. */
+/** Up to so many hours are returned by five minutes, more by the hour. */
 const FINE_HOURS = 48;
 export const HOURS_MAX = 720;
 
@@ -43,7 +43,7 @@ export interface TrafficPoint {
 
 export class Traffic {
   readonly #options: TrafficOptions;
-  /** What is in the database already. */
+  /** The amounts that are in the database already. */
   #written: Amounts = {};
   #flushing: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -62,7 +62,7 @@ export class Traffic {
     await this.flush();
   }
 
-  /** Adds what was counted since the last time; where that fails, it is added the next time. */
+  /** Adds what was counted since the last time; after a failure it is added the next time. */
   flush(): Promise<void> {
     this.#flushing ??= this.#add()
       .catch((err: unknown) => {
@@ -84,14 +84,14 @@ export class Traffic {
     this.#written = totals;
   }
 
-  /** Sets what is the case now. */
+  /** Sets the current value of a gauge. */
   gauge(amounts: Amounts): Promise<void> {
     return this.#write(Object.entries(amounts), sql`excluded.value`);
   }
 
   async #write(amounts: [string, number][], value: RawBuilder<number>): Promise<void> {
     const now = this.#options.now();
-    // One order for all nodes: none waits for another that waits for it.
+    // All nodes use the same order, so they cannot deadlock.
     const ordered = amounts.toSorted(([one], [other]) => (one < other ? -1 : 1));
     const rows = SPANS.flatMap(({ span }) =>
       ordered.map(([name, amount]) => ({
@@ -110,7 +110,7 @@ export class Traffic {
     );
   }
 
-  /** What was counted in the last hours, the oldest first; spans in which nothing was are there as well. */
+  /** What was counted in the last hours, the oldest first, including spans without any count. */
   async read(hours: number): Promise<TrafficPoint[]> {
     const { database, now } = this.#options;
     const span = hours <= FINE_HOURS ? SPANS[0].span : SPANS[1].span;
@@ -132,7 +132,7 @@ export class Traffic {
   }
 }
 
-/** Forgets what is not told any more. @returns how many rows went; 0 where none is left */
+/** Removes spans that can no longer be read. @returns how many rows; 0 where none is left */
 export async function pruneTraffic(tx: Queries, now: number): Promise<number> {
   let pruned = 0;
   for (const { span, keptMs } of SPANS) {

@@ -50,7 +50,7 @@ onEachEngine('usage', (engine) => {
     ]);
   });
 
-  test('of many transactions at once is not lost', async () => {
+  test('of many transactions at once is complete', async () => {
     const all = users.map(({ accountId }) => ({ accountId, messagesIn: 1, bytesIn: 7 }));
     await Promise.all(
       Array.from({ length: 20 }, (_, index) => count(...(index % 2 ? all : all.toReversed()))),
@@ -82,7 +82,7 @@ onEachEngine('usage', (engine) => {
     await assert.rejects(list('domain', { from: TODAY - 400 * DAY }), { code: 'invalid_request' });
   });
 
-  test('has what is stored, and keeps the names of an account that is gone', async () => {
+  test('has what is stored, and keeps the names of a deleted account', async () => {
     const staged = await store.stage(sampleMessage('one'));
     const [first] = users;
     assert.ok(first);
@@ -109,7 +109,7 @@ onEachEngine('usage', (engine) => {
     assert.deepEqual([gone?.email, gone?.user_id, gone?.messages_in], ['ann@d1.test', 'user1', 22]);
   });
 
-  test('is forgotten by the day', async () => {
+  test('is removed by the day', async () => {
     const { database } = store;
     const prune = () => database.write((tx) => pruneUsage(tx, TODAY));
     assert.equal(await prune(), 1);

@@ -1,14 +1,14 @@
 /**
- * What accounts took, sent and stored on each day, for billing. Table `usage_days` has a row for an account and a
- * day (UTC), and one with `account_id` 0 for mail of a domain that is no account's: what goes to a webhook alone, or
- * is forwarded. A row keeps the names of account, domain and user, so that it can be read once they are gone.
+ * What accounts received, sent and stored on each day, for billing. Table `usage_days` has a row for an account and
+ * a day (UTC), and one with `account_id` 0 for mail of a domain that is for no account: mail that only a webhook
+ * gets, or that is forwarded. A row keeps the names of account, domain and user, so that it can be read after they
+ * were deleted.
  *
- * A message is counted in the transaction that accepts it: once for each account that gets it, and for who sends it
- * once for each recipient. What is stored is measured now and then ({@link Usage.measure}): the last measurement of a
- * day stays.
+ * A message is counted in the transaction that accepts it: once for each account that gets it, and for its sender once
+ * for each recipient. Storage is measured now and then ({@link Usage.measure}): the last measurement of a day stays.
  *
- * Locks: a transaction counts all it has to count in one call, after it has locked its mailboxes. Rows are taken in
- * one order, so that no two transactions wait for each other.
+ * Locks: a transaction counts everything in one call, after it has locked its mailboxes. Rows are locked in one order,
+ * so that two transactions cannot deadlock.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type RawBuilder, sql } from 'kysely';
@@ -26,9 +26,9 @@ export {
 export { HOURS_MAX, pruneTraffic, Traffic, type TrafficPoint } from './traffic.ts';
 
 const DAY_MS = 86_400_000;
-/** As long as a year before is compared with, twice over. */
+/** Long enough to compare with the year before, twice over. */
 export const USAGE_KEPT_MS = 800 * DAY_MS;
-/** Between two transactions, so that mail that comes in has its turns, in milliseconds. */
+/** Milliseconds between two transactions, so that incoming mail gets its turn. */
 const PAUSE_MS = 10;
 
 /** The UTC midnight before an instant, both in milliseconds since 1970. */
@@ -36,7 +36,7 @@ export function dayOf(instant: number): number {
   return Math.floor(instant / DAY_MS) * DAY_MS;
 }
 
-/** What came in and went out; octets are those of the source, once for each time it is counted. */
+/** Incoming and outgoing mail; octets are those of the source, once for each time it is counted. */
 export interface Amounts {
   readonly messagesIn?: number;
   readonly bytesIn?: number;
@@ -44,7 +44,7 @@ export interface Amounts {
   readonly bytesOut?: number;
 }
 
-/** Whose mail is counted: an account's, or a domain's that is no account's. */
+/** The owner of the mail: an account, or a domain for mail that is for no account. */
 export type Counted = Amounts &
   ({ readonly accountId: number } | { readonly accountId?: undefined; readonly domainId: number });
 
@@ -73,9 +73,9 @@ export class Usage {
   }
 
   /**
-   * Counts mail, in the transaction that accepts it. Accounts and domains that are gone are passed over.
+   * Counts mail, in the transaction that accepts it. Deleted accounts and domains are skipped.
    *
-   * @param at when it was accepted, milliseconds since 1970; now when left out
+   * @param at when it was accepted, milliseconds since 1970; by default now
    */
   async count(tx: Queries, counted: readonly Counted[], at = this.#now()): Promise<void> {
     const day = dayOf(at);
@@ -92,7 +92,7 @@ export class Usage {
   /**
    * Measures what each account stores, for today, in short transactions.
    *
-   * @param signal ends it early
+   * @param signal stops it early
    * @returns octets that all of them store
    */
   async measure(signal: AbortSignal): Promise<number> {
@@ -120,7 +120,7 @@ function inOrder(one: Counted, other: Counted): number {
 const namesOfAccount = sql`domain_name, user_id, id, local_part || '@' || domain_name`;
 const namesOfDomain = sql`name, user_id, 0, ''`;
 
-/** Compiled once: every message runs it. PostgreSQL has to be told what a value is that is selected. */
+/** Compiled once: every message runs it. PostgreSQL needs the types of selected values. */
 function prepareAddition(queries: Queries, table: string, names: RawBuilder<unknown>) {
   return new PreparedQuery((value: Addition) => ({
     compile: () =>
