@@ -1,18 +1,23 @@
 /**
- * Mail and syncs that go on while something is done to what the service needs: SMTP senders with a
- * connection each, and an app that applies the answers of sync. What was answered 250 is there exactly once
- * afterwards, what was not at most once, and the app has what the mailbox has.
+ * Mail and syncs that go on while something is done to what nodes need. Senders hold connections to each node and
+ * to the balancer. One app asks for its mail all the time, through the balancer. Others, one at each node, wait until
+ * they are told. What was answered 250 is there exactly once afterwards, what was not at most once, and every app
+ * has what the mailbox has.
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import type { TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createTransport } from 'nodemailer';
-import type { TestAccount, TestService } from '../support/service.ts';
+import type { TestAccount, TestClient } from '../support/service.ts';
+import { Follower, KnownInbox } from './follower.ts';
 
-const SENDERS = 6;
+/** At each node, and at the balancer. */
+const SENDERS = 2;
 /** Between two syncs of the app, and two looks of a test, in milliseconds. */
 const PAUSE_MS = 20;
+/** Within which every app has what the mailbox has. */
+const IN_STEP_MS = 60_000;
 
 /** Waits until something is so. @param withinMs fails after that */
 export async function until(what: string, isSo: () => unknown, withinMs = 30_000): Promise<number> {
@@ -25,50 +30,66 @@ export async function until(what: string, isSo: () => unknown, withinMs = 30_000
   return performance.now() - from;
 }
 
-/** What a sync answers. */
-interface Synced {
-  readonly token: string;
-  readonly uidvalidity: string;
-  readonly reset?: boolean;
-  readonly changes: { readonly added: { uid: number }[]; readonly removed: { uid: number }[] };
-}
-
 export class MailLoad {
-  readonly #service: TestService;
+  readonly #client: TestClient;
   readonly #account: TestAccount;
   readonly #accepted = new Set<string>();
-  readonly #uids = new Set<number>();
+  /** How many of them each node took, and the balancer. */
+  readonly #acceptedBy = new Map<TestClient, number>();
   readonly #unexpected: string[] = [];
-  #token: { token: string; uidvalidity: string } | undefined;
+  readonly #inbox = new KnownInbox();
+  readonly #followers: readonly Follower[];
   readonly #name = randomUUID();
   #subjects = 0;
   #isOver = false;
   #running: Promise<unknown>;
-  /** Messages answered 451 or not at all, syncs answered 503, and syncs that began anew. */
-  readonly counts = { refused: 0, unavailable: 0, resets: 0 };
+  /** Messages answered 451 or not at all, and syncs answered 503. */
+  readonly counts = { refused: 0, unavailable: 0 };
 
-  /** @param t the test, with which it ends */
-  constructor(t: TestContext, service: TestService, account: TestAccount) {
+  /** @param t the test, with which it ends @param nodes each by itself, and through the balancer */
+  constructor(
+    t: TestContext,
+    nodes: { readonly each: readonly TestClient[]; readonly balanced: TestClient },
+    account: TestAccount,
+  ) {
     t.after(() => this.#end());
-    this.#service = service;
+    this.#client = nodes.balanced;
     this.#account = account;
-    const senders = Array.from({ length: SENDERS }, () => this.#repeat(() => this.#send()));
+    this.#followers = nodes.each.map((node) => new Follower(node, account));
+    for (const client of [...nodes.each, nodes.balanced]) this.#acceptedBy.set(client, 0);
+    const senders = [...this.#acceptedBy.keys()].flatMap((client) =>
+      Array.from({ length: SENDERS }, () => this.#repeat(() => this.#send(client))),
+    );
     this.#running = Promise.all([...senders, this.#repeat(() => this.#sync())]);
+    // The check tells of it.
+    this.#running.catch(() => {});
   }
 
   get accepted(): number {
     return this.#accepted.size;
   }
 
-  /** Waits until mail is taken again. @returns after how many milliseconds */
-  async flows(withinMs?: number): Promise<number> {
-    const before = this.accepted;
-    return until('mail is taken', () => this.accepted > before + SENDERS, withinMs);
+  /** How often an app was told to begin anew. */
+  get resets(): number {
+    return this.#inboxes.reduce((sum, { resets }) => sum + resets, 0);
   }
 
-  /** Whether `/readyz` says that the service can do its work. */
-  async isReady(): Promise<boolean> {
-    return (await fetch(`${this.#service.url}/readyz`)).ok;
+  /** Waits until each node takes mail that comes from now on. @returns after how many milliseconds */
+  async flows(withinMs?: number): Promise<number> {
+    const before = new Map(this.#acceptedBy);
+    // As many as senders may have been answered before.
+    const flows = () => [...before].every(([client, count]) => this.#of(client) > count + SENDERS);
+    return until('each node takes mail', flows, withinMs);
+  }
+
+  #of(client: TestClient): number {
+    return this.#acceptedBy.get(client) ?? 0;
+  }
+
+  /** Waits until mail is refused from now on. */
+  async isRefused(withinMs?: number): Promise<void> {
+    const before = this.counts.refused;
+    await until('mail is refused', () => this.counts.refused > before, withinMs);
   }
 
   /** A sync of another app, which asks when it likes, and again where it is told to come later. */
@@ -84,31 +105,36 @@ export class MailLoad {
 
   /** Ends the load, and looks for every message. @param options.mayLose what was answered 250 may be gone */
   async check({ mayLose = false } = {}): Promise<void> {
-    await this.#end();
-    assert.deepEqual(this.#unexpected, []);
-    await until('the service is ready', () => this.isReady());
-    this.#apply(await this.sync({ ...this.#token }));
-    const found = new Map<string, number>();
-    const uids = new Set<number>();
+    this.#isOver = true;
+    await this.#running;
     const rows = await this.#readAll();
-    for (const { uid, envelope } of rows) {
-      uids.add(uid);
+    const found = new Map<string, number>();
+    for (const { envelope } of rows) {
       found.set(envelope.subject, (found.get(envelope.subject) ?? 0) + 1);
     }
     const twice = [...found].filter(([, count]) => count > 1);
     assert.deepEqual(twice, [], 'a message is there twice');
     const lost = [...this.#accepted].filter((subject) => !found.has(subject));
     if (!mayLose) assert.deepEqual(lost, [], 'a message that was answered 250 is not there');
-    assert.deepEqual(
-      [...this.#uids].toSorted(),
-      [...uids].toSorted(),
-      'the app has other messages',
-    );
+    const uids = new Set(rows.map(({ uid }) => uid));
+    const isInStep = async () => {
+      await this.#sync();
+      return this.#inboxes.every((inbox) => inbox.uids.symmetricDifference(uids).size === 0);
+    };
+    await until('every app has what the mailbox has', isInStep, IN_STEP_MS);
+    await this.#end();
+    for (const { unexpected } of this.#followers) this.#unexpected.push(...unexpected);
+    assert.deepEqual(this.#unexpected, []);
+  }
+
+  get #inboxes(): KnownInbox[] {
+    return [this.#inbox, ...this.#followers.map(({ inbox }) => inbox)];
   }
 
   async #end(): Promise<void> {
     this.#isOver = true;
-    await this.#running;
+    for (const follower of this.#followers) follower.stop();
+    await Promise.allSettled([this.#running]);
   }
 
   async #repeat(task: () => Promise<void>): Promise<void> {
@@ -118,51 +144,43 @@ export class MailLoad {
     }
   }
 
-  async #send(): Promise<void> {
-    const port = this.#service.smtpPort;
-    const transport = createTransport({ host: '127.0.0.1', port, ignoreTLS: true, pool: true });
+  async #send(client: TestClient): Promise<void> {
+    const { smtpPort: port, localAddress } = client;
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port,
+      ignoreTLS: true,
+      pool: true,
+      maxMessages: Number.POSITIVE_INFINITY,
+      // A message that got no answer is not sent again.
+      maxRequeues: 0,
+      ...(localAddress !== undefined && { localAddress }),
+    });
+    let sent = 0;
     try {
-      while (!this.#isOver) {
+      for (; !this.#isOver; sent++) {
         const subject = `${this.#name} ${this.#subjects++}`;
         const message = { from: 'bob@far.test', to: this.#account.address, subject, text: subject };
         await transport.sendMail(message);
         this.#accepted.add(subject);
+        this.#acceptedBy.set(client, this.#of(client) + 1);
       }
     } catch (error) {
-      this.#noteRefusal(error);
+      this.counts.refused++;
+      // While no node is ready, the balancer ends new connections.
+      const mayEnd = localAddress === undefined && sent === 0;
+      if (!isDeferred(error) && !(mayEnd && isClosed(error))) {
+        this.#unexpected.push(`SMTP: ${String(error)}`);
+      }
     } finally {
       transport.close();
     }
   }
 
-  #noteRefusal(error: unknown): void {
-    this.counts.refused++;
-    const code = error instanceof Error && 'responseCode' in error ? error.responseCode : undefined;
-    if (code !== 451) this.#unexpected.push(`SMTP: ${String(error)}`);
-  }
-
   async #sync(): Promise<void> {
-    const { status, body } = await this.#ask({ ...this.#token });
-    if (status === 503) {
-      this.counts.unavailable++;
-      return;
-    }
-    if (status !== 200) {
-      this.#unexpected.push(`sync: ${status} ${JSON.stringify(body)}`);
-      return;
-    }
-    this.#apply(body);
-  }
-
-  /** Changes what the app has by the answer of a sync. */
-  #apply({ token, uidvalidity, changes, reset }: Synced): void {
-    if (reset) {
-      this.counts.resets++;
-      this.#uids.clear();
-    }
-    for (const { uid } of changes.added) this.#uids.add(uid);
-    for (const { uid } of changes.removed) this.#uids.delete(uid);
-    this.#token = { token, uidvalidity };
+    const { status, body } = await this.#inbox.sync(this.#client, this.#account);
+    if (status === 503) this.counts.unavailable++;
+    else if (status !== 200) this.#unexpected.push(`sync: ${status} ${JSON.stringify(body)}`);
   }
 
   async #readAll(): Promise<{ uid: number; envelope: { subject: string } }[]> {
@@ -178,6 +196,14 @@ export class MailLoad {
 
   #ask(request: object) {
     const body = { mailbox: 'INBOX', ...request };
-    return this.#service.mail(this.#account.token, 'POST', '/mail/sync', body);
+    return this.#client.mail(this.#account.token, 'POST', '/mail/sync', body);
   }
+}
+
+function isDeferred(error: unknown): boolean {
+  return error instanceof Error && 'responseCode' in error && error.responseCode === 451;
+}
+
+function isClosed(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ECONNECTION';
 }

@@ -1,38 +1,43 @@
-/** What a bad day of PostgreSQL does to mail and apps: nothing but 451 and 503 for as long as it lasts. */
+/**
+ * What a bad day of PostgreSQL does to two nodes, their mail and their apps: nothing but 451 and 503 for as long as
+ * it lasts.
+ */
+
 import assert from 'node:assert/strict';
-import { before, test } from 'node:test';
+import { before, type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'pg';
 import { atEnd } from '../support/databases.ts';
-import { startTestService, type TestAccount, type TestService } from '../support/service.ts';
+import type { TestAccount } from '../support/service.ts';
 import { MailLoad, until } from './mail-load.ts';
 import { startPgbouncer } from './pgbouncer.ts';
 import { findPostgres, startPostgres } from './postgres.ts';
 import { TcpProxy } from './proxy.ts';
+import { startRedis } from './redis.ts';
+import { RunningNodes } from './running-nodes.ts';
 
 /** Of one statement; the connection is given up a second later. */
 const TIMEOUT_MS = 1_000;
 const NOTICED_MS = TIMEOUT_MS + 1_000;
+/** A restart of the server takes so long, or the move of its machine to another host. */
+const LONG_MS = 30_000;
+/** What `/readyz` says while the database does not answer. */
+const NOT_READY = /^503 not ready: database$/;
 
 const postgres = await startPostgres(findPostgres() ?? '', ['max_connections=30']);
 atEnd(() => postgres.stop());
 const proxy = await TcpProxy.start(postgres.port);
 atEnd(async () => proxy.stop());
+const redis = await startRedis();
+atEnd(() => redis.stop());
 
-let service: TestService;
-let account: TestAccount;
+let account: TestAccount | undefined;
 
 before(async () => {
   const admin = await asAdmin();
   await admin.query('create role postroom login');
   await admin.query('create database mail owner postroom');
   await admin.end();
-  service = await startTestService('postgres', {
-    DATABASE_URL: `postgres://postroom@127.0.0.1:${proxy.port}/mail`,
-    DATABASE_TIMEOUT_SECONDS: String(TIMEOUT_MS / 1000),
-    DATABASE_POOL_SIZE: '10',
-  });
-  account = await service.makeAccount();
 });
 
 async function asAdmin(database = 'postgres'): Promise<Client> {
@@ -43,60 +48,83 @@ async function asAdmin(database = 'postgres'): Promise<Client> {
   return client;
 }
 
-test('killed and started again', async (t) => {
-  const load = new MailLoad(t, service, account);
+function startOn(t: TestContext, port: number, database: string): Promise<RunningNodes> {
+  const environment = {
+    DATABASE_URL: `postgres://postroom@127.0.0.1:${port}/${database}`,
+    DATABASE_TIMEOUT_SECONDS: String(TIMEOUT_MS / 1000),
+    DATABASE_POOL_SIZE: '8',
+    REDIS_URL: redis.url,
+  };
+  return RunningNodes.start(environment, (cleanup) => t.after(cleanup));
+}
+
+type Ground = { readonly nodes: RunningNodes; readonly load: MailLoad };
+
+/** A day on which mail flows before and after something bad, and which both nodes end well. */
+async function day(t: TestContext, something: (ground: Ground) => Promise<void>): Promise<void> {
+  const nodes = await startOn(t, proxy.port, 'mail');
+  account ??= await nodes.balanced.makeAccount();
+  const load = new MailLoad(t, nodes, account);
   await load.flows();
-  await postgres.kill();
-  await until('mail is refused', () => load.counts.refused > 0);
-  assert.equal(await load.isReady(), false);
-  await postgres.start();
+  await something({ nodes, load });
   await load.flows();
   await load.check();
-});
+  await nodes.end();
+}
 
-test('stopped in the middle of everything', async (t) => {
-  const load = new MailLoad(t, service, account);
-  await load.flows();
-  postgres.signal('SIGSTOP');
-  await until('mail is refused', () => load.counts.refused > 0, NOTICED_MS + 8_000);
-  // The first may be refused before the service has noticed.
-  await until('readyz says so', async () => !(await load.isReady()));
-  await pause(NOTICED_MS);
-  postgres.signal('SIGCONT');
-  await load.flows();
-  await load.check();
-});
+test('killed and started again', (t) =>
+  day(t, async ({ nodes, load }) => {
+    await postgres.kill();
+    await nodes.readiness.saysOnly(NOT_READY, () => load.isRefused());
+    await postgres.start();
+  }));
 
-test('connections that something between makes silent', async (t) => {
-  const load = new MailLoad(t, service, account);
-  await load.flows();
-  assert.ok(proxy.silence() > 0);
-  const waited = await load.flows();
-  assert.ok(waited < 10_000, `mail was taken again after ${waited} ms`);
-  await load.check();
-});
-
-test('every connection taken by others', async (t) => {
-  const load = new MailLoad(t, service, account);
-  await load.flows();
-  const others: Client[] = [];
-  const admin = await asAdmin();
-  try {
-    await until('others have all connections', async () => {
-      await admin.query(
-        `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'mail'`,
-      );
-      others.push(...(await Promise.all(Array.from({ length: 10 }, asOther))).flat());
-      return others.length >= 26;
+test('shut down as its administrator does it, and started 30 s later', (t) =>
+  day(t, async ({ nodes, load }) => {
+    await postgres.shutDown();
+    await nodes.readiness.saysOnly(NOT_READY, async () => {
+      await load.isRefused();
+      await pause(LONG_MS);
+      await load.isRefused();
     });
-    await until('mail is refused', () => load.counts.refused > 0);
-    await until('the service says so', async () => !(await load.isReady()));
-  } finally {
-    await Promise.all([admin, ...others].map((client) => client.end()));
-  }
-  await load.flows();
-  await load.check();
-});
+    await postgres.start();
+  }));
+
+test('stopped in the middle of everything for 30 s', (t) =>
+  day(t, async ({ nodes, load }) => {
+    postgres.signal('SIGSTOP');
+    await nodes.readiness.saysOnly(NOT_READY, async () => {
+      await load.isRefused();
+      await pause(LONG_MS);
+      await load.isRefused();
+    });
+    postgres.signal('SIGCONT');
+  }));
+
+test('connections that something between makes silent', (t) =>
+  day(t, async ({ load }) => {
+    assert.ok(proxy.silence() > 0);
+    const waited = await load.flows();
+    assert.ok(waited < 10_000, `mail was taken again after ${waited} ms`);
+  }));
+
+test('every connection taken by others', (t) =>
+  day(t, async ({ nodes, load }) => {
+    const others: Client[] = [];
+    const admin = await asAdmin();
+    try {
+      await until('others have all connections', async () => {
+        await admin.query(
+          `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'mail'`,
+        );
+        others.push(...(await Promise.all(Array.from({ length: 10 }, asOther))).flat());
+        return others.length >= 26;
+      });
+      await nodes.readiness.saysOnly(NOT_READY, () => load.isRefused());
+    } finally {
+      await Promise.all([admin, ...others].map((client) => client.end()));
+    }
+  }));
 
 /** One more connection of somebody else; none where there is none left. */
 async function asOther(): Promise<Client[]> {
@@ -108,35 +136,29 @@ async function asOther(): Promise<Client[]> {
   );
 }
 
-test('a table locked by somebody else', async (t) => {
-  const load = new MailLoad(t, service, account);
-  await load.flows();
-  const admin = await asAdmin('mail');
-  await admin.query('begin; lock table messages in access exclusive mode');
-  await until('mail is refused', () => load.counts.refused > 0, NOTICED_MS + 8_000);
-  await admin.query('rollback');
-  await admin.end();
-  await load.flows();
-  await load.check();
-});
+test('a table locked by somebody else', (t) =>
+  day(t, async ({ load }) => {
+    const admin = await asAdmin('mail');
+    await admin.query('begin; lock table messages in access exclusive mode');
+    await load.isRefused(NOTICED_MS + 8_000);
+    await admin.query('rollback');
+    await admin.end();
+  }));
 
 test('PgBouncer in transaction mode', async (t) => {
   const pooler = await startPgbouncer(postgres.port, 'postroom');
   const admin = await asAdmin();
   await admin.query('create database pooled owner postroom');
   await admin.end();
-  const pooled = await startTestService('postgres', {
-    DATABASE_URL: `postgres://postroom@127.0.0.1:${pooler.port}/pooled`,
-    DATABASE_TIMEOUT_SECONDS: String(TIMEOUT_MS / 1000),
-  });
-  const load = new MailLoad(t, pooled, await pooled.makeAccount());
+  const nodes = await startOn(t, pooler.port, 'pooled');
+  const load = new MailLoad(t, nodes, await nodes.balanced.makeAccount());
   await load.flows();
   // Its connections to the server end, ours to it do not.
   await postgres.kill();
-  await until('mail is refused', () => load.counts.refused > 0);
+  await nodes.readiness.saysOnly(NOT_READY, () => load.isRefused());
   await postgres.start();
   await load.flows();
   await load.check();
-  await pooled.stop();
+  await nodes.end();
   await pooler.stop();
 });

@@ -36,12 +36,12 @@ export interface TestAccount extends MailUser {
 
 export type MailboxesSeen = ReadonlyMap<string, ReadonlyMap<number, readonly string[]>>;
 
-export interface TestService extends Service {
+/** What a product and its apps do with a service at an address. */
+export interface TestClient {
   readonly url: string;
   readonly smtpPort: number;
-  readonly lmtpPort: number;
-  /** Its database, for other programs: a file or a postgres:// URL. */
-  readonly databaseLocation: string;
+  /** Address of ours that mail comes from, where it is not the usual one. */
+  readonly localAddress?: string | undefined;
   /** Calls /v2 with the API key. */
   v2(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Calls /mail with a mailbox token. */
@@ -54,6 +54,12 @@ export interface TestService extends Service {
   look(account: TestAccount): Promise<MailboxesSeen>;
   /** Sends by SMTP as any MTA would. */
   send(message: SendMailOptions): Promise<void>;
+}
+
+export interface TestService extends Service, TestClient {
+  readonly lmtpPort: number;
+  /** Its database, for other programs: a file or a postgres:// URL. */
+  readonly databaseLocation: string;
 }
 
 async function callJson(
@@ -162,10 +168,18 @@ export async function startTestService(
     return service;
   };
   const service = nodeCount > 1 ? await startNodes(open, location) : await open({}, database);
-  return withCalls(service, location, mailServer);
+  const { http, smtp, lmtp } = service.addresses;
+  const url = `http://127.0.0.1:${http.port}`;
+  return {
+    ...service,
+    ...clientOf({ url, smtpPort: smtp?.port ?? 0 }, mailServer),
+    lmtpPort: lmtp?.port ?? 0,
+    databaseLocation: location,
+  };
 }
 
-async function commonVariables(directory: string): Promise<Record<string, string>> {
+/** What every service of the tests is started with. */
+export async function commonVariables(directory: string): Promise<Record<string, string>> {
   return {
     DATA_DIR: directory,
     PORT: '0',
@@ -221,13 +235,12 @@ async function startNodes(
   };
 }
 
-function withCalls(
-  service: Service,
-  databaseLocation: string,
-  mailServer: MailServerAtHand | undefined,
-): TestService {
-  const url = `http://127.0.0.1:${service.addresses.http.port}`;
-  const smtpPort = service.addresses.smtp?.port ?? 0;
+/** The calls of a client. @param mailServer that has the mailboxes, where it is not the service itself */
+export function clientOf(
+  place: Pick<TestClient, 'url' | 'smtpPort' | 'localAddress'>,
+  mailServer?: MailServerAtHand,
+): TestClient {
+  const { url, smtpPort, localAddress } = place;
   let domains = 0;
   const v2: TestService['v2'] = (method, path, body) =>
     callJson(url + path, { 'x-api-key': API_KEY }, method, body);
@@ -251,11 +264,7 @@ function withCalls(
   }
 
   return {
-    ...service,
-    url,
-    smtpPort,
-    lmtpPort: service.addresses.lmtp?.port ?? 0,
-    databaseLocation,
+    ...place,
     v2,
     mail,
     async makeAccount(localPart = 'ann') {
@@ -289,6 +298,7 @@ function withCalls(
         port: smtpPort,
         secure: false,
         ignoreTLS: true,
+        ...(localAddress !== undefined && { localAddress }),
       });
       try {
         await transport.sendMail(message);

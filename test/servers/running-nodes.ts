@@ -1,0 +1,97 @@
+/** Nodes as processes behind HAProxy, for what happens to them on bad days. */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { atEnd } from '../support/databases.ts';
+import { freePort } from '../support/free-port.ts';
+import { listening, type Process, ROOT, start } from '../support/process.ts';
+import { clientOf, commonVariables, type TestClient } from '../support/service.ts';
+import { startBalancer } from './balancer.ts';
+import { Readiness } from './readiness.ts';
+
+const DRAIN_SECONDS = 1;
+/** What the guide "Several nodes" asks of whoever stops a node to wait, in milliseconds. */
+const ENDS_WITHIN_MS = (DRAIN_SECONDS + 15) * 1000;
+/** HAProxy comes from 127.0.0.1 with the PROXY header; who sends to a node itself comes from here, without it. */
+const PAST_BALANCER = '127.0.0.2';
+
+export class RunningNodes {
+  /** Through the balancer: each request and each connection goes to the next node. */
+  readonly balanced: TestClient;
+  /** Each node by itself. */
+  readonly each: readonly TestClient[];
+  readonly readiness: Readiness;
+  readonly #processes: readonly Process[];
+  readonly #untilAllUp: () => Promise<void>;
+
+  private constructor(
+    balanced: TestClient,
+    each: readonly TestClient[],
+    processes: readonly Process[],
+    untilAllUp: () => Promise<void>,
+  ) {
+    this.balanced = balanced;
+    this.each = each;
+    this.readiness = new Readiness(each.map(({ url }) => url));
+    this.#processes = processes;
+    this.#untilAllUp = untilAllUp;
+  }
+
+  /**
+   * Starts two nodes.
+   *
+   * @param environment with the database and the Redis that they share
+   * @param onEnd what is run when all is over, also where that is before their end
+   */
+  static async start(
+    environment: Record<string, string>,
+    onEnd: (cleanup: () => Promise<void>) => void = atEnd,
+  ): Promise<RunningNodes> {
+    const ports = await Promise.all(
+      [1, 2].map(async () => ({ http: await freePort(), smtp: await freePort() })),
+    );
+    const processes = await Promise.all(
+      ports.map(async ({ http, smtp }) =>
+        start({
+          // One folder for all: the bodies are shared.
+          ...(await commonVariables(join(ROOT, 'shared'))),
+          PORT: String(http),
+          SMTP_PORT: String(smtp),
+          DRAIN_SECONDS: String(DRAIN_SECONDS),
+          TRUST_PROXY: '127.0.0.1',
+          SMTP_PROXY_NETWORKS: '127.0.0.1',
+          ...environment,
+        }),
+      ),
+    );
+    onEnd(async () => {
+      for (const { child } of processes) child.kill('SIGKILL');
+    });
+    await Promise.all(processes.map(listening));
+    const balancer = await startBalancer(ports);
+    onEnd(() => balancer.stop());
+    const urlOf = (port: number) => `http://127.0.0.1:${port}`;
+    const each = ports.map(({ http, smtp }) =>
+      clientOf({ url: urlOf(http), smtpPort: smtp, localAddress: PAST_BALANCER }),
+    );
+    const balanced = clientOf({ url: urlOf(balancer.http), smtpPort: balancer.smtp });
+    const nodes = new RunningNodes(balanced, each, processes, () => balancer.untilAllUp());
+    onEnd(async () => nodes.readiness.stop());
+    return nodes;
+  }
+
+  /** Waits until they are ready and the balancer has found that; then ends each by SIGTERM, which none may survive. */
+  async end(): Promise<void> {
+    await this.readiness.untilReady();
+    await this.#untilAllUp();
+    this.readiness.stop();
+    const from = performance.now();
+    for (const { child } of this.#processes) child.kill('SIGTERM');
+    for (const process of this.#processes) {
+      const late = setTimeout(() => process.child.kill('SIGKILL'), ENDS_WITHIN_MS);
+      const { code, output } = await process.ended();
+      clearTimeout(late);
+      const took = Math.round(performance.now() - from);
+      assert.equal(code, 0, `it ended with ${code} ${took} ms after SIGTERM:\n${output}`);
+    }
+  }
+}
