@@ -4,10 +4,12 @@
  */
 
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { before, type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from 'pg';
 import { atEnd } from '../support/databases.ts';
+import { ROOT } from '../support/process.ts';
 import type { TestAccount } from '../support/service.ts';
 import { MailLoad, until } from './mail-load.ts';
 import { startPgbouncer } from './pgbouncer.ts';
@@ -53,6 +55,7 @@ function startOn(t: TestContext, port: number, database: string): Promise<Runnin
     DATABASE_URL: `postgres://postroom@127.0.0.1:${port}/${database}`,
     DATABASE_TIMEOUT_SECONDS: String(TIMEOUT_MS / 1000),
     DATABASE_POOL_SIZE: '8',
+    DATA_DIR: join(ROOT, database),
     REDIS_URL: redis.url,
   };
   return RunningNodes.start(environment, (cleanup) => t.after(cleanup));

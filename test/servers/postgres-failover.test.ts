@@ -1,14 +1,20 @@
 /** A standby takes over: with all that was answered 250, or, where it was behind, with apps that are told so. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { Client } from 'pg';
 import { atEnd } from '../support/databases.ts';
-import { startTestService } from '../support/service.ts';
 import { MailLoad, until } from './mail-load.ts';
 import { findPostgres, type RunningServer, startPostgres } from './postgres.ts';
 import { TcpProxy } from './proxy.ts';
+import { startRedis } from './redis.ts';
+import { RunningNodes } from './running-nodes.ts';
 
 const bin = findPostgres() ?? '';
+const redis = await startRedis();
+atEnd(() => redis.stop());
+
+/** While there is nothing to write to. */
+const NOT_READY = /^503 not ready: database$/;
 
 async function ask(server: RunningServer, sql: string): Promise<unknown[]> {
   const client = new Client({ connectionString: server.url });
@@ -18,13 +24,15 @@ async function ask(server: RunningServer, sql: string): Promise<unknown[]> {
   return rows;
 }
 
-/** Starts a service on both, with the standby first: the one to write to is found. */
-function startOn(primary: RunningServer, standby: RunningServer) {
+/** Starts nodes on both, with the standby first: the one to write to is found. */
+function startOn(t: TestContext, primary: RunningServer, standby: RunningServer) {
   const hosts = `127.0.0.1:${standby.port},127.0.0.1:${primary.port}`;
-  return startTestService('postgres', {
+  const environment = {
     DATABASE_URL: `postgres://test@${hosts}/postgres?target_session_attrs=read-write`,
     DATABASE_TIMEOUT_SECONDS: '1',
-  });
+    REDIS_URL: redis.url,
+  };
+  return RunningNodes.start(environment, (cleanup) => t.after(cleanup));
 }
 
 test('to a synchronous standby nothing is lost', async (t) => {
@@ -38,21 +46,20 @@ test('to a synchronous standby nothing is lost', async (t) => {
     const sql = `select 1 from pg_stat_replication where sync_state = 'sync'`;
     return (await ask(primary, sql)).length > 0;
   });
-  const service = await startOn(primary, standby);
-  const account = await service.makeAccount();
-  const load = new MailLoad(t, service, account);
+  const nodes = await startOn(t, primary, standby);
+  const load = new MailLoad(t, nodes, await nodes.balanced.makeAccount());
   await load.flows();
   const asleep = await load.sync();
   await load.flows();
   await primary.kill();
-  await until('mail is refused', () => load.counts.refused > 0);
+  await nodes.readiness.saysOnly(NOT_READY, () => load.isRefused());
   await standby.promote();
   await load.flows();
   const awake = await load.sync({ token: asleep.token, uidvalidity: asleep.uidvalidity });
   assert.equal(awake.reset, undefined, 'an app that lost nothing starts anew');
   await load.check();
-  assert.equal(load.counts.resets, 0);
-  await service.stop();
+  assert.equal(load.resets, 0, 'an app that follows starts anew');
+  await nodes.end();
 });
 
 test('to an asynchronous standby apps are told to start anew where something was lost', async (t) => {
@@ -62,9 +69,8 @@ test('to an asynchronous standby apps are told to start anew where something was
   atEnd(async () => link.stop());
   const standby = await primary.startStandby('far', link.port);
   atEnd(() => standby.stop());
-  const service = await startOn(primary, standby);
-  const account = await service.makeAccount();
-  const load = new MailLoad(t, service, account);
+  const nodes = await startOn(t, primary, standby);
+  const load = new MailLoad(t, nodes, await nodes.balanced.makeAccount());
   await load.flows();
   const kept = await load.sync();
   // What the standby has by now is kept, what comes after is not.
@@ -80,6 +86,7 @@ test('to an asynchronous standby apps are told to start anew where something was
   const accepted = load.accepted;
   await primary.kill();
   link.stop();
+  await nodes.readiness.saysOnly(NOT_READY, () => load.isRefused());
   await standby.promote();
   await load.flows();
   // As much again has come as was there: by its number alone the state of before is one of the past.
@@ -90,4 +97,5 @@ test('to an asynchronous standby apps are told to start anew where something was
   const before = await load.sync({ token: kept.token, uidvalidity });
   assert.equal(before.reset, undefined, 'an app that lost nothing starts anew');
   await load.check({ mayLose: true });
+  await nodes.end();
 });

@@ -1,5 +1,6 @@
 /** Nodes as processes behind HAProxy, for what happens to them on bad days. */
 import assert from 'node:assert/strict';
+import { mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { atEnd } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
@@ -46,14 +47,15 @@ export class RunningNodes {
     environment: Record<string, string>,
     onEnd: (cleanup: () => Promise<void>) => void = atEnd,
   ): Promise<RunningNodes> {
+    // One folder for all: the bodies are shared.
+    const shared = await mkdtemp(join(ROOT, 'shared-'));
     const ports = await Promise.all(
       [1, 2].map(async () => ({ http: await freePort(), smtp: await freePort() })),
     );
     const processes = await Promise.all(
       ports.map(async ({ http, smtp }) =>
         start({
-          // One folder for all: the bodies are shared.
-          ...(await commonVariables(join(ROOT, 'shared'))),
+          ...(await commonVariables(shared)),
           PORT: String(http),
           SMTP_PORT: String(smtp),
           DRAIN_SECONDS: String(DRAIN_SECONDS),

@@ -92,9 +92,10 @@ export async function environment(name: string) {
 /** Waits for the line that says that everything listens. */
 export async function listening(started: Process): Promise<void> {
   while (!started.output().includes('Postroom listens')) {
-    const output = started.child.stdout;
-    assert.ok(output && started.child.exitCode === null, started.output());
-    await once(output, 'data');
+    const { child } = started;
+    const runs = child.exitCode === null && child.signalCode === null;
+    assert.ok(child.stdout && runs, started.output());
+    await Promise.race([once(child.stdout, 'data'), once(child, 'close')]);
   }
 }
 
