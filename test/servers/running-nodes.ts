@@ -6,7 +6,7 @@ import { atEnd } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
 import { listening, type Process, ROOT, start } from '../support/process.ts';
 import { clientOf, commonVariables, type TestClient } from '../support/service.ts';
-import { startBalancer } from './balancer.ts';
+import { type NodePorts, startBalancer } from './balancer.ts';
 import { Readiness } from './readiness.ts';
 
 const DRAIN_SECONDS = 1;
@@ -19,14 +19,14 @@ export class RunningNodes {
   /** Through the balancer: each request and each connection goes to the next node. */
   readonly balanced: TestClient;
   /** Each node by itself. */
-  readonly each: readonly TestClient[];
+  readonly each: readonly [TestClient, TestClient];
   readonly readiness: Readiness;
   readonly #processes: readonly Process[];
   readonly #untilAllUp: () => Promise<void>;
 
   private constructor(
     balanced: TestClient,
-    each: readonly TestClient[],
+    each: readonly [TestClient, TestClient],
     processes: readonly Process[],
     untilAllUp: () => Promise<void>,
   ) {
@@ -49,9 +49,7 @@ export class RunningNodes {
   ): Promise<RunningNodes> {
     // One folder for all: the bodies are shared.
     const shared = await mkdtemp(join(ROOT, 'shared-'));
-    const ports = await Promise.all(
-      [1, 2].map(async () => ({ http: await freePort(), smtp: await freePort() })),
-    );
+    const ports = [await freePorts(), await freePorts()] as const;
     const processes = await Promise.all(
       ports.map(async ({ http, smtp }) =>
         start({
@@ -72,9 +70,9 @@ export class RunningNodes {
     const balancer = await startBalancer(ports);
     onEnd(() => balancer.stop());
     const urlOf = (port: number) => `http://127.0.0.1:${port}`;
-    const each = ports.map(({ http, smtp }) =>
-      clientOf({ url: urlOf(http), smtpPort: smtp, localAddress: PAST_BALANCER }),
-    );
+    const at = ({ http, smtp }: NodePorts) =>
+      clientOf({ url: urlOf(http), smtpPort: smtp, localAddress: PAST_BALANCER });
+    const each = [at(ports[0]), at(ports[1])] as const;
     const balanced = clientOf({ url: urlOf(balancer.http), smtpPort: balancer.smtp });
     const nodes = new RunningNodes(balanced, each, processes, () => balancer.untilAllUp());
     onEnd(async () => nodes.readiness.stop());
@@ -96,4 +94,8 @@ export class RunningNodes {
       assert.equal(code, 0, `it ended with ${code} ${took} ms after SIGTERM:\n${output}`);
     }
   }
+}
+
+async function freePorts(): Promise<NodePorts> {
+  return { http: await freePort(), smtp: await freePort() };
 }
