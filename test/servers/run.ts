@@ -113,6 +113,7 @@ try {
         'test/servers/browser/inbox-writing.test.ts',
         'test/servers/doc-samples.test.ts',
         'test/servers/s3-service.test.ts',
+        'test/servers/postgres-bad-days.test.ts',
         'test/servers/crash.test.ts',
         'test/servers/crash-postgres.test.ts',
       ],
