@@ -6,7 +6,7 @@
  * about the filter. After several in a row the filter is not asked for a while.
  */
 import type { Readable } from 'node:stream';
-import { Pool } from 'undici';
+import type { Pool } from 'undici';
 
 /** What to do with a message: accept it, put it into Junk, defer it with 451, or refuse it with 550. */
 export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';
@@ -85,21 +85,13 @@ export function createSpamFilter(options: SpamFilterOptions): SpamFilter {
 class Rspamd implements SpamFilter {
   readonly #options: SpamFilterOptions;
   readonly #times: typeof TIMES;
-  readonly #pool: Pool;
+  #pool: Pool | undefined;
   #failures = 0;
   #restsUntil = 0;
 
   constructor(options: SpamFilterOptions) {
     this.#options = options;
     this.#times = options.times ?? TIMES;
-    this.#pool = new Pool(new URL(options.url).origin, {
-      connections: CONNECTIONS,
-      connect: { timeout: this.#times.answerMs },
-      maxResponseSize: ANSWER_MAX,
-      // The signal below limits the whole request.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
   }
 
   async check(mail: FilteredMail): Promise<SpamVerdict | undefined> {
@@ -124,7 +116,7 @@ class Rspamd implements SpamFilter {
   }
 
   async close(): Promise<void> {
-    await this.#pool.destroy();
+    await this.#pool?.destroy();
   }
 
   #fail(reason: string): void {
@@ -153,10 +145,25 @@ class Rspamd implements SpamFilter {
     }
   }
 
+  async #open(): Promise<Pool> {
+    // Loaded at first use, since it would take each start a tenth of a second.
+    const undici = await import('undici');
+    this.#pool ??= new undici.Pool(new URL(this.#options.url).origin, {
+      connections: CONNECTIONS,
+      connect: { timeout: this.#times.answerMs },
+      maxResponseSize: ANSWER_MAX,
+      // The signal below limits the whole request.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    return this.#pool;
+  }
+
   async #post(mail: FilteredMail, signal: AbortSignal): Promise<unknown> {
     const { envelope, clientName, octets, source } = mail;
     const { id, from, to, arrival } = envelope;
-    const { statusCode, body } = await this.#pool.request({
+    const pool = await this.#open();
+    const { statusCode, body } = await pool.request({
       method: 'POST',
       path: '/checkv2',
       headers: {

@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto';
 import { isIP } from 'node:net';
 import { Webhook } from 'standardwebhooks';
-import { Agent, buildConnector, type Dispatcher } from 'undici';
+import type { Agent, buildConnector, Dispatcher } from 'undici';
 import { type AddressFilter, AddressRefused, guardLookup, type ResolveHost } from '../net/net.ts';
 import type { Outcome } from '../queue/queue.ts';
 
@@ -63,15 +63,7 @@ export function webhookDestination(url: string): string {
 
 export function createWebhookSender(options: WebhookSenderOptions): WebhookSender {
   const { timeoutMs = TIMEOUT_MS, now = Date.now } = options;
-  const agent = new Agent({
-    connect: connectAllowed(options, timeoutMs),
-    connections: PER_ORIGIN,
-    pipelining: 1,
-    allowH2: false,
-    // The signal limits the whole attempt.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  });
+  let agent: Agent | undefined;
 
   async function attempt(request: WebhookRequest, signal?: AbortSignal): Promise<Outcome> {
     const url = URL.canParse(request.url) ? new URL(request.url) : undefined;
@@ -103,7 +95,18 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     }
   }
 
-  function post(url: URL, request: WebhookRequest, signal: AbortSignal) {
+  async function post(url: URL, request: WebhookRequest, signal: AbortSignal) {
+    // Loaded at first use, since it would take each start a tenth of a second.
+    const undici = await import('undici');
+    agent ??= new undici.Agent({
+      connect: connectAllowed(undici.buildConnector, options, timeoutMs),
+      connections: PER_ORIGIN,
+      pipelining: 1,
+      allowH2: false,
+      // The signal limits the whole attempt.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
     return agent.request({
       origin: url.origin,
       path: url.pathname + url.search,
@@ -119,7 +122,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   }
 
   // The queue has waited for the attempts under way.
-  return { attempt, close: () => agent.destroy() };
+  return { attempt, close: async () => agent?.destroy() };
 }
 
 /**
@@ -128,10 +131,11 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
  * `127.0.0.1`), is checked here.
  */
 function connectAllowed(
+  build: typeof buildConnector,
   { filter, resolve, ca }: WebhookSenderOptions,
   timeoutMs: number,
 ): buildConnector.connector {
-  const connect = buildConnector({
+  const connect = build({
     lookup: guardLookup(filter, resolve),
     timeout: timeoutMs,
     allowH2: false,

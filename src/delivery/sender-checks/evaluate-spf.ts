@@ -1,5 +1,4 @@
 /** Whether the client may send for the domain that it gives as the sender's (RFC 7208). */
-import { spf } from 'mailauth/lib/spf/index.js';
 import { toDnsName } from '../../message/message.ts';
 import {
   LookupError,
@@ -106,6 +105,8 @@ export async function evaluateSpf(inquiry: SpfInquiry): Promise<SpfVerdict> {
     if (!isLookupType(type)) throw new Error(`SPF asks for a record of type ${type}`);
     return resolve(lookups, name, type, weight);
   };
+  // Loaded at first use, since it would take each start a tenth of a second.
+  const { spf } = await import('mailauth/lib/spf/index.js');
   const at = client.from.lastIndexOf('@');
   const { status } = await spf({
     // The domain that is evaluated is the one that is compared with the author's.

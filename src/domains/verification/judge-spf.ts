@@ -1,5 +1,4 @@
 /** Whether a domain's SPF record lets our servers send (RFC 7208), and the addresses of our servers. */
-import { spf } from 'mailauth/lib/spf/index.js';
 import type { DnsAnswer, DnsLookup, DnsType } from '../../dns/dns.ts';
 import { listTexts, NO_RECORD, showText, unanswered, type Verdict } from './judge-records.ts';
 
@@ -220,6 +219,8 @@ async function evaluate(
     // The types of mailauth leave out what it takes for MX: the objects of Node's own resolver.
     return toRecords(answer) as string[];
   };
+  // Loaded at first use, since it would take each start a tenth of a second.
+  const { spf } = await import('mailauth/lib/spf/index.js');
   const answered = await spf({
     sender: `postmaster@${domain}`,
     ip,
