@@ -7,12 +7,13 @@ import { mkdir, open, readFile, realpath, rm, stat, writeFile } from 'node:fs/pr
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { after, test } from 'node:test';
+import { after, type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport } from 'nodemailer';
+import { ConfigError } from '../../src/config/config.ts';
 import { DialogueClient } from '../../src/smtp/testing/dialogue.ts';
 import { NO_CERTIFICATE } from '../support/certificate.ts';
-import { environment, listening, MAIN, ROOT, start } from '../support/process.ts';
+import { environment, listening, MAIN, ROOT, start, startHere } from '../support/process.ts';
 
 test('a first start makes everything, later ones show no secret, SIGTERM ends with 0', async () => {
   const env = { ...(await environment('fresh')), ...NO_CERTIFICATE };
@@ -85,11 +86,9 @@ test('where the disk fails, nothing is promised, and the process ends to be star
   assert.equal(code, 1);
   assert.match(output, /"level":60,.*EIO.*the disk failed: the process ends/);
   await rm(DISK_DIES);
-  const next = start({ ...env, API_KEYS: key });
-  await listening(next);
+  const next = await startHere({ ...env, API_KEYS: key });
   assert.equal((await create('acme.test')).status, 409);
-  next.child.kill('SIGTERM');
-  assert.equal((await next.ended()).code, 0);
+  await next.stop();
 });
 
 test('a data folder has one process, which finishes a message under way when it is told to stop', async () => {
@@ -97,11 +96,9 @@ test('a data folder has one process, which finishes a message under way when it 
   const key = 'key-of-the-drain-test';
   const service = start({ ...env, API_KEYS: key });
   await listening(service);
-  const other = await start({ ...env, PORT: '0', SMTP_PORT: '0' }).ended();
-  assert.equal(other.code, 1);
-  assert.match(
-    other.output,
-    /^DATA_DIR: ".*" is in use by another Postroom, which may still be starting: use that one once it answers/m,
+  await assert.rejects(
+    startHere({ ...env, PORT: '0', SMTP_PORT: '0' }),
+    /^ConfigError: DATA_DIR: ".*" is in use by another Postroom, which may still be starting: use that one once it answers/,
   );
   const url = `http://127.0.0.1:${env.PORT}`;
   const call = async (path: string, body: object) => {
@@ -199,30 +196,25 @@ for (const [what, make] of Object.entries(unwritable)) {
   });
 }
 
-test('what the operator has to mend is one line each, and exit code 1', async () => {
+/** A port at which somebody listens until the test ends. */
+async function takenPort(t: TestContext): Promise<string> {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
+  t.after(() => taken.close());
   const address = taken.address();
-  const port = String(typeof address === 'object' && address ? address.port : 0);
-  await writeFile(join(ROOT, 'file'), '');
+  return String(typeof address === 'object' && address ? address.port : 0);
+}
+
+test('what the operator has to mend is one line each, and exit code 1', async (t) => {
+  const PORT = await takenPort(t);
   const cases: [Record<string, string>, RegExp[]][] = [
     [
-      { PORT: port },
+      { PORT },
       [/^PORT: 127\.0\.0\.1:\d+ is taken: is another Postroom running\? If not, set PORT /],
     ],
     [
-      { SMTP_PORT: port },
-      [/^SMTP_PORT: .* is taken: is another Postroom running\? If not, set SMTP_PORT /],
-    ],
-    [{ DATA_DIR: join(ROOT, 'file', 'below') }, [/^DATA_DIR: expected a writable folder/]],
-    [
       { PORT: 'http', SMTP_MAX_PER_IP: '-1', LOG_LEVEL: 'loud' },
       [/^PORT: expected/, /^SMTP_MAX_PER_IP: expected/, /^LOG_LEVEL: expected/],
-    ],
-    [{ TLS_CERT: '/nowhere.pem', TLS_KEY: '/nowhere.key' }, [/^TLS_CERT: /]],
-    [
-      { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' },
-      [/^DATABASE_URL: expected a database that Postroom can log in to/],
     ],
   ];
   for (const [index, [broken, lines]] of cases.entries()) {
@@ -233,29 +225,53 @@ test('what the operator has to mend is one line each, and exit code 1', async ()
     for (const [line, expected] of lines.entries()) assert.match(said[line] ?? '', expected);
     assert.ok(said.length <= lines.length + 1, output);
   }
-  taken.close();
 });
 
-test('the database of a newer program is refused with one line, and exit code 1', async () => {
-  const env = await environment('newer');
-  await mkdir(join(ROOT, 'newer'));
-  const database = new DatabaseSync(join(ROOT, 'newer', 'postroom.sqlite'));
+/** A folder with the database of a program that is newer than any. */
+async function newerDatabase(): Promise<string> {
+  const DATA_DIR = join(ROOT, 'newer');
+  await mkdir(DATA_DIR);
+  const database = new DatabaseSync(join(DATA_DIR, 'postroom.sqlite'));
   database.exec("create table kysely_migration as select '9000' as name");
   database.exec('create table settings (name text, value text)');
   database.close();
-  const { code, output } = await start({ ...env, LOG_LEVEL: 'silent' }).ended();
-  assert.equal(code, 1);
-  assert.match(
-    output,
-    /^\S*postroom\.sqlite: the database has schema version 9000, but this program knows only versions up to \d+: start the newer program, or restore a backup\n$/,
-  );
+  return DATA_DIR;
+}
+
+test('so is what only the start itself finds', async (t) => {
+  const SMTP_PORT = await takenPort(t);
+  await writeFile(join(ROOT, 'file'), '');
+  const cases: [Record<string, string>, RegExp][] = [
+    [
+      { SMTP_PORT },
+      /^SMTP_PORT: .* is taken: is another Postroom running\? If not, set SMTP_PORT /,
+    ],
+    [{ DATA_DIR: join(ROOT, 'file', 'below') }, /^DATA_DIR: expected a writable folder/],
+    [{ TLS_CERT: '/nowhere.pem' }, /^TLS_CERT: /],
+    [
+      { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' },
+      /^DATABASE_URL: expected a database that Postroom can log in to/,
+    ],
+    [
+      { DATA_DIR: await newerDatabase() },
+      /^\S*postroom\.sqlite: the database has schema version 9000, but this program knows only versions up to \d+: start the newer program, or restore a backup$/,
+    ],
+  ];
+  for (const [index, [broken, line]] of cases.entries()) {
+    const env = { ...(await environment(`unfit-${index}`)), LOG_LEVEL: 'silent', ...broken };
+    await assert.rejects(startHere(env), (error) => {
+      assert.ok(error instanceof ConfigError);
+      assert.match(error.lines[0] ?? '', line);
+      return error.lines.length === 1;
+    });
+  }
 });
 
 test('after kill -9 the next start finds every message that was answered 250', async () => {
   const env = await environment('killed');
   const key = 'key-of-the-kill-test';
-  const run = () => start({ ...env, API_KEYS: key, RATE_LIMIT_PER_MINUTE: '0' });
-  let service = run();
+  const settings = { ...env, API_KEYS: key, RATE_LIMIT_PER_MINUTE: '0' };
+  let service = start(settings);
   await listening(service);
   const url = `http://127.0.0.1:${env.PORT}`;
   // biome-ignore lint/suspicious/noExplicitAny: whatever JSON came
@@ -276,6 +292,10 @@ test('after kill -9 the next start finds every message that was answered 250', a
 
   const answered = new Set<string>();
   for (let round = 0; round < 3; round++) {
+    if (round > 0) {
+      service = start(settings);
+      await listening(service);
+    }
     const transport = createTransport({
       host: '127.0.0.1',
       port: Number(env.SMTP_PORT),
@@ -295,10 +315,9 @@ test('after kill -9 the next start finds every message that was answered 250', a
     transport.close();
     service.child.kill('SIGKILL');
     await service.ended();
-    service = run();
-    await listening(service);
   }
 
+  const last = await startHere(settings);
   const { token } = await post('/mail/token', { address: 'ann@acme.test', password });
   const bearer = { authorization: `Bearer ${token}` };
   const { changes } = await post('/mail/sync', { fields: ['envelope'] }, bearer);
@@ -313,8 +332,7 @@ test('after kill -9 the next start finds every message that was answered 250', a
     assert.equal(response.status, 200);
     await response.arrayBuffer();
   }
-  service.child.kill('SIGTERM');
-  assert.equal((await service.ended()).code, 0);
+  await last.stop();
 });
 
 /** In the process: another version of Node. The older ones are not here to be run. */
