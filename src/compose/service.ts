@@ -140,7 +140,7 @@ async function open(
     onLogLevel: (level) => changeLevel(logger, level),
   }).catch(explainRefusal);
   onStop(() => nodes.leave());
-  const shared = await openShared(config, database, logger, timing);
+  const shared = await openShared({ config, database, logger, nodes, timing });
   onStop(() => shared?.stop());
   const bodies = new Bodies({ database, store: await openBodyStore(config.bodies), log: logger });
   onStop(() => bodies.close());

@@ -1,5 +1,4 @@
 /** What several nodes share over Redis: changes, limits, places that are held. */
-import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { Logger } from 'pino';
@@ -11,10 +10,14 @@ import type { Database } from '../database/database.ts';
 import type { ImapMailstore } from '../mail-server/mail-server.ts';
 import type { EmbeddedMailstore, MailUser } from '../mailstore/mailstore.ts';
 import type { OpenLimit, SharedPlaces } from '../net/net.ts';
+import type { Nodes } from '../nodes/nodes.ts';
 import type { MailboxTip, SharedState } from '../realtime/realtime.ts';
 
 /** How often a node looks for what it was not told of, give or take a fifth, in milliseconds. */
 const LOOK_EVERY_MS = 50_000;
+
+/** For how many looks of others a node counts as one that uses the same Redis. */
+const LOOKS_KEPT = 4;
 
 /** Times that tests change. */
 export interface SharedTiming {
@@ -47,6 +50,14 @@ export interface Shared {
   stop(): Promise<void>;
 }
 
+interface SharedOptions {
+  readonly config: Pick<Config, 'redis'>;
+  readonly database: Database;
+  readonly logger: Logger;
+  readonly nodes: Pick<Nodes, 'id' | 'list'>;
+  readonly timing?: SharedTiming | undefined;
+}
+
 /**
  * Connects to the Redis of REDIS_URL. One that is not there is waited for while everything runs: till then this
  * node counts alone.
@@ -54,20 +65,21 @@ export interface Shared {
  * @returns undefined for a single node, which has none
  * @throws ConfigError where Redis does not let us in
  */
-export async function openShared(
-  { redis: server }: Config,
-  database: Database,
-  logger: Logger,
-  { lookEveryMs = LOOK_EVERY_MS, answerMs }: SharedTiming = {},
-): Promise<Shared | undefined> {
+export async function openShared({
+  config: { redis: server },
+  database,
+  logger,
+  nodes,
+  timing: { lookEveryMs = LOOK_EVERY_MS, answerMs } = {},
+}: SharedOptions): Promise<Shared | undefined> {
   if (!server) return undefined;
   // A single node starts without its client.
-  const { CountingState, Redis, RedisPlaces, RedisRefuses, sharedLimits } = await import(
+  const { CountingState, Redis, RedisPlaces, RedisRefuses, SeenNodes, sharedLimits } = await import(
     '../redis/redis.ts'
   );
   const prefix = `postroom:${await databaseStoreId(database)}:`;
   const channel = `${prefix}changes`;
-  const node = randomUUID();
+  const node = nodes.id;
   const counts: ChangeCounts = { sent: 0, received: 0, refused: 0 };
   const redis = new Redis({ server, log: logger, ...(answerMs !== undefined && { answerMs }) });
   const changes = new SharedChanges({
@@ -87,6 +99,10 @@ export async function openShared(
   redis.onAnswering(() => void changes.flush());
   const state = new CountingState(logger);
   const places = new RedisPlaces({ redis, prefix, node, state });
+  const listOthers = async () =>
+    (await nodes.list()).filter(({ id, isRunning }) => isRunning && id !== node);
+  const keptMs = LOOKS_KEPT * lookEveryMs;
+  const seen = new SeenNodes({ redis, prefix, node, listOthers, keptMs, log: logger });
   const looks = new Looks(logger, lookEveryMs);
   redis.onConnected(() => looks.lookNow());
   await redis.start().catch((error: unknown) => {
@@ -101,7 +117,11 @@ export async function openShared(
     places,
     counts,
     isUp: () => redis.answers,
-    lookWith: (look) => looks.start(look),
+    lookWith: (look) =>
+      looks.start(async (afterGap) => {
+        await look(afterGap);
+        await seen.look();
+      }),
     async stop() {
       await looks.stop();
       await Promise.all([places.stop(), changes.flush()]);

@@ -6,5 +6,6 @@
  * Redis answers again every command fails at once (`connection.ts`). The caller continues without it.
  */
 export { Redis, RedisRefuses, type RedisServer } from './connection.ts';
+export { SeenNodes } from './seen-nodes.ts';
 export { CountingState, sharedLimits } from './shared-limits.ts';
 export { RedisPlaces } from './shared-places.ts';

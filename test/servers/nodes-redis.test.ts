@@ -439,6 +439,42 @@ async function limitMemory({ url }: TestRedis, bytes: number): Promise<void> {
   client.destroy();
 }
 
+suite('nodes with different values of REDIS_URL', () => {
+  test('a node that uses another Redis is named once, and once when it uses the same', async () => {
+    const [here, elsewhere] = await Promise.all([startRedis(), startRedis()]);
+    for (const server of [here, elsewhere]) atEnd(() => server.stop());
+    const { Redis, SeenNodes } = await import('../../src/redis/redis.ts');
+    const all = ['a', 'b', 'c'].map((id) => ({ id, host: `host-${id}` }));
+    const said: string[] = [];
+    const open = async ({ url }: TestRedis, own: string) => {
+      const { redis: server } = readConfig({ REDIS_URL: url }, '/');
+      assert.ok(server);
+      const note = (kind: string) => (what: object) => {
+        if ('node' in what) said.push(`${kind} on ${own}: ${what.node}`);
+      };
+      const log = { info: note('info'), warn: note('warn') };
+      const redis = new Redis({ server, log, ...PATIENCE });
+      await redis.start();
+      atEnd(() => redis.stop());
+      const listOthers = async () => all.filter(({ id }) => id !== own);
+      const options = { redis, prefix: 'seen:', node: own, listOthers, keptMs: 600_000, log };
+      return new SeenNodes(options);
+    };
+    const [a, b] = [await open(here, 'a'), await open(here, 'b')];
+    const lost = await open(elsewhere, 'c');
+    for (let round = 0; round < 3; round++) for (const node of [a, b, lost]) await node.look();
+    assert.deepEqual(said.splice(0), [
+      'warn on a: host-c',
+      'warn on b: host-c',
+      'warn on c: host-a',
+      'warn on c: host-b',
+    ]);
+    const found = await open(here, 'c');
+    for (const node of [found, a, b]) await node.look();
+    assert.deepEqual(said, ['info on a: host-c', 'info on b: host-c']);
+  });
+});
+
 suite('Redis over TLS', () => {
   test('is spoken to where its certificate is trusted, and else not at all', async () => {
     const { cert, private: key } = await generate([{ name: 'commonName', value: 'localhost' }], {
