@@ -1,4 +1,4 @@
-/** Whatever a server says, and whatever a message holds. */
+/** LMTP with any server, and any message. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
@@ -13,7 +13,7 @@ import { LineEnds } from '../message/message.ts';
 import { DotTransparency, stuffDots } from '../net/smtp-text.ts';
 import { LmtpClient, type LmtpClientOptions, withLineEnds, withoutReturnPath } from './lmtp.ts';
 
-/** Where a server keeps silent; the others have all the time that a busy machine needs. */
+/** The timeout where a server does not answer; the others allow for a busy machine. */
 const FAST = { reply: 300, message: 300 };
 const SOURCE = 'Subject: s\r\n\r\nHello.\r\n';
 
@@ -35,7 +35,7 @@ function message(
   return [{ from, size: Buffer.byteLength(source), open: () => chunksOf(source) }, to];
 }
 
-/** In short: what became of each. */
+/** In short: the result of each recipient. */
 function shown(results: readonly MailboxResult[]): string[] {
   return results.map((one) =>
     one.result === 'delivered'
@@ -71,7 +71,7 @@ void suite('a message by LMTP', () => {
     assert.deepEqual([SIZE, BODY, SMTPUTF8], [String(SOURCE.length), '8BITMIME', true]);
   });
 
-  test('comes out as it was, whatever its dots and line ends', async () => {
+  test('arrives unchanged, whatever its dots and line ends', async () => {
     const server = await startLmtpServer();
     const sender = client(server.port);
     for (const [source, expected] of [
@@ -122,13 +122,13 @@ void suite('a message by LMTP', () => {
       result: 'permanent',
       error: { status: 552, enhancedStatus: '5.2.2', text: 'quota exceeded' },
     });
-    // The connection is good for the next one.
+    // The connection can be used for the next message.
     assert.deepEqual(shown(await sender.deliver(...message(['a@x.test']))), ['delivered']);
     assert.equal(server.counts.connections, 1);
     sender.close();
   });
 
-  test('nobody takes it: the message is not sent, and the connection kept', async () => {
+  test('no recipient is accepted: the message is not sent, and the connection is kept', async () => {
     const script = await startScript({ ...polite, RCPT: '550 5.1.1 no' });
     const sender = client(script.port);
     for (let round = 0; round < 2; round++) {
@@ -141,7 +141,7 @@ void suite('a message by LMTP', () => {
     assert.equal(script.lines.filter((line) => line === 'RSET').length, 2);
   });
 
-  test('what Cyrus would put into the mailbox of another address is not sent', async () => {
+  test('a message that Cyrus would put into the mailbox of another address is not sent', async () => {
     const to = ['a^b@x.test', 'a.b@x.test'];
     const mistaken = 'permanent the mail server takes "^" for a dot';
     const GREETING = '220 mail.test LMTP Cyrus 3.6.1-Debian ready';
@@ -154,7 +154,7 @@ void suite('a message by LMTP', () => {
     assert.deepEqual(await deliver(other.port, to), ['delivered', 'delivered']);
   });
 
-  test('a server without PIPELINING is given one command at a time', async () => {
+  test('a server without PIPELINING gets one command at a time', async () => {
     const script = await startScript({ ...polite, LHLO: '250 mail.test', MAIL: '250 ok' });
     assert.deepEqual(await deliver(script.port, TWO), ['delivered', 'delivered']);
     const refused = await startScript({ ...polite, LHLO: '250 mail.test', MAIL: '550 5.7.1 no' });
@@ -165,7 +165,7 @@ void suite('a message by LMTP', () => {
     );
   });
 
-  test('too large by the SIZE that the server announces: it is not bothered', async () => {
+  test('too large by the SIZE that the server announces: nothing is sent', async () => {
     const script = await startScript({ ...polite, LHLO: '250-mail.test\r\n250 SIZE 10' });
     const results = await client(script.port).deliver(...message(['a@x.test']));
     assert.deepEqual(results[0]?.result, 'permanent');
@@ -175,7 +175,7 @@ void suite('a message by LMTP', () => {
     );
   });
 
-  test('a source that breaks off is never taken for a whole message', async () => {
+  test('a source that breaks off never counts as a whole message', async () => {
     const script = await startScript(polite);
     async function* broken(): AsyncGenerator<Buffer> {
       yield Buffer.from('Subject: half\r\n\r\n');
@@ -254,7 +254,7 @@ void suite('an LMTP server at fault', () => {
     });
   }
 
-  test('hangs up between two replies: whose reply came has the message', async () => {
+  test('hangs up between two replies: a recipient with a reply has the message', async () => {
     const script = await startScript({
       ...polite,
       END: (socket) => {
@@ -278,7 +278,7 @@ void suite('an LMTP server at fault', () => {
     assert.match(second, DOUBT);
   });
 
-  test('gives up in the middle of the message: what it says is told, and it has nothing', async () => {
+  test('gives up in the middle of the message: its reply is returned, and it has nothing', async () => {
     const script = await startScript({
       ...polite,
       DATA: (socket) => socket.write('354 go on\r\n452 4.3.1 disk full\r\n'),
@@ -287,7 +287,7 @@ void suite('an LMTP server at fault', () => {
     assert.equal(result, 'temporary 452');
   });
 
-  test('says more than it was asked: the connection is not used again', async () => {
+  test('sends an unexpected reply: the connection is not used again', async () => {
     const script = await startScript({ ...polite, END: '250 2.0.0 saved\r\n250 2.0.0 saved' });
     const sender = client(script.port);
     for (let round = 0; round < 3; round++) {
@@ -332,7 +332,7 @@ void suite('connections to the LMTP server', () => {
     while (server.counts.open > 0) await new Promise((resolve) => setImmediate(resolve));
   });
 
-  test('are waited for as long as there is time, in turn', async () => {
+  test('are waited for in order, within the time limit', async () => {
     const script = await startScript({ ...polite, END: () => {} });
     const sender = client(script.port, {
       connections: 1,
@@ -347,14 +347,14 @@ void suite('connections to the LMTP server', () => {
     assert.equal(script.messages.length, 1);
   });
 
-  test('are ended by who asked for the attempt', async () => {
+  test('are ended by the caller of the attempt', async () => {
     const stop = new AbortController();
     const script = await startScript({ ...polite, MAIL: () => stop.abort() });
     const results = await client(script.port).deliver(...message(['a@x.test']), stop.signal);
     assert.deepEqual(shown(results), ['temporary the attempt was stopped']);
   });
 
-  test('that nothing is sent on are closed after a while', async () => {
+  test('that are idle are closed after a while', async () => {
     const server = await startLmtpServer();
     const sender = client(server.port, { timeouts: { idle: 1 } });
     await sender.deliver(...message(['a@x.test']));
@@ -368,14 +368,14 @@ async function closedPort(): Promise<number> {
   return server.port;
 }
 
-/* Whatever a server says, and whatever a message holds. */
+/* Any server, and any message. */
 
 const bytes = (...units: string[]) =>
   fc
     .array(fc.constantFrom(...units), { maxLength: 60 })
     .map((parts) => Buffer.from(parts.join('')));
 
-/** Cuts that a network may make. */
+/** Chunks as a network may make them. */
 const cuts = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 20 });
 
 function* cut(source: Buffer, sizes: readonly number[]): Generator<Buffer> {
@@ -400,7 +400,7 @@ function normalized(source: Buffer): string {
 }
 
 void suite('hostile bytes', () => {
-  test('a message ends where it ends, and comes out as it went in', async () => {
+  test('a message ends at its own end, and arrives unchanged', async () => {
     await fc.assert(
       fc.asyncProperty(
         bytes('.', '\r', '\n', '\r\n', '\r\n.', 'a'),
@@ -416,7 +416,7 @@ void suite('hostile bytes', () => {
     );
   });
 
-  test('the Return-Path line is taken off, however it is cut, and nothing else', async () => {
+  test('only the Return-Path line is removed, for all chunks', async () => {
     const rest = 'Received: here\r\nReturn-Path: <forged>\r\n\r\nHello.\r\n';
     for (const [source, expected] of [
       [`Return-Path: <bob@sender.test>\r\n${rest}`, rest],

@@ -1,6 +1,6 @@
 /**
- * A client for one LMTP server: a bounded number of connections, kept for the next message, and a
- * deadline for each attempt.
+ * A client for one LMTP server: a limited number of connections, kept for the next message, and a time limit for each
+ * attempt.
  */
 
 import { isAscii } from 'node:buffer';
@@ -22,7 +22,7 @@ import {
 
 export interface LmtpClientOptions {
   readonly server: Endpoint;
-  /** What LHLO says. */
+  /** Our name for LHLO. */
   readonly hostname: string;
   /** Connections at a time; 20. The others wait in the order they came. */
   readonly connections?: number;
@@ -32,8 +32,8 @@ export interface LmtpClientOptions {
 /** Milliseconds. */
 interface LmtpClientTimeouts extends ConnectionTimeouts {
   /**
-   * One message, with the wait for a connection. The client that sent it waits meanwhile: 10
-   * minutes at most by RFC 5321 section 4.5.3.2.6, some less.
+   * One message, including the wait for a connection. The client that sent it waits meanwhile: at most 10 minutes by
+   * RFC 5321 section 4.5.3.2.6, some wait less.
    */
   readonly whole: number;
   /** How long a connection is kept for the next message. */
@@ -58,7 +58,7 @@ export class LmtpClient {
   readonly #options: LmtpClientOptions;
   readonly #timeouts: LmtpClientTimeouts;
   readonly #places: LimitFunction;
-  /** The one used last comes last, and is used next. */
+  /** The one that was used last is at the end, and is used next. */
   #idle: Idle[] = [];
   #isClosed = false;
 
@@ -69,12 +69,12 @@ export class LmtpClient {
   }
 
   /**
-   * Makes one attempt. Never hangs: it is over after `timeouts.whole`.
+   * Makes one attempt. It always ends after `timeouts.whole`.
    *
    * @param to forward-paths
    * @param stop ends the attempt, which is temporary then
-   * @returns what became of each recipient, in their order
-   * @throws what the message's source throws; nothing else
+   * @returns the result for each recipient, in order
+   * @throws only errors of the message's source
    */
   async deliver(
     mail: ServerMail,
@@ -110,7 +110,7 @@ export class LmtpClient {
     const kept = this.#nextIdle();
     if (kept) {
       const { results, isUntouched } = await this.#send(kept, mail, to, signal);
-      // The server had closed it meanwhile; nothing of the message has been sent.
+      // The server had closed it meanwhile; nothing of the message was sent.
       if (!isUntouched || signal.aborted) return results;
     }
     const { server, hostname } = this.#options;
@@ -174,7 +174,7 @@ function explain({ during, message }: SmtpFailure): string {
   return during === 'connect' ? `no connection to the mail server: ${message}` : message;
 }
 
-/* One message over one LMTP connection, and what the server's answers mean for each recipient. */
+/* One message over one LMTP connection, and the meaning of the server's answers for each recipient. */
 
 export interface Sent {
   /** In the order of the recipients. */
@@ -183,7 +183,7 @@ export interface Sent {
   readonly isUntouched: boolean;
 }
 
-/** @throws what the message's source throws */
+/** @throws errors of the message's source */
 async function sendMail(
   connection: SmtpConnection,
   { open, size, from }: ServerMail,
@@ -201,8 +201,8 @@ async function sendMail(
   }
   const isCyrus = /\bCyrus\b/i.test(server.greeting.text);
   const to = recipients.filter((address) => !(isCyrus && address.includes('^')));
-  // A server without SMTPUTF8 (RFC 6531 section 3.2) gets the message from the null sender; then our
-  // own Return-Path is the one place where the sender stands.
+  // A server without SMTPUTF8 (RFC 6531 section 3.2) gets the message from the null sender; then only our own
+  // Return-Path shows the sender.
   const smtpUtf8 = server.extensions.has('SMTPUTF8');
   const isKnown = isWritablePath(from) && (smtpUtf8 || isAscii(Buffer.from(from)));
   // Header fields may be UTF-8 whatever the reverse-path is, and bodies have 8 bits.
@@ -222,8 +222,8 @@ async function sendMail(
 }
 
 /**
- * Where `/` separates mailboxes, Cyrus writes a dot of a name as `^`, and does not tell the two apart: mail for
- * `a^b@` would go to the mailbox of `a.b@`.
+ * Where `/` separates mailboxes, Cyrus writes a dot of a name as `^`, and does not distinguish the two: mail for
+ * `a^b@` would be put into the mailbox of `a.b@`.
  */
 const anothersMailbox = failed('permanent', '5.1.3', 'the mail server takes "^" for a dot');
 
@@ -254,15 +254,15 @@ export function failed(
   return { result, error: { enhancedStatus, text: oneLine(text) } };
 }
 
-/* A stored message as a mail server gets it. */
+/* A stored message in the form for a mail server. */
 
 const RETURN_PATH = Buffer.from('Return-Path: ');
 /** Longer than any line of ours. */
 const RETURN_PATH_MAX = 4096;
 
 /**
- * Takes the Return-Path line off that we put in front of every message: by LMTP the server makes the
- * final delivery and writes its own from the reverse-path (RFC 5321 section 4.4).
+ * Removes the Return-Path line that we put in front of every message: by LMTP the server makes the final delivery and
+ * writes its own from the reverse-path (RFC 5321 section 4.4).
  */
 export async function* withoutReturnPath(
   source: AsyncIterable<Uint8Array>,

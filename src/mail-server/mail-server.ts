@@ -1,7 +1,7 @@
 /**
- * Mailboxes on a mail server that the operator runs: `imap/` is the mail store on an IMAP server, `lmtp.ts`
- * brings inbound mail to it. Owns the tables `shadow_*`: what was seen of a mailbox whose server cannot tell what
- * changed.
+ * Mailboxes on a mail server that the operator runs: `imap/` is the mail store on an IMAP server, `lmtp.ts` delivers
+ * inbound mail to it. Owns the tables `shadow_*`: the last known state of mailboxes whose server does not report all
+ * changes.
  */
 export { ImapMailstore, type ImapServer } from './imap/imap.ts';
 export { logIn } from './imap/log-in.ts';

@@ -1,6 +1,6 @@
 /**
- * Brings one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND into
- * other mailboxes. Without LMTP all of it goes by APPEND, past the server's filters.
+ * Delivers one message to the mailboxes of a mail server: by LMTP (RFC 2033) into INBOX, by IMAP APPEND into other
+ * mailboxes. Without LMTP all messages use APPEND, which bypasses the server's filters.
  */
 import { Refusal } from '../errors/errors.ts';
 import type {
@@ -26,13 +26,13 @@ export interface ImapAppend {
 }
 
 export interface ServerDeliveryOptions {
-  /** The LMTP server; without one all goes by IMAP. */
+  /** The LMTP server; without one all mail goes by IMAP. */
   readonly lmtp?: LmtpClientOptions | undefined;
   readonly imap: {
     /**
-     * Adds a message to a mailbox, and makes the mailbox where it is missing.
+     * Adds a message to a mailbox, which is created if it is missing.
      *
-     * @throws Refusal mailbox_refused, mailbox_full where that is for good; anything else: not now
+     * @throws Refusal mailbox_refused, mailbox_full for good; any other error is temporary
      */
     appendByImap(user: MailUser, mailbox: string, message: ImapAppend): Promise<void>;
   } & Pick<MailServer, 'hasReceived' | 'changeOf'>;
@@ -43,7 +43,7 @@ export interface ServerDeliveryOptions {
 /** As long as a message by LMTP may take. */
 const APPEND_TIMEOUT_MS = 240_000;
 
-/** Where LMTP delivers to. */
+/** The mailbox that LMTP delivers to. */
 const INBOX = 'INBOX';
 
 type Results = readonly (readonly [AppendTarget, MailboxResult])[];

@@ -1,4 +1,4 @@
-/** Mail that is added by IMAP: what is written, and what becomes of it where the server says no. */
+/** Mail that is added by IMAP: what is written, and what happens after a NO of the server. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { writeDateTime } from './append-message.ts';
@@ -33,7 +33,7 @@ function refuse(server: FakeServer, code: string): void {
 }
 
 void suite('a message added by IMAP', () => {
-  void test('comes with its flags and its date, to the last byte', async () => {
+  void test('has its flags and its date, and every byte', async () => {
     const { server, store, user } = await open();
     await store.appendByImap(user, 'inbox', message);
     assert.deepEqual(
@@ -59,14 +59,14 @@ void suite('a message added by IMAP', () => {
     await store.appendByImap(user, 'INBOX', message);
   });
 
-  void test('is not added again by itself where the connection broke', async () => {
+  void test('is not added again automatically where the connection broke', async () => {
     const { server, store, user } = await open();
     server.fault = ({ name }) => (name === 'APPEND' ? { after: 'drop' } : undefined);
     await assert.rejects(store.appendByImap(user, 'INBOX', message), { code: 'unavailable' });
     assert.equal(appendsOf(server), 1);
   });
 
-  void test('waits for no other account’s that does not come to its end', async () => {
+  void test('does not wait for a stalled one of another account', async () => {
     const { server, store, user } = await open();
     let held = 0;
     server.fault = ({ name, user: login }) => {
@@ -84,11 +84,11 @@ void suite('a message added by IMAP', () => {
     for (const end of await ended) assert.equal(end.status, 'rejected');
   });
 
-  void test('is not added after its attempt was given up', async () => {
-    // Not the silence of the server is to end it.
+  void test('is not added after the end of its attempt', async () => {
+    // The attempt must not end by the silence of the server.
     const { server, store, user } = await open(600_000);
     const giving = new AbortController();
-    // The first stalls, the others wait for it.
+    // The first one stalls, the others wait for it.
     const stalled = new Promise<void>((resolve) => {
       server.fault = ({ name }) => {
         if (name !== 'APPEND') return undefined;
@@ -112,7 +112,7 @@ void suite('a message added by IMAP', () => {
     assert.equal(appendsOf(server), 2);
   });
 
-  void test('is not added where its attempt is given up before the command', async () => {
+  void test('is not added where its attempt ends before the command', async () => {
     const { server, store, user } = await open();
     const giving = new AbortController();
     const read = async function* () {
@@ -126,7 +126,7 @@ void suite('a message added by IMAP', () => {
     assert.equal(appendsOf(server), 1);
   });
 
-  void test('a signal that comes when it was added ends nothing', async () => {
+  void test('a signal after the message was added has no effect', async () => {
     const { server, store, user } = await open();
     const giving = new AbortController();
     await store.appendByImap(user, 'INBOX', { ...message, signal: giving.signal });
@@ -138,7 +138,7 @@ void suite('a message added by IMAP', () => {
     );
   });
 
-  void test('is looked for by the id of its Received field', async () => {
+  void test('is found by the id of its Received field', async () => {
     const { server, store, user } = await open();
     assert.equal(await store.hasReceived(user, 'INBOX', 'id-1'), false);
     server.add(source);
@@ -149,7 +149,7 @@ void suite('a message added by IMAP', () => {
     );
   });
 
-  void test('is looked for where it was added: in the mailbox of the same use', async () => {
+  void test('is searched where it was added: in the mailbox of the same use', async () => {
     const { server, store, user } = await open();
     server.add(source);
     const list = '* LIST (\\HasNoChildren) "." "INBOX.Junk"\r\nTAG OK done\r\n';
@@ -161,11 +161,11 @@ void suite('a message added by IMAP', () => {
     await store.appendByImap(user, 'Junk', message);
     assert.match(server.commands.at(-1)?.args ?? '', /^"INBOX\.Junk" /);
     assert.equal(await store.hasReceived(user, 'Junk', 'id-1'), true);
-    // What is still to be made has nothing: else the message would wait for it in vain.
+    // A mailbox that does not exist yet has no messages: otherwise the message would wait in vain.
     assert.equal(await store.hasReceived(user, 'Lists', 'id-1'), false);
   });
 
-  void test('a client is told the UID, where the server tells it and where it does not', async () => {
+  void test('a client gets the UID, with and without UIDPLUS', async () => {
     const { server, store, user } = await open();
     const request = { mailbox: 'inbox', flags: ['\\seen'], octets: 100 };
     const append = () => store.appendMessage(user, request, message.open());
@@ -190,7 +190,7 @@ void suite('a message added by IMAP', () => {
     assert.equal(sent.at(-1), `"INBOX" (\\Seen) {${source.length}}\r\n${source}`);
   });
 
-  void test('a shadow is not kept for an account that is gone', async () => {
+  void test('no shadow is kept for a deleted account', async () => {
     const { server, store } = await open();
     server.capabilities = 'IMAP4rev1 AUTH=PLAIN';
     const gone = { accountId: 4711, address: 'gone@acme.test' };

@@ -1,6 +1,6 @@
 /**
- * Adding a message by IMAP: for delivery where LMTP is not used, with a way to find out whether it came;
- * and for clients, who are told its UID.
+ * Adds messages by IMAP: for delivery where LMTP is not used, with a way to find out whether a message was added; and
+ * for clients, who get its UID.
  */
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Bodies, StagedBody } from '../../bodies/bodies.ts';
@@ -39,21 +39,21 @@ export interface AppendedSource {
   readonly open: () => AsyncIterable<Uint8Array>;
   readonly size: number;
   readonly flags: readonly string[];
-  /** Milliseconds since 1970; when the server adds it, when left out. */
+  /** Milliseconds since 1970; by default when the server adds it. */
   readonly internalDate?: number | undefined;
   /**
-   * Ends the attempt. The message is tried again afterwards, so this attempt must not add it any later.
+   * Ends the attempt. The message is tried again afterwards, so this attempt must not add it later.
    */
   readonly signal: AbortSignal;
 }
 
-/** Octets of one APPEND at most: imapflow takes a message in one piece of memory. */
+/** The most octets of one APPEND: imapflow needs a message in one piece of memory. */
 const SIZE_MAX = 256 * 1024 * 1024;
 
-/** Each holds its message in memory. An account has one at a time, so a stalled one stops nobody else. */
+/** Each holds its message in memory. An account has one at a time, so a stalled one blocks no other account. */
 const APPENDS_AT_ONCE = 2;
 
-/** The same time that a message may take by LMTP. */
+/** The same time limit as for a message by LMTP. */
 const APPEND_TIMEOUT_MS = 240_000;
 
 export interface AppenderOptions extends Pick<EditorOptions, 'repeat' | 'once' | 'changeOf'> {
@@ -89,7 +89,7 @@ export class MessageAppender {
     );
   }
 
-  /** Adds a client's message. It goes to the server once it is whole, since APPEND begins with its size. */
+  /** Adds a client's message. It is sent to the server when it is complete, since APPEND begins with its size. */
   async append(
     user: MailUser,
     { mailbox, flags = [], octets }: AppendRequest,
@@ -98,7 +98,7 @@ export class MessageAppender {
     const { bodies, repeat } = this.#options;
     const name = canonicalMailboxName(mailbox);
     const wanted = normalizeFlags(flags);
-    // Nothing is read for a mailbox that is not there.
+    // Nothing is read for a mailbox that does not exist.
     await repeat(user, name, (connection) => connection.select(name, 'EXAMINE'));
     const noRoom = await bodies.checkRoom(octets);
     if (noRoom) throw noRoom;
@@ -149,8 +149,8 @@ export class MessageAppender {
 }
 
 /**
- * Runs work, and closes its connection when the signal aborts: IMAP has no way to take a command back. The
- * message may have been added all the same; `hasReceived` tells.
+ * Runs work, and closes its connection when the signal aborts: a command of IMAP cannot be cancelled. The message may
+ * have been added all the same; `hasReceived` finds out.
  */
 async function endWith<T>(
   signal: AbortSignal,
@@ -170,9 +170,9 @@ async function endWith<T>(
 }
 
 /**
- * Adds a message to a mailbox that is there (RFC 3501 section 6.3.11).
+ * Adds a message to an existing mailbox (RFC 3501 section 6.3.11).
  *
- * @returns its UID where the server tells it (RFC 4315 section 3)
+ * @returns its UID where the server returns it (RFC 4315 section 3)
  * @throws Refusal `mailbox_full` or `mailbox_refused`, for good; `mailbox_not_found`; the reason of the
  *   signal; ImapFailure for anything else
  */
@@ -182,8 +182,8 @@ async function append(
   { open, size, flags, internalDate, signal }: AppendedSource,
 ): Promise<number | undefined> {
   if (size > SIZE_MAX) throw new Refusal('mailbox_refused', 'the message is too large for APPEND');
-  // Courier refuses APPEND to a mailbox that the session has open read-only. Dovecot reads news of the open
-  // mailbox after APPEND; if that was deleted and made anew, Dovecot would empty it.
+  // Courier refuses APPEND to a mailbox that the session has open read-only. Dovecot reads changes of the open mailbox
+  // after APPEND; if that was deleted and created again, Dovecot would empty it.
   await connection.unselect();
   const source = Buffer.concat(await Array.fromAsync(open()), size);
   const args: Argument[] = [quoted(encodeMailboxName(mailbox)), flags.map(atom)];
@@ -203,8 +203,8 @@ function readAppended(response: ImapResponse): number | undefined {
 }
 
 /**
- * The UID of a message that was added to the open mailbox, where the server lacks UIDPLUS: of what came
- * since, the first that is as long.
+ * The UID of a message that was added to the open mailbox, where the server lacks UIDPLUS: of the messages that came
+ * since, the first of the same size.
  */
 async function findAppended(
   connection: Connection,
@@ -223,8 +223,8 @@ async function findAppended(
 }
 
 /**
- * A NO is final only where its code says so (RFC 5530 section 3, RFC 7889, RFC 9208 section 4.1.3). A final
- * refusal bounces the message, and servers say NO to much that works a minute later.
+ * A NO is final only where its code says so (RFC 5530 section 3, RFC 7889, RFC 9208 section 4.1.3). A final refusal
+ * bounces the message, and servers say NO to many things that work a minute later.
  */
 function asRefusal(error: unknown, mailbox: string): unknown {
   if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return error;
@@ -237,7 +237,7 @@ function asRefusal(error: unknown, mailbox: string): unknown {
 }
 
 /**
- * Finds the mailbox for a use. We name it by its use; a server may call our `Junk` `INBOX.Junk` or `Spam`.
+ * Finds the mailbox for a use. Our name for it is its use; a server may call our `Junk` `INBOX.Junk` or `Spam`.
  *
  * @returns undefined where the server has none
  */
@@ -272,8 +272,8 @@ export function writeDateTime(milliseconds: number): string {
 const LOOKED_THROUGH_MS = 7 * 86_400_000;
 
 /**
- * Whether a mailbox has a message that has the id in a Received field. It is looked for where
- * `appendMessage` puts it; a mailbox that is still to be made has none.
+ * Whether a mailbox has a message with this id in a Received field. It is searched where `appendMessage` puts it; a
+ * mailbox that does not exist yet has none.
  */
 async function hasReceived(
   connection: Connection,

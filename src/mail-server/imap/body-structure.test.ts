@@ -73,7 +73,7 @@ void suite('a body structure', () => {
     assert.equal(structure?.childNodes?.[1]?.disposition, 'attachment');
   });
 
-  void test('that is none, or that never ends, is none or ends', () => {
+  void test('that is malformed or endless gives undefined or ends', () => {
     assert.equal(readBodyStructure(undefined), undefined);
     assert.equal(readBodyStructure(tokens([])), undefined);
     assert.equal(readBodyStructure(tokens('text')), undefined);

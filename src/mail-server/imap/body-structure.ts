@@ -1,11 +1,11 @@
 /**
- * BODYSTRUCTURE of a server (RFC 3501 section 7.4.2) in the shape in which every store of ours shows
- * it, numbered as section 6.4.5 says.
+ * BODYSTRUCTURE of a server (RFC 3501 section 7.4.2) in the form that every store of ours returns, numbered by section
+ * 6.4.5.
  */
 import { type BodyStructure, readContent } from '../../message/message.ts';
 import { bytesOf, type ImapAttribute, listOf, numberOf, textOf } from './wire.ts';
 
-/** As the parser of `message/` goes. */
+/** The same limit as in the parser of `message/`. */
 const MAX_DEPTH = 50;
 const MAX_PARTS = 1_000;
 
@@ -13,7 +13,7 @@ interface Budget {
   parts: number;
 }
 
-/** @returns undefined where the server's answer is none */
+/** @returns undefined where the server's answer is not a structure */
 export function readBodyStructure(item: ImapAttribute | undefined): BodyStructure | undefined {
   return readPart(item, { message: undefined, number: undefined, depth: 0 }, { parts: MAX_PARTS });
 }
@@ -98,7 +98,7 @@ interface Fields {
   readonly encoding?: ImapAttribute | undefined;
 }
 
-/** Has the content fields read as if they stood in a header: names, charsets and caps are the same. */
+/** Reads the content fields as if they were in a header: names, charsets and limits are the same. */
 function describe({ type, parameters, disposition, id, encoding }: Fields) {
   const fields = new Map([['content-type', `${type}${writeParameters(parameters)}`]]);
   const encodingText = rawText(encoding);
@@ -125,7 +125,7 @@ function describe({ type, parameters, disposition, id, encoding }: Fields) {
   };
 }
 
-/** One character per byte, as header text is handled. */
+/** One character per byte, as for header text. */
 function rawText(item: ImapAttribute | undefined): string | undefined {
   return bytesOf(item)?.toString('latin1');
 }
@@ -137,7 +137,7 @@ function writeParameters(item: ImapAttribute | undefined): string {
     const name = rawText(list[at]);
     const value = rawText(list[at + 1]);
     if (name === undefined || value === undefined || !/^[^\s"=;]+$/.test(name)) continue;
-    // A value in extended notation (RFC 2231) means what it says only where it is not quoted.
+    // A value in extended notation (RFC 2231) is decoded only where it is not quoted.
     text += name.endsWith('*')
       ? `; ${name}=${value}`
       : `; ${name}="${value.replace(/[\\"]/g, '\\$&')}"`;

@@ -1,4 +1,4 @@
-/** Flagging, moving, copying and expunging on the server: UID STORE, MOVE, COPY, EXPUNGE. */
+/** Flags, moves, copies and expunges on the server: UID STORE, MOVE, COPY, EXPUNGE. */
 
 import type { FlagChange } from '../../mailstore/mailstore.ts';
 import { changeFlags, normalizeFlags } from '../../mailstore/mailstore.ts';
@@ -23,7 +23,7 @@ function setOf(uids: readonly number[]): UidSet {
   return UidSet.of(uids.filter((uid) => Number.isInteger(uid) && uid >= 1 && uid <= UID_MAX));
 }
 
-/** Those of the messages that are there, with their flags. */
+/** Those of the messages that exist, with their flags. */
 async function currentFlags(connection: Connection, uids: UidSet): Promise<Map<number, string[]>> {
   const current = new Map<number, string[]>();
   await fetchRows(connection, uids, [atom('FLAGS')], (uid, items) => {
@@ -32,7 +32,7 @@ async function currentFlags(connection: Connection, uids: UidSet): Promise<Map<n
   return current;
 }
 
-/** Flags of the messages that are there, as the server has them now. */
+/** The current flags of existing messages on the server. */
 export async function readCurrent(
   connection: Connection,
   mailbox: string,
@@ -50,9 +50,9 @@ export async function readCurrent(
 }
 
 /**
- * Changes flags. Messages that have the wanted flags already are left alone, so that they keep their MODSEQ.
+ * Changes flags. Messages that already have the wanted flags are not changed, so that they keep their MODSEQ.
  *
- * @returns whether anything was to be changed
+ * @returns whether anything had to be changed
  */
 export async function storeFlags(
   connection: Connection,
@@ -61,7 +61,7 @@ export async function storeFlags(
   { add = [], remove = [] }: FlagChange,
 ): Promise<boolean> {
   const removed = normalizeFlags(remove);
-  // What is both added and removed is removed, as in every store.
+  // A flag that is both added and removed is removed, as in every store.
   const added = changeFlags([], add, remove);
   const { exists } = await connection.select(mailbox, 'SELECT');
   if (exists === 0) return false;
@@ -87,7 +87,7 @@ export async function storeFlags(
   return changed;
 }
 
-/** Removes messages for good. @returns those that were there */
+/** Removes messages for good. @returns those that existed */
 export async function expungeMessages(
   connection: Connection,
   mailbox: string,
@@ -103,7 +103,7 @@ export async function expungeMessages(
 async function removeSet(connection: Connection, text: string): Promise<void> {
   const args = [sequence(text), atom('+FLAGS.SILENT'), [atom('\\Deleted')]];
   await connection.command('UID STORE', args);
-  // UID EXPUNGE removes these alone (RFC 4315 section 2.1). EXPUNGE would also remove what others marked \Deleted.
+  // UID EXPUNGE removes only these (RFC 4315 section 2.1). EXPUNGE would also remove what others marked \Deleted.
   await connection.command('UID EXPUNGE', [sequence(text)]);
 }
 
@@ -112,7 +112,7 @@ function requireUidplus(connection: Connection): void {
 }
 
 /**
- * Copies messages, or moves them (RFC 6851, else copied and removed).
+ * Copies messages, or moves them (by RFC 6851, or else by copy and removal).
  *
  * @returns old UID to new UID
  */
@@ -148,8 +148,8 @@ export async function relocateMessages(
 }
 
 /**
- * Reads `[COPYUID uidvalidity from to]` (RFC 4315 section 3), whose two sets are in the same order. A code that
- * cannot be right counts as missing, as it may be from any server: the messages were moved all the same.
+ * Reads `[COPYUID uidvalidity from to]` (RFC 4315 section 3), whose two sets are in the same order. A code that cannot
+ * be right, which any server may send, counts as missing: the messages were moved all the same.
  */
 function readCopied(response: ImapResponse, asked: UidSet, moved: Map<number, number>): void {
   const code = codeOf(response);

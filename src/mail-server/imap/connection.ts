@@ -32,7 +32,7 @@ export interface ServerAddress {
   readonly ca?: string;
 }
 
-/** How one account is opened. */
+/** The login for one account. */
 export interface ImapLogin {
   readonly user: string;
   readonly pass: string;
@@ -51,7 +51,7 @@ export interface ConnectOptions {
 
 export type Untagged = Readonly<Record<string, (response: ImapResponse) => void>>;
 
-/** A command that goes on answering is cut off after this many timeouts. */
+/** A command that is still being answered after this many timeouts is cut off. */
 const LONGEST_COMMAND = 10;
 
 /** Longest line in octets: enough for the UIDs of a mailbox with a million messages. */
@@ -82,7 +82,7 @@ export class Connection {
     client.once('close', () => {
       this.#failure ??= new ImapFailure('dropped');
     });
-    // News between two commands is handled like news within one.
+    // Changes that are reported between two commands are handled like those within one.
     for (const [name, note] of Object.entries(this.#notes())) {
       this.#layer.untaggedHandlers[name] = async (response) => note(response);
     }
@@ -90,9 +90,9 @@ export class Connection {
 
   /** @throws ImapFailure; the signal's reason */
   static async open({ server, login, timeoutMs, signal }: ConnectOptions): Promise<Connection> {
-    // Loaded here: few services have an IMAP server, and the library is a tenth of what a start loads.
+    // Loaded here: few services use an IMAP server, and the library is a tenth of what a start loads.
     const { ImapFlow } = await import('imapflow');
-    // A signal that is aborted already tells nobody.
+    // A signal that is already aborted sends no event.
     signal?.throwIfAborted();
     const client = new ImapFlow({
       host: server.host,
@@ -183,10 +183,10 @@ export class Connection {
   }
 
   /**
-   * Sends a command and hands its untagged responses to `on`, by their names.
+   * Sends a command and passes its untagged responses to `on`, by their names.
    *
    * @returns the tagged OK
-   * @throws ImapFailure; after `silent`, `dropped` and `garbled` the connection is gone
+   * @throws ImapFailure; after `silent`, `dropped` and `garbled` the connection is closed
    */
   async command(
     name: string,
@@ -197,7 +197,7 @@ export class Connection {
     let thrown: { readonly error: unknown } | undefined;
     const notes = this.#notes();
     const handlers: Record<string, (response: ImapResponse) => void> = { ...notes, ...on };
-    // A removal during this session is news, also while removals of the past are asked for (RFC 7162
+    // A removal during this session is a change of the mailbox, also while past removals are requested (RFC 7162
     // section 3.2.10).
     const { VANISHED: earlier } = on;
     if (earlier) {
@@ -236,7 +236,7 @@ export class Connection {
     return named;
   }
 
-  /** Destroys the connection when the server is silent for too long, or never comes to an end. */
+  /** Destroys the connection when the server is silent for too long, or its answer never ends. */
   #watch(command: string): () => void {
     let received = this.#client.stats().received;
     let left = LONGEST_COMMAND;
@@ -248,7 +248,7 @@ export class Connection {
     return () => clearInterval(timer);
   }
 
-  /** What the server tells of the selected mailbox without being asked (RFC 3501 section 7). */
+  /** Handlers for what the server reports about the selected mailbox without a request (RFC 3501 section 7). */
   #notes(): Record<string, (response: ImapResponse) => void> {
     return {
       EXISTS: ({ command }) =>
@@ -279,7 +279,7 @@ export class Connection {
   }
 
   /**
-   * Opens a mailbox anew, so that what follows is one fresh state of it.
+   * Opens a mailbox again, so that what follows is one fresh state of it.
    *
    * @param how read-only leaves `\Recent` alone (RFC 3501 section 6.3.2)
    * @param args such as QRESYNC parameters
@@ -333,9 +333,9 @@ export class Connection {
   }
 
   /**
-   * What a NO to SELECT means. Every account has an INBOX (RFC 3501 section 5.1). A server that refuses INBOX
-   * keeps the master out by ACLs (RFC 4314), and says that the other mailboxes do not exist. If we passed that
-   * on, an app would drop its copy of them.
+   * The meaning of a NO to SELECT. Every account has an INBOX (RFC 3501 section 5.1). A server that refuses INBOX
+   * denies access to the master by ACLs (RFC 4314), and says that the other mailboxes do not exist. If we passed
+   * that on, an app would drop its copy of them.
    */
   async #explainRefusal(mailbox: string, error: unknown): Promise<unknown> {
     if (!(error instanceof ImapFailure) || error.kind !== 'said_no' || error.isTemporary)
@@ -364,20 +364,20 @@ export class Connection {
     return last + 1;
   }
 
-  /** Leaves the mailbox without expunging, so that STATUS tells fresh numbers of it, too. */
+  /** Closes the mailbox without expunging, so that STATUS returns current numbers of it, too. */
   async unselect(): Promise<void> {
     const selected = this.#selected;
     if (!selected) return;
     if (!selected.readOnly && !this.has('UNSELECT')) await this.select(selected.mailbox, 'EXAMINE');
-    // CLOSE of a mailbox that was EXAMINEd expunges nothing (RFC 3501 section 6.4.2).
+    // CLOSE of a mailbox that was opened by EXAMINE expunges nothing (RFC 3501 section 6.4.2).
     await this.command(this.has('UNSELECT') ? 'UNSELECT' : 'CLOSE');
     this.#selected = undefined;
   }
 }
 
 /**
- * Whether a NO to a command that reads means that the open mailbox was deleted. RFC 2180 section 3.3
- * leaves it to the server what a session then gets; Cyrus says NO until the session ends.
+ * Whether a NO to a reading command means that the open mailbox was deleted. RFC 2180 section 3.3 leaves it to the
+ * server what a session gets then; Cyrus says NO until the session ends.
  */
 function isMailboxLost(failure: ImapFailure, command: string): boolean {
   const isExpunged = /^EXPUNGEISSUED$/i.test(failure.details.responseCode ?? '');

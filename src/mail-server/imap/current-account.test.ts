@@ -5,7 +5,7 @@ import type { MailUser } from '../../mailstore/mailstore.ts';
 import { type Command, startFakeServer } from './testing/fake-server.ts';
 import { openImapStore } from './testing/open-store.ts';
 
-test('an account whose address is another account’s now opens nothing of it', async () => {
+test('an account whose address now belongs to another account cannot open that one’s mailboxes', async () => {
   const server = await startFakeServer();
   server.add('Subject: of the new owner\r\n\r\nText\r\n');
   let current = 1;
@@ -38,7 +38,7 @@ test('an account whose address is another account’s now opens nothing of it', 
   assert.equal((await store.sync(now, { mailbox: 'INBOX' })).changes.added.length, 1);
 });
 
-test('an address that changes hands while its connection is opened is not read either', async () => {
+test('an address that changes its owner while its connection is opened is not read either', async () => {
   const server = await startFakeServer();
   server.add('Subject: of the new owner\r\n\r\nText\r\n');
   const old: MailUser = { accountId: 1, address: 'ann@acme.test' };

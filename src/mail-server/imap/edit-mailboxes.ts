@@ -22,7 +22,7 @@ import { readNamespace, toServerName } from './namespace.ts';
 import { encodeMailboxName, quoted } from './wire.ts';
 
 export interface EditorOptions {
-  /** Runs work that may be done twice. If its connection was dropped, it runs once more on a fresh one. */
+  /** Runs work that may be done twice. If its connection was dropped, it runs once more on a new one. */
   readonly repeat: <T>(
     user: MailUser,
     mailbox: string | undefined,
@@ -54,7 +54,7 @@ export class MailboxEditor {
       const rows = await readCurrent(connection, name, set.uids);
       return {
         state: stateOf(after),
-        // Without CONDSTORE a message has no MODSEQ: the mailbox's is given instead.
+        // Without CONDSTORE a message has no MODSEQ: it gets that of the mailbox.
         updated: rows.map(({ uid, modseq, flags }) => ({
           uid,
           modseq: modseq === undefined ? (after.token.split('-')[0] ?? '0') : `${modseq}`,
@@ -181,7 +181,7 @@ async function refuseTaken(connection: Connection, name: string): Promise<void> 
   }
 }
 
-/** RFC 5530 section 3: somebody else made it meanwhile. */
+/** RFC 5530 section 3: another client created it meanwhile. */
 function explainTaken(error: unknown): never {
   const isNo = error instanceof ImapFailure && error.kind === 'said_no';
   if (isNo && /ALREADYEXISTS/i.test(error.details.responseCode ?? '')) {

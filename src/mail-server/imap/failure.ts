@@ -1,14 +1,14 @@
-/** Failures of an IMAP server by name: what the operator reads in the log, and what clients see. */
+/** Failures of an IMAP server by name: for the operator in the log, and for clients. */
 import type { ImapFlow } from 'imapflow';
 import { Refusal } from '../../errors/errors.ts';
 import { codeOf, type ImapResponse } from './wire.ts';
 
-/** What is logged of failures; a pino logger is one. */
+/** The part of a pino logger that is used for failures. */
 export interface Log {
   warn(what: object, text: string): void;
 }
 
-/** What each failure is, in words for the log. */
+/** The text of each failure for the log. */
 const failureTexts = {
   unreachable: 'the IMAP server cannot be reached',
   no_greeting: 'the IMAP server does not greet',
@@ -34,7 +34,7 @@ const failureTexts = {
 
 export type FailureKind = keyof typeof failureTexts;
 
-/** Kinds that every account would meet. */
+/** Failures that every account would get. */
 const OF_SERVER = new Set<FailureKind>([
   'unreachable',
   'no_greeting',
@@ -49,7 +49,7 @@ const OF_SERVER = new Set<FailureKind>([
 export interface FailureDetails {
   /** The command's name, never its arguments. */
   readonly command?: string;
-  /** What the server or the socket said. */
+  /** The text of the server or the socket. */
   readonly said?: string;
   /** Seconds. */
   readonly retryAfter?: number;
@@ -68,12 +68,12 @@ export class ImapFailure extends Error {
     this.details = details;
   }
 
-  /** Whether the server failed, not one account: it is then left alone for a while. */
+  /** Whether the server failed, and not one account: then it is not used for a while. */
   get concernsServer(): boolean {
     return OF_SERVER.has(this.kind);
   }
 
-  /** Whether nothing was tried: what failed is in the log already. */
+  /** Whether nothing was tried: the failure before is already in the log. */
   get isRest(): boolean {
     return this.kind === 'resting' || this.kind === 'refused_before';
   }
@@ -90,7 +90,7 @@ export class ImapFailure extends Error {
     return temporary.test(responseCode) || /internal error|try again|temporar/i.test(said);
   }
 
-  /** The answer to a client: it may try again. It says nothing of the server behind us. */
+  /** The answer to a client: it may try again. It reveals nothing about the server behind us. */
   toRefusal(): Refusal {
     const { retryAfter } = this.details;
     return new Refusal('unavailable', 'the mail server cannot do this right now', {
@@ -119,13 +119,13 @@ const DROPPED = new Set([
   'EPIPE',
 ]);
 
-/** Codes of OpenSSL's verification and of Node's TLS, none of which a socket has. */
+/** Codes of OpenSSL's verification and of Node's TLS; plain sockets have other codes. */
 const TLS = /^(?:ERR_TLS|ERR_SSL|EPROTO|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO_|UPGRADE_|STARTTLS)/;
 
-/** OpenSSL's, where the other side answers a ClientHello with text. */
+/** Codes of OpenSSL where the other side answers a ClientHello with text. */
 const NO_TLS = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
 
-/** An error of imapflow's, as its documentation has them. */
+/** An error of imapflow, as its documentation describes it. */
 interface LibraryError extends Error {
   readonly code?: unknown;
   readonly reason?: unknown;
@@ -134,7 +134,7 @@ interface LibraryError extends Error {
   readonly responseStatus?: unknown;
   readonly responseText?: unknown;
   readonly serverResponseCode?: unknown;
-  /** The tagged response of a command that failed; a text once imapflow's own code read it. */
+  /** The tagged response of a failed command; a text if imapflow's own code has read it. */
   readonly response?: ImapResponse | string;
 }
 
@@ -174,7 +174,7 @@ function kindOf(error: LibraryError, code: string): FailureKind {
   return DROPPED.has(code) ? 'dropped' : 'garbled';
 }
 
-/** How far a connection came that was not there in time. */
+/** How far a connection got that was not ready in time. */
 export function nameLateness({ connectedAt, greeting }: ImapFlow): ImapFailure {
   if (connectedAt === null)
     return new ImapFailure('unreachable', { said: 'no connection in time' });

@@ -1,4 +1,4 @@
-/** What becomes of requests when the IMAP server fails, by name; and that it is used again after. */
+/** Requests while the IMAP server fails, by failure; and that the server is used again afterwards. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { generate } from 'selfsigned';
@@ -32,19 +32,19 @@ async function open(options: Parameters<typeof openImapStore>[2] = {}) {
   return { server, ...(await openImapStore(server.port, {}, options)) };
 }
 
-/** A test that waits for the end of this is stopped before. */
+/** The time limit of a test that waits for this is longer. */
 const patient = { timeoutMs: 3_600_000 };
 
 /** Asks until the server has the command: on a slow machine the login may take all of the time first. */
 async function failAt(name: string, server: FakeServer, ask: () => Promise<unknown>) {
   while (!server.commands.some((command) => command.name === name)) {
     await assert.rejects(ask(), isUnavailable);
-    // It is left alone for a moment after each failure.
+    // It is not used for a moment after each failure.
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
-/** Asks until the server is used again; each refusal meanwhile is the one for such a time. */
+/** Asks until the server is used again; checks that each refusal meanwhile is the expected one. */
 async function untilUp(ask: () => Promise<unknown>): Promise<void> {
   for (;;) {
     try {
@@ -58,7 +58,7 @@ async function untilUp(ask: () => Promise<unknown>): Promise<void> {
 }
 
 void suite('a server that cannot be used', () => {
-  void test('is down: refused at once, told in the log, used when it is back', async () => {
+  void test('is down: refused at once, logged, used when it is up again', async () => {
     const { server, store, logged } = await open();
     await server.stop();
     assert.equal(await store.answers(), false);
@@ -67,7 +67,7 @@ void suite('a server that cannot be used', () => {
       logged.map(({ failure }) => failure),
       ['unreachable'],
     );
-    // It is left alone for a while: no more attempts, no more lines.
+    // It is not used for a while: no more attempts, no more log lines.
     await assert.rejects(store.sync(bob, inbox), (error) => {
       assert.ok(error instanceof Refusal && (error.retryAfter ?? 0) > 0);
       return isUnavailable(error);
@@ -95,7 +95,7 @@ void suite('a server that cannot be used', () => {
     });
   }
 
-  void test('refuses the login: that account alone, and not for ever', async () => {
+  void test('refuses the login: only for that account, and not for ever', async () => {
     const { server, store, logged } = await open();
     server.fault = ({ name, user }) =>
       name === 'AUTHENTICATE' && user.startsWith('ann')
@@ -112,7 +112,7 @@ void suite('a server that cannot be used', () => {
     assert.ok(!logged.some(({ line }) => line.includes(server.password)));
   });
 
-  void test('refuses the master: not ready, and a line that says why, until it lets it in', async () => {
+  void test('refuses the master: not ready, and a line that says why, until it accepts it', async () => {
     const { server, store, logged } = await open({ someAccounts: async () => [ann, bob] });
     const { password } = server;
     server.password = 'another one';
@@ -129,7 +129,7 @@ void suite('a server that cannot be used', () => {
     assert.equal(await store.answers(), true);
   });
 
-  void test('refuses the master after it let it in: not ready, until it lets it in again', async () => {
+  void test('refuses the master after it accepted it: not ready, until it accepts it again', async () => {
     const { server, store, logged } = await open({ someAccounts: async () => [ann, bob] });
     await store.sync(ann, inbox);
     assert.equal(await store.answers(), true);
@@ -138,7 +138,7 @@ void suite('a server that cannot be used', () => {
     await assert.rejects(store.sync({ accountId: 3, address: 'cal@acme.test' }, inbox));
     assert.equal(await store.answers(), false);
     assert.match(logged.at(-1)?.text ?? '', /name or password in MAILSTORE_URL is wrong/);
-    // Whoever has a connection goes on with it.
+    // An open connection continues to work.
     await store.sync(ann, inbox);
     assert.equal(await store.answers(), false);
     server.password = password;
@@ -146,7 +146,7 @@ void suite('a server that cannot be used', () => {
     assert.equal(await store.answers(), true);
   });
 
-  void test('refuses one account after it let others in: ready, and no word of the master', async () => {
+  void test('refuses one account after it accepted others: ready, and no line about the master', async () => {
     const { server, store, logged } = await open({ someAccounts: async () => [bob] });
     await store.sync(ann, inbox);
     server.fault = ({ name, user }) =>
@@ -159,14 +159,14 @@ void suite('a server that cannot be used', () => {
     );
   });
 
-  void test('lets the master into one account of several: ready', async () => {
+  void test('accepts the master for one account of several: ready', async () => {
     const { server, store } = await open({ someAccounts: async () => [ann, bob] });
     server.fault = ({ name, user }) =>
       name === 'AUTHENTICATE' && user.startsWith('ann') ? { send: 'TAG NO no\r\n' } : undefined;
     assert.equal(await store.answers(), true);
   });
 
-  void test('has a certificate for another name, or from nobody known', async () => {
+  void test('has a certificate for another name, or of an unknown authority', async () => {
     const made = await generate([{ name: 'commonName', value: 'imap.example' }], {
       extensions: [
         { name: 'basicConstraints', cA: true },
@@ -185,7 +185,7 @@ void suite('a server that cannot be used', () => {
     await store.sync(ann, inbox);
   });
 
-  void test('offers no STARTTLS: no password goes over the wire', async () => {
+  void test('offers no STARTTLS: no password is sent', async () => {
     const server = await startFakeServer();
     const { store, logged } = await openImapStore(server.port, { tls: 'starttls' });
     await assert.rejects(store.sync(ann, inbox), isUnavailable);
@@ -198,7 +198,7 @@ void suite('a server that cannot be used', () => {
     assert.match(lines.at(-1)?.text ?? '', /speaks no TLS at this port: write imap:/);
   });
 
-  void test('waits for TLS where it is spoken to plainly: refused at once, with a line', async () => {
+  void test('expects TLS on a plaintext connection: refused at once, with a line', async () => {
     const made = await generate([{ name: 'commonName', value: 'imap.example' }]);
     const server = await startFakeServer({ tls: { cert: made.cert, key: made.private } });
     for (const tls of ['off', 'starttls'] as const) {
@@ -262,7 +262,7 @@ void suite('a server that fails at a command', () => {
     );
   });
 
-  void test('dropped idle connections cost nobody anything', async () => {
+  void test('dropped idle connections cause no failure', async () => {
     const { server, store, logged } = await open(patient);
     await store.sync(ann, inbox);
     server.drop();
@@ -283,7 +283,7 @@ void suite('a server that fails at a command', () => {
     await store.sync(ann, inbox);
   });
 
-  void test('keeps the master out of INBOX: no mailbox is said to be missing', async () => {
+  void test('denies the master INBOX: no mailbox is reported as missing', async () => {
     const { server, store, logged } = await open();
     const no = { send: 'TAG NO [NONEXISTENT] no such mailbox\r\n' };
     server.fault = ({ name }) => (['EXAMINE', 'STATUS'].includes(name) ? no : undefined);
@@ -326,7 +326,7 @@ void suite('a server that fails at a command', () => {
   });
 });
 
-void suite('a server whose answers cannot be', () => {
+void suite('a server whose answers cannot be right', () => {
   async function synced() {
     const opened = await open();
     for (const subject of ['two', 'three']) opened.server.add(`Subject: ${subject}\r\n\r\n`);
@@ -334,7 +334,7 @@ void suite('a server whose answers cannot be', () => {
     return { ...opened, since: { ...inbox, uidvalidity, token } };
   }
 
-  void test('lists more removals than there can be: the client starts anew', async () => {
+  void test('lists more removals than possible: the client gets a reset', async () => {
     const { server, store, since } = await synced();
     server.messages.splice(0, 1);
     server.mailbox.modseq++;
@@ -359,7 +359,7 @@ void suite('a server whose answers cannot be', () => {
       server.add('Subject: two\r\n\r\n');
       const list = '* ESEARCH (TAG "TAG") UID ALL 1:4999\r\nTAG OK done\r\n';
       server.fault = ({ name }) => (name === 'UID SEARCH' ? { send: list } : undefined);
-      // A token from before anything that the server tells: all is listed anew.
+      // A token from before all that the server knows: everything is listed again.
       const { uidvalidity } = first;
       const ask = { ...inbox, uidvalidity, token: '99-4-3' };
       await assert.rejects(store.sync(user, ask), isUnavailable, extensions);
@@ -369,7 +369,7 @@ void suite('a server whose answers cannot be', () => {
     }
   });
 
-  void test('lists more that went away meanwhile than there was', async () => {
+  void test('reports more removals meanwhile than there were messages', async () => {
     const { server, store, logged } = await open(patient);
     server.mailbox.uidnext = 5_000;
     const list = '* ESEARCH (TAG "TAG") UID ALL 1\r\n* VANISHED 1:4999\r\nTAG OK done\r\n';
@@ -378,7 +378,7 @@ void suite('a server whose answers cannot be', () => {
     assert.equal(logged.at(-1)?.failure, 'garbled');
   });
 
-  void test('leaves out of its list what is gone, and tells of that with the next command', async () => {
+  void test('leaves removed messages out of its list, and reports them with the next command', async () => {
     const { server, store } = await open();
     server.add('Subject: two\r\n\r\n');
     server.fault = ({ name }) => {
@@ -395,7 +395,7 @@ void suite('a server whose answers cannot be', () => {
     assert.deepEqual(next.changes, { added: [], updated: [], removed: [{ uid: 2 }] });
   });
 
-  void test('lists messages that came since it said how many there are', async () => {
+  void test('lists messages that came after it reported their number', async () => {
     const { server, store } = await open();
     server.mailbox.uidnext = 600;
     const list = '* ESEARCH (TAG "TAG") UID ALL 1:500\r\nTAG OK done\r\n';
@@ -428,7 +428,7 @@ void suite('a server whose answers cannot be', () => {
     assert.equal(await collect(message.open()), 'Subject: one\r\n\r\nText\r\n');
   });
 
-  void test('tokens of the future, of an event and of the embedded store start anew', async () => {
+  void test('tokens of the future, of an event and of the embedded store get a reset', async () => {
     const { store, since } = await synced();
     for (const token of ['99-4-3', '4-99-3', '4', '0', '5.9.2', '0.99-4-3.1', '0-1-0']) {
       assert.equal((await store.sync(ann, { ...since, token })).reset, true, token);
@@ -444,7 +444,7 @@ void suite('a server whose answers cannot be', () => {
     await assert.rejects(store.sync(ann, { ...inbox, token }), { code: 'invalid_request' });
   });
 
-  void test('a forged token costs nothing', async () => {
+  void test('a forged token causes no work', async () => {
     const { server, store, since } = await synced();
     server.mailbox.uidnext = 4_000_000_000;
     server.mailbox.modseq++;
@@ -453,7 +453,7 @@ void suite('a server whose answers cannot be', () => {
     assert.equal((await store.sync(ann, { ...since, token })).reset, true);
   });
 
-  void test('the message goes away while it is read', async () => {
+  void test('the message is removed while it is read', async () => {
     const { server, store } = await open();
     const long = server.add(`Subject: long\r\n\r\n${'x'.repeat(700_000)}`);
     const message = await store.fetchMessage(ann, 'INBOX', long.uid);

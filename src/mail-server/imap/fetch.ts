@@ -15,11 +15,11 @@ import {
   textOf,
 } from './wire.ts';
 
-/** What a FETCH told of one message, by the names of the items. */
+/** The items of one FETCH, by name. */
 export type FetchedItems = ReadonlyMap<string, ImapAttribute>;
 
 /**
- * Fetches items of messages; `onRow` is called for each message that is there and was asked for.
+ * Fetches items of messages; `onRow` is called for each requested message that exists.
  * Messages that were expunged meanwhile are left out (RFC 2180 section 4.1).
  */
 export async function fetchRows(
@@ -39,7 +39,7 @@ export async function fetchRows(
   }
 }
 
-/** RFC 5530 section 3: what could not be fetched is gone, the rest came. */
+/** RFC 5530 section 3: messages that could not be fetched are removed, the rest came. */
 function isExpungeIssued(error: unknown): boolean {
   if (!(error instanceof ImapFailure) || error.kind !== 'said_no') return false;
   return error.details.responseCode?.toUpperCase() === 'EXPUNGEISSUED';
@@ -53,7 +53,7 @@ function eachRow(
   return (response) => {
     const items = fetchItems(response);
     const uid = numberOf(items.get('UID'));
-    // A row that was not asked for is news of the mailbox.
+    // A row that was not requested is a change of the mailbox.
     if (uid === undefined || wanted.within(uid, uid).size === 0) {
       if (connection.selected) connection.selected.news = true;
       return;
@@ -62,7 +62,7 @@ function eachRow(
   };
 }
 
-/** What changed since a MODSEQ: rows of FETCH, and the UIDs that the server lists as removed. */
+/** Changes since a MODSEQ: rows of FETCH, and the UIDs that the server lists as removed. */
 export class ChangeCollector {
   readonly changed = new Map<number, { readonly modseq: bigint; readonly flags: ImapAttribute }>();
   readonly #vanished: UidSet[] = [];
@@ -93,12 +93,12 @@ export class ChangeCollector {
   }
 }
 
-/** Messages that may have come since a mailbox was opened without the server telling of them. */
+/** The most messages that may have come after a mailbox was opened without a report of the server. */
 const UNTOLD_MAX = 1_000;
 
 /**
- * Refuses a list of more UIDs than the server has messages. A range of a few bytes, such as `1:4294967294`,
- * would otherwise take all memory when it is gone through.
+ * Refuses a list of more UIDs than the server has messages. A range of a few bytes, such as `1:4294967294`, would
+ * otherwise use all memory when it is expanded.
  *
  * @throws ImapFailure `garbled`
  */
@@ -108,9 +108,9 @@ export function requirePlausible(uids: UidSet, exists: number): UidSet {
 }
 
 /**
- * The UIDs of the messages that are there from `first` to `last`.
+ * The UIDs of the existing messages from `first` to `last`.
  *
- * @throws ImapFailure `garbled` where they are more than there can be
+ * @throws ImapFailure `garbled` where they are more than possible
  */
 export async function listUids(
   connection: Connection,
@@ -120,7 +120,7 @@ export async function listUids(
   const exists = connection.selected?.exists ?? 0;
   if (first > last || exists === 0) return UidSet.empty;
   const found = await searchUids(connection, [atom('UID'), sequence(`${first}:${last}`)]);
-  // UID SEARCH may tell of removals that come after its list (RFC 3501 section 7.4.1).
+  // UID SEARCH may report removals that come after its list (RFC 3501 section 7.4.1).
   const most = Math.max(exists, connection.selected?.exists ?? 0);
   return requirePlausible(found.within(first, last), most);
 }

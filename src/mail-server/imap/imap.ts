@@ -2,19 +2,19 @@
  * The mail store on an IMAP server (RFC 3501) that the operator runs: the mailboxes are the server's,
  * Postroom logs in as each account with a master's password, and keeps nothing of a message.
  *
- * What is read and changed goes through a pool of connections (`pool.ts`). How a sync finds what
- * changed depends on what the server offers:
+ * Reads and changes use a pool of connections (`pool.ts`). How a sync finds the changes depends on what the server
+ * offers:
  *
- * - CONDSTORE and QRESYNC (RFC 7162): the server tells; one EXAMINE is the question and the answer
+ * - CONDSTORE and QRESYNC (RFC 7162): the server reports them; one EXAMINE is the question and the answer
  *   (`sync-modseq.ts`). Nothing is stored.
- * - otherwise the shadow tells: what was last seen of the mailbox is kept in the database (tables
- *   `shadow_mailboxes`, `shadow_messages`, `shadow_tombstones`), compared with the server at each
- *   sync, and every difference gets a synthetic MODSEQ (`sync-shadow.ts`).
+ * - otherwise the shadow: the last known state of the mailbox is in the database (tables `shadow_mailboxes`,
+ *   `shadow_messages`, `shadow_tombstones`), is compared with the server at each sync, and every difference gets a
+ *   synthetic MODSEQ (`sync-shadow.ts`).
  *
- * Tokens have one form in both cases (`token.ts`). Mailbox names are the server's own, with its own
- * hierarchy separator (`INBOX.Sent` on Courier), decoded from modified UTF-7. Where the server fails,
- * callers get the refusal `unavailable`, and one line of the log says by name what failed
- * (`failure.ts`). What arrives is brought to the server by `server-delivery.ts`.
+ * Tokens have one form in both cases (`token.ts`). Mailbox names are the server's own, with its own hierarchy
+ * separator (`INBOX.Sent` on Courier), decoded from modified UTF-7. Where the server fails, callers get the refusal
+ * `unavailable`, and one log line names the failure (`failure.ts`). `server-delivery.ts` delivers incoming mail to
+ * the server.
  */
 import type { MailboxChange } from '../../changes/changes.ts';
 import type { Database } from '../../database/database.ts';
@@ -68,20 +68,20 @@ export interface ImapOptions {
   /** Where a client's message is kept until the server has it. */
   readonly bodies: AppenderOptions['bodies'];
   /**
-   * Whether the account is the one that has its address now. The server knows only addresses. When a domain
-   * goes to another claim, accounts of the old claim must not read the mailboxes of the new one.
+   * Whether the account is the one that has its address now. The server knows only addresses. When a domain belongs to
+   * another claim, accounts of the old claim must not read the mailboxes of the new one.
    */
   readonly isCurrent?: (user: MailUser) => Promise<boolean>;
-  /** Some accounts that the server should let in: whether it does is part of being ready. */
+  /** Some accounts that the server should accept: readiness tests whether it does. */
   readonly someAccounts?: () => Promise<readonly MailUser[]>;
-  /** Told of each login at the server. */
+  /** Called for each login at the server. */
   readonly onLogin?: PoolOptions['onLogin'];
-  /** Tells when an account's access ends: its connections are closed. */
+  /** Calls the listener when an account's access ends: its connections are closed. */
   readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly log: Log;
   /** Milliseconds without an answer after which a command has failed. */
   readonly timeoutMs?: number;
-  /** Connections in all. */
+  /** The most connections. */
   readonly connections?: number;
   /** Milliseconds after which an unused connection is closed. */
   readonly idleMs?: number;
@@ -174,7 +174,7 @@ export class ImapMailstore implements Mailstore {
     if (connection.hasQresync && state.modseq > 0n) {
       return { uidvalidity, token: formatState(state) };
     }
-    // STATUS tells of \Seen alone. Changes of other flags are told at the next sync.
+    // STATUS shows only \Seen. Changes of other flags are found at the next sync.
     const isSame =
       known?.uidvalidity === uidvalidity &&
       known.uidnext === state.uidnext &&
@@ -213,7 +213,7 @@ export class ImapMailstore implements Mailstore {
   }
 
   /**
-   * Adds a message by APPEND, where it does not go by LMTP.
+   * Adds a message by APPEND, where LMTP is not used.
    *
    * @throws Refusal `mailbox_full` or `mailbox_refused` for good, `unavailable` for now; the reason of
    *   the message's signal
@@ -227,7 +227,7 @@ export class ImapMailstore implements Mailstore {
     return this.#appender.hasReceived(user, mailbox, receivedId);
   }
 
-  /** The change to tell of when something came into a mailbox by another way. */
+  /** The change to publish when a message came into a mailbox by another way. */
   changeOf(user: MailUser, mailbox: string): Promise<MailboxChange> {
     const name = canonicalMailboxName(mailbox);
     return this.#read(user, name, (connection) => this.#changeOf(connection, user, name));
@@ -273,16 +273,16 @@ export class ImapMailstore implements Mailstore {
     return this.#editor.remove(user, name);
   }
 
-  /** Whether the server takes connections and lets the master in. */
+  /** Whether the server accepts connections and the master's login. */
   answers(): Promise<boolean> {
     return this.#readiness.answers();
   }
 
   /**
-   * Forgets removals older than the time they are kept; older tokens start anew from then on.
+   * Removes tombstones that are older than `keptMs`; tokens from before then get a reset.
    *
    * @param keptMs how long tombstones are kept
-   * @param signal ends it early
+   * @param signal stops it early
    */
   pruneTombstones(keptMs: number, signal?: AbortSignal): Promise<number> {
     return pruneShadowTombstones(this.#database, this.#now() - keptMs, signal);
@@ -330,7 +330,7 @@ export class ImapMailstore implements Mailstore {
     };
   }
 
-  /** Runs work that may be done twice. If its connection was dropped, it runs once more on a fresh one. */
+  /** Runs work that may be done twice. If its connection was dropped, it runs once more on a new one. */
   async #read<T>(
     user: MailUser,
     mailbox: string | undefined,
@@ -352,7 +352,7 @@ export class ImapMailstore implements Mailstore {
     );
   }
 
-  /** Turns failures of the server into refusals, and writes them down. */
+  /** Turns failures of the server into refusals, and logs them. */
   async #guard<T>(user: MailUser, work: () => Promise<T>, mailbox?: string): Promise<T> {
     await this.#requireCurrent(user);
     try {
@@ -383,7 +383,7 @@ export class ImapMailstore implements Mailstore {
   }
 }
 
-/** A mailbox that went away while mailboxes were listed is left out. */
+/** A mailbox that was deleted while mailboxes were listed is left out. */
 function passOverMissing(error: unknown): undefined {
   if (isMissing(error)) return undefined;
   throw error;

@@ -32,7 +32,7 @@ interface Listed {
   readonly specialUse: string | undefined;
 }
 
-/** RFC 6154 section 2, what our own store has of it. */
+/** The uses of RFC 6154 section 2 that our own store has. */
 const SPECIAL_USES = ['\\Sent', '\\Drafts', '\\Junk', '\\Trash', '\\Archive'];
 
 /** Guesses the use by the last part of the name, where a server lacks SPECIAL-USE. */
@@ -46,8 +46,7 @@ const usualNames = new Map([
 ]);
 
 export async function listMailboxes(connection: Connection): Promise<ListedMailbox[]> {
-  // STATUS of the selected mailbox would tell old numbers: those that this session saw last (RFC 3501
-  // section 6.3.10).
+  // STATUS of the selected mailbox would return old numbers: the last that this session saw (RFC 3501 section 6.3.10).
   await connection.unselect();
   const listed = new Map<string, Listed>();
   const statuses = new Map<string, Omit<ListedMailbox, 'mailbox' | 'specialUse'>>();
@@ -63,7 +62,7 @@ export async function listMailboxes(connection: Connection): Promise<ListedMailb
     },
   };
   const items = statusItems(connection);
-  // RFC 5258, RFC 5819: states come along with the names, in one round trip.
+  // RFC 5258, RFC 5819: the states come together with the names, in one round trip.
   const together = connection.has('LIST-EXTENDED') && connection.has('LIST-STATUS');
   const special = connection.has('SPECIAL-USE') ? [atom('SPECIAL-USE')] : [];
   const extension = together ? [atom('RETURN'), [...special, atom('STATUS'), items]] : [];
@@ -80,7 +79,7 @@ export async function listMailboxes(connection: Connection): Promise<ListedMailb
   return mailboxes.sort((a, b) => (order(a) < order(b) ? -1 : 1));
 }
 
-/** The mailbox of a name or, better, of a use; undefined where there is neither. */
+/** The mailbox with a use, or else with a name; undefined where there is neither. */
 export async function findSpecialUse(
   connection: Connection,
   name: string,
@@ -88,7 +87,7 @@ export async function findSpecialUse(
 ): Promise<string | undefined> {
   const tellsUse = connection.has('SPECIAL-USE');
   const found: Listed[] = [];
-  // Without LIST-EXTENDED a server tells uses with every LIST (RFC 6154 section 2).
+  // Without LIST-EXTENDED a server returns uses with every LIST (RFC 6154 section 2).
   const ask = tellsUse && connection.has('LIST-EXTENDED');
   const extension = ask ? [atom('RETURN'), [atom('SPECIAL-USE')]] : [];
   await connection.command('LIST', [quoted(''), quoted('*'), ...extension], {
@@ -117,7 +116,7 @@ function passOverNo(error: unknown): undefined {
 
 function readListed({ attributes = [] }: ImapResponse, tellsUse: boolean): Listed | undefined {
   const flags = listOf(attributes[0]).map((flag) => textOf(flag)?.toLowerCase());
-  // RFC 3501 section 7.2.2, RFC 5258 section 3: names that only hold others.
+  // RFC 3501 section 7.2.2, RFC 5258 section 3: names that are only parents of others.
   if (flags.includes('\\noselect') || flags.includes('\\nonexistent')) return undefined;
   const name = textOf(attributes[2]);
   if (name === undefined) return undefined;

@@ -6,7 +6,7 @@ export interface ImapServer extends ServerAddress {
   /** The login that opens any account. */
   readonly master: { readonly user: string; readonly password: string };
   /**
-   * How it opens one: `master`: user name `account*master`; `plain`: SASL PLAIN with the account as
+   * How it opens an account: `master`: user name `account*master`; `plain`: SASL PLAIN with the account as
    * authorization identity (RFC 4616).
    */
   readonly auth: 'master' | 'plain';
@@ -15,7 +15,7 @@ export interface ImapServer extends ServerAddress {
 }
 
 /**
- * @param signal ends it with its reason
+ * @param signal ends the attempt with its reason
  * @throws ImapFailure
  */
 export async function logIn(
@@ -31,7 +31,7 @@ export async function logIn(
   const asMaster = () => open({ user: `${address}${separator}${master.user}`, pass });
   if (auth === 'plain') return asPlain();
   if (!address.includes(separator)) return asMaster();
-  // Dovecot takes what follows the first separator for the master; SASL PLAIN has no such trouble.
+  // Dovecot reads what follows the first separator as the master; SASL PLAIN does not have this problem.
   return asPlain().catch((error: unknown) => {
     if (error instanceof ImapFailure && error.kind === 'login_refused') return asMaster();
     throw error;

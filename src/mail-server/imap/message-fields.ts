@@ -1,5 +1,5 @@
 /**
- * What a sync adds to new messages, read off the server without their sources.
+ * The fields that a sync adds to new messages, read from the server without their sources.
  *
  * The parser of `message/` reads the envelope from the header fields, as in our own store. The server's ENVELOPE
  * is not used: it fills in Sender and Reply-To, and each server splits addresses in its own way.
@@ -50,7 +50,7 @@ const ENVELOPE_FIELDS = [
   'REFERENCES',
 ];
 
-/** Octets of a header that our parser reads; more is not fetched. */
+/** Octets of a header that our parser reads; the rest is not fetched. */
 const HEADER_MAX = 256 * 1024;
 
 const header = peek([atom('HEADER.FIELDS'), ENVELOPE_FIELDS.map(atom)], [0, HEADER_MAX]);
@@ -63,14 +63,14 @@ const itemsOfField: Readonly<Record<MessageField, readonly Argument[]>> = {
   size: [atom('RFC822.SIZE')],
   internalDate: [atom('INTERNALDATE')],
   bodyStructure: [structure],
-  // Says which part is fetched for it.
+  // Decides which part is fetched for it.
   preview: [structure],
   threadId: [header],
   emailId: [],
   hasAttachment: [structure],
 };
 
-/** What is fetched for fields of messages in the mailbox that the connection has open. */
+/** The items to fetch for fields of messages in the open mailbox. */
 export function fieldItems(connection: Connection, fields: readonly MessageField[]): Argument[] {
   const items = new Set(fields.flatMap((field) => itemsOfField[field]));
   // RFC 8474: Dovecot and Courier have none.
@@ -121,10 +121,10 @@ export function threadIdOf({ envelope, references }: ParsedMessage): string {
 }
 
 /**
- * Previews of messages in the mailbox that is open: of each the first octets of one part, fetched together
- * where they are of the same part.
+ * Previews of messages in the open mailbox: the first octets of one part of each, fetched together where the part has
+ * the same number.
  *
- * @param structures as the server tells them, by UID
+ * @param structures as the server returned them, by UID
  */
 export async function fetchPreviews(
   connection: Connection,

@@ -1,4 +1,4 @@
-/** Names of mailboxes that apps choose, as servers with other separators and prefixes write them. */
+/** Mailbox names that apps choose, as servers with other separators and prefixes write them. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { toServerName } from './namespace.ts';
@@ -22,7 +22,7 @@ void suite('names of new mailboxes', () => {
     }
   });
 
-  void test('are asked for by NAMESPACE, else by LIST', async () => {
+  void test('come from NAMESPACE, else from LIST', async () => {
     for (const [capability, expected] of [
       ['', 'Work.Sub'],
       [' NAMESPACE', 'INBOX.Work.Sub'],

@@ -4,13 +4,13 @@ import { listOf, quoted, textOf } from './wire.ts';
 
 /** An account's own namespace: on Courier `INBOX.` and `.`, on most others nothing and `/`. */
 export interface Namespace {
-  /** What every name but INBOX begins with. */
+  /** The start of every name except INBOX. */
   readonly prefix: string;
-  /** Stands between a mailbox and one below it. */
+  /** Separates the name of a mailbox from that of one below it. */
   readonly separator: string;
 }
 
-/** Of servers whose mailboxes have no levels. */
+/** For servers whose mailboxes have no levels. */
 const FLAT: Namespace = { prefix: '', separator: '/' };
 
 export async function readNamespace(connection: Connection): Promise<Namespace> {
@@ -25,7 +25,7 @@ export async function readNamespace(connection: Connection): Promise<Namespace> 
     });
     return found;
   }
-  // RFC 3501 section 6.3.8: an empty name asks for the separator alone.
+  // RFC 3501 section 6.3.8: an empty name asks only for the separator.
   await connection.command('LIST', [quoted(''), quoted('')], {
     LIST: ({ attributes = [] }) => {
       found = { prefix: '', separator: textOf(attributes[1]) ?? '/' };
@@ -35,7 +35,7 @@ export async function readNamespace(connection: Connection): Promise<Namespace> 
 }
 
 /**
- * The name under which a server makes a mailbox.
+ * The name under which a server creates a mailbox.
  *
  * @param name its levels separated by `/`, or as the server writes it
  */

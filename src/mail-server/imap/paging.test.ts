@@ -1,4 +1,4 @@
-/** Pages of one sync tell of one state, whatever happens between them, on servers of each kind. */
+/** Pages of one sync show one state, whatever happens between them, on servers of each kind. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { MessageField, SyncResult } from '../../mailstore/mailstore.ts';
@@ -35,7 +35,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
     });
     const nothing = { added: [], updated: [], removed: [] };
 
-    void test('a removal after the first page is the next sync to tell of, once', async () => {
+    void test('a removal after the first page is reported by the next sync, once', async () => {
       const { server, sync } = await open(6);
       const whole = await sync();
       server.setFlags(1, '\\Seen');
@@ -55,7 +55,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
       assert.deepEqual(told(await sync(next)), nothing);
     });
 
-    void test('mail that comes, and goes, while a page is read makes nobody start anew', async () => {
+    void test('mail that comes and is removed while a page is read causes no reset', async () => {
       const { server, sync } = await open(6);
       const whole = await sync();
       for (const uid of [1, 2, 3]) server.setFlags(uid, '\\Seen');
@@ -84,7 +84,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
       assert.deepEqual(told(next).added, came);
     });
 
-    void test('a new message that goes before its page is told and then removed', async () => {
+    void test('a new message that is removed before its page is added and then removed', async () => {
       const { server, sync } = await open(2);
       const whole = await sync();
       for (let count = 0; count < 3; count++) server.add('Subject: new\r\n\r\n');
@@ -98,7 +98,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
       assert.deepEqual(told(next), { added: [6], updated: [], removed: [5] });
     });
 
-    void test('so it is in a first sync, and what came and went is never told', async () => {
+    void test('the same in a first sync; a message that came and was removed is never reported', async () => {
       const { server, sync } = await open(5);
       const first = await sync(undefined, 2);
       assert.deepEqual(told(first), { ...nothing, added: [1, 2] });
@@ -112,7 +112,7 @@ for (const [title, extensions] of Object.entries(kinds)) {
       assert.deepEqual(told(next), { ...nothing, removed: [1, 4] });
     });
 
-    void test('a page of large envelopes ends for its size, before its limit', async () => {
+    void test('a page of large envelopes ends at its size, before its limit', async () => {
       const { server, sync } = await open(3);
       const name = 'x'.repeat(60_000);
       const fields = ['From', 'To', 'Cc', 'Bcc'].map((field) => `${field}: ${name} <a@b.test>\r\n`);

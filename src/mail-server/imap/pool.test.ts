@@ -1,4 +1,4 @@
-/** Connections are reused, bounded, and shared fairly; nobody waits for another's stalled ones. */
+/** Connections are reused, limited, and shared fairly; no account waits for stalled ones of another. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,7 +15,7 @@ function logins({ commands }: FakeServer): number {
   return commands.filter(({ name }) => name === 'ENABLE').length;
 }
 
-/** Holds every EXAMINE of an account back until it is let go. */
+/** Holds back every EXAMINE of an account until it is released. */
 function holdBack(server: FakeServer, address: string) {
   const held: { connection: number }[] = [];
   server.fault = (command) => {
@@ -59,7 +59,7 @@ void suite('the pool of connections', () => {
     assert.ok(store.load.open <= 10);
   });
 
-  void test('whoever asked first is served first', async () => {
+  void test('the first request is served first', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port, {}, { connections: 1, timeoutMs: 5_000 });
     const order: number[] = [];
@@ -73,7 +73,7 @@ void suite('the pool of connections', () => {
     assert.deepEqual(order, ids);
   });
 
-  void test('a stalled account holds up nobody but itself, and not for ever', async () => {
+  void test('a stalled account blocks only itself, and not for ever', async () => {
     const server = await startFakeServer();
     const options = { connections: 4, timeoutMs: 1_500 };
     const { store, logged } = await openImapStore(server.port, {}, options);
@@ -89,7 +89,7 @@ void suite('the pool of connections', () => {
     assert.ok(logged.some(({ failure }) => failure === 'silent'));
   });
 
-  void test('a crowd of one account leaves room for the others to wait', async () => {
+  void test('many requests of one account leave room in the queue for others', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port, {}, { connections: 4, timeoutMs: 5_000 });
     const held = holdBack(server, 'u1@');
@@ -111,7 +111,7 @@ void suite('the pool of connections', () => {
   void test('a hundred accounts log in ten at a time', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
-    // Not connections: one more looks for TLS where a greeting is late.
+    // Not connections: one more tests for TLS where a greeting is late.
     let begun = 0;
     let most = 0;
     server.fault = ({ name }) => {
@@ -122,18 +122,18 @@ void suite('the pool of connections', () => {
     assert.ok(most > 1 && most <= 10, `${most} logins at a time`);
   });
 
-  void test('a server that is back lets everybody in, not only who asked first', async () => {
+  void test('a server that is up again serves all requests, not only the first', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
     await server.stop();
     await assert.rejects(store.sync(user(1), inbox), { code: 'unavailable' });
     await server.restart();
-    // The longest that a server is left alone after its first failure.
+    // The longest time that a server is not used after its first failure.
     await sleep(320);
     await Promise.all(Array.from({ length: 50 }, (_, id) => store.sync(user(id + 1), inbox)));
   });
 
-  void test('those who are refused are told to come back at different times', async () => {
+  void test('refused requests are told to retry at different times', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
     await server.stop();
@@ -146,13 +146,13 @@ void suite('the pool of connections', () => {
     assert.ok(times.size > 15, `${times.size} different times`);
   });
 
-  void test('waiting ends in a refusal that says when to come back', async () => {
+  void test('waiting ends in a refusal that says when to retry', async () => {
     const server = await startFakeServer();
     const options = { connections: 1, ...IMPATIENT };
     const { store, logged } = await openImapStore(server.port, {}, options);
     await store.sync(user(1), inbox);
     const held = holdBack(server, 'u1@');
-    // The one connection is held for as long as the wait lasts, and begun before it.
+    // The one connection is held for as long as the wait lasts, from before it.
     const first = assert.rejects(store.sync(user(1), inbox));
     await until(() => held.length === 1);
     const second = assert.rejects(store.sync(user(1), inbox), (error) => {
@@ -162,7 +162,7 @@ void suite('the pool of connections', () => {
     await Promise.all([first, second]);
   });
 
-  void test('connections that nobody uses are closed', async () => {
+  void test('unused connections are closed', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port, {}, { idleMs: 20 });
     await store.sync(user(1), inbox);
@@ -199,7 +199,7 @@ void suite('the pool of connections', () => {
     assert.equal(store.load.open, 1);
   });
 
-  void test('a closed store ends its connections and takes no more requests', async () => {
+  void test('a closed store ends its connections and accepts no more requests', async () => {
     const server = await startFakeServer();
     const { store } = await openImapStore(server.port);
     await store.sync(user(1), inbox);

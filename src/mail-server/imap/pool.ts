@@ -1,6 +1,6 @@
 /**
- * Connections to the IMAP server, each for one account: reused between requests, few per account,
- * bounded in all, and handed out in the order in which they were asked for.
+ * Connections to the IMAP server, each for one account: reused between requests, few per account, limited in all, and
+ * given in the order of the requests.
  *
  * A connection serves only the account it was opened for. An account that holds all of its connections makes
  * only itself wait. When the total is reached, an idle connection of another account is closed to make room.
@@ -14,18 +14,18 @@ import { ServerHealth } from './server-health.ts';
 export interface PoolOptions {
   readonly open: (user: MailUser) => Promise<Connection>;
   readonly total: number;
-  /** Milliseconds after which a connection that nobody used is closed. */
+  /** Milliseconds after which an unused connection is closed. */
   readonly idleMs: number;
   /** Longest wait for a connection, in milliseconds. */
   readonly waitMs: number;
-  /** Told of each login. */
+  /** Called for each login. */
   readonly onLogin?: ((result: 'succeeded' | 'refused' | 'failed') => void) | undefined;
-  /** Tells when an account's access ends; the answer ends the subscription. */
+  /** Calls the listener when an account's access ends; the returned function ends the subscription. */
   readonly onAccessEnd?: (accountId: number, listener: () => void) => () => void;
   readonly now?: () => number;
 }
 
-/** What one account has. */
+/** The connections and requests of one account. */
 interface Account {
   readonly id: number;
   readonly idle: Pooled[];
@@ -51,30 +51,30 @@ interface Waiter {
 
 /** More waiting requests than this are refused at once. */
 const WAITING_MAX = 1_000;
-/** So are more than this of one account: a stalled account leaves room for the others. */
+/** Also refused: more than this of one account, so that a stalled account leaves room for the others. */
 const WAITING_PER_ACCOUNT = 250;
 /** Logins under way at a time: a server checks passwords one after the other. */
 const LOGINS_AT_ONCE = 10;
 /** Connections of one account. */
 const PER_ACCOUNT = 3;
-/** A reader that stops for longer than this gives its connection back. */
+/** A reader that pauses for longer than this releases its connection. */
 const PAUSE_MS = 200;
-/** So does a reader that has had it for this long: others of the account wait for it. */
+/** So does a reader that has held it for this long: others of the account wait for it. */
 const KEPT_MS = 1_000;
 /** After a refused login the same account is not tried again for this long. */
 const REFUSED_REST_MS = 3_000;
 const REFUSED_MAX = 10_000;
 
 export interface UseOptions {
-  /** Never a connection that was used before. */
+  /** Whether only a new connection will do. */
   readonly fresh?: boolean;
-  /** Keeps the connection for the same reader's next use. */
+  /** Holds the connection for the same reader's next use. */
   readonly keep?: Keep;
 }
 
 /**
- * Keeps the connection for one reader between its commands while it reads without a pause. If others used it
- * in between, the server would read the message from its start again.
+ * Holds the connection for one reader between its commands, as long as it reads without a pause. If others used it in
+ * between, the server would read the message from its start again.
  */
 export class Keep {
   #pooled: Pooled | undefined;
@@ -82,12 +82,12 @@ export class Keep {
   #pause: NodeJS.Timeout | undefined;
   #until = 0;
 
-  /** Gives back what is kept. */
+  /** Releases the connection. */
   end(): void {
     if (this.#take()) this.#release();
   }
 
-  /** @returns the kept connection, for its next use */
+  /** @returns the held connection, for its next use */
   take(): Pooled | undefined {
     const pooled = this.#take();
     if (pooled?.connection.isOpen) return pooled;
@@ -102,7 +102,7 @@ export class Keep {
     return pooled;
   }
 
-  /** Keeps a connection after a use. @param isFirst whether it was not kept before */
+  /** Holds a connection after a use. @param isFirst whether it was not held before */
   put(pooled: Pooled, isFirst: boolean, release: () => void): void {
     const now = performance.now();
     if (isFirst) this.#until = now + KEPT_MS;
@@ -148,10 +148,10 @@ export class Pool {
   }
 
   /**
-   * Runs `work` with a connection of the account to itself. It is told whether the connection was kept
-   * for it, so that the mailbox is open as it left it.
+   * Runs `work` with a connection of the account for itself alone. `work` learns whether the connection was held for
+   * it, so that the mailbox is still open.
    *
-   * @throws ImapFailure `busy` when none came free in time, and what opening one throws
+   * @throws ImapFailure `busy` when none became free in time, and the errors of opening one
    */
   async use<T>(
     user: MailUser,
@@ -186,7 +186,7 @@ export class Pool {
     if (this.#closed) return Promise.reject(new ImapFailure('dropped'));
     const account = this.#accounts.get(user.accountId);
     const idle = account && !fresh ? this.#takeIdle(account) : undefined;
-    // An idle connection of the account's own is nobody else's to wait for.
+    // Another account cannot use an idle connection of this one, so it is used at once.
     if (idle) return Promise.resolve(idle);
     if (this.#isCrowded(user)) return Promise.reject(this.#busy());
     return new Promise((resolve, reject) => {
@@ -212,13 +212,13 @@ export class Pool {
     return this.#waiting.length >= WAITING_MAX || own.length >= WAITING_PER_ACCOUNT;
   }
 
-  /** Those who were refused together do not come back together. */
+  /** A random time, so that requests that were refused together do not come back together. */
   #busy(): ImapFailure {
     const seconds = this.#options.waitMs / 1000;
     return new ImapFailure('busy', { retryAfter: Math.max(1, seconds * (0.25 + Math.random())) });
   }
 
-  /** Gives connections to whoever can have one now, the longest waiting first. */
+  /** Gives connections to waiting requests, the oldest first. */
   #serve(): void {
     const left: Waiter[] = [];
     const waiting = this.#waiting;
@@ -239,7 +239,7 @@ export class Pool {
     if (this.#opening >= LOGINS_AT_ONCE) return false;
     const held = account ? account.idle.length + account.busy.size + account.opening : 0;
     if (held >= PER_ACCOUNT) {
-      // Only a fresh one will do: one of its own idle ones makes room.
+      // Only a new one will do: an idle one of the account makes room.
       const own = account?.idle[0];
       if (!own) return false;
       this.#end(own);
@@ -253,7 +253,7 @@ export class Pool {
     return true;
   }
 
-  /** The one that was used last, so that what is not needed ends idle. */
+  /** The one that was used last, so that connections that are not needed become idle. */
   #takeIdle(account: Account): Pooled | undefined {
     const pooled = account.idle.pop();
     if (!pooled) return undefined;
@@ -351,7 +351,7 @@ export class Pool {
     pooled.connection.destroy();
   }
 
-  /** A connection has ended by itself, idle or in use. */
+  /** A connection has ended, idle or in use. */
   #forget(pooled: Pooled): void {
     const { account } = pooled;
     const at = account.idle.indexOf(pooled);
@@ -375,7 +375,7 @@ export class Pool {
     account.unsubscribe();
   }
 
-  /** Ends all that an account has: it is gone, suspended, or its password was changed. */
+  /** Ends all connections of an account: it was deleted, suspended, or its password was changed. */
   #endAccount(account: Account): void {
     if (this.#accounts.get(account.id) === account) this.#accounts.delete(account.id);
     account.unsubscribe();

@@ -1,4 +1,4 @@
-/** Whether an IMAP server can be used, for readiness: whether it greets, and lets the master in. */
+/** Readiness of an IMAP server: whether it sends a greeting, and accepts the master's login. */
 import { connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { MailUser } from '../../mailstore/mailstore.ts';
@@ -14,24 +14,24 @@ export interface ReadinessOptions {
   readonly log: Log;
   readonly timeoutMs: number;
   readonly report: (user: MailUser | undefined, failure: ImapFailure) => void;
-  /** Some accounts that the server should let in. */
+  /** Some accounts that the server should accept. */
   readonly someAccounts: (() => Promise<readonly MailUser[]>) | undefined;
 }
 
-/** A server that answered within this time is not asked again. */
+/** A server that answered within this time is not tested again. */
 const LATELY_MS = 10_000;
 
 /**
- * Whether the server takes connections and lets the master in.
+ * Whether the server accepts connections and the master's login.
  *
- * A refused login is mostly one account's, which the server does not have. So it only makes the master
- * doubtful: other accounts are tried then, first the one that got in last. Where none of them gets in,
- * the master's name or password is wrong, and the answer is no until a login works again.
+ * A refused login is mostly that of one account, which the server does not have. So it only makes the master doubtful:
+ * then other accounts are tried, first the last one that succeeded. If none succeeds, the master's name or password is
+ * wrong, and the answer is no until a login works again.
  */
 export class Readiness {
   readonly #options: ReadinessOptions;
   #masterWorks = false;
-  /** Who got in last. */
+  /** The last account whose login succeeded. */
   #lastUser: MailUser | undefined;
   #probing: Promise<boolean> | undefined;
 
@@ -61,7 +61,7 @@ export class Readiness {
   #doubt(): void {
     if (!this.#masterWorks) return;
     this.#masterWorks = false;
-    // The log says what is wrong, also when no health check asks.
+    // The log says what is wrong, also when no health check runs.
     void this.answers();
   }
 
@@ -70,7 +70,7 @@ export class Readiness {
     const { lastSuccess } = pool.health;
     const isProven = this.#masterWorks || !someAccounts;
     if (isProven && lastSuccess > 0 && performance.now() - lastSuccess < LATELY_MS) return true;
-    // Anybody may ask, at any rate: all who ask at the same time share one connection.
+    // Health checks may come at any rate: checks at the same time share one connection.
     this.#probing ??= this.#probe()
       .catch(() => false)
       .finally(() => {
@@ -91,7 +91,7 @@ export class Readiness {
     }
   }
 
-  /** Whether one of these accounts gets in; a line of the log says what is wrong where none does. */
+  /** Whether the login of one of these accounts succeeds; if none does, a log line says what is wrong. */
   async #tryLogins(accounts: readonly MailUser[]): Promise<boolean> {
     const { server, pool, log, report } = this.#options;
     const last = this.#lastUser;
@@ -123,7 +123,7 @@ export class Readiness {
   }
 }
 
-/** RFC 3501 section 7.1: OK and PREAUTH take the client in, BYE does not. */
+/** RFC 3501 section 7.1: OK and PREAUTH accept the client, BYE does not. */
 const WELCOME = /^\* (?:OK|PREAUTH)\b/i;
 
 /** @throws the signal's reason */

@@ -1,11 +1,11 @@
 /**
- * Removing shadows of mailboxes in short transactions. A shadow that was dropped keeps its row, with the
- * account's id negated and a name of its own, until its messages are removed; so nobody finds it.
+ * Removes shadows of mailboxes in short transactions. A dropped shadow keeps its row, with the account's id negated
+ * and a new name, until its messages are removed; so no query finds it.
  */
 import { sql } from 'kysely';
 import type { Database, Queries } from '../../database/database.ts';
 
-/** Rows that go in one transaction. */
+/** Rows that are removed in one transaction. */
 const ROWS_AT_A_TIME = 500;
 
 const dropped = {
@@ -18,7 +18,7 @@ export async function buryShadow(tx: Queries, id: number): Promise<void> {
   await tx.updateTable('shadow_mailboxes').set(dropped).where('id', '=', id).execute();
 }
 
-/** Drops the shadows of accounts that are deleted. */
+/** Drops the shadows of deleted accounts. */
 export async function buryShadowsOf(tx: Queries, accountIds: readonly number[]): Promise<void> {
   await tx
     .updateTable('shadow_mailboxes')
@@ -27,13 +27,13 @@ export async function buryShadowsOf(tx: Queries, accountIds: readonly number[]):
     .execute();
 }
 
-/** Drops all shadows: those of a database that was brought back may be older than what apps have seen. */
+/** Drops all shadows: those of a restored database may be older than what apps have seen. */
 export async function buryAllShadows(tx: Queries): Promise<void> {
   await tx.updateTable('shadow_mailboxes').set(dropped).where('account_id', '>', 0).execute();
 }
 
 /**
- * Removes some of what dropped shadows have, in one transaction.
+ * Removes a part of what dropped shadows have, in one transaction.
  *
  * @returns false where nothing is left
  */
@@ -44,7 +44,7 @@ export function purgeShadows(database: Database): Promise<boolean> {
       .select('id')
       .where('account_id', '<', 0)
       .limit(1)
-      // Who still writes to it waits, and then finds it gone.
+      // A transaction that still writes to it waits, and then finds it dropped.
       .$if(database.engine === 'postgres', (query) => query.forUpdate())
       .executeTakeFirst();
     if (!shadow) return false;

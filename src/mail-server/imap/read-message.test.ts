@@ -1,4 +1,4 @@
-/** Readers of long messages: each keeps its connection while it reads on, and gives it back. */
+/** Readers of long messages: each holds its connection while it reads on, and releases it afterwards. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { startFakeServer } from './testing/fake-server.ts';
@@ -27,7 +27,7 @@ async function drain(source: AsyncIterable<Uint8Array>): Promise<number> {
 }
 
 void suite('reading long messages', () => {
-  void test('five at a time seldom change places on a connection', async () => {
+  void test('five at a time seldom alternate on a connection', async () => {
     const { server, sources } = await open(5);
     const sizes = await Promise.all(sources.map((message) => drain(message.open())));
     assert.deepEqual(
@@ -43,11 +43,11 @@ void suite('reading long messages', () => {
       if (last.get(connection) !== uid) changes++;
       last.set(connection, uid);
     }
-    // Five beginnings; a reader that takes too long makes room for another in between.
+    // Five starts; a reader that takes too long lets another one in between.
     assert.ok(changes < fetches.length / 2, `${changes} changes in ${fetches.length} pieces`);
   });
 
-  void test('a reader that pauses makes nobody wait', async () => {
+  void test('a reader that pauses blocks no other', async () => {
     const { store, user, sources } = await open(4);
     const readers = sources.map((message) => message.open()[Symbol.asyncIterator]());
     // As many as the account may have connections, and one more.
@@ -60,13 +60,13 @@ void suite('reading long messages', () => {
     for (const reader of readers) await reader.return?.();
   });
 
-  void test('a mailbox made anew under a reader ends its message', async () => {
+  void test('a mailbox that is created again during a read ends the message', async () => {
     const { server, sources } = await open(1);
     const [message] = sources;
     const reader = message?.open()[Symbol.asyncIterator]() ?? assert.fail();
     await reader.next();
     await reader.next();
-    // The session goes on with the old mailbox, as sessions do.
+    // The session continues with the old mailbox, as real sessions do.
     server.makeAnew();
     await assert.rejects(
       async () => {
@@ -81,8 +81,8 @@ const STAND_IN =
   'From: System Administrator <root@localhost>\nSubject: message unavailable\n\n' +
   'This message is no longer available on the server.\n';
 
-void suite('a message that goes while it is read', () => {
-  /** As Courier: where the file is gone, FETCH gives a text of the server's own. */
+void suite('a message that is removed while it is read', () => {
+  /** Like Courier: where the file was removed, FETCH returns a text of the server's own. */
   async function openCourier() {
     const server = await startFakeServer();
     const { store, user } = await openImapStore(server.port, {}, { timeoutMs: 10_000 });
@@ -101,14 +101,14 @@ void suite('a message that goes while it is read', () => {
     return { server, store, user, expungeBefore };
   }
 
-  void test('is not there, whatever text the server has in its place', async () => {
+  void test('does not exist, whatever text the server sends in its place', async () => {
     const { server, store, user, expungeBefore } = await openCourier();
     const { uid } = server.add('Subject: hello\r\n\r\nhello\r\n');
     expungeBefore(1, uid);
     await assert.rejects(store.fetchMessage(user, 'INBOX', uid), { code: 'message_not_found' });
   });
 
-  void test('breaks off where its end is gone', async () => {
+  void test('breaks off where its end was removed', async () => {
     const { server, store, user, expungeBefore } = await openCourier();
     const { uid } = server.add(`Subject: long\r\n\r\n${'x'.repeat(3 * 512 * 1024)}`);
     const message = await store.fetchMessage(user, 'INBOX', uid);
@@ -116,7 +116,7 @@ void suite('a message that goes while it is read', () => {
     await assert.rejects(drain(message.open()), { code: 'message_not_found' });
   });
 
-  void test('one that has that very text is read', async () => {
+  void test('a message that has exactly this text is read', async () => {
     const { server, store, user } = await openCourier();
     const { uid } = server.add(STAND_IN.replaceAll('\n', '\r\n'));
     const message = await store.fetchMessage(user, 'INBOX', uid);

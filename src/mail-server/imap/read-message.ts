@@ -1,10 +1,10 @@
 /**
  * Reading one message and its parts.
  *
- * Each request, and each further piece of a long message, opens the mailbox by EXAMINE first. A session keeps
- * its view of a mailbox after another client deleted it, made it anew or expunged from it. It would then serve
- * old messages, fail, or (with Dovecot's sdbox) empty the new mailbox. NOOP and STATUS answer from the same old
- * view, so there is no shorter command.
+ * Each request, and each further piece of a long message, opens the mailbox by EXAMINE first. A session keeps its view
+ * of a mailbox after another client deleted it, created it again or expunged from it. It would then return old
+ * messages, fail, or (with Dovecot's sdbox) empty the new mailbox. NOOP and STATUS answer from the same old view, so
+ * there is no shorter command.
  */
 import { LRUCache } from 'lru-cache';
 import { Refusal } from '../../errors/errors.ts';
@@ -29,7 +29,7 @@ import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './sourc
 import { UidSet } from './uid-set.ts';
 import { type Argument, atom, listOf, readFlags, textOf } from './wire.ts';
 
-/** Runs work that changes nothing, again on another connection where one broke. */
+/** Runs work that changes nothing, a second time on another connection where the first broke. */
 export type Read = <T>(
   user: MailUser,
   mailbox: string,
@@ -37,7 +37,7 @@ export type Read = <T>(
   options?: UseOptions,
 ) => Promise<T>;
 
-/** Identity encodings leave a part's octets as they are (RFC 2045 section 6.2). */
+/** Identity encodings do not change a part's octets (RFC 2045 section 6.2). */
 const IDENTITY = new Set(['7bit', '8bit', 'binary']);
 
 /** Sizes of parts that are remembered. */
@@ -70,9 +70,8 @@ export class MessageReader {
   }
 
   /**
-   * The source goes once through the parser of `message/`, so that what is said of the message is
-   * what every store of ours would say. A source of one piece is kept; a longer one is fetched anew
-   * by each reader.
+   * The source is parsed once by `message/`, so that the description is the same as in every store of ours. A source
+   * of one piece is kept; a longer one is fetched again by each reader.
    */
   async message(user: MailUser, mailbox: string, uid: number): Promise<Message> {
     const { items, open, parsed } = await this.#parse(user, mailbox, uid);
@@ -109,9 +108,9 @@ export class MessageReader {
   }
 
   /**
-   * The part is looked up in the server's BODYSTRUCTURE and its octets are `BODY.PEEK[part]`, so that
-   * a small part of a large message costs its own size. The decoded size of a part that is longer
-   * than one piece takes one reading to find out; it is then remembered.
+   * The part is found in the server's BODYSTRUCTURE and its octets are `BODY.PEEK[part]`, so that a small part of a
+   * large message costs only its own size. The decoded size of a part that is longer than one piece is found by
+   * reading it once, and is then remembered.
    */
   async part(user: MailUser, mailbox: string, uid: number, number: string): Promise<PartContent> {
     const found = await this.#read(user, mailbox, async (connection) => {
@@ -136,7 +135,7 @@ export class MessageReader {
       ...named(part),
       open: (range?: ByteRange) => {
         const isPlain = IDENTITY.has(part.encoding);
-        // Where nothing is to be decoded, what lies before the range is not even fetched.
+        // Where there is no encoding, the octets before the range are not fetched.
         if (range && isPlain) return this.#open(place, number, first, range);
         return decodePart(part.encoding, encoded(), range ?? { start: 0, end: size });
       },
@@ -144,8 +143,8 @@ export class MessageReader {
   }
 
   /**
-   * A part that the server does not see, but our parser does: the structure that clients are shown
-   * is that one's, and it reads messages leniently (Courier sees no parts without MIME-Version).
+   * A part that the server does not see, but our parser does: clients get the structure of our parser, which reads
+   * messages leniently (Courier sees no parts without MIME-Version).
    */
   async #parsedPart(
     user: MailUser,
@@ -166,9 +165,9 @@ export class MessageReader {
   }
 
   /**
-   * The octets of a section, whose first piece was fetched already. The connection is kept from piece to piece.
-   * If two EXAMINEs find the same mailbox, everything read between them is of that mailbox; so an EXAMINE follows
-   * the last piece.
+   * The octets of a section, whose first piece was fetched already. The connection is held from piece to piece. If two
+   * EXAMINEs find the same mailbox, everything read between them is of that mailbox; so an EXAMINE follows the last
+   * piece.
    */
   async *#open(
     { user, mailbox, uidvalidity, uid }: Place,
@@ -182,7 +181,7 @@ export class MessageReader {
     };
     const keep = new Keep();
     const next = async (at: number): Promise<Piece> => {
-      // The first piece is there, from whatever place in it.
+      // The first piece was fetched from an earlier offset.
       const isWhole = first.length < PIECE;
       if (at < first.length || isWhole) return { bytes: first.subarray(at), isLast: isWhole };
       const length = Math.min(PIECE, end - at);
@@ -193,7 +192,7 @@ export class MessageReader {
         const { bytes } = piece;
         const isLast = bytes.length < length || at + length >= end;
         if (isLast) await requireSame(connection);
-        // Nothing may mean the end, or that Courier has the message no more.
+        // An empty piece may mean the end, or that Courier no longer has the message.
         const isCut = bytes.length === 0 && (await listUids(connection, uid, uid)).size === 0;
         if (isCut) throw messageNotFound(mailbox, uid);
         return { bytes, isLast };
@@ -208,14 +207,14 @@ export class MessageReader {
   }
 }
 
-/** How the text ends that Courier serves for a message which another session expunged since the EXAMINE. */
+/** The end of the text that Courier returns for a message which another session expunged since the EXAMINE. */
 const STAND_IN = /This message is no longer available on the server\.\r?\n$/;
 
 /**
- * The first piece of a section. One that could be Courier's stand-in is fetched again after another EXAMINE, which
- * lists the message only if it is there.
+ * The first piece of a section. One that could be Courier's text is fetched again after another EXAMINE, which lists
+ * the message only if it exists.
  *
- * @returns undefined where the message is gone
+ * @returns undefined where the message was removed
  */
 async function fetchFirst(
   connection: Connection,

@@ -1,6 +1,6 @@
 /**
- * Searching on the server (RFC 3501 section 6.4.4), mailbox by mailbox in the order of the list, the
- * newest UIDs first. A server matches parts of words, so that `inv*` and `inv` mean the same to it.
+ * Searches on the server (RFC 3501 section 6.4.4), mailbox by mailbox in the order of the list, the newest UIDs first.
+ * A server matches parts of words, so `inv*` and `inv` mean the same there.
  */
 import { invalidField } from '../../errors/errors.ts';
 import {
@@ -35,7 +35,7 @@ const SYSTEM_KEYS = new Map([
   ['\\seen', 'SEEN'],
 ]);
 
-/** Where a page ended: below this UID of the mailbox, which still has the same UIDVALIDITY. */
+/** Where a page ended: below this UID of the mailbox, as long as it has the same UIDVALIDITY. */
 interface Place {
   readonly mailbox: string;
   readonly uidvalidity: string;
@@ -69,7 +69,7 @@ export async function searchMailboxes(
   return { matches };
 }
 
-/** The mailboxes that are left to search, from the one where the last page ended. */
+/** The remaining mailboxes, from the one in which the last page ended. */
 async function mailboxesFrom(
   connection: Connection,
   name: string | undefined,
@@ -85,7 +85,7 @@ async function mailboxesFrom(
 
 function searchKeys(request: SearchRequest): Argument[] {
   const { texts, since, before, larger, smaller, flags = [], notFlags = [] } = request;
-  // The same bounds and refusals as with an index of our own.
+  // The same limits and refusals as with our own index.
   readQuery(texts);
   const keys: Argument[] = [atom('CHARSET'), atom('UTF-8'), atom('UNDELETED')];
   const each = (text: string | undefined, ...key: Argument[]) => {
@@ -98,7 +98,7 @@ function searchKeys(request: SearchRequest): Argument[] {
   for (const word of wordsOf(texts.to)) {
     keys.push(atom('OR'), atom('TO'), word, atom('OR'), atom('CC'), word, atom('BCC'), word);
   }
-  // Dates of IMAP have no time and no zone: a day more is asked for, and each message looked at.
+  // IMAP dates have no time and no zone: a day more is searched, and each message is checked.
   if (since !== undefined) keys.push(atom('SINCE'), atom(imapDate(since - DAY_MS)));
   if (before !== undefined) keys.push(atom('BEFORE'), atom(imapDate(before + 2 * DAY_MS)));
   if (larger !== undefined) keys.push(atom('LARGER'), atom(String(larger)));
@@ -108,7 +108,7 @@ function searchKeys(request: SearchRequest): Argument[] {
   return keys;
 }
 
-/** A literal may hold any octet but NUL. */
+/** A literal may have any octet except NUL. */
 function wordsOf(text: string | undefined): Argument[] {
   const words = (text ?? '').replaceAll('\0', ' ').split(/\s+/);
   return words
@@ -132,7 +132,7 @@ function imapDate(instant: number): string {
   return `${date.getUTCDate()}-${MONTHS[date.getUTCMonth()]}-${date.getUTCFullYear()}`;
 }
 
-/** What the answer says of these messages, newest first. */
+/** The entries of the answer for these messages, newest first. */
 async function readMatches(
   connection: Connection,
   mailbox: string,
@@ -168,7 +168,7 @@ function readCursor(text: string): Place {
     const place: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
     if (isPlace(place)) return place;
   } catch {
-    // Told below.
+    // Reported below.
   }
   throw invalidField('cursor', 'must be a cursor of an earlier answer');
 }

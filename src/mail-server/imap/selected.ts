@@ -2,7 +2,7 @@
 import type { UidSet } from './uid-set.ts';
 import { codeOf, type ImapResponse, modseqOf, numberOf } from './wire.ts';
 
-/** What SELECT and EXAMINE say of a mailbox, and what of it is known since. */
+/** What SELECT and EXAMINE return about a mailbox, and what is known of it since. */
 export interface Selected {
   readonly mailbox: string;
   readonly readOnly: boolean;
@@ -11,15 +11,15 @@ export interface Selected {
   exists: number;
   /** Undefined where the mailbox keeps no MODSEQs (RFC 7162 section 3.1.2.2). */
   readonly modseq: bigint | undefined;
-  /** Flags beside the system flags that messages may have (RFC 3501 section 7.2.6). */
+  /** Keywords that messages may have in addition to the system flags (RFC 3501 section 7.2.6). */
   readonly keywords: readonly string[];
-  /** What the server told of the mailbox that nobody asked for. */
+  /** Whether the server reported a change without a request. */
   news: boolean;
-  /** UIDs whose removal the server told since the mailbox was selected (RFC 7162 section 3.2.10.2). */
+  /** UIDs that the server reported as removed since the mailbox was selected (RFC 7162 section 3.2.10.2). */
   readonly gone: UidSet[];
 }
 
-/** What SELECT has answered so far. */
+/** The answer to SELECT so far. */
 export interface SelectAnswer {
   exists: number;
   uidnext: number | undefined;

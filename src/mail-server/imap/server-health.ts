@@ -1,13 +1,13 @@
 /**
- * Whether the server is worth another connection: after failures it is left alone for longer and
- * longer, so that requests fail at once instead of each waiting for a server that is down.
+ * Whether to try another connection to the server: after failures it is not used for longer and longer times, so that
+ * requests fail at once instead of each waiting for a server that is down.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ImapFailure } from './failure.ts';
 
 const FIRST_REST_MS = 250;
 const LONGEST_REST_MS = 5_000;
-/** How long others wait for the result of the one attempt that is under way. */
+/** How long others wait for the result of the one attempt under way. */
 const PATIENCE_MS = 2_000;
 
 export class ServerHealth {
@@ -17,19 +17,19 @@ export class ServerHealth {
   #probe: Promise<void> | undefined;
   #lastSuccess = 0;
 
-  /** @param now milliseconds that only grow */
+  /** @param now milliseconds of a monotonic clock */
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** When the server last did what it was asked; 0 for never. */
+  /** When the last command succeeded; 0 for never. */
   get lastSuccess(): number {
     return this.#lastSuccess;
   }
 
   /**
-   * Runs one attempt to connect. After a failure only one attempt at a time is made, which others wait
-   * for a moment, and none while the server rests.
+   * Runs one attempt to connect. After a failure only one attempt at a time is made, for which others wait a moment,
+   * and none while the server rests.
    *
    * @throws ImapFailure `resting` where no attempt is made
    */
@@ -52,7 +52,7 @@ export class ServerHealth {
     return attempt;
   }
 
-  /** Those who were refused together do not come back together. */
+  /** A random time, so that requests that were refused together do not come back together. */
   #resting(): ImapFailure {
     const rest = Math.max(0, this.#restUntil - this.#now()) / 1000;
     return new ImapFailure('resting', { retryAfter: rest + 1 + 4 * Math.random() });
@@ -65,7 +65,7 @@ export class ServerHealth {
       return connected;
     } catch (error) {
       if (error instanceof ImapFailure && error.concernsServer) this.#failed(error);
-      // A server that refuses a login is there.
+      // A server that refuses a login is up.
       else this.succeeded();
       throw error;
     }
@@ -78,11 +78,11 @@ export class ServerHealth {
 
   #failed({ kind }: ImapFailure): void {
     const longer = FIRST_REST_MS * 2 ** Math.min(this.#failures, 10);
-    // One that was dropped may be tried again at once: once.
+    // After a single dropped connection, one retry may come at once.
     const isSingle = kind === 'dropped' && this.#failures === 0;
     const rest = isSingle ? 0 : Math.min(longer, LONGEST_REST_MS);
     this.#failures++;
-    // Nodes that lost the server together do not come back together.
+    // Random, so that nodes that lost the server together do not come back together.
     this.#restUntil = this.#now() + rest * (0.75 + Math.random() / 2);
   }
 }

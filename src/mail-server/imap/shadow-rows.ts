@@ -1,8 +1,7 @@
 /**
- * Rows of the shadow: what was last seen of a mailbox (`shadow_mailboxes`), its messages
- * (`shadow_messages`), and what is gone of them (`shadow_tombstones`), each with the synthetic
- * MODSEQ of the refresh that saw it. What is read from it has the same meaning as in the embedded
- * store (`mailstore/read-changes.ts`).
+ * Rows of the shadow: the last known state of a mailbox (`shadow_mailboxes`), its messages (`shadow_messages`), and
+ * removed ones (`shadow_tombstones`), each with the synthetic MODSEQ of the refresh that saw it. Reads have the same
+ * meaning as in the embedded store (`mailstore/read-changes.ts`).
  */
 import type { Database, Queries, Row } from '../../database/database.ts';
 import { Refusal } from '../../errors/errors.ts';
@@ -13,7 +12,7 @@ import type { SyncState } from './token.ts';
 
 export type ShadowRow = Row<'shadow_mailboxes'>;
 
-/** What the server has of a mailbox at one moment. */
+/** The state of a mailbox on the server at one moment. */
 export interface Seen {
   readonly uidvalidity: string;
   readonly uidnext: number;
@@ -22,7 +21,7 @@ export interface Seen {
   readonly serverModseq: bigint | undefined;
 }
 
-/** Rows in one statement: both engines bound the number of parameters. */
+/** Rows in one statement: both engines limit the number of parameters. */
 const ROWS_AT_A_TIME = 500;
 /** Rows that one transaction prunes, so that none holds the thread for long. */
 const PRUNED_AT_A_TIME = 200;
@@ -67,7 +66,7 @@ export interface KnownShadow {
   readonly messages: ReadonlyMap<number, Pick<Row<'shadow_messages'>, 'created_modseq' | 'flags'>>;
 }
 
-/** Reads the messages of a shadow. @returns undefined where it is not as in `row` any more */
+/** Reads the messages of a shadow. @returns undefined where it has changed since `row` was read */
 export function readKnown(database: Database, row: ShadowRow): Promise<KnownShadow | undefined> {
   return database.snapshot(async (queries) => {
     const now = await queries
@@ -85,7 +84,7 @@ export function readKnown(database: Database, row: ShadowRow): Promise<KnownShad
   });
 }
 
-/** The differences between what was seen and the shadow. */
+/** The differences between the server and the shadow. */
 export interface Differences {
   readonly added: readonly (readonly [uid: number, flags: string])[];
   readonly changed: readonly (readonly [uid: number, flags: string])[];
@@ -114,7 +113,7 @@ export function isEmpty({ added, changed, gone }: Differences): boolean {
   return added.length + changed.length + gone.length === 0;
 }
 
-/** Whether the row, too, already says what was seen. */
+/** Whether the row also has the state that was seen. */
 export function isUpToDate(row: ShadowRow, seen: Seen): boolean {
   return (
     row.uidvalidity === seen.uidvalidity &&
@@ -128,9 +127,9 @@ function modseqText({ serverModseq }: Seen): string | null {
 }
 
 /**
- * Holds the row until the commit, if it is still the one that `before` was read as, and notes the server's history.
+ * Locks the row until the commit, if it has not changed since `before` was read, and notes the server's history.
  *
- * @returns whether that goes on; undefined where the row is another one
+ * @returns whether the history is the same; undefined where the row has changed
  */
 async function lockUnchanged(
   tx: Queries,
@@ -151,7 +150,7 @@ async function lockUnchanged(
 export interface WriteShadow {
   readonly user: MailUser;
   readonly mailbox: string;
-  /** The row as it was before the server was asked. */
+  /** The row before the server was asked. */
   readonly before: ShadowRow | undefined;
   readonly seen: Seen;
   readonly differences: Differences;
@@ -161,10 +160,10 @@ export interface WriteShadow {
 }
 
 /**
- * Brings the shadow to what was seen.
+ * Updates the shadow to the state that was seen.
  *
- * @returns undefined where somebody else has done so since `before`: what was seen may be older than
- *   what they saw, so it has to be looked at again
+ * @returns undefined where another session has updated it since `before`: our state may be older than theirs, so the
+ *   server has to be asked again
  */
 export async function writeShadow(
   tx: Queries,
@@ -214,7 +213,7 @@ export async function writeShadow(
   await updateFlags(tx, id, modseq, changed);
   await removeMessages(tx, id, modseq, gone, now);
   const uidnext = Math.max(before.uidnext, seen.uidnext);
-  // After a failover nobody knows which tokens tell of changes that it lost: all start anew.
+  // After a failover it is unknown which tokens include changes that it lost: all get a reset.
   const oldest = goesOn ? {} : { oldest_modseq: modseq };
   return update(tx, id, { ...columnsOf(seen), uidnext, modseq, ...oldest });
 }
@@ -310,9 +309,9 @@ async function removeMessages(
 }
 
 /**
- * Forgets removals seen before `before` (milliseconds since 1970).
+ * Removes tombstones of removals that were seen before `before` (milliseconds since 1970).
  *
- * @param signal ends it early
+ * @param signal stops it early
  * @returns how many
  */
 export async function pruneShadowTombstones(
@@ -363,11 +362,11 @@ export interface ShadowWindow {
   readonly afterUid: number;
   /** Whether the highest UIDs come first. */
   readonly newest: boolean;
-  /** Rows of each kind at most. */
+  /** The most rows of each kind. */
   readonly most: number;
 }
 
-/** Messages that are there and changed in the window, in the order of the page. */
+/** Existing messages that changed in the window, in the order of the page. */
 export function readLive(queries: Queries, window: ShadowWindow) {
   const { shadowId, base, snapshot, afterUid, newest, most } = window;
   const query = queries
@@ -381,7 +380,7 @@ export function readLive(queries: Queries, window: ShadowWindow) {
   return (most === Number.POSITIVE_INFINITY ? query : query.limit(most)).execute();
 }
 
-/** Messages that are gone: those that the client had, and those that the snapshot still had. */
+/** Removed messages: those that the client had, and those that the snapshot still had. */
 export function readGone(queries: Queries, window: ShadowWindow) {
   const { shadowId, base, snapshot, afterUid, newest, most } = window;
   const query = queries

@@ -21,7 +21,7 @@ function sectionItem(section: Section, start: number, length: number): Argument 
  * One piece.
  *
  * @param more items to fetch with it
- * @returns undefined where there is no such message (any more); shorter than asked at the end
+ * @returns undefined where the message does not exist (any more); shorter than requested at the end
  */
 export async function fetchPiece(
   connection: Connection,
@@ -48,7 +48,7 @@ export interface Piece {
   readonly isLast: boolean;
 }
 
-/** Reads on, piece by piece. @param next gives what begins at an offset */
+/** Reads on, piece by piece. @param next returns the piece at an offset */
 export async function* readPieces(
   next: (start: number) => Promise<Piece>,
   from = 0,

@@ -1,16 +1,16 @@
 /**
- * Sync of a mailbox whose server keeps MODSEQs and tells of removals (CONDSTORE and QRESYNC, RFC
- * 7162): nothing of it is kept on our side.
+ * Sync of a mailbox whose server keeps MODSEQs and reports removals (CONDSTORE and QRESYNC, RFC 7162): nothing of it
+ * is stored on our side.
  *
- * One `EXAMINE mailbox (QRESYNC (uidvalidity modseq))` is both the question whether anything changed
- * and the answer: state and changes of one moment, in one round trip. STATUS would not do: of a
- * mailbox that the connection has selected, servers answer with what that session saw last.
+ * One `EXAMINE mailbox (QRESYNC (uidvalidity modseq))` is both the question whether anything changed and the answer:
+ * state and changes of one moment, in one round trip. STATUS would not work: for a mailbox that the connection has
+ * selected, servers return what that session saw last.
  *
- * The state that a client is brought to is that of the EXAMINE. Messages that go away while the rest
- * is fetched are told as `added` without fields: they belong to that state, and the next sync tells
- * of their removal. What a server lists as removed may be too much (RFC 7162 section 3.2.10.1: one
- * that has forgotten lists every UID that is not there): it is believed only where it is as many as
- * the client's count of messages says; otherwise the client starts anew.
+ * The client is brought to the state of the EXAMINE. Messages that are removed while the rest is fetched are
+ * returned as `added` without fields: they belong to that state, and the next sync reports their removal. A server
+ * may list too many removals (RFC 7162 section 3.2.10.1: one that has forgotten them lists every UID that does not
+ * exist): its list is used only where it is as long as the client's count of messages requires; otherwise the client
+ * gets a reset.
  */
 import { invalidField } from '../../errors/errors.ts';
 import {
@@ -37,30 +37,30 @@ import {
 import { UID_MAX, UidSet } from './uid-set.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
 
-/** A page that carries more than UIDs is bounded also when the client set no limit. */
+/** A page with more fields than UIDs is limited also when the client set no limit. */
 export const PAGE_WITH_FIELDS = 1_000;
 
 /**
- * Characters, as JSON, of the new messages in one page that carries envelopes or structures: both are
- * as long as the sender made them.
+ * Characters, as JSON, of the new messages in one page with envelopes or structures: both are as long as the sender
+ * made them.
  */
 const PAGE_TEXT = 4 * 1024 * 1024;
 
-/** Messages whose envelopes are fetched in one command: all of its answer is in memory before it is measured. */
+/** Messages whose envelopes are fetched in one command: its whole answer is in memory before it is measured. */
 const TEXTS_AT_A_TIME = 100;
 
-/** More removals than this in one answer are told by starting anew. */
+/** The most removals in one answer; more cause a reset. */
 const REMOVED_MAX = 500_000;
 
 export interface SyncContext {
   readonly connection: Connection;
-  /** The name as the server has it. */
+  /** The name on the server. */
   readonly mailbox: string;
   readonly request: SyncRequest;
   readonly token: ImapToken | undefined;
 }
 
-/** What one page tells; UIDs in no order. */
+/** The content of one page; UIDs in no order. */
 export interface Page {
   readonly added: readonly AddedMessage[];
   readonly updated: readonly {
@@ -79,7 +79,7 @@ export function pageLimit({ limit, fields = [] }: SyncRequest): number {
   return limit ?? (fields.length > 0 ? PAGE_WITH_FIELDS : Number.POSITIVE_INFINITY);
 }
 
-/** @throws Refusal `invalid_request` for one that is no token, or has no UIDVALIDITY beside it */
+/** @throws Refusal `invalid_request` for a malformed token, or one without a UIDVALIDITY */
 export function readToken({ token, uidvalidity }: SyncRequest): ImapToken | undefined {
   if (token === undefined) return undefined;
   const read = parseImapToken(token);
@@ -89,7 +89,7 @@ export function readToken({ token, uidvalidity }: SyncRequest): ImapToken | unde
   return read;
 }
 
-/** Attempts in all: if the mailbox changes in the middle of one, the next asks anew. */
+/** Attempts in all: if the mailbox changes during one, the next asks again. */
 const ATTEMPTS = 3;
 
 /**
@@ -107,7 +107,7 @@ export async function syncByModseq(context: SyncContext): Promise<SyncResult | u
   }
 }
 
-/** One attempt. @returns nothing told where the client has to start anew */
+/** One attempt. @returns nothing where the client has to get a reset */
 async function look(
   context: SyncContext,
 ): Promise<{ readonly view?: Selected; readonly told?: SyncResult | undefined }> {
@@ -117,7 +117,7 @@ async function look(
   const uidvalidity = uidvalidityOf(request);
   const args =
     since && uidvalidity ? [[atom('QRESYNC'), [atom(uidvalidity), atom(`${since.modseq}`)]]] : [];
-  // A copy: what commands after it bring of news is not of the state that this answer is about.
+  // A copy: changes that later commands report do not belong to the state of this answer.
   const view = { ...(await connection.select(mailbox, 'EXAMINE', args, collector.untagged)) };
   if (view.modseq === undefined) return {};
   const now = stateOf(view);
@@ -137,7 +137,7 @@ async function look(
 /** Which messages of a state a page has. */
 interface AllOf {
   readonly snapshot: SyncState;
-  /** Those behind it, in the order of the pages. */
+  /** Those after it, in the order of the pages. */
   readonly afterUid: number;
   readonly newest: boolean;
 }
@@ -148,7 +148,7 @@ function begin({ request: { newest = false } }: SyncContext, view: Selected): Al
   return { snapshot, afterUid: newest ? snapshot.uidnext : 0, newest };
 }
 
-/** The state since which changes are asked for. */
+/** The state after which changes are requested. */
 function sinceOf(token: ImapToken | undefined): SyncState | undefined {
   if (token?.kind === 'state') return usable(token.state);
   return token?.kind === 'cursor' ? usable(token.base ?? token.snapshot) : undefined;
@@ -164,7 +164,7 @@ function uidvalidityOf({ uidvalidity }: SyncRequest): string | undefined {
   return isNumber && Number(uidvalidity) <= UID_MAX ? uidvalidity : undefined;
 }
 
-/** Whether the token's state can be one before the present state, by its numbers. */
+/** Whether the token's state can be before the present one, by its numbers. */
 export function isPast(token: ImapToken, now: SyncState): boolean {
   if (token.kind === 'foreign') return false;
   const earlier = (a: SyncState, b: SyncState) =>
@@ -174,14 +174,14 @@ export function isPast(token: ImapToken, now: SyncState): boolean {
   return earlier(snapshot, now) && (base === undefined || earlier(base, snapshot));
 }
 
-/** Between which two states, and from which UID on, a page has to tell. */
+/** The two states of a page, and the UID after which it starts. */
 interface Window {
   readonly base: SyncState;
   readonly snapshot: SyncState;
   readonly afterUid: number;
 }
 
-/** Changes as the EXAMINE told them. @returns undefined where they cannot be told for sure */
+/** The changes that EXAMINE reported. @returns undefined where they are not certain */
 async function readChanges(
   context: SyncContext,
   view: Selected,
@@ -215,12 +215,12 @@ async function readChanges(
   }
   const described = await describe(context, added, collector);
   const page = { added: described.added, updated, removed };
-  // Updates and removals stay: what the client has is below all that is new.
+  // Updates and removals stay: all that the client has is below the new messages.
   const end = described.fullAt ?? nextAfterUid;
   return answer(context, view, page, tokenAfter(base, snapshot, end), end);
 }
 
-/** The UIDs that a client of state `base` had and that are gone, or undefined where that is unsure. */
+/** The UIDs that a client of state `base` had and that are removed, or undefined where that is uncertain. */
 function knownGone(
   view: Selected,
   collector: ChangeCollector,
@@ -228,7 +228,7 @@ function knownGone(
 ): UidSet | undefined {
   const gone = collector.vanished().within(1, base.uidnext - 1);
   let newer = 0;
-  // Whatever came after that state has a higher MODSEQ, so it is among what changed.
+  // A message that came after that state has a higher MODSEQ, so it is among the changed ones.
   for (const uid of collector.changed.keys()) {
     if (uid >= base.uidnext && uid < view.uidnext) newer++;
   }
@@ -236,7 +236,7 @@ function knownGone(
   return gone.size === base.count - left && gone.size <= REMOVED_MAX ? gone : undefined;
 }
 
-/** The next page of a paged sync. @returns undefined where it cannot be told for sure */
+/** The next page of a paged sync. @returns undefined where it is not certain */
 async function goOn(
   context: SyncContext,
   view: Selected,
@@ -250,10 +250,10 @@ async function goOn(
   }
   let lost = UidSet.empty;
   if (!isSameState(snapshot, stateOf(view))) {
-    // What went after the snapshot is the next sync's to tell, but it was there in the snapshot.
+    // The next sync reports what was removed after the snapshot; in the snapshot it existed.
     const later = new ChangeCollector();
     const modifiers = [atom('CHANGEDSINCE'), atom(`${snapshot.modseq}`), atom('VANISHED')];
-    // Not `1:*`: where the last messages are gone, `*` is less than their UIDs.
+    // Not `1:*`: where the last messages were removed, `*` is less than their UIDs.
     await connection.command(
       'UID FETCH',
       [sequence(`1:${UID_MAX}`), [atom('UID'), atom('FLAGS')], modifiers],
@@ -267,9 +267,9 @@ async function goOn(
 }
 
 /**
- * Tells of all messages of a state.
+ * Returns all messages of a state.
  *
- * @param lost what went away since that state
+ * @param lost messages that were removed since that state
  */
 async function readAll(
   context: SyncContext,
@@ -282,8 +282,8 @@ async function readAll(
   const last = snapshot.uidnext - 1;
   const [from, to] = newest ? [1, Math.min(last, afterUid - 1)] : [afterUid + 1, last];
   const there = await listUids(connection, from, to);
-  // Cyrus leaves a message that was expunged since the EXAMINE out of the list, and tells of its removal
-  // with the next command. It belongs to this state: the next sync will tell that it was removed.
+  // Cyrus leaves a message that was expunged since the EXAMINE out of the list, and reports its removal with the next
+  // command. It belongs to this state: the next sync will report that it was removed.
   await connection.command('NOOP');
   const meanwhile = goneMeanwhile(connection).within(from, to);
   const gone = requirePlausible(meanwhile, view.exists).union(lost.within(from, to));
@@ -326,7 +326,7 @@ export function cut(
   return { uids: page, nextAfterUid: page.at(-1) };
 }
 
-/** What one page has of new messages. */
+/** The new messages of one page. */
 export interface Described {
   readonly added: readonly AddedMessage[];
   /** The last of them, where the rest would make the page too large. */
@@ -334,10 +334,10 @@ export interface Described {
 }
 
 /**
- * New messages with what was asked for of them, as many as fit into a page; at least one. One that
- * is gone meanwhile has its UID only.
+ * New messages with their requested fields, as many as fit into a page; at least one. A message that was removed
+ * meanwhile has only its UID.
  *
- * @param uids in their order
+ * @param uids in order
  */
 export async function describe(
   { connection, request: { fields = [] } }: Pick<SyncContext, 'connection' | 'request'>,

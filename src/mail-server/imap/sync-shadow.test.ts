@@ -5,7 +5,7 @@ import type { SyncResult } from '../../mailstore/mailstore.ts';
 import { startFakeServer } from './testing/fake-server.ts';
 import { openImapStore } from './testing/open-store.ts';
 
-test('a failover that lost what was seen of a mailbox lets its tokens start anew', async () => {
+test('after a failover that lost the seen state of a mailbox, its tokens get a reset', async () => {
   const server = await startFakeServer();
   server.capabilities = 'IMAP4rev1 AUTH=PLAIN UIDPLUS';
   server.add('Subject: one\r\n\r\n');
@@ -31,7 +31,7 @@ test('a failover that lost what was seen of a mailbox lets its tokens start anew
   const lost = await sync(known);
   assert.deepEqual(lost.changes.added, [{ uid }]);
 
-  // The standby never heard of that.
+  // The standby never got that.
   await database.write(async (tx) => {
     await tx.deleteFrom('shadow_messages').where('shadow_id', '=', kept.id).execute();
     await tx.deleteFrom('shadow_mailboxes').where('id', '=', kept.id).execute();

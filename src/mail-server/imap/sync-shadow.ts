@@ -1,13 +1,12 @@
 /**
- * Sync of a mailbox whose server does not tell what changed: no CONDSTORE (RFC 7162), NOMODSEQ, or
- * CONDSTORE without QRESYNC, which tells nothing of removals. Postroom compares the server with what
- * it saw last, the shadow, and gives each difference a synthetic MODSEQ.
+ * Sync of a mailbox whose server does not report all changes: no CONDSTORE (RFC 7162), NOMODSEQ, or CONDSTORE without
+ * QRESYNC, which does not report removals. Postroom compares the server with the state that it saw last, the shadow,
+ * and gives each difference a synthetic MODSEQ.
  *
- * Each sync opens the mailbox by EXAMINE and asks whether anything changed: with CONDSTORE by the MODSEQ
- * that EXAMINE tells, else by one SEARCH for each flag. Only then the flags of all messages are fetched;
- * with CONDSTORE, those that changed and the UIDs. NOOP on a session that is open would be shorter, but such a session goes on
- * with a mailbox that was renamed, or deleted and made anew, and tells of the new one's messages under
- * the old UIDVALIDITY.
+ * Each sync opens the mailbox by EXAMINE and asks whether anything changed: with CONDSTORE by the MODSEQ of EXAMINE,
+ * else by one SEARCH for each flag. Only after a change it fetches the flags of all messages; with CONDSTORE, those
+ * that changed and the UIDs. NOOP on an open session would be shorter, but such a session continues with a mailbox
+ * that was renamed, or deleted and created again, and reports the new one's messages under the old UIDVALIDITY.
  */
 import type { Database } from '../../database/database.ts';
 import type {
@@ -41,7 +40,7 @@ import { formatCursor, formatState, type ImapToken, type SyncState } from './tok
 import { UID_MAX, UidSet } from './uid-set.ts';
 import { atom, listOf, readFlags, sequence } from './wire.ts';
 
-/** Attempts in all: if somebody else updates the shadow meanwhile, the server is asked again. */
+/** Attempts in all: if another session updates the shadow meanwhile, the server is asked again. */
 const ATTEMPTS = 6;
 
 export interface ShadowOptions {
@@ -59,14 +58,14 @@ export class Shadows {
     this.#now = now;
   }
 
-  /** Brings the shadow of a mailbox to what the server has now. */
+  /** Updates the shadow of a mailbox to the server's current state. */
   async refresh(connection: Connection, user: MailUser, mailbox: string): Promise<ShadowRow> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       const row = await findShadow(this.#database.read, user, mailbox);
       const selected = await connection.select(mailbox, 'EXAMINE');
       if (row && isUntouched(row, selected)) return row;
       const before = row && (await readKnown(this.#database, row));
-      // Somebody else brought the shadow further since: what this session sees may be older.
+      // Another session has updated the shadow since: what this session sees may be older.
       if (row && !before) continue;
       if (before && (await isUnchanged(connection, selected, before))) return before.row;
       const seen = await look(connection, selected, before);
@@ -154,14 +153,14 @@ export class Shadows {
     const updated: UpdatedMessage[] = [];
     const removed: { uid: number }[] = [];
     for (const uid of uids) {
-      // Nothing is known yet where pages go downwards: all that they have is new.
+      // Pages go downwards only in a first sync: all of their messages are new.
       if (fullAt !== undefined && uid > fullAt) break;
       if (isNew(uid)) continue;
       const row = rows.get(uid);
       if (!row) removed.push({ uid });
       else updated.push({ uid, modseq: `${row.modseq}`, flags: flagsFromText(row.flags) });
     }
-    // The flags that the shadow has: only what differs from them is told later.
+    // The flags of the shadow: only differences from them are reported later.
     const added = described.map((message) => {
       const row = message.flags && rows.get(message.uid);
       if (!row) return message;
@@ -171,7 +170,7 @@ export class Shadows {
   }
 }
 
-/** What the server has, of the mailbox that was just opened. */
+/** The server's state of the mailbox that was just opened. */
 async function look(
   connection: Connection,
   selected: Selected,
@@ -199,13 +198,13 @@ const SEARCH_KEYS = new Map([
   ['\\Seen', 'SEEN'],
 ]);
 
-/** What may be sent as a keyword (RFC 3501 section 9, atom). */
+/** Text that may be sent as a keyword (RFC 3501 section 9, atom). */
 const ATOM = /^[^\x00-\x20(){%*"\\\]\x7f]+$/;
 
 /**
- * Whether a mailbox without MODSEQs is as the shadow has it, asked flag by flag: a list of UIDs takes
- * a tenth of the time that a row for each message does. UIDs only grow, so a mailbox with as many
- * messages below the same UIDNEXT has the same messages.
+ * Whether a mailbox without MODSEQs is the same as its shadow, tested flag by flag: a list of UIDs takes a tenth of
+ * the time of a row for each message. UIDs only grow, so a mailbox with as many messages below the same UIDNEXT has
+ * the same messages.
  */
 async function isUnchanged(
   connection: Connection,
@@ -238,7 +237,7 @@ function uidsByFlag(messages: KnownShadow['messages']): Map<string, number[]> {
   return byFlag;
 }
 
-/** With CONDSTORE, flags are asked for where they changed, and UIDs tell what is gone. */
+/** With CONDSTORE, flags are requested where they changed, and a list of UIDs shows removals. */
 async function lookForChanges(
   connection: Connection,
   { row, messages: known }: KnownShadow,
@@ -264,7 +263,7 @@ async function lookForChanges(
   return messages;
 }
 
-/** With CONDSTORE these three tell by themselves that nothing came, went or changed. */
+/** With CONDSTORE, these three show that no message came, was removed or changed. */
 function isUntouched(before: ShadowRow, { uidvalidity, modseq, uidnext, exists }: Selected) {
   return (
     modseq !== undefined &&
@@ -279,14 +278,14 @@ async function fetchFlags(connection: Connection, uids: UidSet): Promise<Map<num
   const messages = new Map<number, string>();
   if (uids.size === 0 || connection.selected?.exists === 0) return messages;
   await fetchRows(connection, uids, [atom('FLAGS')], (uid, items) => {
-    // A row without flags tells of something else.
+    // A row without flags reports something else.
     const flags = items.get('FLAGS');
     if (flags !== undefined) messages.set(uid, flagsToText(readFlags(listOf(flags))));
   });
   return messages;
 }
 
-/** The window that a token opens; undefined where what came after it is not known any more. */
+/** The window that a token opens; undefined where the changes after it are no longer known. */
 function knownToken(
   token: ImapToken,
   row: ShadowRow,

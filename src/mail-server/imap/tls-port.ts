@@ -1,6 +1,6 @@
 /**
- * A port that expects TLS says nothing to a client without TLS: each waits for the other. A TLS handshake on a
- * second connection tells such a port from a slow server.
+ * A port that expects TLS sends nothing to a client without TLS: each waits for the other. A TLS handshake on a second
+ * connection distinguishes such a port from a slow server.
  */
 import { connect } from 'node:tls';
 import type { ServerAddress } from './connection.ts';
@@ -11,10 +11,10 @@ const LOOK_AFTER_MS = 1_000;
 const HANDSHAKE_MS = 5_000;
 
 /**
- * Runs an attempt to connect to a port that has not been heard of yet. Where it takes long on a plain
- * connection, it is looked whether the port waits for TLS; then the signal ends the attempt.
+ * Runs an attempt to connect to a port that has not answered before. If a plain connection takes long, a test shows
+ * whether the port expects TLS; then the signal ends the attempt.
  *
- * @throws ImapFailure `wants_tls` as the signal's reason, and what the attempt throws
+ * @throws ImapFailure `wants_tls` as the signal's reason, and the errors of the attempt
  */
 export async function watchForTls<T>(
   server: ServerAddress,
@@ -36,7 +36,7 @@ export async function watchForTls<T>(
   }
 }
 
-/** Whether a port comes to an end with a TLS handshake, whatever its certificate. */
+/** Whether a TLS handshake with the port succeeds, whatever its certificate. */
 function waitsForTls({ host, port }: ServerAddress, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ host, port, rejectUnauthorized: false });

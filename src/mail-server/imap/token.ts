@@ -1,17 +1,16 @@
 /**
  * Sync tokens of a mailbox on an IMAP server, opaque to clients.
  *
- * A finished sync gives the state the client then has: `modseq-uidnext-count`. The MODSEQ alone
- * cannot tell a message that came from one that changed (UIDNEXT does), nor whether the removals that
- * a server lists are exactly those of messages the client has (the count of messages does: RFC 7162
- * section 3.2.10.1 lets a server list more). While a paged sync goes on, the token is a cursor
- * `base.snapshot.uid`, with two such states (the first is 0 where the client had nothing), and an `n` behind
- * it where pages go downwards.
+ * A finished sync gives the state that the client then has: `modseq-uidnext-count`. The MODSEQ alone does not
+ * distinguish a new message from a changed one (UIDNEXT does), nor does it show whether the removals that a server
+ * lists are exactly those of the client's messages (the count does: RFC 7162 section 3.2.10.1 lets a server list
+ * more). While a paged sync goes on, the token is a cursor `base.snapshot.uid`, with two such states (the first is 0
+ * where the client had nothing), followed by an `n` where pages go downwards.
  */
 import { invalidField } from '../../errors/errors.ts';
 import { UID_MAX } from './uid-set.ts';
 
-/** What a mailbox, or a client's copy of it, is at one moment. */
+/** The state of a mailbox, or of a client's copy of it, at one moment. */
 export interface SyncState {
   /** HIGHESTMODSEQ, the server's or the shadow's. */
   readonly modseq: bigint;
@@ -24,15 +23,15 @@ export type ImapToken =
   | { readonly kind: 'state'; readonly state: SyncState }
   | {
       readonly kind: 'cursor';
-      /** What the client had when the sync began; undefined for nothing. */
+      /** The client's state when the sync began; undefined for nothing. */
       readonly base: SyncState | undefined;
       readonly snapshot: SyncState;
       /** The client has all changes up to this UID, in the order of the pages. */
       readonly afterUid: number;
-      /** Whether the highest UIDs come first; where there is no base alone. */
+      /** Whether the highest UIDs come first; only where there is no base. */
       readonly newest: boolean;
     }
-  /** Of another form of ours: a bare MODSEQ of an event, or one of the embedded store. */
+  /** A token of another form: a bare MODSEQ of an event, or one of the embedded store. */
   | { readonly kind: 'foreign' };
 
 const NUMBER = '(?:0|[1-9]\\d{0,19})';
@@ -41,7 +40,7 @@ const FINISHED = new RegExp(`^${STATE}$`);
 const CURSOR = new RegExp(`^(0|${STATE})\\.(${STATE})\\.(${NUMBER})(n)?$`);
 const FOREIGN = new RegExp(`^${NUMBER}(?:\\.${NUMBER}\\.${NUMBER})?$`);
 
-/** @throws Refusal `invalid_request` when it is not of our form */
+/** @throws Refusal `invalid_request` where it is malformed */
 export function parseImapToken(text: string): ImapToken {
   if (FINISHED.test(text)) return { kind: 'state', state: readState(text) };
   const [, base, snapshot, uid, n] = CURSOR.exec(text) ?? [];

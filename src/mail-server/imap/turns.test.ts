@@ -3,7 +3,7 @@ import { suite, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Turns } from './append-message.ts';
 
-/** Tasks that note their beginning; those that are held end when they are told to. */
+/** Tasks that record their start; held ones end when the test says so. */
 function openTurns(atOnce: number) {
   const turns = new Turns(atOnce);
   const begun: string[] = [];
@@ -22,7 +22,7 @@ function openTurns(atOnce: number) {
 }
 
 void suite('turns', () => {
-  void test('are of each key one at a time, in the order in which they were asked for', async () => {
+  void test('run one at a time for each key, in the order of the requests', async () => {
     const { begun, run, hold, end } = openTurns(2);
     const [first, second, other, last] = [hold('a', 1), run('b', 1), hold('c', 2), hold('d', 3)];
     await turn();
@@ -39,7 +39,7 @@ void suite('turns', () => {
     await last;
   });
 
-  void test('are left by whoever gives up waiting, who never runs', async () => {
+  void test('an aborted wait ends, and its task never runs', async () => {
     const { begun, run, hold, end } = openTurns(2);
     const reason = new Error('given up');
     const giving = new AbortController();

@@ -8,7 +8,7 @@ const listOf = (set: UidSet) => [...set.take()];
 const sorted = (list: Iterable<number>) => [...list].sort((a, b) => a - b);
 
 void suite('sets of UIDs', () => {
-  void test('are what sets of numbers are', () => {
+  void test('behave like sets of numbers', () => {
     fc.assert(
       fc.property(uids, uids, fc.integer({ min: 1, max: 60 }), (a, b, at) => {
         const [one, two] = [UidSet.of(a), UidSet.of(b)];
@@ -25,7 +25,7 @@ void suite('sets of UIDs', () => {
     );
   });
 
-  void test('are read as IMAP writes them, or not at all', () => {
+  void test('are read in the form of IMAP, or not at all', () => {
     assert.deepEqual(listOf(UidSet.parse('7,3:1,2:4') ?? UidSet.empty), [1, 2, 3, 4, 7]);
     assert.equal(UidSet.parse('1:4294967295')?.size, 4_294_967_295);
     for (const text of ['', '0', '1:*', '*', '1,', '01', '1:4294967296', '1-2', ' 1']) {

@@ -8,7 +8,7 @@ export const UID_MAX = 4_294_967_295;
 
 type Range = readonly [first: number, last: number];
 
-/** Longest command line that servers have to take (RFC 7162 section 4), with room for the rest. */
+/** The longest command line that servers have to accept (RFC 7162 section 4), with room for the rest. */
 const SET_TEXT_MAX = 7_000;
 
 export class UidSet {
@@ -29,7 +29,7 @@ export class UidSet {
     return first > last ? UidSet.empty : new UidSet([[first, last]]);
   }
 
-  /** Reads `1:3,7`; undefined where the text is none. Ranges may be reversed and overlap. */
+  /** Reads `1:3,7`; undefined for other text. Ranges may be reversed and overlap. */
   static parse(text: string): UidSet | undefined {
     const ranges: Range[] = [];
     for (const piece of text.split(',')) {
@@ -65,7 +65,7 @@ export class UidSet {
     return UidSet.#merge([this, ...others].flatMap((set) => set.#ranges));
   }
 
-  /** What of it lies from `first` to `last`, both included. */
+  /** Its part from `first` to `last`, both included. */
   within(first: number, last: number): UidSet {
     const ranges: Range[] = [];
     for (const [from, to] of this.#ranges) {
@@ -75,7 +75,7 @@ export class UidSet {
     return new UidSet(ranges);
   }
 
-  /** What of it is not in the other. */
+  /** Its UIDs that are not in the other set. */
   without(other: UidSet): UidSet {
     const ranges: Range[] = [];
     let at = 0;
@@ -117,7 +117,7 @@ export class UidSet {
     }
   }
 
-  /** As IMAP writes it, cut into texts that each fit into one command. */
+  /** In the form of IMAP, cut into texts that each fit into one command. */
   *texts(): Generator<string> {
     let text = '';
     for (const [first, last] of this.#ranges) {

@@ -1,4 +1,4 @@
-/** What is leaned on of imapflow's command layer is there, and reads answers as is said of it. */
+/** Checks that imapflow's command layer has what we use, and reads answers as expected. */
 import assert from 'node:assert/strict';
 import { after, suite, test } from 'node:test';
 import { Connection } from './connection.ts';
@@ -21,7 +21,7 @@ async function connect(): Promise<{ server: FakeServer; connection: Connection }
   return { server, connection };
 }
 
-void test('a connection is not made once its signal is aborted', async () => {
+void test('no connection is made after its signal was aborted', async () => {
   const server = await startFakeServer();
   const aborting = new AbortController();
   const opening = Connection.open({
@@ -30,14 +30,14 @@ void test('a connection is not made once its signal is aborted', async () => {
     timeoutMs: 5_000,
     signal: aborting.signal,
   }).then((connection) => opened.push(connection));
-  // Before imapflow is loaded.
+  // Aborted before imapflow is loaded.
   const reason = new Error('not needed any more');
   aborting.abort(reason);
   await assert.rejects(opening, reason);
 });
 
 void suite('the command layer', () => {
-  void test('hands untagged responses to the command that asked', async () => {
+  void test('passes untagged responses to the command that asked', async () => {
     const { server, connection } = await connect();
     const fetched = '* 3 FETCH (UID 9 BODY[]<0> {5}\r\nh\xe9\r\n) FLAGS (\\Seen "odd"))\r\n';
     server.fault = ({ name }) =>
@@ -54,13 +54,13 @@ void suite('the command layer', () => {
     assert.equal(ok.tag, server.commands.at(-1)?.tag);
   });
 
-  void test('writes names so that nothing in them ends the command', async () => {
+  void test('writes names so that no character ends the command', async () => {
     const { server, connection } = await connect();
     await connection.command('STATUS', [quoted('a"b\\c {3}'), [atom('UIDNEXT')]]);
     assert.equal(server.commands.at(-1)?.args, '"a\\"b\\\\c {3}" (UIDNEXT)');
   });
 
-  void test('tells what the server says between two commands', async () => {
+  void test('reports what the server sends between two commands', async () => {
     const { server, connection } = await connect();
     await connection.select('INBOX', 'EXAMINE');
     assert.equal(connection.selected?.news, false);

@@ -1,12 +1,12 @@
 /**
- * What we use of imapflow: it connects, does TLS and SASL, and reads and writes IMAP. Which commands are
- * sent, and what their answers mean, is ours.
+ * Our use of imapflow: it connects, does TLS and SASL, and reads and writes IMAP. Which commands are sent, and what
+ * their answers mean, is our code.
  *
- * Two of its members are internal, and {@link commandLayer} is the one place that names them: `exec` and
- * `untaggedHandlers`. The public API cannot replace them. It has no way to send a command of our own, and
- * its methods do not give what a sync needs: UIDs as ranges, VANISHED of one EXAMINE (QRESYNC), what the server
- * says between two commands, FETCH without a message object for each of 100,000 messages. So package.json
- * pins the release, and `wire.test.ts` fails where a newer one behaves in another way.
+ * Two of its members are internal, and only {@link commandLayer} names them: `exec` and `untaggedHandlers`. The public
+ * API cannot replace them. It cannot send other commands, and its methods do not return what a sync needs: UIDs as
+ * ranges, VANISHED of one EXAMINE (QRESYNC), what the server sends between two commands, FETCH without a message
+ * object for each of 100,000 messages. So package.json pins the release, and `wire.test.ts` fails where a newer one
+ * behaves differently.
  */
 import type { ImapAttribute, ImapAttributeNode, ImapFlow, ImapResponse } from 'imapflow';
 
@@ -26,7 +26,7 @@ export type Argument =
 
 type Handler = (response: ImapResponse) => Promise<void>;
 
-/** What lies beneath the commands of an ImapFlow. */
+/** The layer below the commands of an ImapFlow. */
 export interface CommandLayer {
   exec(
     command: string,
@@ -38,7 +38,7 @@ export interface CommandLayer {
 }
 
 export function commandLayer(client: ImapFlow): CommandLayer {
-  // imapflow leaves both out of its types; wire.test.ts holds what is said of them here.
+  // imapflow leaves both out of its types; wire.test.ts checks that they behave as described here.
   const layer = client as unknown as CommandLayer;
   if (typeof layer.exec !== 'function' || typeof layer.untaggedHandlers !== 'object') {
     throw new Error('this release of imapflow has another command layer');
@@ -66,7 +66,7 @@ export function textOf(item: ImapAttribute | undefined): string | undefined {
   return Buffer.isBuffer(item.value) ? item.value.toString() : undefined;
 }
 
-/** Bytes of a literal; a quoted string is read back as it stood on the line, which is UTF-8. */
+/** Bytes of a literal; a quoted string is returned as it was on the line, which is UTF-8. */
 export function bytesOf(item: ImapAttribute | undefined): Buffer | undefined {
   if (!isNode(item)) return undefined;
   if (Buffer.isBuffer(item.value)) return item.value;

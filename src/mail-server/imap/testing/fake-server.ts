@@ -1,6 +1,6 @@
 /**
- * An IMAP server on a real socket that does as a test says: well-behaved with one mailbox for
- * everybody, except where a fault is scripted.
+ * An IMAP server on a real socket, controlled by a test: it works correctly, with one mailbox for all accounts, except
+ * where a fault is scripted.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import { after } from 'node:test';
@@ -18,7 +18,7 @@ export interface Command {
   readonly user: string;
 }
 
-/** Instead of the usual answer: other text, and what becomes of the connection. */
+/** Replaces the usual answer: other text, and what happens to the connection. */
 export interface Fault {
   /** What is sent; `TAG` stands for the command's. */
   readonly send?: string;
@@ -36,22 +36,22 @@ export interface FakeServer {
   readonly port: number;
   readonly commands: Command[];
   readonly mailbox: { uidvalidity: number; uidnext: number; modseq: number };
-  /** Those of the mailbox that has the name now. */
+  /** Those of the current mailbox of this name. */
   readonly messages: FakeMessage[];
-  /** What VANISHED (EARLIER) lists, in place of what was expunged. */
+  /** What VANISHED (EARLIER) lists, in place of the removed messages. */
   vanished: string | undefined;
   capabilities: string;
   greeting: string | undefined;
   password: string;
-  /** Asked for each command; undefined for the usual answer. */
+  /** Called for each command; returns undefined for the usual answer. */
   fault: (command: Command) => Fault | undefined;
   readonly open: number;
   add(source: string, flags?: string): FakeMessage;
-  /** What UID FETCH with these arguments answers now, without its tagged line. */
+  /** The current answer to UID FETCH with these arguments, without its tagged line. */
   rowsOf(args: string): string;
   setFlags(uid: number, flags: string): void;
   expunge(uid: number): void;
-  /** Deletes the mailbox and makes another; sessions that have the old one open go on with it. */
+  /** Deletes the mailbox and creates another; sessions that have the old one open continue with it. */
   makeAnew(): void;
   /** Ends every connection. */
   drop(): void;
@@ -153,7 +153,7 @@ interface Session {
   /** Those of the mailbox that the session opened. */
   messages: readonly FakeMessage[];
   readonly expunged: () => readonly Expunged[];
-  /** The MODSEQ up to which the session was told of changes. */
+  /** The MODSEQ up to which changes were reported to the session. */
   seen: number;
 }
 
@@ -245,7 +245,7 @@ function search({ messages }: Session, key: string): number[] {
   return messages.filter((message) => flag === undefined || has(message)).map(({ uid }) => uid);
 }
 
-/** `VANISHED (EARLIER)` for what went after a MODSEQ. */
+/** `VANISHED (EARLIER)` for removals after a MODSEQ. */
 function vanishedSince({ fake, expunged }: Session, since: number): string {
   const uids = expunged()
     .filter(({ modseq }) => modseq > since)
@@ -281,7 +281,7 @@ function keywordsOf(messages: readonly FakeMessage[]): string[] {
 interface Wanted {
   readonly first?: number;
   readonly last?: number;
-  /** Only what changed after this MODSEQ. */
+  /** Only changes after this MODSEQ. */
   readonly after?: number;
   readonly more?: (message: FakeMessage) => string;
 }

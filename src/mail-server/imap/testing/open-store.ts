@@ -1,4 +1,4 @@
-/** An IMAP mail store on a server of a test, with what it logs. */
+/** An IMAP mail store on a test's server, with its log. */
 import { after } from 'node:test';
 import { openTestMailstore, type TestMailstore } from '../../../../test/support/mail.ts';
 import type { Database, Engine } from '../../../database/database.ts';
@@ -21,12 +21,12 @@ export interface OpenedStore {
 
 /** Long enough for a loaded machine. */
 const TIMEOUT_MS = 10_000;
-/** For tests of a server that stays silent, which wait for the end of it. */
+/** For tests of a server that does not answer, which wait for the timeout. */
 export const IMPATIENT = { timeoutMs: 400 };
 
 const databases = new Map<Engine, Promise<TestMailstore>>();
 
-/** One for all stores of a process, which may run several test files. */
+/** One database for all stores of a process, which may run several test files. */
 function databaseOf(engine: Engine): Promise<TestMailstore> {
   const opened = databases.get(engine) ?? openTestMailstore(engine);
   databases.set(engine, opened);
