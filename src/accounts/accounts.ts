@@ -62,11 +62,10 @@ export {
 } from './operator-accounts.ts';
 export { REMEMBERED_SECONDS } from './remembered-logins.ts';
 export {
-  createTokens,
   type IssuedToken,
   type MailAccess,
   type RememberedToken,
-  type Tokens,
+  Tokens,
   type TokensOptions,
 } from './tokens.ts';
 

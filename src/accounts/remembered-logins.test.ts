@@ -8,13 +8,7 @@ import { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';
 import { limitInMemory } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
-import {
-  type Account,
-  Accounts,
-  createTokens,
-  REMEMBERED_SECONDS,
-  type Tokens,
-} from './accounts.ts';
+import { type Account, Accounts, REMEMBERED_SECONDS, Tokens } from './accounts.ts';
 
 const PASSWORD = 'correct horse';
 const userId = 'demo';
@@ -40,7 +34,7 @@ onEachEngine('remembered logins', (engine) => {
     accounts = new Accounts({ database, domains, changes, now: clock });
     const log = pino({ level: 'warn' }, { write: (line) => lines.push(line) });
     const secret = onlyKey('a secret of thirty-two bytes, or more');
-    tokens = createTokens({
+    tokens = new Tokens({
       database,
       domains,
       openLimit: limitInMemory,

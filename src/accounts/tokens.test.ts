@@ -11,13 +11,7 @@ import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { limitInMemory } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
-import {
-  type Account,
-  Accounts,
-  createTokens,
-  type Tokens,
-  type TokensOptions,
-} from './accounts.ts';
+import { type Account, Accounts, Tokens, type TokensOptions } from './accounts.ts';
 
 const secret = 'an operator’s secret of 32 bytes or more';
 const secretBytes = new TextEncoder().encode(secret);
@@ -55,7 +49,7 @@ onEachEngine('tokens', (engine) => {
   });
 
   const tokensWith = (options: Partial<TokensOptions> = {}): Tokens =>
-    createTokens({
+    new Tokens({
       database,
       domains,
       secret: onlyKey(secret),
@@ -819,7 +813,7 @@ suite('unusable keys prevent the start', () => {
       const domains = new Domains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
       assert.throws(
         () =>
-          createTokens({
+          new Tokens({
             database,
             domains,
             secret: onlyKey(secret),

@@ -65,38 +65,6 @@ export interface MailAccess {
   readonly expiresAt: number;
 }
 
-export interface Tokens {
-  /** A token for an account. @throws Refusal account_not_found, account_inactive */
-  issue(account: { readonly id: number }): Promise<IssuedToken>;
-  /**
-   * A token in exchange for the password. An unknown address takes as long as a wrong password, and is refused as soon
-   * after too many failures (`login-limits.ts`).
-   *
-   * @param ip address of the client
-   * @throws Refusal unauthorized, account_inactive where the password is right, rate_limited,
-   *   unavailable
-   */
-  login(address: string, password: string, ip: string): Promise<IssuedToken>;
-  /** Like {@link login}, and remembered for 30 days (`remembered-logins.ts`). */
-  loginRemembered(address: string, password: string, ip: string): Promise<RememberedToken>;
-  /**
-   * A token in exchange for a remembered login, and the text that replaces it.
-   *
-   * @throws Refusal unauthorized where the login has ended, account_inactive
-   */
-  renew(remembered: string): Promise<RememberedToken>;
-  /** Ends a remembered login; does nothing where there is none. */
-  forget(remembered: string): Promise<void>;
-  /** Removes remembered logins that have ended; returns how many. */
-  forgetOldLogins(): Promise<number>;
-  /**
-   * Opens the account that a token names, in its current state.
-   *
-   * @throws Refusal unauthorized, account_inactive, unavailable
-   */
-  authenticate(token: string): Promise<MailAccess>;
-}
-
 interface OwnClaims {
   readonly kind: 'account';
   readonly accountId: number;
@@ -148,7 +116,8 @@ function secondOf(instant: number): number {
   return Math.floor(instant / SECOND_MS) * SECOND_MS;
 }
 
-class SignedTokens implements Tokens {
+/** Issues mailbox tokens, and tells whom a token lets in. */
+export class Tokens {
   readonly #credentials: CredentialsReader;
   readonly #domains: Domains;
   readonly #keys: TokenKeys;
@@ -176,22 +145,37 @@ class SignedTokens implements Tokens {
     this.#logins = new RememberedLogins({ database, secret, log, now: this.#now });
   }
 
+  /** A token for an account. @throws Refusal account_not_found, account_inactive */
   async issue({ id }: { readonly id: number }): Promise<IssuedToken> {
     const credentials = await this.#credentials.ofAccount(id);
     if (!credentials) throw new Refusal('account_not_found', `there is no account ${id}`);
     return this.#sign(credentials);
   }
 
+  /**
+   * A token in exchange for the password. An unknown address takes as long as a wrong password, and is refused as soon
+   * after too many failures (`login-limits.ts`).
+   *
+   * @param ip address of the client
+   * @throws Refusal unauthorized, account_inactive where the password is right, rate_limited,
+   *   unavailable
+   */
   async login(address: string, password: string, ip: string): Promise<IssuedToken> {
     return this.#sign(await this.#identify(address, password, ip));
   }
 
+  /** Like {@link login}, and remembered for 30 days (`remembered-logins.ts`). */
   async loginRemembered(address: string, password: string, ip: string): Promise<RememberedToken> {
     const credentials = await this.#identify(address, password, ip);
     const issued = await this.#sign(credentials);
     return { ...issued, remembered: await this.#logins.begin(credentials) };
   }
 
+  /**
+   * A token in exchange for a remembered login, and the text that replaces it.
+   *
+   * @throws Refusal unauthorized where the login has ended, account_inactive
+   */
   async renew(remembered: string): Promise<RememberedToken> {
     const { accountId, credentialVersion, next } = await this.#logins.renew(remembered);
     const credentials = await this.#credentials.ofAccount(accountId);
@@ -202,10 +186,12 @@ class SignedTokens implements Tokens {
     return { ...(await this.#sign(credentials)), remembered: next };
   }
 
+  /** Ends a remembered login; does nothing where there is none. */
   forget(remembered: string): Promise<void> {
     return this.#logins.forget(remembered);
   }
 
+  /** Removes remembered logins that have ended; returns how many. */
   forgetOldLogins(): Promise<number> {
     return this.#logins.forgetOld();
   }
@@ -247,6 +233,11 @@ class SignedTokens implements Tokens {
     return found.credentials;
   }
 
+  /**
+   * Opens the account that a token names, in its current state.
+   *
+   * @throws Refusal unauthorized, account_inactive, unavailable
+   */
   async authenticate(token: string): Promise<MailAccess> {
     const claims = await this.#read(token);
     const credentials =
@@ -343,9 +334,4 @@ class SignedTokens implements Tokens {
 
 function refuseSuspended({ status }: Credentials): void {
   if (status === 'suspended') throw new Refusal('account_inactive', 'the account is suspended');
-}
-
-/** Opens the tokens for the accounts of a database. */
-export function createTokens(options: TokensOptions): Tokens {
-  return new SignedTokens(options);
 }

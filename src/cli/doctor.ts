@@ -11,7 +11,7 @@ import { Command } from 'commander';
 import { FREE_BYTES_LEFT } from '../bodies/bodies.ts';
 import { type Config, publicUrlOf, readConfig, redactUrl } from '../config/config.ts';
 import { schemaVersions } from '../database/database.ts';
-import { createDnsResolver, type DnsResolver } from '../dns/dns.ts';
+import { DnsResolver } from '../dns/dns.ts';
 import { isMissing } from '../files/files.ts';
 import { CommandFailed, type CommandParts, databaseFile, openToRead, report } from './command.ts';
 
@@ -71,7 +71,7 @@ async function examine(
   parts: CommandParts,
   reach: string | undefined,
 ): Promise<Finding[]> {
-  const dns = createDnsResolver({ servers: config.dns.servers, timeouts: DNS_TIMEOUTS });
+  const dns = new DnsResolver({ servers: config.dns.servers, timeouts: DNS_TIMEOUTS });
   const { mailHostname: host, http, smtp, outbound, mailstore } = config;
   const checks: Record<string, () => Promise<Verdict>> = {
     'data folder': () => checkFolder(config.dataDir),

@@ -9,12 +9,11 @@ import {
   type CarryOutOptions,
   createMailReceiver,
   createSenderChecks,
-  createSpamFilter,
   LocalDelivery,
   type MailReceiver,
-  type SpamFilter,
+  SpamFilter,
 } from '../delivery/delivery.ts';
-import { createDnsResolver, type DnsResolver } from '../dns/dns.ts';
+import { DnsResolver } from '../dns/dns.ts';
 import type { Domains } from '../domains/domains.ts';
 import type { EmbeddedMailstore, MailServer, Mailstore } from '../mailstore/mailstore.ts';
 import type { Metrics } from '../metrics/metrics.ts';
@@ -25,11 +24,7 @@ import {
   type NetworkTest,
   testNetworks,
 } from '../net/net.ts';
-import {
-  createMessageSender,
-  createSenderRewriting,
-  type MessageSender,
-} from '../outbound/outbound.ts';
+import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
 import type { Queue } from '../queue/queue.ts';
 import {
   type CarryOutSendsOptions,
@@ -115,7 +110,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
   };
   const resolving = {
     ...shared,
-    senders: createSenderRewriting({ key: keys.senders, now }),
+    senders: new SenderRewriting({ key: keys.senders, now }),
     linkSecret: keys.links,
     publicUrl: options.publicUrl,
   };
@@ -156,7 +151,7 @@ export function buildMailFlow(options: MailFlowOptions): MailFlow {
 }
 
 function openDeliveryDns({ dns: { servers } }: Config, metrics: Metrics) {
-  return createDnsResolver({
+  return new DnsResolver({
     servers,
     concurrency: DELIVERY_CONCURRENCY,
     onAsked: metrics.dnsQuestions('delivery'),
@@ -169,7 +164,7 @@ function buildSender(
   dns: DnsResolver,
   filter: AddressFilter,
 ): MessageSender {
-  return createMessageSender({
+  return new MessageSender({
     hostname: config.mailHostname,
     dns: {
       mx: (name) => dns.lookup(name, 'MX'),
@@ -207,7 +202,7 @@ function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
   } = config;
   const isTrusted = testNetworks(trustedNetworks);
   const spamFilter = buildSpamFilter(config, isTrusted, metrics, log);
-  const dns = createDnsResolver({
+  const dns = new DnsResolver({
     servers,
     concurrency: CHECKS_CONCURRENCY,
     timeouts: CHECKS_TIMEOUTS,
@@ -252,7 +247,7 @@ function buildSpamFilter(
   const { rspamdUrl: url } = config.senderChecks;
   if (url === undefined) return undefined;
   metrics.setSpamFilterUp(true);
-  return createSpamFilter({
+  return new SpamFilter({
     url,
     hostname: config.mailHostname,
     isTrusted,

@@ -5,13 +5,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
-import {
-  Accounts,
-  AnsweredRequests,
-  createTokens,
-  findAccounts,
-  type Tokens,
-} from '../accounts/accounts.ts';
+import { Accounts, AnsweredRequests, findAccounts, Tokens } from '../accounts/accounts.ts';
 import {
   type Api,
   createApi,
@@ -26,7 +20,7 @@ import type { Bodies } from '../bodies/bodies.ts';
 import { type Changes, InProcessChanges } from '../changes/changes.ts';
 import { type Config, publicUrlOf, type Secrets } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
-import { createDnsResolver } from '../dns/dns.ts';
+import { DnsResolver } from '../dns/dns.ts';
 import { Domains, Verification } from '../domains/domains.ts';
 import { buryShadowsOf, type ImapMailstore, purgeShadows } from '../mail-server/mail-server.ts';
 import { MailserverEvents } from '../mailserver-events/mailserver-events.ts';
@@ -41,12 +35,7 @@ import type { Metrics } from '../metrics/metrics.ts';
 import { limitInMemory, type OpenLimit, type SharedPlaces } from '../net/net.ts';
 import type { Nodes } from '../nodes/nodes.ts';
 import { Queue, systemClock } from '../queue/queue.ts';
-import {
-  asksForWebSocket,
-  createRealtime,
-  type Realtime,
-  type SharedState,
-} from '../realtime/realtime.ts';
+import { asksForWebSocket, Realtime, type SharedState } from '../realtime/realtime.ts';
 import { createSearch, type Search } from '../search/search.ts';
 import { burySends, type Sending, Suppressions } from '../sending/sending.ts';
 import { Trace } from '../trace/trace.ts';
@@ -251,7 +240,7 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
   const { config, keys, database, changes, openLimit, metrics, logger, now } = ground;
   const { mailHostname, spfInclude, jwt } = config;
   const domains = new Domains({ database, mailHostname, spfInclude, log: logger, now });
-  const dns = createDnsResolver({
+  const dns = new DnsResolver({
     servers: config.dns.servers,
     onAsked: metrics.dnsQuestions('verification'),
   });
@@ -263,7 +252,7 @@ function buildOwners(ground: Ground, deletions: Deletions): Owners {
     now,
     onDeleted: () => deletions.tell(),
   });
-  const tokens = createTokens({
+  const tokens = new Tokens({
     database,
     onLogin: (result) => metrics.countLogin(result),
     domains,
@@ -340,7 +329,7 @@ interface RealtimeParts {
 
 function buildRealtime({ changes, logger, now }: Ground, parts: RealtimeParts): Realtime {
   const { tokens, mailstore, api, state, shared } = parts;
-  return createRealtime({
+  return new Realtime({
     authenticate: (token) => tokens.authenticate(token),
     listMailboxes: (user) => mailstore.listMailboxes(user),
     changes,

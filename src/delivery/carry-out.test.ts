@@ -12,7 +12,7 @@ import { Domains, type RouteSettings } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { createAddressFilter } from '../net/net.ts';
 import { onlyKey } from '../nodes/nodes.ts';
-import { createMessageSender, createSenderRewriting } from '../outbound/outbound.ts';
+import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
 import { type FarEnd, startFarEnd } from '../outbound/testing/far-end.ts';
 import { Queue } from '../queue/queue.ts';
 import { FakeClock } from '../queue/testing/fake-clock.ts';
@@ -71,7 +71,7 @@ onEachEngine('what was queued', (engine) => {
       now,
       usage: new Usage({ database, now }),
       changes: { publish: () => {} },
-      senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
+      senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
       checks: blindChecks(),
       hostname: 'mx.test',
       linkSecret: onlyKey('l'.repeat(32)),
@@ -83,7 +83,7 @@ onEachEngine('what was queued', (engine) => {
       timeoutMs: 60_000,
       now,
     });
-    const sender = createMessageSender({
+    const sender = new MessageSender({
       hostname: 'mx.test',
       dns: {
         mx: async () => ({ kind: 'unanswered', reason: 'no DNS in this test' }),

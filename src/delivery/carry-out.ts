@@ -60,7 +60,7 @@ export interface CarryOutOptions {
   /** Announces a change after its commit. */
   readonly changes: Pick<Changes, 'publish'>;
   readonly webhooks: WebhookSender;
-  readonly sender: MessageSender;
+  readonly sender: Pick<MessageSender, 'sendMessage'>;
   /** Our host name: the reporting MTA of a DSN. */
   readonly hostname: string;
   readonly log: BouncesLog & ServerMailboxesOptions['log'];

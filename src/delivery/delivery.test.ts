@@ -10,7 +10,7 @@ import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { onlyKey } from '../nodes/nodes.ts';
-import { createSenderRewriting } from '../outbound/outbound.ts';
+import { SenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { Usage } from '../usage/usage.ts';
 import { createMailReceiver, type MailReceiver, type TakenRecipient } from './delivery.ts';
@@ -55,7 +55,7 @@ onEachEngine('delivery', (engine) => {
       },
       bodies,
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
-      senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
+      senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)), now }),
       checks: blindChecks(),
       hostname: 'mx.test',
       linkSecret: onlyKey('l'.repeat(32)),
@@ -278,7 +278,7 @@ onEachEngine('delivery', (engine) => {
     });
     assert.equal(await check('anybody@hooked.test'), undefined);
     assert.equal(await check('anybody@forwarded.test'), undefined);
-    const senders = createSenderRewriting({ key: onlyKey('k'.repeat(32)), now: () => clock });
+    const senders = new SenderRewriting({ key: onlyKey('k'.repeat(32)), now: () => clock });
     const rewritten = senders.forwardAddress('bob@example.test', 'forwarded.test');
     assert.equal(await codeAtRcpt(rewritten, ''), undefined);
     assert.equal(await codeAtRcpt(rewritten, 'x@example.test'), 'srs_invalid');

@@ -69,7 +69,7 @@ export { type CarryOutOptions, carryOut } from './carry-out.ts';
 export { LocalDelivery } from './local-delivery.ts';
 export { createSenderChecks } from './sender-checks/check-sender.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
-export { createSpamFilter, type SpamFilter, type SpamOutcome } from './spam-filter.ts';
+export { SpamFilter, type SpamOutcome } from './spam-filter.ts';
 export type {
   InboundEnvelope,
   MailReceiver,

@@ -9,7 +9,7 @@ import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { answerOf, Refusal } from '../errors/errors.ts';
 import { onlyKey } from '../nodes/nodes.ts';
-import { createSenderRewriting } from '../outbound/outbound.ts';
+import { SenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { Usage } from '../usage/usage.ts';
 import { createMailReceiver, type MailReceiver } from './delivery.ts';
@@ -45,7 +45,7 @@ onEachEngine('quotas', (engine) => {
       now,
       usage: new Usage({ database, now }),
       queue: new Queue({ database, log: { warn: () => {}, error: () => {} } }),
-      senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)) }),
+      senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)) }),
       checks: blindChecks(),
       hostname: 'mx.test',
       linkSecret: onlyKey('l'.repeat(32)),

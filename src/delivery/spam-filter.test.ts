@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { suite, test } from 'node:test';
 import { atEnd } from '../../test/support/databases.ts';
-import { createSpamFilter, type SpamFilterOptions } from './spam-filter.ts';
+import { SpamFilter, type SpamFilterOptions } from './spam-filter.ts';
 
 type Answer = (response: ServerResponse) => void;
 
@@ -63,7 +63,7 @@ function mailOf(remoteAddress = '192.0.2.1', text = MESSAGE) {
 function open(url: string, more: Partial<SpamFilterOptions> = {}) {
   const outcomes: string[] = [];
   const outages: [boolean, string][] = [];
-  const filter = createSpamFilter({
+  const filter = new SpamFilter({
     url,
     hostname: 'mx.test',
     isTrusted: (address) => address === '10.0.0.1',

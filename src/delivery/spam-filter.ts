@@ -1,7 +1,7 @@
 /**
- * Asks Rspamd about a message (`POST /checkv2`), and decides what follows from its answer.
+ * Asks SpamFilter about a message (`POST /checkv2`), and decides what follows from its answer.
  *
- * It only adds to what the sender checks found. Where Rspamd is dead or slow, or its answer cannot be read, mail is
+ * It only adds to what the sender checks found. Where SpamFilter is dead or slow, or its answer cannot be read, mail is
  * accepted as if there were no filter: a failed filter must not stop mail. One message without an answer says nothing
  * about the filter. After several in a row the filter is not asked for a while.
  */
@@ -14,7 +14,7 @@ export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';
 export interface SpamVerdict {
   readonly action: SpamAction;
   readonly score: number;
-  /** The score from which Rspamd rejects. */
+  /** The score from which SpamFilter rejects. */
   readonly required: number;
 }
 
@@ -22,7 +22,7 @@ export interface SpamVerdict {
 export type SpamOutcome = SpamAction | 'failed' | 'skipped';
 
 export interface SpamFilterOptions {
-  /** Of Rspamd's normal worker, such as `http://127.0.0.1:11333`. */
+  /** Of SpamFilter's normal worker, such as `http://127.0.0.1:11333`. */
   readonly url: string;
   /** Our name. */
   readonly hostname: string;
@@ -51,12 +51,6 @@ export interface FilteredMail {
   source(): AsyncIterable<Uint8Array>;
 }
 
-export interface SpamFilter {
-  /** @returns undefined where there is no verdict: the message is then accepted; never rejects */
-  check(mail: FilteredMail): Promise<SpamVerdict | undefined>;
-  close(): Promise<void>;
-}
-
 const TIMES = { answerMs: 5_000, restMs: 10_000 };
 /** Failures in a row after which the filter counts as dead. */
 const FAILURES = 5;
@@ -65,7 +59,7 @@ const CONNECTIONS = 32;
 const OCTETS_MAX = 8 * 1024 * 1024;
 const ANSWER_MAX = 1024 * 1024;
 
-/** By Rspamd's names. */
+/** By SpamFilter's names. */
 const actions: ReadonlyMap<unknown, SpamAction> = new Map([
   ['no action', 'accept'],
   ['add header', 'junk'],
@@ -78,11 +72,8 @@ const actions: ReadonlyMap<unknown, SpamAction> = new Map([
   ['reject', 'reject'],
 ]);
 
-export function createSpamFilter(options: SpamFilterOptions): SpamFilter {
-  return new Rspamd(options);
-}
-
-class Rspamd implements SpamFilter {
+/** Rspamd. */
+export class SpamFilter {
   readonly #options: SpamFilterOptions;
   readonly #times: typeof TIMES;
   #pool: Pool | undefined;
@@ -94,6 +85,7 @@ class Rspamd implements SpamFilter {
     this.#times = options.times ?? TIMES;
   }
 
+  /** @returns undefined where there is no verdict: the message is then accepted; never rejects */
   async check(mail: FilteredMail): Promise<SpamVerdict | undefined> {
     const { isTrusted, onChecked } = this.#options;
     const begun = performance.now();
@@ -172,7 +164,7 @@ class Rspamd implements SpamFilter {
         'mta-name': inHeader(this.#options.hostname),
         ip: inHeader(arrival.remoteAddress),
         helo: inHeader(arrival.heloName),
-        // Left out where there is none: most of Rspamd's rules would treat `unknown` as a name.
+        // Left out where there is none: most of SpamFilter's rules would treat `unknown` as a name.
         ...(clientName !== undefined && { hostname: inHeader(clientName) }),
         from: `<${inHeader(from)}>`,
         rcpt: to.map(inHeader),

@@ -30,7 +30,7 @@ export interface StagingOptions {
   readonly bodies: Pick<Bodies, 'stage' | 'discard' | 'read'>;
   readonly checks: SenderChecks;
   /** Asked about what comes by SMTP. */
-  readonly spamFilter?: SpamFilter | undefined;
+  readonly spamFilter?: Pick<SpamFilter, 'check'> | undefined;
   /** Our name in Received headers. */
   readonly hostname: string;
 }

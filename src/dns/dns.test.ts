@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { beforeEach, suite, test } from 'node:test';
 import { type DnsServer, type Fault, startDnsServer } from '../../test/support/dns-server.ts';
-import { createDnsResolver, type DnsResolverOptions } from './dns.ts';
+import { DnsResolver, type DnsResolverOptions } from './dns.ts';
 
 const timeouts = { first: 5_000, later: 5_000 };
 /** For servers that never answer. */
 const short = { first: 300, later: 300 };
 
 const open = (servers: readonly DnsServer[], options: Partial<DnsResolverOptions> = {}) =>
-  createDnsResolver({ servers: servers.map(({ address }) => address), timeouts, ...options });
+  new DnsResolver({ servers: servers.map(({ address }) => address), timeouts, ...options });
 
 suite('answers', () => {
   let server: DnsServer;
@@ -292,7 +292,7 @@ test('closing ends running and waiting lookups, without an exception', async () 
 });
 
 test('without configured servers those of the system are asked, or there are none', async () => {
-  const dns = createDnsResolver({ servers: [], timeouts: { first: 1, later: 1 } });
+  const dns = new DnsResolver({ servers: [], timeouts: { first: 1, later: 1 } });
   const { kind } = await dns.lookup('acme.test', 'A');
   assert.notEqual(kind, 'records');
 });

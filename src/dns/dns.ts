@@ -72,13 +72,6 @@ export interface DnsResolverOptions {
   readonly now?: () => number;
 }
 
-export interface DnsResolver extends DnsLookup {
-  /** The cached answer to a lookup, if it is still valid. `lookup` always asks a server. */
-  kept<Type extends DnsType>(name: string, type: Type): DnsAnswer<Type> | undefined;
-  /** Ends all lookups under way, and refuses new ones: all are `unanswered`. */
-  close(): void;
-}
-
 const CONCURRENCY = 32;
 /** A recursive resolver may itself wait for slow servers: so the second attempt waits longer. */
 const TIMEOUTS_MS = { first: 3_000, later: 5_000 };
@@ -111,9 +104,10 @@ interface Kept {
 
 /**
  * Asks the servers one after the other until one answers. When a server failed and another one answered, the one that
- * failed is asked last from then on.
+ * failed is asked last from then on. A caller that needs the current state uses one without a cache: the servers
+ * have caches of their own.
  */
-class RecursiveResolver implements DnsResolver {
+export class DnsResolver implements DnsLookup {
   readonly #options: DnsResolverOptions;
   readonly #timeouts: { readonly first: number; readonly later: number };
   readonly #limit: LimitFunction;
@@ -136,6 +130,7 @@ class RecursiveResolver implements DnsResolver {
     this.#now = options.now ?? (() => performance.now());
   }
 
+  /** The cached answer to a lookup, if it is still valid. `lookup` always asks a server. */
   kept<Type extends DnsType>(name: string, type: Type): DnsAnswer<Type> | undefined {
     const kept = this.#kept.get(keyOf(name, type));
     if (!kept || kept.until <= this.#now()) return undefined;
@@ -154,6 +149,7 @@ class RecursiveResolver implements DnsResolver {
     return answer;
   }
 
+  /** Ends all lookups under way, and refuses new ones: all are `unanswered`. */
   close(): void {
     this.#closed = true;
     for (const asking of this.#underWay) asking.abort();
@@ -299,12 +295,4 @@ const readers: { [Type in DnsType]: (answer: Answer) => DnsRecords[Type][] } = {
 function textOf(data: string | Buffer | readonly (string | Buffer)[]): string {
   const strings = Array.isArray(data) ? data : [data];
   return strings.map((one) => Buffer.from(one).toString('latin1')).join('');
-}
-
-/**
- * Opens a resolver on recursive servers. A caller that needs the current state uses one without a cache: the servers
- * have caches of their own.
- */
-export function createDnsResolver(options: DnsResolverOptions): DnsResolver {
-  return new RecursiveResolver(options);
 }

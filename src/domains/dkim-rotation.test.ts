@@ -5,7 +5,7 @@ import { onEachEngine, openTestDatabase } from '../../test/support/databases.ts'
 import { type DnsServer, startDnsServer } from '../../test/support/dns-server.ts';
 import { listAudit } from '../audit/audit.ts';
 import type { Database } from '../database/database.ts';
-import { createDnsResolver } from '../dns/dns.ts';
+import { DnsResolver } from '../dns/dns.ts';
 import { type DnsRecord, Domains, findSendingObstacle, Verification } from './domains.ts';
 import { shareDkimKey } from './testing/dkim-key.ts';
 
@@ -35,7 +35,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
   function openNode(): { readonly domains: Domains; readonly verification: Verification } {
     const log = pino({ level: 'silent' });
     const common = { database, log, now: () => now };
-    const dns = createDnsResolver({ servers: [server.address] });
+    const dns = new DnsResolver({ servers: [server.address] });
     return {
       domains: new Domains({ ...common, ...names, makeDkimKey: shareDkimKey }),
       verification: new Verification({ ...common, ...names, dns, random: () => 0 }),

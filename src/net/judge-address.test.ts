@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { startDnsServer } from '../../test/support/dns-server.ts';
-import { createDnsResolver } from '../dns/dns.ts';
+import { DnsResolver } from '../dns/dns.ts';
 import {
   type AddressRecords,
   type AddressRefused,
@@ -204,7 +204,7 @@ suite('host names', () => {
       ['hooks.test', 'A', '192.0.2.1'],
       ['hooks.test', 'AAAA', '2001:db8::1'],
     ]);
-    const dns = createDnsResolver({ servers: [server.address] });
+    const dns = new DnsResolver({ servers: [server.address] });
     assert.deepEqual(await createHostResolver(dns)('hooks.test'), ['192.0.2.1', '2001:db8::1']);
     server.faults = () => 'servfail';
     await assert.rejects(createHostResolver(dns)('hooks.test'), { code: 'EAI_AGAIN' });

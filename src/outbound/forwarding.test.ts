@@ -7,16 +7,11 @@ import { runInNewContext } from 'node:vm';
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
 import { parseAddress, readHeader } from '../message/message.ts';
 import { onlyKey } from '../nodes/nodes.ts';
-import {
-  createSenderRewriting,
-  isLooping,
-  prepareForward,
-  type SenderVerdict,
-} from './outbound.ts';
+import { isLooping, prepareForward, SenderRewriting, type SenderVerdict } from './outbound.ts';
 import { makeKey, resolverOf, verify } from './testing/dkim.ts';
 import { senderTo, sourceOf, startFarEnd } from './testing/far-end.ts';
 
-const srs = createSenderRewriting({ key: onlyKey('a key of thirty-two octets or more') });
+const srs = new SenderRewriting({ key: onlyKey('a key of thirty-two octets or more') });
 const keys = { 'acme.test': makeKey('acme.test'), 'b.test': makeKey('b.test') };
 const verdict: SenderVerdict = { policy: 'none', dkimAligned: false };
 

@@ -33,10 +33,9 @@ export {
   prepareSubmission,
 } from './prepare-forward.ts';
 export type { SenderVerdict } from './rewrite-from.ts';
-export { createSenderRewriting, REWRITTEN, type SenderRewriting } from './rewrite-sender.ts';
+export { REWRITTEN, SenderRewriting } from './rewrite-sender.ts';
 export {
-  createMessageSender,
-  type MessageSender,
+  MessageSender,
   type MessageSenderOptions,
   type Smarthost,
 } from './send-message.ts';

@@ -4,14 +4,14 @@ import fc from 'fast-check';
 import { anyCharacter } from '../../test/support/any-character.ts';
 import { parseAddress } from '../message/message.ts';
 import { onlyKey } from '../nodes/nodes.ts';
-import { createSenderRewriting, type SenderRewriting } from './outbound.ts';
+import { SenderRewriting } from './outbound.ts';
 
 const DAY = 86_400_000;
 const START = Date.UTC(2026, 5, 15, 12);
 const KEY = 'a key of thirty-two octets or more';
 
 let now = START;
-const srs = createSenderRewriting({ key: onlyKey(KEY), now: () => now });
+const srs = new SenderRewriting({ key: onlyKey(KEY), now: () => now });
 
 /** Local part and domain, as RCPT gives them. */
 function reverse(address: string, change: (local: string) => string = (local) => local) {
@@ -163,12 +163,12 @@ suite('forgeries', () => {
     const address = srs.forwardAddress('ann@example.com', 'acme.test');
     const { local } = parseAddress(address) ?? { local: '' };
     assert.equal(srs.reverse(local, 'b.test').kind, 'forged');
-    const other = createSenderRewriting({ key: onlyKey(`${KEY}!`), now: () => START });
+    const other = new SenderRewriting({ key: onlyKey(`${KEY}!`), now: () => START });
     assert.equal(other.reverse(local, 'acme.test').kind, 'forged');
   });
 
   test('can be read with each value of the key, and is made with the first', () => {
-    const both = createSenderRewriting({
+    const both = new SenderRewriting({
       key: { signing: 'new', all: ['new', KEY] },
       now: () => now,
     });

@@ -47,26 +47,6 @@ export type ReversedSender =
   | { readonly kind: 'digest'; readonly digest: string }
   | { readonly kind: 'forged' | 'expired' | 'not_srs' };
 
-export interface SenderRewriting {
-  /**
-   * The envelope sender for forwarding. The null sender stays null, and a sender at the forwarding domain is not
-   * changed.
-   *
-   * @param sender reverse-path without angle brackets, `''` for the null sender; hostile text
-   * @param domain the forwarding domain, lower case, IDNA-encoded
-   */
-  forwardAddress(sender: string, domain: string): string;
-  /**
-   * Reads an address that mail came to.
-   *
-   * @param local local part without its quoting, as `parseAddress` returns it
-   * @param domain the domain it was at, lower case, IDNA-encoded
-   */
-  reverse(local: string, domain: string): ReversedSender;
-  /** The digest in the address of a sender that does not fit. */
-  digestOf(sender: string): string;
-}
-
 export interface SenderRewritingOptions {
   /** Secret keys of at least 32 bytes, the same on all nodes. */
   readonly key: SigningKeys;
@@ -74,7 +54,8 @@ export interface SenderRewritingOptions {
   readonly now?: () => number;
 }
 
-class SignedSenders implements SenderRewriting {
+/** Rewrites senders of forwarded mail, and reads them again where a bounce comes back. */
+export class SenderRewriting {
   readonly #key: SigningKeys;
   readonly #now: () => number;
 
@@ -83,6 +64,13 @@ class SignedSenders implements SenderRewriting {
     this.#now = options.now ?? Date.now;
   }
 
+  /**
+   * The envelope sender for forwarding. The null sender stays null, and a sender at the forwarding domain is not
+   * changed.
+   *
+   * @param sender reverse-path without angle brackets, `''` for the null sender; hostile text
+   * @param domain the forwarding domain, lower case, IDNA-encoded
+   */
   forwardAddress(sender: string, domain: string): string {
     if (sender === '') return '';
     const address = parseAddress(sender);
@@ -93,6 +81,12 @@ class SignedSenders implements SenderRewriting {
     return rewritten ?? '';
   }
 
+  /**
+   * Reads an address that mail came to.
+   *
+   * @param local local part without its quoting, as `parseAddress` returns it
+   * @param domain the domain it was at, lower case, IDNA-encoded
+   */
   reverse(local: string, domain: string): ReversedSender {
     if (!REWRITTEN.test(local)) return { kind: 'not_srs' };
     const [, tag1 = '', first = '', rest = ''] = OWN_SRS1.exec(local) ?? [];
@@ -107,6 +101,7 @@ class SignedSenders implements SenderRewriting {
     return original(carried.slice(split + 1), carried.slice(0, split).toLowerCase());
   }
 
+  /** The digest in the address of a sender that does not fit. */
   digestOf(sender: string): string {
     return mac(this.#key.signing, 'digest', sender).slice(0, DIGEST_LENGTH);
   }
@@ -196,9 +191,4 @@ function fromBase32(text: string): number {
   let value = 0;
   for (const digit of text.toUpperCase()) value = value * 32 + BASE32.indexOf(digit);
   return value;
-}
-
-/** Rewrites senders with a key of our own. */
-export function createSenderRewriting(options: SenderRewritingOptions): SenderRewriting {
-  return new SignedSenders(options);
 }

@@ -5,7 +5,7 @@ import { setDefaultCACertificates } from 'node:tls';
 import { generate } from 'selfsigned';
 import { freePort } from '../../test/support/free-port.ts';
 import {
-  createMessageSender,
+  MessageSender,
   type MessageSenderOptions,
   type SendOutcome,
   type Smarthost,
@@ -558,7 +558,7 @@ suite('limits', () => {
 suite('domains of our own', () => {
   test('are reached at our own listener, without DNS', async () => {
     const own = await startFarEnd();
-    const sender = createMessageSender({
+    const sender = new MessageSender({
       hostname: 'mail.postroom.test',
       dns: dnsOf({}),
       isAllowedAddress: () => false,
@@ -579,7 +579,7 @@ suite('domains of our own', () => {
 
   test('get no more sessions at a time than the listener accepts of one client', async () => {
     const far = await startFarEnd({ maxClients: 50 });
-    const sender = createMessageSender({
+    const sender = new MessageSender({
       hostname: 'mail.postroom.test',
       dns: dnsOf({}),
       isAllowedAddress: () => false,
@@ -618,7 +618,7 @@ async function makeCertificate(): Promise<{ cert: string; key: string }> {
 }
 
 function senderBy(smarthost: Partial<Smarthost>, options: Partial<MessageSenderOptions> = {}) {
-  return createMessageSender({
+  return new MessageSender({
     hostname: 'mail.postroom.test',
     dns: dnsOf({}),
     isAllowedAddress: () => false,

@@ -51,16 +51,6 @@ export interface MessageSenderOptions {
   readonly timeouts?: Partial<SendTimeouts>;
 }
 
-export interface MessageSender {
-  /**
-   * Makes one attempt. It always ends after `timeouts.whole`, including the wait for a free session.
-   *
-   * @param signal ends the attempt, which is `temporary` then
-   * @throws only errors of the source
-   */
-  sendMessage(message: OutgoingMessage, signal?: AbortSignal): Promise<SendOutcome>;
-}
-
 const TIMEOUTS: SendTimeouts = {
   connect: 30_000,
   reply: 300_000,
@@ -76,7 +66,8 @@ const TRIES_MAX = 10;
 /** Hosts that may defer a transaction before the attempt ends; enough to notice greylisting. */
 const REFUSALS_MAX = 2;
 
-class SmtpSender implements MessageSender {
+/** Sends messages for the whole service. */
+export class MessageSender {
   readonly #options: MessageSenderOptions;
   readonly #timeouts: SendTimeouts;
   readonly #places: LimitFunction;
@@ -88,6 +79,12 @@ class SmtpSender implements MessageSender {
     this.#places = pLimit(options.maxSessions ?? SESSIONS);
   }
 
+  /**
+   * Makes one attempt. It always ends after `timeouts.whole`, including the wait for a free session.
+   *
+   * @param signal ends the attempt, which is `temporary` then
+   * @throws only errors of the source
+   */
   async sendMessage(message: OutgoingMessage, stop?: AbortSignal): Promise<SendOutcome> {
     const recipient = parseAddress(message.to);
     if (!recipient) return failure('permanent', '5.1.3', `${message.to} is not an address`);
@@ -222,9 +219,4 @@ function inTime<Value>(signal: AbortSignal, work: Promise<Value>): Promise<Value
     signal.addEventListener('abort', stop, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
   });
-}
-
-/** A sender for the whole service. */
-export function createMessageSender(options: MessageSenderOptions): MessageSender {
-  return new SmtpSender(options);
 }

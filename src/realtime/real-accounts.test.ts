@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, sampleMessage } from '../../test/support/mail.ts';
-import { Accounts, createTokens, findAccess } from '../accounts/accounts.ts';
+import { Accounts, findAccess, Tokens } from '../accounts/accounts.ts';
 import { InProcessChanges } from '../changes/changes.ts';
 import { Domains } from '../domains/domains.ts';
 import { limitInMemory } from '../net/net.ts';
@@ -24,7 +24,7 @@ onEachEngine('realtime', (engine) => {
       spfInclude: 'spf.mail.localhost',
     });
     const accounts = new Accounts({ database, domains, changes });
-    const tokens = createTokens({
+    const tokens = new Tokens({
       database,
       domains,
       openLimit: limitInMemory,

@@ -65,24 +65,6 @@ export interface RealtimeOptions {
   readonly logger: Logger;
 }
 
-export interface Realtime {
-  /** For the HTTP server's `upgrade` event: takes the socket over, whatever comes of it. */
-  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
-  /** Connections now, those in their closing handshake included. */
-  readonly connections: number;
-  /** Ends the connections that are open now with 1001, one after the other in that time. */
-  drain(withinMs: number): Promise<void>;
-  /**
-   * Tells the connections what other nodes did unheard, and ends those that may not be there any more. Nothing
-   * happens on a single node.
-   *
-   * @param afterGap whether events were lost for sure
-   */
-  lookAgain(afterGap: boolean): Promise<void>;
-  /** Ends every connection with 1001, and refuses new ones; resolves when all are gone. */
-  close(): Promise<void>;
-}
-
 /** Bounds of what a client may send; a message beyond them closes with 1009 or 1008. */
 const frameLimits = { maxPayload: 4_096, maxFragments: 16, maxBufferedChunks: 64 };
 /** Between the ends of some connections and the ends of the next ones, where they end one after the other. */
@@ -95,7 +77,8 @@ type SocketServer = InstanceType<typeof WebSocketServer<typeof ClientSocket>>;
 /** Connections of one account; the next one is refused with 429. */
 const PER_ACCOUNT = 20;
 
-class WebSocketChannel implements Realtime {
+/** The WebSocket channel of all accounts. */
+export class Realtime {
   readonly #options: RealtimeOptions;
   readonly #now: () => number;
   readonly #heartbeatSeconds: number;
@@ -129,10 +112,12 @@ class WebSocketChannel implements Realtime {
     );
   }
 
+  /** Connections now, those in their closing handshake included. */
   get connections(): number {
     return this.#heartbeat.size;
   }
 
+  /** For the HTTP server's `upgrade` event: takes the socket over, whatever comes of it. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#handshakes.add(socket);
     const forget = () => this.#forget(socket);
@@ -147,6 +132,7 @@ class WebSocketChannel implements Realtime {
     });
   }
 
+  /** Ends the connections that are open now with 1001, one after the other in that time. */
   async drain(withinMs: number): Promise<void> {
     const open = [...this.#heartbeat];
     const steps = Math.ceil(withinMs / DRAIN_STEP_MS);
@@ -158,11 +144,18 @@ class WebSocketChannel implements Realtime {
     }
   }
 
+  /**
+   * Tells the connections what other nodes did unheard, and ends those that may not be there any more. Nothing
+   * happens on a single node.
+   *
+   * @param afterGap whether events were lost for sure
+   */
   async lookAgain(afterGap: boolean): Promise<void> {
     const { shared } = this.#options;
     if (shared && !this.#closed) await lookAgain(this.#feeds, shared.state, afterGap);
   }
 
+  /** Ends every connection with 1001, and refuses new ones; resolves when all are gone. */
   close(): Promise<void> {
     this.#closed ??= this.#end();
     return this.#closed;
@@ -375,9 +368,4 @@ function closingOf(error: unknown) {
   if (code === 'account_inactive' || code === 'account_not_found') return closings.inactive;
   if (code === 'unavailable') return closings.unavailable;
   return closings.failed;
-}
-
-/** Opens the channel; it serves whatever the HTTP server's `upgrade` event hands to it. */
-export function createRealtime(options: RealtimeOptions): Realtime {
-  return new WebSocketChannel(options);
 }

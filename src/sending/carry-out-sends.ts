@@ -46,7 +46,7 @@ export interface CarryOutSendsOptions {
   readonly local: LocalMailDelivery;
   /** The mailboxes of the sender. */
   readonly copies: Copies;
-  readonly sender: MessageSender;
+  readonly sender: Pick<MessageSender, 'sendMessage'>;
   /** Our host name. */
   readonly hostname: string;
   readonly log: { error(what: object, text: string): void };

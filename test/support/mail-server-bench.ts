@@ -13,7 +13,7 @@ import { blindChecks } from '../../src/delivery/sender-checks/testing/blind-chec
 import { Domains } from '../../src/domains/domains.ts';
 import { ServerDelivery, type ServerDeliveryOptions } from '../../src/mail-server/mail-server.ts';
 import { onlyKey } from '../../src/nodes/nodes.ts';
-import { createSenderRewriting, type MessageSender } from '../../src/outbound/outbound.ts';
+import { type MessageSender, SenderRewriting } from '../../src/outbound/outbound.ts';
 import { Queue } from '../../src/queue/queue.ts';
 import { FakeClock } from '../../src/queue/testing/fake-clock.ts';
 import { Usage } from '../../src/usage/usage.ts';
@@ -86,9 +86,9 @@ export class MailServerBench {
       changes: { publish: () => {} },
       bodies: store.bodies,
       queue,
-      senders: createSenderRewriting({ key: onlyKey('k'.repeat(32)) }),
+      senders: new SenderRewriting({ key: onlyKey('k'.repeat(32)) }),
       checks: blindChecks(),
-      spamFilter: { check: async () => this.spam, close: async () => {} },
+      spamFilter: { check: async () => this.spam },
       hostname: 'mx.test',
       linkSecret: onlyKey('l'.repeat(32)),
       publicUrl: () => 'http://mx.test',
@@ -104,7 +104,7 @@ export class MailServerBench {
    */
   work({ hasMailServer = true } = {}): void {
     const busy = { enhancedStatus: '4.3.0', text: 'busy' };
-    const sender: MessageSender = {
+    const sender: Pick<MessageSender, 'sendMessage'> = {
       sendMessage: async () => ({ result: 'temporary', error: busy }),
     };
     const webhooks: WebhookSender = {

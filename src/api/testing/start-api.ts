@@ -6,13 +6,13 @@ import { after } from 'node:test';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { openTestDatabase } from '../../../test/support/databases.ts';
 import { findAccounts } from '../../accounts/account-rows.ts';
-import { Accounts, AnsweredRequests, createTokens, type Tokens } from '../../accounts/accounts.ts';
+import { Accounts, AnsweredRequests, Tokens } from '../../accounts/accounts.ts';
 import { Blocks } from '../../blocks/blocks.ts';
 import { Bodies, BodyFolder } from '../../bodies/bodies.ts';
 import { InProcessChanges } from '../../changes/changes.ts';
 import { buildOperator } from '../../compose/operator.ts';
 import type { Database, Engine } from '../../database/database.ts';
-import { createDnsResolver } from '../../dns/dns.ts';
+import { DnsResolver } from '../../dns/dns.ts';
 import { Domains, Verification } from '../../domains/domains.ts';
 import { shareDkimKey } from '../../domains/testing/dkim-key.ts';
 import { MailserverEvents } from '../../mailserver-events/mailserver-events.ts';
@@ -112,7 +112,7 @@ function openDomains(
 ): { domains: Domains; verification: Verification } {
   const mailHostname = 'mail.localhost';
   const spfInclude = 'spf.mail.localhost';
-  const dns = createDnsResolver({ servers, timeouts: { first: 500, later: 500 } });
+  const dns = new DnsResolver({ servers, timeouts: { first: 500, later: 500 } });
   return {
     domains: new Domains({
       database,
@@ -191,7 +191,7 @@ export async function startApi(
   const { domains, verification } = openDomains(database, logger, dns);
   const changes = new InProcessChanges();
   const accounts = new Accounts({ database, domains, changes });
-  const tokens = createTokens({
+  const tokens = new Tokens({
     database,
     domains,
     openLimit: limitInMemory,

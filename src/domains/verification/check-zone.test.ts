@@ -10,7 +10,7 @@ import {
   startDnsServer,
   type ZoneRecord,
 } from '../../../test/support/dns-server.ts';
-import { createDnsResolver, type DnsResolver } from '../../dns/dns.ts';
+import { DnsResolver } from '../../dns/dns.ts';
 import { generateDkimKey, type NewDkimKey, seedRecords } from '../dns-records.ts';
 import { checkZone } from './check-zone.ts';
 import { createOurServers } from './judge-spf.ts';
@@ -641,7 +641,7 @@ suite('zone variants', () => {
   let key: NewDkimKey;
   before(async () => {
     server = await startDnsServer();
-    dns = createDnsResolver({
+    dns = new DnsResolver({
       servers: [server.address],
       timeouts: { first: 300, later: 300 },
     });

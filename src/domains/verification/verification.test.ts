@@ -8,7 +8,7 @@ import {
   type ZoneRecord,
 } from '../../../test/support/dns-server.ts';
 import type { Database } from '../../database/database.ts';
-import { createDnsResolver } from '../../dns/dns.ts';
+import { DnsResolver } from '../../dns/dns.ts';
 import { seedRecords } from '../dns-records.ts';
 import { type DnsRecord, Domains, Verification } from '../domains.ts';
 import { shareDkimKey } from '../testing/dkim-key.ts';
@@ -72,7 +72,7 @@ onEachEngine('verification', (engine) => {
   function newNode(timeout = 10_000): Verification {
     return new Verification({
       database,
-      dns: createDnsResolver({
+      dns: new DnsResolver({
         servers: [server.address],
         timeouts: { first: timeout, later: timeout },
       }),

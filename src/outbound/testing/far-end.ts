@@ -4,7 +4,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { after } from 'node:test';
 import { SMTPServer } from 'smtp-server';
 import type { Lookup, MessageSenderOptions, OutboundDns } from '../outbound.ts';
-import { createMessageSender, type MessageSender } from '../outbound.ts';
+import { MessageSender } from '../outbound.ts';
 
 type ServerOptions = NonNullable<ConstructorParameters<typeof SMTPServer>[0]>;
 
@@ -171,7 +171,7 @@ export function dnsOf(zone: Zone): OutboundDns {
 
 /** A sender for which `far.test` is a host on loopback. */
 export function senderTo(port: number, options: Partial<MessageSenderOptions> = {}): MessageSender {
-  return createMessageSender({
+  return new MessageSender({
     hostname: 'mail.postroom.test',
     dns: dnsOf({ 'far.test': { MX: ['10 mx.far.test'] }, 'mx.far.test': { A: ['127.0.0.1'] } }),
     isAllowedAddress: () => true,

@@ -10,7 +10,7 @@ import { type ClientOptions, WebSocket } from 'ws';
 import type { MailAccess } from '../../accounts/accounts.ts';
 import { InProcessChanges, type MailboxChange } from '../../changes/changes.ts';
 import { Refusal } from '../../errors/errors.ts';
-import { createRealtime, type Realtime, type RealtimeOptions } from '../realtime.ts';
+import { Realtime, type RealtimeOptions } from '../realtime.ts';
 
 export interface RunningRealtime {
   readonly realtime: Realtime;
@@ -38,7 +38,7 @@ export async function startRealtime(
 ): Promise<RunningRealtime> {
   const changes = new InProcessChanges();
   const logLines: Record<string, unknown>[] = [];
-  const realtime = createRealtime({
+  const realtime = new Realtime({
     authenticate: readTestToken,
     listMailboxes: async () => [{ mailbox: 'INBOX', uidvalidity: '7', token: '1' }],
     changes,
