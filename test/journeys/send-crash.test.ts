@@ -18,6 +18,8 @@ const AT_ONCE = 4;
 const port = await freePort();
 const url = `http://127.0.0.1:${port}`;
 let far: FarEnd;
+/** The one that runs; each test ends it and starts it again. */
+let service: Process;
 let token = '';
 /** What the far end does with a recipient. */
 let onRecipient: (address: string) => Promise<'take' | 'later'> = async () => 'take';
@@ -70,7 +72,7 @@ before(async () => {
       );
     },
   });
-  const service = await startService();
+  service = await startService();
   const v2 = (path: string, body: object) =>
     call(path, { user_id: 'u', ...body }, { 'x-api-key': KEY });
   const created = await v2('/v2/domain', { domain: 'acme.test' });
@@ -81,7 +83,6 @@ before(async () => {
   assert.equal((await v2('/v2/email-accounts/create', ada)).status, 201);
   const login = { address: 'ada@acme.test', password: ada.password };
   token = (await call('/mail/token', login, {})).body.token;
-  await kill(service);
 });
 
 const sendOf = (name: string) => ({
@@ -108,7 +109,6 @@ function makeAllDue(): void {
 }
 
 test('killed between commit and answer: the same key is answered, and sent once', async () => {
-  const first = await startService();
   const attempted = Promise.withResolvers<void>();
   onRecipient = (address) => {
     if (address === 'unheard@far.test') attempted.resolve();
@@ -124,11 +124,11 @@ test('killed between commit and answer: the same key is answered, and sent once'
   );
   // It is attempted only after the commit; the answer is never read.
   await attempted.promise;
-  await kill(first);
+  await kill(service);
   socket.destroy();
 
   onRecipient = async () => 'take';
-  const second = await startService();
+  service = await startService();
   const again = await mail('/mail/send', sendOf('unheard'), { 'idempotency-key': 'unheard' });
   assert.equal(again.status, 202);
   const found = await mail('/mail/sends?key=unheard');
@@ -136,7 +136,6 @@ test('killed between commit and answer: the same key is answered, and sent once'
   while ((await mail(`/mail/sends/${again.body.id}`)).body.status !== 'delivered') await pause(20);
   assert.equal(arrived('unheard'), 1);
   assert.deepEqual(await copies(), ['unheard']);
-  await kill(second);
 });
 
 test('killed again and again under load: each message is sent once', async () => {
@@ -152,7 +151,6 @@ test('killed again and again under load: each message is sent once', async () =>
     waiting.delete(name);
   };
   let names = 0;
-  let service = await startService();
   for (let round = 0; round < ROUNDS; round++) {
     let isOver = false;
     const load = Array.from({ length: AT_ONCE }, async () => {
