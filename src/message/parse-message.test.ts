@@ -306,7 +306,7 @@ test('input that takes quadratic time in a careless parser ends in time', () => 
   }
 });
 
-test('reading 256 MB keeps none of it', () => {
+test('reading 64 MB keeps none of it', () => {
   const head = lines(
     'Content-Type: multipart/mixed; boundary=b',
     '',
@@ -318,7 +318,7 @@ test('reading 256 MB keeps none of it', () => {
   parser.write(head);
   const line = `${'QUJD'.repeat(19)}\r\n`;
   const chunk = Buffer.from(line.repeat(800));
-  const times = Math.ceil((256 * 1024 * 1024) / chunk.length);
+  const times = Math.ceil((64 * 1024 * 1024) / chunk.length);
   // Memory that only waits for the garbage collector does not count.
   setFlagsFromString('--expose-gc');
   const collect: () => void = runInNewContext('gc');

@@ -99,6 +99,7 @@ suite('an SPF record made to be expensive', () => {
 });
 
 suite('a body made to be expensive', () => {
+  const CHUNKS = 320;
   const chunks: [what: string, chunk: string][] = [
     ['one line', 'x'.repeat(64 * 1024)],
     ['white space', ' '.repeat(64 * 1024)],
@@ -106,7 +107,7 @@ suite('a body made to be expensive', () => {
     ['ordinary lines', `${'x'.repeat(76)}\r\n`.repeat(840)],
   ];
   for (const [what, chunk] of chunks) {
-    test(`50 MB of ${what} pass through, and none of it stays in memory`, async () => {
+    test(`20 MB of ${what} pass through, and none of it stays in memory`, async () => {
       const header = (await signed('ann@bank.test', { domain: 'bank.test' })).split('\r\n\r\n')[0];
       const checks = createSenderChecks({
         dns: lookupIn({ records }),
@@ -117,14 +118,14 @@ suite('a body made to be expensive', () => {
       async function* source() {
         yield Buffer.from(`${header}\r\n\r\n`);
         const bytes = Buffer.from(chunk);
-        for (let n = 0; n < 800; n++) yield bytes;
+        for (let n = 0; n < CHUNKS; n++) yield bytes;
       }
       const held = () => process.memoryUsage().arrayBuffers;
       const before = held();
       let passed = 0;
       for await (const bytes of checking.through(source())) passed += bytes.length;
       assert.ok(held() - before < 8 * 1024 * 1024);
-      assert.equal(passed, Buffer.byteLength(`${header}\r\n\r\n`) + 800 * chunk.length);
+      assert.equal(passed, Buffer.byteLength(`${header}\r\n\r\n`) + CHUNKS * chunk.length);
       assert.equal((await checking.verdicts()).dkim[0]?.result, 'fail');
     });
   }
