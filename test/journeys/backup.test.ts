@@ -18,6 +18,7 @@ import {
   ROOT,
   run,
   start,
+  startHere,
   stop,
 } from '../support/process.ts';
 
@@ -268,17 +269,15 @@ test('a restore that is killed keeps services away, and is begun anew', async ()
   const data = restored.DATA_DIR ?? '';
   await killAt('restored/bodies/', 2, ['restore', folder], restored);
   assert.ok(existsSync(join(data, SERVER ? 'bodies' : 'postroom.sqlite')));
-  const { code, output } = await start(restored).ended();
-  assert.equal(code, 1);
-  assert.match(
-    output,
-    /^DATA_DIR: a restore into .* was interrupted; if it was interrupted, run "postroom restore" again/m,
-  );
+  await assert.rejects(startHere(restored), {
+    name: 'ConfigError',
+    message:
+      /^DATA_DIR: a restore into .* was interrupted; if it was interrupted, run "postroom restore" again/,
+  });
 
   const { bodies } = await succeed(['restore', folder], restored);
   assert.ok(bodies >= 4);
-  const again = start(restored);
-  await listening(again);
+  const again = await startHere(restored);
   const token = await signIn(restored);
   const after = await readAll(restored, token);
   for (const [uid, message] of before) assert.equal(after.get(uid), message, `UID ${uid}`);
@@ -287,7 +286,7 @@ test('a restore that is killed keeps services away, and is begun anew', async ()
   const known = await mail(restored, token, 'sync', { mailbox: 'INBOX', uidvalidity, token: '1' });
   assert.equal(known.reset, true);
   assert.ok(Number(known.uidvalidity) > Number(uidvalidity));
-  await stop(again);
+  await again.stop();
   // Nothing gets an id that something had after the backup.
   const database = SERVER
     ? await openPostgres({ url: restored.DATABASE_URL ?? '' })
