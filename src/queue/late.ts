@@ -21,6 +21,8 @@ export class LateWatch<Payload> {
   #next = Number.POSITIVE_INFINITY;
   #looking = false;
   #stopped = false;
+  /** Whether the last look failed: an outage is one line of the log, however long it lasts. */
+  #isFailing = false;
   #disarm: () => void = () => {};
 
   /** @param track remembers a task until it ends */
@@ -71,11 +73,15 @@ export class LateWatch<Payload> {
       }
       if (rows.length === ROWS_AT_A_TIME) this.#next = clock.now();
       else this.#next = Math.min(this.#next, await findNext(database.read, kind, clock.now()));
+      this.#isFailing = false;
     } catch (error) {
-      log.error(
-        { err: error, kind },
-        'could not read which deliveries are late: trying again shortly',
-      );
+      if (!this.#isFailing) {
+        log.error(
+          { err: error, kind },
+          'could not read which deliveries are late: trying again until it works',
+        );
+      }
+      this.#isFailing = true;
     }
     this.#looking = false;
     if (!this.#stopped) this.#arm();

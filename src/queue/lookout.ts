@@ -32,6 +32,8 @@ export class Lookout {
   #looking = false;
   #isOutdated = false;
   #stopped = false;
+  /** Whether the last look failed: an outage is one line of the log, however long it lasts. */
+  #isFailing = false;
   #disarm: () => void = () => {};
 
   constructor(options: LookoutOptions) {
@@ -76,8 +78,12 @@ export class Lookout {
         // Between two pages other work gets a turn: on SQLite a query holds the thread.
         await new Promise((resolve) => setImmediate(resolve));
       }
+      this.#isFailing = false;
     } catch (error) {
-      log.error({ err: error, kind }, 'could not read the queue: trying again shortly');
+      if (!this.#isFailing) {
+        log.error({ err: error, kind }, 'could not read the queue: trying again every second');
+      }
+      this.#isFailing = true;
       again = RETRY_MS;
     }
     this.#looking = false;
