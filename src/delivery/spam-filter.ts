@@ -7,6 +7,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { Pool } from 'undici';
+import { inTime } from '../net/net.ts';
 
 /** What to do with a message: accept it, put it into Junk, defer it with 451, or refuse it with 550. */
 export type SpamAction = 'accept' | 'junk' | 'defer' | 'reject';
@@ -120,20 +121,12 @@ export class SpamFilter {
 
   async #ask(mail: FilteredMail): Promise<unknown> {
     const { answerMs } = this.#times;
-    const ending = new AbortController();
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(() => {
-      ending.abort();
-      late.reject(new Error(`no answer within ${answerMs / 1000} s`));
-    }, answerMs);
-    const answer = this.#post(mail, ending.signal);
-    // A request that waits for a connection sees the abort only once it has one.
-    answer.catch(() => {});
+    const signal = AbortSignal.timeout(answerMs);
     try {
-      return await Promise.race([answer, late.promise]);
-    } finally {
-      clearTimeout(timer);
-      late.promise.catch(() => {});
+      // A request that waits for a connection sees the abort only once it has one.
+      return await inTime(signal, this.#post(mail, signal));
+    } catch (error) {
+      throw signal.aborted ? new Error(`no answer within ${answerMs / 1000} s`) : error;
     }
   }
 

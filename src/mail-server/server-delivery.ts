@@ -10,6 +10,7 @@ import type {
   MailUser,
   ServerMail,
 } from '../mailstore/mailstore.ts';
+import { inTime } from '../net/net.ts';
 import { failed, LmtpClient, type LmtpClientOptions, withLineEnds } from './lmtp.ts';
 
 /** What IMAP APPEND needs (RFC 3501 section 6.3.11). */
@@ -124,13 +125,9 @@ export class ServerDelivery implements MailServer {
   ): Promise<MailboxResult> {
     const { imap, log } = this.#options;
     if (signal.aborted) return failed('temporary', '4.4.2', 'there was no time left for it');
-    const stopped = Promise.withResolvers<never>();
-    stopped.promise.catch(() => {});
-    const stop = () => stopped.reject(signal.reason);
-    signal.addEventListener('abort', stop, { once: true });
     try {
       const message = { open, size, flags, internalDate, signal };
-      await Promise.race([imap.appendByImap(user, mailbox, message), stopped.promise]);
+      await inTime(signal, imap.appendByImap(user, mailbox, message));
       return { result: 'delivered' };
     } catch (error) {
       if (error instanceof Refusal && error.code === 'mailbox_full') {
@@ -144,8 +141,6 @@ export class ServerDelivery implements MailServer {
         'a message could not be added to a mailbox on the mail server: it is tried again',
       );
       return failed('temporary', '4.3.0', 'the mailbox could not be written to');
-    } finally {
-      signal.removeEventListener('abort', stop);
     }
   }
 }

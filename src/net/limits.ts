@@ -144,3 +144,13 @@ export function runInTurn<Value>(
     });
   });
 }
+
+/** Waits for work, but not longer than until the signal. @throws the signal's reason where that comes first */
+export function inTime<Value>(signal: AbortSignal, work: Promise<Value>): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
+  });
+}

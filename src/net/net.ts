@@ -40,6 +40,7 @@ export {
   type ResolveHost,
 } from './judge-address.ts';
 export {
+  inTime,
   type Limit,
   type LimitOptions,
   limitBy,

@@ -4,7 +4,13 @@
  */
 import pLimit, { type LimitFunction } from 'p-limit';
 import { formatAddress, parseAddress } from '../message/message.ts';
-import { type ConnectionTimeouts, type Endpoint, type Login, runInTurn } from '../net/net.ts';
+import {
+  type ConnectionTimeouts,
+  type Endpoint,
+  inTime,
+  type Login,
+  runInTurn,
+} from '../net/net.ts';
 import { findAddresses, findExchangers, type OutboundDns } from './find-exchangers.ts';
 import { failure, type SendFailure, type SendOutcome } from './outcome.ts';
 import {
@@ -209,14 +215,4 @@ function summarize(failures: readonly SendFailure[], domain: string): SendOutcom
   const telling = temporary.length > 0 ? temporary : failures;
   const chosen = telling.find(({ error }) => error.status !== undefined) ?? telling[0];
   return chosen ?? failure('temporary', '4.4.1', `no mail host of ${domain} could be tried`);
-}
-
-/** @throws the reason of `signal`, if that comes first */
-function inTime<Value>(signal: AbortSignal, work: Promise<Value>): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const stop = () => reject(signal.reason);
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
-  });
 }

@@ -34,7 +34,7 @@ const READS_MAX = 30;
 /** Rows with the earliest due times, among which a group's own is searched. */
 const DUE_FIRST = 100;
 
-type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'state'>;
+export type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'state'>;
 
 /**
  * Lists groups in the order of destination, domain and kind. However many deliveries a group has, few are read. For
@@ -43,7 +43,7 @@ type GroupFilter = Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'sta
 export async function listGroups(
   queries: Queries,
   filter: GroupFilter,
-  { after, limit }: { readonly after: GroupKey | undefined; readonly limit: number },
+  { after, limit }: Page<GroupKey>,
 ): Promise<{ readonly groups: QueueGroup[]; readonly next: GroupKey | undefined }> {
   const { state } = filter;
   if (state === undefined) {
@@ -182,8 +182,9 @@ export interface OpenDelivery extends Delivery {
   readonly domainId: number;
 }
 
-interface OpenPage {
-  readonly after: OpenKey | undefined;
+/** A page begins behind a key. */
+export interface Page<Key> {
+  readonly after: Key | undefined;
   readonly limit: number;
 }
 
@@ -198,8 +199,8 @@ const KEYS_AT_A_TIME = { receivers: 1_000, domain: 500 };
  */
 export async function listOpen(
   queries: Queries,
-  filter: Pick<QueueFilter, 'destination' | 'domainIds' | 'kind' | 'state'>,
-  { after, limit }: OpenPage,
+  filter: GroupFilter,
+  { after, limit }: Page<OpenKey>,
 ): Promise<{ readonly items: OpenDelivery[]; readonly next: OpenKey | undefined }> {
   const way = filter.destination === undefined && filter.domainIds ? 'domain' : 'receivers';
   const most = filter.kind === undefined && way === 'domain' ? limit + 1 : KEYS_AT_A_TIME[way];

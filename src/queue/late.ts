@@ -4,11 +4,9 @@
  * clears the column. An attempt that ends in time clears it as well (`Queue.cancelLate`).
  */
 import type { Database, Queries } from '../database/database.ts';
-import type { WorkerSurroundings, WorkOptions } from './work-options.ts';
+import { LOOK_MS, type WorkerSurroundings, type WorkOptions } from './work-options.ts';
 import { jobFacts, type LeasedRow, payloadsOf, rowColumns } from './worker-rows.ts';
 
-/** How often the table is read: for rows of an earlier run, and on PostgreSQL for those of other nodes. */
-const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
 const ROWS_AT_A_TIME = 100;
 /** The wait after a failure. */
 const RETRY_MS = 60_000;

@@ -1,13 +1,8 @@
 /** Finds rows that the worker was not told of: of an earlier run, of other nodes, and those that were due later. */
 import type { Database } from '../database/database.ts';
-import type { Clock, QueueLog } from './work-options.ts';
+import { type Clock, LOOK_MS, type QueueLog } from './work-options.ts';
 import { findWaiting, type Waiting } from './worker-rows.ts';
 
-/**
- * How often the table is read. On PostgreSQL for the rows of other nodes; on SQLite there are none, and it is for
- * rows that the worker's memory had no room for.
- */
-const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
 const DESTINATIONS_AT_A_TIME = 500;
 /** The wait after an error of the database. */
 const RETRY_MS = 1_000;

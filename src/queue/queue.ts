@@ -38,7 +38,14 @@ import {
   runBulk,
 } from './bulk.ts';
 import { type Delivery, errorToJson, type NewDelivery, type StoredPlace } from './delivery.ts';
-import { listGroups, listOpen } from './groups.ts';
+import {
+  type GroupFilter,
+  type GroupKey,
+  listGroups,
+  listOpen,
+  type OpenKey,
+  type Page,
+} from './groups.ts';
 import { clearLate } from './late.ts';
 import {
   type EndedRow,
@@ -105,9 +112,6 @@ function dueAt({ notBefore, tried }: Times, now: number): number {
 
 /** The most characters of a Message-ID, a subject or recipients that are kept for operators. */
 const ABOUT_MAX = 255;
-
-/** The arguments without the first. */
-type Tail<List extends readonly unknown[]> = List extends [unknown, ...infer Rest] ? Rest : never;
 
 export class Queue {
   readonly #database: Database;
@@ -248,13 +252,13 @@ export class Queue {
   }
 
   /** Waiting and failed deliveries, by receiver and domain. */
-  groups(...request: Tail<Parameters<typeof listGroups>>): ReturnType<typeof listGroups> {
-    return listGroups(this.#database.read, ...request);
+  groups(filter: GroupFilter, page: Page<GroupKey>): ReturnType<typeof listGroups> {
+    return listGroups(this.#database.read, filter, page);
   }
 
   /** Single deliveries that were not delivered. */
-  listOpen(...request: Tail<Parameters<typeof listOpen>>): ReturnType<typeof listOpen> {
-    return listOpen(this.#database.read, ...request);
+  listOpen(filter: GroupFilter, page: Page<OpenKey>): ReturnType<typeof listOpen> {
+    return listOpen(this.#database.read, filter, page);
   }
 
   /**

@@ -60,6 +60,12 @@ export interface WorkOptions<Payload = unknown, Prepared = unknown> {
   onLate?(job: Job<Payload>): Promise<(tx: Queries) => Promise<(() => void) | undefined>>;
 }
 
+/**
+ * How often the table is read. On PostgreSQL for the rows of other nodes; on SQLite there are none, and it is for
+ * rows that the worker's memory had no room for.
+ */
+export const LOOK_MS = { postgres: 5_000, sqlite: 60_000 };
+
 /** The outcome of an attempt, and what it prepared for `onOutcome`. */
 export type Attempted<Prepared = unknown> = Outcome & { readonly prepared?: Prepared | undefined };
 

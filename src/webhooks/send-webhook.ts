@@ -3,7 +3,13 @@ import { createHmac } from 'node:crypto';
 import { isIP } from 'node:net';
 import { Webhook } from 'standardwebhooks';
 import type { Agent, buildConnector, Dispatcher } from 'undici';
-import { type AddressFilter, AddressRefused, guardLookup, type ResolveHost } from '../net/net.ts';
+import {
+  type AddressFilter,
+  AddressRefused,
+  guardLookup,
+  inTime,
+  type ResolveHost,
+} from '../net/net.ts';
 import type { Outcome } from '../queue/queue.ts';
 
 export interface WebhookSenderOptions {
@@ -70,28 +76,17 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
       return { result: 'permanent', error: { text: 'the URL is not an http or https URL' } };
     }
-    const ending = new AbortController();
-    const ended = Promise.withResolvers<never>();
-    ended.promise.catch(() => {});
-    const end = () => {
-      ending.abort();
-      ended.reject(new Error('the attempt was ended'));
-    };
-    const timer = setTimeout(end, timeoutMs);
-    signal?.addEventListener('abort', end);
-    if (signal?.aborted) end();
+    const deadline = AbortSignal.timeout(timeoutMs);
+    const ending = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
-      const response = post(url, request, ending.signal);
+      const response = post(url, request, ending);
       // A request that still waits for its connection sees the abort only once it has one, and is dropped then; the
       // attempt ends in time all the same.
-      return await judgeResponse(await Promise.race([response, ended.promise]), now);
+      return await judgeResponse(await inTime(ending, response), now);
     } catch (error) {
-      if (!ending.signal.aborted) return temporary(explainFailure(error));
+      if (!ending.aborted) return temporary(explainFailure(error));
       const stopped = 'we were stopped before the answer';
       return temporary(signal?.aborted ? stopped : `no answer within ${timeoutMs / 1000} s`);
-    } finally {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', end);
     }
   }
 
