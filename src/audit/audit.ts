@@ -1,11 +1,11 @@
 /**
- * The audit log: who changed what, with which API key. Whoever changes something for an operator writes one
- * entry, in the transaction of the change where there is one. Entries are never changed, and kept for good.
+ * The audit log: who changed what, with which API key. Each change for an operator writes one entry, in its
+ * transaction where there is one. Entries are never changed, and kept for good.
  */
 import { hostname } from 'node:os';
 import type { Queries } from '../database/database.ts';
 
-/** Who does something. */
+/** Who made a change. */
 export interface Actor {
   /** The first 8 hex digits of the SHA-256 of the API key, or `program` for the command line. */
   readonly actor: string;
@@ -16,18 +16,18 @@ export interface Actor {
 export interface AuditEntry {
   /** Thing and verb, such as `domain.delete`. */
   readonly action: string;
-  /** What it was done to, by the name that people know it by. */
+  /** The name, for people, of what was changed. */
   readonly target: string;
-  /** How much of what it changed, such as `{accounts: 12}`. */
+  /** How much was changed, such as `{accounts: 12}`. */
   readonly counts?: Readonly<Record<string, number>> | undefined;
 }
 
-/** An entry as it is kept. */
+/** A stored entry. */
 export interface KeptEntry extends AuditEntry, Actor {
   readonly id: number;
   /** Milliseconds since 1970. */
   readonly at: number;
-  /** Host of the node that did it. */
+  /** Host of the node that made the change. */
   readonly node: string;
 }
 

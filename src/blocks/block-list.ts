@@ -1,4 +1,4 @@
-/** How a block is written, and the list in which each sender is looked up. Pure: no database, no clocks. */
+/** The syntax of a block, and the list in which each sender is looked up. Pure: no database, no clocks. */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { invalidField } from '../errors/errors.ts';
@@ -12,14 +12,14 @@ export interface BlockedSender {
   readonly value: string;
 }
 
-/** Bits of the widest network that can be blocked. A wider one would be a slip, and keep out half of the internet. */
+/** Bits of the widest network that can be blocked. A wider one would be a typing error, and block too much. */
 const WIDEST = { 4: 8, 6: 16 };
 
 /**
- * Reads what an operator wants to block.
+ * Reads an operator's block.
  *
- * @returns the one form in which it is kept and looked up: an address and a domain in lower case and
- *   IDNA-encoded, a network without the bits of its hosts
+ * @returns the one form in which it is stored and looked up: an address and a domain in lower case and IDNA-encoded, a
+ *   network without host bits
  * @throws Refusal invalid_request (`value`)
  */
 export function readBlock(kind: BlockKind, text: string): string {
@@ -41,7 +41,7 @@ function readNetwork(text: string): string {
     const most = version === 4 ? 32 : 128;
     const length = /^\d{1,3}$/.test(bits ?? String(most)) ? Number(bits ?? most) : 0;
     const parsed = ipaddr.process(address);
-    // `::ffff:192.0.2.1` is an address of IPv4 (RFC 4291 section 2.5.5.2) and is written as one.
+    // `::ffff:192.0.2.1` is an IPv4 address (RFC 4291 section 2.5.5.2) and is written as one.
     const isPlain = parsed.kind() === `ipv${version}` && more === undefined;
     if (isPlain && length >= WIDEST[version] && length <= most) {
       return networkOf(parsed.toByteArray(), length);
@@ -53,7 +53,7 @@ function readNetwork(text: string): string {
   );
 }
 
-/** Writes the network of so many bits that an address lies in. */
+/** The network with so many bits that contains an address. */
 function networkOf(octets: readonly number[], bits: number): string {
   const masked = octets.map((octet, at) => {
     const kept = Math.min(Math.max(bits - 8 * at, 0), 8);
@@ -62,25 +62,25 @@ function networkOf(octets: readonly number[], bits: number): string {
   return `${ipaddr.fromByteArray(masked).toString()}/${bits}`;
 }
 
-/** A domain as DNS has it. SMTP takes names with underscores, so they can be blocked as well. */
+/** A domain as DNS has it. SMTP accepts names with underscores, so they can be blocked as well. */
 function readDomain(text: string): string | undefined {
   const name = toDnsName(text);
   return name?.split('.').every((label) => /^.{1,63}$/.test(label)) ? name : undefined;
 }
 
-/** The domain of a sender, and its address in the form in which addresses are compared. */
+/** The domain of a sender, and its address in the form for comparing. */
 function readSender(text: string): { readonly domain?: string; readonly address?: string } {
   const at = text.lastIndexOf('@');
   const domain = at < 1 ? undefined : readDomain(text.slice(at + 1));
   if (domain === undefined) return {};
-  // Quoted or not, a local part is the same one; its own domain may have an underscore.
+  // A quoted local part is the same as an unquoted one; the domain may have an underscore.
   const local = parseAddress(`${text.slice(0, at)}@sender.test`)?.local;
   return local === undefined
     ? { domain }
     : { domain, address: formatAddress(local.toLowerCase(), domain) };
 }
 
-/** Blocks in memory. A look-up takes as long however many there are. */
+/** Blocks in memory. The time of a lookup does not depend on their number. */
 export class BlockList {
   readonly #values: Readonly<Record<BlockKind, Set<string>>> = {
     address: new Set(),
@@ -105,7 +105,7 @@ export class BlockList {
   /**
    * Finds what blocks a sender.
    *
-   * @param client IP address of who brings the mail
+   * @param client IP address of the client that brings the mail
    * @param from reverse-path of MAIL; empty for bounces, which only a network blocks
    */
   find(client: string, from: string): BlockedSender | undefined {

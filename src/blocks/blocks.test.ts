@@ -10,7 +10,7 @@ import { BLOCKS_MAX, Blocks } from './blocks.ts';
 
 const by = { actor: 'test' };
 
-test('what is blocked is written in one form', () => {
+test('blocks are written in one form', () => {
   const cases: readonly (readonly [BlockKind, string, string])[] = [
     ['address', 'Spam@BAD.example', 'spam@bad.example'],
     ['address', '"spam"@bad.example.', 'spam@bad.example'],
@@ -27,7 +27,7 @@ test('what is blocked is written in one form', () => {
   for (const [kind, text, value] of cases) assert.equal(readBlock(kind, text), value, text);
 });
 
-test('what is none is refused by its field', () => {
+test('an invalid block is refused by its field', () => {
   const wrong: readonly (readonly [BlockKind, string])[] = [
     ...['', '@', 'bad.example', '@bad.example', 'a b@bad.example', 'a@', 'a@b\0.example'].map(
       (text) => ['address', text] as const,
@@ -98,7 +98,7 @@ onEachEngine('blocks', (engine) => {
     return { blocks, warnings };
   }
 
-  /** Waits for what a node finds by itself; the runner's timeout ends it. */
+  /** Waits for what a node finds itself; the runner's timeout ends it. */
   async function until(condition: () => boolean): Promise<void> {
     while (!condition()) await pause(5);
   }
@@ -119,7 +119,7 @@ onEachEngine('blocks', (engine) => {
     await until(() => judge(one) === undefined);
   });
 
-  test('while the list cannot be read the last one holds, and one line says so', async (context) => {
+  test('while the list cannot be read the last one stays in use, and one line says so', async (context) => {
     const { database } = await openTestDatabase(engine);
     const { blocks, warnings } = await startNode(context, database);
     await blocks.add({ kind: 'network', value: '192.0.2.0/24' }, by);
@@ -133,7 +133,7 @@ onEachEngine('blocks', (engine) => {
     await until(() => blocks.judge('192.0.2.9', '') === undefined);
   });
 
-  test('one more than there may be is refused, one that is there is not', async (context) => {
+  test('one more than the limit is refused, an existing one is not', async (context) => {
     const { database } = await openTestDatabase(engine);
     const rows = Array.from(
       { length: BLOCKS_MAX },

@@ -2,9 +2,9 @@
  * Senders whose mail an operator does not want: addresses, domains with all below them, networks of clients.
  * Owns table `blocks`, a row for each.
  *
- * Each MAIL is looked up in memory, so that no stranger makes us ask the database. The list is loaded at
- * the start, after every change on this node, and within {@link LOOK_EVERY_MS} after a change on another one.
- * While the database does not answer, the last list holds.
+ * Each MAIL is looked up in memory, so that no stranger causes a database query. The list is loaded at the start,
+ * after every change on this node, and within {@link LOOK_EVERY_MS} after a change on another one. While the
+ * database does not answer, the last list stays in use.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Actor, recordAudit } from '../audit/audit.ts';
@@ -27,11 +27,11 @@ export interface BlocksOptions {
   readonly logger: { warn(fields: object, message: string): void };
   /** Milliseconds since 1970, the same on all nodes. */
   readonly now: () => number;
-  /** Milliseconds between looks for what other nodes changed. */
+  /** Milliseconds between two checks for changes of other nodes. */
   readonly lookEveryMs?: number;
 }
 
-/** Blocks that there can be. */
+/** The most blocks. */
 export const BLOCKS_MAX = 10_000;
 export const LOOK_EVERY_MS = 10_000;
 const NOTE_MAX = 500;
@@ -40,9 +40,9 @@ export class Blocks {
   readonly #options: BlocksOptions;
   readonly #stopping = new AbortController();
   #list = new BlockList([]);
-  /** Which list it is, see {@link readVersion}. */
+  /** The version of the list, see {@link readVersion}. */
   #version: string | undefined;
-  /** Looks go one after the other, so that an older list never replaces a newer one. */
+  /** Checks run one after the other, so that an older list never replaces a newer one. */
   #looking: Promise<void> = Promise.resolve();
   #isAway = false;
   #following: Promise<void> = Promise.resolve();
@@ -51,7 +51,7 @@ export class Blocks {
     this.#options = options;
   }
 
-  /** Loads the list and follows it from now on. @throws what the database says where it does not answer */
+  /** Loads the list and follows it from now on. @throws the error of the database where it does not answer */
   async start(): Promise<void> {
     await this.#load();
     this.#following = this.#follow(this.#stopping.signal);
@@ -63,7 +63,7 @@ export class Blocks {
   }
 
   /**
-   * Judges who brings mail.
+   * Checks the sender of a message.
    *
    * @param client IP address
    * @param from reverse-path of MAIL; empty for bounces
@@ -97,7 +97,7 @@ export class Blocks {
   /**
    * Blocks a sender.
    *
-   * @returns the block; one that was there already, as it was
+   * @returns the block; an existing one unchanged
    * @throws Refusal invalid_request (`value`, `note`), also where there are {@link BLOCKS_MAX}
    */
   async add(
@@ -126,7 +126,7 @@ export class Blocks {
     return toBlock(row);
   }
 
-  /** Takes a sender's mail again. @returns the block as it was @throws Refusal block_not_found */
+  /** Accepts a sender's mail again. @returns the removed block @throws Refusal block_not_found */
   async remove(id: number, by: Actor): Promise<Block> {
     const row = await this.#options.database.write(async (tx) => {
       const removed = await tx
@@ -150,7 +150,7 @@ export class Blocks {
     }
   }
 
-  /** Looks whether the list is another one by now. Never rejects. */
+  /** Checks whether the list has changed. Never rejects. */
   #look(): Promise<void> {
     this.#looking = this.#looking.then(async () => {
       try {
@@ -170,7 +170,7 @@ export class Blocks {
 
   async #load(): Promise<void> {
     const { read } = this.#options.database;
-    // Before the rows: what changes in between is found by the next look.
+    // Read before the rows: the next check finds what changes in between.
     const version = await readVersion(read);
     if (version === this.#version) return;
     const rows = await read.selectFrom('blocks').select(['kind', 'value']).execute();
@@ -179,7 +179,7 @@ export class Blocks {
   }
 }
 
-/** Tells lists apart. Rows are never changed, and an id is never given twice. */
+/** The version of the list. Rows are never changed, and an id is never used twice. */
 async function readVersion(queries: Queries): Promise<string> {
   const { count, last, sum } = await queries
     .selectFrom('blocks')

@@ -1,4 +1,4 @@
-/** `postroom bodies`: where the sources of messages above 64 KiB lie. */
+/** `postroom bodies`: where the sources of messages above 64 KiB are stored. */
 import { Command, Option } from 'commander';
 import { pino } from 'pino';
 import {

@@ -1,9 +1,9 @@
 /**
- * The program `postroom`: what an operator does with an installation from a terminal or a script.
+ * The program `postroom`: for the work of an operator at a terminal or in a script.
  *
  * Each command reads the settings that the service reads (environment and `.env`). Results go to stdout, with
- * `--json` as one JSON object; progress and what is wrong go to stderr. The exit code is 0 where the command
- * did all it was asked, 1 where it did not, 2 where it was called wrongly.
+ * `--json` as one JSON object; progress and errors go to stderr. The exit code is 0 where the command did
+ * everything, 1 where it did not, 2 where its arguments are wrong.
  */
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
@@ -30,7 +30,7 @@ export async function runCommand(args: readonly string[], parts: CommandParts): 
   const program = new Command('postroom')
     .description('Runs and maintains an installation of Postroom.')
     .version(version)
-    // `trace` and `trace show` both have --json: what comes after a command's name is that command's.
+    // `trace` and `trace show` both have --json: an option after a command's name belongs to that command.
     .enablePositionalOptions()
     .addCommand(startCommand(parts))
     .addCommand(demoCommand(parts))

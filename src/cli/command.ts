@@ -1,4 +1,4 @@
-/** What every command has to do with: what it is given, and how it says what came of it. */
+/** What all commands share: their parts, and how they report their result. */
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { BoundAddresses, Config, Secrets } from '../config/config.ts';
@@ -14,7 +14,7 @@ export interface CommandParts {
   /**
    * Opens the database as the service does.
    *
-   * @throws ConfigError, also where a service has it in use that nothing may run beside
+   * @throws ConfigError, also where a service is using it that allows no other program
    */
   openDatabase(
     config: Config,
@@ -23,7 +23,7 @@ export interface CommandParts {
   /**
    * Signs in to the mail server of MAILSTORE_URL, for one of these accounts.
    *
-   * @returns why it does not let us in
+   * @returns why it refuses the login
    */
   logInToMailServer(config: Config, addresses: readonly string[]): Promise<string | undefined>;
   /** Runs the service until a signal ends the process. */
@@ -38,15 +38,15 @@ export interface StartedService {
   stop(): Promise<void>;
 }
 
-/** A command that could not do what it was asked; the message is for the operator. */
+/** A command could not do its work; the message is for the operator. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
 }
 
 /**
- * Opens the database as it is, beside a service or without one.
+ * Opens the database without migration, beside a service or without one.
  *
- * @throws CommandFailed where there is none on SQLite
+ * @throws CommandFailed where it does not exist on SQLite
  */
 export function openToRead({ dataDir, database: { urls } }: Config): ReadDatabase {
   if (urls) return openPostgresToRead(urls);
@@ -63,12 +63,12 @@ export function databaseFile(dataDir: string): string {
   return join(dataDir, 'postroom.sqlite');
 }
 
-/** Writes what a command came to: one JSON object for machines, else the text. */
+/** Writes the result of a command: one JSON object for machines, else the text. */
 export function report(json: true | undefined, value: object, text: string): void {
   process.stdout.write(`${json ? JSON.stringify(value) : text}\n`);
 }
 
-/** Columns with their names above; a cell without a value is `-`. */
+/** Columns with their names above; an empty cell is `-`. */
 export function table(
   names: readonly string[],
   rows: readonly (readonly (string | number | null | undefined)[])[],
@@ -81,7 +81,7 @@ export function table(
     .join('\n');
 }
 
-/** Much of what is shown comes from strangers: nothing of it moves the cursor or turns the order of characters. */
+/** Much of the output comes from strangers: none of it may move the cursor or change the order of characters. */
 export function clean(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?') || '-';
 }
@@ -94,9 +94,9 @@ export function megabytes(octets: number): string {
 const SHOW_EVERY_MS = 200;
 
 /**
- * Shows how far long work is: one line on stderr that is written over and over, at a terminal only.
+ * Shows the progress of long work: one line on stderr that is overwritten, only at a terminal.
  *
- * @returns takes the newest text; without one, the line is cleared
+ * @returns shows a new text; without one, clears the line
  */
 export function openProgress(stream: NodeJS.WriteStream = process.stderr): (text?: string) => void {
   let shownAt = Number.NEGATIVE_INFINITY;

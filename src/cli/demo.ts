@@ -1,4 +1,4 @@
-/** `postroom demo`: from nothing to a mailbox with a mail in it. */
+/** `postroom demo`: from nothing to a mailbox with a message. */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { Command } from 'commander';
@@ -51,7 +51,7 @@ async function runDemo(parts: CommandParts, given: DemoArguments): Promise<void>
   await runWithService(parts, config, given);
 }
 
-/** Starts the service in this process, and stays until a signal ends it. */
+/** Starts the service in this process, and waits until a signal ends it. */
 async function runWithService(
   parts: CommandParts,
   config: Config,
@@ -90,7 +90,7 @@ async function makeDemo(
   smtp: Place | undefined,
 ): Promise<Demo> {
   await makeDomain(client);
-  // Drawn: a mailbox left over from a trial must have none that everybody knows.
+  // Random: a mailbox left from a trial must not have a known password.
   const password = given.password ?? randomBytes(12).toString('base64url');
   await makeAccount(client, password);
   const login = { address: ADDRESS, password };

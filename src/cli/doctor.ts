@@ -1,4 +1,4 @@
-/** `postroom doctor`: looks at everything around the service that mail depends on, and says what to do. */
+/** `postroom doctor`: checks everything around the service that mail depends on, and says what to do. */
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
@@ -15,7 +15,7 @@ import { DnsResolver } from '../dns/dns.ts';
 import { isMissing } from '../files/files.ts';
 import { CommandFailed, type CommandParts, databaseFile, openToRead, report } from './command.ts';
 
-/** One thing that was looked at. */
+/** One thing that was checked. */
 export interface Finding {
   readonly check: string;
   readonly result: 'ok' | 'warning' | 'failed';
@@ -65,7 +65,7 @@ function describe({ check, result, detail, advice }: Finding): string {
   return advice === undefined ? line : `${line}\n${' '.repeat(29)}${advice}`;
 }
 
-/** Looks at all things at once: it takes as long as the slowest. */
+/** Checks all things at once: it takes as long as the slowest. */
 async function examine(
   config: Config,
   parts: CommandParts,
@@ -180,7 +180,7 @@ async function checkDatabase(config: Config): Promise<Verdict> {
   }
 }
 
-/** Whether something sets the clock: signatures, tokens and TLS go by it. */
+/** Whether the clock is synchronized: signatures, tokens and TLS depend on it. */
 async function checkClock(): Promise<Verdict> {
   const now = new Date().toISOString();
   const advice = 'let systemd-timesyncd, chrony or ntpd set it';
@@ -265,7 +265,7 @@ async function checkCertificate({ tls, dataDir, mailHostname }: Config): Promise
 
 async function checkResolver(dns: DnsResolver, servers: readonly string[]): Promise<Verdict> {
   const asked = servers.length > 0 ? servers.join(', ') : 'those of the system';
-  // A name that the DNS has as long as there is one; any answer will do.
+  // A name that DNS always has; any answer will do.
   const answer = await dns.lookup('org', 'MX');
   if (answer.kind !== 'unanswered') return ok(`answers come from ${asked}`);
   return failed(
@@ -304,7 +304,7 @@ async function checkSpf(dns: DnsResolver, name: string): Promise<Verdict> {
 async function checkReach(dns: DnsResolver, domain: string, port: number): Promise<Verdict> {
   const answer = await dns.lookup(domain, 'MX');
   if (answer.kind === 'unanswered') return warning('not checked: no resolver answers', 'see above');
-  // Without an MX record the domain's own address takes its mail (RFC 5321 section 5.1).
+  // Without an MX record, mail goes to the domain's own address (RFC 5321 section 5.1).
   const exchanges =
     answer.kind === 'records' ? [...answer.records] : [{ preference: 0, exchange: domain }];
   const [first] = exchanges.sort((a, b) => a.preference - b.preference);

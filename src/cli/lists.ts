@@ -12,7 +12,7 @@ interface Answer {
   readonly cursor?: string;
 }
 
-/** A list, and how people see it. */
+/** A list, and how it is shown. */
 export interface List {
   readonly name: string;
   readonly description: string;
@@ -20,7 +20,7 @@ export interface List {
   readonly path: string;
   /** Parameters of the query by their names in the API, and what they mean. */
   readonly filters: Readonly<Record<string, string>>;
-  /** What is shown of an item, by the names of its members (`counts.pending`). */
+  /** The shown members of an item, by name (`counts.pending`). */
   readonly columns: readonly string[];
 }
 
@@ -30,7 +30,7 @@ interface ListArguments extends Readonly<Record<string, unknown>> {
   readonly all?: true;
 }
 
-/** Items of one page of the API at most. */
+/** The most items of one page of the API. */
 const PAGE_MAX = '200';
 
 /** The client that commands of the operator's API have, and their common options. */
@@ -119,7 +119,7 @@ export function describeItem(item: Item): string {
     .join('\n');
 }
 
-/** Asks at a terminal for a word before what cannot be undone; elsewhere the option has to be there. */
+/** Asks at a terminal for a word before something that cannot be undone; elsewhere the option is required. */
 export async function confirm(question: string, word: string, option: string): Promise<void> {
   if (!process.stdin.isTTY || !process.stderr.isTTY) {
     throw new CommandFailed(`${question} Nothing was done. To confirm, add ${option}`);

@@ -1,4 +1,4 @@
-/** What an operator sees and does while the service runs: the operator's API, for people and scripts. */
+/** Commands for a running service: the operator's API, for people and scripts. */
 import { Command } from 'commander';
 import { CommandFailed, megabytes, openProgress, report } from './command.ts';
 import {
@@ -310,7 +310,7 @@ async function actOnQueue(action: string, given: Common): Promise<void> {
     const path = `/v2/operator/queue/${action}`;
     const counted = await client.call<Acted>('POST', path, { ...body, dry_run: true });
     const { matched, more } = counted;
-    // A count that takes longer than a call may is not gone on with: another call would begin anew.
+    // A count that takes longer than one call cannot be continued: another call would start again.
     const deliveries = `${more ? 'More than ' : ''}${matched} deliveries`;
     if (dryRun) {
       report(json, { ok: true, ...counted }, `${deliveries} match. Nothing was done.`);
@@ -331,7 +331,7 @@ async function callUntilDone(client: ServiceClient, action: string, body: object
     const { matched, changed, more } = await client.call<Acted>('POST', path, body);
     all.matched += matched;
     all.changed += changed;
-    // One that changes nothing would say the same again.
+    // A call that changed nothing would return the same again.
     if (!more || changed === 0) break;
     show(`${action}: ${all.changed} deliveries`);
   }

@@ -16,7 +16,7 @@ import { CommandFailed, type CommandParts, report } from './command.ts';
 
 interface Secret {
   readonly name: RotatedSecret;
-  /** The setting that counts in its place where it is set. */
+  /** The setting that replaces it where it is set. */
   readonly setting?: (config: Config) => string | undefined;
 }
 
@@ -104,7 +104,7 @@ async function openStore(
   return { store: fileSecretStore(config.dataDir), async close() {} };
 }
 
-/** The file is written anew: it has to belong to the user of the service again. */
+/** The file is written again: it must still belong to the user of the service. */
 async function checkUser(dataDir: string): Promise<void> {
   const own = process.getuid?.();
   const owner = await stat(dataDir).catch(() => undefined);

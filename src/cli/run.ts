@@ -1,4 +1,4 @@
-/** `postroom start` and `postroom migrate`: what brings an installation up. */
+/** `postroom start` and `postroom migrate`. */
 import { Command } from 'commander';
 import { pino } from 'pino';
 import { readConfig } from '../config/config.ts';
@@ -27,7 +27,7 @@ export function migrateCommand(parts: CommandParts): Command {
 async function migrate(parts: CommandParts, json: true | undefined): Promise<void> {
   const { database, close } = await parts.openDatabase(
     readConfig(process.env),
-    // What takes time is told while it is done.
+    // Slow steps are reported while they run.
     pino({ level: 'info' }, { write: tellLine }),
   );
   try {

@@ -1,4 +1,4 @@
-/** Calls the service that runs on the settings of this folder, with its API key. */
+/** Calls the running service with the settings of this folder, with its API key. */
 import {
   type Config,
   fileSecretStore,
@@ -28,7 +28,7 @@ export class Refused extends CommandFailed {
 export class ServiceClient {
   /** Without a slash at its end. */
   readonly url: string;
-  /** The first is tried first: a service that was not restarted since a rotation knows the others alone. */
+  /** The first is tried first: a service that was not restarted since a rotation knows only the others. */
   readonly #keys: string[];
 
   constructor(url: string, keys: readonly string[]) {
@@ -36,7 +36,7 @@ export class ServiceClient {
     this.#keys = [...keys];
   }
 
-  /** The API key that the service takes, once it has taken one. */
+  /** The API key that the service accepts, once it has accepted one. */
   get key(): string {
     return this.#keys[0] ?? '';
   }
@@ -44,7 +44,7 @@ export class ServiceClient {
   /**
    * Makes one request.
    *
-   * @returns the JSON of the answer, which has the shape that OpenAPI says
+   * @returns the JSON of the answer, in the form that OpenAPI describes
    * @throws NotRunning, Refused
    */
   async call<Body>(
@@ -95,7 +95,7 @@ function explain(status: number, text: string, request: string): CommandFailed {
 }
 
 /**
- * @param url in place of what HOST and PORT say, such as that of a service on another machine
+ * @param url replaces HOST and PORT of the settings, for a service on another machine for example
  * @throws CommandFailed where there are no keys yet
  */
 export async function openClient(config: Config, url: string | undefined): Promise<ServiceClient> {

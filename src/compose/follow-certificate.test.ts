@@ -8,7 +8,7 @@ import { CERTIFICATE } from '../../test/support/certificate.ts';
 import type { Certificate } from '../config/config.ts';
 import { followCertificate } from './follow-certificate.ts';
 
-test('a certificate whose files change is taken, and a broken one is not', async (t) => {
+test('a certificate whose files change is used, and a broken one is not', async (t) => {
   const dataDir = await mkdtemp(join(tmpdir(), 'postroom-follow-'));
   t.after(() => rm(dataDir, { recursive: true, force: true }));
   const [cert, key] = [join(dataDir, 'cert.pem'), join(dataDir, 'key.pem')];
@@ -40,14 +40,14 @@ test('a certificate whose files change is taken, and a broken one is not', async
   const until = async (isSo: () => boolean) => {
     while (!isSo()) await new Promise((done) => setTimeout(done, 5));
   };
-  // In one step: a look may come at any moment.
+  // In one step: the files may be read at any moment.
   const replace = async (file: string, text: string) => {
     await writeFile(`${file}.new`, text);
     await rename(`${file}.new`, file);
   };
   assert.equal(isBroken, false);
 
-  // As an ACME client writes them: one file after the other, so that for a moment they do not fit.
+  // The way of an ACME client: one file after the other, so that for a moment they do not match.
   const made = await generate([{ name: 'commonName', value: 'new' }], { keySize: 2048 });
   await replace(cert, made.cert);
   await until(() => isBroken === true);

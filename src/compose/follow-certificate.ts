@@ -9,26 +9,26 @@ import {
 } from '../config/config.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 
-/** An ACME client renews weeks before the end: a minute is soon. */
+/** An ACME client renews weeks before the end, so a minute is soon enough. */
 const LOOK_EVERY_MS = 60_000;
 
 export interface FollowOptions extends CertificateOptions {
   readonly metrics: Pick<Metrics, 'setCertificateEnd' | 'setCertificateBroken'>;
   readonly logger: Pick<Logger, 'info' | 'error'>;
-  /** Milliseconds from one look at the files to the next; a minute when left out. */
+  /** Milliseconds between two checks of the files; a minute by default. */
   readonly everyMs?: number;
 }
 
 export interface FollowedCertificate {
   readonly certificate: Certificate;
-  /** Told of each new one from now on. */
+  /** Called with each new certificate from now on. */
   follow(use: (certificate: Certificate) => void): void;
   stop(): void;
 }
 
 /**
- * Loads the certificate, and looks at it again every minute. Where the files hold none that can be used, the one
- * in use stays, and a log line and a metric say so. One that is half written is taken at the next look.
+ * Loads the certificate, and reads it again every minute. If the files have no usable one, the current one stays in
+ * use, and a log line and a metric say so. A half-written one is read at the next check.
  *
  * @throws ConfigError where there is none at the start
  */
@@ -71,13 +71,13 @@ export async function followCertificate(options: FollowOptions): Promise<Followe
       isLooking = false;
     });
   };
-  // Ours, where no file is given, is made for ten years.
+  // Our own, where no file is given, is valid for ten years.
   const timer = options.cert && setInterval(lookAlone, everyMs).unref();
   return {
     certificate,
     follow(listener) {
       use = listener;
-      // What changed since the start of this process.
+      // The files changed since the start of this process.
       if (used !== certificate) use(used);
     },
     stop: () => clearInterval(timer || undefined),

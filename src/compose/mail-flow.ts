@@ -1,4 +1,4 @@
-/** Builds what mail flows through: sender checks, delivery, the queue, and what carries it out. */
+/** Builds the parts that mail passes through: sender checks, delivery, the queue, and its workers. */
 import type { Logger } from 'pino';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -48,16 +48,16 @@ export interface MailFlowOptions {
   readonly bodies: Bodies;
   /** Our own mailboxes. */
   readonly embedded: EmbeddedMailstore;
-  /** The accounts' mailboxes, ours or a mail server's, with every change announced. */
+  /** The accounts' mailboxes, ours or a mail server's, with every change published. */
   readonly mailstore: Mailstore;
-  /** What brings mail to the mail server, where the mailboxes are there. */
+  /** Delivers to the mail server, where the mailboxes are there. */
   readonly mailServer?: MailServer | undefined;
   readonly queue: Queue;
   /** Counts mail for billing. */
   readonly usage: Usage;
   readonly trace: Trace;
   readonly metrics: Metrics;
-  /** Where links to us begin, known once the port is. */
+  /** The start of links to us, known once the port is. */
   readonly publicUrl: () => string;
   readonly logger: Logger;
   /** Milliseconds since 1970, the same on all nodes. */
@@ -66,24 +66,24 @@ export interface MailFlowOptions {
 
 export interface MailFlow {
   readonly delivery: MailReceiver;
-  /** For `carryOut`, once everything listens. */
+  /** For `carryOut`, after everything listens. */
   readonly courier: CarryOutOptions;
   /** For `carryOutSends`, then as well. */
   readonly sendCourier: CarryOutSendsOptions;
   readonly sending: Sending;
-  /** Ends connections that mail goes out on, once the queue has stopped. */
+  /** Closes connections for outgoing mail, after the queue has stopped. */
   close(): Promise<void>;
-  /** Ends the DNS of the sender checks, once all listeners are closed. */
+  /** Closes the DNS of the sender checks, after all listeners are closed. */
   closeSenderChecks(): void;
 }
 
 /**
- * Deliveries ask for themselves, too, as many questions as they can have under way: behind a limit,
- * receivers whose name servers are dead would hold up all the others.
+ * Deliveries have a resolver of their own, with as many lookups as they can have under way: behind a limit, receivers
+ * with dead name servers would delay all the others.
  */
 const DELIVERY_CONCURRENCY = 1_024;
 
-/** Questions of the sender checks under way at once, and milliseconds for their answers. */
+/** Lookups of the sender checks under way at once, and milliseconds for their answers. */
 const CHECKS_CONCURRENCY = 512;
 const CHECKS_TIMEOUTS = { first: 1_000, later: 900 };
 
@@ -178,20 +178,20 @@ function buildSender(
   });
 }
 
-/** Mail from one of our domains to another goes to our own listener, whatever MX records say. */
+/** Mail from one of our domains to another is sent to our own listener, whatever MX records say. */
 function ownListener({ smtp }: Config, domains: Domains) {
   if (smtp.port === 0) return undefined;
   const host = smtp.host === '0.0.0.0' || smtp.host === '::' ? '127.0.0.1' : smtp.host;
   const hosts = async (domain: string) => (await domains.findActive(domain)) !== undefined;
-  // The listener may take us for a load balancer on this machine, and wait for what that says first: here, that it
-  // speaks for itself (PROXY protocol, section 2.1).
+  // The listener may treat us as a load balancer on this machine, and expect its header first: this one says that it
+  // connects for itself (PROXY protocol, section 2.1).
   const isBalancer = testNetworks(smtp.proxyNetworks)(host);
   return { host, port: smtp.port, hosts, ...(isBalancer && { preface: 'PROXY UNKNOWN\r\n' }) };
 }
 
 /**
- * The sender checks ask DNS for themselves: an answer that comes late is of no use to a message that
- * waits, and questions about names that strangers chose must not hold up those of verification.
+ * The sender checks have a resolver of their own: a late answer is useless for a waiting message, and lookups of names
+ * that strangers chose must not delay those of verification.
  */
 function buildSenderChecks(config: Config, metrics: Metrics, log: Logger) {
   const {
@@ -237,7 +237,7 @@ const CHECKS_END =
   'DNS does not answer: until it does, mail is accepted without SPF, DKIM and DMARC checks';
 const CHECKS_BEGIN = 'DNS answers again: SPF, DKIM and DMARC are checked for new mail';
 
-/** Undefined where the operator has no spam filter. @param isTrusted clients whose mail it is not asked about */
+/** Undefined where the operator has no spam filter. @param isTrusted clients whose mail is not checked */
 function buildSpamFilter(
   config: Config,
   isTrusted: NetworkTest,

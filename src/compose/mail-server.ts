@@ -20,25 +20,25 @@ export interface MailServerOptions {
   readonly database: Database;
   readonly bodies: Bodies;
   readonly changes: Changes;
-  /** Whether an account is the one that its address means now. */
+  /** Whether an account is the one that has its address now. */
   readonly isCurrent: (user: MailUser) => Promise<boolean>;
   readonly metrics: Metrics;
   readonly logger: Logger;
 }
 
-/** One account may be unknown to the mail server; where none of these gets in, the master's login is wrong. */
+/** One account may be unknown to the mail server; if none of these can log in, the master's login is wrong. */
 const ACCOUNTS_TRIED = 3;
 
-/** What reads the mailboxes of a mail server, and what brings mail to it. */
+/** Reads the mailboxes of a mail server, and delivers mail to it. */
 export interface MailServerParts {
   readonly imap: ImapMailstore;
   readonly mailServer: MailServer;
 }
 
 /**
- * Mail goes by LMTP to `LMTP_URL`; without one every message is added to its mailbox by IMAP APPEND,
- * which works with any server but passes its filters by. The server need not be there yet: it is
- * connected to when it is needed.
+ * Mail is delivered by LMTP to `LMTP_URL`; without it every message is added to its mailbox by IMAP APPEND, which
+ * works with any server but bypasses its filters. The server may start later: connections are made when they are
+ * needed.
  *
  * @returns undefined where the mail store is our own
  * @throws ConfigError where the file with the server's authority cannot be read
@@ -98,7 +98,7 @@ const CHECK_MS = 5_000;
 /**
  * Signs in to the mail server, for one of these accounts.
  *
- * @returns why it does not let us in; undefined where it does
+ * @returns why it refuses the login; undefined where it accepts it
  */
 export async function logInToMailServer(
   { mailstore }: Config,

@@ -1,4 +1,4 @@
-/** What is done now and then, whatever the load, and what a deletion leaves to be removed. */
+/** Regular work, whatever the load, and the removal of what deletions left. */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ANSWERS_KEPT_MS, AnsweredRequests, type Tokens } from '../accounts/accounts.ts';
@@ -18,12 +18,12 @@ import { type PurgeOptions, purgeStep, removeDeliveries } from './purge.ts';
 
 export interface MaintenanceOptions extends PurgeOptions {
   readonly queue: Pick<Queue, 'removeSomeOf' | 'prune' | 'depths' | 'listEnded' | 'releaseEnded'>;
-  /** How long a delivery that ended keeps what it delivered. */
+  /** How long an ended delivery keeps its message and payload. */
   readonly deliveryBodyHours: number;
   readonly deletions: Deletions;
-  /** Forgets removals that were kept for longer than that; says how many. */
+  /** Removes tombstones that are older than this; returns how many. */
   readonly pruneTombstones: (keptMs: number, signal: AbortSignal) => Promise<number>;
-  /** Removes what is in Trash and Junk for longer, of some mailboxes at a time. */
+  /** Removes messages that are in Trash and Junk for too long, of some mailboxes at a time. */
   readonly expireTrash: EmbeddedMailstore['expireTrash'];
   /** How long messages stay there; 0: for good. */
   readonly trashDays: number;
@@ -42,23 +42,23 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 /** Between two measurements of what accounts store. */
 const MEASURE_MS = 5 * MINUTE_MS;
-/** A client that was away for longer starts anew. */
+/** A client that was away for longer gets a reset. */
 const TOMBSTONES_KEPT_MS = 30 * DAY_MS;
-/** Operators see what became of a delivery for as long; links to its source end after 7 days. */
+/** Operators see the result of a delivery for this long; links to its source end after 7 days. */
 const DELIVERIES_KEPT_MS = 30 * DAY_MS;
-/** Between two transactions, so that mail that comes in has its turns, in milliseconds. */
+/** Milliseconds between two transactions, so that incoming mail gets its turn. */
 const PAUSE_MS = 10;
 
-/** Tells that an account or domain was deleted, and that its mail is to be removed. */
+/** Signals that an account or domain was deleted, and that its mail is to be removed. */
 export class Deletions {
   #next = new AbortController();
 
-  /** To be called after the commit. */
+  /** Called after the commit. */
   tell(): void {
     this.#next.abort();
   }
 
-  /** Aborted by the next deletion; after {@link clear} by one that comes later. */
+  /** Aborted by the next deletion; after {@link clear} by a later one. */
   get signal(): AbortSignal {
     return this.#next.signal;
   }
@@ -69,12 +69,12 @@ export class Deletions {
 }
 
 /**
- * Runs each task at once and then again and again; what fails is tried again at its next time. Each works
- * in short transactions and ends after the one under way when it is told to stop. One node does it for all.
+ * Runs each task at once and then again and again; a failed one is tried again at its next time. Each works in short
+ * transactions and stops after the current one. One node does it for all.
  */
 export class Maintenance {
   readonly #options: MaintenanceOptions;
-  /** The last delivery whose message was looked at. */
+  /** The last delivery whose message was checked. */
   #released = { finished_at: 0, id: 0 };
 
   constructor(options: MaintenanceOptions) {
@@ -90,7 +90,7 @@ export class Maintenance {
       this.#repeat(signal, HOUR_MS, () => this.#expireTrash(signal)),
       this.#repeat(signal, HOUR_MS, () => this.#releaseEnded(signal)),
       this.#repeat(signal, MEASURE_MS, () => this.#measure(signal)),
-      // What another node was told of is found within a minute.
+      // Deletions of another node are found within a minute.
       this.#repeat(
         signal,
         MINUTE_MS,
@@ -100,7 +100,7 @@ export class Maintenance {
     ]);
   }
 
-  /** @param sooner ends a rest before its time */
+  /** @param sooner ends a pause early */
   async #repeat(
     signal: AbortSignal,
     everyMs: number,
@@ -130,7 +130,7 @@ export class Maintenance {
     if (removed > 0) logger.info({ removed, trashDays }, 'messages removed from Trash and Junk');
   }
 
-  /** Takes from deliveries that ended what they delivered. They are listed for longer. */
+  /** Removes messages and payloads of ended deliveries. The deliveries are listed for longer. */
   async #releaseEnded(signal: AbortSignal): Promise<void> {
     const { database, bodies, queue, deliveryBodyHours, now } = this.#options;
     const before = now() - deliveryBodyHours * HOUR_MS;
@@ -149,7 +149,7 @@ export class Maintenance {
     }
   }
 
-  /** What is stored and what waits, for bills and charts. */
+  /** Measures what is stored and what waits, for bills and charts. */
   async #measure(signal: AbortSignal): Promise<void> {
     const { usage, queue, traffic } = this.#options;
     const stored_bytes = await usage.measure(signal);
@@ -170,9 +170,9 @@ export class Maintenance {
   }
 
   /**
-   * Does a step again and again, until it has nothing left to do.
+   * Repeats a step until it has nothing left to do.
    *
-   * @param step answers how many it removed
+   * @param step returns how many it removed
    */
   async #repeatStep(signal: AbortSignal, step: () => Promise<number>): Promise<number> {
     let sum = 0;

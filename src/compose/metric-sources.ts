@@ -1,4 +1,4 @@
-/** What the metrics read of the parts at each scrape. */
+/** The values that the metrics read from the parts at each scrape. */
 import { readFileSync, statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What this node says of itself to the others, of which much has to be equal. */
+/** What this node reports to the others; much of it must be equal on all nodes. */
 import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Config, Secrets } from '../config/config.ts';
@@ -8,7 +8,7 @@ const { version } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
 );
 
-/** Every value of each secret that is in force: the operator's, or those that were generated. */
+/** Every value in force of each secret: the operator's, or the generated ones. */
 export function keysInForce({ credentials, jwt }: Config, secrets: Secrets) {
   return {
     API_KEYS: credentials.apiKeys ?? secrets.apiKey,
@@ -20,7 +20,7 @@ export function keysInForce({ credentials, jwt }: Config, secrets: Secrets) {
   } as const;
 }
 
-/** What to sign and verify with, by what is signed. */
+/** The keys to sign and verify with, by their use. */
 export interface Keys {
   readonly tokens: SigningKeys;
   readonly senders: SigningKeys;
@@ -37,7 +37,7 @@ export function signingKeysOf(config: Config, secrets: Secrets, nodes: Nodes): K
   };
 }
 
-/** @param secrets those of the database; the digests are keyed with the one that never changes */
+/** @param secrets of the database; the digests are keyed with the one that never changes */
 export function factsOf(config: Config, secrets: Secrets): NodeFacts {
   const { jwt, mailstore } = config;
   const digest = (secret: string) =>
@@ -55,7 +55,7 @@ export function factsOf(config: Config, secrets: Secrets): NodeFacts {
       JWT_ISSUER: [jwt.issuer ?? ''],
       JWT_AUDIENCE: [jwt.audience ?? ''],
       JWT_ACCOUNT_CLAIM: [jwt.accountClaim],
-      // Two places that mail is kept in would be two services.
+      // With bodies in two places, the nodes would be two services.
       S3_URL: [config.bodies.bucket?.bucket ?? ''],
       MAILSTORE_URL: [
         mailstore.kind === 'imap' ? `${mailstore.host}:${mailstore.port}` : mailstore.kind,

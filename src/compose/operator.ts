@@ -1,4 +1,4 @@
-/** Builds what an operator reaches: the routes below /v2/operator, and the sessions of the console. */
+/** Builds the operator's part: the routes below /v2/operator, and the sessions of the console. */
 import type { Logger } from 'pino';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { ApiOptions, RouteGroup } from '../api/api.ts';

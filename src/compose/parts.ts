@@ -54,9 +54,9 @@ export interface Parts {
   readonly bodies: Bodies;
   readonly changes: Changes;
   readonly mailstore: Mailstore;
-  /** Absent where mail is kept on a mail server, which searches itself. */
+  /** Absent where mail is on a mail server, which searches itself. */
   readonly search: Search | undefined;
-  /** Ends connections to the mail server, where mail is kept on one. */
+  /** Closes connections to the mail server, where mail is on one. */
   readonly closeMailstore: () => void;
   readonly domains: Domains;
   readonly verification: Verification;
@@ -70,19 +70,19 @@ export interface Parts {
   readonly trace: Trace;
   readonly traffic: Traffic;
   readonly blocks: Blocks;
-  /** Where several nodes count what is held; undefined on a single node. */
+  /** Where several nodes count held places; undefined on a single node. */
   readonly places: SharedPlaces | undefined;
 }
 
 /** How far the start has come, for `/readyz`. */
 export interface Progress {
-  /** Whether every listener takes connections. */
+  /** Whether every listener accepts connections. */
   listening: boolean;
   /** The port that HTTP is bound to. */
   httpPort: number;
 }
 
-/** What every part is built from. */
+/** What every part is built with. */
 interface Ground {
   readonly config: Config;
   readonly secrets: Secrets;
@@ -99,7 +99,7 @@ interface Ground {
   readonly now: () => number;
 }
 
-/** Who owns what, and who may open it. */
+/** Domains, accounts and their access. */
 interface Owners {
   readonly domains: Domains;
   readonly verification: Verification;
@@ -107,7 +107,7 @@ interface Owners {
   readonly tokens: Tokens;
 }
 
-/** What the routes speak for. */
+/** The parts that the routes serve. */
 interface Served extends Owners {
   readonly mailstore: Mailstore;
   readonly imap: ImapMailstore | undefined;
@@ -123,14 +123,14 @@ interface Served extends Owners {
 /** Of the embedded database, in DATA_DIR. */
 export const DATABASE_FILE = 'postroom.sqlite';
 
-/** JSON bodies of ours are small; the mail server's batches have a limit of their own. */
+/** JSON bodies of the API are small; the mail server's batches have a limit of their own. */
 const MAX_JSON_BODY = 1024 * 1024;
 
-/** Where the installation has made the public pages (`docs/.vitepress/build.ts`). */
+/** Where the installation has built the public pages (`docs/.vitepress/build.ts`). */
 const SITE_DIRECTORY = fileURLToPath(new URL('../../site', import.meta.url));
 
 type Given = Omit<Ground, 'changes' | 'openLimit'> & {
-  /** What several nodes share; undefined for a single one. */
+  /** What several nodes share; undefined for a single node. */
   readonly shared: Shared | undefined;
 };
 
@@ -225,7 +225,7 @@ function buildSearch(config: Config, database: Database, bodies: Bodies, log: Lo
   return createSearch({ database, bodies, source: createSearchSource(database), log, path });
 }
 
-/** Whatever is told is committed: the search index looks for what is queued for it. */
+/** Every published change is committed: so the search index can read its queued rows. */
 function buildChanges(search: Search, changes: Changes): Changes {
   return {
     publish: (change) => {
@@ -340,7 +340,7 @@ function buildRealtime({ changes, logger, now }: Ground, parts: RealtimeParts): 
   });
 }
 
-/** Whether the database answers a query and none came upon damage; it throws where it does not answer. */
+/** Whether the database answers a query and none has found damage; throws where it does not answer. */
 async function answers(database: Database): Promise<boolean> {
   await database.read.selectFrom('settings').select('name').limit(1).execute();
   return !database.isDamaged;

@@ -15,14 +15,14 @@ import { EmbeddedMailstore, type MailUser } from '../mailstore/mailstore.ts';
 import { Queue } from '../queue/queue.ts';
 import { type PurgeOptions, purgeStep } from './purge.ts';
 
-/** Every table that accounts and domains have rows in, the smallest of their things first. */
+/** Every table with rows of accounts and domains, children before their parents. */
 const tables = [
   ['tombstones', 'shadow_messages', 'shadow_tombstones', 'messages', 'bodies'],
   ['mailboxes', 'shadow_mailboxes', 'delivery_payloads', 'deliveries', 'accounts'],
   ['domains', 'routes', 'dns_records', 'deleted_accounts', 'deleted_domains'],
 ].flat() as readonly (keyof Schema)[];
 
-/** No transaction removes more rows of one table. */
+/** No transaction removes more rows of one table than this. */
 const ROWS_MAX = 500;
 const LARGE = `Subject: large\r\n\r\n${'x'.repeat(100_000)}`;
 
@@ -42,7 +42,7 @@ const bodyFiles = async ({ directory }: TestMailstore) =>
     /\/.*-/.test(name),
   );
 
-/** The parts of the service, as new as after a start. */
+/** The parts of the service, as after a start. */
 function open({ directory }: TestMailstore, database: Database) {
   const bodies = new Bodies({ database, store: new BodyFolder(join(directory, 'bodies')) });
   const domains = new Domains({ database, mailHostname: 'mx.test', spfInclude: 'spf.test' });
@@ -55,7 +55,7 @@ function open({ directory }: TestMailstore, database: Database) {
   return { database, bodies, domains, accounts, queue, stores } satisfies PurgeOptions;
 }
 
-/** A database that tells of each commit. */
+/** A database that reports each commit. */
 function telling(database: Database, onCommit: () => Promise<void>): Database {
   return {
     ...database,
@@ -67,7 +67,7 @@ function telling(database: Database, onCommit: () => Promise<void>): Database {
   };
 }
 
-/** A process that is killed in the first transaction that changes anything: before its commit, or right after. */
+/** A process that is killed in the first transaction that changes anything: before its commit, or just after. */
 function killed(database: Database, when: 'before' | 'after'): Database {
   return {
     ...database,
@@ -93,7 +93,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     await store.append(await store.stage(source), targets);
   }
 
-  /** A shadow as an IMAP server makes it. */
+  /** A shadow as the IMAP store makes it. */
   function insertShadow({ database }: TestMailstore, { accountId }: MailUser, messages: number) {
     return database.write(async (tx) => {
       const { id } = await tx
@@ -138,7 +138,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     });
   }
 
-  /** A user with more of everything than one transaction removes; some of it shared with another. */
+  /** A user with more of everything than one transaction removes; some of it shared with another user. */
   async function fill(store: TestMailstore, other: MailUser) {
     const user = await store.makeUser();
     const { domain_id, user_id } = await store.database.read
@@ -157,7 +157,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     return { user, userId: user_id, domain: user.address.split('@')[1] ?? '' };
   }
 
-  /** A store with two users, and what is to be left of it when one of them is gone. */
+  /** A store with two users, and the expected rest after one of them is deleted. */
   async function openFilled() {
     const store = await openTestMailstore(engine);
     const other = await store.makeUser();
@@ -165,12 +165,12 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     await insertShadow(store, other, 1);
     const kept = await countRows(store.database);
     const filled = await fill(store, other);
-    // The message that both have.
+    // The message that both users have.
     for (const table of ['messages', 'bodies']) kept.set(table, (kept.get(table) ?? 0) + 1);
     return { store, kept, ...filled };
   }
 
-  test('goes in short transactions, and nothing of it stays', async () => {
+  test('is removed in short transactions, and nothing of it stays', async () => {
     const { store, kept, userId, domain } = await openFilled();
     let transactions = 0;
     let before = await countRows(store.database);
@@ -223,7 +223,7 @@ onEachEngine('what a deleted account or domain leaves', (engine) => {
     assert.equal(swept.quarantined, files.length - 2);
   });
 
-  test('a mailbox that is deleted is gone at once, and its name is free', async () => {
+  test('a deleted mailbox disappears at once, and its name is free', async () => {
     const store = await openTestMailstore(engine);
     const user = await store.makeUser();
     const state = await countRows(store.database);

@@ -1,6 +1,6 @@
 /**
- * Removes what deleted accounts and domains had: one short transaction at a time, each of which leaves a
- * state that the next start goes on from. Nobody but this still finds any of it.
+ * Removes the data of deleted accounts and domains in short transactions, each of which leaves a state from which the
+ * next start can continue. No other query finds this data any more.
  */
 import { type Accounts, endAccountDeletion, listDeletedAccounts } from '../accounts/accounts.ts';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -8,11 +8,11 @@ import type { Database, Queries } from '../database/database.ts';
 import type { Domains } from '../domains/domains.ts';
 import type { Queue } from '../queue/queue.ts';
 
-/** Where accounts have mail. */
+/** A store with mail of accounts. */
 export interface PurgedStore {
-  /** Takes the mailboxes away from accounts that are deleted, in the caller's transaction. */
+  /** Marks the mailboxes of deleted accounts for removal, in the caller's transaction. */
   bury(tx: Queries, accountIds: readonly number[]): Promise<void>;
-  /** Removes some of what was taken away, in one transaction. @returns false where nothing is left */
+  /** Removes a part of what was marked, in one transaction. @returns false where nothing is left */
   purge(): Promise<boolean>;
 }
 
@@ -26,7 +26,7 @@ export interface PurgeOptions {
 }
 
 /**
- * Does a little of what is to be done, in short transactions; of several nodes each may.
+ * Does a part of the work, in short transactions; several nodes may do it at once.
  *
  * @returns false where nothing is left
  */
@@ -50,16 +50,16 @@ export async function purgeStep(options: PurgeOptions): Promise<boolean> {
 
 async function purgeDomain(options: PurgeOptions, id: number): Promise<void> {
   const { domains, accounts, queue } = options;
-  // What waits for its turn must not go out any more, so it goes first.
+  // Waiting deliveries must not be sent any more, so they are removed first.
   const deliveries = await removeDeliveries(options, (tx) => queue.removeSomeOf(tx, id));
   const hadAccounts = await accounts.removeSomeOf(id);
   if (deliveries === 0 && !hadAccounts) await domains.endDeletion(id);
 }
 
 /**
- * Removes deliveries and the bodies that nobody names any more, in one transaction.
+ * Removes deliveries and the bodies that are no longer named, in one transaction.
  *
- * @param remove answers the bodies of those it removed
+ * @param remove returns the bodies of those it removed
  * @returns how many deliveries it removed
  */
 export async function removeDeliveries(

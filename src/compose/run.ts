@@ -3,19 +3,19 @@ import { setFlagsFromString } from 'node:v8';
 import { type Config, ConfigError, describeStart, readConfig } from '../config/config.ts';
 import { changeLevel, openLog } from '../log/log.ts';
 
-/** From the first signal and the time for draining to the end at the latest, in milliseconds. */
+/** The longest time from the first signal, after the time for draining, to the end, in milliseconds. */
 const STOP_WITHIN_MS = 9_500;
 
 /**
- * How far the heap may grow after one full collection until the next, in percent of what lives.
+ * How far the heap may grow after one full collection until the next, in percent of the live data.
  *
- * V8 counts the memory of buffers as the heap's, and lets a heap as small as ours grow by some 20 MB
- * alone: that is a few hundred messages, or four attachments. So it looked through everything that
- * lives ten times a second under load, which was a fifth of the processor time of SMTP.
+ * V8 counts the memory of buffers as part of the heap, and lets a heap as small as ours grow by only some 20 MB:
+ * that is a few hundred messages, or four attachments. So under load it made ten full collections a second, a fifth
+ * of the processor time of SMTP.
  */
 const HEAP_GROWTH_PERCENT = 300;
 
-/** Writes one line for each thing the operator has to mend, and ends the process. */
+/** Writes one line for each thing that the operator has to fix, and ends the process. */
 function refuseStart(error: unknown): never {
   const lines =
     error instanceof ConfigError ? error.lines : [`Postroom cannot start: ${String(error)}`];
@@ -27,12 +27,12 @@ async function run(config: Config): Promise<void> {
   const log = openLog(config.logLevel);
   const { logger } = log;
   const exit = (code = 0) => void log.close().then(() => process.exit(code));
-  // What is on the disk is unknown then; the next start finds out.
+  // After this the contents of the disk are unknown; the next start recovers them from the log.
   const onLost = (line: string, err?: Error) => {
     logger.fatal(err ? { err } : {}, line);
     exit(1);
   };
-  // Loaded here, since it takes a second: a setting that is wrong is told of before.
+  // Loaded here, since it takes a second: a wrong setting is reported before.
   const starting = import('./service.ts').then(({ startService }) =>
     startService(config, logger, { onLost }),
   );
@@ -52,7 +52,7 @@ async function run(config: Config): Promise<void> {
       logger.warn('stopping takes too long: the process ends now');
       exit();
     }, stopWithinMs).unref();
-    // A start that is told to stop is finished first: what it opened is then closed in order.
+    // A start that gets a signal is finished first: then everything it opened is closed in order.
     void starting
       .then((service) => service.stop())
       .then(() => {
@@ -72,9 +72,9 @@ async function run(config: Config): Promise<void> {
   log.print(describeStart({ ...service, stdoutIsTty: process.stdout.isTTY }));
 }
 
-// What we write is mail, keys and password hashes: for nobody else on this machine.
+// Its files are mail, keys and password hashes: no other user of this machine may read them.
 process.umask(0o077);
-/** Runs the service until a signal ends the process; what the operator has to mend ends it with 1. */
+/** Runs the service until a signal ends the process; an error for the operator ends it with 1. */
 export async function main(): Promise<void> {
   setFlagsFromString(`--heap-growing-percent=${HEAP_GROWTH_PERCENT}`);
   let config: Config;

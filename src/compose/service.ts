@@ -1,6 +1,6 @@
 /**
- * Starts and stops everything: opens the database, builds the parts, listens, and takes it all down
- * in the order that loses nothing.
+ * Starts and stops everything: opens the database, builds the parts, listens, and closes all in the order that loses
+ * nothing.
  */
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -51,25 +51,25 @@ export interface Service {
   readonly config: Config;
   readonly addresses: BoundAddresses;
   readonly secrets: Secrets;
-  /** Whether the secrets were made by this start. */
+  /** Whether this start made the secrets. */
   readonly created: boolean;
   /** The parts below the network, for tests that act where no client can yet. */
   readonly mailstore: Mailstore;
   readonly changes: Changes;
-  /** Stops taking work, finishes what is under way, closes the database. */
+  /** Accepts no more work, finishes what is under way, closes the database. */
   stop(): Promise<void>;
 }
 
-/** Time for each listener to finish what it has in hand, in milliseconds. */
+/** Milliseconds for each listener to finish its work. */
 const DRAIN_MS = 5_000;
 
 /**
  * Starts everything.
  *
- * @param given.database an open one to use in place of the configured one; it stays the caller's
- * @param given.timing other times than those of production
- * @param given.onLost told why the data cannot be kept any more: only a new start helps
- * @throws ConfigError for what the operator can mend: a folder, a certificate, a port
+ * @param given.database an open one to use in place of the configured one; the caller closes it
+ * @param given.timing replaces the times of production
+ * @param given.onLost called with the reason why the data cannot be stored any more: only a new start helps
+ * @throws ConfigError for what the operator can fix: a folder, a certificate, a port
  */
 export async function startService(
   config: Config,
@@ -82,7 +82,7 @@ export async function startService(
 ): Promise<Service> {
   const closers: (() => Promise<void> | void)[] = [];
   const stop = async () => {
-    // Last opened, first closed; one that fails must not keep the others open.
+    // Closed in reverse order; one that fails must not keep the others open.
     for (const close of closers.splice(0).reverse()) {
       await Promise.resolve(close()).catch((error: unknown) =>
         logger.error({ err: error }, 'a part of the service did not close'),
@@ -109,11 +109,11 @@ export async function startService(
 }
 
 /**
- * Told that the data cannot be kept any more: why, in one line, and the error where there was one.
+ * Called when the data cannot be stored any more: the reason in one line, and the error where there was one.
  */
 type OnLost = (line: string, error?: Error) => void;
 
-/** Registers what undoes a step; it is run at the stop, or when a later step fails. */
+/** Registers what undoes a step; it runs at the stop, or when a later step fails. */
 type OnStop = (close: () => Promise<void> | void) => unknown;
 
 interface Opening {
@@ -168,7 +168,7 @@ async function open(
   onStop(() => parts.blocks.stop());
   parts.traffic.start();
   onStop(() => parts.traffic.stop());
-  // Closed after the listeners: what they have under way is finished first.
+  // Closed after the listeners: their work is finished first.
   onStop(() => parts.flow.closeSenderChecks());
   const addresses = await listen(config, parts, logger, onStop);
   parts.progress.httpPort = addresses.http.port;
@@ -190,9 +190,9 @@ function explainRefusal(error: unknown): never {
 }
 
 /**
- * Lets a load balancer find other nodes: `/readyz` says 503 from now on. Half of the time is for the balancer to
- * notice. In the other half WebSockets end one after the other, so that their apps come back on other nodes
- * spread over time. Every answer ends its connection, so that no request meets one that is being closed.
+ * Lets a load balancer find other nodes: `/readyz` answers 503 from now on. In the first half of the time the balancer
+ * notices it. In the second half WebSockets end one after the other, so that their apps reconnect to other nodes
+ * spread over time. Every answer closes its connection, so that no request meets one that is being closed.
  */
 async function drain({ progress, realtime, api }: Parts, seconds: number): Promise<void> {
   progress.listening = false;
@@ -204,13 +204,13 @@ async function drain({ progress, realtime, api }: Parts, seconds: number): Promi
   await realtime.drain(seconds * 500);
 }
 
-/** Several nodes on one PostgreSQL have to agree on the secrets: there they lie in the database. */
+/** Several nodes on one PostgreSQL need the same secrets: there they are in the database. */
 function secretStore({ dataDir }: Config, database: Database): SecretStore {
   if (database.engine === 'sqlite') return fileSecretStore(dataDir);
   return { ...settingStore(database, 'secrets'), place: 'row "secrets" of table settings' };
 }
 
-/** Takes no mail any more where DATA_DIR goes away: what is written there nobody finds again. */
+/** Stops accepting mail when DATA_DIR disappears: files written there would be lost. */
 function watchData(config: Config, { bodies }: Parts, onLost: OnLost): Promise<() => void> {
   const { dataDir } = config;
   const places = [dataDir, join(dataDir, DATABASE_FILE)];
@@ -314,7 +314,7 @@ async function listen(
       port,
       protocol,
       trace: parts.trace,
-      // Who speaks LMTP is a mail server of our own.
+      // An LMTP client is one of the operator's own mail servers.
       findBlock: protocol === 'smtp' ? (...mail) => parts.blocks.judge(...mail) : undefined,
       traffic: parts.metrics.mailTraffic(protocol),
       tls: followed.certificate,
@@ -362,7 +362,7 @@ async function listenHttp(
   );
   await api.listen({ host, port }).catch(explainPort('PORT', host, port));
   onStop(async () => {
-    // A download may go on for as long as its client likes.
+    // A download may take as long as its client likes.
     const cut = setTimeout(() => api.server.closeAllConnections(), DRAIN_MS);
     await Promise.all([realtime.close(), api.close()]);
     clearTimeout(cut);
@@ -372,7 +372,7 @@ async function listenHttp(
   return { address: bound.address, port: bound.port };
 }
 
-/** A server that is not there, or does not let us in, is one line without the URL's password. */
+/** A server that does not answer or refuses the login gives one line, without the URL's password. */
 function explainDatabase(error: unknown): never {
   if (error instanceof UnfitDatabase) throw new ConfigError([`DATABASE_URL: ${error.message}`]);
   const said = error instanceof Error ? error.message || error.name : String(error);
@@ -384,7 +384,7 @@ function explainDatabase(error: unknown): never {
   );
 }
 
-/** A bucket that is not there, or does not let us in, is the operator's to mend. */
+/** The operator has to fix a bucket that does not answer or refuses access. */
 function explainBucket(error: unknown): never {
   if (!(error instanceof StoreUnavailable)) throw error;
   throw new ConfigError([
@@ -392,10 +392,10 @@ function explainBucket(error: unknown): never {
   ]);
 }
 
-/** What an address or port that cannot be listened on is answered with. */
+/** Errors of an address or port that cannot be used. */
 const PORT_ERRORS = new Set(['EADDRINUSE', 'EACCES', 'EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN']);
 
-/** A port that cannot be had is the operator's to mend: one line instead of a stack. */
+/** The operator has to fix a port that cannot be used: one line instead of a stack. */
 function explainPort(setting: string, host: string, port: number) {
   return (error: unknown): never => {
     const code = error instanceof Error && 'code' in error ? String(error.code) : undefined;

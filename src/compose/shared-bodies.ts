@@ -1,10 +1,10 @@
 /**
- * Makes sure that all nodes keep bodies in one place.
+ * Verifies that all nodes keep bodies in one place.
  *
- * A bucket is one place, and its name is among the settings that nodes compare. A folder is one by its path
- * alone: a machine that was made from an image of another one has a copy, with the same store id. So each node
- * has a file with its id in the folder, below `nodes`, and writes the time into it again and again. A node that
- * starts beside others looks for a file of theirs that is not older than a copy could be.
+ * A bucket is one place, and its name is one of the settings that nodes compare. A folder has only a path: a machine
+ * made from an image of another one has a copy of the folder, with the same store id. So each node has a file with
+ * its id in the folder, below `nodes`, and writes the time into it again and again. A node that starts beside others
+ * looks for a file of theirs that is too new for a copy.
  */
 import { readdir, readFile, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,11 +15,11 @@ import type { Database } from '../database/database.ts';
 import { ensureFolder, isMissing } from '../files/files.ts';
 import type { Nodes } from '../nodes/nodes.ts';
 
-/** How long a node that starts beside others waits for the first one to mark the store of bodies. */
+/** How long a node that starts beside others waits until the first one has marked the store of bodies. */
 const MARK_WITHIN_MS = 10_000;
 /** How often a node writes the time into its file. */
 const WRITE_MS = 5_000;
-/** A file that was not written for so long is taken for a copy; a node that runs was seen more recently. */
+/** A file that was not written for this long counts as a copy; a running node was seen more recently. */
 const OLD_MS = 30_000;
 
 interface CheckOptions {
@@ -27,15 +27,15 @@ interface CheckOptions {
   readonly database: Pick<Database, 'engine'>;
   readonly bodies: Pick<Bodies, 'checkStore'>;
   readonly nodes: Nodes;
-  /** Whether nothing has been set up in the database yet. */
+  /** Whether nothing was set up in the database yet. */
   readonly isNew: boolean;
 }
 
 /**
- * Compares the ids of database and bodies, and looks whether the other nodes have the same bodies. A node that runs
- * alone starts in any case, and takes no mail where the ids differ.
+ * Compares the ids of database and bodies, and checks that the other nodes use the same bodies. A node that runs alone
+ * starts in any case, and accepts no mail where the ids differ.
  *
- * @returns takes back what this node left in the folder; to be called at the stop
+ * @returns removes this node's file from the folder; to be called at the stop
  * @throws ConfigError where other nodes have other bodies
  */
 export async function checkBodies(options: CheckOptions): Promise<() => Promise<void>> {
@@ -59,7 +59,7 @@ export async function checkBodies(options: CheckOptions): Promise<() => Promise<
   return async () => mark?.remove();
 }
 
-/** The file that says that a node has a folder. */
+/** The file that shows that a node uses a folder. */
 class Mark {
   readonly #folder: string;
   readonly #nodes: Nodes;
@@ -70,7 +70,7 @@ class Mark {
     this.#nodes = nodes;
   }
 
-  /** Whether other nodes run, and none of them has this folder. */
+  /** Whether other nodes run, and none of them uses this folder. */
   async isOthersMissing(): Promise<boolean> {
     const { id: own, now } = this.#nodes;
     const others = (await this.#nodes.list()).filter(
@@ -82,15 +82,15 @@ class Mark {
     return others.length > 0;
   }
 
-  /** Leaves this node's, and removes those of nodes that are forgotten. */
+  /** Writes this node's file, and removes those of nodes that are no longer listed. */
   async leave(): Promise<void> {
     await ensureFolder(this.#folder);
-    // In this order: a node is on the list before it leaves its mark.
+    // In this order: a node is listed before it writes its file.
     const found = await readdir(this.#folder);
     const known = new Set((await this.#nodes.list()).map(({ id }) => id));
     for (const id of found) if (!known.has(id)) await this.#remove(id);
     await this.#write();
-    // Where the folder goes away, the service notices by itself.
+    // If the folder disappears, the service notices it elsewhere.
     this.#timer = setInterval(() => void this.#write().catch(() => {}), WRITE_MS).unref();
   }
 

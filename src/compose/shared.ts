@@ -1,4 +1,4 @@
-/** What several nodes share over Redis: changes, limits, places that are held. */
+/** What several nodes share over Redis: changes, limits, held places. */
 import { setTimeout as pause } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { Logger } from 'pino';
@@ -13,24 +13,24 @@ import type { OpenLimit, SharedPlaces } from '../net/net.ts';
 import type { Nodes } from '../nodes/nodes.ts';
 import type { MailboxTip, SharedState } from '../realtime/realtime.ts';
 
-/** How often a node looks for what it was not told of, give or take a fifth, in milliseconds. */
+/** How often a node reads changes that it got no event for, give or take a fifth, in milliseconds. */
 const LOOK_EVERY_MS = 50_000;
 
-/** For how many looks of others a node counts as one that uses the same Redis. */
+/** For how many of these reads a node counts as one that uses the same Redis. */
 const LOOKS_KEPT = 4;
 
-/** Times that tests change. */
+/** Times that tests override. */
 export interface SharedTiming {
-  /** How often a node looks for what other nodes did unheard, in milliseconds; once a minute where left out. */
+  /** Milliseconds between two reads of what other nodes changed; once a minute by default. */
   readonly lookEveryMs?: number;
-  /** How long Redis may take to answer, in milliseconds; see `redis/` for what it is where left out. */
+  /** Milliseconds that Redis may take to answer; the default is in `redis/`. */
   readonly answerMs?: number;
 }
 
-/** So few that a mail server keeps connections for others. */
+/** So few that a mail server has connections left for others. */
 const ACCOUNTS_ASKED_AT_ONCE = 4;
 
-/** Changes that went to other nodes, came from them, or were none. */
+/** Changes that were sent to other nodes, came from them, or were invalid. */
 export type ChangeCounts = Record<'sent' | 'received' | 'refused', number>;
 
 export interface Shared {
@@ -42,11 +42,11 @@ export interface Shared {
   /** Whether Redis answers. */
   isUp(): boolean;
   /**
-   * Looks for what this node was not told of, again and again until {@link stop}: once a minute, and after
-   * each connection to Redis (`afterGap`).
+   * Runs `look` again and again until {@link stop}: once a minute, and after each connection to Redis (`afterGap`). It
+   * finds changes that this node got no event for.
    */
   lookWith(look: (afterGap: boolean) => Promise<void>): void;
-  /** Tells the other nodes what they were not told yet, and leaves Redis. */
+  /** Sends the remaining changes to the other nodes, and disconnects from Redis. */
   stop(): Promise<void>;
 }
 
@@ -59,11 +59,11 @@ interface SharedOptions {
 }
 
 /**
- * Connects to the Redis of REDIS_URL. One that is not there is waited for while everything runs: till then this
- * node counts alone.
+ * Connects to the Redis of REDIS_URL. If it does not answer, everything runs and the connection is tried again: until
+ * then this node counts alone.
  *
  * @returns undefined for a single node, which has none
- * @throws ConfigError where Redis does not let us in
+ * @throws ConfigError where Redis refuses the login
  */
 export async function openShared({
   config: { redis: server },
@@ -73,7 +73,7 @@ export async function openShared({
   timing: { lookEveryMs = LOOK_EVERY_MS, answerMs } = {},
 }: SharedOptions): Promise<Shared | undefined> {
   if (!server) return undefined;
-  // A single node starts without its client.
+  // Loaded here: a single node starts without the client.
   const { CountingState, Redis, RedisPlaces, RedisRefuses, SeenNodes, sharedLimits } = await import(
     '../redis/redis.ts'
   );
@@ -160,7 +160,7 @@ class Looks {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       const rest = AbortSignal.any([signal, this.#sooner.signal]);
-      // Nodes that started together do not all look at the same time.
+      // Random, so that nodes that started together do not all read at the same time.
       const ms = this.#everyMs * (0.8 + 0.4 * Math.random());
       await pause(ms, undefined, { signal: rest, ref: false }).catch(() => {});
       if (signal.aborted) break;
@@ -177,8 +177,8 @@ class Looks {
 }
 
 /**
- * What other nodes may have done unheard. A mail server is asked only after a gap: it would have to be asked
- * about each account by itself.
+ * What other nodes may have changed without an event here. A mail server is asked only after a gap: it needs one
+ * request for each account.
  */
 export function sharedState(
   database: Database,

@@ -28,12 +28,12 @@ before(async () => {
   );
 });
 
-test('docs/openapi.json is what the routes say', async () => {
+test('docs/openapi.json is what the routes describe', async () => {
   const golden = await readFile(new URL('../../docs/openapi.json', import.meta.url), 'utf8');
   assert.equal(text, golden, 'run `npm run openapi` and look at what changed');
 });
 
-test('it is valid by OpenAPI 3.1, and of the version of the package', async () => {
+test('it is valid OpenAPI 3.1, and has the version of the package', async () => {
   const validator = new Validator();
   const { valid, errors } = await validator.validate(JSON.parse(text));
   assert.ok(valid, JSON.stringify(errors));
@@ -62,7 +62,7 @@ test('resources are named shapes, events and webhooks too', () => {
   assert.deepEqual(parts, { $ref: '#/components/schemas/BodyStructure' }, 'a tree');
 });
 
-test('every operation of the contract is there', () => {
+test('it has every operation of the contract', () => {
   const names = operations.map(({ name }) => name);
   for (const name of [
     'POST /v2/domain',
@@ -116,7 +116,7 @@ test('every operation is described, tagged and says who may call it', () => {
   }
 });
 
-test('references lead somewhere, and every code is named', () => {
+test('every reference has a target, and every code is named', () => {
   const { components } = JSON.parse(text);
   for (const [, name = ''] of text.matchAll(/"#\/components\/schemas\/([^"]+)"/g)) {
     assert.ok(name in components.schemas, name);

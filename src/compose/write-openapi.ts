@@ -39,12 +39,12 @@ import type { Queue } from '../queue/queue.ts';
 
 const docs = fileURLToPath(new URL('../../docs/', import.meta.url));
 
-/** Stands for a capability that nothing calls. */
+/** Stands for a capability that is never called. */
 function uncalled<T extends object>(name: string): T {
   const refuse = () => {
     throw new Error(`${name} was called while the API was only described`);
   };
-  // Any shape will do, since the first look at a member is already a bug.
+  // Any type will do, since any access to a member is a bug.
   return new Proxy({}, { get: refuse }) as T;
 }
 
@@ -67,7 +67,7 @@ const counted = {
 
 const searched = { ...counted, queue: uncalled<Queue>('queue'), now: () => 0 };
 
-/** Those that `startApi` of the tests has as well, described only. */
+/** Groups that `startApi` of the tests has as well, described only. */
 const operatorRoutes = [
   operatorDomainRoutes(counted),
   operatorAccountRoutes(counted),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { Refusal, readInstant } from './errors.ts';
 
-suite('a point in time that a caller wrote', () => {
+suite('a point in time in a request', () => {
   for (const [written, instant] of [
     ['2026-01-31T12:00:00Z', '2026-01-31T12:00:00.000Z'],
     ['2026-01-31t12:00:00.5z', '2026-01-31T12:00:00.500Z'],
@@ -14,7 +14,7 @@ suite('a point in time that a caller wrote', () => {
     });
   }
 
-  test('a date is its midnight in UTC, where dates are taken', () => {
+  test('a date is its midnight in UTC, where dates are accepted', () => {
     assert.equal(readInstant('since', '2026-01-31', true), Date.UTC(2026, 0, 31));
     assert.throws(() => readInstant('sendAt', '2026-01-31'), Refusal);
   });

@@ -1,9 +1,8 @@
 /**
- * What Postroom refuses, each by a stable code, and the one table that says how a refusal is
- * answered over HTTP and over SMTP.
+ * The failures that Postroom expects, each with a stable code, and the one table of their answers over HTTP and SMTP.
  *
- * A capability throws a {@link Refusal} for every expected failure; anything else that is thrown
- * is a bug and is answered 500 (HTTP) or 451 (SMTP) without details.
+ * A capability throws a {@link Refusal} for every expected failure; any other exception is a bug and is answered 500
+ * (HTTP) or 451 (SMTP) without details.
  */
 
 interface Answer {
@@ -137,17 +136,17 @@ export function invalidField(field: string, expected: string): Refusal {
 }
 
 const DATE = /^\d{4}-\d\d-\d\d$/;
-/** RFC 3339 section 5.6, without leap seconds: Date knows none. */
+/** RFC 3339 section 5.6, without leap seconds, which Date does not have. */
 const TIME =
   /^(?<date>\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/i;
 
 /**
- * Reads a point in time that a caller wrote: the one reader of them.
+ * Reads a point in time of a request: all code uses this one reader.
  *
  * @param field path of the field as the caller wrote it
- * @param takesDate whether a date without a time will do; it is its midnight in UTC
+ * @param takesDate whether a date without a time is allowed; it means its midnight in UTC
  * @returns milliseconds since 1970
- * @throws Refusal invalid_request for what is no RFC 3339, and for a day or an hour that does not exist
+ * @throws Refusal invalid_request for text that is not RFC 3339, and for a day or an hour that does not exist
  */
 export function readInstant(field: string, written: string, takesDate = false): number {
   const date = takesDate && DATE.test(written) ? written : TIME.exec(written)?.groups?.date;
@@ -156,24 +155,24 @@ export function readInstant(field: string, written: string, takesDate = false): 
     ? 'must be a date (2026-01-31) or a time (2026-01-31T12:00:00Z)'
     : 'must be a time (2026-01-31T12:00:00Z)';
   if (Number.isNaN(midnight)) throw invalidField(field, expected);
-  // Date takes the 30th of February for the 2nd of March.
+  // Date reads the 30th of February as the 2nd of March.
   if (!new Date(midnight).toISOString().startsWith(`${date}`)) {
     throw invalidField(field, `${expected}; there is no ${date}`);
   }
   return Date.parse(written);
 }
 
-/** What a refusal is over HTTP and over SMTP. */
+/** The answers to a refusal over HTTP and SMTP. */
 interface RefusalAnswer {
   /** HTTP status code. */
   readonly http: number;
   /** Short human title (RFC 9457 section 3.1.3). */
   readonly title: string;
-  /** Reply code and enhanced status code; `internal`'s for codes that have none of their own. */
+  /** Reply code and enhanced status code; those of `internal` for codes without their own. */
   readonly smtp: { readonly code: number; readonly enhanced: string };
 }
 
-/** How a code is answered. */
+/** The answers to a code. */
 export function answerOf(code: ErrorCode): RefusalAnswer {
   const { http, title, smtp = answers.internal.smtp }: Answer = answers[code];
   return { http, title, smtp: { code: smtp[0], enhanced: smtp[1] } };

@@ -1,17 +1,17 @@
 /**
- * Files and folders of ours: written so that they are there whole or not at all, also after a power
- * cut, and readable by nobody else.
+ * Files and folders of the service: written completely or not at all, also after a power cut, and readable by no other
+ * user.
  */
 import { randomBytes } from 'node:crypto';
 import { chmod, link, mkdir, open, rename, stat, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** Code of a file system error such as `ENOENT`; undefined for anything else that was thrown. */
+/** Code of a file system error such as `ENOENT`; undefined for any other error. */
 export function fileErrorCode(error: unknown): string | undefined {
   return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
 }
 
-/** Whether an error says that a file or folder is not there. */
+/** Whether an error says that a file or folder does not exist. */
 export function isMissing(error: unknown): boolean {
   return fileErrorCode(error) === 'ENOENT';
 }
@@ -19,8 +19,8 @@ export function isMissing(error: unknown): boolean {
 /**
  * Makes a folder and its missing parents (mode 0700), durably.
  *
- * mkdir with `recursive` would not do: on Node 24 it never ends where a parent refuses new names
- * with ENOENT, as /proc does.
+ * mkdir with `recursive` would not work: on Node 24 it never ends where a parent refuses new names with ENOENT, as
+ * /proc does.
  *
  * @throws the file system's error
  */
@@ -31,7 +31,7 @@ export async function ensureFolder(path: string): Promise<void> {
     try {
       await mkdir(folder, { mode: 0o700 });
     } catch (error) {
-      // Another process was quicker.
+      // Another process was faster.
       if (fileErrorCode(error) !== 'EEXIST') throw error;
     }
     await syncFolder(dirname(folder));
@@ -49,10 +49,10 @@ async function isThere(path: string): Promise<boolean> {
 }
 
 /**
- * Takes a file or folder away from everybody but its owner: a copy from a backup, or a folder that an
- * administrator made, may be open to all.
+ * Closes a file or folder to all but its owner: a copy from a backup, or a folder that an administrator made, may be
+ * open to all.
  *
- * @returns whether others can still open it, since it is not ours or the file system says no
+ * @returns whether others can still open it, since it belongs to another user or the file system refuses
  */
 export async function closeToOthers(path: string): Promise<boolean> {
   try {
@@ -65,8 +65,8 @@ export async function closeToOthers(path: string): Promise<boolean> {
 }
 
 /**
- * Writes a file unless there is one already. Of several writers at once, in any process, exactly
- * one succeeds, and no reader ever sees a part of the text.
+ * Writes a file unless it exists. Of several writers at once, in any process, exactly one succeeds, and no reader ever
+ * sees a part of the text.
  *
  * @param mode permission bits, e.g. 0o600
  * @returns whether this call wrote the file
@@ -74,7 +74,7 @@ export async function closeToOthers(path: string): Promise<boolean> {
 export async function createDurably(path: string, text: string, mode: number): Promise<boolean> {
   const temporary = await writeTemporary(path, text, mode);
   try {
-    // Unlike rename, link fails where the name is taken.
+    // Unlike rename, link fails where the name exists.
     await link(temporary, path);
   } catch (error) {
     if (fileErrorCode(error) === 'EEXIST') return false;
@@ -86,7 +86,7 @@ export async function createDurably(path: string, text: string, mode: number): P
   return true;
 }
 
-/** Writes a file over the one that is there, if any. */
+/** Writes a file, and replaces an existing one. */
 export async function replaceDurably(path: string, text: string, mode: number): Promise<void> {
   const temporary = await writeTemporary(path, text, mode);
   try {

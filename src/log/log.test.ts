@@ -24,7 +24,7 @@ function openFile(path: string, flags: string | number): number {
   return fd;
 }
 
-/** A pipe with nobody at its other end until the test reads it. */
+/** A pipe whose other end is not read until the test does. */
 function makePipe(name: string): number {
   const path = join(folder, name);
   execFileSync('mkfifo', [path]);
@@ -51,7 +51,7 @@ const parse = (text: string): Record<string, unknown>[] =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
-test('lines come in their order, each once, as JSON; printed text is lines too', async () => {
+test('lines come in order, each once, as JSON; printed text becomes lines too', async () => {
   const path = join(folder, 'order');
   const log = openLog('info', openFile(path, 'w'));
   log.logger.info({ n: 0 }, 'first');
@@ -93,7 +93,7 @@ test('the level changes while it runs, of child loggers too, and a line says so'
   );
 });
 
-test('a line waits for others for a moment, a warning for nothing', async (context) => {
+test('a line waits a moment for others, a warning does not', async (context) => {
   context.mock.timers.enable({ apis: ['setTimeout'] });
   const pipe = makePipe('moment');
   const { logger } = openLog('info', pipe);
@@ -114,7 +114,7 @@ test('a line waits for others for a moment, a warning for nothing', async (conte
   assert.match(text, /one.*\n.*two.*\n.*three/);
 });
 
-test('a pipe that nobody reads holds up nobody, and a line tells how many were lost', async () => {
+test('a pipe that is not read does not block, and a line says how many lines were lost', async () => {
   const pipe = makePipe('stalled');
   const log = openLog('info', pipe);
   const many = 30_000;
@@ -138,7 +138,7 @@ test('a pipe that nobody reads holds up nobody, and a line tells how many were l
   );
 });
 
-test('a full disk holds up nobody, and what waits is written when there is room', async () => {
+test('a full disk does not block, and waiting lines are written when there is room', async () => {
   const log = openLog('info', openFile('/dev/full', 'w'));
   log.logger.error('lost');
   await log.close();

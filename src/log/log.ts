@@ -6,17 +6,17 @@ import sonicBoom from 'sonic-boom';
 
 export interface Log {
   readonly logger: Logger;
-  /** Writes text whatever the level: as it is on a terminal, else each line as a line of the log. */
+  /** Writes text at any level: unchanged on a terminal, else each line as a line of the log. */
   print(text: string): void;
-  /** Writes what waits, in 200 ms at most: for the end of the process. */
+  /** Writes waiting lines, in 200 ms at most: for the end of the process. */
   close(): Promise<void>;
 }
 
-/** Levels, from most to least that is written. */
+/** Levels, from the one that writes most to the one that writes least. */
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** Writes from now on what is of this level or worse, of child loggers too, and says so whatever the levels are. */
+/** Sets the level, of child loggers too, and logs the change at any level. */
 export function changeLevel(logger: Logger, level: LogLevel): void {
   const from = logger.level;
   logger.level = 'info';
@@ -27,10 +27,10 @@ export function changeLevel(logger: Logger, level: LogLevel): void {
   logger.level = level;
 }
 
-/** Bytes that are written together at most, and milliseconds that a line waits at most. */
+/** The most bytes that are written together, and the most milliseconds that a line waits. */
 const BATCH_BYTES = 16_000;
 const WAIT_MS = 100;
-/** Bytes that wait at most while a write is under way or fails. */
+/** The most bytes that wait while a write is under way or fails. */
 const WAITING_BYTES = 1_000_000;
 const CLOSE_WITHIN_MS = 200;
 /** Pino's numbers for the levels. */
@@ -40,10 +40,9 @@ const WARN = 40;
 /**
  * Opens the log of this process.
  *
- * Lines are written together, since a write for each would take longer than the request that it
- * tells of. What keeps them from being written (a full disk, a pipe that nobody reads) is tried
- * again and never fails or holds up who logs: lines wait up to a bound, those beyond it are lost,
- * and a line says later how many.
+ * Lines are written together, since a write for each would take longer than the request that it describes. If they
+ * cannot be written (a full disk, a pipe that is not read), the write is tried again, and never fails or blocks the
+ * caller: lines wait up to a limit, those above it are lost, and a later line says how many.
  *
  * @param fd an open descriptor to write to
  */
@@ -51,9 +50,9 @@ export function openLog(
   level: NonNullable<LoggerOptions['level']>,
   fd: number = process.stdout.fd,
 ): Log {
-  // Node makes a pipe non-blocking when it makes the stream. A write to a full one then fails; else
-  // it would hold a thread, for which process.exit() waits. The listeners are for what Node itself
-  // writes there, its warnings above all.
+  // Node makes a pipe non-blocking when it makes the stream. Then a write to a full pipe fails; otherwise it would
+  // block a thread, for which process.exit() waits. The listeners are for text that Node itself writes there, mainly its
+  // warnings.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   let closing = false;
   const file = new sonicBoom.SonicBoom({
@@ -63,7 +62,7 @@ export function openLog(
     maxLength: WAITING_BYTES,
     retryEAGAIN: () => !closing,
   });
-  // The bytes of a write that failed stay, and go with the next.
+  // The bytes of a failed write stay, and are sent with the next.
   file.on('error', () => {});
 
   let timer: NodeJS.Timeout | undefined;
@@ -71,7 +70,7 @@ export function openLog(
   const flush = () => {
     clearTimeout(timer);
     timer = undefined;
-    // While a write is under way this does nothing: what came meanwhile goes after it.
+    // While a write is under way this does nothing: newer lines are written after it.
     again = true;
     file.flush();
   };
@@ -104,7 +103,7 @@ export function openLog(
     try {
       file.flushSync();
     } catch {
-      // The process ends: what cannot be written now never will be.
+      // The process ends: what cannot be written now is lost.
     }
   };
   process.once('exit', flushSync);
@@ -124,7 +123,7 @@ export function openLog(
   };
 }
 
-/** Whatever a warning or an error is about may end the process next: such lines do not wait. */
+/** After a warning or an error the process may end: such lines do not wait. */
 function flushAfterWarnings(flush: () => void): NonNullable<LoggerOptions['hooks']> {
   return {
     logMethod(line, log, level) {
@@ -138,7 +137,7 @@ function jsonLine(msg: string): string {
   return `${JSON.stringify({ level: INFO, time: Date.now(), msg })}\n`;
 }
 
-/** Makes a line for people of a JSON line: time, level, what happened, and the details behind it. */
+/** Turns a JSON line into a line for people: time, level, what happened, and the details after it. */
 function prettyLines(): (line: string) => string {
   return prettyFactory({
     colorize: process.stdout.hasColors?.() === true,

@@ -141,7 +141,7 @@ suite('lines that are rejected', () => {
   });
 });
 
-test('a large body comes in slices, with every line in its place', () => {
+test('a large body is read in slices, with the right number for every line', () => {
   const lines = new EventLines(Buffer.from(`${line()}\n`.repeat(2_500)));
   const sizes: number[] = [];
   let last = 0;
@@ -153,7 +153,7 @@ test('a large body comes in slices, with every line in its place', () => {
   assert.equal(lines.hasMore, false);
 });
 
-test('sixteen million blank lines come in slices as well', () => {
+test('sixteen million blank lines are read in slices as well', () => {
   const lines = new EventLines(Buffer.alloc(16_777_216, '\n'));
   let slices = 0;
   for (let slice = lines.next(); slice; slice = lines.next()) {
@@ -163,7 +163,7 @@ test('sixteen million blank lines come in slices as well', () => {
   assert.equal(slices, 16);
 });
 
-test('whatever the bytes, each line that is not blank is accepted or rejected', () => {
+test('for any bytes, each line that is not blank is accepted or rejected', () => {
   const anyLine = fc.oneof(
     fc.constantFrom('', ' ', '\t\r', '\r', '\ufeff', line()).map((text) => Buffer.from(text)),
     fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes)),

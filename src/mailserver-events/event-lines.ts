@@ -1,6 +1,6 @@
 /**
- * The lines of a mail server's batch: newline-delimited JSON, one event a line. Whatever a line
- * holds, it is an event, is rejected with a reason, or is blank; none spoils another.
+ * The lines of a mail server's batch: newline-delimited JSON, one event on each line. Any line is an event, is
+ * rejected with a reason, or is blank; a bad line does not affect the others.
  */
 import { isUtf8 } from 'node:buffer';
 
@@ -18,20 +18,20 @@ export interface MailserverEvent {
 
 export interface RejectedLine {
   readonly line: number;
-  /** Where the line has a usable one. */
+  /** Set where the line has a usable one. */
   readonly event_id?: string;
   readonly reason: string;
 }
 
-/** What a share of the lines holds. */
+/** The content of some of the lines. */
 interface LineSlice {
   readonly events: MailserverEvent[];
   readonly rejected: RejectedLine[];
 }
 
-/** Bytes of one line; the longest event, escaped to the last character, has about 11,000. */
+/** The most bytes of one line; the longest event, fully escaped, has about 11,000. */
 const LINE_MAX = 65_536;
-/** Bounds of one slice, and so of how long reading it holds the thread: some milliseconds. */
+/** Limits of one slice, and so of how long reading it holds the thread: some milliseconds. */
 const SLICE_LINES = 1_000;
 const SLICE_BYTES = 1_048_576;
 
@@ -42,15 +42,15 @@ const TEXT_MAX = { event_id: 255, user: 320, event_type: 255, mailbox: 1_024 };
 
 const UINT32_MAX = 4_294_967_295;
 const MODSEQ_MAX = '9223372036854775807';
-/** As IMAP writes numbers, but without leading zeros: clients compare these as text. */
+/** A number as IMAP writes it, but without leading zeros: clients compare these as text. */
 const DECIMAL = /^(?:0|[1-9]\d{0,18})$/;
-/** C0, which has no place in a name; NUL is nothing that PostgreSQL can keep. */
+/** C0 controls, which no name may have; PostgreSQL cannot store NUL. */
 const CONTROLS = /[\0-\x1f]/;
 
 /** Reads the lines of one body, slice by slice. */
 export class EventLines {
   readonly #body: Buffer;
-  /** UTF-8 from end to end, which is much quicker to find out at once than line by line. */
+  /** Whether all of it is UTF-8, which is much faster to check at once than line by line. */
   readonly #utf8: boolean;
   #position: number;
   #line = 0;
@@ -102,7 +102,7 @@ export class EventLines {
       return { line, reason: 'is not JSON' };
     }
     if (!isObject(value)) return { line, reason: 'is not a JSON object' };
-    // JSON has control characters and halves of surrogate pairs as escapes alone.
+    // JSON can have control characters and halves of surrogate pairs only as escapes.
     return readEvent(line, value, text.includes('\\') ? isCleanText : isText);
   }
 }
@@ -111,7 +111,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Space, tab and CR alone, which are JSON's white space beside the newline. */
+/** Whether there is only space, tab and CR, the white space of JSON besides the newline. */
 function isBlank(body: Buffer, start: number, end: number): boolean {
   for (let at = start; at < end; at++) {
     const byte = body[at];

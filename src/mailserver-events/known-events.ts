@@ -2,22 +2,22 @@ import { sql } from 'kysely';
 import type { Database, Queries } from '../database/database.ts';
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** Old rows removed for each new one, so that there are never many more than those of one day. */
+/** Old rows removed for each new one, so that the table hardly grows beyond one day. */
 const REMOVED_FOR_EACH = 2;
 
 interface AddedEvents {
   /** Events that were not known before. */
   readonly fresh: ReadonlySet<string>;
   /**
-   * The error of a database that failed. Then nobody knows whether the fresh events are remembered,
-   * since the connection may have been lost after the commit.
+   * The error of a failed database. Then it is unknown whether the fresh events are remembered, since the connection
+   * may have been lost after the commit.
    */
   readonly failure?: unknown;
 }
 
 /**
- * Which events came in the last day: the table `mailserver_events`, one row for each. Rows that are
- * older go in the same transactions that add new ones.
+ * Which events came in the last day: the table `mailserver_events`, one row for each. Older rows are removed in the
+ * same transactions that add new ones.
  */
 export class KnownEvents {
   readonly #database: Database;
@@ -28,7 +28,7 @@ export class KnownEvents {
     this.#now = now;
   }
 
-  /** Remembers events for a day; repeats among them are fine. */
+  /** Remembers events for a day; repetitions among them are allowed. */
   async add(eventIds: readonly string[]): Promise<AddedEvents> {
     let fresh: ReadonlySet<string> = new Set();
     try {
@@ -47,9 +47,9 @@ export class KnownEvents {
 
   async #insert(tx: Queries, eventIds: readonly string[]): Promise<ReadonlySet<string>> {
     const now = this.#now();
-    // In order, so that batches with the same events do not lock each other out.
+    // Sorted, so that batches with the same events cannot deadlock.
     const ids = JSON.stringify([...new Set(eventIds)].sort());
-    // The one place where the engines unpack an array in their own way.
+    // The one place where the engines unpack an array differently.
     const each =
       this.#database.engine === 'sqlite'
         ? sql`json_each(${ids})`

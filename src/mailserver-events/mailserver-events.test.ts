@@ -89,7 +89,7 @@ onEachEngine('mail server events', (engine) => {
     return { database, told, clock, open, events: open(), ids };
   }
 
-  test('each event is told once to its account', async () => {
+  test('each event is published once to its account', async () => {
     const { told, events, ids } = await start();
     const outcome = await events.take(
       batchOf(
@@ -128,7 +128,7 @@ onEachEngine('mail server events', (engine) => {
     ]);
   });
 
-  test('repeats are accepted and not told, also after a restart', async () => {
+  test('repetitions are accepted and not published, also after a restart', async () => {
     const { told, events, open } = await start();
     const batch = batchOf(eventLine({ event_id: 'a' }), eventLine({ event_id: 'x'.repeat(255) }));
     await events.take(batch);
@@ -142,7 +142,7 @@ onEachEngine('mail server events', (engine) => {
     assert.equal(told.length, 4);
   });
 
-  test('the same batch at the same time is told once', async () => {
+  test('the same batch at the same time is published once', async () => {
     const { told, events, open } = await start();
     const lines = Array.from({ length: 50 }, (_, n) => eventLine({ event_id: `e${n}` }));
     const other = open();
@@ -171,7 +171,7 @@ onEachEngine('mail server events', (engine) => {
     assert.equal(told.length, 2);
   });
 
-  test('what is older than a day is removed as new events come', async () => {
+  test('events older than a day are removed as new ones come', async () => {
     const { database } = await openTestMailstore(engine);
     let time = 1_000_000_000_000;
     const known = new KnownEvents(database, () => time);
@@ -189,7 +189,7 @@ onEachEngine('mail server events', (engine) => {
     assert.deepEqual([...fresh], ['old-7']);
   });
 
-  test('a write that fails beside the others takes nothing of theirs with it', async () => {
+  test('a failed write does not affect the others', async () => {
     const { database } = await openTestMailstore(engine);
     const known = new KnownEvents(database, Date.now);
     await known.add(['before']);
@@ -209,7 +209,7 @@ onEachEngine('mail server events', (engine) => {
     assert.equal(again.fresh.size, 0);
   });
 
-  test('lines that are no events and users that are not here spoil nothing', async () => {
+  test('malformed lines and unknown users do not affect the others', async () => {
     const { database, told, events } = await start();
     const batch = batchOf(
       eventLine({ event_id: 'a', user: 'bob@d1.test' }),
@@ -238,7 +238,7 @@ onEachEngine('mail server events', (engine) => {
       ],
     });
     assert.equal(told.length, 1);
-    // Not remembered: they are told when they are sent again and the account is there.
+    // Not remembered: they are published when they are sent again and the account exists.
     const rows = await database.read.selectFrom('mailserver_events').selectAll().execute();
     assert.equal(rows.length, 1);
   });
@@ -277,7 +277,7 @@ onEachEngine('mail server events', (engine) => {
     assert.deepEqual(await events.take(batchOf(eventLine())), { ok: true, accepted: 1 });
   });
 
-  test('a batch with no event is refused', async () => {
+  test('a batch without an event is refused', async () => {
     const { events } = await start();
     for (const body of ['', '\n\r\n', '\ufeff']) {
       await assert.rejects(events.take(Buffer.from(body)), { code: 'invalid_request' });
@@ -292,7 +292,7 @@ onEachEngine('mail server events', (engine) => {
     assert.equal(many.errors.length, 100);
   });
 
-  test('a large batch lets others have their turn, and lists its first thousand failures', async () => {
+  test('during a large batch other work gets a turn, and it lists its first thousand failures', async () => {
     const { told, events } = await start();
     let turns = 0;
     let done = false;
@@ -342,7 +342,7 @@ onEachEngine('mail server events', (engine) => {
     assert.equal(told.length, 2_500);
   });
 
-  test('an event is told where nobody knows whether its commit succeeded', async () => {
+  test('an event is published also where the result of its commit is unknown', async () => {
     const { database, told, clock, ids } = await start();
     const [accountId = 0] = ids;
     // The connection breaks after the commit, or before it.

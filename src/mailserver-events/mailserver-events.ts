@@ -1,15 +1,14 @@
 /**
- * Takes a mail server's batches of events: checks the signature, reads the lines, leaves out events
- * that came before, finds the accounts, and tells the changes to who listens.
+ * Accepts a mail server's batches of events: checks the signature, reads the lines, leaves out events that came
+ * before, finds the accounts, and publishes the changes.
  *
  * Owns `mailserver_events`, a row for each event of the last day (`known-events.ts`).
  *
- * An event is told only after the commit that remembers it. Where the process dies in between, the
- * event is known but was told to nobody, and the mail server's repeat changes nothing. No app misses
- * it: the process took its sockets with it, and `hello` tells an app that connects again where each
- * mailbox stands. Where the database fails in the commit, nobody knows whether the event is
- * remembered: it is told all the same, since an event is a hint that may come twice but must not be
- * lost.
+ * An event is published only after the commit that remembers it. If the process dies in between, the event is known
+ * but was not published, and a repetition changes nothing. No app misses it: the process's sockets have ended, and
+ * `hello` shows an app that connects again the state of each mailbox. If the database fails in the commit, it is
+ * unknown whether the event is remembered: it is published all the same, since an event is a hint that may come
+ * twice but must not be lost.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -24,7 +23,7 @@ interface MailserverEventsOptions {
   readonly secrets: readonly string[];
   readonly database: Database;
   readonly changes: Pick<Changes, 'publish'>;
-  /** Account ids by address as given, without addresses that are nobody's. */
+  /** Account ids by address as given, without addresses that have no account. */
   findAccounts(addresses: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
@@ -33,20 +32,20 @@ interface MailserverEventsOptions {
 /** The answer to a batch. */
 interface BatchOutcome {
   readonly ok: true;
-  /** Events that need no resending, known ones included. */
+  /** Events that need no repetition, known ones included. */
   readonly accepted: number;
-  /** The first of the other lines; left out where there is none. */
+  /** The first of the other lines; left out where there are none. */
   readonly rejected?: readonly RejectedLine[];
 }
 
-/** Rejected lines that an answer lists. */
+/** The most rejected lines that an answer lists. */
 const LISTED_MAX = 1_000;
-/** Of these, the most that a refusal of the whole batch lists. */
+/** The most of these that a refusal of the whole batch lists. */
 const ERRORS_MAX = 100;
 
 const SIGNATURE = /^[\da-f]{64}$/i;
 
-/** Whether a text can be a signature at all: hex, in either case, of 32 bytes. */
+/** Whether a text can be a signature: hex, in either case, of 32 bytes. */
 export function isSignature(text: unknown): text is string {
   return typeof text === 'string' && SIGNATURE.test(text);
 }
@@ -71,8 +70,8 @@ export class MailserverEvents {
   }
 
   /**
-   * Takes the events of a batch whose signature is good: each new one is remembered, then told. A
-   * large batch is taken in slices, one transaction each, with turns of the event loop in between.
+   * Accepts the events of a batch with a valid signature: each new one is remembered, then published. A large batch is
+   * split into slices, one transaction each, with turns of the event loop in between.
    *
    * @throws Refusal invalid_request where no line is an event
    */
@@ -116,7 +115,7 @@ export class MailserverEvents {
       const untold = new Set(fresh);
       for (const event of known) {
         const accountId = accounts.get(event.user);
-        // Of repeats in one slice, the first is told.
+        // Of repetitions in one slice, the first is published.
         if (accountId !== undefined && untold.delete(event.eventId)) this.#tell(accountId, event);
       }
       if (failure !== undefined) throw failure;
@@ -129,7 +128,7 @@ export class MailserverEvents {
     this.#options.changes.publish({
       kind: 'mailbox',
       accountId,
-      // RFC 3501 section 5.1: INBOX is one mailbox in whatever case.
+      // RFC 3501 section 5.1: INBOX is one mailbox in any case.
       mailbox: mailbox.length === 5 && mailbox.toUpperCase() === 'INBOX' ? 'INBOX' : mailbox,
       uidvalidity,
       token: highestmodseq,

@@ -1,26 +1,26 @@
 /**
- * Metrics of mail that comes in: who brings it by SMTP and LMTP, what DNS answered, what the sender checks and the
- * spam filter found, and what became of it. Labels have few values: nothing that a client makes up becomes one.
+ * Metrics of incoming mail: SMTP and LMTP clients, answers of DNS, results of the sender checks and the spam filter,
+ * and the outcome. Labels have few values: no text of a client becomes one.
  */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import { answerOf, type ErrorCode } from '../errors/errors.ts';
 
 type MailProtocol = 'smtp' | 'lmtp';
 
-/** What a listener for mail tells. */
+/** The events of a listener for mail. */
 export interface MailTraffic {
   connected(): void;
   disconnected(): void;
   /** @param verb as the client sent it, in upper case */
   command(verb: string): void;
-  /** A command or a message was refused or put off, for this reason. */
+  /** A command or a message was refused or deferred, for this reason. */
   refused(code: ErrorCode): void;
 }
 
-/** Who asks DNS. */
+/** The user of DNS. */
 export type DnsPurpose = 'sender_checks' | 'verification' | 'delivery';
 
-/** What became of a question; `kept` is one that an earlier answer stood for. */
+/** The outcome of a lookup; `kept` is one with a cached answer. */
 export type DnsOutcome = 'records' | 'absent' | 'unanswered' | 'kept';
 
 /** The results of the checks of one message; each is one of few words. */
@@ -31,29 +31,29 @@ export interface CheckedSender {
   readonly arc: { readonly result: string };
 }
 
-/** What became of a question to the spam filter. */
+/** The outcome of a check by the spam filter. */
 export type SpamOutcome = 'accept' | 'junk' | 'defer' | 'reject' | 'failed' | 'skipped';
 
 export interface MailMetrics {
-  /** What a listener of the protocol tells from now on. */
+  /** The counters for a listener of the protocol. */
   mailTraffic(protocol: MailProtocol): MailTraffic;
-  /** Counts questions of one who asks. `ms` is how long the answer took; left out where nobody was asked. */
+  /** Counts lookups of one user. `ms` is how long the answer took; left out for a cached one. */
   dnsQuestions(purpose: DnsPurpose): (outcome: DnsOutcome, ms?: number) => void;
-  /** Counts a recipient of an inbound message by what became of it. */
+  /** Counts a recipient of an inbound message by its outcome. */
   countRecipient(result: 'delivered' | 'temporary' | 'permanent'): void;
-  /** Counts what was found of one message. */
+  /** Counts the results of the checks of one message. */
   countChecks(checked: CheckedSender): void;
-  /** Counts a message that was taken. @param ms from when it was read and checked until it was stored */
+  /** Counts an accepted message. @param ms from the end of its checks until it was stored */
   countReceived(ms: number): void;
   /**
-   * Counts what the spam filter said of a message.
+   * Counts the spam filter's answer to a message.
    *
    * @param ms how long it took; left out where it was not asked
    */
   countSpamCheck(outcome: SpamOutcome, ms?: number): void;
-  /** Says whether the spam filter answers; never called where there is none. */
+  /** Sets whether the spam filter answers; never called where there is none. */
   setSpamFilterUp(isUp: boolean): void;
-  /** Says whether DNS is out, so that mail is taken unchecked. */
+  /** Sets whether DNS does not answer, so that mail is accepted unchecked. */
   setChecksOff(isOff: boolean): void;
 }
 

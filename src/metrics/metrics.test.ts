@@ -45,7 +45,7 @@ test('counters and gauges are read as Prometheus reads them', async (t) => {
   await assert.rejects(fetch(`${url}/metrics`));
 });
 
-test('no label has what a client makes up', async () => {
+test('no label has text of a client', async () => {
   const metrics = createMetrics();
   const traffic = metrics.mailTraffic('smtp');
   for (let n = 0; n < 100; n++) {

@@ -1,6 +1,6 @@
 /**
- * Prometheus metrics at `GET /metrics`, on a port of their own that only this machine reaches. Holds
- * nothing in storage: counters start at 0 with the process.
+ * Prometheus metrics at `GET /metrics`, on a port of their own that only this machine can reach. Stores nothing:
+ * counters start at 0 with the process.
  */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -26,11 +26,11 @@ import {
 export type { CommitReport, MetricSources } from './state-metrics.ts';
 
 export interface Metrics extends MailMetrics, RequestMetrics, StateMetrics {
-  /** Reads these from now on; until then there is nothing to read. */
+  /** Reads these sources from now on; before that there are no metrics. */
   watch(sources: MetricSources): void;
   /** Counts an attempt of the queue. */
   countAttempt(report: AttemptReport): void;
-  /** What was counted since the start, by the names of the operator's charts. */
+  /** The counts since the start, by the names of the operator's charts. */
   totals(): Promise<Readonly<Record<string, number>>>;
   /** The text that Prometheus reads. */
   text(): Promise<string>;
@@ -114,7 +114,7 @@ export interface MetricsListener {
 }
 
 /**
- * Serves the metrics to whoever reaches the address.
+ * Serves the metrics to every client that reaches the address.
  *
  * @throws the error of the socket, e.g. with `code: 'EADDRINUSE'`
  */
@@ -149,11 +149,11 @@ export async function serveMetrics(
   };
 }
 
-/* What the counters say now, as the charts of operators have it: by short names, over all labels but one. */
+/* The counters as the operators' charts use them: by short names, summed over all labels but one. */
 
 type Value = MetricValue<string> & { readonly metricName?: string };
 
-/** By metric: the name that one of its values counts for; undefined where it counts for none. */
+/** By metric: the name under which one of its values counts; undefined where it does not. */
 const names: Readonly<Record<string, (value: Value) => string | undefined>> = {
   postroom_receive_duration_seconds: ({ metricName, labels }) => {
     if (metricName?.endsWith('_count')) return 'received';
@@ -168,11 +168,11 @@ const names: Readonly<Record<string, (value: Value) => string | undefined>> = {
   postroom_delivery_attempts_total: ({ labels }) => `${labels.kind}:${labels.result}`,
 };
 
-/** Reads counters alone: gauges may ask the database. */
+/** Reads only counters: gauges may query the database. */
 async function readTotals(registry: Registry): Promise<Record<string, number>> {
   const totals: Record<string, number> = {};
   for (const [metric, nameOf] of Object.entries(names)) {
-    // What is read is plain data, whatever kind of metric it is.
+    // The result is plain data for every kind of metric.
     const read = registry.getSingleMetric(metric)?.get() as
       | Promise<MetricObjectWithValues<Value>>
       | undefined;

@@ -1,9 +1,9 @@
-/** Metrics of HTTP requests and logins. Labels have few values: nothing that a client makes up becomes one. */
+/** Metrics of HTTP requests and logins. Labels have few values: no text of a client becomes one. */
 import { Counter, Histogram, type Registry } from 'prom-client';
 
 export interface AnsweredRequest {
   readonly method: string;
-  /** The pattern of the route; undefined where no route took the request. */
+  /** The pattern of the route; undefined where no route matched. */
   readonly route: string | undefined;
   readonly status: number;
   readonly ms: number;
@@ -46,7 +46,7 @@ function addRequests(registry: Registry): RequestMetrics['countRequest'] {
     registers,
   });
   return ({ method, route = 'none', status, ms }) => {
-    // Node reads some 30 methods; those of our routes are four.
+    // Node accepts some 30 methods; our routes use four.
     const known = route === 'none' ? 'any' : method;
     requests.inc({ method: known, route, status });
     latency.observe({ route }, ms / 1000);

@@ -1,6 +1,6 @@
 /**
- * Metrics of what is there: database, disk, queue, search index, the mail server's connections. Most are
- * read when Prometheus asks; what costs a query over many rows is kept for a while, however often it asks.
+ * Metrics of the current state: database, disk, queue, search index, connections of the mail server. Most are read at
+ * each scrape; values that need a query over many rows are cached for a while.
  */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { QueueDepth } from '../queue/queue.ts';
@@ -8,11 +8,11 @@ import type { QueueDepth } from '../queue/queue.ts';
 export interface MetricSources {
   /** Open connections of the realtime channel. */
   connections(): number;
-  /** What of each kind is queued or held. */
+  /** The queued and held deliveries of each kind. */
   queueDepths(): Promise<readonly QueueDepth[]>;
   /** Milliseconds since 1970, by the clock that deliveries are dated with. */
   now(): number;
-  /** Octets that are free on the disk of DATA_DIR, and all that it has. */
+  /** Free octets on the disk of DATA_DIR, and its size. */
   disk?(): Promise<{ readonly free: number; readonly size: number }>;
   /** Whether the bucket of bodies answers; left out for a folder. */
   bodiesUp?(): boolean | undefined;
@@ -29,7 +29,7 @@ export interface MetricSources {
 export interface SharedSource {
   /** Whether Redis answers. */
   isUp(): boolean;
-  /** Changes that went to other nodes, came from them, or were none; since the start. */
+  /** Changes that were sent to other nodes, came from them, or were invalid; since the start. */
   readonly counts: Readonly<Record<string, number>>;
 }
 
@@ -37,25 +37,25 @@ export interface SharedSource {
 export interface CommitReport {
   /** Milliseconds from its begin until it was durable. */
   readonly ms: number;
-  /** Milliseconds of that for the disk; undefined where another server does it, or nothing was written. */
+  /** Milliseconds of that for the sync; undefined where another server does it, or nothing was written. */
   readonly syncMs?: number | undefined;
 }
 
-/** `refused`: the server said no; `failed`: it could not be asked. */
+/** `refused`: the server refused the login; `failed`: it did not answer. */
 export type MailServerLogin = 'succeeded' | 'refused' | 'failed';
 
 export interface StateMetrics {
   countCommit(report: CommitReport): void;
   countMailServerLogin(result: MailServerLogin): void;
   setCertificateEnd(end: Date): void;
-  /** Says whether the files hold a certificate that cannot be used, so that an older one is in use. */
+  /** Sets whether the files have an unusable certificate, so that an older one is in use. */
   setCertificateBroken(isBroken: boolean): void;
   setBuild(build: { readonly version: string; readonly database: string }): void;
 }
 
 /**
- * How long the queue's numbers are told again, and how often as long as it took to count them: at a million
- * rows that is some tenths of a second.
+ * How long the queue's numbers are cached, also in multiples of the time that the count took: at a million rows that
+ * is some tenths of a second.
  */
 const QUEUE_KEPT_MS = 15_000;
 const QUEUE_KEPT_TIMES = 200;
@@ -125,7 +125,7 @@ function addQueueGauges(registry: Registry, sources: () => MetricSources): void 
         const took = performance.now() - now;
         keptUntil = now + Math.max(QUEUE_KEPT_MS, QUEUE_KEPT_TIMES * took);
       },
-      // What failed is asked for again.
+      // A failed value is read again.
       () => {
         depths = undefined;
       },
@@ -185,7 +185,7 @@ function addResourceGauges(registry: Registry, sources: () => MetricSources): vo
       help,
       registers: [registry],
       async collect() {
-        // What cannot be read is left out: the other metrics are needed most then.
+        // An unreadable value is left out: then the other metrics are needed most.
         const now = await value().catch(() => undefined);
         if (now === undefined) this.remove();
         else this.set(now);

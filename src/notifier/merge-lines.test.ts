@@ -26,7 +26,7 @@ test('under another UIDVALIDITY the later line counts', () => {
   );
 });
 
-test('whatever a line holds, the others count', () => {
+test('a bad line does not affect the others', () => {
   const bad = ['{', '[]', 'null', '{"user":1}', line('', '1'), line('x', '-1'), line('x', 'a')];
   bad.push(line('x', '1', ''), 'x'.repeat(20_000));
   const { events, malformed } = mergeLines([...bad, line('INBOX', '2')], 'id');

@@ -1,4 +1,4 @@
-/** Lines of the spool made into the events of a batch: one for each mailbox that changed. */
+/** Turns lines of the spool into the events of a batch: one for each mailbox that changed. */
 
 /** A line as the mail server's script writes it; numbers are decimal text. */
 interface SpoolLine {
@@ -8,16 +8,16 @@ interface SpoolLine {
   readonly highestmodseq: string;
 }
 
-/** An event as POST /hooks/mailserver takes it. */
+/** An event as POST /hooks/mailserver accepts it. */
 export interface MailboxEvent extends SpoolLine {
   readonly event_id: string;
   readonly event_type: 'MailboxesChanged';
 }
 
-/** What the lines came to. */
+/** The result of merging lines. */
 export interface MergedLines {
   readonly events: readonly MailboxEvent[];
-  /** Lines that are not what the script writes. */
+  /** Lines that the script did not write. */
   readonly malformed: readonly string[];
 }
 
@@ -54,8 +54,8 @@ export function mergeLines(lines: readonly string[], batchId: string): MergedLin
 }
 
 /**
- * Two processes may write in another order than they changed the mailbox in: the higher MODSEQ is
- * the newer. Under another UIDVALIDITY MODSEQs begin anew, so that the later line counts.
+ * Two processes may write in another order than they changed the mailbox: the higher MODSEQ is newer. Under another
+ * UIDVALIDITY, MODSEQs begin again, so the later line counts.
  */
 function newer(before: SpoolLine | undefined, line: SpoolLine): SpoolLine {
   if (before === undefined || before.uidvalidity !== line.uidvalidity) return line;

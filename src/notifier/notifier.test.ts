@@ -44,7 +44,7 @@ function logged(): { logger: Logger; lines: string[] } {
   return { logger: pino({ level: 'warn' }, { write: (line) => void lines.push(line) }), lines };
 }
 
-test('what is in the spool is told, merged, then what comes', async () => {
+test('the lines of the spool are posted, merged, and then new ones', async () => {
   await append('INBOX', 'Sent', 'INBOX');
   await start();
   await receiver.until(1);
@@ -84,7 +84,7 @@ test('a batch posted by a process that stopped is posted again with the same ids
   for (const { events } of later) assert.deepEqual(events, later[0]?.events);
 });
 
-test('a receiver that is down gets all of it when it is back', async () => {
+test('a receiver that is down gets everything when it is up again', async () => {
   const { url } = receiver;
   await receiver.stop();
   const { logger, lines } = logged();
@@ -100,11 +100,11 @@ test('a receiver that is down gets all of it when it is back', async () => {
   assert.match(lines.join(), /ECONNREFUSED/);
 });
 
-test('a batch that is not accepted is posted again within 5 s, however often it failed', async () => {
+test('a batch that is not accepted is posted again within 5 s, after any number of failures', async () => {
   receiver.answers.push(say(500));
   const { logger, lines } = logged();
   await append('INBOX');
-  // What an hour of failures comes to.
+  // As many failures as in an hour.
   const { url } = receiver;
   const options = { directory, url, secret: SECRET, logger, retryMs: 3_600_000 };
   running.push(await startNotifier(options));
@@ -113,7 +113,7 @@ test('a batch that is not accepted is posted again within 5 s, however often it 
   assert.ok(afterMs >= 2_500 && afterMs <= 5_000, String(afterMs));
 });
 
-test('rejected lines, refused batches and lines that are no events are logged and left', async () => {
+test('rejected lines, refused batches and malformed lines are logged and skipped', async () => {
   const rejected = [{ line: 1, event_id: 'x', reason: 'user is not the address of an account' }];
   receiver.answers.push(say(200, JSON.stringify({ ok: true, accepted: 0, rejected })));
   receiver.answers.push(say(400, 'no line is an event'), say(413, 'too large'));
@@ -135,7 +135,7 @@ test('rejected lines, refused batches and lines that are no events are logged an
   }
 });
 
-test('files are changed and removed while many write, and each line is told', async () => {
+test('files are rotated and removed while many write, and each line is posted', async () => {
   const { url } = receiver;
   const logger = pino({ level: 'silent' });
   const small = { rotateBytes: 2_000, graceMs: 1_000, everyMs: 5 };
@@ -152,13 +152,13 @@ test('files are changed and removed while many write, and each line is told', as
   }
   for (const name of wanted) await receiver.untilTold(name);
   assert.deepEqual(receiver.mailboxes().toSorted(), wanted.toSorted());
-  // The last of them outlive their grace before they go.
+  // The last ones must outlive their grace time before they are removed.
   while ((await rotated()).length > 0) {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 });
 
-test('only one has the folder at a time', async () => {
+test('only one process uses the folder at a time', async () => {
   const first = await start();
   await assert.rejects(start(), /another notifier/);
   await first.stop();
@@ -166,7 +166,7 @@ test('only one has the folder at a time', async () => {
   await start();
 });
 
-test('a spoilt progress file tells everything again', async () => {
+test('after a damaged progress file everything is posted again', async () => {
   await append('INBOX');
   const first = await start();
   await receiver.until(1);
@@ -178,7 +178,7 @@ test('a spoilt progress file tells everything again', async () => {
   assert.deepEqual(receiver.mailboxes(), ['INBOX', 'INBOX']);
 });
 
-test('a folder that is not there stops the start', async () => {
+test('a missing folder stops the start', async () => {
   await rm(directory, { recursive: true });
   folders.pop();
   await assert.rejects(start());

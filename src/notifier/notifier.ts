@@ -1,11 +1,11 @@
 /**
- * Turns what a mail server's processes append to a spool into signed batches for
- * POST /hooks/mailserver (contract 4.4), until they are accepted.
+ * Turns lines that a mail server's processes append to a spool into signed batches for POST /hooks/mailserver
+ * (contract 4.4), and posts them until they are accepted.
  *
- * In storage: a folder with the files of `spool.ts` and `notifier.json` (`progress.ts`); one process
- * at a time has it (`lock.sqlite`). A batch is kept, with its event ids, before it is first posted,
- * and the receiver knows the ids it took: a process that dies anywhere posts the same batch again,
- * and nobody hears of a change twice.
+ * In storage: a folder with the files of `spool.ts` and `notifier.json` (`progress.ts`); one process at a time uses it
+ * (`lock.sqlite`). A batch is stored, with its event ids, before it is first posted, and the receiver remembers the
+ * ids that it accepted: a process that dies at any point posts the same batch again, and no change is published
+ * twice.
  */
 import { randomUUID } from 'node:crypto';
 import { access, constants } from 'node:fs/promises';
@@ -19,35 +19,35 @@ import { keepProgress, type Progress, readProgress } from './progress.ts';
 import { Spool, type SpoolOptions } from './spool.ts';
 
 export interface NotifierOptions extends Receiver, Pick<SpoolOptions, 'rotateBytes' | 'graceMs'> {
-  /** Absolute path of the folder; it must be there. */
+  /** Absolute path of the folder, which must exist. */
   readonly directory: string;
   readonly logger: Logger;
-  /** From one batch to the next at the least, in milliseconds. */
+  /** The least milliseconds from one batch to the next. */
   readonly everyMs?: number;
-  /** How long the first repetition of a batch is waited for, in milliseconds; it doubles. */
+  /** Milliseconds before the first repetition of a batch; the wait doubles. */
   readonly retryMs?: number;
 }
 
 export interface Notifier {
-  /** Ends at once; what is not accepted is kept. */
+  /** Ends at once; a batch that is not accepted stays stored. */
   stop(): Promise<void>;
 }
 
 const EVERY_MS = 1_000;
-/** How often the spool is looked at while nothing happens. */
+/** How often the spool is read while nothing happens. */
 const LOOK_MS = 100;
 const RETRY_MS = 500;
-/** A receiver that is back hears within this time what it missed. */
+/** A receiver that is up again gets what it missed within this time. */
 const RETRY_MAX_MS = 5_000;
-/** Of lines that are logged because nobody takes them. */
+/** The most lines that are logged because they are not accepted. */
 const LOGGED_LINES = 20;
 const LOGGED_CHARACTERS = 500;
 
 /**
  * Starts at once.
  *
- * @throws Refusal unavailable where another process has the folder; an error of the file system
- *   where it is not there or not ours
+ * @throws Refusal unavailable where another process uses the folder; an error of the file system where it does not
+ *   exist or belongs to another user
  */
 export async function startNotifier(options: NotifierOptions): Promise<Notifier> {
   // The lock's own error would not name the folder.
@@ -103,7 +103,7 @@ class Worker {
         const isIdle = this.#progress.batch.length === 0;
         waitMs = isIdle ? LOOK_MS : ((await this.#post(signal)) ?? everyMs);
       } catch (error) {
-        // The disk is full, or the folder is gone: nothing is lost by waiting.
+        // The disk is full, or the folder was removed: waiting loses nothing.
         logger.error({ err: error }, 'the spool cannot be read or written: trying again');
         waitMs = this.#backoff();
       }
@@ -111,7 +111,7 @@ class Worker {
     }
   }
 
-  /** Makes a batch of what is new, and keeps it. */
+  /** Makes a batch of the new lines, and stores it. */
   async #gather(): Promise<void> {
     const { lines, positions, passedOver } = await this.#spool.read(this.#progress.positions);
     if (lines.length === 0 && passedOver === 0) return;
@@ -126,7 +126,7 @@ class Worker {
     await this.#keep({ positions, batch: events });
   }
 
-  /** @returns how long to wait where the receiver did not take it, in milliseconds */
+  /** @returns the milliseconds to wait where the receiver did not accept it */
   async #post(signal: AbortSignal): Promise<number | undefined> {
     const { batch, positions } = this.#progress;
     const { logger } = this.#options;
@@ -161,7 +161,7 @@ class Worker {
     await this.#spool.rotate();
   }
 
-  /** What is kept and what is known never differ. */
+  /** Keeps the stored and the known progress equal. */
   async #keep(progress: Progress): Promise<void> {
     await keepProgress(this.#options.directory, progress);
     this.#progress = progress;
@@ -173,7 +173,7 @@ class Worker {
       RETRY_MAX_MS,
     );
     this.#failures = Math.min(this.#failures + 1, 16);
-    // Of many notifiers not all come back at once.
+    // Random, so that many notifiers do not all come back at once.
     return longest * (0.5 + Math.random() / 2);
   }
 

@@ -1,4 +1,4 @@
-/** One attempt to hand a batch to POST /hooks/mailserver. */
+/** One attempt to post a batch to POST /hooks/mailserver. */
 import { createHmac } from 'node:crypto';
 import { request } from 'undici';
 import type { MailboxEvent } from './merge-lines.ts';
@@ -9,10 +9,10 @@ export interface Receiver {
   readonly secret: string;
 }
 
-/** What became of an attempt. */
+/** The result of an attempt. */
 export type PostOutcome =
   | { readonly kind: 'accepted'; readonly rejected: readonly string[] }
-  /** The batch itself is wrong, and will be in every attempt. */
+  /** The batch itself is wrong, and so will be every attempt. */
   | { readonly kind: 'refused'; readonly reason: string }
   | { readonly kind: 'later'; readonly reason: string; readonly afterMs: number | undefined };
 
@@ -61,7 +61,7 @@ async function readText(body: AsyncIterable<Buffer>): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** What the receiver would not take; it says so of lines alone, the others are accepted. */
+/** The lines that the receiver refused; it accepts the others. */
 function rejectedLines(text: string): string[] {
   try {
     const answer: unknown = JSON.parse(text);

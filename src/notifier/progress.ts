@@ -1,7 +1,7 @@
 /**
- * How far the notifier is: what it read of the spool, and the batch made of it that is not accepted
- * yet. Both lie in one file, replaced in one step, so that wherever the process ends, each line is
- * either still to be read or in a batch that keeps its event ids.
+ * The progress of the notifier: the positions that it has read in the spool, and the batch of these lines that is not
+ * accepted yet. Both are in one file, which is replaced in one step, so that wherever the process ends, each line is
+ * either still unread or in a batch that keeps its event ids.
  */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,17 +11,17 @@ import type { Positions } from './spool.ts';
 
 export interface Progress {
   readonly positions: Positions;
-  /** Events to be posted before anything else is read; none: all are accepted. */
+  /** Events to post before anything else is read; empty: all are accepted. */
   readonly batch: readonly MailboxEvent[];
 }
 
 const FILE = 'notifier.json';
 
 /**
- * Reads what was kept.
+ * Reads the stored progress.
  *
- * @returns undefined where there is nothing, or nothing to make sense of: everything in the spool
- *   is then told again, which costs apps a sync and loses nothing
+ * @returns undefined where there is none, or an unreadable one: then everything in the spool is posted again, which
+ *   costs apps a sync and loses nothing
  */
 export async function readProgress(directory: string): Promise<Progress | undefined> {
   let text: string;
@@ -39,14 +39,14 @@ export async function readProgress(directory: string): Promise<Progress | undefi
   }
 }
 
-/** Nobody but this process writes the file, and always whole: its outline is enough. */
+/** Only this process writes the file, and always completely: so only its outline is checked. */
 function isProgress(value: unknown): value is Progress {
   if (typeof value !== 'object' || value === null) return false;
   const { positions, batch } = value as Record<string, unknown>;
   return typeof positions === 'object' && positions !== null && Array.isArray(batch);
 }
 
-/** Writes it in place of what was kept; on the disk when this returns. */
+/** Replaces the stored progress; durable when this returns. */
 export async function keepProgress(directory: string, progress: Progress): Promise<void> {
   await replaceDurably(join(directory, FILE), JSON.stringify(progress), 0o600);
 }

@@ -26,7 +26,7 @@ test('each line is read once, blank ones not at all, a part of one not yet', asy
   assert.deepEqual((await spool.read(first.positions)).lines, ['three']);
 });
 
-test('a writer that opened the file before it was changed is read all the same', async () => {
+test('a writer that opened the file before it was changed is still read', async () => {
   let now = 1_700_000_000_000;
   const { spool, directory, events } = await openSpool({ rotateBytes: 4, now: () => now });
   const late = await open(events, 'a');
@@ -38,7 +38,7 @@ test('a writer that opened the file before it was changed is read all the same',
   await late.close();
   const second = await spool.read(first.positions);
   assert.deepEqual(second.lines, ['late', 'new']);
-  // Young files stay, those that are not read too.
+  // New files stay, and so do files that are not read.
   await spool.removeOld(second.positions);
   now += 3_600_000;
   await spool.removeOld(first.positions);
@@ -71,7 +71,7 @@ test('a file that was emptied is read from its start', async () => {
   assert.deepEqual((await spool.read(positions)).lines, ['short']);
 });
 
-test('a huge spool is read in shares of bounded size', async () => {
+test('a huge spool is read in shares of limited size', async () => {
   const { spool, events } = await openSpool();
   const lines = Array.from({ length: 60_000 }, (_, index) => `${index}`.padStart(49, '-'));
   await appendFile(events, `${lines.join('\n')}\n`);
@@ -89,7 +89,7 @@ test('a huge spool is read in shares of bounded size', async () => {
   assert.deepEqual(found, lines);
 });
 
-test('what has no newline for a whole share is passed over', async () => {
+test('bytes without a newline for a whole share are skipped', async () => {
   const { spool, events } = await openSpool();
   await appendFile(events, 'x'.repeat(1_500_000));
   await appendFile(events, '\nnext\n');
@@ -109,7 +109,7 @@ test('a new file has the rights of the one it follows', async () => {
   assert.equal(fresh.mode & 0o777, 0o662);
 });
 
-test('a process that died while it changed the file tells no line twice', async () => {
+test('a process that died while it rotated the file returns no line twice', async () => {
   const { spool, directory, events } = await openSpool();
   await appendFile(events, 'line\n');
   const first = await spool.read({});

@@ -1,12 +1,12 @@
 /**
  * The files that a mail server's processes append lines to.
  *
- * In storage: `events`, which is written now, and `events.<milliseconds>`, which were renamed at
- * that time because they had grown large. A writer that opened a file before it was renamed still
- * writes to it, so each file is read on from where it was left, and removed only long after.
+ * In storage: `events`, which is written now, and `events.<milliseconds>`, which were renamed at that time because
+ * they had become large. A writer that opened a file before it was renamed still writes to it, so each file is read
+ * on from its last position, and removed only long after.
  *
- * Positions go by inode, which a rename keeps. A position is forgotten, durably, before a new file
- * could get the same inode: `prepare` and `rotate`, which make files, come after that.
+ * Positions belong to inodes, which a rename keeps. A position is forgotten, durably, before a new file could get the
+ * same inode: `prepare` and `rotate`, which create files, come after that.
  */
 import { type FileHandle, link, open, readdir, rename, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,19 +14,19 @@ import { join } from 'node:path';
 /** How far each file has been read, in bytes, by its inode. */
 export type Positions = Readonly<Record<string, number>>;
 
-/** What one look at the spool brought. */
+/** The result of one read of the spool. */
 export interface SpoolShare {
   /** Lines without the newline, oldest first; blank ones are left out. */
   readonly lines: readonly string[];
-  /** Where to go on. */
+  /** Where the next read continues. */
   readonly positions: Positions;
-  /** Bytes in which there was no newline, passed over. */
+  /** Bytes without a newline that were skipped. */
   readonly passedOver: number;
 }
 
 export interface SpoolOptions {
   readonly directory: string;
-  /** Bytes at which the file is changed for a new one. */
+  /** Bytes from which the file is rotated. */
   readonly rotateBytes?: number;
   /** How long a writer may take from opening a file to writing its line, in milliseconds. */
   readonly graceMs?: number;
@@ -38,7 +38,7 @@ interface SpoolFile {
   readonly path: string;
   readonly inode: string;
   readonly size: number;
-  /** Undefined for the one that is written now. */
+  /** Undefined for the file that is written now. */
   readonly rotatedAt: number | undefined;
 }
 
@@ -46,9 +46,9 @@ const ACTIVE = 'events';
 const ROTATED = /^events\.(\d{13})$/;
 const ROTATE_BYTES = 8 * 1_048_576;
 const GRACE_MS = 600_000;
-/** Bytes of one look: bounds memory, and the batch made of them. */
+/** The most bytes of one read: limits memory, and the batch. */
 const SHARE_BYTES = 1_048_576;
-/** Only the mail server's own user writes and reads, where nobody set it otherwise. */
+/** By default only the mail server's own user writes and reads. */
 const MODE = 0o600;
 
 const NEWLINE = 0x0a;
@@ -66,17 +66,17 @@ export class Spool {
     this.#now = now ?? Date.now;
   }
 
-  /** The positions of files that are still there; keep the answer before `prepare`. */
+  /** The positions of files that still exist; store the result before `prepare`. */
   async known(positions: Positions): Promise<Positions> {
     const files = await this.#files();
     return Object.fromEntries(files.map(({ inode }) => [inode, positions[inode] ?? 0]));
   }
 
-  /** Makes the file that is written, so that missing rights show at the start. */
+  /** Creates the file to write, so that missing permissions show at the start. */
   async prepare(): Promise<void> {
     const path = join(this.#directory, ACTIVE);
     await (await open(path, 'a', MODE)).close();
-    // A process that died between the two steps of `rotate` left two names of one file.
+    // A process that died between the two steps of `rotate` left two names for one file.
     const files = await this.#files();
     const active = files.find(({ rotatedAt }) => rotatedAt === undefined);
     for (const file of files) {
@@ -84,7 +84,7 @@ export class Spool {
     }
   }
 
-  /** Reads what was appended since, at most a share of it. */
+  /** Reads what was appended since, at most one share. */
   async read(positions: Positions): Promise<SpoolShare> {
     const next: Record<string, number> = {};
     const lines: string[] = [];
@@ -92,7 +92,7 @@ export class Spool {
     let budget = SHARE_BYTES;
     for (const file of await this.#files()) {
       const known = positions[file.inode] ?? 0;
-      // Somebody emptied it.
+      // Somebody truncated it.
       const from = known <= file.size ? known : 0;
       next[file.inode] = from;
       if (file.size === from || budget === 0) continue;
@@ -113,7 +113,7 @@ export class Spool {
   /**
    * Removes files that were read to their end long ago.
    *
-   * @returns the positions of the others; keep them before `rotate`
+   * @returns the positions of the others; store them before `rotate`
    */
   async removeOld(positions: Positions): Promise<Positions> {
     const kept = { ...positions };
@@ -126,8 +126,8 @@ export class Spool {
   }
 
   /**
-   * Begins a new file in place of a large one, with its rights. There is a file at every moment:
-   * else a writer could make one of its own, with rights of its own.
+   * Begins a new file in place of a large one, with the same permissions. A file exists at every moment: otherwise a
+   * writer could create one with permissions of its own.
    */
   async rotate(): Promise<void> {
     const path = join(this.#directory, ACTIVE);
@@ -135,7 +135,7 @@ export class Spool {
     if (size < this.#rotateBytes) return;
     const fresh = await open(`${path}.new`, 'w', MODE);
     try {
-      // Unlike the mode of `open`, not cut by the umask.
+      // Unlike the mode of `open`, the umask does not change it.
       await fresh.chmod(mode & 0o777);
     } finally {
       await fresh.close();
@@ -168,7 +168,7 @@ export class Spool {
   }
 }
 
-/** Reads whole lines; passes over what has no newline and, full or old, will get none. */
+/** Reads whole lines; skips text without a newline that, in a full share or an old file, will get none. */
 async function readLines(file: SpoolFile, from: number, length: number, isOver: boolean) {
   const buffer = Buffer.allocUnsafe(length);
   const handle = await open(file.path, 'r');

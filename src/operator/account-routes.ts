@@ -53,13 +53,13 @@ export const OperatedAccountBody = Type.Object(
 
 export interface AccountRouteParts {
   readonly database: Database;
-  /** Whether mailboxes are in our own database, where they can be counted. */
+  /** Whether the mailboxes are in our own database, where they can be counted. */
   readonly countsMail: boolean;
-  /** Quota of accounts that have none of their own, in octets; 0 for no limit. */
+  /** Quota of accounts without one of their own, in octets; 0 for no limit. */
   readonly quotaBytes: number;
 }
 
-/** Writes accounts, with what they have. */
+/** The items for accounts, with their contents. */
 export async function writeAccounts(
   { database, countsMail, quotaBytes }: AccountRouteParts,
   accounts: readonly OperatedAccount[],

@@ -1,4 +1,4 @@
-/** Blocked senders, on a running service behind a load balancer: what they are answered, and what operators see. */
+/** Blocked senders, on a running service behind a load balancer: the replies, and what operators see. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -26,7 +26,7 @@ onEachEngine('blocked senders', (engine) => {
   const block = async (kind: string, value: string) =>
     (await post('blocks', { kind, value })).body.id as number;
 
-  /** What a client is answered to each MAIL, code and status. */
+  /** The reply to each MAIL of a client, code and status. */
   async function answers(client: string, ...senders: readonly string[]): Promise<string[]> {
     const peer = await DialogueClient.connect(service.smtpPort);
     const [family, ours] = client.includes(':') ? ['TCP6', '::1'] : ['TCP4', '127.0.0.1'];
@@ -42,7 +42,7 @@ onEachEngine('blocked senders', (engine) => {
     return said;
   }
 
-  test('an address, a domain and networks are refused at MAIL, and taken again', async () => {
+  test('an address, a domain and networks are refused at MAIL, and accepted again later', async () => {
     const ids = [
       await block('address', 'Spam@far.test'),
       await block('domain', 'bad.test'),
@@ -63,7 +63,7 @@ onEachEngine('blocked senders', (engine) => {
     assert.deepEqual(await answers('192.0.2.77', ''), [TAKEN]);
   });
 
-  test('what is refused is in the trace and in the metrics, with its own reason', async () => {
+  test('a refusal is in the trace and in the metrics, with its own reason', async () => {
     await block('domain', 'traced.test');
     assert.deepEqual(await answers(STRANGER, 'bob@traced.test'), [BLOCKED]);
     const find = async () =>
@@ -109,7 +109,7 @@ onEachEngine('blocked senders', (engine) => {
     );
   });
 
-  test('what is wrong is refused by its name', async () => {
+  test('a wrong field is refused by its name', async () => {
     const cases = [
       [{ value: 'a@b.test' }, 'kind'],
       [{ kind: 'country', value: 'a@b.test' }, 'kind'],

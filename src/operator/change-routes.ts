@@ -70,7 +70,7 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
       if (reason !== undefined) checkReason(reason);
       const by = actorOf(request);
       const { id } = await suspend(parts, by, { domain, userId: user_id, reason });
-      // Each is done again where the call is repeated: a node may have died in between.
+      // Each step is repeated when the call is repeated: a node may have died in between.
       await parts.accounts.endAccess(id);
       await orderAll(parts, by, id, 'hold');
       return writeDomain(parts, domain, user_id);
@@ -78,7 +78,7 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
   );
 }
 
-/** Holds what waits of a domain that is suspended, or releases what was held for that. */
+/** Holds the waiting deliveries of a suspended domain, or releases them. */
 async function orderAll(
   { queue }: ChangeRouteParts,
   { actor }: Actor,
@@ -90,7 +90,7 @@ async function orderAll(
   const by = `${actor}, who ${action === 'hold' ? 'suspended' : 'resumed'} its domain`;
   for (;;) {
     const { changed, more } = await queue.bulk(order, by);
-    // It changes nothing where the domain has been resumed meanwhile.
+    // It changes nothing where the domain was resumed meanwhile.
     if (!more || changed === 0) return;
   }
 }

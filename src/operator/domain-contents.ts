@@ -1,16 +1,16 @@
-/** What goes with a domain or an account when it is deleted. */
+/** What is deleted with a domain or an account. */
 import { countAccounts } from '../accounts/accounts.ts';
 import type { ContentsCounter } from '../api/api.ts';
 import type { Database } from '../database/database.ts';
 import { totalsOfAccounts, totalsOfDomains } from '../mailstore/mailstore.ts';
 import { countOpenDeliveries } from '../queue/queue.ts';
 
-/** How much of each there is. */
+/** The counts of each kind. */
 export interface ContentCounts extends Record<string, number> {
   readonly accounts: number;
   readonly messages: number;
   readonly bytes: number;
-  /** That have not ended. */
+  /** Those that have not ended. */
   readonly deliveries: number;
 }
 
@@ -21,7 +21,7 @@ export class DomainContents implements ContentsCounter {
     this.#database = database;
   }
 
-  /** Counts what a claim has. */
+  /** Counts the contents of a claim. */
   async ofDomain(domainId: number): Promise<ContentCounts> {
     const { read } = this.#database;
     const [accounts, totals, deliveries] = await Promise.all([
@@ -36,7 +36,7 @@ export class DomainContents implements ContentsCounter {
     };
   }
 
-  /** Counts what an account has. */
+  /** Counts the contents of an account. */
   async ofAccount(accountId: number): Promise<Record<string, number>> {
     const totals = await totalsOfAccounts(this.#database.read, [accountId]);
     return { ...(totals.get(accountId) ?? { messages: 0, bytes: 0 }) };

@@ -30,7 +30,7 @@ import {
   readPage,
 } from './lists.ts';
 
-/** Accounts of one page whose mail is counted: each has a handful of mailboxes to look at. */
+/** The most accounts of one page whose mail is counted: each has several mailboxes to read. */
 const COUNTED_ACCOUNTS = 5_000;
 
 const domainFields = {
@@ -109,11 +109,11 @@ export interface DomainRouteParts {
   readonly database: Database;
   readonly domains: Domains;
   readonly contents: DomainContents;
-  /** Whether mailboxes are in our own database, where they can be counted. */
+  /** Whether the mailboxes are in our own database, where they can be counted. */
   readonly countsMail: boolean;
 }
 
-/** Writes domains, with what they have. */
+/** The items for domains, with their contents. */
 export async function writeDomains(
   { database, countsMail }: Pick<DomainRouteParts, 'database' | 'countsMail'>,
   domains: readonly OperatedDomain[],
@@ -222,7 +222,7 @@ export function domainRoutes(parts: DomainRouteParts): RouteGroup {
   };
 }
 
-/** What a cursor of either order stands for. */
+/** The key of a cursor, in either order. */
 export function afterOf(
   key: readonly [number] | readonly [string, number] | undefined,
 ): { readonly id: number; readonly name?: string } | undefined {

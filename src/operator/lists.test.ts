@@ -4,7 +4,7 @@ import { Refusal } from '../errors/errors.ts';
 import { answerPage, isIdKey, isTextKey, readPage } from './lists.ts';
 
 const rows = Array.from({ length: 7 }, (_, at) => ({ id: 100 - at }));
-/** What a list of ids, newest first, answers. */
+/** The answer of a list of ids, newest first. */
 function list(query: { limit?: number; cursor?: string }) {
   const page = readPage(query, isIdKey);
   const [after] = page.after ?? [];
@@ -17,7 +17,7 @@ function list(query: { limit?: number; cursor?: string }) {
   );
 }
 
-test('pages follow each other until the last, which has no cursor', () => {
+test('every page has a cursor except the last', () => {
   const first = list({ limit: 3 });
   assert.deepEqual([first.items, first.limit], [[100, 99, 98], 3]);
   const second = list({ limit: 3, cursor: first.cursor ?? '' });
@@ -28,7 +28,7 @@ test('pages follow each other until the last, which has no cursor', () => {
   assert.equal(list({}).limit, 50);
 });
 
-test('what is no cursor of the list is refused by its name', () => {
+test('an invalid cursor is refused by its name', () => {
   const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
   const hostile = ['', 'x', '\0', '[1]', encode(null), encode({}), encode([]), encode(['1'])];
   hostile.push(encode([1.5]), encode([1e300]), encode([1, 2]), encode([[1]]), 'a'.repeat(2_000));

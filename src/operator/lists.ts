@@ -1,6 +1,6 @@
 /**
- * The frame of the operator's lists: `{items, limit, cursor?}`. A cursor is the key of the last item of the page
- * before, so that every page costs the same however far down it is; clients take it as it is.
+ * The form of the operator's lists: `{items, limit, cursor?}`. A cursor is the key of the last item of the page
+ * before, so that every page costs the same however far down it is; for clients it is opaque.
  */
 import { Type } from 'typebox';
 import { invalidField } from '../errors/errors.ts';
@@ -27,13 +27,13 @@ export const listFields = {
   ),
 };
 
-/** What an answer says of its page, beside its items. */
+/** The fields of an answer besides its items. */
 export const listEcho = {
   limit: Type.Integer({ description: 'The limit that was used.', examples: [50] }),
   cursor: Type.Optional(Type.String({ description: 'For the next page; absent on the last one.' })),
 };
 
-/** What a list is sorted by: the values of one item that tell where it is. */
+/** The sort key of a list: the values of one item that decide its place. */
 export type ListKey = readonly (string | number)[];
 
 /** The page that a query asks for. */
@@ -76,9 +76,9 @@ export function isTextKey(values: ListKey): values is readonly [string, number] 
 }
 
 /**
- * Makes an answer of the rows that were found.
+ * Makes an answer of the rows.
  *
- * @param rows one more than the limit, where there are more: that one is not shown
+ * @param rows one more than the limit, if there are more: that one is not shown
  */
 export function answerPage<Row, Item>(
   rows: readonly Row[],
@@ -103,7 +103,7 @@ function readCursor(text: string): ListKey | undefined {
     const values: unknown = JSON.parse(Buffer.from(text, 'base64url').toString());
     const isKey =
       Array.isArray(values) && values.every((one) => ['string', 'number'].includes(typeof one));
-    // A text that PostgreSQL cannot keep is none that a list gave.
+    // PostgreSQL cannot store this text, so no list returned it.
     return isKey && !JSON.stringify(values).includes('\\u0000') ? values : undefined;
   } catch {
     return undefined;

@@ -62,7 +62,7 @@ onEachEngine('what operators see', (engine) => {
     );
   });
 
-  test('domains are found by status, user and the begin of the name', async () => {
+  test('domains are found by status, user and the start of the name', async () => {
     const find = (query: string) => readAll(api, `/v2/operator/domains?${query}`, 1);
     assert.deepEqual(names(await find('status=active')), ['acme-mail.test', 'acme.test']);
     assert.deepEqual(names(await find('user_id=bob')), ['acme.test', 'acme-mail.test']);
@@ -94,7 +94,7 @@ onEachEngine('what operators see', (engine) => {
     assert.equal(other.body.user_id, 'bob');
   });
 
-  test('a name that several users wait for has to be told apart', async () => {
+  test('for a name with several pending claims the user is required', async () => {
     const unclear = await api.call('GET', '/v2/operator/domains/zebra.test');
     assert.equal(unclear.status, 400);
     assert.equal(unclear.body.errors[0].field, 'user_id');
@@ -115,7 +115,7 @@ onEachEngine('what operators see', (engine) => {
     assert.deepEqual([unknown.status, unknown.body.code], [404, 'domain_not_found']);
   });
 
-  test('the level of the log changes at once, and a line says so', async () => {
+  test('the log level changes at once, and a line says so', async () => {
     const change = (level: string) => api.call('POST', '/v2/operator/log-level', { level });
     const wrong = await change('loud');
     assert.deepEqual([wrong.status, wrong.body.errors[0].field], [400, 'level']);
@@ -123,7 +123,7 @@ onEachEngine('what operators see', (engine) => {
     assert.deepEqual([changed.status, changed.body], [200, { level: 'debug' }]);
     const said = api.logLines.find(({ from, to }) => from === 'info' && to === 'debug');
     assert.match(String(said?.msg), /^the log level was changed/);
-    // As long as it holds, every request has a line.
+    // While it is set, every request has a line.
     await api.call('GET', '/v2/operator/nodes');
     const isRequest = ({ level, msg }: Record<string, unknown>) =>
       level === 20 && msg === 'request';
@@ -172,7 +172,7 @@ onEachEngine('what operators see', (engine) => {
     assert.ok(mine.every(({ actor }) => typeof actor === 'string' && actor.length === 8));
   });
 
-  test('what is wrong is refused by its name', async () => {
+  test('a wrong field is refused by its name', async () => {
     const cases = [
       ['domains?limit=0', 'limit'],
       ['domains?limit=201', 'limit'],

@@ -1,7 +1,6 @@
 /**
- * What an operator sees and does over all users: the routes below /v2/operator, and the sessions of the console.
- * `console_sessions` has a row for each console where somebody is signed in. The rules of what is listed or changed
- * live with whoever owns it.
+ * The operator's view of all users: the routes below /v2/operator, and the sessions of the console. `console_sessions`
+ * has a row for each signed-in console. The rules for what is listed or changed are in the folders that own the data.
  */
 export { operatorAccountRoutes } from './account-routes.ts';
 export { auditRoutes } from './audit-routes.ts';

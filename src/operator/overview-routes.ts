@@ -71,7 +71,7 @@ export function overviewRoutes(traffic: Pick<Traffic, 'read' | 'flush'>): RouteG
         },
       },
       async ({ query }) => {
-        // So that what happened just now on this node is in it.
+        // Includes what just happened on this node.
         await traffic.flush();
         const series = (await traffic.read(query.hours ?? HOURS_DEFAULT)).map(writePoint);
         const { stored_bytes = 0, queue } = series.findLast((point) => point.queue) ?? {};
@@ -114,9 +114,9 @@ function writePoint({ at, amounts }: TrafficPoint): Type.Static<typeof PointBody
 }
 
 /**
- * The 95th percentile in milliseconds, as Prometheus reads it from a histogram: evenly spread within its bucket.
+ * The 95th percentile in milliseconds, as Prometheus computes it from a histogram: evenly spread within its bucket.
  *
- * @param buckets how many took at most so many seconds, by that bound; the last one is `+Inf`
+ * @param buckets how many took at most so many seconds, by that limit; the last one is `+Inf`
  * @returns undefined where there were none
  */
 function percentile95(buckets: Readonly<Record<string, number>>): number | undefined {

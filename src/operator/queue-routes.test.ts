@@ -1,4 +1,4 @@
-/** How operators find a message, and what they do about the queue. */
+/** How operators find a message, and what they can do with the queue. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { onEachEngine } from '../../test/support/databases.ts';
@@ -33,7 +33,7 @@ onEachEngine('the queue of operators', (engine) => {
 
   let made = 0;
 
-  /** Rows as workers leave them; answers their ids. */
+  /** Rows as workers leave them; returns their ids. */
   async function add(count: number, more: Partial<NewRow<'deliveries'>>): Promise<number[]> {
     const now = Date.now();
     const rows = Array.from({ length: count }, () => {
@@ -153,7 +153,7 @@ onEachEngine('the queue of operators', (engine) => {
     await add(3, { destination, status: 'failed', finished_at: Date.now() });
     await add(1, { destination, status: 'held', held_by: 'operator' });
     await add(1, { destination, status: 'delivered', finished_at: Date.now() });
-    // Attempted right now: its end would overwrite what is done to it.
+    // Attempted right now: the end of the attempt would overwrite the change.
     await add(1, { destination, lease_owner: 'worker' });
     const filter = { destination, domain: 'acme.test' };
     assert.deepEqual(await order('retry', { ...filter, dry_run: true }), {
@@ -174,7 +174,7 @@ onEachEngine('the queue of operators', (engine) => {
     );
   });
 
-  test('what is held waits until it is released, as due as it was', async () => {
+  test('held deliveries wait until they are released, with their due times', async () => {
     const destination = 'hold.test';
     await add(2, { destination });
     const [suspended] = await add(1, { destination, status: 'held', held_by: 'suspension' });
@@ -196,7 +196,7 @@ onEachEngine('the queue of operators', (engine) => {
     }
   });
 
-  test('what is dropped has failed, is told to the account that sent it, and can be tried again', async () => {
+  test('dropped deliveries have failed, the sending account sees that, and they can be retried', async () => {
     const destination = 'drop.test';
     const [id = 0, kept = 0] = await add(2, { destination, kind: 'send' });
     await add(1, { destination, kind: 'send', created_at: Date.now() });
@@ -212,12 +212,12 @@ onEachEngine('the queue of operators', (engine) => {
       changed: 0,
     });
     assert.deepEqual(await order('retry', { ids: [id] }), { matched: 1, changed: 1 });
-    // Its end is the first one: a copy is stored, and its sender is told, where it fails now.
+    // Its end is the first one: a copy is stored, and its sender gets a bounce, if it fails now.
     const retried = await rowsOf(destination);
     assert.equal(retried.find((row) => row.id === id)?.replays, 0);
   });
 
-  test('what was never tried waits for its time, and what is not kept any more is not counted', async () => {
+  test('deliveries that were never attempted wait for their time, those without a payload do not count', async () => {
     const destination = 'later.test';
     const [scheduled, held] = [
       ...(await add(1, { destination, kind: 'send', attempts: 0 })),
@@ -239,7 +239,7 @@ onEachEngine('the queue of operators', (engine) => {
     }
   });
 
-  test('those of a suspended domain are held until it is resumed, other orders aside', async () => {
+  test('deliveries of a suspended domain are held until it is resumed, whatever else is ordered', async () => {
     const destination = 'suspended.test';
     const mine = { domain_id: otherId, destination };
     await add(2, mine);
@@ -284,7 +284,7 @@ onEachEngine('the queue of operators', (engine) => {
     assert.equal((await api.call('GET', '/v2/operator/queue/deliveries?cursor=WzFd')).status, 400);
   });
 
-  test('a message is found by recipient, by delivery and by webhook, and its time line is told', async () => {
+  test('a message is found by recipient, by delivery and by webhook, and its time line is returned', async () => {
     const { database } = api;
     const log = { warn: () => {} };
     const trace = new Trace({ database, keptDays: 30, node: 'a', log, now: Date.now });

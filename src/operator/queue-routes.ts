@@ -1,4 +1,4 @@
-/** The queue of all domains: what waits and why, and what an operator does about it. */
+/** The queue of all domains: waiting deliveries with the reason, and the operator's actions. */
 import { Type } from 'typebox';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import { recordAudit } from '../audit/audit.ts';
@@ -19,7 +19,7 @@ import { type ListKey, listEcho, listFields, nextCursor, readPage } from './list
 
 const Instant = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
-/** What waits for its next attempt is `queued` in the calls for a single delivery. */
+/** A delivery that waits for its next attempt is `queued` in the calls for a single delivery. */
 const State = Type.Enum(['pending', 'held', 'failed'], {
   type: 'string',
   description:
@@ -301,7 +301,7 @@ const summaries: Record<BulkAction, readonly [summary: string, description: stri
   ],
 };
 
-/** Deliveries that one call names. */
+/** The most deliveries that one call names. */
 const IDS_MAX = 500;
 
 function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action: BulkAction): void {

@@ -1,4 +1,4 @@
-/** What runs, and with which settings: `/v2/operator/nodes`, `/v2/operator/settings` and `/v2/operator/log-level`. */
+/** The running nodes and their settings: `/v2/operator/nodes`, `/v2/operator/settings` and `/v2/operator/log-level`. */
 import type { Logger } from 'pino';
 import { Type } from 'typebox';
 import { actorOf, credentials, isoTime, type RouteGroup } from '../api/api.ts';
@@ -46,7 +46,7 @@ interface ShownSetting {
 
 const common = { tags: ['Operator'], security: credentials.operator };
 
-/** @param settings of the node that answers: without any value that is secret */
+/** @param settings of the node that answers: without any secret value */
 export function serviceRoutes(
   nodes: Pick<Nodes, 'list'>,
   settings: readonly ShownSetting[],

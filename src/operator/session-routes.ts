@@ -1,4 +1,4 @@
-/** `/v2/operator/console/session`: the console signs in and out, and asks who it is. */
+/** `/v2/operator/console/session`: sign-in and sign-out of the console, and its current session. */
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import {
@@ -34,7 +34,7 @@ function writeSession({ csrfToken, expiresAt }: ConsoleSession): Type.Static<typ
 
 const common = { tags: ['Operator'] };
 
-/** @param publicUrl where the service is reached: by HTTPS, the cookie is sent by HTTPS alone */
+/** @param publicUrl of the service: with HTTPS, the cookie is sent only by HTTPS */
 export function consoleCookie(publicUrl: () => string): HostCookie {
   return new HostCookie({
     name: CONSOLE_COOKIE,
@@ -57,7 +57,7 @@ export function sessionFinder(sessions: ConsoleSessions, cookie: HostCookie): Fi
   };
 }
 
-/** The route that opens without a credential, since it asks for the key itself. */
+/** The route that needs no credential, since it asks for the key itself. */
 export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): RouteGroup {
   return (app) => {
     app.post(
@@ -88,7 +88,7 @@ export function signInRoute(sessions: ConsoleSessions, cookie: HostCookie): Rout
           ip: request.ip,
           requestId: request.id,
         });
-        // A browser that signs in anew leaves no session behind.
+        // A browser that signs in again must not leave a session behind.
         for (const earlier of cookie.read(request)) await sessions.end(earlier);
         cookie.set(secret, request, reply);
         return writeSession(session);

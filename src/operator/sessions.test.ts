@@ -56,7 +56,7 @@ onEachEngine('sessions of the console', (engine) => {
     assert.equal((await withCookie('GET', '/v2/operator/audit', cookie)).status, 200);
   });
 
-  test('what changes something needs the token of that very session', async () => {
+  test('a change needs the CSRF token of its own session', async () => {
     const opened = await signIn();
     const other = await signIn();
     const cookie = cookieOf(opened);
@@ -70,12 +70,12 @@ onEachEngine('sessions of the console', (engine) => {
     }
     const csrf = opened.body.csrf_token;
     assert.equal((await withCookie('POST', '/v2/domain', cookie, { body, csrf })).status, 201);
-    // Another site's page that knows a key could send it anyway: the header decides alone.
+    // A page of another site that knows a key could send it anyway: only the header decides.
     const keyed = await api.call('POST', '/v2/domains/delete', body, { cookie });
     assert.equal(keyed.status, 200);
   });
 
-  test('a cookie that is sent again after the sign-out opens nothing', async () => {
+  test('a cookie is invalid after the sign-out', async () => {
     const opened = await signIn();
     const cookie = cookieOf(opened);
     assert.equal((await withCookie('DELETE', PATH, cookie)).status, 403, 'without the token');
@@ -88,7 +88,7 @@ onEachEngine('sessions of the console', (engine) => {
     }
   });
 
-  test('signing in anew ends the session before', async () => {
+  test('signing in again ends the session before', async () => {
     const cookie = cookieOf(await signIn());
     const next = await api.call(
       'POST',
@@ -100,7 +100,7 @@ onEachEngine('sessions of the console', (engine) => {
     assert.equal((await withCookie('GET', PATH, cookieOf(next))).status, 200);
   });
 
-  test('a session ends after 12 hours, and its row goes with the next sign-in', async () => {
+  test('a session ends after 12 hours, and its row is removed at the next sign-in', async () => {
     const cookie = cookieOf(await signIn());
     now += 12 * HOUR_MS - 1;
     assert.equal((await withCookie('GET', PATH, cookie)).status, 200);
@@ -124,7 +124,7 @@ onEachEngine('sessions of the console', (engine) => {
     assert.ok(rows.every(({ actor }) => actor === hash.slice(0, 8)));
   });
 
-  test('what else may be sent as a session gets nobody in', async () => {
+  test('any other text as a session is refused', async () => {
     const hostile = ['x', '.', '%00', "' or 1=1 --", 'a'.repeat(5_000), '"quoted"'];
     for (const value of hostile) {
       const { status } = await withCookie('GET', PATH, `postroom-console=${value}`);
@@ -183,7 +183,7 @@ onEachEngine('sessions of the console', (engine) => {
     assert.equal((await secure.call('GET', PATH, undefined, plain)).status, 401);
   });
 
-  test('a client that guesses is held up, and the right key is not counted', async () => {
+  test('a client that guesses is limited, and the right key is not counted', async () => {
     const guarded = await startApi(engine);
     const attempt = (key: string) =>
       guarded.call('POST', PATH, { api_key: key }, { 'x-api-key': undefined });

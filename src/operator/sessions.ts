@@ -1,7 +1,7 @@
 /**
- * Sessions of the console. Whoever shows an API key gets a random secret, which the browser keeps as a cookie; the
- * database has its SHA-256, so that every node knows the session and a copy of the database opens none. A
- * session ends after 12 hours, at the sign-out, and when its API key is no longer one of API_KEYS.
+ * Sessions of the console. A client with an API key gets a random secret, which the browser keeps as a cookie; the
+ * database has its SHA-256, so that every node knows the session, and a copy of the database opens none. A session
+ * ends after 12 hours, at the sign-out, and when its API key is no longer one of API_KEYS.
  */
 import { createHash, createHmac, randomBytes } from 'node:crypto';
 import { ApiKeys, type ConsoleSession } from '../api/api.ts';
@@ -12,7 +12,7 @@ import { clientKey, type Limit, type OpenLimit } from '../net/net.ts';
 
 export const SESSION_SECONDS = 12 * 60 * 60;
 const SECRET_BYTES = 32;
-/** Wrong keys that one client may show in an hour. */
+/** The most wrong keys of one client in an hour. */
 const FAILURES_MAX = 10;
 const FAILURES_SECONDS = 60 * 60;
 
@@ -63,7 +63,7 @@ export class ConsoleSessions {
     const at = now();
     const expiresAt = at + SESSION_SECONDS * 1000;
     await database.write(async (tx) => {
-      // Sessions are few: whoever opens one removes those that are over.
+      // Sessions are few: each sign-in removes those that have expired.
       await tx.deleteFrom('console_sessions').where('expires_at', '<=', at).execute();
       await tx
         .insertInto('console_sessions')
@@ -79,7 +79,7 @@ export class ConsoleSessions {
     return { secret, actor, csrfToken: csrfTokenOf(secret), expiresAt };
   }
 
-  /** The session that a secret opens, or undefined where it is over or never was. */
+  /** The session that a secret opens, or undefined where it has ended or never existed. */
   async find(secret: string): Promise<ConsoleSession | undefined> {
     const { database, apiKeys, now } = this.#options;
     const row = await database.read
@@ -92,14 +92,14 @@ export class ConsoleSessions {
     return { actor: row.actor, csrfToken: csrfTokenOf(secret), expiresAt: row.expires_at };
   }
 
-  /** Ends a session on all nodes: its secret opens nothing any more. */
+  /** Ends a session on all nodes: its secret is invalid from then on. */
   async end(secret: string): Promise<void> {
     await this.#options.database.write((tx) =>
       tx.deleteFrom('console_sessions').where('secret_hash', '=', digest(secret)).execute(),
     );
   }
 
-  /** A failure is counted before the key is looked at, so that attempts at once are all counted. */
+  /** A failure is counted before the key is checked, so that attempts at the same time are all counted. */
   async #identify(apiKey: string, client: string): Promise<string> {
     const { exceeded, resetSeconds } = await this.#failures.take(client);
     if (exceeded) {
@@ -113,12 +113,12 @@ export class ConsoleSessions {
   }
 }
 
-/** SHA-256 in hex. Texts are parted by a line end, which none of them has. */
+/** SHA-256 in hex. Texts are separated by a line end, which none of them has. */
 function digest(...texts: readonly string[]): string {
   return createHash('sha256').update(texts.join('\n')).digest('hex');
 }
 
-/** Known to the pages that read it, and to whoever has the secret; it tells nothing of the secret. */
+/** Known to the pages that read it, and to the holder of the secret; it reveals nothing about the secret. */
 function csrfTokenOf(secret: string): string {
   return createHmac('sha256', secret).update('csrf').digest('base64url');
 }

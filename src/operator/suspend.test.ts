@@ -1,4 +1,4 @@
-/** Suspending, resuming and deleting, on a running service: who gets in, what mail is answered, what is recorded. */
+/** Suspending, resuming and deleting, on a running service: logins, replies to mail, and the audit log. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { before, test } from 'node:test';
@@ -33,7 +33,7 @@ onEachEngine('suspended by the operator', (engine) => {
     );
     return error instanceof Error && 'response' in error ? String(error.response) : undefined;
   };
-  /** How a socket of an account ends. */
+  /** The end of an account's socket. */
   async function openSocket(token: string) {
     const url = `${service.url.replace('http', 'ws')}/ws`;
     const socket = new WebSocket(url, { headers: { authorization: `Bearer ${token}` } });
@@ -45,7 +45,7 @@ onEachEngine('suspended by the operator', (engine) => {
     return { ended };
   }
 
-  test('a suspended domain: no logins, sockets end, mail is put off; resumed, all is as before', async () => {
+  test('a suspended domain: no logins, sockets end, mail is deferred; resumed, all is as before', async () => {
     const { domain } = ada;
     const socket = await openSocket(ada.token);
     const suspended = await post('domains/suspend', { domain, reason: 'unpaid' });
@@ -101,7 +101,7 @@ onEachEngine('suspended by the operator', (engine) => {
     }
   });
 
-  test('a domain is deleted only by its own name, said twice, and its counts are kept', async () => {
+  test('a domain is deleted only if its name is repeated, and its counts are recorded', async () => {
     const cal = await service.makeAccount('cal');
     const { domain } = cal;
     await sendTo(cal.address);
@@ -137,7 +137,7 @@ onEachEngine('suspended by the operator', (engine) => {
     assert.equal(ofDomain.counts.accounts, 0);
   });
 
-  test('what is wrong is refused by its name', async () => {
+  test('a wrong field is refused by its name', async () => {
     const { domain } = ada;
     const cases = [
       ['domains/suspend', {}, 'domain'],

@@ -1,4 +1,4 @@
-/** `GET /v2/operator/trace`: what became of each message. */
+/** `GET /v2/operator/trace`: what happened to each message. */
 import { Type } from 'typebox';
 import { credentials, isoTime, type RouteGroup } from '../api/api.ts';
 import type { Database } from '../database/database.ts';
@@ -104,7 +104,7 @@ interface TraceParts {
   readonly queue: Pick<Queue, 'findMailId'>;
 }
 
-/** Deliveries and webhooks have names of their own; anything else is an id of ours. */
+/** Deliveries and webhooks have ids of their own; any other id is that of a message. */
 async function mailIdOf({ queue }: TraceParts, id: string): Promise<string> {
   return (await queue.findMailId(id)) ?? id;
 }

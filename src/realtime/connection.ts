@@ -1,8 +1,7 @@
 /**
  * One connected client: which messages it gets, and when its connection ends.
  *
- * There may be thousands, so a connection has no timer and no closure of its own, and keeps nothing
- * of the request that it came with.
+ * There may be thousands, so a connection has no timer and no closure of its own, and keeps nothing of its request.
  */
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
@@ -10,7 +9,7 @@ import { WebSocket } from 'ws';
 import type { AccountAccess, MailAccess } from '../accounts/accounts.ts';
 import type { AccessChange, Change, Changes, MailboxChange } from '../changes/changes.ts';
 
-/** Why a connection ends (RFC 6455 section 7.4; 4000 to 4999 are ours to give). */
+/** The codes and reasons of a close (RFC 6455 section 7.4; 4000 to 4999 are free for applications). */
 export const closings = {
   shutdown: { code: 1001, reason: 'the server stops' },
   binary: { code: 1003, reason: 'binary messages are not accepted' },
@@ -24,14 +23,14 @@ export const closings = {
 
 type Closing = (typeof closings)[keyof typeof closings];
 
-/** Heartbeats that may pass without a pong, or without a full buffer getting empty. */
+/** Heartbeats that may pass without a pong, or without the buffer becoming empty. */
 const BEATS_MISSED_MAX = 2;
-/** Mailboxes whose change waits for a slow client; with more the client has to connect again. */
+/** The most mailboxes whose change waits for a slow client; above this it has to connect again. */
 const HELD_MAX = 1_000;
 
 const AS_TEXT = { binary: false };
 
-/** A socket that knows its connection, so that the listeners of all sockets are the same functions. */
+/** A socket with a reference to its connection, so that all sockets share the same listener functions. */
 export class ClientSocket extends WebSocket {
   connection: Connection | undefined;
 }
@@ -39,13 +38,13 @@ export class ClientSocket extends WebSocket {
 export class Connection {
   readonly id = randomUUID();
   readonly user: MailAccess;
-  /** Where the heartbeat keeps it. */
+  /** Its place in the heartbeat. */
   slot = 0;
   readonly #socket: ClientSocket;
   readonly #stream: Duplex;
   /**
-   * Changes that cannot go out now, the latest of each mailbox: hello comes first, and a client that
-   * reads too slowly gets no more than its buffer holds. Undefined when everything goes out at once.
+   * Changes that cannot be sent now, the latest of each mailbox: hello comes first, and a client that reads too slowly
+   * gets no more than its buffer holds. Undefined when everything is sent at once.
    */
   #held: Map<string, Buffer> | undefined = new Map();
   #congested = false;
@@ -53,7 +52,7 @@ export class Connection {
   #pongsMissed = 0;
   #beatsCongested = 0;
 
-  /** @param stream what the socket writes to */
+  /** @param stream that the socket writes to */
   constructor(user: MailAccess, socket: ClientSocket, stream: Duplex) {
     this.user = user;
     this.#socket = socket;
@@ -69,7 +68,7 @@ export class Connection {
     this.#tellAll(held);
   }
 
-  /** Sends a change, or keeps it until it can be sent. */
+  /** Sends a change, or holds it until it can be sent. */
   tell(mailbox: string, message: Buffer): void {
     if (this.#ending) return;
     if (!this.#held) {
@@ -94,14 +93,14 @@ export class Connection {
     this.#socket.terminate();
   }
 
-  /** Sends a ping; ends the connection of a client that answers no pings or reads nothing. */
+  /** Sends a ping; ends the connection of a client that does not answer pings or does not read. */
   beat(): void {
     if (this.#ending) return;
     if (this.#pongsMissed >= BEATS_MISSED_MAX || this.#beatsCongested >= BEATS_MISSED_MAX) {
       this.cut();
       return;
     }
-    // Counted beside the pongs: RFC 6455 section 5.5.3 allows pongs that nobody asked for.
+    // Counted separately from pongs: RFC 6455 section 5.5.3 allows pongs without a ping.
     if (this.#congested) this.#beatsCongested++;
     this.#pongsMissed++;
     this.#socket.ping();
@@ -114,7 +113,7 @@ export class Connection {
 
   #send(message: Buffer): void {
     this.#socket.send(message, AS_TEXT);
-    // Full means: the client's window, the kernel's buffer, and 64 KiB of ours are full.
+    // Then the client's window, the kernel's buffer, and 64 KiB of ours are full.
     if (!this.#stream.writableNeedDrain || this.#congested) return;
     this.#congested = true;
     this.#held = new Map();
@@ -135,7 +134,7 @@ export class Connection {
   }
 }
 
-/** How connections end when an account loses its access. */
+/** The close for each reason why an account loses its access. */
 const closingFor = {
   suspended: closings.inactive,
   deleted: closings.inactive,
@@ -143,16 +142,15 @@ const closingFor = {
 } satisfies Record<AccessChange['reason'], unknown>;
 
 /**
- * The connections of one account, on one subscription: a change is encoded once, however many
- * connections it goes to.
+ * The connections of one account, on one subscription: a change is encoded once for all of them.
  */
 export class AccountFeed {
-  /** Open ones, and those whose closing handshake is under way. */
+  /** Open ones, and those that are closing. */
   readonly connections = new Set<Connection>();
   readonly #unsubscribe: () => void;
-  /** Where each mailbox stood when the connections were told last, from the first hello on. */
+  /** The state of each mailbox that was last sent, from the first hello on. */
   #told: Map<string, string> | undefined;
-  /** Mailboxes that were told of since the look began. */
+  /** Mailboxes whose change was sent since the look began. */
   readonly #toldMeanwhile = new Set<string>();
 
   constructor(accountId: number, changes: Pick<Changes, 'subscribe'>) {
@@ -163,30 +161,30 @@ export class AccountFeed {
     this.#unsubscribe();
   }
 
-  /** Remembers what the first hello tells, for {@link AccountFeed.tellMissed}. */
+  /** Remembers the states of the first hello, for {@link AccountFeed.tellMissed}. */
   remember(tips: readonly MailboxTip[]): void {
     this.#told ??= new Map(tips.map((tip) => [tip.mailbox, stateOf(tip)]));
   }
 
-  /** To be called before the state of the account is read. @returns whose account it is */
+  /** Called before the state of the account is read. @returns the account */
   beginLook(): MailAccess | undefined {
     this.#toldMeanwhile.clear();
     const [first] = this.connections;
     return first?.user;
   }
 
-  /** @param access undefined where the account is gone */
+  /** @param access undefined where the account was deleted */
   endWhereNotAllowed(access: AccountAccess | undefined): void {
     for (const connection of this.connections) {
       if (access?.status !== 'active') connection.end(closings.inactive);
-      // A newer one than was read may have come meanwhile.
+      // A version newer than the one that was read may have come meanwhile.
       else if (connection.user.credentialVersion < access.credentialVersion) {
         connection.end(closings.unauthorized);
       }
     }
   }
 
-  /** Tells of every mailbox that stands elsewhere than the connections were told. */
+  /** Sends every mailbox whose state differs from the last one sent. */
   tellMissed(tips: readonly MailboxTip[]): void {
     const told = this.#told;
     if (!told) return;
@@ -222,7 +220,7 @@ export class AccountFeed {
   }
 }
 
-/** No mailbox has no name: of several changes of the list one is told, as of each mailbox. */
+/** Stands for the list: no mailbox has an empty name. Of several changes of the list one is sent, as for mailboxes. */
 const THE_LIST = '';
 
 function stateOf({ uidvalidity, token }: Pick<MailboxTip, 'uidvalidity' | 'token'>): string {
@@ -233,7 +231,7 @@ function stateOf({ uidvalidity, token }: Pick<MailboxTip, 'uidvalidity' | 'token
  * The messages that clients get: the JSON of contract section 6, as UTF-8.
  */
 
-/** Where a mailbox stands: the token is the one that a sync would return now. */
+/** The state of a mailbox: the token is the one that a sync would return now. */
 export interface MailboxTip {
   readonly mailbox: string;
   /** Kept over a rename; absent on a mail server. */
@@ -252,7 +250,7 @@ export interface Hello {
   readonly mailboxes: readonly MailboxTip[];
 }
 
-/** The first message: a client that was away sees at once which mailboxes it is behind in. */
+/** The first message: a client that was away sees at once which of its mailboxes are out of date. */
 export function encodeHello(hello: Hello): Buffer {
   return encode({
     type: 'hello',
@@ -286,9 +284,9 @@ function encode(message: object): Buffer {
 const TICK_SECONDS = 1;
 
 /**
- * All connections, on one timer that ticks about every second: each tick pings one share of the
- * connections, so that a heartbeat of thousands is no burst, and ends those whose token is expired.
- * A token may be good for years, which no timer of its own could count (2^31 ms at most).
+ * All connections, on one timer of about a second: each tick pings one share of the connections, so that the heartbeat
+ * of thousands is no burst, and ends those whose token has expired. A token may be valid for years, which a timer of
+ * its own could not count (2^31 ms at most).
  */
 export class Heartbeat {
   readonly #slots: Set<Connection>[];
@@ -310,7 +308,7 @@ export class Heartbeat {
     return this.#size;
   }
 
-  /** The first ping comes after a whole heartbeat. */
+  /** The first ping comes after one whole heartbeat. */
   add(connection: Connection): void {
     connection.slot = this.#current;
     this.#slots[this.#current]?.add(connection);

@@ -21,7 +21,7 @@ function closeCodeOf(bytes: Buffer): number | undefined {
   return start === -1 ? undefined : bytes.readUInt16BE(start + 2);
 }
 
-suite('what a client is told', () => {
+suite('what a client gets', () => {
   test('hello first, then the changes of its own account', async () => {
     const { port, changes } = await startRealtime({
       listMailboxes: async ({ accountId, address }) => {
@@ -58,7 +58,7 @@ suite('what a client is told', () => {
     });
   });
 
-  test('every connection of an account is told', async () => {
+  test('every connection of an account gets the change', async () => {
     const { port, changes } = await startRealtime();
     const clients = await Promise.all([1, 2, 3].map(() => connectClient(port, 'token-1')));
     changes.publish(change(1, { mailbox: 'Sent "1"\\' }));
@@ -99,7 +99,7 @@ suite('what a client is told', () => {
     );
   });
 
-  test('one that has frames in the same packet as its request', async () => {
+  test('one with frames in the same packet as its request', async () => {
     const { port, realtime } = await startRealtime();
     const closing = frame(8, Buffer.from([0x03, 0xe8]));
     const socket = await connectRaw(port, 'token-1', closing);
@@ -120,7 +120,7 @@ suite('how a connection ends', () => {
       const clients = [await connectClient(port, 'token-1'), await connectClient(port, 'token-1')];
       const other = await connectClient(port, 'token-2');
       changes.publish({ kind: 'access', accountId: 1, reason });
-      // Nothing more is told to it, whatever comes before the handshake is over.
+      // It gets nothing more, whatever changes before the handshake is over.
       changes.publish(change(1));
       for (const client of clients) {
         assert.equal((await client.closed).code, code);
@@ -162,7 +162,7 @@ suite('how a connection ends', () => {
       heartbeatSeconds: 0.02,
     });
     const client = await connectClient(port, 'token-1');
-    // A few turns of the timer that looks for expired tokens.
+    // A few ticks of the timer that checks for expired tokens.
     for (let pings = 0; pings < 3; pings++) await once(client.socket, 'ping');
     changes.publish(change(1));
     await client.next();
@@ -181,7 +181,7 @@ suite('how a connection ends', () => {
     });
   }
 
-  test('when it answers no pings; those that answer stay', async () => {
+  test('when it does not answer pings; those that answer stay', async () => {
     const { port, changes } = await startRealtime({ heartbeatSeconds: 0.2 });
     const good = await connectClient(port, 'token-1');
     const mute = await connectClient(port, 'token-1', { autoPong: false });
@@ -193,7 +193,7 @@ suite('how a connection ends', () => {
     await good.next();
   });
 
-  test('1001 one after the other when the server drains, which takes new ones meanwhile', async () => {
+  test('1001 one after the other when the server drains, which accepts new ones meanwhile', async () => {
     const { port, realtime, changes } = await startRealtime();
     const clients = [];
     for (const account of [1, 2, 3, 4]) {
@@ -212,8 +212,8 @@ suite('how a connection ends', () => {
     assert.equal((await late.closed).code, 1001);
   });
 
-  // The limit tells our deadline from the library's, ten seconds.
-  test('1001 when the server stops, cut when it says nothing to that', {
+  // The limit distinguishes our deadline from the library's, ten seconds.
+  test('1001 when the server stops, cut when it does not answer', {
     timeout: 8_000,
   }, async () => {
     const { port, realtime } = await startRealtime({ closeSeconds: 0.05 });
@@ -266,7 +266,7 @@ suite('what a client sends', () => {
       const good = await connectClient(port, 'token-1');
       const socket = await connectRaw(port, 'token-1');
       socket.write(bytes);
-      // Says goodbye as it should, so that the server has not to wait for it.
+      // Closes correctly, so that the server need not wait for it.
       socket.write(frame(8));
       const answer = await readToEnd(socket);
       assert.equal(closeCodeOf(answer), code);
@@ -277,7 +277,7 @@ suite('what a client sends', () => {
     });
   }
 
-  test('whatever bytes it sends, others do not notice', async () => {
+  test('any bytes of one client do not affect others', async () => {
     const { port, changes, realtime, logLines } = await startRealtime();
     const good = await connectClient(port, 'token-1');
     await fc.assert(
@@ -294,7 +294,7 @@ suite('what a client sends', () => {
     assert.deepEqual(logLines, []);
   });
 
-  test('nothing any more: a connection that is reset is gone', async () => {
+  test('nothing more: a reset connection is removed', async () => {
     const { port, changes, realtime } = await startRealtime();
     const sockets = await Promise.all([1, 2, 3].map((id) => connectRaw(port, `token-${id}`)));
     assert.equal(realtime.connections, 3);

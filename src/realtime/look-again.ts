@@ -1,19 +1,19 @@
 /**
- * Finds what other nodes did while nobody told this one: events between nodes may be lost. Compares what the
- * sockets were told with what the database says, and tells them the difference.
+ * Finds what other nodes changed without an event here: events between nodes may be lost. Compares what the sockets
+ * got with the database, and sends them the difference.
  */
 import { setImmediate as turn } from 'node:timers/promises';
 import type { AccountAccess, MailAccess } from '../accounts/accounts.ts';
 import type { AccountFeed, MailboxTip } from './connection.ts';
 
-/** What is asked of the database, for many accounts at once. */
+/** Reads of the database, for many accounts at once. */
 export interface SharedState {
-  /** Who may open which account now; accounts that are gone are left out. */
+  /** The access of accounts now; deleted accounts are left out. */
   accessOf(accountIds: readonly number[]): Promise<ReadonlyMap<number, AccountAccess>>;
   /**
-   * Where the mailboxes of accounts stand now; accounts of which that is not known are left out.
+   * The current states of the accounts' mailboxes; accounts whose states are not known are left out.
    *
-   * @param afterGap whether events were lost for sure
+   * @param afterGap whether events were certainly lost
    */
   tipsOf(
     users: readonly MailAccess[],
@@ -25,8 +25,8 @@ export interface SharedState {
 const ACCOUNTS_AT_A_TIME = 2_000;
 
 /**
- * Ends connections whose account or password is not what it was, and tells the others of each mailbox that
- * stands elsewhere than they were told.
+ * Ends connections whose account or password has changed, and sends the others each mailbox whose state differs from
+ * the last one sent.
  *
  * @param feeds by account; may change meanwhile
  */

@@ -1,4 +1,4 @@
-/** The channel with the real tokens, accounts and mail store, as the service puts them together. */
+/** The channel with the real tokens, accounts and mail store, as in the service. */
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
@@ -48,7 +48,7 @@ onEachEngine('realtime', (engine) => {
     return { changes, accounts, mailstore, stage, append, port, realtime, database, user, token };
   }
 
-  test('a message that comes in is told with the token of a sync', async () => {
+  test('an incoming message is announced with the token of a sync', async () => {
     const { changes, mailstore, stage, append, port, user, token } = await start();
     const client = new TestClient(port, token);
     const hello = (await client.next()) as { user: string; mailboxes: { mailbox: string }[] };
@@ -70,13 +70,13 @@ onEachEngine('realtime', (engine) => {
       eventType: 'MailboxesChanged',
     });
 
-    // Whoever comes later sees it in hello.
+    // A client that connects later sees it in hello.
     const later = new TestClient(port, token);
     const { mailboxes } = (await later.next()) as { mailboxes: { token: string }[] };
     assert.equal(mailboxes[0]?.token, now.token);
   });
 
-  test('tokens that nobody of ours signed are refused', async () => {
+  test('tokens with a foreign signature are refused', async () => {
     const { port, user, token } = await start();
     const [header = '', payload = '', signature = ''] = token.split('.');
     const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -112,7 +112,7 @@ onEachEngine('realtime', (engine) => {
     assert.equal(again.status, 401);
   });
 
-  test('a suspension ends the connection, and nobody connects until it is over', async () => {
+  test('a suspension ends the connection, and no client can connect until it ends', async () => {
     const { accounts, port, user, token } = await start();
     const client = new TestClient(port, token);
     await client.next();
@@ -135,7 +135,7 @@ onEachEngine('realtime', (engine) => {
     assert.equal(refused.status, 401);
   });
 
-  test('what another node changed unheard is told by a look, once', async () => {
+  test('a change of another node without an event is found by a look, once', async () => {
     const { append, stage, mailstore, port, realtime, user, token } = await start();
     const client = new TestClient(port, token);
     await client.next();
@@ -161,7 +161,7 @@ onEachEngine('realtime', (engine) => {
     assert.deepEqual([third?.type, fourth?.type], ['mailboxes_changed', 'mailboxes_changed']);
   });
 
-  test('a look ends connections of accounts that changed unheard', async () => {
+  test('a look ends connections of accounts that changed without an event', async () => {
     const { database, port, realtime, user, token } = await start();
     const client = new TestClient(port, token);
     await client.next();

@@ -1,15 +1,15 @@
 /**
- * The realtime channel: WebSocket connections at `/ws` (RFC 6455), each bound to one account, that
- * are told of every mailbox that changed. Holds nothing in storage.
+ * The realtime channel: WebSocket connections at `/ws` (RFC 6455), each for one account, that get an event for every
+ * mailbox that changed. Stores nothing.
  *
- * The way of a connection: the rate limit, the token (a refusal is a plain HTTP answer), the
- * account's subscription, `hello` with where every mailbox stands, then one `mailbox_changed` for
- * each change. The subscription is older than the list in `hello`, so that no change falls in
- * between; one that came while the list was read follows `hello`.
+ * The steps of a connection: the rate limit, the token (a refusal is a plain HTTP answer), the account's subscription,
+ * `hello` with the state of every mailbox, then one `mailbox_changed` for each change. The subscription begins before
+ * the list for `hello` is read, so that no change is missed; a change that came while the list was read follows
+ * `hello`.
  *
- * Nothing is expected of clients but pongs: text messages (4 KB at most) are ignored, binary ones
- * end the connection. Every origin may connect: a browser adds no credential by itself, whoever has
- * the token could as well connect without a browser. Close codes are in `connection.ts`.
+ * Clients need to send only pongs: text messages (4 KB at most) are ignored, binary ones end the connection. Every
+ * origin may connect: a browser adds no credential by itself, and whoever has the token could connect without a
+ * browser as well. Close codes are in `connection.ts`.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -37,44 +37,44 @@ export type { MailboxTip } from './connection.ts';
 export type { SharedState } from './look-again.ts';
 export { asksForWebSocket } from './upgrade.ts';
 
-/** What the rate limit says of a request. */
+/** The rate limit's answer to a request. */
 export interface Admission {
   readonly allowed: boolean;
   /** Seconds after which it may be allowed. */
   readonly retryAfter?: number;
-  /** Fields of the answer if it is refused, for whatever reason: `x-ratelimit-*`. */
+  /** Fields of any refusal of this request: `x-ratelimit-*`. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 export interface RealtimeOptions {
-  /** Whose mailbox a token opens. Throws a Refusal: unauthorized, account_inactive, unavailable. */
+  /** The mailbox that a token opens. Throws a Refusal: unauthorized, account_inactive, unavailable. */
   authenticate(token: string): Promise<MailAccess>;
-  /** Where each mailbox of the account stands now. */
+  /** The current state of each mailbox of the account. */
   listMailboxes(user: MailAccess): Promise<readonly MailboxTip[]>;
   readonly changes: Pick<Changes, 'subscribe'>;
   /** What several nodes share; left out for a single one. */
   readonly shared?: { readonly state: SharedState; readonly places: SharedPlaces } | undefined;
-  /** Charges the request to its client's budget. */
+  /** Counts the request in its client's rate limit. */
   admit(request: IncomingMessage): Admission | Promise<Admission>;
-  /** Between two pings; 30 where left out. */
+  /** Between two pings; 30 by default. */
   readonly heartbeatSeconds?: number;
-  /** How long `close` waits for clients to say goodbye; 5 where left out. */
+  /** How long `close` waits for clients to answer; 5 by default. */
   readonly closeSeconds?: number;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
   readonly logger: Logger;
 }
 
-/** Bounds of what a client may send; a message beyond them closes with 1009 or 1008. */
+/** Limits of what a client may send; a message beyond them closes with 1009 or 1008. */
 const frameLimits = { maxPayload: 4_096, maxFragments: 16, maxBufferedChunks: 64 };
-/** Between the ends of some connections and the ends of the next ones, where they end one after the other. */
+/** Milliseconds between the ends of some connections and those of the next ones, during a drain. */
 const DRAIN_STEP_MS = 50;
 /** How long a client may take to answer a close frame. */
 const CLOSING_MS = 10_000;
 
 type SocketServer = InstanceType<typeof WebSocketServer<typeof ClientSocket>>;
 
-/** Connections of one account; the next one is refused with 429. */
+/** The most connections of one account; the next one is refused with 429. */
 const PER_ACCOUNT = 20;
 
 /** The WebSocket channel of all accounts. */
@@ -85,7 +85,7 @@ export class Realtime {
   readonly #server: SocketServer;
   readonly #heartbeat: Heartbeat;
   readonly #feeds = new Map<number, AccountFeed>();
-  /** Sockets that are not WebSockets: not yet, or refused and about to go. */
+  /** Sockets that are not WebSockets: not yet, or refused and about to close. */
   readonly #handshakes = new Set<Duplex>();
   #closed: Promise<void> | undefined;
   #onGone: (() => void) | undefined;
@@ -106,18 +106,18 @@ export class Realtime {
       ...frameLimits,
     };
     this.#server = new WebSocketServer(server);
-    // RFC 6455 section 4.2.1: a bad key, or a list of subprotocols that is none.
+    // RFC 6455 section 4.2.1: a bad key, or an invalid list of subprotocols.
     this.#server.on('wsClientError', (error: Error, socket: Duplex, request: IncomingMessage) =>
       refuseUpgrade(request, socket, new Refusal('invalid_request', error.message)),
     );
   }
 
-  /** Connections now, those in their closing handshake included. */
+  /** The number of connections now, closing ones included. */
   get connections(): number {
     return this.#heartbeat.size;
   }
 
-  /** For the HTTP server's `upgrade` event: takes the socket over, whatever comes of it. */
+  /** For the HTTP server's `upgrade` event: takes over the socket, whatever the result. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#handshakes.add(socket);
     const forget = () => this.#forget(socket);
@@ -132,7 +132,7 @@ export class Realtime {
     });
   }
 
-  /** Ends the connections that are open now with 1001, one after the other in that time. */
+  /** Ends the connections that are open now with 1001, one after the other within this time. */
   async drain(withinMs: number): Promise<void> {
     const open = [...this.#heartbeat];
     const steps = Math.ceil(withinMs / DRAIN_STEP_MS);
@@ -145,17 +145,17 @@ export class Realtime {
   }
 
   /**
-   * Tells the connections what other nodes did unheard, and ends those that may not be there any more. Nothing
-   * happens on a single node.
+   * Sends the connections what other nodes changed without an event here, and ends those that lost their access.
+   * Does nothing on a single node.
    *
-   * @param afterGap whether events were lost for sure
+   * @param afterGap whether events were certainly lost
    */
   async lookAgain(afterGap: boolean): Promise<void> {
     const { shared } = this.#options;
     if (shared && !this.#closed) await lookAgain(this.#feeds, shared.state, afterGap);
   }
 
-  /** Ends every connection with 1001, and refuses new ones; resolves when all are gone. */
+  /** Ends every connection with 1001, and refuses new ones; resolves when all are closed. */
   close(): Promise<void> {
     this.#closed ??= this.#end();
     return this.#closed;
@@ -199,7 +199,7 @@ export class Realtime {
       refuseUpgrade(request, socket, error, admission.headers);
       return;
     }
-    // From here to the subscription nothing is awaited, or the account could have one too many.
+    // Nothing is awaited until the subscription: otherwise the account could have one too many.
     this.#server.handleUpgrade(request, socket, head, (client) => {
       socket.off('error', ignore).off('close', forget).off('close', giveBack);
       this.#forget(socket);
@@ -219,22 +219,22 @@ export class Realtime {
     return new Refusal(
       'too_many_connections',
       `an account has at most ${PER_ACCOUNT} connections`,
-      // A client that vanished holds its place until it missed so many pings.
+      // A client that vanished keeps its place until it has missed so many pings.
       { retryAfter: 3 * this.#heartbeatSeconds },
     );
   }
 
   /**
-   * Takes a place among the account's connections on all nodes.
+   * Takes one of the places for the account's connections on all nodes.
    *
-   * @param giveBack called where the socket closes before it is a WebSocket
+   * @param giveBack called when the socket closes before it is a WebSocket
    * @throws Refusal too_many_connections
    */
   async #takePlace(user: MailAccess, socket: Duplex, giveBack: () => void): Promise<void> {
     const places = this.#options.shared?.places;
     const taken = await places?.take(placeOf(user), 1, PER_ACCOUNT);
     if (taken === 0) throw this.#tooMany();
-    // Of a socket that closed meanwhile nobody would say so again.
+    // For a socket that closed meanwhile there will be no other event.
     if (socket.destroyed) giveBack();
     else socket.once('close', giveBack);
     // Others may have connected to this node meanwhile.
@@ -261,8 +261,8 @@ export class Realtime {
   }
 
   /**
-   * Says hello. The token is judged once more: it may have lost its account between the first
-   * judgement and the subscription, which nothing else would tell of.
+   * Sends hello. The token is checked once more: the account may have lost its access between the first check and the
+   * subscription, and no event would report that.
    */
   async #greet(connection: Connection, token: string): Promise<void> {
     const { user } = connection;
@@ -321,7 +321,7 @@ export class Realtime {
   }
 }
 
-/** Under which name the connections of an account are counted. */
+/** The name under which the connections of an account are counted. */
 function placeOf({ accountId }: MailAccess): string {
   return `sockets:${accountId}`;
 }
@@ -346,7 +346,7 @@ function connectionOf(socket: WebSocket): Connection | undefined {
   return socket instanceof ClientSocket ? socket.connection : undefined;
 }
 
-/** The library closes the connection by itself; the error is the client's. */
+/** The library closes the connection itself; the error is the client's. */
 function ignore(): void {}
 
 /** Selects our subprotocol, never the one with the token. */

@@ -16,7 +16,7 @@ import {
 
 const authorization = 'Bearer token-1';
 
-suite('what is refused at the upgrade', () => {
+suite('refusals at the upgrade', () => {
   const table: {
     title: string;
     headers?: Record<string, string>;
@@ -157,7 +157,7 @@ suite('what is refused at the upgrade', () => {
     });
   }
 
-  test('the problem type is sent where it is accepted, and ids are never echoed as they are', async () => {
+  test('the problem type is sent where it is accepted, and ids are never echoed unchecked', async () => {
     const { port } = await startRealtime();
     const answer = await askForUpgrade(port, {
       accept: 'text/html, application/problem+json',
@@ -204,7 +204,7 @@ suite('what is refused at the upgrade', () => {
     assert.equal(answer.headers['x-ratelimit-remaining'], '0');
   });
 
-  test('a failure of ours is logged and tells nothing', async () => {
+  test('an unexpected error is logged and not revealed', async () => {
     const { port, logLines } = await startRealtime({
       authenticate: () => Promise.reject(new Error('the database is on fire')),
     });
@@ -236,7 +236,7 @@ test('an account has twenty connections and no more', async () => {
   assert.equal(refused.status, 429);
   assert.equal(refused.body.code, 'too_many_connections');
   assert.equal(refused.headers['retry-after'], '90');
-  // Others are not concerned.
+  // Other accounts are not affected.
   await connectClient(port, 'token-2');
 
   const leaving = clients[outcomes.indexOf(101)];
@@ -270,7 +270,7 @@ test('a browser offers its token as a subprotocol and never gets it back', async
   stream.destroy();
 });
 
-test('a client that leaves while its token is judged leaves nothing behind', async () => {
+test('a client that leaves while its token is checked leaves nothing behind', async () => {
   const judging = Promise.withResolvers<void>();
   const asked = Promise.withResolvers<void>();
   const { port, realtime } = await startRealtime({
@@ -305,7 +305,7 @@ test('a client that ends its side before the answer gets none', async () => {
   assert.equal(realtime.connections, 0);
 });
 
-test('requests that offer another protocol are answered as if they had not', async () => {
+test('requests that offer another protocol are answered as if they had not asked for one', async () => {
   const { realtime } = await startRealtime();
   const server = createServer({ shouldUpgradeCallback: asksForWebSocket }, (_request, response) =>
     response.end('plain'),

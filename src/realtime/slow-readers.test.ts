@@ -12,13 +12,13 @@ import {
   startRealtime,
 } from './testing/start-realtime.ts';
 
-/** More than the buffers of both kernels take for one connection. */
+/** More than the buffers of both kernels hold for one connection. */
 const FLOOD = 30_000;
 const MAILBOXES = 500;
 
 const nameOf = (mailbox: number) => `${String(mailbox).padStart(4, '0')}${'x'.repeat(1_000)}`;
 
-/** Publishes 30 MB in a row: none of it can leave before the thread is free. */
+/** Publishes 30 MB in a row: nothing of it can be sent before the thread is free. */
 function flood({ changes }: RunningRealtime, accountId: number): void {
   for (let n = 0; n < FLOOD; n++) {
     changes.publish(change(accountId, { mailbox: nameOf(n % MAILBOXES), token: String(n) }));
@@ -46,7 +46,7 @@ function readFrames(bytes: Buffer): { texts: string[]; code: number | undefined 
   return { texts, code };
 }
 
-/** Answers the close frame that comes at the end, as a client should. */
+/** Answers the close frame at the end, as a client should. */
 function sayGoodbyeAtEnd(socket: Socket): void {
   let tail = Buffer.alloc(0);
   socket.on('data', (chunk) => {
@@ -63,7 +63,7 @@ test('a client that reads slowly gets the latest of each mailbox, late', async (
   const slow = await connectRaw(port, 'token-1');
   const quick = await connectClient(port, 'token-2');
   flood(running, 1);
-  // Others are served meanwhile.
+  // Other clients are served meanwhile.
   running.changes.publish(change(2));
   await quick.next();
 
@@ -74,7 +74,7 @@ test('a client that reads slowly gets the latest of each mailbox, late', async (
     if (chunk.includes(`"token":"${FLOOD - 1}"`)) marker.resolve();
   });
   await marker.promise;
-  // It has caught up, so that a change goes out at once again.
+  // It has caught up, so a change is sent at once again.
   running.changes.publish(change(1, { mailbox: 'after' }));
   await realtime.close();
   const { texts, code } = readFrames(await reading);
@@ -90,7 +90,7 @@ test('a client that reads slowly gets the latest of each mailbox, late', async (
   }
 });
 
-test('a client that is behind in more than a thousand mailboxes starts anew', async () => {
+test('a client that is behind in more than a thousand mailboxes has to connect again', async () => {
   const running = await startRealtime();
   const slow = await connectRaw(running.port, 'token-1');
   flood(running, 1);
@@ -101,13 +101,13 @@ test('a client that is behind in more than a thousand mailboxes starts anew', as
   assert.ok(!texts.some((text) => text.includes('"m0"')));
 });
 
-test('a client that never reads is cut, whatever pongs it sends', async () => {
+test('a client that never reads is cut, even if it sends pongs', async () => {
   const running = await startRealtime({ heartbeatSeconds: 0.1 });
   const { realtime, port } = running;
   const deaf = await connectRaw(port, 'token-1');
   flood(running, 1);
   while (realtime.connections > 0) {
-    // RFC 6455 section 5.5.3: pongs may come unasked.
+    // RFC 6455 section 5.5.3: pongs may come without a ping.
     deaf.write(frame(10));
     await turn();
   }

@@ -1,4 +1,4 @@
-/** What a request has to be to become a WebSocket, where its token is, and how it is refused. */
+/** The conditions for a request to become a WebSocket, the place of its token, and its refusals. */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type ErrorCode, Refusal } from '../errors/errors.ts';
@@ -18,9 +18,8 @@ export const SUBPROTOCOL = 'postroom';
 const TOKEN_PROTOCOL = 'bearer.';
 
 /**
- * Whether a request that asks for an upgrade asks for WebSocket. All others are to be answered as
- * if they had not asked (RFC 9110 section 7.8): Java's client and `curl --http2` offer `h2c` with
- * whatever they send.
+ * Whether an upgrade request asks for WebSocket. All others are answered as if they had not asked (RFC 9110 section
+ * 7.8): Java's client and `curl --http2` offer `h2c` with every request.
  */
 export function asksForWebSocket(request: IncomingMessage): boolean {
   const offers = request.headers.upgrade?.toLowerCase().split(',') ?? [];
@@ -29,8 +28,7 @@ export function asksForWebSocket(request: IncomingMessage): boolean {
 }
 
 /**
- * Checks what RFC 6455 section 4.2.1 wants of the handshake; its key and its lists are left to the
- * WebSocket library.
+ * Checks the handshake by RFC 6455 section 4.2.1, except its key and its lists, which the WebSocket library checks.
  *
  * @throws Refusal invalid_request, route_not_found, method_not_allowed, upgrade_required
  */
@@ -76,8 +74,8 @@ export function readToken(request: IncomingMessage): string {
       'the request has neither the header Authorization nor the subprotocol bearer.<token>',
     );
   }
-  // RFC 6455 section 4.1: a browser ends a connection for which none of its offers is selected, and
-  // the one with the token is never sent back.
+  // RFC 6455 section 4.1: a browser closes a connection if the server selects none of its offers, and the one with the
+  // token is never sent back.
   if (tokens.length > 1 || !protocols.includes(SUBPROTOCOL)) {
     throw new Refusal(
       'invalid_request',
@@ -100,7 +98,7 @@ function offeredProtocols(request: IncomingMessage): string[] {
 /** Header fields that an answer must have because of its code. */
 const OWN_HEADERS: Partial<Record<ErrorCode, Readonly<Record<string, string>>>> = {
   method_not_allowed: { allow: 'GET' },
-  // RFC 9110 sections 7.8 and 15.5.22, RFC 6455 section 4.4: an Upgrade field is named by Connection.
+  // RFC 9110 sections 7.8 and 15.5.22, RFC 6455 section 4.4: Connection must name the Upgrade field.
   upgrade_required: {
     upgrade: 'websocket',
     'sec-websocket-version': '13',

@@ -1,4 +1,4 @@
-/** A real HTTP receiver of batches, which answers as it is told to. */
+/** A real HTTP receiver of batches, whose answers the test controls. */
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
@@ -52,19 +52,19 @@ export class BatchReceiver {
     return `http://127.0.0.1:${address.port}/hooks/mailserver`;
   }
 
-  /** The mailboxes told, in order, of all batches from the first or a later one on. */
+  /** The posted mailboxes in order, of all batches or from a later one on. */
   mailboxes(from = 0): string[] {
     return this.batches.slice(from).flatMap(({ events }) => events.map(({ mailbox }) => mailbox));
   }
 
-  /** Waits until there are so many batches. */
+  /** Waits for this number of batches. */
   async until(count: number): Promise<void> {
     while (this.batches.length < count) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
   }
 
-  /** Waits until a mailbox was told. */
+  /** Waits until a mailbox was posted. */
   async untilTold(mailbox: string): Promise<void> {
     while (!this.mailboxes().includes(mailbox)) await this.until(this.batches.length + 1);
   }

@@ -1,5 +1,5 @@
 /**
- * A listening realtime channel and clients of it, for tests over real sockets.
+ * A listening realtime channel and its clients, for tests over real sockets.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request } from 'node:http';
@@ -20,7 +20,7 @@ export interface RunningRealtime {
   readonly logLines: Record<string, unknown>[];
 }
 
-/** In these tests `token-7` is a good token of account 7. */
+/** In these tests `token-7` is a valid token of account 7. */
 export async function readTestToken(token: string): Promise<MailAccess> {
   const id = /^token-(\d+)$/.exec(token)?.[1];
   if (id === undefined) throw new Refusal('unauthorized', 'the token is not valid');
@@ -74,7 +74,7 @@ export function change(accountId: number, parts: Partial<MailboxChange> = {}): M
   };
 }
 
-/** A client that keeps every message until it is asked for. */
+/** A client that keeps every message until the test reads it. */
 export class TestClient {
   readonly socket: WebSocket;
   /** How the connection ended. */
@@ -121,7 +121,7 @@ export async function connectClient(
   return client;
 }
 
-/** A client below the library: the handshake is done, what follows is up to the test. */
+/** A client without the library: the handshake is done, the test does the rest. */
 export async function connectRaw(
   port: number,
   token: string,
@@ -162,7 +162,7 @@ export interface UpgradeAnswer {
   readonly body: Record<string, unknown>;
 }
 
-/** Asks for an upgrade and reads the plain answer. */
+/** Requests an upgrade and reads the plain answer. */
 export async function askForUpgrade(
   port: number,
   headers: Record<string, string> = {},
