@@ -88,22 +88,6 @@ export interface SmtpTraffic {
   refused(code: ErrorCode): void;
 }
 
-export interface SmtpListener {
-  address(): { host: string; port: number };
-  /** The number of open connections. */
-  connections(): number;
-  /** Uses another certificate for every STARTTLS from now on. @throws OpenSSL's error where it cannot use it */
-  setTls(tls: SmtpOptions['tls']): void;
-  /**
-   * Stops: accepts no new connections, ends those without a message under way with 421, and lets the others
-   * finish their message. Resolves when all connections are closed and delivery has no message of ours under
-   * way, or at the deadline; never rejects.
-   *
-   * @param deadline milliseconds after which open connections are cut off; 10 seconds by default
-   */
-  close(deadline?: number): Promise<void>;
-}
-
 /** How many times as many connections a trusted client may hold, and the share of all that a stranger may. */
 const TRUSTED_SHARE = 10;
 /** How many messages of the largest size may be unfinished at once, of one stranger and of all clients. */
@@ -126,34 +110,16 @@ const STOP_LINGER = 1_000;
  * @throws the error of the socket, e.g. with `code: 'EADDRINUSE'` where the port is in use
  */
 export async function startSmtp(options: SmtpOptions): Promise<SmtpListener> {
-  const listener = new Listener(options);
-  const { host, port } = await listener.listen(options.port, options.host);
-  let closing: Promise<void> | undefined;
-  return {
-    address: () => ({ host, port }),
-    connections: () => listener.connections,
-    setTls: (tls) => listener.setTls(tls),
-    close: (deadline = 10_000) => {
-      closing ??= listener.close(deadline);
-      return closing;
-    },
-  };
+  const listener = new SmtpListener(options);
+  await listener.listen(options.port, options.host);
+  return listener;
 }
 
-class Listener {
+export class SmtpListener {
   readonly #server: Server;
   readonly #settings: ConnectionSettings;
   #secureContext: SecureContext;
-  readonly #limits: {
-    readonly perClient: number;
-    readonly perClientBytes: number;
-    readonly allBytes: number;
-    readonly connections: number;
-    readonly idleTimeout: number;
-    readonly crowdedIdleTimeout: number;
-    readonly lifetime: number;
-    readonly crowdedLifetime: number;
-  };
+  readonly #limits: ReturnType<typeof limitsOf>;
   readonly #isTrusted: NetworkTest;
   readonly #isBalancer: NetworkTest;
   readonly #logger: Logger;
@@ -169,12 +135,10 @@ class Listener {
   /** Connections for which a load balancer has not named the client yet. */
   readonly #waiting = new Set<Socket>();
   #look: NodeJS.Timeout | undefined;
+  #address = { host: '', port: 0 };
+  #closing: Promise<void> | undefined;
 
   constructor(options: SmtpOptions) {
-    const { maxMessageBytes, idleTimeout = 5 * 60_000, maxConnections = 2_000 } = options;
-    const { lifetime = 5 * 60_000 } = options;
-    const crowdedIdleTimeout = Math.min(options.crowdedIdleTimeout ?? 10_000, idleTimeout);
-    const crowdedLifetime = options.crowdedLifetime ?? CROWDED_LIFETIME * crowdedIdleTimeout;
     this.#settings = {
       recipientsMax: 100,
       errorsMax: 10,
@@ -187,21 +151,12 @@ class Listener {
       secureContext: () => this.#secureContext,
     };
     this.#secureContext = contextOf(options.tls);
-    this.#limits = {
-      perClient: options.maxPerIp,
-      perClientBytes: UNFINISHED_PER_CLIENT * maxMessageBytes,
-      allBytes: UNFINISHED_IN_ALL * maxMessageBytes,
-      connections: maxConnections,
-      idleTimeout,
-      crowdedIdleTimeout,
-      lifetime,
-      crowdedLifetime: Math.min(crowdedLifetime, lifetime),
-    };
+    this.#limits = limitsOf(options);
     this.#isTrusted = options.isTrusted ?? isLoopback;
     this.#isBalancer = options.isBalancer ?? (() => false);
     this.#logger = options.logger.child({ protocol: options.protocol });
     this.#traffic = options.traffic;
-    this.#shares = new ClientShares(maxConnections);
+    this.#shares = new ClientShares(this.#limits.connections);
     this.#staged = new ClientShares(this.#limits.allBytes);
     this.#places = options.places;
     this.#protocolName = options.protocol;
@@ -209,18 +164,25 @@ class Listener {
       this.#accept(socket),
     );
     // To answer 421 needs a connection, too; beyond this limit the kernel resets new ones.
-    this.#server.maxConnections = 2 * maxConnections;
+    this.#server.maxConnections = 2 * this.#limits.connections;
   }
 
-  get connections(): number {
+  /** The number of open connections. */
+  connections(): number {
     return this.#connections.size;
   }
 
+  address(): { readonly host: string; readonly port: number } {
+    return this.#address;
+  }
+
+  /** Uses another certificate for every STARTTLS from now on. @throws OpenSSL's error where it cannot use it */
   setTls(tls: SmtpOptions['tls']): void {
     this.#secureContext = contextOf(tls);
   }
 
-  async listen(port: number, host: string): Promise<{ host: string; port: number }> {
+  /** See {@link startSmtp}; called once. */
+  async listen(port: number, host: string): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#server.once('error', reject);
     this.#server.listen(port, host, resolve);
@@ -239,10 +201,22 @@ class Listener {
     this.#look = setInterval(look, Math.min(LOOK_EVERY, shortest / 4));
     // A listening TCP socket has an address of this form; strings are for pipes.
     const bound = this.#server.address() as AddressInfo;
-    return { host: bound.address, port: bound.port };
+    this.#address = { host: bound.address, port: bound.port };
   }
 
-  async close(deadline: number): Promise<void> {
+  /**
+   * Stops: accepts no new connections, ends those without a message under way with 421, and lets the others
+   * finish their message. Resolves when all connections are closed and delivery has no message of ours under
+   * way, or at the deadline; never rejects.
+   *
+   * @param deadline milliseconds after which open connections are cut off
+   */
+  close(deadline = 10_000): Promise<void> {
+    this.#closing ??= this.#close(deadline);
+    return this.#closing;
+  }
+
+  async #close(deadline: number): Promise<void> {
     const { promise: stopped, resolve: stop } = Promise.withResolvers<void>();
     this.#server.close(() => stop());
     const running = [...this.#running];
@@ -378,6 +352,22 @@ class Listener {
     const alive = isCrowded ? crowdedLifetime : lifetime;
     for (const connection of this.#connections) connection.checkTime(idle, alive);
   }
+}
+
+function limitsOf(options: SmtpOptions) {
+  const { maxMessageBytes, idleTimeout = 5 * 60_000, lifetime = 5 * 60_000 } = options;
+  const crowdedIdleTimeout = Math.min(options.crowdedIdleTimeout ?? 10_000, idleTimeout);
+  const crowdedLifetime = options.crowdedLifetime ?? CROWDED_LIFETIME * crowdedIdleTimeout;
+  return {
+    perClient: options.maxPerIp,
+    perClientBytes: UNFINISHED_PER_CLIENT * maxMessageBytes,
+    allBytes: UNFINISHED_IN_ALL * maxMessageBytes,
+    connections: options.maxConnections ?? 2_000,
+    idleTimeout,
+    crowdedIdleTimeout,
+    lifetime,
+    crowdedLifetime: Math.min(crowdedLifetime, lifetime),
+  };
 }
 
 /** An IPv4 address in its own form, also from an IPv6 socket (RFC 4291 section 2.5.5.2). */
