@@ -1,6 +1,6 @@
 /**
- * The process. `main.ts` is a link to this file: a Node that cannot read TypeScript reads this, and
- * says which Node it takes.
+ * The process. `main.ts` is a link to this file: a Node version that cannot read TypeScript reads this, and says which
+ * version is needed.
  */
 const NEEDED = 24;
 const { node } = process.versions;

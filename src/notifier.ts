@@ -1,4 +1,4 @@
-/** The process that tells Postroom what changed on a mail server, beside that server. */
+/** The process beside a mail server that reports its changes to Postroom. */
 import { ConfigError, readConfig } from './config/config.ts';
 import { openLog } from './log/log.ts';
 import { startNotifier } from './notifier/notifier.ts';
@@ -10,11 +10,11 @@ function refuseStart(error: unknown): never {
   process.exit(1);
 }
 
-// What it keeps tells who gets mail: for nobody else on this machine.
+// Its files show who gets mail: no other user of this machine may read them.
 process.umask(0o077);
 try {
   const { notifier, credentials, logLevel } = readConfig(process.env);
-  // Postroom takes what is signed with any of them.
+  // Postroom accepts a signature by any of them.
   const secret = credentials.mailserverWebhookSecret?.[0];
   if (secret === undefined) {
     const expected = 'the secret that POST /hooks/mailserver has';

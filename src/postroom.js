@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The program `postroom`. A Node that cannot read TypeScript reads this, and says which Node it takes. */
+/** The program `postroom`. A Node version that cannot read TypeScript reads this, and says which version is needed. */
 const NEEDED = 24;
 const { node } = process.versions;
 
@@ -9,7 +9,7 @@ if (Number.parseInt(node, 10) < NEEDED) {
   );
   process.exit(1);
 }
-// What is written is mail, keys and password hashes: for nobody else on this machine.
+// Its files are mail, keys and password hashes: no other user of this machine may read them.
 process.umask(0o077);
 const { runCommand } = await import('./cli/cli.ts');
 // The service is loaded by the commands that need it: the others start in half the time.

@@ -1,4 +1,4 @@
-/** A caller who is almost right is told what is missing. */
+/** A caller who is almost right learns what is missing. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { apiKey, type RunningApi, startApi } from './testing/start-api.ts';
@@ -14,7 +14,7 @@ before(async () => {
   ({ token } = await api.tokens.issue(account));
 });
 
-test('a 415 names the content type that the path takes', async () => {
+test('a 415 names the content type that the path accepts', async () => {
   const body = '{"domain":"a.test","user_id":"demo"}';
   const send = async (headers: Record<string, string | undefined>) => {
     const { status, body: problem } = await api.call('POST', '/v2/domain', body, headers);
@@ -28,14 +28,14 @@ test('a 415 names the content type that the path takes', async () => {
   const response = await fetch(`${api.url}/v2/domain`, {
     method: 'POST',
     headers: { 'x-api-key': apiKey },
-    // Bytes have no type of their own, so that fetch sends no Content-Type.
+    // Bytes have no type of their own, so fetch sends no Content-Type.
     body: new TextEncoder().encode(body),
   });
   const { detail } = JSON.parse(await response.text());
   assert.equal(detail, 'Content-Type must be application/json: the request has none');
 });
 
-test('a credential in the wrong place is told where it belongs, and not whether it is good', async () => {
+test('a credential in the wrong place gets told where it belongs, and not whether it is valid', async () => {
   const list = '/v2/email-accounts?user_id=demo';
   const ask = async (path: string, headers: Record<string, string | undefined>) => {
     const { status, body } = await api.call('GET', path, undefined, headers);
@@ -46,7 +46,7 @@ test('a credential in the wrong place is told where it belongs, and not whether 
     'x-api-key': undefined,
     authorization: `Bearer ${credential}`,
   });
-  // Three letters too few: whatever they were.
+  // Three letters are missing, whichever they were.
   const forged = token.slice(0, -3);
   for (const [path, good, wrong, expected] of [
     [list, asBearer(apiKey), asBearer('wrong'), /x-api-key is missing: send the API key there/],
@@ -68,7 +68,7 @@ test('a credential in the wrong place is told where it belongs, and not whether 
   assert.equal(await ask(list, { 'x-api-key': undefined }), 'the header x-api-key is missing');
 });
 
-test('a path that is not there is told which are', async () => {
+test('for an unknown path the answer names similar ones', async () => {
   const ask = async (path: string) => {
     const { status, body } = await api.call('GET', path, undefined, { 'x-api-key': undefined });
     assert.equal(status, 404, path);
@@ -96,7 +96,7 @@ test('a path that is not there is told which are', async () => {
   assert.match(await ask('/mail/quota'), /^.{40,900}; \/docs\/reference\/api lists all paths$/);
 });
 
-test('a browser that asks too often gets a page that loads again', async () => {
+test('a browser with too many requests gets a page that reloads', async () => {
   const limited = await startApi('sqlite', { rateLimitPerMinute: 1 });
   const browse = (path: string, accept: string) =>
     limited.call('GET', path, undefined, { accept, 'x-api-key': undefined });

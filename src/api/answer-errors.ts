@@ -1,6 +1,5 @@
 /**
- * How a failure is answered: which refusal it is, and the answer that the table of `errors/` has for
- * it.
+ * How a failure is answered: by its refusal, and the answer to that in the table of `errors/`.
  */
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
@@ -10,7 +9,7 @@ import { answerOf, Refusal } from '../errors/errors.ts';
 import { answerProblem, bearerChallenge } from '../net/net.ts';
 import { describeInvalid, isInvalid } from './describe-invalid.ts';
 
-/** Failures that Fastify itself finds, by its code; others of its 4xx are `invalid_request`. */
+/** Failures that Fastify finds itself, by its code; its other 4xx are `invalid_request`. */
 const frameworkRefusals: Readonly<Record<string, (request: FastifyRequest) => Refusal>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: unsupportedType,
   FST_ERR_CTP_BODY_TOO_LARGE: () => new Refusal('body_too_large', 'the body is too large'),
@@ -20,13 +19,13 @@ const frameworkRefusals: Readonly<Record<string, (request: FastifyRequest) => Re
   FST_STATIC_FORBIDDEN_PATH: () => notFound(),
 };
 
-/** The refusal of a path that is not there. @param instead what there is */
+/** The refusal of an unknown path. @param instead the existing paths */
 export function notFound(instead?: string): Refusal {
   const detail = 'there is nothing at this path';
   return new Refusal('route_not_found', instead === undefined ? detail : `${detail}: ${instead}`);
 }
 
-/** Names the media types of the route: clients leave the field out, or send a form's. */
+/** Names the media types of the route: clients often leave the field out, or send that of a form. */
 function unsupportedType({ headers, routeOptions }: FastifyRequest): Refusal {
   const given = headers['content-type'];
   const body = Object(routeOptions.schema?.body);
@@ -37,7 +36,7 @@ function unsupportedType({ headers, routeOptions }: FastifyRequest): Refusal {
   );
 }
 
-/** Turns whatever was thrown into the refusal to answer with; `internal` stands for a bug. */
+/** Turns any exception into the refusal to answer with; `internal` stands for a bug. */
 export function toRefusal(error: unknown, request: FastifyRequest): Refusal {
   if (error instanceof Refusal) return error;
   if (isInvalid(error)) return describeInvalid(error);
@@ -58,7 +57,7 @@ export function toRefusal(error: unknown, request: FastifyRequest): Refusal {
   return new Refusal('internal', 'something failed on our side', { cause: error });
 }
 
-/** Sends the answer for a refusal; logs it where it is our own failure. */
+/** Sends the answer for a refusal; logs it if it is a failure of ours. */
 export function answerRefusal(
   refusal: Refusal,
   request: FastifyRequest,
@@ -68,8 +67,8 @@ export function answerRefusal(
   if (refusal.cause !== undefined && http >= 500) {
     request.log.error({ err: refusal.cause, requestId: request.id }, 'request failed');
   }
-  // Fastify would close, with data unread, which resets the connection before the client has seen
-  // why. Node reads on and drops what comes, for as long as a request may take.
+  // Fastify would close the connection with unread data, which resets it before the client has read the reason. Node
+  // reads on and drops the data, for as long as a request may take.
   if (refusal.code === 'body_too_large') reply.removeHeader('connection');
   if (http === 401) reply.header('www-authenticate', challengeFor(request));
   const { headers, body } = answerProblem(refusal, request.id, request.headers.accept);
@@ -79,7 +78,7 @@ export function answerRefusal(
 /** The challenge that a 401 must carry (RFC 9110 section 11.6.1). */
 function challengeFor(request: FastifyRequest): string {
   const path = request.routeOptions.url ?? '';
-  // Not registered schemes, but the field cannot be left out, and they name what is wanted.
+  // These are not registered schemes, but the field is required, and they name the credential.
   if (path.startsWith('/v2/')) return 'ApiKey realm="postroom", header="x-api-key"';
   if (path.startsWith('/hooks/')) {
     return 'HmacSha256 realm="postroom", header="x-mailserver-signature"';
@@ -88,14 +87,14 @@ function challengeFor(request: FastifyRequest): string {
 }
 
 /**
- * A stream whose first piece is there. What keeps the source from being read at all is thrown, so that
- * it is answered with a status of its own: once headers went out, only the connection can be broken.
+ * A stream whose first piece was read. An error that prevents reading the source is thrown, so that it is answered
+ * with its own status: after the headers were sent, only the connection can be broken.
  *
  * The caller sends the stream or destroys it.
  */
 export async function beginStream(source: AsyncIterable<Uint8Array | string>): Promise<Readable> {
   const stream = Readable.from(source, { objectMode: false });
-  // It comes at the end, too: of a source that is empty.
+  // `readable` is also emitted at the end of an empty source.
   await once(stream, 'readable');
   return stream;
 }

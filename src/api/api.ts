@@ -1,7 +1,6 @@
 /**
- * The HTTP interface: every route of the contract but the WebSocket, with authentication, errors,
- * limits, the API description and the public pages. Keeps nothing in storage; what a route does is
- * one call of the capability it speaks for.
+ * The HTTP interface: every route of the contract except the WebSocket, with authentication, errors, limits, the API
+ * description and the public pages. Stores nothing; a route makes one call of its capability.
  */
 import type { Accounts, AnsweredRequests, Tokens } from '../accounts/accounts.ts';
 import type { Domains, Verification } from '../domains/domains.ts';
@@ -65,23 +64,23 @@ export interface ApiOptions extends Omit<FrameOptions, 'notFoundPage'> {
   readonly hostname: string;
   /** Octets of the largest message that a client adds. */
   readonly maxMessageBytes: number;
-  /** Where the service is reached: by HTTPS, cookies are sent by HTTPS alone. */
+  /** The URL of the service: with HTTPS, cookies are sent only by HTTPS. */
   readonly publicUrl: () => string;
-  /** What requests with an `Idempotency-Key` were answered. */
+  /** The answers to requests with an `Idempotency-Key`. */
   readonly answeredRequests: AnsweredRequests;
   /** Keys that open /v2, at least one. */
   readonly apiKeys: readonly string[];
-  /** Counts what goes with a deletion, for the audit log. */
+  /** Counts what is deleted, for the audit log. */
   readonly contents?: ContentsCounter;
   /** The sessions of the console; undefined where it has none. */
   readonly console?: ConsoleAccess;
   /** Absolute path of the folder of the public pages. */
   readonly siteDirectory: string;
-  /** What `/readyz` asks; none is always ready. */
+  /** The checks of `/readyz`; without any it is always ready. */
   readonly readiness?: Readonly<Record<string, ReadinessCheck>>;
   /** Groups of routes that come from elsewhere. */
   readonly routes?: readonly RouteGroup[];
-  /** Groups of routes below /v2 that come from elsewhere: they open to the API keys alone. */
+  /** Groups of routes below /v2 that come from elsewhere: they need an API key. */
   readonly keyedRoutes?: readonly RouteGroup[];
 }
 
@@ -101,7 +100,7 @@ export function createApi(options: ApiOptions): Api {
     authenticateMail: (request) => authenticateMail(options.tokens, request),
   };
   const repeatSafely = keepAnswers(app, tools, options.answeredRequests);
-  // After what keeps answers as they are.
+  // Registered after the hooks that exempt answers from it.
   compressAnswers(app);
   describeApi(app);
   const add = (parent: Api, group: RouteGroup) =>
@@ -141,14 +140,14 @@ export function createApi(options: ApiOptions): Api {
   return app;
 }
 
-/** A group that asks for no key has no business below /v2. */
+/** A group that needs no key must not be below /v2. */
 function refuseUnguarded({ url }: { readonly url: string }): void {
   if (url.startsWith('/v2/')) throw new Error(`${url} would be open without an API key`);
 }
 
 /**
- * `GET /ws` without an upgrade. One that asks for WebSocket never comes here: `realtime/` takes it
- * from the server's `upgrade` event.
+ * `GET /ws` without an upgrade. A WebSocket request never comes here: `realtime/` takes it from the server's `upgrade`
+ * event.
  */
 function webSocketRoute(app: Api): void {
   app.get(
@@ -167,7 +166,7 @@ function webSocketRoute(app: Api): void {
       },
     },
     (_request, reply) => {
-      // RFC 9110 section 15.5.22: the answer says what to upgrade to.
+      // RFC 9110 section 15.5.22: the answer names the protocol to upgrade to.
       reply.header('upgrade', 'websocket').header('sec-websocket-version', '13');
       throw new Refusal('upgrade_required', 'this path speaks WebSocket only');
     },

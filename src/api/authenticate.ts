@@ -1,5 +1,5 @@
 /**
- * Who is calling: a product backend by its API key, an app by its mailbox's token.
+ * Authentication: a product backend by its API key, an app by its mailbox token.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
@@ -7,11 +7,11 @@ import type { MailAccess, Tokens } from '../accounts/accounts.ts';
 import { Refusal } from '../errors/errors.ts';
 import { readBearer } from '../net/net.ts';
 
-/** A console where somebody signed in with an API key. */
+/** A console that was signed in to with an API key. */
 export interface ConsoleSession {
   /** As in the audit log. */
   readonly actor: string;
-  /** What requests that change something send as `x-csrf-token`. */
+  /** The `x-csrf-token` of requests that change something. */
   readonly csrfToken: string;
   /** Milliseconds since 1970. */
   readonly expiresAt: number;
@@ -21,7 +21,7 @@ export interface ConsoleSession {
  * Finds the session that a request's cookie names.
  *
  * @returns undefined where the request has no such cookie
- * @throws Refusal unauthorized where the session is over or never was
+ * @throws Refusal unauthorized where the session has ended or never existed
  */
 export type FindSession = (request: FastifyRequest) => Promise<ConsoleSession | undefined>;
 
@@ -34,13 +34,13 @@ export class ApiKeys {
   }
 
   /**
-   * Who calls with an API key.
+   * The caller with an API key.
    *
    * @returns the name of the key in the audit log, the first 8 hex digits of its SHA-256
    * @throws Refusal unauthorized
    */
   identify(given: string): string {
-    // Digests have one length, and every key is compared: the time tells nothing of any of them.
+    // Digests have one length, and every key is compared: the time shows nothing about any of them.
     const digest = sha256(given);
     let known = false;
     for (const key of this.#digests) known = timingSafeEqual(key, digest) || known;
@@ -50,10 +50,10 @@ export class ApiKeys {
 }
 
 /**
- * Makes the hook that guards /v2: it runs before the body is read, so that a stranger sends none. It lets requests
- * pass whose `x-api-key` is one of the keys, and, without that header, those of a console that is signed in. A
- * browser sends the cookie by itself: what changes something also has to bring the token that only the
- * console's pages know (https://cheatsheetseries.owasp.org, CSRF, "synchronizer token").
+ * Makes the hook that guards /v2: it runs before the body is read, so that a stranger sends none. It accepts requests
+ * whose `x-api-key` is one of the keys, and, without that header, those of a signed-in console. A browser sends the
+ * cookie by itself: so a change also needs the token that only the console's pages know
+ * (https://cheatsheetseries.owasp.org, CSRF, "synchronizer token").
  */
 export function requireOperator(keys: readonly string[], findSession: FindSession | undefined) {
   const known = new ApiKeys(keys);
@@ -89,13 +89,13 @@ function checkCsrfToken(given: string | string[] | undefined, expected: string):
 const JWT_FORM = /^[\w-]+\.[\w-]+\.[\w-]*$/;
 const TOKEN_OPENS = "an account's token opens /mail and /ws, as Authorization: Bearer";
 
-/** Judges by the form alone, so that it tells nothing of whether a credential is good elsewhere. */
+/** Checks only the form, so that it does not show whether a credential is valid elsewhere. */
 function refuseKey(given: string): Refusal {
   const hint = JWT_FORM.test(given) ? `: ${TOKEN_OPENS}` : '';
   return new Refusal('unauthorized', `the API key is not valid${hint}`);
 }
 
-/** Where the credential belongs that came as Authorization. */
+/** The right place for a credential that came as Authorization. */
 function misplaced({ headers: { authorization } }: FastifyRequest): string {
   if (authorization === undefined) return '';
   const isToken = JWT_FORM.test(authorization.replace(/^bearer +/i, ''));
@@ -107,7 +107,7 @@ function sha256(text: string): Buffer {
 }
 
 /**
- * Finds whose mailbox the request's token opens.
+ * Finds the mailbox that the request's token opens.
  *
  * @throws Refusal unauthorized, account_inactive
  */

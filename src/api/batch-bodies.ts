@@ -1,19 +1,19 @@
 /**
- * Reads the bodies of batches into memory. Only when a body is complete does its signature tell
- * whether its sender may send it at all, so that strangers can make us hold bytes. What is held is
- * bounded for each client and for all. Strangers share a part of it, and known senders (clients that
- * sent a batch with a good signature before) have the rest to themselves.
+ * Reads the bodies of batches into memory. Only a complete body's signature shows whether its sender may send it at
+ * all, so strangers can make us hold bytes. The held bytes are limited for each client and in all. Strangers share a
+ * part of the limit, and known senders (clients that sent a batch with a valid signature before) have the rest to
+ * themselves.
  *
- * Where the strangers' share is full, the oldest of their unfinished bodies is given up for the new
- * one. So a mail server that is not known yet gets in beside strangers who hold bodies open: its
- * batch is complete long before as much as the share has come in after it.
+ * When the strangers' share is full, the oldest of their unfinished bodies is dropped for the new one. So a mail
+ * server that is not known yet gets through beside strangers who hold bodies open: its batch is complete long before
+ * a whole share has come in after it.
  */
 import type { Readable } from 'node:stream';
 import { LRUCache } from 'lru-cache';
 import { Refusal } from '../errors/errors.ts';
 import { ClientShares } from '../net/net.ts';
 
-/** Bytes held at once, at most. */
+/** The most bytes held at once. */
 interface HeldBytesLimits {
   readonly perBody: number;
   readonly perClient: number;
@@ -22,14 +22,14 @@ interface HeldBytesLimits {
   readonly inAll: number;
 }
 
-/** A body that is counted until it is released. */
+/** A body that counts until it is released. */
 export interface HeldBody {
   readonly bytes: Buffer;
-  /** Takes it off the count; once. */
+  /** Subtracts it from the count; once. */
   release(): void;
 }
 
-/** Known senders that are remembered; the one that was away the longest is forgotten first. */
+/** The most known senders; the one that was away the longest is forgotten first. */
 const KNOWN_MAX = 10_000;
 
 type GiveUp = (refusal: Refusal) => void;
@@ -52,7 +52,7 @@ export class BatchBodies {
     return this.#shares.taken;
   }
 
-  /** Notes that a client sent a batch with a good signature. */
+  /** Notes that a client sent a batch with a valid signature. */
   know(client: string): void {
     this.#known.set(client, true);
   }
@@ -61,7 +61,7 @@ export class BatchBodies {
    * Reads a body to its end.
    *
    * @param client as `clientKey` names it
-   * @throws Refusal body_too_large; unavailable where too much is held already
+   * @throws Refusal body_too_large; unavailable where too many bytes are held already
    */
   read(client: string, source: Readable): Promise<HeldBody> {
     const isStranger = this.#known.get(client) === undefined;
@@ -77,7 +77,7 @@ export class BatchBodies {
       const giveUp: GiveUp = (refusal) => {
         this.#unfinished.delete(giveUp);
         release();
-        // The answer goes out on the same connection: what still comes is read and dropped.
+        // The answer is sent on the same connection: the rest of the body is read and dropped.
         source.off('data', onData).off('end', onEnd).resume();
         reject(refusal);
       };
@@ -101,7 +101,7 @@ export class BatchBodies {
       };
       if (isStranger) this.#unfinished.add(giveUp);
       source.on('data', onData).on('end', onEnd);
-      // The client hung up: nothing that an operator has to mend.
+      // The client hung up: the operator need not fix anything.
       source.once('error', (cause) =>
         giveUp(new Refusal('invalid_request', 'the body ended too early', { cause })),
       );

@@ -34,8 +34,8 @@ export function answerBrokenRequest(
 }
 
 /**
- * Refuses text in the URL that cannot be kept or decoded: NUL, and percent signs in the query that
- * are no UTF-8 (RFC 3986 section 2.5). The router has seen to the path by itself.
+ * Refuses text in the URL that cannot be stored or decoded: NUL, and percent-encoded text in the query that is not
+ * UTF-8 (RFC 3986 section 2.5). The router has checked the path itself.
  */
 export function judgeUrl(request: FastifyRequest): Refusal | undefined {
   const url = request.raw.url ?? '';

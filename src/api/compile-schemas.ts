@@ -1,6 +1,6 @@
 /**
  * Compiles the schema of a route when the first request needs it. Fastify by itself compiles all of them at the
- * start: a quarter of the processor time of a start, for routes of which most are rarely asked.
+ * start: a quarter of the processor time of a start, although most routes are rarely used.
  */
 import ajvCompiler from '@fastify/ajv-compiler';
 import serializerCompiler from '@fastify/fast-json-stringify-compiler';
@@ -37,5 +37,5 @@ const buildSerializer: Compilers['buildSerializer'] = (...options) => {
   };
 };
 
-/** For Fastify's `schemaController`: the compilers that it has by itself, each called at the first use. */
+/** For Fastify's `schemaController`: its own compilers, each called at the first use. */
 export const compilersFactory = { buildValidator, buildSerializer } as Compilers;

@@ -1,4 +1,4 @@
-/** Answers are compressed for who takes it, and come out the same. */
+/** Answers are compressed for clients that accept it, and are read unchanged. */
 import assert from 'node:assert/strict';
 import { type IncomingMessage, request } from 'node:http';
 import { Readable } from 'node:stream';
@@ -9,7 +9,7 @@ import { type RunningApi, startApi } from './testing/start-api.ts';
 
 const items = Array.from({ length: 400 }, (_, id) => ({ id, subject: `Grüße ${id}` }));
 const json = JSON.stringify({ items });
-/** Begins like a gzip file: what looks compressed is no reason to send it so. */
+/** Begins like a gzip file: data that looks compressed must not be sent as compressed. */
 const source = Buffer.concat([Buffer.from([0x1f, 0x8b, 8]), Buffer.from('a line\r\n'.repeat(500))]);
 
 function* pieces() {
@@ -61,7 +61,7 @@ before(async () => {
   });
 });
 
-/** As `node:http` gets it, which decodes nothing. */
+/** As `node:http` gets it, without decoding. */
 async function ask(path: string, encodings?: string, more: Record<string, string> = {}) {
   const headers = { ...(encodings !== undefined && { 'accept-encoding': encodings }), ...more };
   const answer = await new Promise<IncomingMessage>((resolve, reject) => {
@@ -73,7 +73,7 @@ async function ask(path: string, encodings?: string, more: Record<string, string
   return { status: answer.statusCode, headers: answer.headers, body: await buffer(answer) };
 }
 
-test('a client gets the coding that it likes best of those it takes', async () => {
+test('a client gets its preferred coding of those it accepts', async () => {
   for (const [accepted, coding] of [
     ['gzip, deflate, br, zstd', 'br'],
     ['br', 'br'],
@@ -91,7 +91,7 @@ test('a client gets the coding that it likes best of those it takes', async () =
   }
 });
 
-test('others get it as it is', async () => {
+test('others get it uncompressed', async () => {
   for (const accepted of [undefined, '', 'identity', 'deflate', 'br;q=0', 'gzip;q=0, br;q=0']) {
     const { headers, body } = await ask('/whole', accepted);
     assert.equal(headers['content-encoding'], undefined, accepted);
@@ -100,7 +100,7 @@ test('others get it as it is', async () => {
   }
 });
 
-test('short answers, secrets, ranges and attachments stay as they are', async () => {
+test('short answers, secrets, ranges and attachments are not compressed', async () => {
   for (const path of ['/short', '/secret', '/range', '/attachment']) {
     const { headers, body } = await ask(path, 'br, gzip');
     assert.equal(headers['content-encoding'], undefined, path);
@@ -119,8 +119,8 @@ test('a stream is compressed on its way, whatever it begins with', async () => {
   }
 });
 
-test('a stream that fails does not end as if it were whole', async () => {
-  // Where nothing was sent yet it is a 500; else the connection breaks.
+test('a stream that fails does not look complete', async () => {
+  // Before anything was sent it is a 500; after that the connection breaks.
   const outcome = await ask('/broken', 'gzip').then(
     ({ status }) => status,
     () => 'broken off',
@@ -129,12 +129,12 @@ test('a stream that fails does not end as if it were whole', async () => {
   assert.equal((await ask('/whole', 'gzip')).status, 200);
 });
 
-test('an answer whose header cannot be written is a 500, and harms no other', async () => {
+test('an answer whose header cannot be written is a 500, and does not affect others', async () => {
   assert.equal((await ask('/unwritable', 'gzip')).status, 500);
   assert.equal((await ask('/whole', 'gzip')).status, 200);
 });
 
-test('an entity tag that stood for the octets becomes weak, and still saves the answer', async () => {
+test('a strong entity tag becomes weak, and still saves the answer', async () => {
   assert.equal((await ask('/tagged', 'gzip')).headers.etag, 'W/"1"');
   assert.equal((await ask('/tagged')).headers.etag, '"1"');
   const description = await ask('/docs/openapi.json', 'br');

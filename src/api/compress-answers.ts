@@ -1,9 +1,9 @@
 /**
- * Compresses answers for clients that take it (RFC 9110 section 12.5.3). Left alone are short ones, what may be
- * asked for in ranges, attachments (mostly compressed already), and answers with a password or a token.
+ * Compresses answers for clients that accept it (RFC 9110 section 12.5.3). Not compressed are short ones, those that
+ * may be requested in ranges, attachments (mostly compressed already), and answers with a password or a token.
  *
- * `@fastify/compress` was tried for this. It would send a message's source that begins like a gzip file
- * uncompressed, under a header that says it is compressed, and cannot leave such sources alone.
+ * `@fastify/compress` was tried for this. It would send a message's source that begins like a gzip file uncompressed,
+ * under a header that says it is compressed, and cannot exclude such sources.
  */
 import { pipeline, Readable } from 'node:stream';
 import { promisify } from 'node:util';
@@ -20,12 +20,12 @@ import { negotiate } from '@fastify/accept-negotiator';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Api } from './server.ts';
 
-/** Below this, in octets, the answer fits into one packet as it is. */
+/** Below this, in octets, the answer fits into one packet uncompressed. */
 const WORTH_IT = 1024;
 
 const compressible = /^(?:application\/(?:problem\+)?json|message\/rfc822|text\/(?!event-stream))/;
 
-/** As fast as gzip and smaller; a window of 256 KiB, since each answer on its way holds one. */
+/** As fast as gzip and smaller; a window of 256 KiB, since each answer under way holds one. */
 const brotli: BrotliOptions = {
   params: {
     [constants.BROTLI_PARAM_QUALITY]: 4,
@@ -34,7 +34,7 @@ const brotli: BrotliOptions = {
   },
 };
 
-/** Each coding for what is at hand whole and for streams; Node runs both on other threads, in short turns. */
+/** Each coding, for whole answers and for streams; Node runs both on other threads, in short turns. */
 const codings = {
   br: {
     whole: promisify((content: string | Buffer, done: CompressCallback) =>
@@ -56,7 +56,7 @@ export function compressAnswers(app: Api): void {
       announce(reply, coding);
       reply.removeHeader('content-length');
       const compressed = codings[coding].stream();
-      // Whoever waits for the compressed stream hears of the failure of either.
+      // The reader of the compressed stream gets the error of either stream.
       pipeline(payload, compressed, () => {});
       return done(null, compressed);
     }
@@ -69,12 +69,12 @@ export function compressAnswers(app: Api): void {
         reply.header('content-length', compressed.length);
         done(null, compressed);
       })
-      // Also where the answer could not be written: nobody else hears of it here.
+      // Also where the answer could not be written: no other code gets this error.
       .catch((error: Error) => reply.send(error));
   });
 }
 
-/** The coding for an answer that may be compressed; undefined where it stays as it is. */
+/** The coding for an answer that may be compressed; undefined where it is not. */
 function codingFor(request: FastifyRequest, reply: FastifyReply): Coding | undefined {
   const accepted = request.headers['accept-encoding'];
   if (accepted === undefined || request.method === 'HEAD') return undefined;
@@ -91,6 +91,6 @@ function announce(reply: FastifyReply, coding: Coding): void {
   const vary = reply.getHeader('vary');
   reply.header('vary', vary === undefined ? 'accept-encoding' : `${String(vary)}, accept-encoding`);
   const etag = reply.getHeader('etag');
-  // RFC 9110 section 8.8.1: a strong one stands for the same octets.
+  // RFC 9110 section 8.8.1: a strong tag stands for identical octets.
   if (typeof etag === 'string' && !etag.startsWith('W/')) reply.header('etag', `W/${etag}`);
 }

@@ -1,7 +1,7 @@
 /**
- * Paths and queries are text: where a route's schema says integer, decimal digits become a number
- * before the schema is checked. Only digits: `1e3`, `1.5`, `-0`, `+1` and blanks stay text and are
- * refused, which the validator's own coercion would let through.
+ * Paths and queries are text: where a route's schema says integer, decimal digits become a number before the schema is
+ * checked. Only digits: `1e3`, `1.5`, `-0`, `+1` and blanks stay text and are refused; the validator's own conversion
+ * would accept them.
  */
 import type { FastifyRequest } from 'fastify';
 import type { Api } from './server.ts';
@@ -12,7 +12,7 @@ import type { Api } from './server.ts';
  */
 const decimal = /^(?:0|-?[1-9][0-9]{0,299})$/;
 
-/** Adds the conversion to the routes that need it and to no other. */
+/** Adds the conversion only to the routes that need it. */
 export function convertIntegers(app: Api): void {
   app.addHook('onRoute', (route) => {
     const inPath = integerFields(route.schema?.params);

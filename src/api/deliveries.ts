@@ -1,4 +1,4 @@
-/** What is on its way for a domain, for operators: webhooks, forwarded mail, bounces, what accounts send, mailboxes. */
+/** The deliveries of a domain, for operators: webhooks, forwarded mail, bounces, what accounts send, mailboxes. */
 import { Type } from 'typebox';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';

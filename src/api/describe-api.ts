@@ -14,7 +14,7 @@ import { webhooks } from './describe-events.ts';
 import { matchesEtag } from './mail-attachment.ts';
 import { type Api, CONSOLE_COOKIE, credentials, LOGIN_COOKIE, SAME_SHAPE } from './server.ts';
 
-/** Of the package: the interface has no other. */
+/** The version of the package: the interface has no other. */
 const { version } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
 );
@@ -134,7 +134,7 @@ export function describeApi(app: Api): void {
   });
 }
 
-/** Adds what every route of its kind may answer to what the route says of itself. */
+/** Adds the answers that every route of its kind may give to those of the route. */
 function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): FastifySchema {
   if (!schema?.tags) return schema;
   const codes = new Set<ErrorCode>(own);
@@ -159,14 +159,15 @@ function withRefusals(schema: FastifySchema, own: readonly ErrorCode[]): Fastify
   const response = schema.response as Record<string, object> | undefined;
   const successes = Object.entries(response ?? {}).map(([status, success]) => [
     status,
-    // Else every one of them is a "Default Response".
+    // Without this, every one of them is a "Default Response".
     { 'x-response-description': STATUS_CODES[status], ...success },
   ]);
   return { ...schema, response: Object.fromEntries([...successes, ...refusals]) };
 }
 
 /**
- * Adds the webhooks, and moves each shape with a title to the components, where readers and generators find it by name.
+ * Adds the webhooks, and moves each shape with a title to the components, where readers and generators find it by
+ * name.
  *
  * @throws Error where two shapes have one title
  */
@@ -179,7 +180,7 @@ function finish<T extends { components?: object }>(description: T): T {
     const { title, ...shape } = Object.fromEntries(members);
     if (shape[SAME_SHAPE]) return referTo(String(shape[SAME_SHAPE]));
     if (typeof title !== 'string' || shape.type !== 'object') return Object.fromEntries(members);
-    // The example of a whole answer stands beside it, not in its shape.
+    // The example of a whole answer is beside its shape, not in it.
     const { examples, ...known } = schemas[title] ?? shape;
     const { examples: _own, ...same } = shape;
     if (!isDeepStrictEqual(known, same)) {
@@ -189,7 +190,7 @@ function finish<T extends { components?: object }>(description: T): T {
     return referTo(title);
   };
   const { components, ...rest } = description;
-  // Rebuilt member by member, the document keeps its shape.
+  // The document is rebuilt member by member, so it keeps its type.
   const walked = hoist(rest) as T;
   const told = hoist(webhooks);
   const own = components && 'schemas' in components ? components.schemas : {};
@@ -204,14 +205,14 @@ function referTo(name: string): object {
   return { $ref: `#/components/schemas/${name}` };
 }
 
-/** The description as it lies in `docs/openapi.json`; the server has to be ready. */
+/** The description in the form of `docs/openapi.json`; the server has to be ready. */
 export function writeDescription(app: Api): string {
   return `${JSON.stringify(app.swagger(), null, 2)}\n`;
 }
 
 const anything = { type: 'object', additionalProperties: true };
 
-/** Serves the description at `/docs/openapi.json`; it is written when it is first asked for. */
+/** Serves the description at `/docs/openapi.json`; it is written at the first request. */
 export function descriptionRoute(app: Api): void {
   let written: { readonly text: string; readonly etag: string } | undefined;
   const write = () => {

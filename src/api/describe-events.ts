@@ -1,7 +1,7 @@
 /**
- * What is told to receivers and apps rather than asked for, for the API description: webhooks, and the messages of
- * the WebSocket. No code is checked by these schemas; the samples of the documentation, which are compared with
- * what a running service sends, are checked against them (`test/journeys/documentation.test.ts`).
+ * Events for receivers and apps, for the API description: webhooks, and the messages of the WebSocket. No code is
+ * checked by these schemas; the samples of the documentation, which are compared with what a running service sends,
+ * are checked against them (`test/journeys/documentation.test.ts`).
  */
 import { type TSchema, Type } from 'typebox';
 
@@ -185,14 +185,14 @@ const mailboxesChanged = Type.Object(
   },
 );
 
-/** The messages of the WebSocket by their `type`: OpenAPI has no place of its own for them. */
+/** The messages of the WebSocket by their `type`: OpenAPI has no place for them. */
 export const socketEvents = {
   hello: plain(hello),
   mailbox_changed: plain(mailboxChanged),
   mailboxes_changed: plain(mailboxesChanged),
 };
 
-/** As JSON has it, without what TypeBox adds. */
+/** As plain JSON, without the additions of TypeBox. */
 function plain(schema: TSchema): object {
   return JSON.parse(JSON.stringify(schema));
 }

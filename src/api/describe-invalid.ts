@@ -1,10 +1,10 @@
 /**
- * Says in the contract's words what the schema of a route did not find.
+ * Describes the errors of a route's schema in the words of the contract.
  */
 import type { FastifyError, FastifySchemaValidationError } from 'fastify';
 import { type FieldError, Refusal } from '../errors/errors.ts';
 
-/** One answer names this many fields at most. */
+/** The most fields that one answer names. */
 const FIELDS_MAX = 20;
 
 type Invalid = FastifyError & { readonly validation: FastifySchemaValidationError[] };
@@ -27,7 +27,7 @@ export function describeInvalid(invalid: Invalid): Refusal {
   return refuseFields(errors);
 }
 
-/** Refuses fields of the input; so many of them are named as one answer names at most. */
+/** Refuses fields of the input; names up to the limit of one answer. */
 export function refuseFields(found: readonly FieldError[]): Refusal {
   const errors = found.slice(0, FIELDS_MAX);
   const detail = errors.map(({ field, message }) => `${field} ${message}`).join('; ');

@@ -1,21 +1,21 @@
-/** The files of the site: which there are, which of them a path names, which are free of charge. */
+/** The files of the site: the list, the file of a path, and the files outside of the rate limit. */
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { join, sep } from 'node:path';
 
-/** The site as it lay in its folder at the start. */
+/** The site as it was in its folder at the start. */
 export interface Site {
   /** Absolute path of the folder that lies below `/docs/`. */
   readonly directory: string;
   /** What may be served, by paths below the folder. */
   readonly files: ReadonlySet<string>;
-  /** CSP sources (`'sha256-...'`) of the scripts that stand in the pages. */
+  /** CSP sources (`'sha256-...'`) of the inline scripts of the pages. */
   readonly scripts: readonly string[];
 }
 
 /** `app.BxK4d9_1.js`, `quickstart.md.Dw1x99ab.lean.js`: the name changes with the content. */
 const hashedName =
   /^\/(?:docs|console)\/assets\/[\w./@-]{1,200}\.[\w-]{8,64}(?:\.lean)?\.[a-z0-9]{2,5}$/;
-/** The live inbox is served as its sources lie; one page loads some twenty of them. */
+/** The live inbox is served from its source files; one page loads some twenty of them. */
 const inboxFile = /^\/docs\/inbox\/[\w-]{1,64}\.(?:js|css)$/;
 
 /** Whether a path names a file whose name changes with its content. */
@@ -23,13 +23,13 @@ export function isHashedAsset(path: string): boolean {
   return hashedName.test(path);
 }
 
-/** Whether a URL names one of the dozens of files that a page loads: the rate limit leaves them out. */
+/** Whether a URL names one of the dozens of files that a page loads: the rate limit does not count them. */
 export function isPartOfPage(url: string): boolean {
   const path = url.split('?', 1)[0] ?? '';
   return hashedName.test(path) || inboxFile.test(path);
 }
 
-/** Reads what the build left in a folder; where none was made the site is empty. */
+/** Reads the result of the build from a folder; without a build the site is empty. */
 export function openSite(directory: string): Site {
   try {
     return { directory, files: listSite(directory), scripts: readScripts(directory) };
@@ -39,7 +39,7 @@ export function openSite(directory: string): Site {
   }
 }
 
-/** `.build.json` is there when the site has pages, not markdown alone. */
+/** `.build.json` exists when the site has pages, and not only markdown. */
 function readScripts(directory: string): readonly string[] {
   const path = join(directory, '.build.json');
   return statSync(path, { throwIfNoEntry: false }) === undefined
@@ -47,7 +47,7 @@ function readScripts(directory: string): readonly string[] {
     : JSON.parse(readFileSync(path, 'utf8')).scripts;
 }
 
-/** Lists what may be served: files that lie in the folder, links resolved, none that is hidden. */
+/** Lists the files to serve: files within the folder, links resolved, none that is hidden. */
 function listSite(directory: string): ReadonlySet<string> {
   const root = realpathSync(directory);
   const names = new Set<string>();
@@ -57,7 +57,7 @@ function listSite(directory: string): ReadonlySet<string> {
     const isHidden = name.startsWith('.') || name.includes('/.');
     if (!isHidden && isFileWithin(root, path)) names.add(name);
   }
-  // Chosen by Accept-Encoding, never by name.
+  // Selected by Accept-Encoding, never by name.
   for (const name of names) {
     for (const ending of ['.br', '.gz']) names.delete(`${name}${ending}`);
   }
@@ -88,9 +88,9 @@ export function fileAt({ files }: Site, path: string): string | undefined {
 }
 
 /**
- * The page that a path with a slash too many at its end is meant for: `quickstart` for `quickstart/`.
+ * The page for a path with an extra slash at its end: `quickstart` for `quickstart/`.
  *
- * @returns a path below `/docs/`, of characters that a URL may have as they are
+ * @returns a path below `/docs/`, of characters that need no encoding in a URL
  */
 export function pageWithoutSlash({ files }: Site, path: string): string | undefined {
   const page = path.slice(0, -1);

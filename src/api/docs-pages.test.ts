@@ -60,7 +60,7 @@ before(async () => {
 
 after(() => rm(parent, { recursive: true, force: true }));
 
-test('/ and /docs are the same page, open to all', async () => {
+test('/ and /docs are the same page, open to everybody', async () => {
   const pages = await Promise.all(
     ['/', '/docs', '/docs/', '/docs/index.html'].map((path) =>
       api.call('GET', path, undefined, { 'x-api-key': undefined }),
@@ -76,7 +76,7 @@ test('/ and /docs are the same page, open to all', async () => {
   }
 });
 
-test('every path of the console is its one page, which may load its own files alone', async () => {
+test('every path of the console is its one page, which may load only its own files', async () => {
   for (const path of [
     '/console',
     '/console/',
@@ -142,12 +142,12 @@ test('a page that is asked for with a slash at its end is found', async () => {
   }
 });
 
-test('a file that is known is not sent again', async () => {
+test('a cached file is not sent again', async () => {
   for (const path of ['/', '/docs/notes.md', HASHED]) {
     const first = await api.call('GET', path);
     const etag = first.headers.get('etag') ?? '';
     assert.notEqual(etag, '');
-    // As browsers ask; fetch by itself would say no-cache.
+    // As browsers request it; fetch alone would say no-cache.
     const ask = { 'if-none-match': etag, 'cache-control': 'max-age=0' };
     const again = await api.call('GET', path, undefined, ask);
     assert.equal(again.status, 304);
@@ -157,7 +157,7 @@ test('a file that is known is not sent again', async () => {
   assert.match(hashed.headers.get('cache-control') ?? '', /max-age=31536000, immutable/);
 });
 
-/** Sends a path as it is, which fetch would tidy up first. */
+/** Sends a path unchanged, which fetch would normalize first. */
 function getRaw(path: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let received = '';
@@ -230,7 +230,7 @@ test('folders are not listed', async () => {
   assert.equal((await api.call('GET', '/docs/assets')).status, 404);
 });
 
-test('pages may run the scripts that stand in them, and nothing else inline', async () => {
+test('pages may run their own inline scripts, and no others', async () => {
   const policy = (await api.call('GET', '/docs')).headers.get('content-security-policy') ?? '';
   assert.ok(policy.includes(`script-src 'self' ${SCRIPT_HASH}`), policy);
   const accept = 'text/html,application/xhtml+xml;q=0.9,*/*;q=0.8';
@@ -245,7 +245,7 @@ test('pages may run the scripts that stand in them, and nothing else inline', as
   assert.equal(posted.body.code, 'route_not_found');
 });
 
-test('the live inbox may show mail that brings its styles, in frames', async () => {
+test('the live inbox may show mail with its own styles, in frames', async () => {
   for (const path of ['/docs/inbox', '/docs/inbox/']) {
     const page = await api.call('GET', path);
     assert.equal(page.status, 200);
@@ -255,7 +255,7 @@ test('the live inbox may show mail that brings its styles, in frames', async () 
   }
 });
 
-test('a file comes compressed for whoever takes that', async () => {
+test('a file is compressed for clients that accept it', async () => {
   for (const [accepted, encoding] of [
     ['br, gzip', 'br'],
     ['gzip', 'gzip'],
@@ -284,7 +284,7 @@ test('a file comes compressed for whoever takes that', async () => {
   assert.equal((await api.call('GET', '/docs/packed.css.br')).status, 404, 'no file by itself');
 });
 
-test('the files that a page loads are free of charge', () => {
+test('the files that a page loads do not count for the rate limit', () => {
   for (const url of [
     HASHED,
     '/docs/assets/style.Cdh4q66G.css',
@@ -306,12 +306,12 @@ test('the files that a page loads are free of charge', () => {
   }
 });
 
-test('a live inbox that changes is loaded anew, what is named after its content never is', () => {
+test('a changed live inbox is loaded again, files named after their content never are', () => {
   assert.ok(isHashedAsset(HASHED));
   assert.ok(!isHashedAsset('/docs/inbox/main.js'));
 });
 
-test('a site of markdown alone shows it in place of the pages', async () => {
+test('a site of only markdown shows it in place of the pages', async () => {
   const root = join(parent, 'markdown');
   await mkdir(join(root, 'guides'), { recursive: true });
   await mkdir(join(root, 'inbox'));
@@ -338,7 +338,7 @@ test('a site of markdown alone shows it in place of the pages', async () => {
   assert.equal(lost.body.code, 'route_not_found');
 });
 
-test('without a site, / and /docs say how to make it, and the rest of the API is there', async () => {
+test('without a site, / and /docs say how to build it, and the rest of the API works', async () => {
   const bare = await startApi('sqlite', { siteDirectory: join(parent, 'nothing') });
   for (const path of ['/', '/docs', '/docs/']) {
     const page = await bare.call('GET', path);

@@ -1,7 +1,7 @@
 /**
- * The public pages: the home page at `/` and `/docs`, files below `/docs/`, the operator's console at
- * `/console`, and what a browser sees where there is nothing. The site is made at installation (`docs/.vitepress/build.ts`), as pages or,
- * where that failed, as markdown. Only files that lay in its folder at the start are served.
+ * The public pages: the home page at `/` and `/docs`, files below `/docs/`, the operator's console at `/console`,
+ * and the page for unknown paths in a browser. The site is built at installation (`docs/.vitepress/build.ts`), as
+ * pages or, where that failed, as markdown. Only files that were in its folder at the start are served.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -27,9 +27,9 @@ function pagePolicy(scripts: readonly string[]): string {
 }
 
 /**
- * The live inbox shows mail in a sandboxed frame without scripts, which inherits this policy: mail
- * styles itself inline. The frame's own policy lets pictures come from the mail's parts only (`data:`)
- * until the reader of a message asks for its remote pictures, which this one has to allow, too.
+ * The live inbox shows mail in a sandboxed frame without scripts, which inherits this policy: mail has inline
+ * styles. The frame's own policy allows pictures only from the mail's parts (`data:`) until the reader of a message
+ * requests its remote pictures, which this policy has to allow, too.
  */
 const inboxPolicy = [
   "default-src 'self'",
@@ -43,9 +43,9 @@ const inboxPolicy = [
 ].join(';');
 
 const FOR_EVER = 'public, max-age=31536000, immutable';
-/** Kept, but asked for again each time: the ETag makes that cheap. */
+/** Cached, but checked each time: the ETag makes that cheap. */
 const CHECKED = 'public, no-cache';
-/** What the home page says where no site was made. */
+/** The text of the home page without a site. */
 const NOT_BUILT =
   'The pages have not been built. Run "npm run docs:build" and start Postroom again.\n' +
   'The API is described at /docs/openapi.json.\n';
@@ -61,7 +61,7 @@ export function docsRoutes(site: Site): RouteGroup {
       cacheControl: false,
       preCompressed: true,
     });
-    // After the plugin, which says the type of compressed files last.
+    // After the plugin, which sets the type of compressed files last.
     app.addHook('onSend', async (request, reply) => {
       const type = reply.getHeader('content-type');
       if (typeof type !== 'string') return;
@@ -69,7 +69,7 @@ export function docsRoutes(site: Site): RouteGroup {
       if (type.startsWith('application/javascript')) {
         reply.header('content-type', 'text/javascript; charset=utf-8');
       }
-      // Browsers show plain text, and save markdown as a file: it is that only for who asks for it.
+      // Browsers show plain text, and save markdown as a file: it is sent as markdown only for a URL that asks for it.
       if (type.startsWith('text/markdown') && !/\.md(?:\?|$)/.test(request.url)) {
         reply.header('content-type', 'text/plain; charset=utf-8');
       }
@@ -95,7 +95,7 @@ export function docsRoutes(site: Site): RouteGroup {
   };
 }
 
-/** Sends a file of the console; its screens are all one page, which reads from the path what to show. */
+/** Sends a file of the console; all its screens are one page, which reads from the path what to show. */
 function sendConsole(site: Site, reply: FastifyReply, path: string): FastifyReply {
   const name = site.files.has(`console/${path}`) ? `console/${path}` : 'console/index.html';
   if (path.startsWith('assets/') && name !== `console/${path}`) throw notFound();
@@ -109,7 +109,7 @@ function sendFile(site: Site, reply: FastifyReply, path: string): FastifyReply {
   if (name === undefined) {
     const page = pageWithoutSlash(site, path);
     if (page === undefined) throw notFound();
-    // Served there, its relative links would lead elsewhere.
+    // Served at this path, its relative links would be wrong.
     return reply.header('cache-control', CHECKED).redirect(`/docs/${page}`, 308);
   }
   return sendNamed(site, reply, name, `/docs/${name}`);
@@ -124,7 +124,7 @@ function sendNamed(site: Site, reply: FastifyReply, name: string, url: string): 
 
 function policyOf(site: Site, name: string): string {
   if (name.startsWith('inbox/')) return inboxPolicy;
-  // No script stands in the console's page.
+  // The console's page has no inline script.
   return pagePolicy(name.startsWith('console/') ? [] : site.scripts);
 }
 
@@ -132,7 +132,7 @@ function secureHeaders(app: Api): void {
   app.register(helmet, {
     // Each page has its own.
     contentSecurityPolicy: false,
-    // Whether this host is reached by TLS is for the proxy in front to say.
+    // Only the proxy in front knows whether this host is reached by TLS.
     strictTransportSecurity: false,
   });
 }
@@ -147,7 +147,7 @@ function homeSchema(operationId: string) {
   };
 }
 
-/** Answers a browser for which there is nothing. */
+/** Answers a browser's request for an unknown path. */
 export type NotFoundPage = (reply: FastifyReply) => void;
 
 /** Answers with `404.html` of the site; undefined where the site has no pages. */
@@ -168,7 +168,7 @@ const busyStyle =
 /** Nothing is loaded: each file would be one more request. */
 const busyPolicy = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(busyStyle).digest('base64')}'; frame-ancestors 'none'`;
 
-/** Answers a browser that asked too often with a page that loads again by itself. */
+/** Answers a browser that sent too many requests with a page that reloads itself. */
 export function sendBusyPage(reply: FastifyReply, retryAfter: number): void {
   const seconds = Math.ceil(retryAfter);
   const wait = seconds === 1 ? '1 second' : `${seconds} seconds`;
@@ -187,7 +187,7 @@ export function sendBusyPage(reply: FastifyReply, retryAfter: number): void {
     );
 }
 
-/** Whether a request is a browser's, which wants to read a page (RFC 9110 section 12.5.1). */
+/** Whether a request comes from a browser that wants to show a page (RFC 9110 section 12.5.1). */
 export function wantsPage(request: FastifyRequest): boolean {
   const { method, headers } = request;
   return (method === 'GET' || method === 'HEAD') && (headers.accept ?? '').includes('text/html');

@@ -1,4 +1,4 @@
-/** What the routes of domains answer: a domain's DNS records, its route, all its details. */
+/** The answers of the routes of domains: a domain's DNS records, its route, all its details. */
 import { Type } from 'typebox';
 import type { DnsRecord, DomainDetails, Route } from '../domains/domains.ts';
 import { DomainBody, DomainName, isoTime, RecordId, writeDomain } from './schemas.ts';

@@ -1,5 +1,5 @@
 /**
- * Section 4.1 of the contract: claim a domain, see its DNS records, set its route.
+ * Section 4.1 of the contract: claim a domain, read its DNS records, set its route.
  */
 import { Type } from 'typebox';
 import type { Accounts } from '../accounts/accounts.ts';
@@ -45,7 +45,7 @@ interface DomainRouteParts {
   readonly contents?: ContentsCounter;
 }
 
-/** The routes of domains; deleting one is of `accounts/`, which tells of the mailboxes lost. */
+/** The routes of domains; `accounts/` deletes a domain, since it publishes the loss of its mailboxes. */
 export function domainRoutes(parts: DomainRouteParts): RouteGroup {
   const { domains, verification } = parts;
   return (app) => {

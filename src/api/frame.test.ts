@@ -1,4 +1,4 @@
-/** What browsers of other origins may do, and what a proxy in front may say. */
+/** What browsers of other origins may do, and which headers a proxy in front may set. */
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { connect } from 'node:net';
@@ -57,7 +57,7 @@ test('a listed origin may call and read', async () => {
   }
 });
 
-test('an origin that is not listed gets nothing', async () => {
+test('an origin that is not listed gets no permission', async () => {
   const api = await startApi('sqlite', { corsOrigins: [origin] });
   for (const other of [
     'https://evil.test',
@@ -84,12 +84,12 @@ test('the log has the address that a trusted proxy names', async () => {
   const forwarded = { 'x-forwarded-for': '198.51.100.7', 'x-request-id': 'through-proxy' };
   await api.call('GET', '/nowhere', undefined, forwarded);
   const findLine = () => api.logLines.find((logged) => logged.requestId === 'through-proxy');
-  // It is written once the answer is out, which its reader may see first.
+  // It is written after the answer was sent, which its reader may see first.
   while (!findLine()) await setImmediate();
   assert.equal(findLine()?.ip, '198.51.100.7');
 });
 
-test('an upgrade to something else is answered as if nobody had asked', async () => {
+test('an upgrade to something else is answered as if it had not asked for one', async () => {
   const api = await startApi('sqlite', {
     upgrades: ({ headers }) => headers.upgrade === 'websocket',
   });
@@ -114,7 +114,7 @@ test('an upgrade to something else is answered as if nobody had asked', async ()
   assert.equal(upgrades, 1);
 });
 
-test('the WebSocket path says so to a plain request', async () => {
+test('the WebSocket path names itself in the answer to a plain request', async () => {
   const api = await startApi('sqlite');
   const answer = await api.call('GET', '/ws');
   assert.equal(answer.status, 426);
@@ -122,7 +122,7 @@ test('the WebSocket path says so to a plain request', async () => {
   assert.equal(answer.headers.get('upgrade'), 'websocket');
 });
 
-test('an answer that cannot be written harms no other', async () => {
+test('an answer that cannot be written does not affect others', async () => {
   const api = await startApi('sqlite', {
     routes: [
       (app) => {
@@ -142,7 +142,7 @@ test('an answer that cannot be written harms no other', async () => {
   assert.equal(broken.headers.get('x-content-type-options'), 'nosniff');
 });
 
-/** Sends a request as it is written here; answers its status code and the code of the problem. */
+/** Sends a request exactly as written; returns its status code and the code of the problem. */
 async function sendRaw(port: number, lines: readonly string[]): Promise<[number, string]> {
   const socket = connect(port, '127.0.0.1');
   socket.write([...lines, '', ''].join('\r\n'));
@@ -173,7 +173,7 @@ test('a request has one Host and one Authorization at most', async () => {
   }
 });
 
-test('a good token is not taken beside another one', async () => {
+test('a valid token is not accepted beside another one', async () => {
   const api = await startApi('sqlite');
   await api.activateDomain('u', 'acme.test');
   const { account } = await api.accounts.create({

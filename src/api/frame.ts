@@ -1,5 +1,5 @@
 /**
- * The server that every route plugs into: what happens to a request before and after its route.
+ * The server of all routes: what happens to a request before and after its route.
  */
 import type { IncomingMessage } from 'node:http';
 import cors from '@fastify/cors';
@@ -32,7 +32,7 @@ import type { Api, RateLimits } from './server.ts';
 
 export interface FrameOptions {
   readonly logger: Logger;
-  /** Told of each answered request, for metrics. */
+  /** Called for each answered request, for metrics. */
   readonly onAnswered?: OnAnswered;
   /** Requests of one client in a minute, 0 for no limit. */
   readonly rateLimitPerMinute: number;
@@ -43,20 +43,20 @@ export interface FrameOptions {
   readonly connections: ConnectionLimits;
   /** Origins of browser apps that may read answers. */
   readonly corsOrigins: readonly string[];
-  /** Bytes of a request body at most, where a route sets nothing else. */
+  /** The most bytes of a request body, where a route sets nothing else. */
   readonly maxBody: number;
-  /** What a browser is shown where there is nothing; without it, what other clients get. */
+  /** The page for a browser at an unknown path; without it, the answer of other clients. */
   readonly notFoundPage: NotFoundPage | undefined;
   /**
-   * Which requests for an upgrade go to the server's `upgrade` listener; others are answered as if
-   * they had not asked (RFC 9110 section 7.8). Left out, all of them do once there is a listener.
+   * Which upgrade requests go to the server's `upgrade` listener; others are answered as if they had not asked (RFC
+   * 9110 section 7.8). By default all of them do once there is a listener.
    */
   readonly upgrades?: (request: IncomingMessage) => boolean;
 }
 
-/** A request that is not here by then is cut off; a batch of 16 MiB needs about 1 Mbit/s. */
+/** A request that is not complete by then is cut off; a batch of 16 MiB needs about 1 Mbit/s. */
 const REQUEST_TIMEOUT_MS = 120_000;
-/** Longer than any header section that Node takes, so that the route decides what is too long. */
+/** Longer than any header section that Node accepts, so that the route decides what is too long. */
 const PATH_PARAMETER_MAX = 65_536;
 
 /** Opens the server without routes. */
@@ -68,7 +68,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
       ? undefined
       : new RequestLimits(rateLimitPerMinute, openLimit, isTrusted);
   const app = openServer(options, isTrusted, answerBadUrl);
-  // A trusted proxy, or one on this machine, carries the requests of many clients.
+  // A trusted proxy, or one on this machine, forwards the requests of many clients.
   const isExempt = (address: string) => isLoopback(address) || isTrusted(address);
   limitConnections(app.server, options.connections, isExempt, options.logger);
   allowOrigins(app, options.corsOrigins);
@@ -79,7 +79,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
   convertIntegers(app);
   refuseNearNames(app);
   app.setErrorHandler(answerError);
-  // What no route took was refused before; this is for a route that found nothing to serve.
+  // Unknown paths were refused before; this is for a route that found nothing to serve.
   app.setNotFoundHandler(() => {
     throw notFound();
   });
@@ -106,7 +106,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
     return limits.charge('requests', request, reply);
   }
 
-  /** Fastify runs no hook for these: what the hooks do is done here. */
+  /** Fastify runs no hook for these: so the work of the hooks is done here. */
   function answerBadUrl(error: Error, request: FastifyRequest, reply: FastifyReply): void {
     setCommonHeaders(request, reply);
     const start = performance.now();
@@ -122,7 +122,7 @@ export function createFrame(options: FrameOptions): { app: Api; limits: RateLimi
     charged
       .then((refusal) => answerError(refusal ?? error, request, reply))
       .catch((cause: unknown) => {
-        // Nobody awaits this: a failure must not end the process.
+        // Not awaited: a failure must not end the process.
         options.logger.error(
           { err: cause, requestId: request.id },
           'a request failed unexpectedly and got no answer',
@@ -146,28 +146,28 @@ function openServer(
     genReqId: requestIdOf,
     trustProxy: options.trustProxy.length > 0 ? isTrusted : false,
     bodyLimit: options.maxBody,
-    // Node's own answer to a request without Host has no body; ours has.
+    // Node's own answer to a request without Host has no body; ours has one.
     http: {
       requireHostHeader: false,
       ...(options.upgrades && { shouldUpgradeCallback: options.upgrades }),
     },
     requestTimeout: REQUEST_TIMEOUT_MS,
-    // A client that takes nothing of its answer for so long is gone.
+    // A client that reads nothing of its answer for this long counts as gone.
     connectionTimeout: REQUEST_TIMEOUT_MS,
     routerOptions: { maxParamLength: PATH_PARAMETER_MAX },
-    // A request that arrives while we stop is answered as long as there is something to answer it.
+    // A request that arrives during a stop is answered as long as there is something to answer it.
     return503OnClosing: false,
     schemaController: { compilersFactory },
-    // Bodies are flat and small where no key is asked for (MAIL_BODY_MAX): naming every wrong field is
-    // no more work than they are.
+    // Bodies are flat and small where no key is needed (MAIL_BODY_MAX): naming every wrong field costs no more than
+    // reading them.
     ajv: {
       customOptions: {
         coerceTypes: false,
         removeAdditional: false,
         useDefaults: false,
         allErrors: true,
-        // TypeBox writes the schemas, and a test checks the document that is made of them. To check them here
-        // first compiles the schema of schemas, which takes as long as all of ours together.
+        // TypeBox writes the schemas, and a test checks the document that is made of them. Checking them here first
+        // compiles the schema of schemas, which takes as long as all of ours together.
         validateSchema: false,
       },
     },
@@ -176,7 +176,7 @@ function openServer(
   }).withTypeProvider<TypeBoxTypeProvider>();
 }
 
-/** Answers for browsers of the listed origins alone (https://fetch.spec.whatwg.org/#http-cors-protocol). */
+/** CORS answers only for browsers of the listed origins (https://fetch.spec.whatwg.org/#http-cors-protocol). */
 function allowOrigins(app: Api, origins: readonly string[]): void {
   if (origins.length === 0) return;
   app.register(cors, {
@@ -212,7 +212,7 @@ function allowOrigins(app: Api, origins: readonly string[]): void {
   });
 }
 
-/** Before every route: charge the request, then refuse what no route would take. */
+/** Before every route: charge the request, then refuse what no route would accept. */
 function admitRequests(
   app: Api,
   limits: RequestLimits | undefined,
@@ -232,7 +232,7 @@ function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.header('cache-control', 'no-store');
 }
 
-/** Whether a route set a header field that cannot be written: the answer must not have it again. */
+/** Whether a route set a header field that cannot be written: the answer must not contain it again. */
 function isUnwritable(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ERR_INVALID_CHAR';
 }
@@ -244,15 +244,15 @@ function isFree(request: FastifyRequest): boolean {
   return reads && isPartOfPage(url);
 }
 
-/** Before the body is read: nobody has to send one to a path that is not there. */
+/** Before the body is read: nobody has to send one to an unknown path. */
 function judge(
   app: Api,
   request: FastifyRequest,
   reply: FastifyReply,
   describePaths: (path: string) => string,
 ): Refusal | undefined {
-  // RFC 9112 section 3.2: HTTP/1.1 has one, and no request has two, which tell programs in front
-  // and us different things.
+  // RFC 9112 section 3.2: HTTP/1.1 has one Host, and no request has two, which programs in front and we could read
+  // differently.
   const hosts = countField(request.raw, 'host');
   if (hosts > 1) return new Refusal('invalid_request', 'the request has two headers Host');
   if (hosts === 0 && request.raw.httpVersionMinor !== 0) {
@@ -263,7 +263,7 @@ function judge(
   return notAllowed(app, path, request, reply) ?? notFound(describePaths(path));
 }
 
-/** 405 where the path takes other methods (RFC 9110 section 15.5.6). */
+/** 405 where the path accepts other methods (RFC 9110 section 15.5.6). */
 function notAllowed(
   app: Api,
   path: string,

@@ -4,7 +4,7 @@ import { startApi } from './testing/start-api.ts';
 
 const noKey = { 'x-api-key': undefined };
 
-test('the process is alive whatever else is not', async () => {
+test('the process is alive whatever else fails', async () => {
   const api = await startApi('sqlite', { readiness: { database: async () => false } });
   const answer = await api.call('GET', '/healthz', undefined, noKey);
   assert.equal(answer.status, 200);
@@ -33,7 +33,7 @@ test('it is ready while every check passes', async () => {
   assert.deepEqual(answer.body, { status: 'ready' });
 });
 
-test('it is ready for what goes on while a part is away', async () => {
+test('it is ready for the rest while a part is down', async () => {
   let bodies: 'degraded' | true = 'degraded';
   const api = await startApi('sqlite', { readiness: { bodies: async () => bodies } });
   const away = await api.call('GET', '/readyz', undefined, noKey);

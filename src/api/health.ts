@@ -1,5 +1,5 @@
 /**
- * For load balancers and supervisors: is the process alive, can it do its work.
+ * For load balancers and supervisors: whether the process is alive, and can do its work.
  */
 import type { Logger } from 'pino';
 import { Type } from 'typebox';
@@ -7,12 +7,12 @@ import { Refusal } from '../errors/errors.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
 /**
- * Whether one thing that the service needs is working; a rejection counts as no. `degraded`: some of the work
- * waits for it, and the rest goes on.
+ * Whether one thing that the service needs works; a rejection counts as no. `degraded`: some of the work waits for it,
+ * and the rest continues.
  */
 export type ReadinessCheck = () => Promise<boolean | 'degraded'>;
 
-/** A check that takes longer than this says no. */
+/** A check that takes longer than this has failed. */
 const CHECK_TIMEOUT_MS = 5_000;
 
 const Health = Type.Object({ status: Type.String({ examples: ['ok'] }) }, { title: 'Health' });
@@ -27,7 +27,7 @@ const Readiness = Type.Object(
 /**
  * `GET /healthz` and `GET /readyz`.
  *
- * @param checks by the name of the part that they are about, which the answer and the log say
+ * @param checks by the name of their part, which is in the answer and the log
  */
 export function healthRoutes(
   checks: Readonly<Record<string, ReadinessCheck>>,

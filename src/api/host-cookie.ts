@@ -1,19 +1,19 @@
 /**
- * A cookie (RFC 6265) that only this host gets. It is hidden from scripts, and is sent by pages of this site alone
- * (SameSite=Strict), so that no other site makes a browser use it. By HTTPS its name says that this host has set
- * it (`__Host-`), so that no other host of the domain can put its own in place.
+ * A cookie (RFC 6265) that only this host gets. It is hidden from scripts, and only pages of this site send it
+ * (SameSite=Strict), so that no other site makes a browser use it. With HTTPS its name shows that this host has set it
+ * (`__Host-`), so that no other host of the domain can replace it.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
-/** Cookies of one request that are looked at. */
+/** The most cookies of one request that are read. */
 const COOKIES_READ = 5;
 
 interface HostCookieOptions {
   readonly name: string;
-  /** Where it is sent without TLS; by HTTPS a `__Host-` cookie is sent everywhere. */
+  /** The path that it is sent to without TLS; with HTTPS a `__Host-` cookie is sent to all paths. */
   readonly path: string;
   readonly maxAgeSeconds: number;
-  /** Where the service is reached: by HTTPS, the cookie is sent by HTTPS alone. */
+  /** The URL of the service: with HTTPS, the cookie is sent only by HTTPS. */
   readonly publicUrl: () => string;
 }
 
@@ -24,7 +24,7 @@ export class HostCookie {
     this.#options = options;
   }
 
-  /** What the cookies of the name have: several where they were set for several paths or hosts. */
+  /** The values of all cookies of this name: several where they were set for several paths or hosts. */
   read(request: FastifyRequest): string[] {
     const start = `${this.#name(request)}=`;
     const pairs = (request.headers.cookie ?? '').split(';').map((pair) => pair.trim());
@@ -34,13 +34,13 @@ export class HostCookie {
     return [...new Set(values)].filter((value) => value !== '').slice(0, COOKIES_READ);
   }
 
-  /** @param value none removes the cookie */
+  /** @param value empty removes the cookie */
   set(value: string, request: FastifyRequest, reply: FastifyReply): void {
     const { path, maxAgeSeconds } = this.#options;
     const isSecure = this.#isSecure(request);
     const fields = [
       `${this.#name(request)}=${value}`,
-      // Browsers keep a `__Host-` cookie with this path alone.
+      // Browsers accept a `__Host-` cookie only with this path.
       `Path=${isSecure ? '/' : path}`,
       `Max-Age=${value === '' ? 0 : maxAgeSeconds}`,
       'HttpOnly',
@@ -54,7 +54,7 @@ export class HostCookie {
     return protocol === 'https' || this.#options.publicUrl().startsWith('https:');
   }
 
-  /** RFC 6265bis section 4.1.3.2; without TLS browsers keep no cookie of that name. */
+  /** RFC 6265bis section 4.1.3.2; without TLS browsers accept no cookie of that name. */
   #name(request: FastifyRequest): string {
     const { name } = this.#options;
     return this.#isSecure(request) ? `__Host-${name}` : name;

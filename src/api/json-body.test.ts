@@ -1,4 +1,4 @@
-/** JSON bodies are bounded before they are parsed. */
+/** JSON bodies are limited before they are parsed. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { type RunningApi, startApi } from './testing/start-api.ts';
@@ -26,7 +26,7 @@ test('a body of too many values is refused, wherever they are', async () => {
   }
 });
 
-test('what stands in a string counts for nothing', async () => {
+test('characters in a string do not count', async () => {
   assert.equal((await post(`"x":"\\"${',:[{'.repeat(20_000)}\\\\"`)).status, 404);
   assert.equal((await post(`"x":[${'1,'.repeat(19_000)}1]`)).status, 404);
 });

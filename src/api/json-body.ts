@@ -1,13 +1,13 @@
 /**
- * JSON request bodies: UTF-8 (RFC 8259 section 8.1), no more values than any request needs, no text that the
- * database cannot keep, and members that are null count as absent.
+ * JSON request bodies: UTF-8 (RFC 8259 section 8.1), no more values than any request needs, no text that the database
+ * cannot store; members that are null count as absent.
  */
 import { isUtf8 } from 'node:buffer';
 import { Refusal } from '../errors/errors.ts';
 import type { Api } from './server.ts';
 
 /**
- * Values of one body. A body of 16 MiB can have millions, and reading those stops everybody for seconds. A
+ * The most values of one body. A body of 16 MiB can have millions, and reading those blocks everything for seconds. A
  * message to 3,000 recipients with names has 15,000.
  */
 const VALUES_MAX = 20_000;
@@ -34,10 +34,10 @@ export function acceptJsonBodies(app: Api): void {
       return;
     }
     const text = bytes.toString();
-    // Typed as if it might be a promise; with a callback it is none.
+    // Typed as a possible promise; with a callback it is none.
     void parseJson(request, text, (error, body: unknown) => {
       if (error) return done(error);
-      // In UTF-8 without control characters, which JSON has none of, only an escape makes such text.
+      // UTF-8 JSON has no raw control characters, so only an escape can make such text.
       if (text.includes('\\u') && !isStorable(body)) {
         return done(
           new Refusal(
@@ -51,7 +51,7 @@ export function acceptJsonBodies(app: Api): void {
   });
 }
 
-/** Whether JSON has too many values, seen before it is parsed by what stands before each: `,` `:` `[` `{`. */
+/** Whether JSON has too many values, counted before it is parsed by the characters before them: `,` `:` `[` `{`. */
 function hasManyValues(json: Uint8Array): boolean {
   // Each takes one octet or more.
   if (json.length <= VALUES_MAX) return false;
@@ -76,8 +76,8 @@ function hasManyValues(json: Uint8Array): boolean {
 }
 
 /**
- * Whether every string is text that can be kept: PostgreSQL has no U+0000, and a lone surrogate has
- * no UTF-8. Walks with a stack of its own, since the depth is the sender's choice.
+ * Whether every string can be stored: PostgreSQL has no U+0000, and a lone surrogate has no UTF-8. Walks with a
+ * stack of its own, since the sender chooses the depth.
  */
 function isStorable(body: unknown): boolean {
   const pending: unknown[] = [body];
@@ -92,7 +92,7 @@ function isStorable(body: unknown): boolean {
   return true;
 }
 
-/** Many clients send null for what they do not have; a required member is then missing. */
+/** Many clients send null for values that they do not have; a required member is then missing. */
 function withoutNulls(body: unknown): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));

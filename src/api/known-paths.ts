@@ -1,8 +1,8 @@
-/** Which paths there are, told to whoever calls one that is not there. */
+/** The existing paths, for the answer to an unknown one. */
 import { isNearName } from './near-names.ts';
 import type { Api } from './server.ts';
 
-/** So many paths are named in one answer. */
+/** The most paths that one answer names. */
 const NAMED_MAX = 12;
 const ALL = '/docs/reference/api lists all paths';
 
@@ -15,7 +15,7 @@ interface KnownPath {
 /**
  * Collects the routes that are registered after it and are in the API description.
  *
- * @returns says what is at or below a path that is not there, as the end of a sentence
+ * @returns names the paths at or below an unknown path, as the end of a sentence
  */
 export function collectPaths(app: Api): (path: string) => string {
   const known: KnownPath[] = [];
@@ -45,7 +45,7 @@ function namesOf(paths: readonly KnownPath[], between: string): string {
   return paths.map(({ name }) => name).join(between);
 }
 
-/** How many segments at the start of a path are those of a route, or close to them. */
+/** How many segments at the start of a path are equal or close to those of a route. */
 function sharedLength(route: readonly string[], asked: readonly string[]): number {
   const end = route.findIndex((segment, at) => {
     const given = asked[at];

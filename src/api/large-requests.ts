@@ -1,12 +1,12 @@
-/** How many large requests are read and carried out at a time. */
+/** Limits how many large requests are read and carried out at a time. */
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../errors/errors.ts';
 import { ClientShares } from '../net/net.ts';
 
-/** Octets from which on a request is a large one. */
+/** Octets from which a request is a large one. */
 const LARGE = 1024 * 1024;
-/** So many large requests one account has at a time, and all have. */
+/** The most large requests of one account at a time, and of all. */
 const OF_ONE_ACCOUNT = 4;
 const IN_ALL = 12;
 const RETRY_AFTER = 2;
@@ -17,7 +17,7 @@ export class LargeRequests {
   readonly #work = new WeakMap<FastifyRequest, Promise<unknown>>();
 
   /**
-   * Passes a body on, and counts the request once it is a large one.
+   * Passes a body on, and counts the request when it becomes a large one.
    *
    * @throws Refusal rate_limited
    */
@@ -29,7 +29,7 @@ export class LargeRequests {
   ): AsyncGenerator<Uint8Array> {
     let octets = 0;
     try {
-      // Left open where the request is refused: the answer goes out on the same connection.
+      // Left open where the request is refused: the answer is sent on the same connection.
       const chunks: AsyncIterable<Uint8Array> = payload.iterator({ destroyOnReturn: false });
       for await (const chunk of chunks) {
         const isLarge = octets < LARGE && octets + chunk.length >= LARGE;
@@ -42,7 +42,7 @@ export class LargeRequests {
     }
   }
 
-  /** Notes what is done for a request: it goes on where the client leaves. */
+  /** Notes the work for a request: it continues when the client leaves. */
   work<Answer>(request: FastifyRequest, answer: Promise<Answer>): Promise<Answer> {
     this.#work.set(request, answer);
     return answer;
@@ -57,13 +57,13 @@ export class LargeRequests {
   }
 }
 
-/** Waits until a request is answered or its client has left. Fastify runs no hook for all that leave. */
+/** Waits until a request is answered or its client has left. Fastify runs no hook for all clients that leave. */
 function closed(request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const { socket } = request.raw;
   return new Promise((resolve) => {
     const end = () => {
       reply.raw.off('close', end);
-      // A request that waits for the answer of another one on its connection has no answer to close.
+      // A request that waits for the answer of another one on its connection has no answer to close yet.
       socket.off('close', end);
       resolve();
     };

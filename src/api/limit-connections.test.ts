@@ -8,7 +8,7 @@ import { limitConnections } from './limit-connections.ts';
 
 const PROXY = '127.0.0.99';
 
-/** A server on all loopback addresses, none of which is exempt but the proxy's. */
+/** A server on all loopback addresses, of which only the proxy's is exempt. */
 async function start() {
   const server = createServer((_request, response) => response.end('hello'));
   const logLines: string[] = [];
@@ -22,7 +22,7 @@ async function start() {
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  /** Connects, and tells whether a request is answered; the connection stays. */
+  /** Connects, and returns whether a request is answered; the connection stays open. */
   async function open(localAddress: string): Promise<Socket | undefined> {
     const socket = connect({ port, host: '127.0.0.1', localAddress });
     sockets.push(socket);
@@ -37,7 +37,7 @@ async function start() {
   return { open, logLines };
 }
 
-test('a client has so many connections, and all clients together', async () => {
+test('connections are limited for a client, and for all clients together', async () => {
   const { open, logLines } = await start();
   const first = await open('127.0.0.1');
   assert.ok(first && (await open('127.0.0.1')));
@@ -47,7 +47,7 @@ test('a client has so many connections, and all clients together', async () => {
   assert.ok(await open('127.0.0.2'), 'another client');
   first.destroy();
   await once(first, 'close');
-  // The server may see the end a moment later.
+  // The server may notice the end a moment later.
   while (!(await open('127.0.0.1')));
   assert.ok((await open('127.0.0.3')) && (await open('127.0.0.4')));
   assert.equal(await open('127.0.0.5'), undefined, 'the last place of all is taken');

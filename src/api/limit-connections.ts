@@ -12,8 +12,8 @@ export interface ConnectionLimits {
 const LOG_EVERY_MS = 60_000;
 
 /**
- * Closes connections beyond the limits as they come, so that nobody takes all file descriptors. A
- * connection that became a WebSocket counts as well.
+ * Closes connections above the limits as they come, so that nobody uses all file descriptors. A connection that became
+ * a WebSocket counts as well.
  *
  * @param isExempt addresses whose connections do not count
  */

@@ -1,11 +1,11 @@
-/** A message that a request brings, where its client leaves. */
+/** A message in a request whose client leaves. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { readMessage } from './mail-append.ts';
 
-test('a client that left before its message was read is no failure of ours', async () => {
+test('a client that left before its message was read causes no internal error', async () => {
   const body = new Readable({ read() {} });
   body.destroy();
   await once(body, 'close');

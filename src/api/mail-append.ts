@@ -1,4 +1,4 @@
-/** POST /mail/append: a message as it is, put into a mailbox. */
+/** POST /mail/append: an unchanged message, put into a mailbox. */
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { invalidField, Refusal } from '../errors/errors.ts';
@@ -12,7 +12,7 @@ import { type Api, credentials, type RouteGroup } from './server.ts';
 const OF_ONE_ACCOUNT = 4;
 const IN_ALL = 40;
 
-/** Seconds after which another one may find a place. */
+/** Seconds after which the next one may find a place. */
 const RETRY_AFTER = 2;
 
 const flag = Type.String({ maxLength: 4_096, examples: ['\\Seen'] });
@@ -79,7 +79,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
           const { state, uid } = await mailstore.appendMessage(
             user,
             { mailbox, flags: [flags].flat().flatMap(splitFlags), octets: length },
-            // The parser below is the only one that sets it; there is none where there is no body.
+            // Only the parser below sets it; there is none where there is no body.
             hashedBody(request, readMessage(request.body as Readable | undefined, maxMessageBytes)),
           );
           reply.code(201);
@@ -92,7 +92,7 @@ export function mailAppendRoute(mailstore: Mailstore, maxMessageBytes: number): 
   };
 }
 
-/** Takes `message/rfc822` alone, as a stream that the route reads. */
+/** Accepts only `message/rfc822`, as a stream that the route reads. */
 function acceptMessageBodies(app: Api): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('message/rfc822', (_request, payload, done) => done(null, payload));
@@ -113,7 +113,7 @@ export async function* readMessage(
 ): AsyncGenerator<Uint8Array> {
   let size = 0;
   try {
-    // Left open where the message is refused: the answer goes out on the same connection.
+    // Left open where the message is refused: the answer is sent on the same connection.
     const chunks: AsyncIterable<Uint8Array> = body?.iterator({ destroyOnReturn: false }) ?? empty;
     for await (const chunk of chunks) {
       size += chunk.length;
@@ -121,11 +121,11 @@ export async function* readMessage(
       yield chunk;
     }
   } catch (error) {
-    // Whatever else comes from the stream: a client that left early leaves one without an error of its own.
+    // Any other error of the stream: a client that left early leaves one without an error of its own.
     if (error instanceof Refusal) throw error;
     throw new Refusal('invalid_request', 'the body ended too early', { cause: error });
   } finally {
-    // What still comes is read and dropped.
+    // The rest is read and dropped.
     body?.resume();
   }
   if (size === 0) throw invalidField('body', 'must be a message');

@@ -14,7 +14,7 @@ import { credentials, type RouteGroup } from './server.ts';
 const bytes = Type.Unsafe<Readable>({ type: 'string', format: 'binary' });
 const unchanged = Type.Unsafe<undefined>(Type.Null({ description: 'The client has it already.' }));
 
-/** What {@link sendPart} answers. */
+/** The answers of {@link sendPart}. */
 export const partAnswer = {
   200: {
     description: 'The whole part.',
@@ -74,9 +74,9 @@ export function mailAttachmentRoutes(mailstore: Mailstore): RouteGroup {
 }
 
 /**
- * Answers with the bytes of a part, or with the range of them that was asked for.
+ * Answers with the bytes of a part, or with the requested range of them.
  *
- * @throws Refusal range_not_satisfiable, and whatever opening the part throws
+ * @throws Refusal range_not_satisfiable, and the errors of opening the part
  */
 export async function sendPart(request: FastifyRequest, reply: FastifyReply, part: PartContent) {
   const headers = headersOf(part);
@@ -103,7 +103,7 @@ function headersOf({ etag }: PartContent) {
   return {
     etag,
     'accept-ranges': 'bytes',
-    // A message never changes under its UID, but the token that opened it may end.
+    // A message never changes under its UID, but the token that opened it may expire.
     'cache-control': 'private, no-cache',
     'x-content-type-options': 'nosniff',
   };
@@ -126,7 +126,7 @@ const SINGLE_RANGE = /^bytes=\s*(?:(\d{1,30})-(\d{1,30})?|-(\d{1,30}))\s*$/i;
  * Reads a Range field for content of `size` octets.
  *
  * @returns undefined where the whole content is to be sent: no field, another unit, not valid, or
- *   several ranges at once, which a server may leave aside (section 14.2)
+ *   several ranges at once, which a server may ignore (section 14.2)
  */
 export function parseRange(
   field: string | undefined,

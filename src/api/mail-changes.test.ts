@@ -1,4 +1,4 @@
-/** What a change answers where the sync that goes with it cannot be had. */
+/** The answer to a change where its sync fails. */
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { before, test } from 'node:test';
@@ -32,7 +32,7 @@ const changes = [
   ['/mail/delete', {}],
 ] as const;
 
-test('a since that no sync takes is refused, and nothing is changed', async () => {
+test('an invalid since is refused, and nothing is changed', async () => {
   const uid = await append();
   const before = await api.mailstore.listMailboxes(user);
   for (const [path, more] of changes) {
@@ -49,7 +49,7 @@ test('a since that no sync takes is refused, and nothing is changed', async () =
   assert.deepEqual(await api.mailstore.listMailboxes(user), before);
 });
 
-test('a change that was made is answered as made, also where the sync after it fails', async (t) => {
+test('a change succeeds also where the sync after it fails', async (t) => {
   t.mock.method(EmbeddedMailstore.prototype, 'sync', async () => {
     throw new Refusal('unavailable', 'the database cannot be reached right now');
   });

@@ -23,7 +23,7 @@ import {
 } from './mail-schemas.ts';
 import { credentials, type RouteGroup, type RouteTools } from './server.ts';
 
-/** Messages that one call changes. */
+/** The most messages that one call changes. */
 const UIDS_MAX = 1_000;
 const FLAGS_MAX = 64;
 
@@ -31,7 +31,7 @@ const flag = Type.String({ minLength: 1, maxLength: 64, examples: ['\\Seen'] });
 const flags = (description: string) =>
   Type.Optional(Type.Array(flag, { maxItems: FLAGS_MAX, description }));
 
-/** Members that name messages, and ask for what a sync would tell after the change. */
+/** Members that name messages, and request a sync after the change. */
 const messageSet = {
   mailbox: mailboxName('The mailbox that has the messages.'),
   uids: Type.Array(uidSchema, {
@@ -216,13 +216,13 @@ function stateOf({
   return { mailbox, uidvalidity, token };
 }
 
-/** What a sync after the change is asked. */
+/** The sync after the change. */
 function syncOf({ mailbox, since, fields }: SetBody): SyncRequest {
   return { mailbox, ...since, ...(fields && { fields }) };
 }
 
 /**
- * Refuses a `since` that no sync takes, before anything is changed.
+ * Refuses an invalid `since`, before anything is changed.
  *
  * @throws Refusal invalid_request
  */
@@ -236,8 +236,8 @@ function checkSince(mailstore: Mailstore, body: SetBody): void {
 }
 
 /**
- * What a sync since the given state tells, so that an action costs an app one request. The change is
- * made by then: where the sync fails, the answer goes without it.
+ * The sync since the given state, so that an action costs an app one request. The change is already made: where the
+ * sync fails, the answer is sent without it.
  */
 async function syncAfter(
   mailstore: Mailstore,

@@ -1,4 +1,4 @@
-/** GET /mail/content, POST /mail/messages: what messages say, without reading MIME. */
+/** GET /mail/content, POST /mail/messages: the texts of messages, without MIME. */
 import { type Static, Type } from 'typebox';
 import { readSenderResults } from '../delivery/delivery.ts';
 import { Refusal } from '../errors/errors.ts';
@@ -14,9 +14,9 @@ import {
 } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
-/** Octets of text and of HTML each. */
+/** The most octets of text, and of HTML. */
 const TEXT_MAX = 2 * 1024 * 1024;
-/** Messages in one call, and characters of its answer after which the rest is left for the next. */
+/** The most messages in one call, and the characters of its answer after which the rest is left for the next. */
 const MESSAGES_MAX = 100;
 const ANSWER_MAX = 4 * 1024 * 1024;
 
@@ -180,7 +180,7 @@ async function readMessages(
     const one = await read(uid).catch(passOverMissing);
     if (!one) continue;
     length += JSON.stringify(one).length;
-    // The first is never left out: a client that asks again must come further.
+    // The first is never left out, so that a client that asks again makes progress.
     if (messages.length > 0 && length > ANSWER_MAX) return { messages, hasMore: true };
     messages.push(one);
   }

@@ -1,4 +1,4 @@
-/** The mailboxes of an account: listed, made, renamed, deleted. */
+/** The mailboxes of an account: listed, created, renamed, deleted. */
 import { Type } from 'typebox';
 import type { Mailstore } from '../mailstore/mailstore.ts';
 import { MAIL_BODY_MAX, mailboxName, mailboxState, mailboxStateSchema } from './mail-schemas.ts';

@@ -6,7 +6,7 @@ import { beginStream } from './answer-errors.ts';
 import { bodyStructureSchema, envelopeSchema, messageQuery, writtenHere } from './mail-schemas.ts';
 import { credentials, type RouteGroup } from './server.ts';
 
-/** A source up to here is answered in one piece; a longer one is read twice and streamed. */
+/** Up to this size a source is answered in one piece; a longer one is read twice and streamed. */
 const WHOLE_MAX = 256 * 1024;
 
 const sourceType = 'message/rfc822';
@@ -71,14 +71,14 @@ export function mailMessageRoutes(mailstore: Mailstore): RouteGroup {
           message.size <= WHOLE_MAX
             ? JSON.stringify(await readWhole(message))
             : await beginStream(writeInPieces(message));
-        // Fastify sends a text of this type as it is.
+        // Fastify sends a text of this type unchanged.
         return reply.type('application/json; charset=utf-8').send(answer);
       },
     );
   };
 }
 
-/** Whether the source is named in Accept, and JSON is not (RFC 9110 section 12.5.1). */
+/** Whether Accept names the source, and not JSON (RFC 9110 section 12.5.1). */
 function wantsSource(accept: string | undefined): boolean {
   if (!accept) return false;
   const ranges = accept.toLowerCase().split(',');
@@ -97,7 +97,7 @@ async function readWhole(message: Message): Promise<object> {
   return { ...describe(message), rfc822Encoding: encoding, rfc822: source.toString(encoding) };
 }
 
-/** The same JSON with flat memory: one reading finds the encoding, a second one writes. */
+/** The same JSON with flat memory: a first reading finds the encoding, a second one writes. */
 async function* writeInPieces(message: Message): AsyncGenerator<string> {
   const encoding = (await isUtf8Throughout(message)) ? 'utf-8' : 'latin1';
   const source = await beginStream(message.open());

@@ -1,12 +1,12 @@
-/** Pieces of schema that the mail routes share. */
+/** Parts of schemas that the mail routes share. */
 import type { Readable } from 'node:stream';
 import { type TSchema, Type } from 'typebox';
 import { messageFields } from '../mailstore/mailstore.ts';
 import { SAME_SHAPE } from './server.ts';
 
 /**
- * Octets of a body that is read before it is known who sends it. The largest that are valid have two
- * texts of 1,024 characters, each of which JSON can write with twelve octets.
+ * The most octets of a body that is read before its sender is known. The largest valid ones have two texts of 1,024
+ * characters, each of which JSON can write with twelve octets.
  */
 export const MAIL_BODY_MAX = 32 * 1024;
 
@@ -92,7 +92,7 @@ export const bodyStructureSchema = Type.Object(
   },
 );
 
-/** Names longer than this are no mailbox of anybody's. */
+/** No mailbox has a longer name. */
 export const MAILBOX_MAX = 1_024;
 
 /** @param description of the mailbox in the call */
@@ -113,7 +113,7 @@ export const mailboxState = {
   token: Type.String({ description: 'What a sync returns now.', examples: ['45'] }),
 };
 
-/** The same as an answer. */
+/** The same in the form of an answer. */
 export const mailboxStateSchema = Type.Object(mailboxState, {
   title: 'MailboxState',
   description: 'The state of a mailbox.',
@@ -142,7 +142,7 @@ export const updatedSchema = Type.Object(
   { title: 'UpdatedMessage' },
 );
 
-/** A message that is gone. */
+/** A removed message. */
 export const removedSchema = Type.Object({ uid: uidSchema }, { title: 'RemovedMessage' });
 
 export const threadIdSchema = Type.String({
@@ -150,7 +150,7 @@ export const threadIdSchema = Type.String({
   examples: ['t1x0c9k2m7q'],
 });
 
-/** What a sync answers (contract 2). */
+/** The answer to a sync (contract 2). */
 export const syncAnswer = Type.Object(
   {
     mailbox: Type.String({ description: 'The mailbox that was synced.' }),
@@ -231,7 +231,7 @@ export const syncAnswer = Type.Object(
   },
 );
 
-/** Which message of which mailbox, as the query of a GET names it. */
+/** One message of a mailbox, in the query of a GET. */
 export const messageQuery = {
   mailbox: Type.Optional(
     Type.String({

@@ -14,7 +14,7 @@ import { credentials, type RouteGroup } from './server.ts';
 const MATCHES_DEFAULT = 50;
 const MATCHES_MAX = 500;
 
-/** Longer texts are refused with a code that says so. */
+/** Longer texts are refused with a code of their own. */
 const text = (description: string) =>
   Type.Optional(Type.String({ maxLength: 10_240, description, examples: ['invoice'] }));
 const time = (description: string) =>

@@ -1,4 +1,4 @@
-/** POST /mail/send, GET /mail/sends: mail that an account sends, and what became of it. */
+/** POST /mail/send, GET /mail/sends: mail that an account sends, and its status. */
 
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -17,9 +17,9 @@ import {
 import { KEY_MAX, keyHeaders, readKey } from './repeat-safely.ts';
 import { type Api, credentials, type RouteGroup, type RouteTools } from './server.ts';
 
-/** Octets of a message as JSON; a larger one goes as message/rfc822. */
+/** The most octets of a message as JSON; a larger one is sent as message/rfc822. */
 const SEND_BODY_MAX = 16 * 1024 * 1024;
-/** More than may be sent to: what is too many is refused by the field it is in. */
+/** More than the limit of recipients, so that too many are refused with the name of their field. */
 const RECIPIENTS_READ = 1_000;
 const ATTACHMENTS_MAX = 100;
 
@@ -196,7 +196,7 @@ const cancelAnswer = Type.Object({
 
 export function mailSendRoutes(sending: Sending, maxMessageBytes: number): RouteGroup {
   return (app, tools) => {
-    // In a scope of its own: no other route takes messages by this parser.
+    // In a scope of its own: no other route accepts messages by this parser.
     app.register((scope, _options, done) => {
       sendRoute(scope, tools, sending, maxMessageBytes);
       done();
@@ -239,14 +239,14 @@ function sendRoute(app: Api, tools: RouteTools, sending: Sending, maxMessageByte
     '/mail/send',
     {
       bodyLimit: SEND_BODY_MAX,
-      // Before the body is read: nobody else makes us hold so much.
+      // Before the body is read: nobody else can make us hold so much.
       preParsing: async (request, reply, payload) => {
         const { accountId } = await tools.authenticateMail(request);
         const holder = String(accountId);
         const body = Readable.from(large.read(request, reply, payload, holder), {
           objectMode: false,
         });
-        // It may break off when nobody reads it any more: after a refusal.
+        // It may break off when it is no longer read: after a refusal.
         return body.on('error', () => undefined);
       },
       schema: {

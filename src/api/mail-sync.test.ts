@@ -25,7 +25,7 @@ function write(answer: SyncResult, withTexts: boolean): string[] {
   }
 }
 
-/** Messages with envelopes of so many characters. */
+/** Messages with envelopes of this length in characters. */
 function messages(count: number, length: number): AddedMessage[] {
   return Array.from({ length: count }, (_, index) => ({
     uid: index + 1,
@@ -33,7 +33,7 @@ function messages(count: number, length: number): AddedMessage[] {
   }));
 }
 
-test('large messages are written few at a time', () => {
+test('large messages are written a few at a time', () => {
   const answer = answerOf({ added: messages(9, 500_000), removed: [{ uid: 70 }] }, true);
   const pieces = write(answer, true);
   assert.deepEqual(JSON.parse(pieces.join('')), answer);
@@ -48,7 +48,7 @@ test('many small ones are written many at a time', () => {
   assert.ok(pieces.length > 1 && pieces.length < 30, `${pieces.length} pieces`);
 });
 
-test('changes without such fields are bounded as well, whatever flags they have', () => {
+test('changes without such fields are limited as well, for any flags', () => {
   const keyword = 'k'.repeat(64);
   const answer = answerOf({
     added: Array.from({ length: 30_000 }, (_, index) => ({ uid: 500 + index })),
@@ -65,7 +65,7 @@ test('changes without such fields are bounded as well, whatever flags they have'
   for (const piece of pieces) assert.ok(piece.length < 1.3 * PIECE_MAX);
 });
 
-test('what is short is one piece', () => {
+test('a short answer is one piece', () => {
   for (const answer of [
     answerOf({}),
     answerOf({ added: messages(3, 100), updated: [{ uid: 9, modseq: '7', flags: ['\\Seen'] }] }),

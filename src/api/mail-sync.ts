@@ -46,7 +46,7 @@ const syncBody = Type.Object(
   },
 );
 
-/** `""` counts as absent, as null does. */
+/** `""` counts as absent, like null. */
 function given(text: string | undefined): text is string {
   return text !== undefined && text !== '';
 }
@@ -80,7 +80,7 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
           ...(fields !== undefined && { fields }),
           ...(order === 'newest' && { newest: true }),
         });
-        // Fastify sends a text of this type as it is.
+        // Fastify sends a text of this type unchanged.
         reply.type('application/json; charset=utf-8');
         const pieces = writeInPieces(result, hasTexts(fields ?? []));
         const first = pieces.next();
@@ -92,8 +92,8 @@ export function mailSyncRoutes(mailstore: Mailstore): RouteGroup {
 }
 
 /*
- * The JSON of a sync, in pieces with turns of the event loop in between: a first sync may have a
- * hundred thousand changes, and an envelope or a structure is as long as the sender made it.
+ * The JSON of a sync, in pieces with turns of the event loop in between: a first sync may have a hundred thousand
+ * changes, and an envelope or a structure is as long as the sender made it.
  */
 
 async function* inTurns(first: IteratorResult<string, string>, rest: Iterator<string, string>) {
@@ -106,17 +106,17 @@ async function* inTurns(first: IteratorResult<string, string>, rest: Iterator<st
   yield piece.value;
 }
 
-/** Characters from which on a piece is handed on. */
+/** Characters from which a piece is passed on. */
 const PIECE = 64 * 1024;
 
-/** Changes made JSON in one go; flags alone make them 4 KB long at most. */
+/** Changes written at once; with only flags each is at most 4 KB long. */
 const CHANGES_AT_A_TIME = 200;
 
 /**
  * Writes an answer.
  *
- * @param withTexts whether added messages may have any length: each is then written for itself
- * @returns at the end, the last piece: what is short is this one alone
+ * @param withTexts whether added messages may have any length: then each is written by itself
+ * @returns at the end, the last piece: a short answer is only this one
  */
 export function* writeInPieces(
   { changes, ...rest }: SyncResult,

@@ -51,7 +51,7 @@ test('a browser gets the next token by the cookie, and each answer has the next 
   assert.equal((await renew(cookieOf(second))).status, 200);
 });
 
-test('a cookie of the same name that is not ours is passed over', async () => {
+test('a foreign cookie of the same name is ignored', async () => {
   const first = await api.call('POST', '/mail/token', { ...login, remember: true });
   const over = await api.call('POST', '/mail/token', { ...login, remember: true });
   await api.call('POST', '/mail/token/forget', undefined, { cookie: cookieOf(over) });
@@ -59,13 +59,13 @@ test('a cookie of the same name that is not ours is passed over', async () => {
     `postroom_login=x; postroom_login=; ${cookieOf(over)}; ${cookieOf(first)}`,
   );
   assert.equal(second.status, 200);
-  // Signing out ends the login wherever its cookie stands.
+  // Signing out ends the login, whichever place its cookie has.
   const cookie = `postroom_login=x; ${cookieOf(second)}`;
   await api.call('POST', '/mail/token/forget', undefined, { cookie });
   assert.equal((await renew(cookieOf(second))).status, 401);
 });
 
-test('a login that is over is refused, and the browser drops the cookie', async () => {
+test('an ended login is refused, and the browser drops the cookie', async () => {
   const none = await renew();
   assert.equal(none.status, 401);
   assert.deepEqual(none.headers.getSetCookie(), []);
@@ -89,7 +89,7 @@ test('signing out ends the login', async () => {
   assert.equal(again.status, 200, 'there is nothing to forget');
 });
 
-test('where the service is reached by HTTPS the cookie is sent by HTTPS alone', async () => {
+test('where the service is reached by HTTPS the cookie is sent only by HTTPS', async () => {
   const behindProxy = await start({ trustProxy: ['127.0.0.0/8'] });
   const body = { ...login, remember: true };
   const forwarded = await behindProxy.call('POST', '/mail/token', body, {

@@ -1,6 +1,6 @@
 /**
- * `POST /mail/token`: a mailbox's address and password for a token, and how a browser that remembers the login
- * gets the next one.
+ * `POST /mail/token`: exchanges a mailbox's address and password for a token; a browser that remembers the login gets
+ * the next token by its cookie.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
@@ -15,7 +15,7 @@ import { HostCookie } from './host-cookie.ts';
 import { MAIL_BODY_MAX } from './mail-schemas.ts';
 import { type Api, credentials, LOGIN_COOKIE, type RouteGroup } from './server.ts';
 
-/** A token and how long it is good; the same in both ways to get one. */
+/** A token and its lifetime; the same in both ways to get one. */
 export const TokenBody = Type.Object(
   {
     token: Type.String({
@@ -31,10 +31,10 @@ export function writeToken(issued: IssuedToken): Type.Static<typeof TokenBody> {
   return { token: issued.token, expires_in: issued.expiresIn };
 }
 
-/** An address and a password have at most this many characters; longer ones are not looked at. */
+/** An address and a password have at most this many characters; longer ones are not read. */
 const CREDENTIAL_MAX = 1024;
 
-/** @param publicUrl of the service: by HTTPS, cookies are sent by HTTPS alone */
+/** @param publicUrl of the service: with HTTPS, cookies are sent only by HTTPS */
 export function tokenRoutes(tokens: Tokens, publicUrl: () => string): RouteGroup {
   return (app) => {
     const cookies = new LoginCookies(publicUrl);
@@ -104,7 +104,7 @@ function addRenewal(app: Api, tokens: Tokens, cookies: LoginCookies): void {
     async (request, reply) => {
       const remembered = cookies.read(request);
       const renewed = await renewAny(tokens, remembered).catch((error: unknown) => {
-        // The browser drops what is over; a database that does not answer ends nothing.
+        // The browser drops an ended login; a database that does not answer ends nothing.
         const dropped = remembered.length > 0 && endsLogin(error);
         if (dropped) cookies.set('', request, reply);
         throw error;
@@ -118,7 +118,7 @@ function endsLogin(error: unknown): error is Refusal {
   return error instanceof Refusal && isOver.has(error.code);
 }
 
-/** Renews by the first cookie that is good: another host of the domain may have set one of the same name. */
+/** Renews by the first valid cookie: another host of the domain may have set one of the same name. */
 async function renewAny(tokens: Tokens, remembered: readonly string[]): Promise<RememberedToken> {
   let refusal = new Refusal('unauthorized', `there is no cookie ${LOGIN_COOKIE}: sign in`);
   for (const [index, text] of remembered.entries()) {
@@ -155,7 +155,7 @@ function addEnd(app: Api, tokens: Tokens, cookies: LoginCookies): void {
   );
 }
 
-/** The cookie in which a browser remembers a login. */
+/** The cookie by which a browser remembers a login. */
 class LoginCookies extends HostCookie {
   constructor(publicUrl: () => string) {
     const path = '/mail/token';

@@ -90,7 +90,7 @@ async function post(
 }
 
 onEachEngine('POST /hooks/mailserver', (engine) => {
-  test('takes a signed batch, whatever its content type', async () => {
+  test('accepts a signed batch of any content type', async () => {
     const { url, told } = await start(engine);
     const batch = `${eventLine('a')}\r\n\r\n${eventLine('ü')}\n`;
     for (const type of [
@@ -110,7 +110,7 @@ onEachEngine('POST /hooks/mailserver', (engine) => {
     assert.equal(told.length, 2);
   });
 
-  test('answers with the lines that were not taken', async () => {
+  test('returns the lines that were not accepted', async () => {
     const { url, told } = await start(engine);
     const batch = `${eventLine('a')}\n{"event_id":"b"}\n${eventLine('c', 'bob@d1.test')}\nx`;
     const { status, body } = await post(url, batch, { 'x-mailserver-signature': sign(batch) });
@@ -131,7 +131,7 @@ onEachEngine('POST /hooks/mailserver', (engine) => {
     assert.equal(told.length, 1);
   });
 
-  test('refuses what is not signed, before it is parsed', async () => {
+  test('refuses unsigned batches before they are parsed', async () => {
     const { url, told } = await start(engine);
     const batch = eventLine('a');
     const signature = sign(batch);
@@ -152,7 +152,7 @@ onEachEngine('POST /hooks/mailserver', (engine) => {
     assert.equal(told.length, 0);
   });
 
-  test('refuses a batch with no event', async () => {
+  test('refuses a batch without an event', async () => {
     const { url } = await start(engine);
     for (const body of ['', '\n\n', undefined, 'x\n[]']) {
       const signature = sign(body ?? '');
@@ -168,7 +168,7 @@ onEachEngine('POST /hooks/mailserver', (engine) => {
     }
   });
 
-  test('takes 16 MiB and not a byte more', async () => {
+  test('accepts 16 MiB and not a byte more', async () => {
     const { url, told } = await start(engine);
     const full = Buffer.concat([Buffer.from(`${eventLine('a')}\n`), Buffer.alloc(16 * MIB, 'x')]);
     const most = full.subarray(0, 16 * MIB);
@@ -181,7 +181,7 @@ onEachEngine('POST /hooks/mailserver', (engine) => {
     const more = full.subarray(0, 16 * MIB + 1);
     const refused = await postChunks(url, more, sign(more), { 'content-length': more.length });
     assert.deepEqual([refused.status, refused.code], [413, 'body_too_large']);
-    // Without a length that is said before.
+    // With a length that is not announced.
     const chunked = await postChunks(url, more, sign(more), {});
     assert.deepEqual([chunked.status, chunked.code], [413, 'body_too_large']);
     assert.equal(told.length, 1);
@@ -189,7 +189,7 @@ onEachEngine('POST /hooks/mailserver', (engine) => {
 });
 
 suite('the rate limit', () => {
-  test('batches with a good signature have a budget of their own', async () => {
+  test('batches with a valid signature have a budget of their own', async () => {
     const { url } = await start('sqlite', 3);
     const batch = eventLine('a');
     const good = () => post(url, batch, { 'x-mailserver-signature': sign(batch) });
@@ -199,7 +199,7 @@ suite('the rate limit', () => {
       assert.equal(answer.headers.get('x-ratelimit-limit'), '30');
       assert.equal(answer.headers.get('x-ratelimit-remaining'), String(left));
     }
-    // They have taken nothing from everybody's.
+    // They have used nothing of the common budget.
     const elsewhere = await fetch(`${url}/elsewhere`);
     assert.equal(elsewhere.headers.get('x-ratelimit-remaining'), '2');
     await elsewhere.text();
@@ -213,7 +213,7 @@ suite('the rate limit', () => {
       assert.equal(refused.status, 429);
       assert.equal(refused.body.code, 'rate_limited');
     }
-    // The mail server is not held up by what others did at its address.
+    // The mail server is not limited by what others did at its address.
     for (let left = 25; left >= 0; left--) assert.equal((await good()).status, 200);
     assert.equal((await good()).status, 429);
   });
@@ -224,7 +224,7 @@ suite('bodies that are being read', () => {
   const finished = (bodies: BatchBodies, client: string, bytes: number) =>
     bodies.read(client, Readable.from([Buffer.alloc(bytes)]));
 
-  /** A body whose first bytes are here; `end` brings its end. */
+  /** A body whose first bytes have come; `end` sends the rest. */
   function unfinished(bodies: BatchBodies, client: string, bytes: number) {
     const source = new Readable({ read() {} });
     const before = bodies.held;
@@ -237,7 +237,7 @@ suite('bodies that are being read', () => {
     return { source, reading, arrived, end: () => source.push(null) };
   }
 
-  test('are bounded for each, each client and all together', async () => {
+  test('are limited in size, for each client and for all together', async () => {
     const bodies = new BatchBodies(limits);
     await assert.rejects(finished(bodies, 'a', 101), { code: 'body_too_large' });
     assert.equal(bodies.held, 0);
@@ -279,7 +279,7 @@ suite('bodies that are being read', () => {
     assert.equal(bodies.held, 0);
   });
 
-  test('count for nothing once their sender is gone', async () => {
+  test('do not count after their sender left', async () => {
     const bodies = new BatchBodies(limits);
     const { source, reading, arrived } = unfinished(bodies, 'a', 60);
     await arrived();
@@ -305,7 +305,7 @@ suite('bodies that are being read', () => {
 });
 
 suite('strangers who send unfinished bodies', () => {
-  /** Sends all but the last byte of a largest body from an address of this machine. */
+  /** Sends all but the last byte of a body of the largest size from an address of this machine. */
   async function hold(url: string, localAddress: string) {
     const posting = request(`${url}/hooks/mailserver`, {
       method: 'POST',
@@ -319,14 +319,14 @@ suite('strangers who send unfinished bodies', () => {
     return posting;
   }
 
-  test('keep nobody else from sending batches', async () => {
+  test('do not prevent others from sending batches', async () => {
     const { url, told } = await start('sqlite');
     const send = async (event: string) => {
       const batch = eventLine(event);
       const { status } = await post(url, batch, { 'x-mailserver-signature': sign(batch) });
       assert.equal(status, 200);
     };
-    // 16 addresses, as many bodies as were ever taken at once.
+    // 16 addresses, as many bodies as are ever held at once.
     const held: ClientRequest[] = [];
     for (let n = 2; n < 18; n++) held.push(await hold(url, `127.0.0.${n}`));
     await send('of a sender that was not known');

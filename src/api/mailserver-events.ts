@@ -1,9 +1,9 @@
 /**
  * POST /hooks/mailserver: signed batches of events from the mail server (contract 4.4 and 6).
  *
- * The signature is checked over the raw bytes before anything is parsed. A batch with a good one is
- * charged to a budget of its own; one without is charged to everybody's, before its body is read
- * where its header cannot be a signature.
+ * The signature is checked over the raw bytes before anything is parsed. A batch with a valid one is charged to a
+ * budget of its own; one without is charged to the common budget, before its body is read if its header cannot be a
+ * signature.
  */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
@@ -16,7 +16,7 @@ import { credentials, type RouteGroup } from './server.ts';
 
 const MIB = 1_048_576;
 const BODY_MAX = 16 * MIB;
-/** One client may have one largest batch under way. */
+/** One client may have one batch of the largest size under way. */
 const HELD = {
   perBody: BODY_MAX,
   perClient: BODY_MAX,
@@ -77,7 +77,7 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
   const bodies = new BatchBodies(HELD);
   return (app, { limits }) => {
     app.removeAllContentTypeParsers();
-    // Whatever it is called: the contract names no type, and mail servers send several.
+    // Any content type: the contract names none, and mail servers send several.
     app.addContentTypeParser('*', async (request: FastifyRequest, payload: IncomingMessage) => {
       if (Number(request.headers['content-length']) > BODY_MAX) {
         throw new Refusal('body_too_large', `a batch has at most ${BODY_MAX} bytes`);
@@ -126,7 +126,7 @@ export function mailserverEventRoutes(events: MailserverEvents): RouteGroup {
 
 /** Fastify has no body where the request has none. */
 function bodyOf(request: FastifyRequest): HeldBody {
-  // The parser above is the only one that sets it.
+  // Only the parser above sets it.
   const body = request.body as HeldBody | undefined;
   return body ?? { bytes: Buffer.alloc(0), release() {} };
 }

@@ -1,4 +1,4 @@
-/** A slip in a name is told; a name of another purpose is ignored. */
+/** A typing error in a name is reported; a name for another purpose is ignored. */
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { type RunningApi, startApi } from './testing/start-api.ts';
@@ -43,7 +43,7 @@ test('other unknown names are ignored, and so are short ones that differ', async
   assert.equal(listed.status, 200);
 });
 
-test('parameters of a query are looked at, too', async () => {
+test('parameters of a query are checked, too', async () => {
   for (const [query, field, meant] of [
     ['user_id=demo&limt=5', 'limt', 'limit'],
     ['user_id=demo&Limit=5', 'Limit', 'limit'],
@@ -69,14 +69,14 @@ test('members of members are named by their path', async () => {
   ]);
 });
 
-test('a sync with the contract’s members is not in the way, and a slip in one is told', async () => {
+test('a sync with the contract’s members is accepted, and a typing error in one is reported', async () => {
   const sync = { mailbox: 'INBOX', uidvalidity: '', token: '' };
   assert.equal((await api.call('POST', '/mail/sync', sync, authorization)).status, 200);
   const slip = await api.call('POST', '/mail/sync', { mailBox: 'INBOX' }, authorization);
   assert.equal(slip.body.errors[0].field, 'mailBox');
 });
 
-test('an answer names twenty slips at most', async () => {
+test('an answer names at most twenty typing errors', async () => {
   const members = Array.from({ length: 500 }, (_, i) => [`user_id_${'_'.repeat(i)}`, i]);
   const body = { user_id: 'demo', domain: 'acme.test', ...Object.fromEntries(members) };
   const { status, body: problem } = await api.call('POST', '/v2/domains/delete', body);

@@ -1,27 +1,27 @@
 /**
- * Names that are almost right. A member of a body, or a parameter of a query, that no schema knows is ignored;
- * one that is close to a known name is a slip, and ignoring it would do something else than was meant.
+ * Names that are almost right. A member of a body, or a parameter of a query, that no schema knows is ignored; one
+ * that is close to a known name is a typing error, and ignoring it would do something else than the caller meant.
  */
 import type { FastifyRequest } from 'fastify';
 import type { FieldError } from '../errors/errors.ts';
 import { refuseFields } from './describe-invalid.ts';
 import type { Api } from './server.ts';
 
-/** So many unknown names of one request are compared: a body may have thousands. */
+/** The most unknown names of one request that are compared: a body may have thousands. */
 const COMPARED_MAX = 50;
 
-/** Names shorter than this differ by one letter from too many others: they are close in case and underscores alone. */
+/** Shorter names differ by one letter from too many others: they are close only if case or underscores differ. */
 const SHORT = 4;
-/** From this length on, two wrong letters are a slip too. */
+/** From this length on, two wrong letters are a typing error too. */
 const LONG = 7;
 
-/** What a look at one request collects. */
+/** The result of checking one request. */
 interface Found {
   readonly errors: FieldError[];
   compared: number;
 }
 
-/** Looks at a value whose path is `path`, and adds what is wrong in it. */
+/** Checks a value whose path is `path`, and adds its errors. */
 type Look = (value: unknown, path: string, found: Found) => void;
 
 /** Refuses requests with a name that is close to a known one, on every route that has a schema. */
@@ -41,7 +41,7 @@ export function refuseNearNames(app: Api): void {
   });
 }
 
-/** The part of a JSON schema that says which names there are. */
+/** The part of a JSON schema that names members. */
 interface Shape {
   readonly content?: Record<string, { readonly schema?: unknown }>;
   readonly properties?: Record<string, unknown>;
@@ -91,7 +91,7 @@ function lookAtMembers(properties: Record<string, unknown>): Look {
   };
 }
 
-/** The known name that was meant, if any: first one that differs in case and underscores alone. */
+/** The known name that was meant, if any: first one that differs only in case and underscores. */
 function nearest(name: string, known: Iterable<string>): string | undefined {
   const names = [...known];
   const plain = plainName(name);
@@ -105,7 +105,7 @@ function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/[_-]/g, '');
 }
 
-/** Whether a name is another one, or a slip for it. */
+/** Whether a name is another one, or a typing error for it. */
 export function isNearName(name: string, candidate: string): boolean {
   const [plain, meant] = [plainName(name), plainName(candidate)];
   return plain === meant || isSlip(plain, meant);
@@ -117,7 +117,7 @@ function isSlip(name: string, candidate: string): boolean {
   return Math.abs(name.length - candidate.length) <= slips && isWithin(name, candidate, slips);
 }
 
-/** Whether so many letters that are wrong, missing, too many or swapped make one name the other. */
+/** Whether so many wrong, missing, extra or swapped letters make one name the other. */
 function isWithin(name: string, candidate: string, slips: number): boolean {
   let same = 0;
   while (same < name.length && name[same] === candidate[same]) same++;

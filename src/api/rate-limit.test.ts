@@ -8,7 +8,7 @@ import { type RunningApi, startApi } from './testing/start-api.ts';
 
 const leftOf = (answer: { headers: Headers }) => answer.headers.get('x-ratelimit-remaining');
 
-/** Seen as a client of a trusted proxy. */
+/** Sends as a client of a trusted proxy. */
 const from = (api: RunningApi, address: string, path = '/nowhere') =>
   api.call('GET', path, undefined, { 'x-forwarded-for': address });
 
@@ -60,7 +60,7 @@ test('all routes share one budget, refused requests and unknown paths included',
   assert.equal(asset.status, 404, 'not there, but not counted either');
 });
 
-test('only names with a content hash are free', async () => {
+test('only names with a content hash do not count', async () => {
   const api = await startApi('sqlite', { rateLimitPerMinute: 100 });
   const counted = async (path: string) => leftOf(await api.call('GET', path)) !== null;
   assert.equal(await counted('/docs/assets/app.Bx4d9_1-.js'), false);
@@ -80,7 +80,7 @@ test('clients behind a trusted proxy have budgets of their own', async () => {
   assert.equal(leftOf(await from(api, '203.0.113.9, 192.0.2.1')), '0', 'the last is what counts');
 });
 
-test('a proxy that is not trusted names nobody', async () => {
+test('an untrusted proxy cannot name a client', async () => {
   const api = await startApi('sqlite', { rateLimitPerMinute: 3 });
   assert.equal(leftOf(await from(api, '192.0.2.1')), '2');
   assert.equal(leftOf(await from(api, '192.0.2.2')), '1');
@@ -93,7 +93,7 @@ test('IPv6 counts by /64', async () => {
   assert.equal(leftOf(await from(api, '2001:db8:1:2::1')), '2');
 });
 
-test('nonsense from a proxy counts for the proxy', async () => {
+test('an invalid address from a proxy counts for the proxy', async () => {
   const api = await startApi('sqlite', { rateLimitPerMinute: 9, ...proxied });
   const nonsense = ['unknown', '1.2.3', ':::', '<script>', '192.0.2.1:80', 'x'.repeat(8000)];
   for (const [index, text] of nonsense.entries()) {
@@ -103,7 +103,7 @@ test('nonsense from a proxy counts for the proxy', async () => {
   assert.equal(leftOf(await from(api, 'fe80::2%eth1')), '7');
 });
 
-test('0 is no limit and no header', async () => {
+test('0 means no limit and no header', async () => {
   const api = await startApi('sqlite');
   for (let i = 0; i < 100; i++) {
     const answer = await api.call('GET', '/nowhere');
@@ -192,7 +192,7 @@ function headersWith(remaining: string, { headers = {} }: Partial<Admission> = {
   };
 }
 
-test('the budget is whole again in the next minute', async (t) => {
+test('the budget is full again in the next minute', async (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: 1_800_000_000_000 });
   const api = await startApi('sqlite', { rateLimitPerMinute: 1 });
   const app: FastifyInstance = api.app;

@@ -1,6 +1,6 @@
 /**
- * The rate limit: so many requests per minute for each client, over all routes together, refused
- * requests and unknown paths included.
+ * The rate limit: requests per minute of each client, over all routes together, including refused requests and unknown
+ * paths.
  */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -41,7 +41,7 @@ export class RequestLimits implements RateLimits {
     if (refusal) throw refusal;
   }
 
-  /** As {@link take}, but the refusal is returned. */
+  /** Like {@link take}, but the refusal is returned. */
   async charge(
     bucket: LimitBucket,
     request: FastifyRequest,
@@ -55,7 +55,7 @@ export class RequestLimits implements RateLimits {
     });
   }
 
-  /** Charges a request that no route sees, one for a WebSocket. */
+  /** Charges a request that no route sees: one for a WebSocket. */
   async admit(request: IncomingMessage): Promise<Admission> {
     const usage = await this.#take('requests', request);
     const headers = headersOf(usage);

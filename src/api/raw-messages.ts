@@ -1,6 +1,6 @@
 /**
- * What the links in a webhook lead to: GET /webhooks/raw/:id, the source of a message, and
- * GET /webhooks/attachments/:id/:part, one part of it. Whoever has a link needs no other credential.
+ * The targets of the links in a webhook: GET /webhooks/raw/:id, the source of a message, and GET
+ * /webhooks/attachments/:id/:part, one part of it. A link needs no other credential.
  */
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -19,7 +19,7 @@ import { credentials, type RouteGroup } from './server.ts';
 export interface RawMessagesOptions {
   readonly bodies: Bodies;
   readonly queue: Pick<Queue, 'findBody'>;
-  /** What links are signed with. */
+  /** The keys that sign links. */
   readonly linkSecret: SigningKeys;
   /** Milliseconds since 1970, the same on all nodes. */
   readonly now: () => number;
@@ -48,7 +48,7 @@ interface LinkRequest extends LinkTarget {
 
 export function rawMessageRoute(options: RawMessagesOptions): RouteGroup {
   return (app, { limits }) => {
-    /** A good link has a budget of its own; a bad one counts as any other request. */
+    /** A valid link has a budget of its own; an invalid one counts like any other request. */
     const findBody = async (link: LinkRequest, request: FastifyRequest, reply: FastifyReply) => {
       const isGood = verifyLink(options.linkSecret, link, options.now());
       if (!isGood) throw new Refusal('link_invalid', 'this link was changed or has expired');
@@ -147,7 +147,7 @@ async function findMessage(
   return { bodyId, body };
 }
 
-/** Reads the message for where the part lies: no row has the structure of one that is stored nowhere. */
+/** Parses the message to find the part: the structure of a message is stored only in mailboxes. */
 async function openPart(
   bodies: Bodies,
   { bodyId, body }: Found,

@@ -1,4 +1,4 @@
-/** `Idempotency-Key`: a request that is made again with the same key is answered, and not carried out. */
+/** `Idempotency-Key`: a request that is repeated with the same key gets its answer, and is not carried out again. */
 import { createHash, type Hash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -20,7 +20,7 @@ export const keyHeaders = Type.Object({
   ),
 });
 
-/** Characters of an answer that is kept; a request with a longer one is carried out again. */
+/** The most characters of a stored answer; a request with a longer one is carried out again. */
 const ANSWER_MAX = 1024 * 1024;
 
 /** The key by which a client repeats a request safely. @throws Refusal invalid_request */
@@ -34,11 +34,11 @@ export function readKey({ headers }: FastifyRequest): string | undefined {
 /** A request that is being carried out. */
 interface UnderWay {
   readonly begun: BegunRequest;
-  /** What is known of the request before its body, where that is a stream. */
+  /** The hash of the request before its body, where that is a stream. */
   readonly hash: () => string;
 }
 
-/** Bodies that are streams, hashed while they are read. */
+/** Hashes of bodies that are streams, computed while they are read. */
 const streamHashes = new WeakMap<FastifyRequest, Hash>();
 
 /** Hashes the body of a request while its route reads it. */
@@ -55,9 +55,9 @@ export async function* hashedBody(
 }
 
 /**
- * Keeps what requests with a key are answered.
+ * Stores the answers to requests with a key.
  *
- * @returns makes every POST of a scope one that can be repeated
+ * @returns makes every POST of a scope repeatable
  */
 export function keepAnswers(
   app: Api,
@@ -74,7 +74,7 @@ export function keepAnswers(
       accountId,
       key,
       hash: async () => {
-        // A stream that nobody reads is read here, to be compared.
+        // An unread stream is read here, to be compared.
         if (request.body instanceof Readable) {
           for await (const _ of hashedBody(request, request.body));
         }
@@ -93,7 +93,7 @@ export function keepAnswers(
     if (!own) return payload;
     underWay.delete(request);
     const { statusCode: status } = reply;
-    // A request that was refused changed nothing: it may be carried out later.
+    // A refused request changed nothing: it may be carried out later.
     if (status >= 300 || typeof payload !== 'string' || payload.length > ANSWER_MAX) {
       await answered.giveUp(own.begun);
     } else {

@@ -1,13 +1,13 @@
 /**
- * One line for each answered request: method, route, status, time, id, address. Never a header, a
- * query or a body: they carry credentials and mail. A request that failed or was slow is logged at
- * info, all others at debug: apps sync all day.
+ * One line for each answered request: method, route, status, time, id, address. Never a header, a query or a body:
+ * they contain credentials and mail. A request that failed or was slow is logged at info, all others at debug, since
+ * apps sync all day.
  */
 import { type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import type { Logger } from 'pino';
 import { addressOf, type NetworkTest } from '../net/net.ts';
 
-/** Told of each answered request. */
+/** Called for each answered request. */
 export type OnAnswered = (answered: {
   readonly method: string;
   /** The pattern of the route; undefined where there is none. */
@@ -17,12 +17,12 @@ export type OnAnswered = (answered: {
 }) => void;
 
 const PATH_MAX = 200;
-/** Milliseconds from which on a request is slow. */
+/** Milliseconds from which a request is slow. */
 const SLOW_MS = 1_000;
 
 /**
- * Puts our line where Fastify has its own, so that it costs no hook. Everything else that Fastify
- * would log of a request is left out; our error handler logs what failed.
+ * Writes our line where Fastify writes its own, so that it needs no hook. All other log lines of Fastify for a
+ * request are left out; our error handler logs failures.
  */
 export class RequestLog extends LogController {
   readonly #logger: Logger;

@@ -4,7 +4,7 @@
 import { Type } from 'typebox';
 import type { Domain } from '../domains/domains.ts';
 
-/** Whose domains and accounts a call is about. */
+/** The user whose domains and accounts a call is about. */
 export const UserId = Type.String({
   minLength: 1,
   maxLength: 255,
@@ -17,12 +17,12 @@ export const DomainName = Type.String({
   examples: ['acme.test'],
 });
 
-/** Ids have no bounds here: one that no row can have is answered like one that no row has. */
+/** Ids have no limits here: an impossible one is answered like an unknown one. */
 export const RecordId = Type.Integer({ description: 'Given by the server.', examples: [1] });
 
 export const UserQuery = Type.Object({ user_id: UserId });
 
-/** The contract's Domain, with additions of ours. */
+/** The contract's Domain, with additions. */
 export const DomainBody = Type.Object(
   {
     id: RecordId,
@@ -66,7 +66,7 @@ export function writeDomain(domain: Domain): Type.Static<typeof DomainBody> {
   };
 }
 
-/** An instant in milliseconds since 1970 as RFC 3339 has it. */
+/** An instant in milliseconds since 1970 in the form of RFC 3339. */
 export function isoTime(instant: number): string {
   return new Date(instant).toISOString();
 }
@@ -100,7 +100,7 @@ export const pageFields = {
   ),
 };
 
-/** What a listing echoes of its page. */
+/** The fields of its page that a listing returns. */
 export const pageEcho = {
   limit: Type.Integer({ description: 'The limit that was used.', examples: [50] }),
   offset: Type.Integer({ description: 'The offset that was used.', examples: [0] }),

@@ -1,5 +1,5 @@
 /**
- * What a file of routes needs to know of the server it plugs into.
+ * What a file of routes needs to know about the server.
  */
 import type { IncomingMessage } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
@@ -16,13 +16,13 @@ import type { MailAccess } from '../accounts/accounts.ts';
 import type { Actor } from '../audit/audit.ts';
 import type { ErrorCode } from '../errors/errors.ts';
 
-/** Counts what goes with a deletion, by names for the audit log. */
+/** Counts what is deleted, by names for the audit log. */
 export interface ContentsCounter {
   ofDomain(domainId: number): Promise<Readonly<Record<string, number>>>;
   ofAccount(accountId: number): Promise<Readonly<Record<string, number>>>;
 }
 
-/** Who calls with an API key or the console, for the audit log. */
+/** The owner of the API key or console, for the audit log. */
 export function actorOf(request: FastifyRequest): Actor {
   return { actor: request.actor, requestId: request.id };
 }
@@ -37,8 +37,8 @@ export type Api = FastifyInstance<
 >;
 
 /**
- * Whose budget a request is charged to: `requests` is everybody's; valid mail server batches and
- * valid links to a message's source have one of their own, ten times as large.
+ * The budget that a request is charged to: `requests` is the common one; valid mail server batches and valid links
+ * to a message's source have one of their own, ten times as large.
  */
 export type LimitBucket = 'requests' | 'mailserver' | 'links';
 
@@ -51,7 +51,7 @@ export interface RateLimits {
   take(bucket: LimitBucket, request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 
-/** What the rate limit says of a request that no route sees. */
+/** The rate limit's answer to a request that no route sees. */
 export interface Admission {
   readonly allowed: boolean;
   /** Seconds after which it may be allowed. */
@@ -60,13 +60,13 @@ export interface Admission {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What the server lends to the routes. */
+/** What the server offers the routes. */
 export interface RouteTools {
   readonly limits: RateLimits;
   /**
-   * Finds whose mailbox `Authorization: Bearer` opens (RFC 6750 section 2.1).
+   * Finds the mailbox that `Authorization: Bearer` opens (RFC 6750 section 2.1).
    *
-   * @throws Refusal unauthorized without a token or with one that is not good, account_inactive
+   * @throws Refusal unauthorized without a valid token, account_inactive
    */
   authenticateMail(request: FastifyRequest): Promise<MailAccess>;
 }
@@ -74,13 +74,13 @@ export interface RouteTools {
 /** A group of routes; all of them share the errors, limits and log of the server. */
 export type RouteGroup = (app: Api, tools: RouteTools) => void;
 
-/** Where a browser keeps a login that it remembers. */
+/** The cookie in which a browser keeps a remembered login. */
 export const LOGIN_COOKIE = 'postroom_login';
 
 /** The console's session. */
 export const CONSOLE_COOKIE = 'postroom-console';
 
-/** The credential that an operation takes, for the API description. */
+/** The credential that an operation needs, for the API description. */
 export const credentials = {
   apiKey: [{ apiKey: [] }],
   /** Of the operator alone: the key, or the console's cookie. */
@@ -93,8 +93,8 @@ export const credentials = {
 };
 
 /**
- * Marks a schema that stands for the named one, in the API description alone: a shape that has itself within has
- * no other way to say so.
+ * Marks a schema that stands for the named one, only in the API description: a shape that contains itself has no other
+ * way to say so.
  */
 export const SAME_SHAPE = 'x-same-shape';
 
@@ -104,18 +104,18 @@ declare module 'fastify' {
     admitUpgrade(request: IncomingMessage): Promise<Admission>;
   }
   interface FastifyRequest {
-    /** Whose API key opened /v2, as the audit log names it; empty for routes that ask for none. */
+    /** The caller in the audit log; empty for routes without an API key. */
     actor: string;
   }
   interface FastifyContextConfig {
-    /** Refusals of this route's own, for the API description; those every route has are added. */
+    /** The refusals of this route, for the API description; those of every route are added. */
     refusals?: readonly ErrorCode[];
     /**
-     * How the route is charged: `none` is free, `own` charges by itself with `limits.take`; left
-     * out, the request counts before anything else is looked at.
+     * How the route is charged: `none` does not count, `own` charges by itself with `limits.take`; by default the
+     * request counts before anything else is checked.
      */
     charge?: 'none' | 'own';
-    /** False where an answer has a secret: its compressed length would tell of it. */
+    /** False where an answer has a secret: its compressed length would reveal it. */
     compress?: false;
   }
 }

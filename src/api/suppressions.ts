@@ -1,4 +1,4 @@
-/** The addresses that a domain's accounts do not write to any more, for operators. */
+/** The addresses that a domain's accounts can no longer write to, for operators. */
 import { Type } from 'typebox';
 import type { Domains } from '../domains/domains.ts';
 import { Refusal } from '../errors/errors.ts';

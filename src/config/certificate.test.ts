@@ -67,7 +67,7 @@ describe('a self-signed certificate', () => {
     assert.equal(await isTrustedAs('other.example.com', made), false);
   });
 
-  test('is good for ten years from now', () => {
+  test('is valid for ten years from now', () => {
     const { validFromDate, validToDate } = new X509Certificate(made.cert);
     assert.ok(validFromDate.getTime() < Date.now());
     const days = (validToDate.getTime() - Date.now()) / 86_400_000;
@@ -87,7 +87,7 @@ describe('a self-signed certificate', () => {
     assert.equal(await isTrustedAs(long, certificate), true);
   });
 
-  test('stops the start where it cannot be written', async () => {
+  test('prevents the start where it cannot be written', async () => {
     const folder = newFolder();
     writeFileSync(join(folder, 'tls'), '');
     await assert.rejects(loadCertificate({ dataDir: folder, hostname }), {
@@ -98,7 +98,7 @@ describe('a self-signed certificate', () => {
 });
 
 describe('a self-signed certificate is made again', () => {
-  /** Puts something else in the place of what was made, and gives both. */
+  /** Replaces what was made, and returns both. */
   async function remade(
     spoil: (tls: string) => Promise<void> | void,
     later = hostname,
@@ -136,7 +136,7 @@ describe('a self-signed certificate is made again', () => {
     assert.ok(new X509Certificate(second.cert).validToDate.getTime() > Date.now() + hour);
   });
 
-  test('when it is of the future', async () => {
+  test('when it is not valid yet', async () => {
     const [, second] = await remade((tls) => plantValid(tls, hour, 2 * hour));
     assert.ok(new X509Certificate(second.cert).validFromDate.getTime() < Date.now());
   });
@@ -155,7 +155,7 @@ describe('a self-signed certificate is made again', () => {
   });
 
   for (const file of ['cert.pem', 'key.pem']) {
-    test(`when ${file} is gone or spoilt`, async () => {
+    test(`when ${file} is missing or damaged`, async () => {
       const [first, second] = await remade((tls) => rmSync(join(tls, file)));
       assert.notEqual(second.cert, first.cert);
       await remade((tls) => writeFileSync(join(tls, file), '-----BEGIN'));
@@ -189,7 +189,7 @@ describe("the operator's certificate", () => {
     writeFileSync(path('locked.pem'), other.export(locked));
   });
 
-  test('is read as it is', async () => {
+  test('is used unchanged', async () => {
     const dataDir = newFolder();
     const read = await loadCertificate({
       cert: path('cert.pem'),
@@ -230,7 +230,7 @@ describe("the operator's certificate", () => {
     ]);
   });
 
-  test('that TLS does not take', async () => {
+  test('that TLS does not accept', async () => {
     const [line, ...others] = await refusalOf(path('weak-cert.pem'), path('weak-key.pem'));
     assert.deepEqual(others, []);
     assert.match(

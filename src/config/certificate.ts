@@ -1,8 +1,8 @@
 /**
  * The certificate of STARTTLS: the operator's, or a self-signed one of our own.
  *
- * Ours lies in `DATA_DIR/tls/` as `cert.pem` and `key.pem` (mode 0600). It holds nothing that must
- * last, so it is made again whenever it does not fit.
+ * Ours is in `DATA_DIR/tls/` as `cert.pem` and `key.pem` (mode 0600). Nothing in it has to last, so it is made again
+ * whenever it does not fit.
  */
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -17,7 +17,7 @@ export interface CertificateOptions {
   readonly cert?: string | undefined;
   /** Path of its private key, in PEM without a passphrase. */
   readonly key?: string | undefined;
-  /** Absolute path of the data folder, which must be there. */
+  /** Absolute path of the data folder, which must exist. */
   readonly dataDir: string;
   /** The name a self-signed certificate is for. */
   readonly hostname: string;
@@ -34,8 +34,8 @@ const dayMs = 86_400_000;
 const selfSignedDays = 3650;
 
 /**
- * Reads the operator's certificate where `cert` and `key` are given; else ours, which is made at
- * the first call, and again when the host name changed or it is not valid at this time.
+ * Reads the operator's certificate where `cert` and `key` are given; else ours, which is made at the first call, and
+ * again when the host name has changed or it is not valid now.
  *
  * @throws ConfigError for files that cannot be read or used, and when ours cannot be written
  */
@@ -50,7 +50,7 @@ export async function loadCertificate(options: CertificateOptions): Promise<Cert
   const made = await makeCertificate(options.hostname);
   try {
     await ensureFolder(folder);
-    // A crash in between leaves two halves that do not belong together; the next start sees it.
+    // A crash in between leaves two halves that do not belong together; the next start notices it.
     await replaceDurably(join(folder, 'key.pem'), made.key, 0o600);
     await replaceDurably(join(folder, 'cert.pem'), made.cert, 0o644);
   } catch (error) {
@@ -120,7 +120,7 @@ function parseKey(pem: string): KeyObject | undefined {
   }
 }
 
-/** @returns undefined where there is none, or one that does not fit any more */
+/** @returns undefined where there is none, or one that no longer fits */
 async function readOwnCertificate(
   folder: string,
   hostname: string,
@@ -145,18 +145,18 @@ async function makeCertificate(hostname: string): Promise<Certificate> {
   const { generate } = await import('selfsigned');
   const now = Date.now();
   const made = await generate([{ name: 'commonName', value: 'Postroom' }], {
-    // RSA, since old mail servers that only speak it would else send in the clear.
+    // RSA, since old mail servers that only know RSA would otherwise send in plaintext.
     keyType: 'rsa',
     keySize: 2048,
     algorithm: 'sha256',
-    // From a day ago: clocks of peers are not ours.
+    // From a day ago, since clocks of peers differ.
     notBeforeDate: new Date(now - dayMs),
     notAfterDate: new Date(now + selfSignedDays * dayMs),
     extensions: [
       { name: 'basicConstraints', cA: false, critical: true },
       { name: 'keyUsage', digitalSignature: true, keyEncipherment: true, critical: true },
       { name: 'extKeyUsage', serverAuth: true },
-      // The name counts here alone (RFC 9525 section 2); a common name ends at 64 characters.
+      // Only this name counts (RFC 9525 section 2); a common name has at most 64 characters.
       { name: 'subjectAltName', altNames: [{ type: 2, value: hostname }] },
     ],
   });

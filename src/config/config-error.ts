@@ -3,7 +3,7 @@
  */
 import { getSystemErrorMessage } from 'node:util';
 
-/** The start cannot go on; each line names one key, what was expected of it and what was found. */
+/** The start failed; each line names one key, the expected value and what was found. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly lines: readonly string[];
@@ -30,7 +30,7 @@ const longestQuote = 200;
 /** A value as a line shows it: quoted, on one line, without control characters, not endless. */
 export function quote(value: string): string {
   const shown = value.length > longestQuote ? `${value.slice(0, longestQuote)}...` : value;
-  // JSON leaves DEL and the C1 controls as they are; a terminal would obey them.
+  // JSON leaves DEL and the C1 controls unchanged; a terminal would execute them.
   return JSON.stringify(shown).replace(
     /[\u007f-\u009f\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,

@@ -1,13 +1,13 @@
 /**
- * What the operator decides, and what a first start makes: the environment as one checked, frozen
- * {@link Config}; the generated secrets; the certificate of STARTTLS; the text of a start.
+ * The operator's settings, and what a first start makes: the environment as one checked, frozen {@link Config}; the
+ * generated secrets; the certificate of STARTTLS; the text of a start.
  *
- * In storage: the data folder (DATA_DIR, mode 0700) with `secrets.json` (mode 0600, one JSON object,
- * never made again) and `tls/cert.pem`, `tls/key.pem` (mode 0600, made again when they do not fit).
- * With PostgreSQL the secrets lie where another {@link SecretStore} puts them.
+ * In storage: the data folder (DATA_DIR, mode 0700) with `secrets.json` (mode 0600, one JSON object, never made again)
+ * and `tls/cert.pem`, `tls/key.pem` (mode 0600, made again when they do not fit). With PostgreSQL the secrets are
+ * where another {@link SecretStore} puts them.
  *
- * Only main.ts imports this; the parts get plain values. Whatever stops a start is a
- * {@link ConfigError}, whose lines are for the operator.
+ * Only main.ts imports this; the parts get plain values. Every error that prevents a start is a {@link ConfigError},
+ * whose lines are for the operator.
  */
 export { type Certificate, type CertificateOptions, loadCertificate } from './certificate.ts';
 export { ConfigError } from './config-error.ts';

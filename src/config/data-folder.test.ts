@@ -45,7 +45,7 @@ test('a missing folder is made with its parents, for its owner alone', async () 
   assert.deepEqual(readdirSync(path), []);
 });
 
-test('what is there is kept, and closed to other users', async () => {
+test('existing files are kept, and closed to other users', async () => {
   const path = mkdtempSync(join(parent, 'there-'));
   const modes = {
     'postroom.sqlite': 0o644,
@@ -69,9 +69,9 @@ test('what is there is kept, and closed to other users', async () => {
   assert.equal(readFileSync(join(path, 'secrets.json'), 'utf8'), 'kept');
 });
 
-test('a file that stays open to others is told', { skip: !isLinux }, async () => {
+test('a file that stays open to others is reported', { skip: !isLinux }, async () => {
   const path = mkdtempSync(join(parent, 'immutable-'));
-  // Nobody can change the mode of what lies in /proc.
+  // Nobody can change the mode of files in /proc.
   symlinkSync('/proc/self/status', join(path, 'secrets.json'));
   assert.deepEqual(await ensureDataDir(path), [join(path, 'secrets.json')]);
 });
@@ -86,12 +86,12 @@ describe('a place that is watched', () => {
     },
   };
   for (const [what, change] of Object.entries(changes)) {
-    test(`is missed once it is ${what}`, async () => {
+    test(`is noticed when it is ${what}`, async () => {
       const path = mkdtempSync(join(parent, 'watched-'));
       mkdirSync(join(path, 'data'));
       const { promise, resolve } = Promise.withResolvers<string>();
       await watchPlaces([path, join(path, 'data'), join(path, 'never there')], resolve);
-      // Writing to it is no reason.
+      // Writing to it is no change.
       writeFileSync(join(path, 'data', 'file'), '');
       change(join(path, 'data'));
       assert.equal(await promise, join(path, 'data'));
@@ -129,6 +129,6 @@ describe('a place that is not a writable folder', () => {
   }
 });
 
-test('a file system without fsync for folders does not stop the start', async () => {
+test('a file system without fsync for folders does not prevent the start', async () => {
   await syncFolder(isLinux ? '/proc' : parent);
 });

@@ -1,6 +1,6 @@
 /**
- * The data folder: there, ours alone, and writable, before any part relies on it; and still the same
- * while the service runs.
+ * The data folder: it must exist, be closed to other users, and be writable before any part uses it; and it must
+ * stay the same while the service runs.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -23,18 +23,18 @@ const PRIVATE = [
 ];
 
 /**
- * Makes the folder where it is missing (mode 0700, with its parents), writes to it once, and closes
- * what is in it to other users.
+ * Creates the folder where it is missing (mode 0700, with its parents), writes to it once, and closes its content to
+ * other users.
  *
  * @param path DATA_DIR as an absolute path
  * @returns files and folders that other users can still open
- * @throws ConfigError when it cannot be made or written to, or a restore has not filled it
+ * @throws ConfigError when it cannot be created or written to, or a restore has not filled it
  */
 export async function ensureDataDir(path: string): Promise<string[]> {
   if (existsSync(join(path, UNFINISHED_RESTORE))) throw restoreUnfinished(path);
   try {
     await ensureFolder(path);
-    // Permission bits do not tell: root passes them, read-only mounts and quotas ignore them.
+    // Permission bits are not enough: root bypasses them, read-only mounts and quotas ignore them.
     const probe = join(path, `.writable.${randomBytes(8).toString('hex')}.tmp`);
     await writeFile(probe, 'x', { flag: 'wx', mode: 0o600 }).catch(passFullDisk);
     await unlink(probe).catch(passMissing);
@@ -48,7 +48,7 @@ export async function ensureDataDir(path: string): Promise<string[]> {
   return open;
 }
 
-/** In a data folder that a restore has not filled yet. */
+/** The file that marks a data folder which a restore has not filled yet. */
 export const UNFINISHED_RESTORE = 'restore-unfinished';
 
 function restoreUnfinished(path: string): ConfigError {
@@ -57,16 +57,16 @@ function restoreUnfinished(path: string): ConfigError {
   ]);
 }
 
-/** Milliseconds between two looks at the data folder. */
+/** Milliseconds between two checks of the data folder. */
 const LOOK_EVERY_MS = 2_000;
 
 /**
- * Looks every two seconds whether files and folders are still the ones that they were: a folder that
- * was renamed, removed or mounted over still takes what is written, and nobody finds it again.
+ * Checks every two seconds whether files and folders are still the same: a folder that was renamed, removed or mounted
+ * over still accepts writes, but nobody finds them again.
  *
- * @param paths those that are there now are looked after
- * @param onGone told once, of the first that is not the same any more; nothing is looked at after that
- * @returns what ends it, once all have been looked at for the first time
+ * @param paths those that exist now are watched
+ * @param onGone called once, with the first that is not the same any more; nothing is watched after that
+ * @returns stops it, available after all were checked for the first time
  */
 export async function watchPlaces(
   paths: readonly string[],
@@ -92,7 +92,7 @@ export async function watchPlaces(
   };
 }
 
-/** Device and inode; undefined where it cannot be looked at. */
+/** Device and inode; undefined where they cannot be read. */
 async function identityOf(path: string): Promise<string | undefined> {
   try {
     const { dev, ino } = await stat(path, { bigint: true });
@@ -102,7 +102,7 @@ async function identityOf(path: string): Promise<string | undefined> {
   }
 }
 
-/** A disk without free space still serves what is on it: mail is put off, all else can be read. */
+/** A disk without free space still serves what is on it: mail is deferred, everything else can be read. */
 function passFullDisk(error: unknown): void {
   if (!['ENOSPC', 'EDQUOT'].includes(fileErrorCode(error) ?? '')) throw error;
 }
@@ -111,7 +111,7 @@ function passMissing(error: unknown): void {
   if (fileErrorCode(error) !== 'ENOENT') throw error;
 }
 
-/** What a start says when DATA_DIR, or a file of ours in it, cannot be written. */
+/** The error of a start where DATA_DIR, or a file in it, cannot be written. */
 export function dataDirError(path: string, error: unknown): ConfigError {
   const found = `${quote(path)} (${explainFileError(error)})`;
   return new ConfigError([problemLine('DATA_DIR', 'a writable folder', found)], { cause: error });

@@ -10,7 +10,7 @@ const text = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8'
 const empty = mkdtempSync(join(tmpdir(), 'postroom-env-example-'));
 after(() => rmSync(empty, { recursive: true }));
 
-/** The lines `#KEY=value`, as against comments, which begin with `# `. */
+/** The lines `#KEY=value`, in contrast to comments, which begin with `# `. */
 const settingLines = text.split('\n').filter((line) => /^#[A-Z]/.test(line));
 
 test('.env.example lists exactly the keys that are read, each once', () => {
@@ -18,19 +18,19 @@ test('.env.example lists exactly the keys that are read, each once', () => {
   assert.deepEqual(listed.toSorted(), [...configKeys].toSorted());
 });
 
-test('.env.example as it is sets nothing', () => {
+test('an unchanged .env.example sets nothing', () => {
   assert.deepEqual(parseEnv(text), {});
 });
 
 test('.env.example uncommented gives the defaults', () => {
   const uncommented = parseEnv(text.replace(/^#(?=[A-Z])/gm, ''));
   assert.equal(Object.keys(uncommented).length, configKeys.length);
-  // Which keys are set is shown to operators, and differs.
+  // The list of set keys, which is shown to operators, differs.
   const valuesOf = (env: NodeJS.Dict<string>) => ({ ...readConfig(env, empty), shown: [] });
   assert.deepEqual(valuesOf(uncommented), valuesOf({}));
 });
 
-test('.env.example leaves blank only what has no default, or one made of other keys', () => {
+test('.env.example leaves a key blank only if it has no default, or one made of other keys', () => {
   const blank = settingLines.filter((line) => line.endsWith('=')).map((line) => line.slice(1, -1));
   assert.deepEqual(blank.toSorted(), [
     'API_KEYS',
@@ -54,7 +54,7 @@ test('.env.example leaves blank only what has no default, or one made of other k
   ]);
 });
 
-test('.env.example says in one line what each key means', () => {
+test('.env.example explains each key in one line', () => {
   const lines = text.split('\n');
   for (const line of settingLines) {
     const index = lines.indexOf(line);

@@ -18,7 +18,7 @@ function folderWith(envFile: string): string {
   return folder;
 }
 
-/** The lines of the refusal, none where the environment is taken. */
+/** The lines of the error, empty where the environment is accepted. */
 function refusalOf(env: NodeJS.ProcessEnv, folder = empty): readonly string[] {
   try {
     readConfig(env, folder);
@@ -109,7 +109,7 @@ test('an empty environment gives the defaults', () => {
   });
 });
 
-test('every key set comes out in its place', () => {
+test('every key appears in its place', () => {
   const config = readConfig(
     {
       HOST: '0.0.0.0',
@@ -269,11 +269,11 @@ test('every key set comes out in its place', () => {
     senderChecks: { dmarcEnforce: false, rspamdUrl: 'http://[::1]:11333' },
     sending: { enabled: false, recipientsPerDay: 0 },
   });
-  // What we call a resolver must be one for the library that gets it.
+  // The library that gets a resolver must accept it as one.
   new dns.Resolver().setServers(config.dns.servers);
 });
 
-test('the configuration is frozen to the depth', () => {
+test('the configuration is deeply frozen', () => {
   const env = { API_KEYS: 'key-one-key-one-1', SMTP_RELAY_URL: 'smtp://a:b@c' };
   const unfrozen: string[] = [];
   const visit = (value: unknown, path: string): void => {
@@ -304,7 +304,7 @@ const resolvers =
 const origins = 'none, or a comma-separated list of origins such as https://app.example.com, or *';
 const shortForm = 'at most 255 characters without control characters';
 
-/** Key, a value that is not valid, what the line says was expected, and got where not the value. */
+/** Key, an invalid value, the expected form in the line, and what was found where that is not the value. */
 const badValues: readonly (readonly [string, string, string, string?])[] = [
   ['HOST', 'http://0.0.0.0', hostForm],
   ['HOST', '1.2.3.256', hostForm],
@@ -536,7 +536,7 @@ describe('values that are not valid', () => {
     );
   });
 
-  test('all problems are told at once', () => {
+  test('all problems are reported at once', () => {
     const env = { PORT: 'x', HOST: '?', TLS_KEY: 'k', JWT_PUBLIC_KEY: 'k', JWT_JWKS_URL: 'u' };
     assert.deepEqual(
       refusalOf(env).map((line) => line.replace(/:.*/, '')),
@@ -544,7 +544,7 @@ describe('values that are not valid', () => {
     );
   });
 
-  test('keys that do not go together', () => {
+  test('keys that cannot be set together', () => {
     assert.deepEqual(refusalOf({ TLS_CERT: 'a' }), [
       'TLS_KEY: expected the file of the key for TLS_CERT, got nothing',
     ]);
@@ -557,7 +557,7 @@ describe('values that are not valid', () => {
     ]);
   });
 
-  test('no line repeats a secret, however it was written', () => {
+  test('no line repeats a secret, in any form', () => {
     const secretKeys = [
       'API_KEYS',
       'JWT_SECRET',
@@ -602,7 +602,7 @@ describe('values that are not valid', () => {
     );
   });
 
-  test('any text is either taken or refused in one line', () => {
+  test('any text is either accepted or refused in one line', () => {
     const text = fc.string({ unit: anyCharacter });
     fc.assert(
       fc.property(fc.constantFrom(...configKeys), text, (key, value) => {
@@ -688,7 +688,7 @@ describe('.env', () => {
   });
 });
 
-test('of a secret it is shown only that it is set', () => {
+test('a secret is shown only as set', () => {
   const secret = 'Tr0ub4dor-and-3-horses-and-staples';
   const hidden = {
     DATABASE_URL: `postgres://postroom:${secret}@db/postroom`,
@@ -716,7 +716,7 @@ test('of a secret it is shown only that it is set', () => {
   });
   assert.equal(found('LOG_LEVEL')?.isSet, false);
   assert.equal(found('LOG_LEVEL')?.value, 'info');
-  // A new key whose name looks like this is secret, or is named here.
+  // A new key with a name like this is secret, or must be listed here.
   const open = ['PUBLIC_URL', 'TLS_KEY', 'RSPAMD_URL'];
   for (const { key, isHidden } of shown) {
     if (/SECRET|KEY|URL|PASSWORD|TOKEN/.test(key) && !open.includes(key)) assert.ok(isHidden, key);

@@ -16,7 +16,7 @@ import {
 } from './parse-urls.ts';
 import { readSettings, type ShownSetting, showSettings, type Values } from './settings.ts';
 
-/** Where a part of ours listens. */
+/** Where a listener of the service listens. */
 export interface Listener {
   /** IP address or host name. */
   readonly host: string;
@@ -24,13 +24,13 @@ export interface Listener {
   readonly port: number;
 }
 
-/** The settings by part of the product: plain values, checked, frozen to the depth. */
+/** The settings by part of the product: plain values, checked, deeply frozen. */
 export interface Config {
   /** Absolute path. */
   readonly dataDir: string;
-  /** Our MX host and the name we say in SMTP, in lower case. */
+  /** Our MX host and our name in SMTP, in lower case. */
   readonly mailHostname: string;
-  /** What the seeded SPF record of each domain includes. */
+  /** The name that the seeded SPF record of each domain includes. */
   readonly spfInclude: string;
   readonly logLevel: Values['LOG_LEVEL'];
   /** Every key as it may be shown to operators. */
@@ -38,7 +38,7 @@ export interface Config {
   readonly http: Listener & {
     /** Without a slash at its end. */
     readonly publicUrl: string;
-    /** Whether PUBLIC_URL was set; if not, and the port is 0, `publicUrlOf` tells it once bound. */
+    /** Whether PUBLIC_URL was set; if not, and the port is 0, `publicUrlOf` gives it after the bind. */
     readonly publicUrlGiven: boolean;
     /** Networks (`address/bits`) whose X-Forwarded-For counts. */
     readonly trustProxy: readonly string[];
@@ -54,7 +54,7 @@ export interface Config {
     readonly maxPerIp: number;
     /** Concurrent connections of all addresses. */
     readonly maxConnections: number;
-    /** Networks (`address/bits`) of relays of our own. */
+    /** Networks (`address/bits`) of the operator's relays. */
     readonly trustedNetworks: readonly string[];
     /** Networks (`address/bits`) of load balancers that speak the PROXY protocol. */
     readonly proxyNetworks: readonly string[];
@@ -64,7 +64,7 @@ export interface Config {
   readonly metrics: { readonly host: string; readonly port: number };
   /** How long a stop lets load balancers find another node before the listeners close. */
   readonly drainSeconds: number;
-  /** How long operators find what became of a message; 0: it is not kept. */
+  /** How long operators can find what happened to a message; 0: nothing is kept. */
   readonly traceDays: number;
   readonly limits: {
     /** HTTP requests per minute and client address; 0: no limit. */
@@ -75,13 +75,13 @@ export interface Config {
     readonly quotaBytes: number;
     /** How long messages stay in Trash and Junk; 0: for good. */
     readonly trashDays: number;
-    /** How long a delivery that ended can be attempted again. */
+    /** How long an ended delivery can be attempted again. */
     readonly deliveryBodyHours: number;
   };
   readonly database: {
     /** Postgres URLs with their password, one for each host; undefined: SQLite in the data folder. */
     readonly urls: readonly string[] | undefined;
-    /** Connections at most. */
+    /** The most connections. */
     readonly poolSize: number;
     /** For one statement, and for a connection. */
     readonly timeoutMs: number;
@@ -100,7 +100,7 @@ export interface Config {
   readonly mailstore: { readonly kind: 'embedded' } | ImapMailstore;
   /** `ip`, `ip:port` or `[ip]:port`; none: the resolvers of the system. */
   readonly dns: { readonly servers: readonly string[] };
-  /** Members that are undefined are taken from the generated secrets. */
+  /** Undefined members come from the generated secrets. */
   readonly credentials: {
     /** At least one. */
     readonly apiKeys: readonly string[] | undefined;
@@ -161,11 +161,11 @@ export interface ImapMailstore extends Server, ImapOptions {
 /**
  * Reads the configuration.
  *
- * A blank value counts as absent. What is absent in `env` is taken from the file `.env`, then from
- * the defaults. Keys that are not ours are passed over: the environment is shared.
+ * A blank value counts as absent. A key that is absent in `env` is read from the file `.env`, then from the defaults.
+ * Other keys are ignored: the environment is shared.
  *
- * @param folder where `.env` is looked for and relative paths start
- * @throws ConfigError with one line for each key that is not valid
+ * @param folder of `.env`, and of relative paths
+ * @throws ConfigError with one line for each invalid key
  */
 export function readConfig(env: NodeJS.ProcessEnv, folder: string = process.cwd()): Config {
   const file = readEnvFile(join(folder, '.env'));
@@ -176,7 +176,7 @@ export function readConfig(env: NodeJS.ProcessEnv, folder: string = process.cwd(
 
 function readEnvFile(path: string): NodeJS.Dict<string> {
   try {
-    // parseEnv takes a byte order mark for part of the first name.
+    // parseEnv reads a byte order mark as part of the first name.
     return parseEnv(readFileSync(path, 'utf8').replace(/^\uFEFF/, ''));
   } catch (error) {
     if (isMissing(error)) return {};

@@ -1,9 +1,8 @@
 /**
  * Reads the settings that are URLs. Pure, no I/O.
  *
- * URLs of these settings may hold passwords, and a password whose `/`, `#` or `?` is not
- * percent-encoded ends up in other parts of the URL; so what is refused is shown only where no
- * part of it can be a password.
+ * These URLs may contain passwords, and a password whose `/`, `#` or `?` is not percent-encoded is read as another
+ * part of the URL. So a refused value is shown only where no part of it can be a password.
  */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
@@ -33,7 +32,7 @@ export interface Server extends ServerAddress {
   readonly login: { readonly user: string; readonly password: string } | undefined;
 }
 
-/** A Redis server, the credentials to show it, and which of its databases is ours. */
+/** A Redis server, its credentials, and the number of our database. */
 export interface RedisAddress extends ServerAddress {
   /** TLS from the first byte. */
   readonly tls: boolean;
@@ -45,7 +44,7 @@ export interface RedisAddress extends ServerAddress {
 /**
  * A URL with neither credentials nor query, for the operator and the log.
  *
- * @returns undefined where the text is no URL at all
+ * @returns undefined where the text is not a URL
  */
 export function redactUrl(text: string): string | undefined {
   const scheme = /^[a-z][a-z0-9+.-]{0,30}:/i.exec(text)?.[0].toLowerCase();
@@ -59,16 +58,16 @@ export function redactUrl(text: string): string | undefined {
   return `${scheme}//${login}${url.host}${path}`;
 }
 
-/** What a line says of a URL that is refused. */
+/** How a line shows a refused URL. */
 function found(text: string): string {
   const redacted = redactUrl(text);
   return redacted === undefined ? 'a text that is no URL' : quote(redacted);
 }
 
 /**
- * Where PostgreSQL is: one URL for each host. Several stand in one URL as in libpq,
- * `postgres://user@a:5432,b:5432/database?target_session_attrs=read-write`; the one that can be written to is
- * always looked for, so no other `target_session_attrs` has a meaning here.
+ * The URLs of PostgreSQL: one for each host. Several hosts are written in one URL as in libpq,
+ * `postgres://user@a:5432,b:5432/database?target_session_attrs=read-write`; the host that can be written to is always
+ * searched, so no other `target_session_attrs` is accepted.
  */
 export const databaseUrl: Parse<readonly string[]> = (text) => {
   const expected = 'postgres://user:password@host:5432/database';
@@ -128,7 +127,7 @@ export const bucketUrl: Parse<BucketUrl> = (text) => {
   });
 };
 
-/** What one kind of server URL may look like. */
+/** The form of one kind of server URL. */
 interface ServerUrlForm {
   /** The form in words, for the operator. */
   readonly expected: string;
@@ -161,7 +160,7 @@ function serverUrl(form: ServerUrlForm): Parse<Server> {
   };
 }
 
-/** URL leaves the hosts of these schemes as they were written. */
+/** URL does not normalize the hosts of these schemes. */
 function serverHost(hostname: string): string | undefined {
   const address = hostname.replace(/^\[(.*)\]$/, '$1');
   if (isIP(address)) return address;
@@ -177,10 +176,10 @@ function readLogin(url: URL): Server['login'] | 'malformed' {
 
 const REDIS_FORM =
   'redis://user:password@host:6379 or rediss:// for TLS, with /number where the database is not 0';
-/** Redis has 16 databases, unless its operator says otherwise. */
+/** Redis has 16 databases by default. */
 const redisDatabase = wholeNumber(0, 9_999);
 
-/** Where Redis is; a password may stand without a user (`redis://:password@host`). */
+/** The URL of Redis; a password is allowed without a user (`redis://:password@host`). */
 export const redisUrl: Parse<RedisAddress> = (text) => {
   const refused = unfit(REDIS_FORM, found(text));
   const url = URL.parse(text);
@@ -205,7 +204,7 @@ export const redisUrl: Parse<RedisAddress> = (text) => {
   });
 };
 
-/** Where Rspamd's normal worker listens. */
+/** The URL of Rspamd's normal worker. */
 export const rspamdUrl: Parse<string> = (text) => {
   const url = URL.parse(text);
   const isPlain =
@@ -231,7 +230,7 @@ const imapServer: Parse<Server> = serverUrl({
   login: 'required',
 });
 
-/** The smarthost; without a port it is the one of submission (RFC 6409, RFC 8314). */
+/** The smarthost; the default port is that of submission (RFC 6409, RFC 8314). */
 export const relayUrl: Parse<Server> = serverUrl({
   expected: 'smtp://user:password@host:587 or smtps://user:password@host:465',
   ports: { 'smtp:': 587, 'smtps:': 465 },
@@ -256,7 +255,7 @@ export const lmtpUrl: Parse<ServerAddress> = (text) => {
     : fit({ host, port: number });
 };
 
-/** Where clients reach us, without a slash at its end; a path is kept for a proxy below one. */
+/** The URL at which clients reach us, without a slash at its end; a path is kept, for a proxy that adds one. */
 export const publicUrl: Parse<string> = (text) => {
   const url = webUrl(text);
   if (url === undefined || url.search !== '' || url.hash !== '') {
@@ -279,30 +278,30 @@ export const hookUrl: Parse<string> = jwksUrl;
 function webUrl(text: string): URL | undefined {
   const url = URL.parse(text);
   if (!url || !['http:', 'https:'].includes(url.protocol)) return undefined;
-  // URL would also take http:example.com and http:/example.com.
+  // URL would also accept http:example.com and http:/example.com.
   if (!/^https?:\/\//i.test(text)) return undefined;
   return url.username === '' && url.password === '' ? url : undefined;
 }
 
-/** The origin of a browser app as its Origin header says it (RFC 6454 section 6.1), or `*`. */
+/** The origin of a browser app in the form of the Origin header (RFC 6454 section 6.1), or `*`. */
 export const corsOrigin: Parse<string> = (text) => {
   if (text === '*') return fit('*');
   const url = URL.parse(text);
   const bare = url !== null && /^[a-z][a-z0-9+.-]*:\/\/[^/?#@\\]+\/?$/i.test(text);
   if (!bare || url.host === '') return unfit('origins such as https://app.example.com, or *');
-  // Apps in a shell of their own have schemes of their own, whose `origin` is "null" to URL.
+  // Apps in a native shell have their own schemes, for which URL gives the `origin` "null".
   return fit(`${url.protocol}//${url.host.toLowerCase()}`);
 };
 
 /**
- * The URL of a listener of ours: an address that means "every interface" becomes localhost, IPv6
- * is bracketed (RFC 3986 section 3.2.2) without its zone.
+ * The URL of one of our listeners: an address for "every interface" becomes localhost, IPv6 is bracketed (RFC 3986
+ * section 3.2.2) without its zone.
  */
 export function publicUrlOf(host: string, number: number): string {
   return `http://${urlHost(host)}:${number}`;
 }
 
-/** A listener's host as it stands in a URL. */
+/** A listener's host in the form of a URL. */
 export function urlHost(host: string): string {
   const version = isIP(host);
   if (version === 0) return host;
@@ -312,13 +311,13 @@ export function urlHost(host: string): string {
 
 /* Reads MAILSTORE_URL: our own store, or an IMAP server with options in the URL's query. */
 
-/** How an IMAP server is used; what is undefined has the mail store's own default. */
+/** The options for an IMAP server; for undefined ones the mail store has defaults. */
 export interface ImapOptions {
-  /** How the master's login opens an account: `account*master`, or SASL PLAIN for another. */
+  /** How the master's login opens an account: `account*master`, or SASL PLAIN with an authorization identity. */
   readonly auth: 'master' | 'plain';
-  /** Between account and master in a user name. */
+  /** Separates account and master in a user name. */
   readonly separator: string;
-  /** `verify` the certificate, take any (`insecure`), or no TLS at all (`off`, imap: only). */
+  /** `verify` the certificate, accept any (`insecure`), or no TLS (`off`, only with imap:). */
   readonly tls: 'verify' | 'insecure' | 'off';
   /** PEM file of the authority that the certificate comes from. */
   readonly ca: string | undefined;
@@ -350,7 +349,7 @@ function isOption(name: string): name is OptionName {
 export const mailstoreUrl: Parse<'embedded' | (Server & ImapOptions)> = (text) => {
   if (text.toLowerCase() === 'embedded') return fit('embedded');
   const at = text.indexOf('?');
-  // With any of these behind it, that `?` may be part of a password.
+  // If one of these follows, the `?` may be part of a password.
   const hasQuery = at >= 0 && !/[@#]/.test(text.slice(at));
   const server = imapServer(hasQuery ? text.slice(0, at) : text);
   if (!server.fits) return server;

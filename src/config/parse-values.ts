@@ -1,14 +1,14 @@
 /**
  * Reads the text of one setting: numbers, words, hosts, networks, keys. Pure, no I/O.
  *
- * A parser answers with the value or with what it expected; `environment.ts` makes lines of that.
+ * A parser returns the value, or what it expected; `environment.ts` makes error lines of that.
  */
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import { isIP, isIPv4 } from 'node:net';
 import { domainToASCII } from 'node:url';
 import ipaddr from 'ipaddr.js';
 
-/** A value, or what was expected instead and, where the value itself must not be shown, `found`. */
+/** A value, or the expected form and, where the value itself must not be shown, `found`. */
 export type Reading<T> =
   | { readonly fits: true; readonly value: T }
   | { readonly fits: false; readonly expected: string; readonly found?: string };
@@ -24,7 +24,7 @@ export function unfit(expected: string, found?: string): Reading<never> {
   return found === undefined ? { fits: false, expected } : { fits: false, expected, found };
 }
 
-/** A whole decimal number between two bounds, both included. */
+/** A whole decimal number between two limits, both included. */
 export function wholeNumber(
   least: number,
   most: number,
@@ -70,8 +70,7 @@ export const filePath: Parse<string> = (text) =>
   text.includes('\0') ? unfit('a path') : fit(text);
 
 /**
- * Comma-separated values of a secret: the first signs, all of them verify. None is ever part of the answer when
- * it is refused.
+ * Comma-separated values of a secret: the first signs, all of them verify. A refusal never contains any of them.
  */
 export function secretTexts(fewest: number): Parse<readonly string[]> {
   return (text) => {
@@ -105,9 +104,9 @@ export const apiKeys: Parse<readonly string[]> = (text) => {
 
 /**
  * A host name in lower case, international names in their ASCII form (RFC 5890 section 2.3.2.1).
- * Underscores are taken: containers and SPF names have them.
+ * Underscores are accepted: containers and SPF names have them.
  *
- * @returns undefined where the text is no host name (RFC 1123 section 2.1)
+ * @returns undefined where the text is not a host name (RFC 1123 section 2.1)
  */
 export function normalizeHostname(text: string): string | undefined {
   const bare = text.endsWith('.') ? text.slice(0, -1) : text;
@@ -121,13 +120,13 @@ export function normalizeHostname(text: string): string | undefined {
   return /^\d+$/.test(labels.at(-1) ?? '') ? undefined : ascii;
 }
 
-/** An address to listen at. */
+/** An address to listen on. */
 export const host: Parse<string> = (text) => {
   const value = isIP(text) ? text.toLowerCase() : normalizeHostname(text);
   return value === undefined ? unfit('an IP address or a host name') : fit(value);
 };
 
-/** A name the whole internet can look up, of two labels or more. */
+/** A name for the public DNS, with at least two labels. */
 export function fullHostname(options: { underscores: boolean }): Parse<string> {
   return (text) => {
     const name = normalizeHostname(text);
@@ -165,7 +164,7 @@ export const network: Parse<string> = (text) => {
   const refused = unfit('networks such as 10.0.0.0/8 or fd00::/8');
   const slash = text.indexOf('/');
   const address = slash === -1 ? text : text.slice(0, slash);
-  // ipaddr.js alone would also take 10.1/16, octal and hexadecimal numbers.
+  // ipaddr.js alone would also accept 10.1/16, octal and hexadecimal numbers.
   if (!isIP(address) || address.includes('%')) return refused;
   const width = isIPv4(address) ? 32 : 128;
   const bits = slash === -1 ? fit(width) : wholeNumber(0, width)(text.slice(slash + 1));
@@ -174,7 +173,7 @@ export const network: Parse<string> = (text) => {
   return fit(`${parsed.toString()}/${length}`);
 };
 
-/** A resolver, in the form that `dns.Resolver.setServers` takes. */
+/** A resolver, in the form that `dns.Resolver.setServers` accepts. */
 export const resolver: Parse<string> = (text) => {
   const refused = unfit('resolvers such as 1.1.1.1, 1.1.1.1:53 or [2606:4700::1111]:53');
   // The resolver library drops a zone, so a link-local server would not be reached.
@@ -191,12 +190,12 @@ export const resolver: Parse<string> = (text) => {
  * A public key for RS, PS, ES or EdDSA signatures (RFC 7518 sections 3.3 to 3.5, RFC 8037), given
  * as PEM text in which `\n` may stand for a line break.
  *
- * @returns the key as PEM of its SubjectPublicKeyInfo, whatever form it was given in
+ * @returns the key as PEM of its SubjectPublicKeyInfo, for every accepted form
  */
 export const publicKey: Parse<string> = (text) => {
   const expected = 'a public key in PEM: RSA of 2048 bits or more, EC P-256/384/521, or Ed25519';
   const pem = text.replace(/\\r/g, '').replace(/\\n/g, '\n');
-  // createPublicKey would derive the public half; whoever put a private key here should know.
+  // createPublicKey would derive the public half; the operator should learn that this is a private key.
   if (pem.includes('PRIVATE KEY')) return unfit(expected, 'a private key');
   try {
     const key = createPublicKey(pem);

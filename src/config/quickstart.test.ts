@@ -28,7 +28,7 @@ function startOf(changes: Partial<Omit<Start, 'config'>>, env: NodeJS.ProcessEnv
   return { config, secrets, created: true, stdoutIsTty: true, addresses, ...changes };
 }
 
-describe('what a start may say', () => {
+describe('what a start may print', () => {
   const secretsOf = (text: string) =>
     [...Object.values(secrets).flat(), ownKey, databasePassword].filter((secret) =>
       text.includes(secret),
@@ -64,7 +64,7 @@ describe('what a start may say', () => {
   }
 });
 
-test('what listens where, and where the data is', () => {
+test('the listeners with their addresses, and the data folder', () => {
   const all: BoundAddresses = {
     http: { address: '::', port: 80 },
     smtp: { address: '::1', port: 25 },
@@ -84,7 +84,7 @@ test('what listens where, and where the data is', () => {
   );
 });
 
-test('the first start says what to try, and what is off', () => {
+test('the first start suggests what to try, and names what is off', () => {
   const description = describeStart(startOf({ addresses: { http: addresses.http } }));
   assert.match(description, /^ {2}SMTP +off$/m);
   assert.match(description, /^npx postroom demo$/m);

@@ -1,18 +1,18 @@
 /**
- * What is printed once everything listens: where things are and, at the first start on a terminal,
- * what to try next.
+ * The text that is printed when everything listens: the addresses and, at the first start on a terminal, what to try
+ * next.
  */
 import type { Config } from './environment.ts';
 import { publicUrlOf, redactUrl, urlHost } from './parse-urls.ts';
 import { type Secrets, secretsPath } from './secrets.ts';
 
-/** A bound address, as `server.address()` gives it. */
+/** A bound address, as `server.address()` returns it. */
 export interface BoundAddress {
   readonly address: string;
   readonly port: number;
 }
 
-/** What listens; a member is absent where it is off. */
+/** The listeners; a member is absent where it is off. */
 export interface BoundAddresses {
   readonly http: BoundAddress;
   readonly smtp?: BoundAddress | undefined;
@@ -23,7 +23,7 @@ export interface BoundAddresses {
 export interface Start {
   readonly config: Config;
   readonly secrets: Secrets;
-  /** Whether the secrets were made by this start. */
+  /** Whether this start made the secrets. */
   readonly created: boolean;
   readonly stdoutIsTty: boolean;
   readonly addresses: BoundAddresses;
@@ -32,8 +32,7 @@ export interface Start {
 /**
  * The text of a start, with a line break at its end.
  *
- * Holds a secret (the generated API key) at the first start on a terminal only: elsewhere stdout
- * is a log.
+ * It contains a secret (the generated API key) only at the first start on a terminal: elsewhere stdout is a log.
  */
 export function describeStart(start: Start): string {
   const { config, created, stdoutIsTty } = start;

@@ -37,7 +37,7 @@ const names = [
   'idSecret',
 ];
 
-/** What refuses the secrets of a file with this text. */
+/** The error for a file with this text. */
 async function refusalOf(text: string): Promise<string> {
   const dataDir = newFolder();
   const path = join(dataDir, 'secrets.json');
@@ -54,7 +54,7 @@ async function refusalOf(text: string): Promise<string> {
 }
 
 describe('the first start', () => {
-  test('makes six secrets of 32 random bytes, each its own', async () => {
+  test('makes six secrets of 32 random bytes, all different', async () => {
     const { secrets, created } = await loadSecrets(fileSecretStore(newFolder()));
     assert.equal(created, true);
     assert.deepEqual(Object.keys(secrets), names);
@@ -79,7 +79,7 @@ describe('the first start', () => {
     assert.equal(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
   });
 
-  test('is told from later ones, which read the same', async () => {
+  test('is distinguished from later ones, which read the same', async () => {
     const dataDir = newFolder();
     const first = await loadSecrets(fileSecretStore(dataDir));
     const later = await loadSecrets(fileSecretStore(dataDir));
@@ -95,7 +95,7 @@ describe('the first start', () => {
   });
 });
 
-test('of 20 first starts at once, over 4 processes, one makes what all get', async () => {
+test('of 20 first starts at once, over 4 processes, one makes the secrets that all get', async () => {
   const dataDir = newFolder();
   const source = `
     import { fileSecretStore, loadSecrets } from ${JSON.stringify(new URL('config.ts', import.meta.url).href)};
@@ -147,7 +147,7 @@ describe('a file that cannot be read', () => {
     test(`because it ${what}`, async () => assert.equal(await refusalOf(text), `, got ${found}`));
   }
 
-  test('is refused without a word of what it holds', async () => {
+  test('is refused without a part of its content', async () => {
     assert.ok(!(await refusalOf('{"jwtSecret": "s3cr3t')).includes('s3cr3t'));
   });
 
@@ -163,7 +163,7 @@ describe('a file that cannot be read', () => {
 
 describe('the file of an older version', () => {
   for (const missing of names.filter((name) => name !== 'jwtSecret')) {
-    test(`gets its ${missing}, once and for all`, async () => {
+    test(`gets its ${missing}, once`, async () => {
       const dataDir = newFolder();
       const path = join(dataDir, 'secrets.json');
       const { secrets } = await loadSecrets(fileSecretStore(dataDir));
@@ -182,7 +182,7 @@ describe('the file of an older version', () => {
       );
       const [added] = first.secrets[missing as keyof typeof secrets];
       assert.match(added, missing === 'apiKey' ? /^pr_[\w-]{43}$/ : /^[\w-]{43}$/);
-      // The names that clients have were made with the secret of links.
+      // The ids that clients have were made with the secret of links.
       if (missing === 'idSecret') assert.deepEqual([added], secrets.linkSecret);
       else assert.equal(new Set(Object.values(first.secrets).flat()).size, 6);
 
@@ -208,7 +208,7 @@ test('secrets that an older version did not have differ from each other', async 
   assert.equal(new Set([...Object.values(others).flat(), secrets.apiKey[0].slice(3)]).size, 6);
 });
 
-test('secrets that are missing beside a database with content are not made anew', async () => {
+test('secrets that are missing beside a database with content are not made again', async () => {
   const dataDir = newFolder();
   const store = fileSecretStore(dataDir);
   const path = join(dataDir, 'secrets.json');
@@ -220,13 +220,13 @@ test('secrets that are missing beside a database with content are not made anew'
     return true;
   });
   assert.deepEqual(readdirSync(dataDir), []);
-  // What the line says to write is taken.
+  // The suggested text is accepted.
   writeFileSync(path, `{"jwtSecret":"${'0123456789abcdef'.repeat(2)}"}`);
   const { secrets } = await loadSecrets(store, false);
   assert.deepEqual((await loadSecrets(store, false)).secrets, secrets);
 });
 
-test('another store needs only to read, to create and to replace', async () => {
+test('another store needs only read, create and replace', async () => {
   let stored: string | undefined;
   const store: SecretStore = {
     place: 'secrets',
@@ -265,7 +265,7 @@ test('another store needs only to read, to create and to replace', async () => {
 
 suite('a secret that is rotated', () => {
   for (const name of rotatedSecrets) {
-    test(`${name}: the new value comes first, and the old one goes when it is told to`, async () => {
+    test(`${name}: the new value comes first, and the old one is removed on request`, async () => {
       const dataDir = newFolder();
       const store = fileSecretStore(dataDir);
       const { secrets: before } = await loadSecrets(store);
@@ -283,7 +283,7 @@ suite('a secret that is rotated', () => {
     });
   }
 
-  test('the names that clients have stay, though an older version made them with it', async () => {
+  test('the ids that clients have stay the same, although an older version made them with it', async () => {
     const dataDir = newFolder();
     const path = join(dataDir, 'secrets.json');
     const store = fileSecretStore(dataDir);

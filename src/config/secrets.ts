@@ -1,13 +1,13 @@
 /**
  * The secrets that are made at the first start and kept from then on.
  *
- * They lie as one JSON object in `DATA_DIR/secrets.json` (mode 0600) or, for several
- * nodes, wherever another {@link SecretStore} puts them. They are never made again by themselves:
- * new ones would end every token and link, so text that cannot be read stops the start.
+ * They are one JSON object in `DATA_DIR/secrets.json` (mode 0600) or, for several nodes, wherever another
+ * {@link SecretStore} puts them. They are never made again automatically: new ones would end every token and link, so
+ * unreadable text prevents the start.
  *
- * A member is a string, or an array of strings while a new value takes the place of an old one: the first signs,
- * all of them verify. {@link rotateSecret} puts a new one before the others, {@link dropOldValues} removes these.
- * Each is one durable write, so a secret always has a value that is good.
+ * A member is a string, or an array of strings while a new value replaces an old one: the first signs, all of them
+ * verify. {@link rotateSecret} puts a new one before the others, {@link dropOldValues} removes the others. Each is one
+ * durable write, so a secret always has a valid value.
  */
 import { hkdfSync, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -31,16 +31,16 @@ export interface Secrets {
   readonly srsSecret: SecretValues;
   /** Signs `raw_url` links. */
   readonly linkSecret: SecretValues;
-  /** Names messages and cursors to clients. It opens nothing and never changes: apps keep these names. */
+  /** For ids and cursors of clients. It gives no access and never changes: apps keep these ids. */
   readonly idSecret: SecretValues;
 }
 
 /** A secret that can be given a new value. */
 export type RotatedSecret = Exclude<keyof Secrets, 'idSecret'>;
 
-/** One text, written once; every node that shares the store reads the same one. */
+/** One text that every node with the same store reads. */
 export interface SecretStore {
-  /** Where the text is, for an operator. */
+  /** The place of the text, for an operator. */
   readonly place: string;
   /** @returns undefined where nothing was stored yet */
   read(): Promise<string | undefined>;
@@ -50,11 +50,11 @@ export interface SecretStore {
    * @returns the text that is stored now, the caller's or the one of an earlier writer
    */
   create(json: string): Promise<string>;
-  /** Stores another text, durably, in place of the one that was read; false where another one is there by now. */
+  /** Durably replaces the text that was read; false where another one is stored by now. */
   replace(read: string, json: string): Promise<boolean>;
 }
 
-/** Fewest characters of each secret; also the list of the members. */
+/** The least characters of each secret; also the list of the members. */
 const fewestCharacters: Readonly<Record<keyof Secrets, number>> = {
   apiKey: 16,
   jwtSecret: 32,
@@ -67,9 +67,9 @@ const fewestCharacters: Readonly<Record<keyof Secrets, number>> = {
 /**
  * Reads the secrets, or makes them where the store is empty.
  *
- * @param isNew whether nothing has been set up yet; else missing secrets are not made anew
- * @returns `created`: whether the secrets were made by this very call
- * @throws ConfigError when the store cannot be used or holds no readable secrets
+ * @param isNew whether nothing was set up yet; otherwise missing secrets are not made again
+ * @returns `created`: whether this call made the secrets
+ * @throws ConfigError when the store cannot be used or has no readable secrets
  */
 export async function loadSecrets(
   store: SecretStore,
@@ -92,7 +92,7 @@ function secretsMissing(place: string): ConfigError {
   return new ConfigError([problemLine(place, expected, 'nothing')]);
 }
 
-/** The secrets that {@link rotateSecret} takes. */
+/** The secrets that {@link rotateSecret} accepts. */
 export const rotatedSecrets: readonly RotatedSecret[] = [
   'apiKey',
   'jwtSecret',
@@ -114,7 +114,7 @@ export async function rotateSecret(store: SecretStore, name: RotatedSecret): Pro
 }
 
 /**
- * Removes all values of a secret but the newest. What they signed is refused from the next start on.
+ * Removes all values of a secret except the newest. What they signed is refused from the next start on.
  *
  * @returns how many it removed
  * @throws ConfigError as {@link rotateSecret}
@@ -124,7 +124,7 @@ export async function dropOldValues(store: SecretStore, name: RotatedSecret): Pr
   return before[name].length - 1;
 }
 
-/** @returns the secrets as they were before */
+/** @returns the secrets before the change */
 async function change(
   store: SecretStore,
   changed: (secrets: Secrets) => Partial<Secrets>,
@@ -134,7 +134,7 @@ async function change(
     if (text === undefined) throw secretsMissing(store.place);
     const members = parseMembers(text, store.place);
     const secrets = completeSecrets(members, store.place);
-    // Members of a newer version stay, and those that an older one left out are written now.
+    // Members of a newer version stay, and those that an older one did not have are written now.
     const next = formatSecrets({ ...members, ...toMembers({ ...secrets, ...changed(secrets) }) });
     if (await store.replace(text, next)) return secrets;
   }
@@ -155,7 +155,7 @@ function makeSecrets(): Secrets {
   };
 }
 
-/** As they are stored: a secret that has one value as a string. */
+/** The stored form: a secret with one value is a string. */
 function toMembers(secrets: Secrets): Readonly<Record<string, string | SecretValues>> {
   const entries = Object.entries<SecretValues>({ ...secrets });
   return Object.fromEntries(
@@ -167,13 +167,13 @@ function formatSecrets(secrets: object): string {
   return `${JSON.stringify(secrets, undefined, 2)}\n`;
 }
 
-/** Where the file store keeps the secrets of a data folder. */
+/** The file with the secrets of a data folder. */
 export function secretsPath(dataDir: string): string {
   return join(dataDir, 'secrets.json');
 }
 
 /**
- * Keeps the secrets in `secrets.json` of the data folder, which must be there.
+ * Keeps the secrets in `secrets.json` of the data folder, which must exist.
  *
  * `read` also writes the members that an older version did not have yet.
  */
@@ -186,7 +186,7 @@ export function fileSecretStore(dataDir: string): SecretStore {
   const create = async (json: string) => {
     await storing(dataDir, () => createDurably(path, json, 0o600));
     const kept = await readComplete();
-    // Only a hand that takes the file away in this very moment leads here.
+    // Happens only if somebody removes the file at this very moment.
     if (kept === undefined) throw unreadable(path, 'no file');
     return kept;
   };
@@ -228,7 +228,7 @@ async function storing<Result>(dataDir: string, write: () => Promise<Result>): P
 }
 
 /**
- * The secrets of a text that a {@link SecretStore} has.
+ * The secrets in a text of a {@link SecretStore}.
  *
  * @throws ConfigError where they are not readable
  */
@@ -241,7 +241,7 @@ function parseMembers(text: string, place: string): Readonly<Record<string, unkn
   try {
     parsed = JSON.parse(text);
   } catch {
-    // The parser's message is left out: it repeats a part of the text.
+    // Without the parser's message, which repeats a part of the text.
     throw unreadable(place, 'text that is no JSON');
   }
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) {
@@ -252,9 +252,9 @@ function parseMembers(text: string, place: string): Readonly<Record<string, unkn
 
 function completeSecrets(members: Readonly<Record<string, unknown>>, place: string): Secrets {
   const jwtSecret = valuesOf(members, 'jwtSecret', place);
-  // Every version has had this one; without it the tokens that are out would end.
+  // Every version had this one; without it all valid tokens would end.
   if (jwtSecret === undefined) throw unreadable(place, 'no jwtSecret');
-  // The oldest: what was derived from it stays as it was when newer ones come before it.
+  // The oldest: values derived from it do not change when newer ones come before it.
   const first = oldest(jwtSecret);
   const member = (name: keyof Secrets): SecretValues =>
     valuesOf(members, name, place) ?? [deriveSecret(first, name)];
@@ -265,7 +265,7 @@ function completeSecrets(members: Readonly<Record<string, unknown>>, place: stri
     mailserverWebhookSecret: member('mailserverWebhookSecret'),
     srsSecret: member('srsSecret'),
     linkSecret,
-    // Older versions made the names with this one.
+    // Older versions made the ids with this one.
     idSecret: valuesOf(members, 'idSecret', place) ?? [oldest(linkSecret)],
   };
 }
@@ -289,8 +289,8 @@ function valuesOf(
 }
 
 /**
- * A member that an older version did not have, derived with HKDF (RFC 5869) instead of drawn:
- * nodes that meet the old text at the same time agree without a lock, on any store.
+ * A member that an older version did not have, derived with HKDF (RFC 5869) instead of made at random: nodes that read
+ * the old text at the same time agree without a lock, on any store.
  */
 function deriveSecret(jwtSecret: string, name: keyof Secrets): string {
   const bytes = Buffer.from(hkdfSync('sha256', jwtSecret, '', `postroom ${name}`, 32));

@@ -1,5 +1,5 @@
 /**
- * The keys of the environment: how each is read and what holds where it is absent.
+ * The keys of the environment: how each is read, and its default.
  */
 import { ConfigError, problemLine, quote } from './config-error.ts';
 import {
@@ -49,11 +49,11 @@ function optional<Value>(parse: Parse<Value>): Setting<Value | undefined> {
 }
 
 /**
- * Most bytes a message may have: `rfc822` goes out as one JSON string, in which a byte may take
- * six characters, but Node's strings end at 2^29. At that size an ordinary message still fits.
+ * The most bytes of a message: `rfc822` is returned as one JSON string, in which a byte may take six characters, but
+ * Node's strings have at most 2^29. An ordinary message of this size still fits.
  */
 const largestMessage = 268_435_456;
-/** RFC 5321 section 4.5.3.1.7: messages of 64 KiB must be taken. */
+/** RFC 5321 section 4.5.3.1.7: messages of 64 KiB must be accepted. */
 const smallestMessageLimit = 65_536;
 
 /** Every key, in the order of the documentation. */
@@ -128,7 +128,7 @@ export type Values = {
 /** The name of every key that {@link readConfig} knows. */
 export const configKeys: readonly string[] = Object.freeze(Object.keys(settings));
 
-/** Keys whose values are secret or may hold one; of these it is only told whether they are set. */
+/** Keys whose values are secret or may contain a secret; only whether they are set is shown. */
 const hiddenKeys: ReadonlySet<Key> = new Set<Key>([
   'DATABASE_URL',
   'REDIS_URL',
@@ -147,7 +147,7 @@ const hiddenKeys: ReadonlySet<Key> = new Set<Key>([
 /** A key as it may be shown to operators. */
 export interface ShownSetting {
   readonly key: string;
-  /** Whether it was set; otherwise its default holds, or what the first start generated. */
+  /** Whether it was set; otherwise it has its default, or the value that the first start generated. */
   readonly isSet: boolean;
   /** Absent where it is hidden, or has neither a value nor a default. */
   readonly value?: string | undefined;
@@ -155,7 +155,7 @@ export interface ShownSetting {
   readonly isHidden: boolean;
 }
 
-/** Shows every key with what holds, in the order of the documentation; nothing of a secret. */
+/** Every key with the value in force, in the order of the documentation; nothing of a secret. */
 export function showSettings(lookup: Lookup): ShownSetting[] {
   return Object.entries<Setting<unknown>>(settings).map(([key, { fallback }]) => {
     const given = lookup(key)?.trim() || undefined;
@@ -171,10 +171,10 @@ export type Lookup = (key: string) => string | undefined;
 /**
  * Reads every key.
  *
- * @throws ConfigError with one line for each key that is not valid
+ * @throws ConfigError with one line for each invalid key
  */
 export function readSettings(lookup: Lookup): Values {
-  // A key that is there but blank is how compose files and copied templates say "not set".
+  // Compose files and copied templates write "not set" as a blank value.
   const given = (key: string) => lookup(key)?.trim() || undefined;
   const lines: string[] = [];
   const values: Record<string, unknown> = {};

@@ -38,7 +38,7 @@ export interface Answer {
 /**
  * Sends one JSON request with the API key.
  *
- * @param headers added to, or in place of, the usual ones; undefined leaves one out
+ * @param headers added to the usual ones, or replacing them; undefined leaves one out
  */
 export type Call = (
   method: string,
@@ -95,7 +95,7 @@ after(async () => {
   for (const app of running.splice(0)) await app.close();
 });
 
-/** What DNS is for a test: nothing answers, and nothing is checked but what the test calls for. */
+/** DNS in a test: nothing answers, and only checks that the test starts are made. */
 export interface TestDns {
   readonly servers?: readonly string[];
   /** Milliseconds since 1970. */
@@ -161,7 +161,7 @@ async function activate(domains: Domains, userId: string, domain: string): Promi
   }
 }
 
-/** The operator's part, with what no test of the API asks of it left empty. */
+/** The operator's part, empty where no test of the API needs it. */
 function openOperator(
   owners: Pick<
     Parameters<typeof buildOperator>[0],
