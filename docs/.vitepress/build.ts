@@ -99,7 +99,7 @@ async function buildConsole(root: string, output: string): Promise<string | unde
  * @param script below `node_modules/`
  * @returns why it made no pages, as half a sentence; undefined where it did
  */
-async function run(
+export async function run(
   root: string,
   name: string,
   script: string,

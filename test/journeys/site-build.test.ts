@@ -5,7 +5,7 @@ import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { buildSite } from '../../docs/.vitepress/build.ts';
+import { buildSite, run } from '../../docs/.vitepress/build.ts';
 import { repository } from '../support/doc-pages.ts';
 
 const parent = await mkdtemp(join(tmpdir(), 'postroom-site-'));
@@ -68,8 +68,10 @@ test('without VitePress each page is there as markdown that says why, until a bu
 });
 
 test('a VitePress that is killed or fails leaves markdown that says why', async () => {
-  const killed = await install('killed', "process.kill(process.pid, 'SIGKILL')");
-  assert.match((await buildSite(killed)).pages ?? '', /SIGKILL, most likely for want of memory/);
+  const killed = join(parent, 'killed');
+  await addVitepress(killed, "process.kill(process.pid, 'SIGKILL')");
+  const reason = await run(killed, 'VitePress', 'vitepress/bin/vitepress.js', []);
+  assert.match(reason ?? '', /SIGKILL, most likely for want of memory/);
   const failing = await install('failing', "throw new TypeError('no such theme')");
   assert.match((await buildSite(failing)).pages ?? '', /TypeError: no such theme/);
   assert.match(await readFile(join(failing, 'site/index.md'), 'utf8'), /TypeError: no such theme/);
