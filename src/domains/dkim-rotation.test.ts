@@ -63,8 +63,8 @@ onEachEngine('a change of the DKIM key', (engine) => {
     return domain.id;
   }
 
-  /** Moves the clock on, with every check at its time. */
-  async function pass(time: number, { verification }: ReturnType<typeof openNode>) {
+  /** Moves the clock on, with every check at its time, or with one in each `step` at most. */
+  async function pass(time: number, { verification }: ReturnType<typeof openNode>, step = 0) {
     const end = now + time;
     for (;;) {
       const { next } = await database.read
@@ -72,7 +72,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
         .select(({ fn }) => fn.min('next_check_at').as('next'))
         .executeTakeFirstOrThrow();
       if (next === null || next > end) break;
-      now = Math.max(now, next);
+      now = Math.min(end, Math.max(now + step, next));
       await verification.runDue();
     }
     now = end;
@@ -147,7 +147,7 @@ onEachEngine('a change of the DKIM key', (engine) => {
     await node.domains.rotateDkim('u1', 'acme.test', by);
     const rival = await node.domains.create({ userId: 'u2', domain: 'acme.test' });
     publish('acme.test', rival.dns.slice(3));
-    await pass(20 * DAY, node);
+    await pass(20 * DAY, node, DAY / 4);
     const [inForce, next] = await dkimOf(node);
     assert.deepEqual([inForce?.status, next?.status], ['verified', 'failed']);
     assert.equal((await node.domains.find('u1', 'acme.test')).status, 'active');

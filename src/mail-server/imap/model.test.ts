@@ -58,7 +58,7 @@ onEachEngine('a client that applies every delta of an IMAP server', (engine) => 
   for (const [title, extensions] of Object.entries(kinds)) {
     void suite(`with ${title}`, () => {
       void test('holds what the mailbox holds', async () => {
-        const runs = engine === 'sqlite' ? 100 : 15;
+        const runs = engine === 'sqlite' ? 60 : 15;
         await fc.assert(
           fc.asyncProperty(lives(options), async (steps) => {
             const server = await startFakeServer();
