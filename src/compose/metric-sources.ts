@@ -1,5 +1,5 @@
 /** The values that the metrics read from the parts at each scrape. */
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Bodies } from '../bodies/bodies.ts';
@@ -9,10 +9,7 @@ import type { ImapMailstore } from '../mail-server/mail-server.ts';
 import type { MetricSources, Metrics } from '../metrics/metrics.ts';
 import type { Queue } from '../queue/queue.ts';
 import type { Search } from '../search/search.ts';
-
-const { version } = JSON.parse(
-  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
-) as { version: string };
+import { version } from './node-facts.ts';
 
 export interface Watched {
   readonly config: Config;

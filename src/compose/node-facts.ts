@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import type { Config, Secrets } from '../config/config.ts';
 import type { NodeFacts, Nodes, SigningKeys } from '../nodes/nodes.ts';
 
-const { version } = JSON.parse(
+export const { version }: { readonly version: string } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
 );
 

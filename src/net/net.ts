@@ -57,6 +57,7 @@ export {
   enhancedOf,
   formatReply,
   isFinalRefusal,
+  isInternationalized,
   type Reply,
   SmtpFailure,
 } from './smtp-text.ts';

@@ -254,3 +254,8 @@ function stuff(chunk: Buffer, before: string): Buffer {
   chunk.copy(stuffed, written, read);
   return stuffed;
 }
+
+/** Whether the text has characters that need SMTPUTF8 (RFC 6531 section 3.3). */
+export function isInternationalized(text: string): boolean {
+  return /[^\0-\x7f]/.test(text);
+}

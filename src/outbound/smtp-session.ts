@@ -5,6 +5,7 @@ import {
   type Endpoint,
   enhancedOf,
   isFinalRefusal,
+  isInternationalized,
   isWritablePath,
   type Login,
   type RecipientResult,
@@ -139,10 +140,6 @@ function findLacking(
   }
   if (!smtpUtf8) return undefined;
   return failure('permanent', '5.6.9', 'the far end takes no header outside ASCII', host);
-}
-
-function isInternationalized(text: string): boolean {
-  return /[^\0-\x7f]/.test(text);
 }
 
 /** The far end refused the session, or could not be reached. */

@@ -1,13 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import {
-  CommandLines,
-  isInternationalized,
-  MAX_LINE_OCTETS,
-  readAddressCommand,
-  reply,
-} from './commands.ts';
+import { isInternationalized } from '../net/net.ts';
+import { CommandLines, MAX_LINE_OCTETS, readAddressCommand, reply } from './commands.ts';
 
 test('reads paths and parameters', () => {
   const command = readAddressCommand(

@@ -255,11 +255,6 @@ export function tooLarge(maxMessageBytes: number): Refusal {
   return new Refusal('message_too_large', `The message is larger than ${maxMessageBytes} octets`);
 }
 
-/** Whether the text has characters that need SMTPUTF8 (RFC 6531 section 3.3). */
-export function isInternationalized(text: string): boolean {
-  return /[^\0-\x7f]/.test(text);
-}
-
 /** Index of the `>` that ends the path; one inside a quoted string does not. */
 function endOfPath(line: string, start: number): number | undefined {
   let quoted = false;

@@ -12,11 +12,10 @@
  * LF in it are neither corrected nor refused, and never end it.
  */
 import { Refusal } from '../errors/errors.ts';
-import { DotTransparency, formatReply, type Reply } from '../net/net.ts';
+import { DotTransparency, formatReply, isInternationalized, type Reply } from '../net/net.ts';
 import {
   CommandLines,
   isHttp,
-  isInternationalized,
   judgeCommand,
   readAddressCommand,
   readMailParameters,

@@ -1,9 +1,9 @@
 /** Mail that is added by IMAP: what is written, and what happens after a NO of the server. */
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { writeDateTime } from './append-message.ts';
 import { type FakeServer, startFakeServer } from './testing/fake-server.ts';
 import { openImapStore } from './testing/open-store.ts';
+import { imapDateTime } from './wire.ts';
 
 const source = 'Subject: one\r\n\r\nText with {3}\r\n';
 const message = {
@@ -40,7 +40,7 @@ void suite('a message added by IMAP', () => {
       server.commands.at(-1)?.args,
       `"INBOX" (\\Seen) " 2-Nov-2026 03:04:05 +0000" {${source.length}}\r\n${source}`,
     );
-    assert.equal(writeDateTime(0), ' 1-Jan-1970 00:00:00 +0000');
+    assert.equal(imapDateTime(0), ' 1-Jan-1970 00:00:00 +0000');
   });
 
   void test('is refused for good only where the server says that it is final', async () => {

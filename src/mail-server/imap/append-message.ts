@@ -27,6 +27,8 @@ import {
   codeOf,
   encodeMailboxName,
   type ImapResponse,
+  imapDate,
+  imapDateTime,
   literal,
   numberOf,
   quoted,
@@ -187,7 +189,7 @@ async function append(
   await connection.unselect();
   const source = Buffer.concat(await Array.fromAsync(open()), size);
   const args: Argument[] = [quoted(encodeMailboxName(mailbox)), flags.map(atom)];
-  if (internalDate !== undefined) args.push(quoted(writeDateTime(internalDate)));
+  if (internalDate !== undefined) args.push(quoted(imapDateTime(internalDate)));
   signal.throwIfAborted();
   try {
     return readAppended(await connection.command('APPEND', [...args, literal(source)]));
@@ -258,16 +260,6 @@ async function createMailbox(connection: Connection, mailbox: string): Promise<s
   return mailbox;
 }
 
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
-
-/** `date-time` of RFC 3501 section 9, in UTC. */
-export function writeDateTime(milliseconds: number): string {
-  const date = new Date(milliseconds);
-  const day = String(date.getUTCDate()).padStart(2, ' ');
-  const time = date.toISOString().slice(11, 19);
-  return `${day}-${MONTHS[date.getUTCMonth()]}-${date.getUTCFullYear()} ${time} +0000`;
-}
-
 /** Deliveries are tried for 5 days, so an older message cannot be of one of them. */
 const LOOKED_THROUGH_MS = 7 * 86_400_000;
 
@@ -285,9 +277,7 @@ async function hasReceived(
   if (target === undefined) return false;
   const { exists } = await connection.select(target, 'EXAMINE');
   if (exists === 0) return false;
-  const since = writeDateTime(now - LOOKED_THROUGH_MS)
-    .slice(0, 11)
-    .trimStart();
+  const since = imapDate(now - LOOKED_THROUGH_MS);
   const criteria = [atom('SINCE'), atom(since), atom('HEADER'), quoted('Received')];
   let found = false;
   await connection.command('UID SEARCH', [...criteria, quoted(receivedId)], {

@@ -33,6 +33,7 @@ import {
   numberOf,
   peek,
   readFlags,
+  readInternalDate,
   textOf,
 } from './wire.ts';
 
@@ -147,27 +148,4 @@ export async function fetchPreviews(
     });
   }
   return previews;
-}
-
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
-
-/** `17-Jul-1996 02:44:25 -0700` (RFC 3501 section 9, date-time) as RFC 3339 in UTC. */
-export function readInternalDate(text: string | undefined): string | undefined {
-  const match = /^\s?(\d{1,2})-([A-Za-z]{3})-(\d{4}) (\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)$/.exec(
-    text ?? '',
-  );
-  if (!match) return undefined;
-  const [, day, month = '', year, hour, minute, second, sign, zoneHours, zoneMinutes] = match;
-  const index = MONTHS.findIndex((name) => name.toLowerCase() === month.toLowerCase());
-  if (index < 0) return undefined;
-  const offset = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === '-' ? -1 : 1);
-  const local = Date.UTC(
-    Number(year),
-    index,
-    Number(day),
-    Number(hour),
-    Number(minute),
-    Number(second),
-  );
-  return new Date(local - offset * 60_000).toISOString();
 }

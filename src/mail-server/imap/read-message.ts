@@ -23,11 +23,11 @@ import {
 import { readBodyStructure } from './body-structure.ts';
 import type { Connection } from './connection.ts';
 import { fetchRows, listUids } from './fetch.ts';
-import { readInternalDate, threadIdOf } from './message-fields.ts';
+import { threadIdOf } from './message-fields.ts';
 import { Keep, type UseOptions } from './pool.ts';
 import { fetchPiece, PIECE, type Piece, readPieces, type Section } from './source.ts';
 import { UidSet } from './uid-set.ts';
-import { type Argument, atom, listOf, readFlags, textOf } from './wire.ts';
+import { type Argument, atom, listOf, readFlags, readInternalDate, textOf } from './wire.ts';
 
 /** Runs work that changes nothing, a second time on another connection where the first broke. */
 export type Read = <T>(

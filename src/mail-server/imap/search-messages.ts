@@ -16,14 +16,13 @@ import { fetchRows, searchUids } from './fetch.ts';
 import { listMailboxes } from './list-mailboxes.ts';
 import { fetchPreviews, fieldItems, readFields } from './message-fields.ts';
 import { UidSet } from './uid-set.ts';
-import { type Argument, atom, literal } from './wire.ts';
+import { type Argument, atom, imapDate, literal } from './wire.ts';
 
 /** Messages whose fields are fetched in one command. */
 const CHUNK = 100;
 
 const FIELDS = ['envelope', 'flags', 'internalDate', 'bodyStructure', 'threadId'] as const;
 
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 const DAY_MS = 86_400_000;
 
 /** Flags that have a search key of their own. */
@@ -125,11 +124,6 @@ function flagKeys(flag: string): Argument[] {
     throw invalidField('flags', 'must be system flags (\\Seen ...) or keywords');
   }
   return [atom('KEYWORD'), atom(flag)];
-}
-
-function imapDate(instant: number): string {
-  const date = new Date(Math.max(instant, 0));
-  return `${date.getUTCDate()}-${MONTHS[date.getUTCMonth()]}-${date.getUTCFullYear()}`;
 }
 
 /** The entries of the answer for these messages, newest first. */

@@ -165,3 +165,39 @@ export function readFlags(items: readonly ImapAttribute[]): string[] {
   }
   return [...byKey.values()].sort();
 }
+
+/* Dates (RFC 3501 section 9), in UTC. */
+
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+
+/** `1-Jan-1970`. @param instant milliseconds since 1970; an earlier one counts as 0 */
+export function imapDate(instant: number): string {
+  const date = new Date(Math.max(instant, 0));
+  return `${date.getUTCDate()}-${MONTHS[date.getUTCMonth()]}-${date.getUTCFullYear()}`;
+}
+
+/** `17-Jul-1996 02:44:25 +0000`; the day has two characters. */
+export function imapDateTime(instant: number): string {
+  return `${imapDate(instant).padStart(11)} ${new Date(instant).toISOString().slice(11, 19)} +0000`;
+}
+
+/** `17-Jul-1996 02:44:25 -0700` (RFC 3501 section 9, date-time) as RFC 3339 in UTC. */
+export function readInternalDate(text: string | undefined): string | undefined {
+  const match = /^\s?(\d{1,2})-([A-Za-z]{3})-(\d{4}) (\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)$/.exec(
+    text ?? '',
+  );
+  if (!match) return undefined;
+  const [, day, month = '', year, hour, minute, second, sign, zoneHours, zoneMinutes] = match;
+  const index = MONTHS.findIndex((name) => name.toLowerCase() === month.toLowerCase());
+  if (index < 0) return undefined;
+  const offset = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === '-' ? -1 : 1);
+  const local = Date.UTC(
+    Number(year),
+    index,
+    Number(day),
+    Number(hour),
+    Number(minute),
+    Number(second),
+  );
+  return new Date(local - offset * 60_000).toISOString();
+}
