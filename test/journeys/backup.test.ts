@@ -178,7 +178,7 @@ let service: Process;
 let before: Map<number, string>;
 let uidvalidity: string;
 
-test('a backup of a service that takes and removes mail lacks nothing that it names', async () => {
+test('a backup of a service that accepts and removes mail has every body that its database names', async () => {
   service = start(kept);
   await listening(service);
   const { token } = await succeed(['demo', '--password', PASSWORD], kept);
@@ -217,7 +217,7 @@ test('a backup of a service that takes and removes mail lacks nothing that it na
   }
 });
 
-test('what is damaged, missing or put in its place is named', async () => {
+test('a damaged, missing or replaced file is named', async () => {
   const copy = join(ROOT, 'damaged');
   await cp(folder, copy, { recursive: true });
   const copied = { folder: copy, bucket: undefined, onProgress };
@@ -263,7 +263,7 @@ test('restore refuses a service that runs, a folder with something in it, and a 
   await assert.rejects(restoreBackup(into(await installation('of-newer'), newer)), tooNew);
 });
 
-test('a restore that is killed keeps services away, and is begun anew', async () => {
+test('a restore that is killed keeps services away, and can be repeated', async () => {
   await stop(service);
   const restored = await installation('restored');
   const data = restored.DATA_DIR ?? '';
@@ -302,7 +302,7 @@ test('a restore that is killed keeps services away, and is begun anew', async ()
   assert.ok(id > 1_000_000_000, `a new body has id ${id}`);
 });
 
-test('a restore that is killed after the commit of PostgreSQL is begun anew', {
+test('a restore that is killed after the commit of PostgreSQL can be repeated', {
   skip: SERVER === undefined,
 }, async () => {
   const restored = await installation('restored-anew');

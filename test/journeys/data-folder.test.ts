@@ -99,7 +99,7 @@ async function move(from: string, to: string): Promise<void> {
 const logged = (output: string) =>
   output.split('\n').filter((line) => line.includes('they do not belong together'));
 
-test('a start with the database moved aside takes no mail and loses none', async () => {
+test('a start with the database moved aside accepts no mail and loses none', async () => {
   const env = await folderWithMail('aside');
   const files = await bodyFiles(env);
   assert.equal(files.length, 1);
@@ -173,7 +173,7 @@ async function modesBelow(folder: string): Promise<Map<string, number>> {
   return modes;
 }
 
-test('nobody else on the machine can read what lies in the data folder', async () => {
+test('no other user of the machine can read the files of the data folder', async () => {
   const umask = process.umask(0);
   try {
     const env = { ...(await settings('closed')), ...NO_CERTIFICATE };

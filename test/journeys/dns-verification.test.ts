@@ -74,7 +74,7 @@ onEachEngine('DNS verification', (engine) => {
   };
 
   suite('a domain goes live by itself', () => {
-    test('once its records are there as they were listed', async () => {
+    test('once its records are published as they were listed', async () => {
       const dns = await create('acme.test');
       await api.verification.runDue();
       const waiting = await info('acme.test');
@@ -172,7 +172,7 @@ onEachEngine('DNS verification', (engine) => {
     });
   });
 
-  test('records that are wrong are explained', async () => {
+  test('wrong records are explained', async () => {
     const dns = await create('wrong.test');
     const key = by(dns, 'dkim');
     server.publish([
@@ -197,8 +197,8 @@ onEachEngine('DNS verification', (engine) => {
     assert.match(told('dkim'), /2 TXT records at .* only one/);
   });
 
-  suite('a check that is called for', () => {
-    test('answers with what it saw, at most once in ten seconds', async () => {
+  suite('a check that is started by hand', () => {
+    test('answers with its result, at most once in ten seconds', async () => {
       const dns = await create('now.test');
       server.publish(pasted('now.test', dns));
       const first = await verify('now.test');
@@ -230,7 +230,7 @@ onEachEngine('DNS verification', (engine) => {
     });
   });
 
-  test('a domain changes hands, and its new owner sees nothing of the former one', async () => {
+  test('a domain gets a new owner, who sees nothing of the former one', async () => {
     const domain = 'sold.test';
     const check = async (minutes: number) => {
       now += minutes * 60_000;

@@ -76,7 +76,7 @@ const triedBy: Readonly<Record<string, string>> = {
   'receiver.php': 'webhook-samples',
 };
 
-test('no code is shown that nothing tries, but for a reason', () => {
+test('every code block is run by a test, or has a reason why not', () => {
   const commands = pages.flatMap(({ blocks }) =>
     blocks
       .filter((block) => block.language === 'sh' || roleOf(block) === 'program')
@@ -114,7 +114,7 @@ test('no code is shown that nothing tries, but for a reason', () => {
   assert.deepEqual(idleExceptions([...pages, readme]), []);
 });
 
-test('settings that are shown are settings that the service takes', () => {
+test('settings in the pages are accepted by the service', () => {
   for (const { path, blocks } of [...pages, readme]) {
     for (const { language, text, line } of blocks) {
       if (language !== 'dotenv') continue;
@@ -126,7 +126,7 @@ test('settings that are shown are settings that the service takes', () => {
   }
 });
 
-test('an output is held against the page to the letter, but for what differs each time', () => {
+test('an output is compared with the page to the letter, except values that differ each time', () => {
   const same: [unknown, unknown][] = [
     [{ at: '2026-01-31T12:00:00.000Z' }, { at: '2027-02-01T01:02:03.004Z' }],
     [{ token: '…' }, { token: 'ey.J' }],
@@ -186,7 +186,7 @@ function at(document: unknown, path: string | readonly string[]): unknown {
   return names.reduce((value, name) => Object(value)[name], document);
 }
 
-test('answers that are shown but not had fit the description of the API', async () => {
+test('shown answers that no test gets match the description of the API', async () => {
   const response = await fetch(`${service.url}/docs/openapi.json`);
   // A document of ours; what is looked up in it is asserted.
   const description = (await response.json()) as Json;
@@ -206,7 +206,7 @@ test('answers that are shown but not had fit the description of the API', async 
   assert.ok(checked >= 2);
 });
 
-test('webhooks and events that are shown, as they come, fit their shapes', async () => {
+test('shown webhooks and events, and real ones, match their shapes', async () => {
   const description = JSON.parse(readFileSync(`${repository}docs/openapi.json`, 'utf8'));
   const shapes: Readonly<Record<string, string>> = {
     'message.received': 'MessageReceived',
@@ -244,7 +244,7 @@ function linkedFile(from: Page, target: string): string {
   return `docs${target}${posix.extname(target) === '' ? '.md' : ''}`;
 }
 
-test('links lead to files that are there, and anchors to headings', () => {
+test('links lead to existing files, and anchors to headings', () => {
   const known = new Map([...pages, ...papers].map((page) => [page.path, page]));
   for (const page of [...pages, ...papers]) {
     for (const link of page.links) {
@@ -340,7 +340,7 @@ test('every metric is explained, with its type and its labels', async () => {
   }
 });
 
-test('alerts and dashboard name metrics and labels that are there', async () => {
+test('alerts and dashboard name existing metrics and labels', async () => {
   const text = await (await fetch(metricsUrl)).text();
   const names = new Set([...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name));
   const rows = rowsOf('docs/reference/metrics.md');

@@ -184,7 +184,7 @@ onEachEngine('domains', (engine) => {
     );
   });
 
-  test('what cannot be claimed is refused', async () => {
+  test('a name that cannot be claimed is refused', async () => {
     const claim = (domain: unknown, user_id: unknown = 'user-1') =>
       api.call('POST', '/v2/domain', { domain, user_id });
     for (const domain of [
@@ -213,7 +213,7 @@ onEachEngine('domains', (engine) => {
     assert.match(waiting.body.domain.dns[3].detail, /^Another claim on this domain is active/);
   });
 
-  test('the domain of another user is not there', async () => {
+  test('the domain of another user is not found', async () => {
     await api.call('POST', '/v2/domain', { domain: 'mine.test', user_id: 'owner' });
     const { body } = await api.call('GET', '/v2/domains/mine.test/dns?user_id=owner');
     const attempts = [
@@ -234,7 +234,7 @@ onEachEngine('domains', (engine) => {
     }
   });
 
-  test('a mark names a record of the domain and a status that there is', async () => {
+  test('a mark needs a record of the domain and a valid status', async () => {
     await api.call('POST', '/v2/domain', { domain: 'marks.test', user_id: 'user-1' });
     const other = await api.call('POST', '/v2/domain', {
       domain: 'others.test',

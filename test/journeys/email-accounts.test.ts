@@ -185,7 +185,7 @@ onEachEngine('email accounts', (engine) => {
     assert.equal(twice.status, 400);
   });
 
-  test('absurd ids are not there or not ids', async () => {
+  test('absurd ids are not found or not ids', async () => {
     for (const id of ['0', '-5', '999999999', '9007199254740993', '99999999999999999999999']) {
       for (const [method, path, body] of [
         ['GET', `/v2/email-accounts/${id}?user_id=user-1`, undefined],
@@ -211,7 +211,7 @@ onEachEngine('email accounts', (engine) => {
     assert.equal(text.status, 400, 'bodies are not converted');
   });
 
-  test('the account of another user is not there', async () => {
+  test('the account of another user is not found', async () => {
     const { body } = await create({ local_part: 'dora' });
     const { id } = body.account;
     for (const [method, path, fields] of [
@@ -229,7 +229,7 @@ onEachEngine('email accounts', (engine) => {
     assert.deepEqual(listed.body.items, []);
   });
 
-  test('accounts are made on active domains alone, each address once', async () => {
+  test('accounts are made only on active domains, each address once', async () => {
     await api.call('POST', '/v2/domain', { domain: 'waiting.test', user_id: 'user-1' });
     const waiting = await create({ domain: 'waiting.test', local_part: 'ann' });
     assert.equal(waiting.status, 409);

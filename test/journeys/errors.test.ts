@@ -62,7 +62,7 @@ onEachEngine('errors', (engine) => {
     assert.equal(later.headers.get('retry-after'), '8');
   });
 
-  test('a problem is sent as one to whoever accepts that', async () => {
+  test('the problem type is sent to clients that accept it', async () => {
     const typeFor = async (accept: string) =>
       (await api.call('GET', '/nowhere', undefined, { accept })).headers.get('content-type');
     const problem = 'application/problem+json; charset=utf-8';
@@ -87,14 +87,14 @@ onEachEngine('errors', (engine) => {
     }
   });
 
-  test('a full disk is a 503 that says when to come back', async () => {
+  test('a full disk is a 503 that says when to try again', async () => {
     const answer = await api.call('GET', '/fail/full');
     assert.equal(answer.status, 503);
     assert.equal(answer.body.code, 'storage_full');
     assert.ok(Number(answer.headers.get('retry-after')) > 0);
   });
 
-  test('/v2 opens to the keys alone, before anything else is looked at', async () => {
+  test('/v2 needs a key, before anything else is checked', async () => {
     const description = JSON.parse(
       readFileSync(new URL('../../docs/openapi.json', import.meta.url), 'utf8'),
     );
@@ -240,7 +240,7 @@ onEachEngine('errors', (engine) => {
     assert.match(await chunked.text(), /"body_too_large"/);
   });
 
-  test('who has no token yet has little read: 413 before thousands of wrong items are named', async () => {
+  test('without a token little is read: 413 before thousands of wrong items are named', async () => {
     for (const path of ['/mail/sync', '/mail/token']) {
       const wrong = JSON.stringify({ fields: Array.from({ length: 500_000 }, () => 1) });
       const { status, body } = await api.call('POST', path, wrong);
@@ -250,7 +250,7 @@ onEachEngine('errors', (engine) => {
     assert.equal(few.status, 400);
   });
 
-  test('what is not there is a 404, a wrong method a 405 that says which are right', async () => {
+  test('an unknown path is a 404, a wrong method a 405 that names the right ones', async () => {
     for (const path of [
       '/nowhere',
       '/v2',
@@ -304,7 +304,7 @@ onEachEngine('errors', (engine) => {
     assert.equal(strange.status, 200);
   });
 
-  test('the database never sees what it cannot keep', async () => {
+  test('the database never gets text that it cannot store', async () => {
     const hostile = ["'; drop table accounts; --", '\u{10ffff}', '%', '_', '\\', '\u202e', '\r\n'];
     for (const text of hostile) {
       const query = new URLSearchParams({ user_id: text });
@@ -315,7 +315,7 @@ onEachEngine('errors', (engine) => {
     }
   });
 
-  test('no body whatever is a failure of ours', async () => {
+  test('no body causes an internal error', async () => {
     const known = fc.constantFrom(
       'domain',
       'user_id',
@@ -351,7 +351,7 @@ onEachEngine('errors', (engine) => {
     );
   });
 
-  test('no query whatever is a failure of ours', async () => {
+  test('no query causes an internal error', async () => {
     const route = fc.constantFrom(
       '/v2/domains/acme.test/info',
       '/v2/domains/acme.test/email-accounts',
@@ -429,7 +429,7 @@ suite('errors below the routes', () => {
     assert.match(old, /^HTTP\/1.1 200 /, 'HTTP/1.0 has no Host');
   });
 
-  test("a caller's request id is taken where it is harmless", async () => {
+  test("a caller's request id is used where it is harmless", async () => {
     const idFor = async (given: string) => {
       const answer = await api.call('GET', '/nowhere', undefined, { 'x-request-id': given });
       assert.equal(answer.headers.get('x-request-id'), answer.body.request_id);

@@ -100,7 +100,7 @@ onEachEngine('hostile mail', (engine) => {
     });
   }
 
-  test('mails with as many addresses and parts as are told of are synced page by page', async () => {
+  test('mails with as many addresses and parts as are returned are synced page by page', async () => {
     const ben = await service.makeAccount();
     const addresses = Array.from({ length: 1_000 }, (_, index) => `"n${index}" <a${index}@b.test>`);
     const fields = ['Sender', 'Reply-To', 'To', 'Cc', 'Bcc'].map(

@@ -201,7 +201,7 @@ onEachEngine('hostile receivers', (engine) => {
       return first?.attempts > 0 ? first : undefined;
     });
 
-  test('a webhook that fails says why, comes again, and the mailbox has the message', async () => {
+  test('a webhook that fails says why, is retried, and the mailbox has the message', async () => {
     const expected: [string, number | undefined, RegExp][] = [
       ['broken.example', 500, /^it broke$/],
       ['busy.example', 429, /^$/],
@@ -241,13 +241,13 @@ onEachEngine('hostile receivers', (engine) => {
     }
   });
 
-  test('a webhook that has its 2xx is delivered, whatever happens to the rest', async () => {
+  test('a webhook with a 2xx is delivered, whatever happens to the rest of the answer', async () => {
     const account = await hookAt('midway.example');
     await send(account);
     assert.equal((await firstAttempt(account)).status, 'delivered');
   });
 
-  test('a name that comes to mean another address is judged anew', async () => {
+  test('a name whose address changes is checked again', async () => {
     const account = await hookAt('rebound.example');
     await send(account);
     assert.equal((await firstAttempt(account)).status, 'delivered');
@@ -271,7 +271,7 @@ onEachEngine('hostile receivers', (engine) => {
     assert.equal(bodies.filter(({ host }) => host === 'rebound.example').length, 1);
   });
 
-  test('a receiver whose name servers are dead holds up no other', async () => {
+  test('a receiver whose name servers are dead delays no other', async () => {
     const dead = await hookAt('dead.example');
     const fine = await hookAt('fine.example');
     for (let n = 0; n < 40; n++) await send(dead);
@@ -282,7 +282,7 @@ onEachEngine('hostile receivers', (engine) => {
     assert.equal(last.attempts, 0, 'its questions are still open');
   });
 
-  test('far ends that say nothing hold up no other', async () => {
+  test('far ends that do not answer delay no other', async () => {
     const slow = await Promise.all(
       [1, 2, 3, 4, 5, 6, 7].map((n) => forwardTo(`a@tar${n}.example`)),
     );
@@ -296,7 +296,7 @@ onEachEngine('hostile receivers', (engine) => {
     for (const account of slow) assert.equal((await deliveries(account))[0].attempts, 0);
   });
 
-  test('mail that is put off comes again, also where it may have been taken', async () => {
+  test('deferred mail is retried, also where it may have been accepted', async () => {
     const grey = await forwardTo('grey@elsewhere.example');
     await send(grey);
     const putOff = await firstAttempt(grey);
@@ -318,7 +318,7 @@ onEachEngine('hostile receivers', (engine) => {
     assert.match((await firstAttempt(inside)).last_error.text, /not a public address/);
   });
 
-  test('mail that is refused for good: the sender is told, the null sender is not', async () => {
+  test('mail that is refused for good: the sender gets a bounce, the null sender does not', async () => {
     const account = await forwardTo('refused@elsewhere.example');
     const isBounce = ({ from, to }: Mail) => from === '' && to === 'carl@sender.example';
     await send(account, { envelope: { from: '', to: account.address } });
@@ -337,7 +337,7 @@ onEachEngine('hostile receivers', (engine) => {
     assert.deepEqual(kinds, ['forward', 'forward', 'bounce']);
   });
 
-  test('two domains that forward to each other: round once, then the sender is told', async () => {
+  test('two domains that forward to each other: round once, then the sender gets a bounce', async () => {
     const one = await service.makeAccount();
     const other = await forwardTo(`x@${one.domain}`);
     await service.v2('PUT', `/v2/domains/${one.domain}/route`, {
@@ -364,7 +364,7 @@ onEachEngine('hostile receivers', (engine) => {
     assert.equal(itself.body.errors[0].field, 'forward_to_email');
   });
 
-  test('a return address that was tampered with takes nothing', async () => {
+  test('a changed return address accepts nothing', async () => {
     const account = await forwardTo('kept@elsewhere.example');
     await send(account);
     const { from } = await until(() => mails.find(({ to }) => to === 'kept@elsewhere.example'));
@@ -383,7 +383,7 @@ onEachEngine('hostile receivers', (engine) => {
     await until(() => mails.find(({ source }) => source.includes('Subject: Undelivered')));
   });
 
-  test('a message of the largest size goes by webhook and on', async () => {
+  test('a message of the largest size is sent by webhook and forwarded', async () => {
     const line = `${'x'.repeat(76)}\r\n`;
     const head = 'From: bob@sender.example\r\nSubject: Large\r\n\r\n';
     const room = MAX_MESSAGE_BYTES - head.length - '\r\n'.length;

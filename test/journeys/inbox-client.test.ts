@@ -158,7 +158,7 @@ test('a change is in the cache with its answer: one request, and none for its ev
   inbox.stop();
 });
 
-test('a cache that the server does not know any more begins anew, without false news', async () => {
+test('a cache that the server no longer knows starts again, without false news', async () => {
   const ann = await service.makeAccount();
   await service.send(mail(ann, 'here'));
   const cache = new MemoryCache();
@@ -185,7 +185,7 @@ test('a cache that the server does not know any more begins anew, without false 
   inbox.stop();
 });
 
-test('two clients with one cache: a page that starts elsewhere is not applied', async () => {
+test('two clients with one cache: a page from another state is not applied', async () => {
   const ann = await service.makeAccount();
   for (const subject of ['1', '2', '3', '4', '5', '6']) await service.send(mail(ann, subject));
   const { session } = await openInbox(ann).then((opened) => {
@@ -301,7 +301,7 @@ test('a server that greets but cannot sync is asked less and less often', async 
   inbox.stop();
 });
 
-test('Retry-After is waited for; other refusals are told', async () => {
+test('the client waits for Retry-After, and reports other refusals', async () => {
   let calls = 0;
   const server = createServer((request, response) => {
     calls++;
@@ -330,7 +330,7 @@ test('Retry-After is waited for; other refusals are told', async () => {
   server.close();
 });
 
-test('who signs in after somebody else is not taken for them', async () => {
+test('a user who signs in after another one sees nothing of that one', async () => {
   const ann = await service.makeAccount();
   const eve = await service.addAccount(ann, 'eve');
   const session = new Session({ origin: service.url, log: new ProtocolLog() });
@@ -393,7 +393,7 @@ test('parts are sorted by what a reader does with them', () => {
   );
 });
 
-test('names, sizes and charsets of strangers', () => {
+test('names, sizes and charsets from strangers', () => {
   const named = (filename: string) => ({
     type: 'a/b',
     part: '2',

@@ -50,7 +50,7 @@ onEachEngine('adding messages', (engine) => {
   const sync = async (token: string, body: object) =>
     (await service.mail(token, 'POST', '/mail/sync', body)).body;
 
-  test('a message comes with its flags, is told to the other device and found', async () => {
+  test('a message has its flags, is announced to the other device and found', async () => {
     const { token } = await service.makeAccount();
     const socket = await openSocket(service, token);
     const hello = await socket.next();
@@ -92,7 +92,7 @@ onEachEngine('adding messages', (engine) => {
     socket.close();
   });
 
-  test('what is no good MIME is stored as it is', async () => {
+  test('broken MIME is stored unchanged', async () => {
     const { token } = await service.makeAccount();
     const broken = Buffer.from(
       'Content-Type: multipart/mixed; boundary="\xff\r\nSubject: =?utf-8?B?broken\r\n\r\n--x\r\n\xfe\xff\r\n',
@@ -130,7 +130,7 @@ onEachEngine('adding messages', (engine) => {
     ['too large', 'mailbox=INBOX', Buffer.alloc(MESSAGE_MAX + 1, 'a'), 413, 'body_too_large'],
   ];
 
-  test('what cannot be added says why, and adds nothing', async () => {
+  test('a message that cannot be added is refused with the reason, and nothing is added', async () => {
     const { token } = await service.makeAccount();
     const before = await sync(token, {});
     for (const [title, query, body, status, code] of refusals) {
@@ -160,7 +160,7 @@ onEachEngine('adding messages', (engine) => {
     assert.deepEqual((await sync(token, {})).changes.added, []);
   });
 
-  test('a message that breaks off is not there', async () => {
+  test('a message that breaks off is not stored', async () => {
     const { token } = await service.makeAccount();
     const { port, hostname } = new URL(service.url);
     const socket = connect(Number(port), hostname);

@@ -46,7 +46,7 @@ onEachEngine('changing mail', (engine) => {
     assert.deepEqual(counts('Archive'), [1, 0]);
   });
 
-  test('a change is told to the other device, which syncs to the same state', async () => {
+  test('a change is announced to the other device, which syncs to the same state', async () => {
     const ann = await accountWithMail(['one', 'two']);
     const socket = await openSocket(service, ann.token);
     const hello = await socket.next();
@@ -73,7 +73,7 @@ onEachEngine('changing mail', (engine) => {
     socket.close();
   });
 
-  test('an action answers what a sync since a token would tell', async () => {
+  test('an action returns what a sync since a token would return', async () => {
     const ann = await accountWithMail(['one', 'two']);
     const first = (await call(ann, '/mail/sync', {})).body;
     await service.send({ from: 'b@example.test', to: ann.address, subject: 'three', text: '3' });
@@ -195,7 +195,7 @@ onEachEngine('changing mail', (engine) => {
     ],
   ];
 
-  test('what cannot be done says why, and changes nothing', async () => {
+  test('an impossible change is refused with the reason, and changes nothing', async () => {
     const ann = await accountWithMail(['one']);
     const before = await mailboxes(ann);
     for (const [title, path, body, status, code] of refusals) {

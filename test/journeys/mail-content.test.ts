@@ -15,7 +15,7 @@ onEachEngine('reading messages', (engine) => {
   const messages = (account: TestAccount, body: object) =>
     service.mail(account.token, 'POST', '/mail/messages', { mailbox: 'INBOX', ...body });
 
-  test('text, HTML and attachments are told', async () => {
+  test('text, HTML and attachments are returned', async () => {
     const ann = await service.makeAccount();
     await service.send({
       from: 'Bob <bob@example.test>',
@@ -44,7 +44,7 @@ onEachEngine('reading messages', (engine) => {
     assert.equal(String(file.body), '1,2,3\n');
   });
 
-  test('what the checks of the sender came to is told, as we wrote it and nobody else', async () => {
+  test('the results of the sender checks are returned as we wrote them, and no others', async () => {
     const ann = await service.makeAccount();
     await service.send({
       from: 'bob@example.test',
@@ -101,7 +101,7 @@ onEachEngine('reading messages', (engine) => {
     assert.equal(rest.body.messages.length, 1);
   });
 
-  test('what is not there, and what is too much, is refused', async () => {
+  test('unknown messages and too many messages are refused', async () => {
     const ann = await service.makeAccount();
     const eve = await service.makeAccount();
     await service.send({ from: 'b@example.test', to: ann.address, subject: 'x', text: 'x' });

@@ -35,7 +35,7 @@ onEachEngine('lists of messages', (engine) => {
   const deliver = (account: TestAccount, message: object) =>
     service.send({ from: 'bob@example.test', to: account.address, text: 'text', ...message });
 
-  test('each new message carries its preview, and whether anything is attached', async () => {
+  test('each new message carries its preview, and whether it has attachments', async () => {
     const ann = await service.makeAccount();
     await deliver(ann, { text: 'Shall we\n> not this\nhave lunch?' });
     await deliver(ann, { text: undefined, html: '<style>p{}</style><p>Only &lt;HTML&gt;</p>' });
@@ -59,7 +59,7 @@ onEachEngine('lists of messages', (engine) => {
     assert.deepEqual(plain.changes.added, [{ uid: 1 }, { uid: 2 }, { uid: 3 }]);
   });
 
-  test('what is moved keeps its ids, and what is copied has the same', async () => {
+  test('a moved message keeps its ids, and a copy has the same', async () => {
     const ann = await service.makeAccount();
     await deliver(ann, { subject: 'one' });
     const [inbox] = await rowsOf(ann);

@@ -72,7 +72,7 @@ onEachEngine('searching mail', (engine) => {
     assert.deepEqual(await found(ann, { text: 'invoice' }), ['Invoice 4711']);
   });
 
-  test('pages hold every match once', async () => {
+  test('pages have every match once', async () => {
     const ann = await accountWithMail();
     for (const query of [{}, { text: 'invoice' }]) {
       const all = await found(ann, query);
@@ -112,7 +112,7 @@ onEachEngine('searching mail', (engine) => {
     ['a cursor of nobody', { cursor: 'x' }, 'invalid_request', 'cursor'],
     ['a limit of 501', { limit: 501 }, 'invalid_request', 'limit'],
   ];
-  test('what cannot be searched for says why', async () => {
+  test('an invalid search is refused with the reason', async () => {
     const ann = await service.makeAccount();
     for (const [title, body, code, field] of refusals) {
       const answer = await search(ann, body);

@@ -154,7 +154,7 @@ onEachEngine('sending mail', (engine) => {
     return { domain, selector, record: record.expected_value, privateKey: '' };
   }
 
-  test('a recipient who is refused for good is told of in INBOX', async () => {
+  test('a recipient who is refused for good is reported in INBOX', async () => {
     const ada = await service.makeAccount('ada');
     const { body } = await send(ada, {
       to: [{ address: 'nobody@far.test' }, { address: 'bob@far.test' }],
@@ -228,7 +228,7 @@ onEachEngine('sending mail', (engine) => {
     return (await service.v2('GET', path)).body.items;
   };
 
-  test('an address that does not exist is written to no more, until an operator says so', async () => {
+  test('an address that does not exist gets no more mail, until an operator allows it', async () => {
     const ada = await service.makeAccount('ada');
     const message = {
       to: [{ address: 'Nobody@Far.test' }, someone],
@@ -266,7 +266,7 @@ onEachEngine('sending mail', (engine) => {
     assert.equal(refused, attempts + 1);
   });
 
-  test('a bounce from outside changes the status of what was taken', async () => {
+  test('a bounce from outside changes the status of an accepted message', async () => {
     const ada = await service.makeAccount('ada');
     const to = [{ address: 'gone@far.test' }, { address: 'slow@far.test' }, someone];
     const { body } = await send(ada, { to, subject: 'Hello', text: 'Hi.' });
@@ -310,7 +310,7 @@ onEachEngine('sending mail', (engine) => {
     assert.deepEqual(await suppressions(ada), []);
   });
 
-  test('an account writes to so many recipients a day', async () => {
+  test('the number of recipients of an account per day is limited', async () => {
     const limited = await startTestService(engine, {
       SEND_RECIPIENTS_PER_DAY: '3',
       SMTP_RELAY_URL: `smtp://127.0.0.1:${far.port}`,
@@ -424,7 +424,7 @@ onEachEngine('sending mail', (engine) => {
     assert.match(source.body.rfc822, /\r\nReceived: by mail\.localhost with HTTP id /);
   });
 
-  test('of another account a sender hears what strangers hear by SMTP', async () => {
+  test('about another account a sender learns what strangers learn by SMTP', async () => {
     const ada = await service.makeAccount('ada');
     const ben = await service.addAccount(ada, 'ben');
     const change = { user_id: ben.userId, status: 'suspended' };
@@ -441,7 +441,7 @@ onEachEngine('sending mail', (engine) => {
     assert.doesNotMatch(recipients[0].detail, /suspend|account|active/i);
   });
 
-  test('what waits can be cancelled, and is a draft again', async () => {
+  test('waiting mail can be cancelled, and is a draft again', async () => {
     const ada = await service.makeAccount('ada');
     const message = {
       to: [{ address: 'later@far.test' }],
@@ -481,7 +481,7 @@ onEachEngine('sending mail', (engine) => {
     assert.equal((await post(ada, '/mail/sends/cancel', { id: 'x' })).body.code, 'send_not_found');
   });
 
-  test('what somebody got cannot be cancelled, also where others of its delivery wait', async () => {
+  test('mail that a recipient got cannot be cancelled, also where others of its delivery wait', async () => {
     const ada = await service.makeAccount('ada');
     const [ben, cy] = [await service.addAccount(ada, 'ben'), await service.addAccount(ada, 'cy')];
     const suspended = { user_id: ada.userId, status: 'suspended' };
@@ -498,7 +498,7 @@ onEachEngine('sending mail', (engine) => {
     assert.equal((await inbox(ada, 'Sent')).length, 1);
   });
 
-  test('a draft stays while its mail waits, and goes with it', async () => {
+  test('a draft stays while its mail waits, and is removed when it is sent', async () => {
     const ada = await service.makeAccount('ada');
     const draft = await appendDraft(ada);
     const message = { to: [{ address: 'soon@far.test' }], subject: 'Soon', text: 'Soon.', draft };
@@ -527,7 +527,7 @@ onEachEngine('sending mail', (engine) => {
     return response.json();
   }
 
-  test('nothing but a draft goes as one', async () => {
+  test('only a draft can be named as one', async () => {
     const ada = await service.makeAccount('ada');
     const message = { to: [{ address: 'draft@far.test' }], subject: 'Mine', text: 'Mine.' };
     const append = async (mailbox: string, flags = '') => {
@@ -578,7 +578,7 @@ onEachEngine('sending mail', (engine) => {
     assert.equal((await send(ada, { ...message, draft })).status, 202);
   });
 
-  test('an answer is threaded, and forwards what the account has without its bytes', async () => {
+  test('an answer is threaded, and forwards parts of the account without their bytes', async () => {
     const ada = await service.makeAccount('ada');
     const picture = Buffer.from(Array.from({ length: 100_000 }, (_, n) => n % 251));
     await service.send({
@@ -639,7 +639,7 @@ onEachEngine('sending mail', (engine) => {
     }
   });
 
-  test('a message that the app wrote goes as it is, without Bcc', async () => {
+  test('a message that the app wrote is sent unchanged, without Bcc', async () => {
     const ada = await service.makeAccount('ada');
     const source = (from: string, more = '') =>
       `From: Ada <${from}>\r\nTo: raw@far.test\r\nBcc: rawbcc@far.test\r\nSubject: Raw\r\n${more}` +

@@ -85,7 +85,7 @@ onEachEngine('mail', (engine) => {
     socket.close();
   });
 
-  test('a flag that is set in the store is announced, and the token told leads to no change', async () => {
+  test('a flag that is set in the store is announced, and its token leads to no change', async () => {
     const ann = await service.makeAccount();
     await service.send({ from: 'bob@example.test', to: ann.address, text: 'Hello.' });
     const first = await sync(ann);
@@ -149,7 +149,7 @@ onEachEngine('mail', (engine) => {
     assert.equal(bare.body.reset, undefined);
   });
 
-  test('what is wrong in a sync is named', async () => {
+  test('a wrong field of a sync is named', async () => {
     const ann = await service.makeAccount();
     const { uidvalidity } = (await sync(ann)).body;
     for (const [body, field] of [
@@ -198,7 +198,7 @@ onEachEngine('mail', (engine) => {
     }
   });
 
-  test('uids and part numbers that cannot be are refused, those that are not there are not found', async () => {
+  test('impossible uids and part numbers are refused, unknown ones are not found', async () => {
     const ann = await service.makeAccount();
     await service.send({ from: 'bob@example.test', to: ann.address, text: '1' });
     const get = (path: string) => service.mail(ann.token, 'GET', path);
@@ -269,7 +269,7 @@ onEachEngine('mail', (engine) => {
     assert.equal((await get({ 'if-none-match': etag })).status, 304);
   });
 
-  test('the source comes back to the last byte, as JSON and as message/rfc822', async () => {
+  test('the source comes back byte for byte, as JSON and as message/rfc822', async () => {
     const ann = await service.makeAccount();
     const bodies = [
       Buffer.from('plain ascii\r\n'),
@@ -329,7 +329,7 @@ onEachEngine('mail', (engine) => {
     assert.equal((await sync(ann)).status, 401);
   });
 
-  test('the mail of a deleted domain is gone, also for a successor of the address', async () => {
+  test('the mail of a deleted domain is removed, also for a later account of the address', async () => {
     const ann = await service.makeAccount();
     await service.send({ from: 'bob@example.test', to: ann.address, text: 'old' });
     const before = (await sync(ann)).body;

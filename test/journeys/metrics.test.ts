@@ -35,7 +35,7 @@ async function startWatched(environment: Record<string, string> = {}) {
 }
 
 suite('sender checks', () => {
-  test('ask DNS once about a sender, and say once that DNS is out', async () => {
+  test('ask DNS once about a sender, and log once that DNS does not answer', async () => {
     const dns = await startDnsServer([
       ['sender.test', 'TXT', 'v=spf1 ip4:127.0.0.1 -all'],
       ['_dmarc.sender.test', 'TXT', 'v=DMARC1; p=reject'],

@@ -22,7 +22,7 @@ async function result(...args: string[]) {
   return JSON.parse(output);
 }
 
-test('demo starts a service, and makes a mailbox with a mail in it', async () => {
+test('demo starts a service, and makes a mailbox with a message', async () => {
   const demo = postroom(['demo', '--json']);
   while (!demo.output().includes('\n')) {
     assert.ok(demo.child.stdout && demo.child.exitCode === null, demo.output());
@@ -132,7 +132,7 @@ test('demo beside a service that runs makes its mailbox again, with another mail
   await stop(service);
 });
 
-test('a key that is rotated holds beside the old one, until that is dropped', async () => {
+test('a new key is valid beside the old one, until that is dropped', async () => {
   const stored = async () =>
     JSON.parse(await readFile(join(env.DATA_DIR, 'secrets.json'), 'utf8')).apiKey;
   const [newest, old] = await stored();
@@ -144,7 +144,7 @@ test('a key that is rotated holds beside the old one, until that is dropped', as
   assert.match(own.output, /^API_KEYS is set and replaces the generated secret/);
 });
 
-test('migrate says which version the database has, and refuses one that a newer program made', async () => {
+test('migrate says which version the database has, and refuses one of a newer release', async () => {
   const { version, newest } = await result('migrate');
   assert.equal(version, newest);
   const database = new DatabaseSync(join(env.DATA_DIR, 'postroom.sqlite'));
@@ -161,7 +161,7 @@ test('migrate says which version the database has, and refuses one that a newer 
   database.close();
 });
 
-test('what is called wrongly is said, with 2', async () => {
+test('a wrong call is reported, with exit code 2', async () => {
   const { code, output } = await postroom(['demon']).ended();
   assert.equal(code, 2);
   assert.match(output, /unknown command 'demon'\n\(Did you mean demo\?\)/);

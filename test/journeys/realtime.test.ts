@@ -74,7 +74,7 @@ onEachEngine('realtime', (engine) => {
     for (const socket of sockets) socket.close();
   });
 
-  test('a bad line spoils nothing but itself', async () => {
+  test('a bad line does not affect the others', async () => {
     const ann = await service.makeAccount();
     const good = JSON.stringify(eventFor(ann));
     const stranger = { ...eventFor(ann), user: 'nobody@nowhere.test' };
@@ -108,7 +108,7 @@ onEachEngine('realtime', (engine) => {
     assert.equal((await post(batch, right)).body.accepted, 1);
   });
 
-  test('a connection without a good token is refused with a plain 401', async () => {
+  test('a connection without a valid token is refused with a plain 401', async () => {
     const ann = await service.makeAccount();
     const key = new TextEncoder().encode(JWT_SECRET);
     const claims = { sub: ann.address };

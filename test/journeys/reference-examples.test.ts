@@ -53,7 +53,7 @@ function credentialOf(form: TryIt): Record<string, string> {
   return { 'x-mailserver-signature': signature };
 }
 
-test('no example is refused for its form', async () => {
+test('no example is refused for a wrong form', async () => {
   assert.ok(forms.length > 20);
   for (const form of forms) {
     const values = Object.fromEntries(form.parameters.map(({ name, example }) => [name, example]));
@@ -74,7 +74,7 @@ test('no example is refused for its form', async () => {
   }
 });
 
-test('the samples in JavaScript run, and are not refused for their form', async () => {
+test('the samples in JavaScript run, and are not refused for a wrong form', async () => {
   assert.equal(scripts.length, forms.length);
   const printed: unknown[][] = [];
   const AsyncFunction = Object.getPrototypeOf(async () => {}).constructor;

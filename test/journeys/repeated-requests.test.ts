@@ -81,7 +81,7 @@ onEachEngine('requests that are made again', (engine) => {
     assert.equal(bad.body.errors[0].field, 'idempotency-key');
   });
 
-  test('what was refused can be made again with its key', async () => {
+  test('a refused request can be repeated with its key', async () => {
     const ann = await accountWithMail();
     const missing = { ...copy, to: 'Projects' };
     assert.equal((await post(ann, '/mail/copy', 'k', missing)).body.code, 'mailbox_not_found');

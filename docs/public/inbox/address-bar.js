@@ -1,7 +1,6 @@
 /**
- * What is on the screen, in the address bar: `#/INBOX` is a mailbox, `#/INBOX/12` a message,
- * `#/INBOX/12?q=invoice` one that was found; `/write` at its end says that somebody writes. So the
- * browser's own back button goes between them.
+ * The address bar says what is on the screen: `#/INBOX` is a mailbox, `#/INBOX/12` a message, `#/INBOX/12?q=invoice`
+ * a search result; `/write` at its end means that a message is being written. So the browser's back button works.
  */
 
 /**

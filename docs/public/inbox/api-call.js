@@ -1,4 +1,4 @@
-/** One call of the API: what is sent, what went over the wire, and what an answer means. */
+/** One call of the API: the request, its log entry, and the meaning of the answer. */
 
 /** @typedef {import('./protocol-log.js').ProtocolLog} ProtocolLog */
 
@@ -13,7 +13,7 @@
  * @property {AbortSignal} [signal]
  */
 
-/** The server answered, but not with what was asked for. */
+/** The server answered, but refused the request. */
 export class Refused extends Error {
   /**
    * @param {number} status
@@ -28,7 +28,7 @@ export class Refused extends Error {
     this.retryAfter = retryAfter;
   }
 
-  /** Whether waiting as long as the server says may help. */
+  /** Whether a retry after the server's waiting time may help. */
   get isBusy() {
     return this.status === 429 || this.status === 503;
   }
@@ -61,7 +61,7 @@ export async function callApi({ origin, log }, path, call, token) {
     const response = await fetch(new URL(path, origin), {
       method,
       headers,
-      // The token is the credential: a cookie goes nowhere but where the next token is made.
+      // The token is the credential: the cookie is sent only where the next token is made.
       credentials: withCookie ? 'same-origin' : 'omit',
       ...(sent !== undefined && { body: sent }),
       ...(signal && { signal }),
@@ -89,7 +89,7 @@ async function judge(response, log, pending) {
   }
   const text = await response.text();
   const answer = isJson ? JSON.parse(text) : {};
-  // A token is a secret from its first appearance on.
+  // A token is a secret from the moment it arrives.
   if (answer.token && /\/mail\/token(\/renew)?$/.test(response.url)) log.hide(answer.token);
   pending.answered(status, headers, isJson ? text : `(${text.length} characters)`);
   if (response.ok) return new Response(text, { status, headers });

@@ -1,4 +1,4 @@
-/** The form in which a message is written. It knows nothing of the network. */
+/** The form for writing a message. It knows nothing of the network. */
 import { byId, element } from './elements.js';
 import { formatSize } from './message-parts.js';
 
@@ -95,7 +95,7 @@ export class ComposeView {
     this.#showFiles();
   }
 
-  /** What stands in the form. */
+  /** The content of the form. */
   read() {
     const value = (/** @type {typeof FIELDS[number]} */ name) => this.#field(name).value;
     return {

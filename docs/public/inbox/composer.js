@@ -13,9 +13,9 @@ import { longDate } from './elements.js';
 
 const TEXTS = /** @type {const} */ (['to', 'cc', 'bcc', 'subject', 'text']);
 
-/** How long after the last key a draft is saved, and how long after it was saved before. */
+/** The pause after the last key before a draft is saved, and the least time between two saves. */
 const PAUSE_MS = 2_000;
-/** Each saving is three requests, and a server takes 60 a minute unless told otherwise. */
+/** Each save takes three requests, and by default a server accepts 60 a minute. */
 const SPACING_MS = 8_000;
 
 /**
@@ -39,7 +39,7 @@ export class Composer {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   #savedAt = 0;
-  /** Whether a saving was told of that failed. */
+  /** Whether the user was told about a failed save. */
   #hasFailed = false;
   /** Whether anything was saved since the form was opened. */
   #wasSaved = false;
@@ -64,7 +64,7 @@ export class Composer {
     return this.#draft !== undefined;
   }
 
-  /** Where what is in the form was last saved. @returns {import('./draft.js').MessagePlace | undefined} */
+  /** Where the content of the form was last saved. @returns {import('./draft.js').MessagePlace | undefined} */
   get kept() {
     return this.#draft?.kept;
   }
@@ -75,7 +75,7 @@ export class Composer {
    * @param {Draft} [saved] what is saved of it, where that is not all
    */
   async open(title, draft, saved = draft) {
-    // What was written before it is a draft; where that fails, it stays.
+    // The text before it becomes a draft; if that fails, the form stays as it is.
     if (!(await this.#settle())) return;
     this.#draft = saved;
     this.#wasSaved = false;
@@ -95,7 +95,7 @@ export class Composer {
     return true;
   }
 
-  /** Throws away what is in the form: somebody signs out. */
+  /** Drops the content of the form: the user signs out. */
   drop() {
     if (this.isOpen) this.#shut();
   }
@@ -124,7 +124,7 @@ export class Composer {
   }
 
   /**
-   * What is being sent is not saved beside it: the draft would stay after the mail went out.
+   * A message that is being sent is not saved: otherwise its draft would stay after it was sent.
    *
    * @returns {Promise<boolean>} whether it is sent or saved; else the form says why
    */
@@ -133,7 +133,7 @@ export class Composer {
     return await this.#save();
   }
 
-  /** One saving after the other, so that there is never more than one draft of a message. */
+  /** One save after the other, so that there is never more than one draft of a message. */
   #save() {
     clearTimeout(this.#timer);
     this.#saving = this.#saving.then(() => this.#saveNow());
@@ -155,11 +155,11 @@ export class Composer {
       this.#draft = kept;
       this.#wasSaved = true;
       this.#savedAt = Date.now();
-      // What was written or chosen meanwhile stays, and is saved next.
+      // Text and files that were added meanwhile stay, and are saved next.
       const placed = new Map(written.files.map((file, at) => [file, kept.files[at]]));
       this.#view.replaceFiles(this.#view.read().files.map((file) => placed.get(file) ?? file));
       this.#view.say(this.#isDirty() ? '' : 'Draft saved');
-      // Why it was not sent stays.
+      // The reason why it was not sent stays visible.
       if (this.#hasFailed) this.#view.fail('');
       this.#hasFailed = false;
       if (kept.kept) this.#options.onKept(kept.kept);
@@ -172,7 +172,7 @@ export class Composer {
     }
   }
 
-  /** Once, also where it is asked for by key and by button. */
+  /** Sends once, also when both key and button are used. */
   #send() {
     this.#sending ??= this.#sendNow().finally(() => {
       this.#sending = undefined;
@@ -191,7 +191,7 @@ export class Composer {
     }
     this.#view.setBusy(true);
     clearTimeout(this.#timer);
-    // A saving under way ends first: it knows where the draft and its files are.
+    // A running save ends first: its result has the place of the draft and its files.
     await this.#saving;
     if (!this.#draft) return true;
     const draft = { ...this.#draft, ...this.#view.read() };
@@ -256,7 +256,7 @@ function findTrouble({ to, cc, bcc, files }) {
     return { field: 'to', why: 'Enter a recipient.' };
   }
   const most = Math.floor(FILES_MAX / 1_000_000);
-  // Parts of messages are named, not sent.
+  // Parts of other messages are only named, their bytes are not sent.
   return sizeOf(files.filter(({ from }) => !from)) > FILES_MAX
     ? { field: 'text', why: `The files are too large: ${most} MB at most.` }
     : undefined;

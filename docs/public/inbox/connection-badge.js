@@ -1,4 +1,4 @@
-/** Says how the connection is, and lets somebody who does not want to wait try again at once. */
+/** Shows the state of the connection, with a button to try again at once. */
 import { byId } from './elements.js';
 
 const STATES = {
@@ -8,7 +8,7 @@ const STATES = {
   stopped: 'Not connected',
 };
 
-/** Timers of a tab in the background run once a minute at least: a longer gap is a machine that slept. */
+/** A background tab's timers run at least once a minute: a longer gap means that the machine slept. */
 const SLEEP_MS = 150_000;
 
 export class ConnectionBadge {

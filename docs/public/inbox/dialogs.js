@@ -1,4 +1,4 @@
-/** Questions that are asked in a window of their own. Esc closes each without an answer. */
+/** Questions in a dialog. Esc closes each without an answer. */
 import { element } from './elements.js';
 import { titleOf } from './mailbox-tabs.js';
 
@@ -22,7 +22,7 @@ function ask(title, content) {
       dialog.remove();
       resolve(dialog.returnValue);
     });
-    // A click beside it: the dialog itself is hit there, its content is not.
+    // A click outside: it hits the dialog itself, not its content.
     dialog.addEventListener('click', ({ target }) => target === dialog && dialog.close());
     dialog.showModal();
   });
@@ -56,7 +56,7 @@ export async function mailboxDialog(mailboxes) {
     placeholder: 'Projects/Spring',
   });
   const create = element('button', { class: 'plain', value: 'new' }, 'Create and move');
-  // Enter in the field presses the first button of a form, which is another.
+  // Enter in the field would press the first button of the form, which is another one.
   name.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter') return;
     event.preventDefault();

@@ -10,7 +10,7 @@ import { toBase64, writeDraftSource } from './draft-source.js';
 
 /** Octets of all files of a message: the call that sends it takes 16 MiB of JSON, in base64. */
 export const FILES_MAX = 11_000_000;
-/** How long a message can be taken back, unless a time to send it was chosen. */
+/** How long a message can be cancelled, unless a time to send it was chosen. */
 const SECOND_THOUGHTS = 10;
 
 /** @param {DraftFile[]} files */
@@ -33,8 +33,8 @@ export class DraftKeeper {
 
   // #region keep
   /**
-   * Saves a draft: the new one first, then the one before it goes, so that a lost connection leaves
-   * one too many, never none.
+   * Saves a draft: first the new one is added, then the old one removed, so that a lost connection leaves one too
+   * many, never none.
    *
    * @param {Draft} draft
    * @returns {Promise<Draft>} with its place; its files are parts of it there
@@ -61,7 +61,7 @@ export class DraftKeeper {
     await this.#inbox.change('/mail/delete', mailbox, { uids: [uid] });
   }
 
-  /** A draft has its files in it: what is a part of another message is fetched. @param {DraftFile} file */
+  /** A draft contains its files: a part of another message is fetched. @param {DraftFile} file */
   async #fetch(file) {
     if (file.file || !file.from) return file;
     const query = new URLSearchParams({ ...file.from, uid: String(file.from.uid) });
@@ -71,7 +71,7 @@ export class DraftKeeper {
 
   // #region send
   /**
-   * Sends a draft. Made again with the same key, after a lost connection, it is sent once.
+   * Sends a draft. If the call is repeated with the same key, after a lost connection, it is sent once.
    *
    * @param {Draft} draft
    * @param {string} key
@@ -100,7 +100,7 @@ export class DraftKeeper {
   }
 
   /**
-   * Takes it back while nothing of it went out.
+   * Cancels a message before any of it was sent.
    *
    * @param {string} id
    * @returns {Promise<MessagePlace>} where it is a draft again

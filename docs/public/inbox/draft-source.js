@@ -1,6 +1,6 @@
 /**
- * A draft as a message (RFC 5322, MIME), to be kept by POST /mail/append. What is sent is composed by
- * the server; this is what other mail programs open as a draft.
+ * A draft as a message (RFC 5322, MIME), for POST /mail/append. The server composes what is sent; this is what other
+ * mail programs open as a draft.
  */
 import { parseAddresses } from './address-list.js';
 
@@ -62,7 +62,7 @@ function toBlob(lines) {
 /** @param {string} name @param {string} addresses */
 function addressField(name, addresses) {
   const written = parseAddresses(addresses).map(({ name: person, address }) =>
-    // A comma in a name would make two of it.
+    // A comma in an unquoted name would make two names of it.
     person ? `${encodeWords(person, /^[\w ]{1,60}$/)} <${oneLine(address)}>` : oneLine(address),
   );
   return written.length === 0 ? [] : [`${name}: ${written.join(',\r\n ')}`];
@@ -77,7 +77,7 @@ function addressField(name, addresses) {
 function encodeWords(text, plainText = /^[\w .,:!'-]{0,60}$/) {
   const plain = oneLine(text);
   if (plainText.test(plain)) return plain;
-  // Ten characters are at most 40 bytes of UTF-8, which no word cuts in two.
+  // Ten characters are at most 40 bytes of UTF-8, so no word splits a character.
   const pieces = plain.match(/.{1,10}/gsu) ?? [];
   return pieces.map((piece) => `=?utf-8?B?${bytesToBase64(piece)}?=`).join('\r\n ');
 }
@@ -115,7 +115,7 @@ export function toBase64(bytes) {
   });
 }
 
-/** A key that nobody guesses; also where the page came by plain HTTP, which has no randomUUID. */
+/** A key that cannot be guessed; also on a page that came by plain HTTP, which has no randomUUID. */
 export function randomKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))]
     .map((byte) => byte.toString(16).padStart(2, '0'))

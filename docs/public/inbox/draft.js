@@ -1,6 +1,6 @@
 /**
- * What is being written: new, as an answer, forwarded, or a draft that was kept. Nothing here touches
- * the page or the network.
+ * The message that is being written: new, an answer, forwarded, or a saved draft. Nothing here touches the page or the
+ * network.
  */
 import { writeAddresses } from './address-list.js';
 import { longDate } from './elements.js';
@@ -50,7 +50,7 @@ export function answer({ mailbox, message }, body, own, toAll) {
   const { envelope, uid } = message;
   const isOwn = (/** @type {Address} */ { address = '' }) => address.toLowerCase() === own;
   const senders = envelope.replyTo?.length ? envelope.replyTo : (envelope.from ?? []);
-  // Who answers mail of their own goes on writing to whom it was to.
+  // An answer to mail of one's own goes to its recipients.
   const to = senders.every(isOwn) ? (envelope.to ?? []) : senders;
   const taken = new Set(to.map(({ address = '' }) => address.toLowerCase()));
   const others = [...(envelope.to ?? []), ...(envelope.cc ?? [])].filter(
@@ -117,7 +117,7 @@ export function reopen({ mailbox, message }, body) {
 }
 
 /**
- * The files of a message, which stay where they are: a part is named, not sent back and forth.
+ * The files of a message, which stay on the server: a part is named, not downloaded and uploaded again.
  *
  * @param {Entry} entry
  * @param {number} uid

@@ -1,4 +1,4 @@
-/** Building blocks of the page. Text goes in as text: nothing of a mail is ever read as HTML here. */
+/** Building blocks of the page. Text is inserted as text: nothing of a mail is ever read as HTML here. */
 
 /**
  * @template {keyof HTMLElementTagNameMap} Tag

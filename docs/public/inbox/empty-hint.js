@@ -1,7 +1,7 @@
-/** What an empty mailbox shows: how to send it a first mail. */
+/** The hint in an empty mailbox: how to send a first mail to it. */
 import { element } from './elements.js';
 
-/** Where SMTP listens unless configured otherwise; the page has no way to ask. */
+/** The default port of SMTP; the page cannot find out another one. */
 const SMTP_PORT = 2525;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * The client without its page: puts session, cache, sync and realtime channel together. Whatever
- * goes wrong ends in one of two ways: it is tried again by itself, or the session has ended.
+ * The client without its page: connects session, cache, sync and realtime channel. Any error either leads to a retry
+ * or ends the session.
  */
 import { Refused, Unreachable } from './api-call.js';
 import { LiveChannel } from './live-channel.js';
@@ -27,7 +27,7 @@ import { SyncClient } from './sync-client.js';
  * @property {{ firstDelayMs?: number, maxDelayMs?: number, limit?: number }} [tuning]
  */
 
-/** What mailboxes are for (RFC 6154), by their usual names: good until the server has said it. */
+/** The uses of mailboxes (RFC 6154), by their usual names: valid until the server has answered. */
 const USUAL_USES = ['Sent', 'Drafts', 'Junk', 'Trash', 'Archive'];
 
 export class Inbox {
@@ -40,7 +40,7 @@ export class Inbox {
   /** @type {SyncClient | undefined} */
   #client;
   #stopped = false;
-  /** The end of the list that is being taken. */
+  /** The end of the list that is being processed. */
   #listTurn = Promise.resolve(true);
 
   /** @param {InboxOptions} options */
@@ -90,8 +90,8 @@ export class Inbox {
 
   // #region change
   /**
-   * Changes messages by one of the calls that take `since`: /mail/flags, /mail/move, /mail/copy and
-   * /mail/delete. What has changed is in the cache when this is done.
+   * Changes messages by one of the calls with `since`: /mail/flags, /mail/move, /mail/copy and /mail/delete. When
+   * this is done, the change is in the cache.
    *
    * @param {string} path @param {string} mailbox @param {object} change members of the call
    * @returns {Promise<any>} the answer
@@ -105,7 +105,7 @@ export class Inbox {
   // #endregion change
 
   /**
-   * Asks what is new in a mailbox, of which no event may have told so far.
+   * Asks what is new in a mailbox for which no event may have come yet.
    *
    * @param {string} mailbox
    * @returns {Promise<boolean>} whether the cache has it
@@ -122,7 +122,7 @@ export class Inbox {
     });
   }
 
-  /** Says nothing more, whatever is still under way. */
+  /** Reports nothing more, whatever is still under way. */
   stop() {
     this.#stopped = true;
     this.#channel.stop();
@@ -130,14 +130,14 @@ export class Inbox {
   }
 
   /**
-   * After a pause in which a connection may have died without a word: a browser shows no pings, so
-   * nothing but a new connection, and its hello, tells.
+   * Called after a pause in which a connection may have died unnoticed: browsers do not show pings, so only a new
+   * connection, and its hello, shows whether it works.
    */
   wake() {
     this.#channel.reconnect();
   }
 
-  /** Ends it, and removes what this browser has kept. */
+  /** Ends it, and removes everything that this browser has stored. */
   async signOut() {
     this.stop();
     const { cache, session } = this.#options;
@@ -156,7 +156,7 @@ export class Inbox {
     const isThere = await this.#inTurn(
       async () =>
         (await this.#takeList(mailboxes)) &&
-        // Hello does not say which mailbox is for what.
+        // Hello does not have the uses of mailboxes.
         (await this.#attempt(() => this.#readList())),
     );
     if (!isThere) return;
@@ -165,8 +165,8 @@ export class Inbox {
   }
 
   /**
-   * Lists are taken one after the other: an older one that is still being followed would bring back what
-   * a newer one does not have any more.
+   * Lists are processed one after the other: an older one would otherwise bring back mailboxes that a newer one no
+   * longer has.
    *
    * @param {() => Promise<boolean>} take
    */
@@ -180,7 +180,7 @@ export class Inbox {
   async #takeList(mailboxes) {
     const { cache, onMailboxes } = this.#options;
     this.mailboxes = mailboxes.map(({ mailbox }) => mailbox);
-    // What is cached beyond them was deleted.
+    // Other mailboxes in the cache were deleted.
     for (const mailbox of (await cache.mailboxes(this.account)).keys()) {
       if (!this.mailboxes.includes(mailbox)) await cache.forgetMailbox(this.account, mailbox);
     }
@@ -207,7 +207,7 @@ export class Inbox {
       this.#options.onMailboxes();
     }
     const isDone = await this.#attempt((client) => client.catchUp(tip));
-    // Another tab may have brought the cache there.
+    // Another tab may have brought the cache to this state.
     this.#options.onChange(tip.mailbox);
     return isDone;
   }
@@ -216,7 +216,7 @@ export class Inbox {
   /** @param {'expired' | 'inactive'} why */
   async #refused(why) {
     const { session, onEnd } = this.#options;
-    // No answer now counts as renewed: the next attempt is refused, and asks again.
+    // If there is no answer now, it counts as renewed: the next attempt is refused, and asks again.
     const goesOn = why === 'expired' && (await session.renew().catch(() => true));
     if (this.#stopped) return;
     if (goesOn) this.#channel.start();
@@ -225,17 +225,17 @@ export class Inbox {
 
   // #region attempt
   /**
-   * Runs a sync. There is one way back from every failure that may pass: the connection begins
-   * anew after a pause, and its hello says what was missed.
+   * Runs a sync. After every temporary failure the way back is the same: the connection starts again after a pause,
+   * and its hello shows what was missed.
    *
    * @param {(client: SyncClient) => Promise<void>} sync
    * @returns {Promise<boolean>} whether there is nothing left to do about it
    */
   async #attempt(sync) {
     const { onEnd, onTrouble } = this.#options;
-    // Before the first hello nobody knows whose cache to write to; asking shows if the token is good.
+    // Before the first hello the account of the cache is unknown; the call shows whether the token is valid.
     const client = this.account === '' ? undefined : this.#clientOf(this.account);
-    // Whoever has signed out has no token to ask with.
+    // After a sign-out there is no token to ask with.
     if (this.#stopped) return false;
     try {
       if (client) await sync(client);
@@ -247,7 +247,7 @@ export class Inbox {
         this.stop();
         onEnd(error.status === 401 ? 'expired' : 'inactive');
       } else if (error instanceof Refused && error.code === 'mailbox_not_found') {
-        // It went away between the event and the sync; the next hello does not list it.
+        // It was deleted between the event and the sync; the next hello does not list it.
         return true;
       } else if (error instanceof Unreachable || error instanceof Refused) {
         if (this.#channel.state === 'live') this.#channel.retry();

@@ -1,6 +1,6 @@
 /**
- * The keyboard. Keys count while the focus is in the list or the message, never while somebody
- * writes or a dialog is open.
+ * The keyboard. Keys work while the focus is in the list or the message, never while a text is written or a dialog is
+ * open.
  */
 
 /**

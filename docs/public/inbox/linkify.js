@@ -1,10 +1,10 @@
-/** Links in plain text: what is shown is exactly where it leads. */
+/** Links in plain text: the visible text is exactly the target. */
 import { element } from './elements.js';
 
-/** A web address, or a mail address. Each part has a limit, so that no text takes long. */
+/** A web address, or a mail address. Each part has a limit, so that no text is slow to search. */
 const LINK =
   /\bhttps?:\/\/[^\s<>"\u0000-\u001f\u202a-\u202e\u2066-\u2069]{1,2000}|\b[\w.+-]{1,64}@(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,63}\b/gi;
-/** What ends a sentence is no part of the link in it. */
+/** Punctuation at the end of a sentence is not part of a link. */
 const AFTER = `.,;:!?'*_~|]}»”’`;
 
 /**
@@ -42,7 +42,7 @@ function trimEnd(found) {
 function webAddress(shown) {
   if (!URL.canParse(shown)) return undefined;
   const { protocol, username, href } = new URL(shown);
-  // "https://bank.test@evil.test" leads to evil.test: whoever wants that copies it.
+  // "https://bank.test@evil.test" leads to evil.test: it is not made a link.
   return /^https?:$/.test(protocol) && username === '' ? href : undefined;
 }
 

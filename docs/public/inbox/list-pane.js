@@ -1,4 +1,4 @@
-/** The pane with the mailboxes and the list: of one mailbox as the cache has it, or of what was found. */
+/** The pane with the mailboxes and the list: messages of one mailbox from the cache, or search results. */
 import { Conversations } from './conversations.js';
 import { byId, element } from './elements.js';
 import { emptyHint } from './empty-hint.js';
@@ -30,10 +30,10 @@ export class ListPane {
   /** @type {Search | undefined} */
   #search;
   #searching = new AbortController();
-  /** Why a search found nothing at all. */
+  /** Why a search found nothing. */
   #trouble = '';
   #conversations = new Conversations(localStorage);
-  /** Whether the first look at the server is done: before it an empty list says nothing. */
+  /** Whether the server has answered: before that an empty list says nothing. */
   #isSettled = false;
   /** Whether the list is to have the focus once it is there. */
   #wantsFocus = false;
@@ -155,7 +155,7 @@ export class ListPane {
     this.#showEmpty(content.entries.length === 0, account);
     if (this.#wantsFocus && (content.entries.length > 0 || this.#isSettled)) {
       this.#wantsFocus = false;
-      // Whoever has moved the focus meanwhile, such as to write, keeps it.
+      // If the user has moved the focus meanwhile, for example to write, it stays there.
       if (![document.body, this.#focusedBefore].includes(document.activeElement)) return;
       if (this.#place.uid === undefined) this.#view.focus();
       else byId('message-pane').focus();
@@ -197,7 +197,7 @@ export class ListPane {
     const hint = this.#search
       ? [element('p', { role: 'alert' }, this.#trouble || 'Nothing found.')]
       : emptyHint(account, this.#place.mailbox, this.#options.onSendTest);
-    // Written again only when it is another: somebody may be copying a command.
+    // Written only after a change: the user may be copying a command.
     const key = this.#search ? `${this.#search.query}${this.#trouble}` : this.#place.mailbox;
     if (empty.dataset.shows === key) return;
     empty.dataset.shows = key;

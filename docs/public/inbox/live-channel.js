@@ -41,7 +41,7 @@
 const EXPIRED = 4401;
 const INACTIVE = 4403;
 
-/** A connection that has not said hello by then is given up. */
+/** A connection without a hello by then is given up. */
 const HELLO_MS = 15_000;
 
 export class LiveChannel {
@@ -70,7 +70,7 @@ export class LiveChannel {
     this.#become('stopped');
   }
 
-  /** Begins anew at once: the network came back, or something else suggests a look. */
+  /** Starts again at once: the network came back, or something else may have changed. */
   reconnect() {
     if (this.state === 'stopped') return;
     this.#attempts = 0;
@@ -83,7 +83,7 @@ export class LiveChannel {
     this.#attempts = 0;
   }
 
-  /** Connects again after a pause, because what the connection is for did not work. */
+  /** Connects again after a pause, because a call after hello failed. */
   retry() {
     if (this.state === 'stopped') return;
     this.#drop();
@@ -96,8 +96,8 @@ export class LiveChannel {
     const { origin, token, log } = this.#options;
     this.#become(state);
     const url = `${origin.replace(/^http/, 'ws')}/ws`;
-    // A browser cannot set the Authorization header here: the token goes along as a subprotocol,
-    // never in the URL, which ends up in logs. The server selects `postroom`.
+    // A browser cannot set the Authorization header here: the token is sent as a subprotocol, never in the URL, which
+    // ends up in logs. The server selects `postroom`.
     const protocols = ['postroom', `bearer.${token()}`];
     const socket = new WebSocket(url, protocols);
     this.#socket = socket;
@@ -142,7 +142,7 @@ export class LiveChannel {
     }
     this.#become('reconnecting');
     if (!wasLive) await this.#options.onUnopened();
-    // It may have been stopped or started anew meanwhile.
+    // It may have been stopped or started again meanwhile.
     if (this.state === 'reconnecting' && !this.#socket) this.#comeBack();
   }
 
@@ -152,7 +152,7 @@ export class LiveChannel {
     this.#timer = setTimeout(() => this.#connect('reconnecting'), delay);
   }
 
-  /** Twice as long each time, up to a limit; by chance, so that a thousand clients do not return at once. */
+  /** Twice as long each time, up to a limit; random, so that a thousand clients do not return at once. */
   #nextDelay() {
     const { firstDelayMs = 500, maxDelayMs = 30_000 } = this.#options;
     const most = Math.min(maxDelayMs, firstDelayMs * 2 ** this.#attempts);

@@ -1,6 +1,6 @@
 /**
- * What somebody does with messages: each is one call of the API, whose answer brings the cache up to
- * date. What was moved can be moved back; what was deleted for good cannot.
+ * Actions on messages: each is one call of the API, whose answer updates the cache. A move can be undone; a deletion
+ * for good cannot.
  */
 import { titleOf } from './mailbox-tabs.js';
 
@@ -35,8 +35,8 @@ export class MailActions {
   }
 
   /**
-   * Somebody has opened the message. Without a connection it stays unread, which is no trouble: what
-   * was fetched before can be read without one.
+   * Marks an opened message as read. Without a connection it stays unread, which does no harm: a message in the cache
+   * can be read without one.
    *
    * @param {string} mailbox
    * @param {number} uid

@@ -1,8 +1,7 @@
 /**
- * The offline cache: mailboxes in IndexedDB. Three stores, all by account and mailbox:
- * `positions` says how far a mailbox is synced, `messages` has what a sync told of each, `bodies`
- * what was read of it. Messages and bodies have UIDVALIDITY in their key, since a UID without it
- * names nothing.
+ * The offline cache: mailboxes in IndexedDB. Three stores, all by account and mailbox: `positions` has the last synced
+ * state of a mailbox, `messages` what syncs returned for each message, `bodies` what was read of it. Messages and
+ * bodies have UIDVALIDITY in their key, since a UID without it identifies nothing.
  */
 import { isUnread, startsAnew } from './sync-client.js';
 
@@ -21,7 +20,7 @@ export function openMailCache() {
     const request = indexedDB.open(DATABASE, VERSION);
     request.onupgradeneeded = () => {
       const database = request.result;
-      // What an earlier version of this page kept is asked for again.
+      // Data of an earlier version of this page is fetched again.
       for (const store of [...database.objectStoreNames]) database.deleteObjectStore(store);
       for (const store of STORES) database.createObjectStore(store);
       const messages = request.transaction?.objectStore('messages');
@@ -39,7 +38,7 @@ export class MailCache {
   /** @param {IDBDatabase} database */
   constructor(database) {
     this.#database = database;
-    // A later version of this page may want to change the stores while this tab is open.
+    // A later version of this page may need to change the stores while this tab is open.
     database.onversionchange = () => database.close();
   }
 
@@ -55,8 +54,8 @@ export class MailCache {
 
   // #region apply
   /**
-   * Takes a page of changes into the cache: all of it and its token, or nothing. A tab that is
-   * closed in the middle leaves a cache that the next sync goes on from.
+   * Writes a page of changes to the cache: all of it and its token, or nothing. If the tab is closed in the middle,
+   * the next sync continues from the last page.
    *
    * @param {string} account
    * @param {Position | undefined} base where the cache stood when the page was asked for
@@ -182,7 +181,7 @@ export class MailCache {
     const transaction = this.#database.transaction(STORES, 'readwrite');
     const [, messages, bodies] = stores(transaction);
     const key = [account, mailbox, uidvalidity, uid];
-    // It may have been removed while its body was on the way.
+    // It may have been removed while its body was fetched.
     if ((await result(messages.getKey(key))) !== undefined) bodies.put(body, key);
     await done(transaction);
   }

@@ -1,8 +1,8 @@
 /**
- * The document that an HTML mail is shown as. What keeps it harmless is the frame's sandbox (no
- * scripts, no origin, no forms) and the policy in its head (nothing is loaded, from anywhere; only
- * pictures, once the reader asks for them). The cleaning before that is so that nothing is even
- * attempted, and that pictures which came along with the mail are seen.
+ * The document in which an HTML mail is shown. It is safe because of the frame's sandbox (no scripts, no origin, no
+ * forms) and the policy in its head (nothing is loaded from anywhere; only pictures, after the reader asks for
+ * them). The mail is cleaned before that so that nothing is even attempted, and that pictures inside the mail are
+ * shown.
  */
 
 /** The frame has these rights and no others: a link that the reader clicks opens a new tab. */
@@ -28,7 +28,7 @@ const NEVER_NESTED =
     ' ',
   );
 
-/** What has no place in a mail, or would only be refused by the policy. */
+/** Elements that a mail does not need, or that the policy would refuse. */
 const UNWANTED =
   'script, noscript, style[src], link, meta, base, title, iframe, frame, frameset, object, embed, applet, portal, audio, video, source, track, svg, math, template, dialog';
 
@@ -96,8 +96,8 @@ export function writeMailDocument(html, images, withRemote) {
 }
 
 /**
- * Parses a mail into a document without a window: nothing in it loads or runs. A mail whose body is a
- * frameset shows other pages, which are never loaded: what it says to those without frames is taken.
+ * Parses a mail into a document without a window: nothing in it loads or runs. A mail whose body is a frameset shows
+ * other pages, which are never loaded: its text for browsers without frames is shown.
  *
  * @param {string} html
  * @returns {{ parsed: Document, frames: number }} a document with a body; how many frames it is without
@@ -115,8 +115,8 @@ function parseMail(html) {
 }
 
 /**
- * Takes the tags away that would nest deeper than anybody writes; the text in them stays. This counts
- * tags and knows no grammar: what it leaves is parsed and cleaned like everything else.
+ * Removes tags that would nest too deep; their text stays. This counts tags without parsing: the result is parsed and
+ * cleaned like everything else.
  *
  * @param {string} html
  */
@@ -166,7 +166,7 @@ function cleanElements(parsed, images, withRemote) {
     if (source !== null) {
       element.removeAttribute('src');
       const isPicture = element.localName === 'img';
-      // A remote picture of one pixel is there to see who reads; nobody misses it.
+      // A remote picture of one pixel only tracks the reader.
       const isWanted = withRemote && isPicture && !isTiny(element);
       const shown = isPicture ? pictureOf(source, images, isWanted) : undefined;
       if (shown !== undefined) element.setAttribute('src', shown);
@@ -216,7 +216,7 @@ function cleanLink(element) {
 }
 
 /**
- * Takes what would be loaded out of style sheets. A spelling that gets past this meets the policy.
+ * Removes from style sheets what would be loaded. The policy stops a spelling that gets past this.
  *
  * @param {Document} parsed
  * @param {boolean} withRemote
@@ -232,7 +232,7 @@ function cleanStyles(parsed, withRemote) {
         blocked++;
         return 'none';
       })
-      // What is cut out may leave an end tag behind, and the text goes into the frame as it is.
+      // The removal may leave an end tag behind, and the text is put into the frame unchanged.
       .replaceAll('</', '<\\/');
   for (const style of parsed.querySelectorAll('style')) {
     style.textContent = clean(style.textContent ?? '');

@@ -8,7 +8,7 @@ export function titleOf(mailbox) {
 }
 
 /**
- * Links that stay are changed where they are: a click on one that is replaced under the pointer would be lost.
+ * Links that stay are changed in place: a click on one that is replaced under the pointer would be lost.
  *
  * @param {string[]} mailboxes
  * @param {string} current the one that is shown; empty while search results are

@@ -1,6 +1,6 @@
 /**
- * The list of messages: the newest ones of the cache, more on request; or what a search found. Rows
- * stay the same elements while the list changes, so that focus and scroll position do.
+ * The list of messages: the newest ones of the cache, more on request; or search results. The elements of rows stay
+ * the same while the list changes, so that focus and scroll position stay.
  */
 import { placeUrl } from './address-bar.js';
 import { byId, element, putChildren, shortDate } from './elements.js';
@@ -49,7 +49,7 @@ export class MailboxView {
     });
   }
 
-  /** How many messages are wanted. */
+  /** The number of messages to show. */
   get wanted() {
     return this.#shown;
   }
@@ -123,7 +123,7 @@ export class MailboxView {
     while (entryAt()?.isWithin) at--;
     const head = entryAt();
     if (!head?.thread) return;
-    // What is about to go cannot keep the focus.
+    // A row that will be removed cannot keep the focus.
     if (head !== this.#rows.get(key)?.entry) this.focus(keys[at]);
     this.#options.onThread(head.thread.id);
   }
@@ -202,7 +202,7 @@ export class MailboxView {
     const names = formatAddresses(isOutgoing ? envelope.to : envelope.from).join(', ');
     const from = isOutgoing ? `To: ${names || 'nobody yet'}` : names || 'Unknown sender';
     const hasAttachments = bodyStructure && sortParts(bodyStructure).attachments.length > 0;
-    // A draft is opened to be gone on with.
+    // A draft is opened to continue writing.
     const isWriting = message.flags.includes('\\Draft');
     const href = placeUrl({ mailbox, uid, isWriting, ...(query && { query }) });
     const link = element(
@@ -227,7 +227,7 @@ export class MailboxView {
       ),
       element('span', { class: 'preview' }, straighten(preview)),
     );
-    // By keyboard a star is given with `s`: a stop at each row would make the list twice as long.
+    // With the keyboard, `s` sets a star: a stop at each row would make the list twice as long.
     const star = element('button', {
       type: 'button',
       class: 'star',

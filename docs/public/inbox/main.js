@@ -1,6 +1,5 @@
 /**
- * The page: who is signed in, and how the parts hang together. What is shown is in screen.js, what
- * changes the cache in inbox.js.
+ * The page: the session, and how the parts are connected. screen.js shows things, inbox.js changes the cache.
  */
 import { Composer } from './composer.js';
 import { ConnectionBadge } from './connection-badge.js';
@@ -68,7 +67,7 @@ const composer = new Composer({
  */
 let page;
 
-// ---- Who is signed in
+// ---- The session
 
 /** @param {string} why the last session ended */
 function showWelcome(why) {
@@ -137,7 +136,7 @@ function show(view) {
   byId('toggle-protocol').hidden = !isInbox;
 }
 
-// ---- What is done and said
+// ---- Actions and notices
 
 /**
  * @param {string} name
@@ -148,7 +147,7 @@ async function useTool(name, entry) {
   try {
     await applyTool(name, entry, { ...page, screen, composer });
   } catch (error) {
-    // Somebody has gone on to another message while this one was read.
+    // The user has opened another message while this one was read.
     if (error instanceof DOMException && error.name === 'AbortError') return;
     notice.show(error instanceof Error ? error.message : String(error), { isError: true });
   }
@@ -170,7 +169,7 @@ function announce(mailbox, messages) {
   );
 }
 
-/** Sends the account a mail by itself, which arrives like any other. */
+/** Sends a mail from the account to itself, which arrives like any other. */
 async function sendTest() {
   const body = {
     to: [{ address: session.account }],
@@ -190,7 +189,7 @@ function say(text) {
   byId('said').textContent = text;
 }
 
-// ---- The beginning
+// ---- Start
 
 listenToKeys(byId('messages'), {
   moveFocus: (step) => screen.list.moveFocus(step),

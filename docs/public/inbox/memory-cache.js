@@ -1,5 +1,5 @@
 /**
- * A cache that lives as long as the page, for browsers that keep nothing (and for tests). The same
+ * A cache in memory, as long as the page is open, for browsers that store nothing (and for tests). It has the same
  * interface as mail-cache.js.
  */
 import { isUnread, startsAnew } from './sync-client.js';

@@ -1,4 +1,4 @@
-/** What stands above the text of a message: who, what, when, and its attachments. */
+/** The heading of a message: sender, recipients, subject, time, and its attachments. */
 import { element, longDate } from './elements.js';
 import {
   decodedSizeOf,

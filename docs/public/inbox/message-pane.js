@@ -13,7 +13,7 @@ export class MessagePane {
   #view = new MessageView();
   /** The message that is open. @type {Entry | undefined} */
   opened;
-  /** Lets go of what is being fetched for a message that nobody looks at any more. */
+  /** Aborts the fetch for a message that is no longer shown. */
   #reading = new AbortController();
 
   /** @param {Pick<import('./screen.js').ScreenOptions, 'session' | 'cache' | 'onTool'>} options */
@@ -29,7 +29,7 @@ export class MessagePane {
   }
 
   /**
-   * The message that is open may have other flags by now, or be gone.
+   * The open message may have other flags now, or may have been removed.
    *
    * @param {string} account
    */
@@ -48,7 +48,7 @@ export class MessagePane {
   }
 
   /**
-   * What a message says: kept, or fetched and kept. It never changes under its UID.
+   * The content of a message: from the cache, or fetched and cached. It never changes under its UID.
    *
    * @param {string} account
    * @param {Entry} entry

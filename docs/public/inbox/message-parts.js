@@ -1,6 +1,6 @@
 /**
- * Which parts of a message are to be read, and which are to be downloaded; and how text of strangers
- * is written. Nothing here touches the page.
+ * Which parts of a message to show, and which to offer as downloads; and how to write text from strangers. Nothing
+ * here touches the page.
  */
 
 /** @typedef {import('./sync-client.js').BodyStructure} BodyStructure */
@@ -67,7 +67,7 @@ export function nameOf(part) {
 }
 
 /**
- * A name to save a part by; one that came from outside must not lead into folders or hide its end.
+ * A name to save a part by; a name from a stranger must not lead into folders or hide its ending.
  *
  * @param {BodyStructure} part
  */
@@ -108,15 +108,15 @@ export function decodeText(bytes, charset, isCut = false) {
   try {
     return new TextDecoder(charset ?? 'utf-8', { fatal: true }).decode(bytes, options);
   } catch {
-    // Every byte means something in windows-1252, which is what senders without a charset often use.
+    // Every byte is a character in windows-1252, which senders without a charset often use.
     const text = new TextDecoder('utf-8').decode(bytes, options);
     return text.includes('\ufffd') ? new TextDecoder('windows-1252').decode(bytes) : text;
   }
 }
 
 /**
- * Text of a stranger for one line, without the characters that turn around what stands after them
- * (a name must not make its address read backwards) and those that nobody sees.
+ * Text from a stranger for one line, without the characters that reverse the order of others (a name must not make its
+ * address read backwards) and without invisible ones.
  *
  * @param {string} text
  */

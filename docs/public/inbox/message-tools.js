@@ -1,4 +1,4 @@
-/** The tools of a message: what each is called, and what it does. */
+/** The tools of a message: their names, and what they do. */
 import { mailboxDialog } from './dialogs.js';
 import { answer, forward } from './draft.js';
 import { keyOf } from './mailbox-view.js';

@@ -1,4 +1,4 @@
-/** The message that is open: who, what, when; its text in one of three forms; its attachments. */
+/** The open message: heading; its text in one of three forms; its attachments. */
 import { byId, element } from './elements.js';
 import { linkify } from './linkify.js';
 import { FRAME_RIGHTS, writeMailDocument } from './mail-document.js';
@@ -30,7 +30,7 @@ export class MessageView {
   /** @type {{ tool: ToolButton, button: HTMLButtonElement }[]} */
   #tools = [];
 
-  /** Says that nothing is open. */
+  /** Shows that nothing is open. */
   clear() {
     this.#generation++;
     this.#pane.replaceChildren(
@@ -189,7 +189,7 @@ function mailFrame({ html = '', images }, withRemote) {
       class: 'plain',
       click: () => {
         shown.replaceWith(mailFrame({ html, images }, true));
-        // Not the frame, in which the keys of the page do nothing.
+        // Not the frame: in it the keys of the page do not work.
         byId('message-pane').focus();
       },
     },

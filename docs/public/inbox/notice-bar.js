@@ -1,4 +1,4 @@
-/** The line at the bottom that says what was done, with a button to take it back. */
+/** The line at the bottom that says what was done, with a button to undo it. */
 import { byId, element } from './elements.js';
 
 const SHOWN_MS = 10_000;
@@ -11,7 +11,7 @@ export class NoticeBar {
   #undo;
 
   constructor() {
-    // Nobody loses the button while reaching for it.
+    // The button must not disappear while the user reaches for it.
     for (const event of ['pointerenter', 'focusin']) {
       this.#bar.addEventListener(event, () => clearTimeout(this.#timer));
     }
@@ -33,7 +33,7 @@ export class NoticeBar {
     this.#hideLater();
   }
 
-  /** Takes back what was done last, while the line says so. */
+  /** Undoes the last action, while the line shows it. */
   undo() {
     const undo = this.#undo;
     this.hide();

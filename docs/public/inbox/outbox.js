@@ -1,6 +1,6 @@
 /**
- * Mail on its way: what became of each message that was sent from here. What went out leaves the list by itself;
- * what failed stays, with the reason, until somebody has read it.
+ * Outgoing mail: the status of each message that was sent from here. A sent message leaves the list by itself; a
+ * failed one stays, with the reason, until the user has read it.
  */
 import { Refused } from './api-call.js';
 import { byId, element, putChildren, shortDate } from './elements.js';
@@ -24,11 +24,11 @@ import { byId, element, putChildren, shortDate } from './elements.js';
 
 const STORED_AS = 'postroom-inbox-outbox';
 const FINAL = ['delivered', 'bounced', 'cancelled'];
-/** Pauses between two questions; the last one is repeated. */
+/** Pauses between two requests; the last one is repeated. */
 const PAUSES_S = [1, 2, 4, 8, 15, 30, 60];
-/** How long a message is told of that went out. */
+/** How long a sent message stays in the list. */
 const SHOWN_MS = 5_000;
-/** The longest that a timer of a browser waits. */
+/** The longest timer of a browser. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 export class Outbox {
@@ -41,7 +41,7 @@ export class Outbox {
     this.#options = options;
   }
 
-  /** What this tab had sent before it was loaded again. */
+  /** Messages that this tab sent before it was loaded again. */
   restore() {
     /** @type {[string, string][]} */
     const kept = JSON.parse(this.#options.storage.getItem(STORED_AS) ?? '[]');
@@ -71,7 +71,7 @@ export class Outbox {
 
   // #region watch
   /**
-   * Asks until nothing more will become of it. What goes out later is asked for then.
+   * Asks until the status is final. For a scheduled message it asks at that time.
    *
    * @param {Sent} sent
    */
@@ -81,7 +81,7 @@ export class Outbox {
       try {
         sent.told = await session.json(`/mail/sends/${sent.id}`);
       } catch (error) {
-        // Nobody knows of it any more, or somebody else is signed in.
+        // The message does not exist any more, or another account is signed in.
         if (error instanceof Refused && !error.isBusy) return this.drop(sent.id);
       }
       if (this.#sent.get(sent.id) !== sent) return;

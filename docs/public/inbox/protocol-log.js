@@ -1,5 +1,5 @@
 /**
- * What went over the wire: requests, answers and WebSocket messages, with every secret struck out.
+ * The log of the wire: requests, answers and WebSocket messages, with every secret struck out.
  */
 
 /** Entries that are kept; older ones are dropped. */
@@ -91,7 +91,7 @@ export class ProtocolLog {
   }
 
   /**
-   * A WebSocket message, or what became of the socket.
+   * A WebSocket message, or a change of the socket's state.
    *
    * @param {'up' | 'down' | 'note'} direction
    * @param {string} title
@@ -127,7 +127,7 @@ export class ProtocolLog {
   /** @param {string} text */
   #clean(text) {
     let cleaned = text;
-    // Before the cut: half a secret would not be found.
+    // Struck out before the text is cut: half a secret would not be found.
     for (const secret of this.#secrets) cleaned = cleaned.replaceAll(secret, STRUCK_OUT);
     if (cleaned.length <= TEXT_MAX) return cleaned;
     const rest = (cleaned.length - TEXT_MAX).toLocaleString('en');

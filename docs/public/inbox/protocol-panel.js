@@ -1,4 +1,4 @@
-/** The panel that shows the protocol log: one line an entry, its text when it is unfolded. */
+/** The panel that shows the protocol log: one line for each entry, with its text unfolded on request. */
 import { byId, element } from './elements.js';
 
 /** @typedef {import('./protocol-log.js').ProtocolEntry} ProtocolEntry */
@@ -70,7 +70,7 @@ function writeEntry({ at, protocol, direction, title, outcome, failed, ms, sent,
     element('span', { class: failed ? 'outcome failed' : 'outcome' }, outcome),
     element('span', { class: 'at' }, ms === undefined ? clock.format(at) : `${ms} ms`),
   );
-  // Written when it is unfolded: two hundred answers that nobody looks at would make the page slow.
+  // Written when it is unfolded: two hundred answers that nobody reads would make the page slow.
   const unfold = () => {
     if (details.childElementCount > 1) return;
     const texts = [sent, received].filter((text) => text !== '');

@@ -1,6 +1,6 @@
 /**
- * Fetches what is to be seen of a message: its text, its pictures, its header fields; and saves
- * attachments, which cost nothing before somebody wants them.
+ * Fetches what is shown of a message: its text, its pictures, its header fields; and saves attachments, which are not
+ * loaded before the user wants them.
  */
 import { decodeText, fileNameOf, sortParts } from './message-parts.js';
 
@@ -8,7 +8,7 @@ import { decodeText, fileNameOf, sortParts } from './message-parts.js';
 /** @typedef {import('./session.js').Session} Session */
 /** @typedef {import('./sync-client.js').BodyStructure} BodyStructure */
 
-/** Characters. More of a text is not shown; whoever wants it downloads it. */
+/** Characters. A longer text is cut; the rest can be downloaded. */
 const TEXT_MAX = 500_000;
 const PICTURES_MAX = 12;
 const PICTURE_MAX = 1_000_000;
@@ -58,14 +58,14 @@ async function readPictures(session, mailbox, uid, pictures, signal) {
     if (part === undefined) continue;
     const response = await session.request(partPath(mailbox, uid, part), { signal });
     const { bytes, isCut } = await readUpTo(response, PICTURE_MAX);
-    // A frame without an origin cannot read blob: URLs of this page; data: is all there is.
+    // A frame without an origin cannot read blob: URLs of this page; only data: works.
     if (!isCut) urls[id.replace(/^<|>$/g, '')] = await toDataUrl(bytes, type);
   }
   return urls;
 }
 
 /**
- * Reads the beginning of an answer and lets the rest go.
+ * Reads the beginning of an answer and cancels the rest.
  *
  * @param {Response} response
  * @param {number} most bytes
@@ -121,8 +121,8 @@ export async function readHeaders(session, mailbox, uid, signal) {
 
 // #region save
 /**
- * Saves a part as a file. A link alone would not do: the request needs the Authorization header,
- * and a token has no place in a URL.
+ * Saves a part as a file. A plain link would not work: the request needs the Authorization header, and a token does
+ * not belong in a URL.
  *
  * @param {Session} session
  * @param {string} mailbox
@@ -131,13 +131,13 @@ export async function readHeaders(session, mailbox, uid, signal) {
  */
 export async function saveAttachment(session, mailbox, uid, part) {
   const response = await session.request(partPath(mailbox, uid, part.part ?? '1'));
-  // The type is application/octet-stream: a browser that opens it by itself shows no page of ours.
+  // The type is application/octet-stream: a browser that opens it directly shows no page of this origin.
   const url = URL.createObjectURL(await response.blob());
   const link = document.createElement('a');
   link.href = url;
   link.download = fileNameOf(part);
   link.click();
-  // The browser reads it after this; a minute is plenty.
+  // The browser reads it after this; a minute is enough.
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 // #endregion save

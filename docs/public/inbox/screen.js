@@ -1,5 +1,5 @@
 /**
- * What is on the screen: the list, and the message that is open or is written. The address bar says which;
+ * What is on the screen: the list, and the message that is open or being written. The address bar says which;
  * `refresh` shows them again after a change of the cache.
  */
 import { placeUrl, readPlace } from './address-bar.js';
@@ -57,7 +57,7 @@ export class Screen {
     this.#messagePane.clear();
   }
 
-  /** Leaves nothing of the mail on the page. */
+  /** Removes everything of the mail from the page. */
   close() {
     this.#inbox = undefined;
     this.#listPane.close();
@@ -87,11 +87,11 @@ export class Screen {
     const { mailbox, uid, query, isWriting } = place;
     const composer = this.#options.composer();
     if (!isWriting && composer.isOpen && !(await composer.close())) {
-      // What was written could not be saved: it stays on the screen.
+      // The text could not be saved: it stays on the screen.
       location.hash = placeUrl({ ...this.#place, isWriting: true });
       return;
     }
-    // Somebody has gone on to another place meanwhile, here and below.
+    // The user has gone to another place meanwhile; the same below.
     if (place !== this.#place) return;
     if (query === undefined) this.#home = mailbox;
     const before = this.#messagePane.opened;
@@ -104,7 +104,7 @@ export class Screen {
     if (isWriting) await this.#goOnWriting();
     else if (uid !== undefined) await this.#openMessage();
     else if (before || wasWriting) {
-      // Whoever has moved the focus while the list was read keeps it.
+      // If the user has moved the focus while the list was read, it stays there.
       if (document.activeElement === focused || !focused?.isConnected) {
         this.list.focus(this.#returnTo || (before ? keyOf(before) : ''));
       }
@@ -112,14 +112,14 @@ export class Screen {
     }
   }
 
-  /** After a reload, or by the row of a draft: the form is opened with what was kept. */
+  /** After a reload, or from the row of a draft: opens the form with the saved draft. */
   async #goOnWriting() {
     const place = this.#place;
     const { uid } = place;
     const composer = this.#options.composer();
     const { isOpen, kept } = composer;
     const isShown = isOpen && (uid === undefined || (kept && isSame(kept, place)));
-    /** Somebody has gone elsewhere meanwhile, or begins to write something else. */
+    /** The user has gone elsewhere meanwhile, or begins to write something else. */
     const isOver = () =>
       !this.#inbox || place !== this.#place || !readPlace().isWriting || composer.isOpen !== isOpen;
     if (isShown || isOver()) return;
@@ -128,13 +128,13 @@ export class Screen {
       if (isOver()) return;
       if (draft) {
         await composer.open('Draft', draft);
-        // What was in the form before may have been saved on the way.
+        // The previous content of the form may have been saved meanwhile.
         if (draft.kept) this.markKept(draft.kept);
       } else if (!isOpen) await composer.open('New message', newDraft());
     } catch (error) {
       if (isOver()) return;
       this.#options.onTrouble(error instanceof Error ? error.message : String(error));
-      // The list shows where the draft is now; nothing goes back to where it is not.
+      // The list shows where the draft is now; its old place must not be opened.
       if (!isOpen) location.replace(placeUrl({ ...place, uid: undefined, isWriting: false }));
       else if (kept) this.markKept(kept);
     }
@@ -151,7 +151,7 @@ export class Screen {
     const { account } = this.#inbox;
     let read = await cache.read(account, mailbox, uid);
     if (!read) {
-      // It may have been saved a moment ago, or again, as another message.
+      // It may have been saved just now, or again, as another message.
       const isDone = await this.#inbox.catchUp(mailbox);
       read = await cache.read(account, mailbox, uid);
       const gone = 'This draft was changed, sent or deleted: the list shows what is there.';
@@ -165,14 +165,14 @@ export class Screen {
     return { ...draft, ...(inReplyTo && { inReplyTo }) };
   }
 
-  /** The form is open. What the address bar says is newer than what is shown: it counts, here and below. */
+  /** The form is open. The address bar is newer than the screen: so it decides; the same below. */
   showWriting() {
     document.body.dataset.pane = 'compose';
     if (!readPlace().isWriting) location.hash = placeUrl({ ...this.#place, isWriting: true });
   }
 
   /**
-   * What is written was saved: a reload goes on with it.
+   * The form was saved: a reload continues with it.
    *
    * @param {MessagePlace} kept
    */
@@ -183,7 +183,7 @@ export class Screen {
     this.list.markOpen(`${kept.mailbox}/${kept.uid}`);
   }
 
-  /** The form is closed: what was there before is shown again. */
+  /** The form is closed: what was shown before is shown again. */
   endWriting() {
     if (!readPlace().isWriting) return;
     const isDrafts = this.#inbox?.useOf(this.#place.mailbox) === '\\Drafts';
@@ -207,7 +207,7 @@ export class Screen {
     location.hash = placeUrl({ mailbox: this.#home, ...(query !== '' && { query }) });
   }
 
-  /** Goes back: from the message to the list, from what was found to the mailbox. */
+  /** Goes back: from the message to the list, from search results to the mailbox. */
   leave() {
     if (this.#place.isWriting) void this.#options.composer().close();
     else if (this.#place.uid !== undefined) {

@@ -1,5 +1,5 @@
 /**
- * What somebody types into the search field, as the body of POST /mail/search: words anywhere, and
+ * The text of the search field as the body of POST /mail/search: words anywhere, and
  * `from:bob`, `to:`, `subject:"spring release"`, `body:`, `in:Archive`, `is:unread`, `is:starred`,
  * `has:attachment`, `since:2026-01-31`, `before:`, `larger:100000`, `smaller:`.
  */

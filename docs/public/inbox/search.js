@@ -1,6 +1,6 @@
 /**
- * A search: its matches, page by page. What the cache knows of a match is shown in its place, so
- * that a star or a deletion shows there too.
+ * A search: its matches, page by page. If the cache has a match, its data is shown, so that a star or a deletion shows
+ * there too.
  */
 import { readQuery } from './search-query.js';
 
@@ -17,7 +17,7 @@ import { readQuery } from './search-query.js';
  */
 
 const PAGE = 50;
-/** What a match does not say of a message that no sync has told of so far. */
+/** Defaults for a match that no sync has returned yet. */
 const NOT_SYNCED = { size: 0, bodyStructure: { type: 'text/plain' } };
 
 export class Search {
@@ -29,7 +29,7 @@ export class Search {
   #cursor;
   /** Whether the index lags: there may be more. */
   isIndexing = false;
-  /** Whether the server has answered: before that nothing is known of what there is. */
+  /** Whether the server has answered: before that, it is unknown whether there are matches. */
   isAnswered = false;
 
   /**

@@ -1,4 +1,4 @@
-/** What the checks of the sender found: whether a mail is from whom it says. */
+/** The results of the sender checks: whether a mail is really from its sender. */
 import { element } from './elements.js';
 
 /**
@@ -8,7 +8,7 @@ import { element } from './elements.js';
  * @property {string | null} [dmarc]
  */
 
-/** What speaks for a sender, and against. */
+/** Results for and against a sender. */
 const GOOD = ['pass'];
 const BAD = ['fail', 'softfail', 'permerror'];
 

@@ -1,6 +1,6 @@
 /**
- * Who is signed in, and calls of the API in their name: the token goes along, is renewed once it is
- * refused, and a server that asks for patience gets it.
+ * The signed-in account, and its calls of the API: the token is sent along, is renewed when it is refused, and the
+ * waiting time that a server asks for is kept.
  */
 import { callApi, Refused } from './api-call.js';
 
@@ -36,19 +36,19 @@ export class Session {
 
   // #region sign-in
   /**
-   * A token for whoever knows the password. To get the next token when this one has expired, the password
-   * is kept in memory alone: a reload forgets it. Whoever stays signed in on this device has a cookie for
-   * that, which no script can read.
+   * Gets a token by the password. To get the next token when this one has expired, the password is kept in memory
+   * only: a reload loses it. A user who stays signed in on this device has a cookie for that, which no script can
+   * read.
    *
    * @param {string} address
    * @param {string} password
    * @param {boolean} [stay]
    */
   async signIn(address, password, stay = false) {
-    // Whoever was remembered here before is not any more.
+    // The user who was remembered here before is signed out.
     await this.#forgetDevice();
     const token = await this.#fetchToken(address, password, stay);
-    // Somebody else must not see what is cached of the account before.
+    // Another user must not see the cache of the account before.
     if (address.toLowerCase() !== this.account) this.account = '';
     this.#login = address;
     this.#password = stay ? '' : password;
@@ -57,7 +57,7 @@ export class Session {
   }
 
   /**
-   * Signs in with a token that somebody else made. One call shows whether it is good.
+   * Signs in with a token from elsewhere. One call shows whether it is valid.
    *
    * @param {string} token
    */
@@ -70,7 +70,7 @@ export class Session {
     this.#keep(token);
   }
 
-  /** A new token in place of one that was refused; false where nobody can get one. */
+  /** A new token in place of a refused one; false where none can be had. */
   renew() {
     // Several calls may be refused at the same time: one of them fetches the token for all.
     this.#renewal ??= this.#renew().finally(() => {
@@ -117,16 +117,16 @@ export class Session {
     return token;
   }
 
-  /** Whether somebody stays signed in on this device. */
+  /** Whether a user stays signed in on this device. */
   get #isRemembered() {
     return typeof this.options.device?.getItem(STORED_AS) === 'string';
   }
 
-  /** The session of whoever stays signed in on this device, in a tab that has none yet. */
+  /** The session of the user who stays signed in on this device, in a tab that has none yet. */
   async resume() {
     if (!this.#isRemembered) return false;
     this.account = this.options.device?.getItem(STORED_AS) ?? '';
-    // No answer now ends nothing: what is kept is shown, and the connection is tried again.
+    // No answer now ends nothing: the cache is shown, and the connection is tried again.
     return await this.renew().catch(() => true);
   }
 
@@ -197,7 +197,7 @@ export class Session {
     return true;
   }
 
-  /** Somebody signs out. */
+  /** Signs out. */
   async forget() {
     this.token = '';
     this.account = '';

@@ -1,6 +1,6 @@
 /**
- * Keeps a cache of mailboxes up to date by `POST /mail/sync`. Knows neither the page nor the
- * socket: whoever thinks that something changed calls `sync`.
+ * Keeps a cache of mailboxes up to date by `POST /mail/sync`. It knows neither the page nor the socket: call `sync`
+ * when something may have changed.
  */
 
 /**
@@ -70,7 +70,7 @@
  *   all of a page or nothing; false where the cache does not stand at `base` any more
  */
 
-/** What each added message carries, so that a list needs no call per message. */
+/** The fields of each added message, so that a list needs no call per message. */
 const FIELDS = [
   'envelope',
   'flags',
@@ -80,7 +80,7 @@ const FIELDS = [
   'preview',
   'threadId',
 ];
-/** Changes of one answer: a page of this size is shown at once and is cheap to ask for again. */
+/** Changes in one answer: a page of this size is shown at once and is cheap to request again. */
 const PAGE = 500;
 
 /**
@@ -108,13 +108,13 @@ export class SyncClient {
 
   // #region hint
   /**
-   * An event or `hello` says where a mailbox stands. That is a hint and no more: if we stand there
-   * already there is nothing to ask; else we ask with the token of our own last sync.
+   * An event or `hello` names the state of a mailbox. That is only a hint: if we have that state already, there is
+   * nothing to do; otherwise we sync with the token of our own last sync.
    *
    * @param {{ mailbox: string } & Position} tip
    */
   async catchUp(tip) {
-    // The event of a change of our own comes before its answer, which has all that a sync would tell.
+    // The event of our own change comes before its answer, which has everything that a sync would return.
     await this.#turns.get(tip.mailbox)?.catch(() => undefined);
     const here = await this.#options.cache.position(this.#options.account, tip.mailbox);
     if (here?.token === tip.token && here.uidvalidity === tip.uidvalidity) return;
@@ -124,8 +124,8 @@ export class SyncClient {
 
   // #region once
   /**
-   * Brings one mailbox up to date. While a sync is under way, more calls ask for one more after it:
-   * ten events in a row make two syncs.
+   * Brings one mailbox up to date. Calls during a sync cause one more sync after it: ten events in a row make two
+   * syncs.
    *
    * @param {string} mailbox
    * @returns {Promise<void>}
@@ -144,8 +144,8 @@ export class SyncClient {
 
   // #region act
   /**
-   * Makes a change. The call sends where the cache stands as `since`, so that its answer has what a
-   * sync would tell: the change costs one request, and only sync writes to the cache.
+   * Makes a change. The call sends the state of the cache as `since`, so that its answer has the result of a sync: the
+   * change costs one request, and only sync writes to the cache.
    *
    * @template {{ sync?: SyncPage }} Answer
    * @param {string} mailbox
@@ -158,7 +158,7 @@ export class SyncClient {
       const base = await cache.position(account, mailbox);
       const since = base ? { uidvalidity: base.uidvalidity, token: base.token } : {};
       const answer = await call({
-        // Refused where these UIDs mean other messages by now.
+        // Refused where these UIDs stand for other messages now.
         ...(base && { uidvalidity: base.uidvalidity }),
         since,
         fields: FIELDS,
@@ -171,7 +171,7 @@ export class SyncClient {
   // #endregion act
 
   /**
-   * Runs work on a mailbox after all that was asked for before.
+   * Runs work on a mailbox after all earlier work on it.
    *
    * @template T
    * @param {string} mailbox
@@ -193,10 +193,10 @@ export class SyncClient {
     for (let hasMore = true; hasMore && !this.#stopped; ) {
       const base = await cache.position(account, mailbox);
       const since = base && { uidvalidity: base.uidvalidity, token: base.token };
-      // Of a large mailbox that is new here, what somebody looks for comes with the first page.
+      // In a large mailbox that is new here, the first page has what the user looks for.
       const page = await ask({ mailbox, ...since, limit, fields: FIELDS, order: 'newest' });
       if (!base || startsAnew(base, page)) isCatchUp = false;
-      // Another tab may have been faster: then this page starts from where the cache is no more.
+      // Another tab may have been faster: then this page starts from a state that the cache no longer has.
       if (await this.#take(base, page, isCatchUp)) hasMore = page.hasMore === true;
     }
   }
@@ -228,8 +228,8 @@ export function isUnread(message) {
 
 // #region anew
 /**
- * Whether everything that is cached of a mailbox has to go: its UIDs mean other messages now, or the
- * server does not know any more what changed since our token.
+ * Whether the whole cache of a mailbox must be dropped: its UIDs stand for other messages now, or the server no longer
+ * knows what changed since our token.
  *
  * @param {Position | undefined} base
  * @param {SyncPage} page
