@@ -2,13 +2,15 @@
  * An app as it should be: its WebSocket tells it when to sync, it connects again where that ends, and comes again
  * where it is told to come later. It never asks without being told.
  */
-import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { WebSocket } from 'ws';
 import type { Answer, TestAccount, TestClient } from '../support/service.ts';
 
 /** Before it tries again what was refused or broken off, in milliseconds. */
 const AGAIN_MS = 200;
+
+export type AppClient = Pick<TestClient, 'url' | 'mail'>;
+export type AppAccount = Pick<TestAccount, 'token'>;
 
 /** What an app knows of an inbox by the answers of sync alone. */
 export class KnownInbox {
@@ -18,7 +20,7 @@ export class KnownInbox {
   #token: { token: string; uidvalidity: string } | undefined;
 
   /** Asks for what is new. @returns the answer, which it knows then if it is 200 */
-  async sync(client: TestClient, account: TestAccount): Promise<Answer> {
+  async sync(client: AppClient, account: AppAccount): Promise<Answer> {
     const request = { mailbox: 'INBOX', ...this.#token };
     const answer = await client.mail(account.token, 'POST', '/mail/sync', request);
     if (answer.status !== 200) return answer;
@@ -38,13 +40,13 @@ export class Follower {
   readonly inbox = new KnownInbox();
   /** Answers other than 200 and 503. */
   readonly unexpected: string[] = [];
-  readonly #client: TestClient;
-  readonly #account: TestAccount;
+  readonly #client: AppClient;
+  readonly #account: AppAccount;
   readonly #over = new AbortController();
   #isTold = false;
   #isSyncing = false;
 
-  constructor(client: TestClient, account: TestAccount) {
+  constructor(client: AppClient, account: AppAccount) {
     this.#client = client;
     this.#account = account;
     void this.#listen();
@@ -61,11 +63,11 @@ export class Follower {
       const socket = new WebSocket(`${this.#client.url.replace('http', 'ws')}/ws`, { headers });
       const end = () => socket.terminate();
       signal.addEventListener('abort', end, { once: true });
-      // Refused, or broken off: either way it closes.
-      socket.on('error', () => {});
       // Its hello, and each change.
       socket.on('message', () => this.#tell());
-      await once(socket, 'close');
+      // Refused, or broken off: either way it closes. `events.once` would throw the error that comes before.
+      socket.on('error', () => {});
+      await new Promise((resolve) => socket.once('close', resolve));
       signal.removeEventListener('abort', end);
       await pause(AGAIN_MS, undefined, { ref: false });
     }

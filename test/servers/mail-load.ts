@@ -9,8 +9,8 @@ import { randomUUID } from 'node:crypto';
 import type { TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createTransport } from 'nodemailer';
-import type { TestAccount, TestClient } from '../support/service.ts';
-import { Follower, KnownInbox } from './follower.ts';
+import type { TestClient } from '../support/service.ts';
+import { type AppAccount, type AppClient, Follower, KnownInbox } from './follower.ts';
 
 /** At each node, and at the balancer. */
 const SENDERS = 2;
@@ -30,12 +30,23 @@ export async function until(what: string, isSo: () => unknown, withinMs = 30_000
   return performance.now() - from;
 }
 
+/** Where the load goes; read anew for each connection, so that it may move. */
+type LoadClient = AppClient & Pick<TestClient, 'smtpPort' | 'localAddress'>;
+
+interface LoadOptions {
+  /** Whether nodes end meanwhile: connections may break then, and take so many messages. */
+  readonly nodesEnd?: { readonly perConnection: number };
+  /** What the message of that number says. */
+  readonly textOf?: (number: number) => string;
+}
+
 export class MailLoad {
-  readonly #client: TestClient;
-  readonly #account: TestAccount;
+  readonly #client: LoadClient;
+  readonly #account: AppAccount & { readonly address: string };
+  readonly #options: LoadOptions;
   readonly #accepted = new Set<string>();
   /** How many of them each node took, and the balancer. */
-  readonly #acceptedBy = new Map<TestClient, number>();
+  readonly #acceptedBy = new Map<LoadClient, number>();
   readonly #unexpected: string[] = [];
   readonly #inbox = new KnownInbox();
   readonly #followers: readonly Follower[];
@@ -43,18 +54,20 @@ export class MailLoad {
   #subjects = 0;
   #isOver = false;
   #running: Promise<unknown>;
-  /** Messages answered 451 or not at all, and syncs answered 503. */
+  /** Messages answered 451 or not at all, and syncs answered 503, or not at all. */
   readonly counts = { refused: 0, unavailable: 0 };
 
   /** @param t the test, with which it ends @param nodes each by itself, and through the balancer */
   constructor(
     t: TestContext,
-    nodes: { readonly each: readonly TestClient[]; readonly balanced: TestClient },
-    account: TestAccount,
+    nodes: { readonly each: readonly LoadClient[]; readonly balanced: LoadClient },
+    account: AppAccount & { readonly address: string },
+    options: LoadOptions = {},
   ) {
     t.after(() => this.#end());
     this.#client = nodes.balanced;
     this.#account = account;
+    this.#options = options;
     this.#followers = nodes.each.map((node) => new Follower(node, account));
     for (const client of [...nodes.each, nodes.balanced]) this.#acceptedBy.set(client, 0);
     const senders = [...this.#acceptedBy.keys()].flatMap((client) =>
@@ -82,7 +95,7 @@ export class MailLoad {
     return until('each node takes mail', flows, withinMs);
   }
 
-  #of(client: TestClient): number {
+  #of(client: LoadClient): number {
     return this.#acceptedBy.get(client) ?? 0;
   }
 
@@ -144,8 +157,10 @@ export class MailLoad {
     }
   }
 
-  async #send(client: TestClient): Promise<void> {
+  async #send(client: LoadClient): Promise<void> {
     const { smtpPort: port, localAddress } = client;
+    const { nodesEnd, textOf } = this.#options;
+    const most = nodesEnd?.perConnection ?? Number.POSITIVE_INFINITY;
     const transport = createTransport({
       host: '127.0.0.1',
       port,
@@ -158,10 +173,12 @@ export class MailLoad {
     });
     let sent = 0;
     try {
-      for (; !this.#isOver; sent++) {
-        const subject = `${this.#name} ${this.#subjects++}`;
-        const message = { from: 'bob@far.test', to: this.#account.address, subject, text: subject };
-        await transport.sendMail(message);
+      for (; sent < most && !this.#isOver; sent++) {
+        const number = this.#subjects++;
+        const subject = `${this.#name} ${number}`;
+        const text = textOf?.(number) ?? subject;
+        const to = this.#account.address;
+        await transport.sendMail({ from: 'bob@far.test', to, subject, text });
         this.#accepted.add(subject);
         this.#acceptedBy.set(client, this.#of(client) + 1);
       }
@@ -169,7 +186,8 @@ export class MailLoad {
       this.counts.refused++;
       // While no node is ready, the balancer ends new connections.
       const mayEnd = localAddress === undefined && sent === 0;
-      if (!isDeferred(error) && !(mayEnd && isClosed(error))) {
+      const isExpected = isDeferred(error) || (mayEnd && isClosed(error));
+      if (!isExpected && !(nodesEnd && isEnd(error))) {
         this.#unexpected.push(`SMTP: ${String(error)}`);
       }
     } finally {
@@ -178,7 +196,11 @@ export class MailLoad {
   }
 
   async #sync(): Promise<void> {
-    const { status, body } = await this.#inbox.sync(this.#client, this.#account);
+    const asked = this.#inbox.sync(this.#client, this.#account);
+    const { status, body } = await asked.catch((error: unknown) => {
+      if (this.#options.nodesEnd) return { status: 503, body: undefined };
+      throw error;
+    });
     if (status === 503) this.counts.unavailable++;
     else if (status !== 200) this.#unexpected.push(`sync: ${status} ${JSON.stringify(body)}`);
   }
@@ -202,6 +224,12 @@ export class MailLoad {
 
 function isDeferred(error: unknown): boolean {
   return error instanceof Error && 'responseCode' in error && error.responseCode === 451;
+}
+
+/** A node that ends says 421 (RFC 5321 section 3.8), or nothing any more. */
+function isEnd(error: unknown): boolean {
+  const code = error instanceof Error && 'responseCode' in error ? error.responseCode : undefined;
+  return code === undefined || code === 421;
 }
 
 function isClosed(error: unknown): boolean {

@@ -36,6 +36,7 @@ const needed = [
   { package: 'haproxy', found: () => existsSync('/usr/sbin/haproxy') },
   { package: 'nginx-light', found: () => existsSync('/usr/sbin/nginx') },
   { package: 'caddy', found: () => onPath('caddy') },
+  { package: 'git', found: () => onPath('git') },
   { package: 'bsdutils', found: () => onPath('script') },
   { package: 'gcc', found: () => onPath('gcc') },
   { package: 'libc6-dev', found: () => existsSync('/usr/include/stdio.h') },

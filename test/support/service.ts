@@ -62,7 +62,8 @@ export interface TestService extends Service, TestClient {
   readonly databaseLocation: string;
 }
 
-async function callJson(
+/** Calls the API, and reads what came. */
+export async function callJson(
   url: string,
   headers: Record<string, string>,
   method: string,
