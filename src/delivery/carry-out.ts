@@ -39,7 +39,7 @@ import {
   type WebhookPayload,
   webhookPayloads,
 } from './kinds.ts';
-import { storedEvent } from './record-mail.ts';
+import { storedEvents } from './record-mail.ts';
 import {
   type MailboxAttempt,
   type MailboxTarget,
@@ -354,13 +354,7 @@ class Courier {
       return { address, mailbox, uid };
     });
     await queue.noteStored(tx, id, places);
-    const { id: mailId } = payload.origin;
-    await trace?.write(
-      tx,
-      places.map((place) =>
-        storedEvent(mailId, place.address, `${place.mailbox}, UID ${place.uid}`),
-      ),
-    );
+    await trace?.write(tx, storedEvents(payload.origin.id, appended));
     return () => {
       for (const { change } of appended) changes.publish(change);
     };

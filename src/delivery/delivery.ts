@@ -36,11 +36,10 @@ import {
   type QueueMailOptions,
   queueMail,
 } from './queue-mail.ts';
-import { queuedEvent, receivedEvents, storedEvent, usageOf } from './record-mail.ts';
+import { queuedEvent, receivedEvents, storedEvent, storedEvents, usageOf } from './record-mail.ts';
 import {
   type DeliveryPlan,
   type Destination,
-  goesOn,
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
@@ -282,7 +281,7 @@ class RoutedReceiver implements MailReceiver {
   /** @returns by LMTP, why a mailbox did not accept it, by account */
   async #deliver(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<Refused> {
     const plan = planDelivery(recipients);
-    const queued = goesOn(plan) ? await queueMail(this.#options, plan, mail) : [];
+    const queued = await queueMail(this.#options, plan, mail);
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
     const internalDate = mail.receivedAt;
     const report = await this.#readReport(mail, plan);
@@ -334,9 +333,7 @@ class RoutedReceiver implements MailReceiver {
         await bodies.release(tx, [bodyId]);
         return { appended, refused };
       }
-      const stored = appended.map(({ user, uid, change }) =>
-        storedEvent(mail.envelope.id, user.address, `${change.mailbox}, UID ${uid}`),
-      );
+      const stored = storedEvents(mail.envelope.id, appended);
       await this.#enqueue(tx, { mail, routed, refused, bodyId }, stored);
       await report?.(tx);
       await usage.count(tx, usageOf(plan, size, refused), mail.receivedAt);

@@ -25,9 +25,8 @@ import type { Trace, TraceEvent } from '../trace/trace.ts';
 import type { Usage } from '../usage/usage.ts';
 import type { MailOrigin } from './kinds.ts';
 import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
-import { queuedEvent, storedEvent, usageOf } from './record-mail.ts';
+import { queuedEvent, storedEvents, usageOf } from './record-mail.ts';
 import {
-  goesOn,
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
@@ -88,7 +87,7 @@ export class LocalDelivery implements LocalMailDelivery {
     const plan = planDelivery(resolved);
     const { acceptedAt: receivedAt } = mail;
     const accepted = { envelope, message, receivedAt };
-    const queued = goesOn(plan) ? await queueMail(this.#options, plan, accepted) : [];
+    const queued = await queueMail(this.#options, plan, accepted);
     const targets = [...plan.users.values()].map(
       ({ recipient, ...user }): MailboxTarget => ({
         user,
@@ -149,10 +148,7 @@ export class LocalDelivery implements LocalMailDelivery {
       // The next attempt finds that the account does not exist.
       throw new Error('an account was deleted while mail was delivered to it');
     }
-    for (const { user, uid, change } of appended) {
-      traced.push(storedEvent(origin.id, user.address, `${change.mailbox}, UID ${uid}`));
-    }
-    await trace?.write(tx, traced);
+    await trace?.write(tx, [...traced, ...storedEvents(origin.id, appended)]);
     return () => {
       for (const { change } of appended) changes.publish(change);
       queue.wake(queued);

@@ -1,4 +1,5 @@
 /** What is recorded about mail: the trace for operators, and the usage for billing. */
+import type { Appended } from '../mailstore/mailstore.ts';
 import type { TraceEvent } from '../trace/trace.ts';
 import type { Counted } from '../usage/usage.ts';
 import type { AcceptedMail, QueuedMail } from './queue-mail.ts';
@@ -30,6 +31,13 @@ export function receivedEvents(
 /** @param place the mailbox of the account, or who has the message now */
 export function storedEvent(mailId: string, recipient: string, place: string): TraceEvent {
   return { mailId, event: 'stored', recipient, detail: place };
+}
+
+/** The events of copies in our own mailboxes. */
+export function storedEvents(mailId: string, appended: readonly Appended[]): TraceEvent[] {
+  return appended.map(({ user, uid, change }) =>
+    storedEvent(mailId, user.address, `${change.mailbox}, UID ${uid}`),
+  );
 }
 
 /** @param failed the answer to a first attempt that was made at once */
