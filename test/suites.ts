@@ -13,6 +13,8 @@ interface Suites {
   readonly files: readonly string[];
   /** Those of them that take longest, and begin first. */
   readonly longest?: readonly string[];
+  /** Those of them that share one process although they would have one of their own. */
+  readonly together?: readonly string[];
   /** Processes at once. */
   readonly processes: number;
   /** After which one test fails. */
@@ -85,9 +87,9 @@ function readCounts(output: string): Counts {
  * Groups files by folder, those first that take longest, then journeys and large ones: what begins last should not
  * be what takes longest.
  */
-function groupFiles({ files, longest = [] }: Suites): Group[] {
+function groupFiles({ files, longest = [], together = [] }: Suites): Group[] {
   const groups = Map.groupBy(files, (file) =>
-    standsAlone(file) ? file : file.split('/').slice(0, 2).join('/'),
+    standsAlone(file) && !together.includes(file) ? file : file.split('/').slice(0, 2).join('/'),
   );
   const sizeOf = (group: Group) => group.files.reduce((sum, file) => sum + statSync(file).size, 0);
   const rankOf = ({ name }: Group) =>
@@ -99,7 +101,8 @@ function groupFiles({ files, longest = [] }: Suites): Group[] {
 
 /**
  * Whether a file has a process of its own: a journey, whose service would run beside those of the others; hooks
- * around each test, which would run around those of the others; a built-in module that is replaced.
+ * around each test, which would run around those of the others; a built-in module that is replaced. Journeys that
+ * do not mind are named in {@link Suites.together}.
  */
 function standsAlone(file: string): boolean {
   const source = readFileSync(file, 'utf8');
