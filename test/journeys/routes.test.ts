@@ -233,7 +233,7 @@ onEachEngine('routes', (engine) => {
     assert.equal(strange.body.code, 'domain_not_found');
   });
 
-  test('webhook_then_store: stored after the first attempt, whatever came of it', async () => {
+  test('webhook_then_store: stored after the first attempt, whatever its result', async () => {
     const ann = await service.makeAccount();
     status = 503;
     await route(ann, { forward_mode: 'webhook_then_store', webhook_url: url() });
@@ -298,7 +298,7 @@ onEachEngine('routes', (engine) => {
     assert.equal(await count(ann), 0);
   });
 
-  test('forward_email: refused for good by the far end, the sender is told', async () => {
+  test('forward_email: refused for good by the far end, the sender gets a bounce', async () => {
     const ann = await service.makeAccount();
     await route(ann, { forward_mode: 'forward_email', forward_to_email: 'no@elsewhere.example' });
     refuse = Object.assign(new Error('5.1.1 no such user'), { responseCode: 550 });
@@ -312,7 +312,7 @@ onEachEngine('routes', (engine) => {
     assert.equal(bounce.destination, 'example.test');
   });
 
-  test('what is on its way is shown to nobody without the API key', async () => {
+  test('deliveries are shown only with the API key', async () => {
     const ann = await service.makeAccount();
     const path = `/v2/domains/${ann.domain}/deliveries`;
     for (const key of [undefined, '', 'wrong']) {

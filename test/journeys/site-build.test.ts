@@ -34,7 +34,7 @@ async function addVitepress(root: string, program: string): Promise<void> {
   await writeFile(join(bin, 'vitepress.js'), program);
 }
 
-test('without VitePress each page is there as markdown that says why, until a build has pages', async () => {
+test('without VitePress each page is markdown that says why, until a build has pages', async () => {
   const root = await install('bare');
   const failures = await buildSite(root);
   assert.match(failures.pages ?? '', /not installed/);

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { atEnd } from '../support/databases.ts';
 import { startTestService } from '../support/service.ts';
 
-test('spam is refused, put off or goes to Junk, and a filter that is dead stops nothing', async () => {
+test('spam is refused, deferred or put into Junk, and a dead filter stops no mail', async () => {
   let answer: string | undefined;
   const server = createServer((request, response) => {
     request.resume().on('end', () => (answer ? response.end(answer) : response.destroy()));

@@ -62,7 +62,7 @@ const dyingDisk = `
   fs.fdatasyncSync = (file) => { if (dies()) throw error; fdatasyncSync(file); };
   syncBuiltinESMExports();`;
 
-test('where the disk fails, nothing is promised, and the process ends to be started anew', async () => {
+test('if the disk fails, no mail is accepted, and the process ends to be started again', async () => {
   const [env, key] = [await environment('dying'), 'key-of-the-disk-test'];
   const DISK_DIES = join(ROOT, 'dies');
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(dyingDisk)}`;
@@ -91,7 +91,7 @@ test('where the disk fails, nothing is promised, and the process ends to be star
   await next.stop();
 });
 
-test('a data folder has one process, which finishes a message under way when it is told to stop', async () => {
+test('a data folder has one process, which finishes a message under way at a stop', async () => {
   const env = await environment('drain');
   const key = 'key-of-the-drain-test';
   const service = start({ ...env, API_KEYS: key });
@@ -132,7 +132,7 @@ test('a data folder has one process, which finishes a message under way when it 
   assert.equal((await service.ended()).code, 0);
 });
 
-test('one that drains says so to load balancers and works on, until a second signal ends it', async () => {
+test('a draining service says so to load balancers and continues, until a second signal ends it', async () => {
   const env = await environment('balanced');
   const service = start({ ...env, DRAIN_SECONDS: '600' });
   await listening(service);
@@ -169,7 +169,7 @@ async function stalledPipe(): Promise<string> {
 
 const unwritable = { 'a full disk': async () => '/dev/full', 'a stalled pipe': stalledPipe };
 for (const [what, make] of Object.entries(unwritable)) {
-  test(`a log on ${what} stops nothing`, { timeout: 60_000 }, async () => {
+  test(`a log on ${what} does not stop the service`, { timeout: 60_000 }, async () => {
     const env = await environment(what);
     const path = await make();
     // Opened for each process: it gets a pipe that blocks, as from a shell or from Docker.
@@ -205,7 +205,7 @@ async function takenPort(t: TestContext): Promise<string> {
   return String(typeof address === 'object' && address ? address.port : 0);
 }
 
-test('what the operator has to mend is one line each, and exit code 1', async (t) => {
+test('each error for the operator is one line, with exit code 1', async (t) => {
   const PORT = await takenPort(t);
   const cases: [Record<string, string>, RegExp[]][] = [
     [
@@ -238,7 +238,7 @@ async function newerDatabase(): Promise<string> {
   return DATA_DIR;
 }
 
-test('so is what only the start itself finds', async (t) => {
+test('so is each error that only the start itself finds', async (t) => {
   const SMTP_PORT = await takenPort(t);
   await writeFile(join(ROOT, 'file'), '');
   const cases: [Record<string, string>, RegExp][] = [
@@ -340,7 +340,7 @@ const olderNode = `
   const value = { ...process.versions, node: '22.17.1' };
   Object.defineProperty(process, 'versions', { value });`;
 
-test('an older Node is told which one it takes, in one line', async () => {
+test('on an older Node one line says which version is needed', async () => {
   // It would not read TypeScript.
   assert.match(await realpath(MAIN), /\.js$/);
   const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(olderNode)}`;

@@ -49,7 +49,7 @@ onEachEngine('what operators see of usage', (engine) => {
     return { in: sum('messages_in'), out: sum('messages_out'), names: [...names] };
   };
 
-  test('a quota holds for mail that comes in, is added, copied and sent', async () => {
+  test('a quota limits mail that comes in, is added, copied and sent', async () => {
     await deliver(ann.address);
     const set = await quota(5_000);
     assert.deepEqual([set.status, set.body.email], [200, ann.address]);
@@ -80,7 +80,7 @@ onEachEngine('what operators see of usage', (engine) => {
     }
   });
 
-  test('what is sent counts for each recipient, and not where it is cancelled', async () => {
+  test('sent mail counts for each recipient, and cancelled mail does not', async () => {
     assert.equal((await call('/mail/send', letter)).status, 202);
     const later = await call('/mail/send', { ...letter, delaySeconds: 3_600 });
     assert.equal((await totals(`by=account&domain=${ann.domain}`)).out, 4);
@@ -91,7 +91,7 @@ onEachEngine('what operators see of usage', (engine) => {
     }
   });
 
-  test('the overview has what came in and what was refused', async () => {
+  test('the overview has incoming and refused mail', async () => {
     await assert.rejects(deliver(`nobody@${ann.domain}`), { responseCode: 550 });
     const { series } = await operator('overview?hours=1');
     const all = (count: (point: Point) => number) =>
@@ -121,7 +121,7 @@ onEachEngine('what operators see of usage', (engine) => {
     assert.equal((await service.v2('GET', '/v2/operator/usage?cursor=x')).status, 400);
   });
 
-  test('usage keeps the name of an account that was deleted', async () => {
+  test('usage keeps the name of a deleted account', async () => {
     const gone = { user_id: ann.userId, id: ann.id };
     assert.equal((await service.v2('POST', '/v2/email-accounts/delete', gone)).status, 200);
     const { in: came, names } = await totals('by=account');

@@ -120,7 +120,7 @@ void suite('bodies in a bucket', async () => {
     foreign.bodies.close();
   });
 
-  void test('what is kept is read back, whole and in parts, and goes when it is removed', async () => {
+  void test('a stored body is read back, whole and in parts, and can be removed', async () => {
     const id = await shared.keep(large);
     assert.ok(large.equals(await shared.read(id)));
     for (const [start, end] of [
@@ -176,7 +176,7 @@ void suite('bodies in a bucket', async () => {
     assert.deepEqual(await uploads(), ['of-somebody-else']);
   });
 
-  void test('an answer that is cut is gone on with, and one that stalls', async () => {
+  void test('an answer that is cut or stalls is continued', async () => {
     const id = await shared.keep(large);
     for (const then of ['end', 'silence'] as const) {
       let cuts = 0;
@@ -189,7 +189,7 @@ void suite('bodies in a bucket', async () => {
     }
   });
 
-  void test('a damaged, a cut and a missing object are said to be, and never given whole', async () => {
+  void test('a damaged, a cut and a missing object are reported, and never returned as whole', async () => {
     const id = await shared.keep(middle);
     const body = await bodies.find(id);
     assert.ok(body?.file);
@@ -225,7 +225,7 @@ void suite('bodies in a bucket', async () => {
     ['reset', 'reset'],
   ];
   for (const [name, fault] of away) {
-    void test(`a server that is away (${name}) is one line, and one when it is back`, async () => {
+    void test(`an outage of the server (${name}) is one line, and its end another one`, async () => {
       const id = await shared.keep(middle);
       const before = await keys();
       lines.length = 0;
@@ -280,7 +280,7 @@ void suite('bodies in a bucket', async () => {
     assert.deepEqual(await uploads(), ['of-somebody-else']);
   });
 
-  void test('a start while the server is away goes on when it is back', async () => {
+  void test('a start during an outage of the server continues after it', async () => {
     proxy.fault = () => 'reset';
     const late = new Bodies({ database, store });
     assert.equal(await late.checkStore(false), undefined);
@@ -294,7 +294,7 @@ void suite('bodies in a bucket', async () => {
     late.close();
   });
 
-  void test('a key that is not let in is refused at the start, without the secret', async () => {
+  void test('a key without access is refused at the start, without the secret', async () => {
     const wrong = await openBodyStore({
       folder: '',
       spool: join(shared.directory, 'spool'),

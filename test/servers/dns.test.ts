@@ -85,7 +85,7 @@ test('records in other forms make the domain active within one check', async () 
   assert.equal(domain.status, 'active', JSON.stringify(dns));
 });
 
-test('records that are wrong are explained, and mended ones are found', async () => {
+test('wrong records are explained, and fixed ones are found', async () => {
   const dkim = dkimOf(await create('breaks.test'));
   await knot.write('breaks.test', [
     'breaks.test. 60 MX 5 mx.other.test.',
@@ -117,7 +117,7 @@ test('records that are wrong are explained, and mended ones are found', async ()
   }
 });
 
-test('a domain in no zone of the server could not be asked about', async () => {
+test('for a domain in no zone of the server, DNS does not answer', async () => {
   await create('elsewhere.test');
   const { dns } = await verify('elsewhere.test');
   for (const { status, observed_value, detail } of dns as ListedRecord[]) {
@@ -126,7 +126,7 @@ test('a domain in no zone of the server could not be asked about', async () => {
   }
 });
 
-test('a server that is gone changes no status', async () => {
+test('a stopped server changes no status', async () => {
   const listing = async () => {
     await create('pasted.test');
     return service.v2('GET', '/v2/domains/pasted.test/dns?user_id=u&format=zone');

@@ -155,7 +155,7 @@ void suite('change events of Dovecot', () => {
     assert.equal(told.token, String(highestModseq));
   }
 
-  test('an app hears of every change by another client, and of deliveries', async (t) => {
+  test('an app gets an event for every change by another client, and for deliveries', async (t) => {
     const changes: [string, () => Promise<unknown>, ...string[]][] = [
       ['append', () => client.append('INBOX', 'Subject: one\r\n\r\nText\r\n'), 'INBOX'],
       ['append', () => client.append('INBOX', 'Subject: two\r\n\r\nText\r\n'), 'INBOX'],
@@ -181,7 +181,7 @@ void suite('change events of Dovecot', () => {
         for (const mailbox of mailboxes) await untilTold(mailbox);
       });
     }
-    await t.test('a mailbox that is gone has no UIDVALIDITY', async () => {
+    await t.test('a deleted mailbox has no UIDVALIDITY', async () => {
       const isGone = ({ uidvalidity }: Told) => uidvalidity === '0';
       await listener.until('Übungen & "so"', isGone);
       await client.mailboxDelete('Übung');

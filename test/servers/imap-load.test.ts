@@ -27,7 +27,7 @@ void suite('many accounts of one Dovecot', () => {
   });
   after(() => server?.stop());
 
-  void test('get in at once after a restart, each with its first request', async () => {
+  void test('are served at once after a restart, each with its first request', async () => {
     const { password } = new URL(server.mailstoreUrl);
     const master = { user: 'postroom', password };
     const { store } = await openImapStore(server.imapPort, { master }, { timeoutMs: 20_000 });
@@ -98,7 +98,7 @@ void suite('the master password of a Dovecot', () => {
     });
   }
 
-  void test('is changed and put back while Postroom runs: not ready, then ready', async () => {
+  void test('is changed and restored while Postroom runs: not ready, then ready', async () => {
     const server = await startDovecot();
     const service = await startTestService('sqlite', { MAILSTORE_URL: mailstoreUrl(server) });
     try {

@@ -125,7 +125,7 @@ for (const [name, start] of Object.entries(servers)) {
       assert.deepEqual(whole.changes.removed, []);
     });
 
-    void test('mail that was there before, and a bare MODSEQ, which starts anew', async () => {
+    void test('older mail, and a bare MODSEQ, which gets a reset', async () => {
       const { account, client } = await open();
       const uid = await append(client, 'early');
       await client.messageFlagsAdd(String(uid), ['\\Seen'], { uid: true });
@@ -192,7 +192,7 @@ for (const [name, start] of Object.entries(servers)) {
       assert.deepEqual((await sync(account)).changes, nothing);
     });
 
-    void test('a new UIDVALIDITY starts anew', async () => {
+    void test('a new UIDVALIDITY gives a reset', async () => {
       const { account, client } = await open();
       await append(client, 'one');
       const first = await sync(account);
@@ -205,7 +205,7 @@ for (const [name, start] of Object.entries(servers)) {
       assert.deepEqual((await sync(account, since(anew))).changes, nothing);
     });
 
-    void test('fields, a message and its parts are what the message says', async () => {
+    void test('fields, a message and its parts match the message', async () => {
       const { account, client } = await open();
       const content = Buffer.alloc(1_200_000, 'Attachment of some length. ');
       const text = withAttachment(content);
@@ -270,7 +270,7 @@ for (const [name, start] of Object.entries(servers)) {
       assert.deepEqual(after.changes.added[0].flags, ['\\Flagged']);
     });
 
-    void test('raw 8-bit characters of a header stay as they came', async () => {
+    void test('raw 8-bit characters of a header are not changed', async () => {
       const { account, client } = await open();
       const raw = Buffer.from('Subject: caf\xe9 f\xfcr alle\r\n\r\nText\r\n', 'latin1');
       const appended = await client.append('INBOX', raw);
@@ -311,7 +311,7 @@ for (const [name, start] of Object.entries(servers)) {
       assert.equal((await ask(newPath)).body.code, 'mailbox_not_found');
     });
 
-    void test('a mailbox that another client empties, deletes and makes anew', async () => {
+    void test('a mailbox that another client empties, deletes and creates again', async () => {
       const { account, client } = await open();
       const { mailstore } = service;
       const below = (await client.list()).some(({ path }) => path.startsWith('INBOX.'));
@@ -406,7 +406,7 @@ for (const [name, start] of Object.entries(servers)) {
       });
     });
 
-    void test('mail that arrives is in the mailbox, and the app is told', async () => {
+    void test('arriving mail is in the mailbox, and the app gets an event', async () => {
       const { account } = await open();
       const first = await sync(account);
       const socket = await openSocket(service, account.token);
@@ -431,7 +431,7 @@ for (const [name, start] of Object.entries(servers)) {
       socket.close();
     });
 
-    void test('a server that stops is told of, and used again when it is back', async () => {
+    void test('a stopped server is logged, and used again when it is up', async () => {
       const { account } = await open();
       const first = await sync(account);
       // Open sessions of Dovecot outlive its main process.

@@ -163,7 +163,9 @@ function countDeliveries(status: 'queued' | 'delivered' | 'failed'): number {
   }
 }
 
-test('what was answered 250 is in every mailbox, once', { timeout: 600_000 }, async (t) => {
+test('every message that was answered 250 is in every mailbox, once', {
+  timeout: 600_000,
+}, async (t) => {
   const isQueueIdle = () => countDeliveries('delivered') + countDeliveries('queued') === 0;
   for (let round = 0; round < ROUNDS || isQueueIdle(); round++) {
     assert.ok(round < 2 * ROUNDS, `nothing of ${made} mails came to the queue`);

@@ -62,7 +62,7 @@ for (const [name, start] of Object.entries(starts)) {
         source.includes(`Subject: ${subject}\r\n`),
       );
 
-    test('a message comes out as it went in', async () => {
+    test('a message arrives unchanged', async () => {
       // Cyrus adds these two where they are missing.
       const ids = 'Date: Thu, 1 Jan 2026 00:00:00 +0000\r\nMessage-ID: <lines@sender.test>\r\n';
       const body = `${ids}Subject: lines\r\n\r\n.\r\n..dots\r\n${'y'.repeat(900)}\r\nn\xe4ive\r\n\r\n`;
@@ -81,7 +81,7 @@ for (const [name, start] of Object.entries(starts)) {
 
     // Cyrus makes a mailbox for whoever gets mail.
     if (name === 'dovecot')
-      test('an account that the server has not is refused for good', async () => {
+      test('an account that the server does not have is refused for good', async () => {
         await bench.account('dan');
         await assert.rejects(
           bench.receive(['dan@acme.test']),
@@ -99,7 +99,7 @@ for (const [name, start] of Object.entries(starts)) {
         );
       });
 
-    test('a message that is there is found by our Received field, another is not', async () => {
+    test('an existing message is found by our Received field, another is not', async () => {
       await bench.receive([ANN], { source: 'Subject: found\r\n\r\nHello.\r\n' });
       const [source = ''] = await withSubject(ANN, 'found');
       const id = / by mx\.test with ESMTP id ([0-9a-f-]{36})/.exec(source)?.[1] ?? '';
@@ -123,7 +123,7 @@ for (const [name, start] of Object.entries(starts)) {
       assert.equal((await withSubject(BEN, 'junk')).length, 0);
     });
 
-    test('a server that is down: the sender keeps the mail, and the queue what it has', async () => {
+    test('a server that is down: the sender and the queue keep their mail', async () => {
       await bench.activate('hooked.test');
       await bench.domains.setRoute('u', 'hooked.test', {
         forwardMode: 'webhook',
@@ -148,7 +148,7 @@ for (const [name, start] of Object.entries(starts)) {
     });
 
     if (name === 'dovecot')
-      test('over quota: the sender is told so', async () => {
+      test('over quota: the sender gets that reply', async () => {
         await assert.rejects(
           bench.receive([CAL], { source: LARGE }),
           (error) => error instanceof Refusal && error.code === 'mailbox_full',
@@ -157,7 +157,7 @@ for (const [name, start] of Object.entries(starts)) {
         assert.deepEqual(await bench.rows(), []);
       });
 
-    test('a hundred messages over the connections that there are', async () => {
+    test('a hundred messages over the available connections', async () => {
       await inMailbox(server, BEN, 'INBOX', (client) => client.messageDelete('1:*'));
       const subjects = Array.from({ length: 100 }, (_, at) => `many-${at}`);
       await Promise.all(

@@ -67,7 +67,7 @@ for (const [name, start] of Object.entries(starts)) {
       for (const auth of wrong) await assert.rejects(session(auth, async () => undefined));
     });
 
-    void test('what is appended is there, with MODSEQ where the server has it', async () => {
+    void test('an appended message exists, with MODSEQ where the server has it', async () => {
       await asAccount(async (client) => {
         const appended = await client.append('INBOX', 'Subject: one\r\n\r\nText\r\n');
         assert.ok(appended);

@@ -154,7 +154,7 @@ suite('what happens on one node', () => {
     assert.deepEqual(codes, { suspend: 4403, delete: 4403, reset: 4401, domain: 4403 });
   });
 
-  test('texts in its channel that are no changes do no harm', async () => {
+  test('texts in its channel that are not changes do no harm', async () => {
     const ann = await a.makeAccount('ann');
     const socket = await greeted(b, ann);
     const client = createClient({ url: redis.url });
@@ -175,7 +175,7 @@ suite('what happens on one node', () => {
   });
 });
 
-suite('while Redis is away', () => {
+suite('while Redis is down', () => {
   /** Acts while Redis is out of order, and sees what sockets hear once it is back. */
   async function passThrough(
     breakIt: () => void | Promise<void>,
@@ -227,7 +227,7 @@ suite('while Redis is away', () => {
     }
   }
 
-  test('killed: what was missed is told after its return', () =>
+  test('killed: missed changes are published after its return', () =>
     passThrough(
       () => redis.kill(),
       () => redis.restart(),
@@ -239,7 +239,7 @@ suite('while Redis is away', () => {
       () => limitMemory(redis, 0),
     ));
 
-  test('silent for long: nodes tell of what others did when they look, and at once after its return', async () => {
+  test('silent for long: nodes find changes of others by regular reads, and at once after its return', async () => {
     // As a minute is beside silence of hours.
     const c = await startTestService('postgres', shared, undefined, { lookEveryMs: 200 });
     const ann = await a.makeAccount('ann');
@@ -260,7 +260,7 @@ suite('while Redis is away', () => {
     await c.stop();
   });
 
-  test('nodes end all the same', async () => {
+  test('nodes can still be stopped', async () => {
     link.silenceAll();
     await nodes.end();
     link.speak();
@@ -291,7 +291,7 @@ suite('limits over all nodes', () => {
     await countAttempts(nodes, ann);
   });
 
-  test('what a killed node held is free again after its lease', async () => {
+  test('places of a killed node are free again after its lease', async () => {
     const { CountingState, Redis, RedisPlaces } = await import('../../src/redis/redis.ts');
     const log = { info: () => {}, warn: () => {} };
     const server = {
@@ -440,7 +440,7 @@ async function limitMemory({ url }: TestRedis, bytes: number): Promise<void> {
 }
 
 suite('nodes with different values of REDIS_URL', () => {
-  test('a node that uses another Redis is named once, and once when it uses the same', async () => {
+  test('a node that uses another Redis is reported once, and once more when it uses the same', async () => {
     const [here, elsewhere] = await Promise.all([startRedis(), startRedis()]);
     for (const server of [here, elsewhere]) atEnd(() => server.stop());
     const { Redis, SeenNodes } = await import('../../src/redis/redis.ts');
@@ -476,7 +476,7 @@ suite('nodes with different values of REDIS_URL', () => {
 });
 
 suite('Redis over TLS', () => {
-  test('is spoken to where its certificate is trusted, and else not at all', async () => {
+  test('is used only where its certificate is trusted', async () => {
     const { cert, private: key } = await generate([{ name: 'commonName', value: 'localhost' }], {
       keyType: 'rsa',
       keySize: 2048,

@@ -156,7 +156,7 @@ test('three nodes that start at once on an empty database agree on everything', 
   for (const other of others) assert.deepEqual(other, list);
 });
 
-test('clocks hours apart date mail alike, and each node takes the tokens of the others', async () => {
+test('nodes with clocks hours apart date mail equally, and accept the tokens of each other', async () => {
   const said = nodes.map(
     ({ process }) => /clock of this machine is (?:20|7200) s (\w+)/.exec(process.output())?.[1],
   );
@@ -207,7 +207,7 @@ test('where the clock says that a token has expired, its socket stays open', asy
   socket.close();
 });
 
-test('a node that is not like those that run is refused with one line', async () => {
+test('a node that differs from the running ones is refused with one line', async () => {
   // As on a machine that was made from an image of another one.
   const clone = join(ROOT, 'clone');
   await cp(join(ROOT, 'shared'), clone, { recursive: true });
@@ -235,7 +235,7 @@ test('a node that is not like those that run is refused with one line', async ()
   );
 });
 
-test('what a killed node had in its hands goes over to another one', async () => {
+test('another node takes over the work of a killed one', async () => {
   const [first, ...rest] = nodes;
   assert.ok(first && rest.length === 2);
   // Alone, so that it has all the work.
@@ -292,7 +292,7 @@ async function repeat(signal: AbortSignal, work: () => Promise<unknown>): Promis
   }
 }
 
-test('nodes are started anew one after the other, and no request is lost', async () => {
+test('nodes are restarted one after the other, and no request is lost', async () => {
   // Once more, and as the balancer wants them.
   for (const node of nodes) {
     node.process.child.kill('SIGTERM');

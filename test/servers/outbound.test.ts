@@ -156,7 +156,7 @@ test('mail that an account sends arrives and passes SPF, DKIM and DMARC there', 
   assert.equal((await whenSettled(body.id)).status, 'delivered');
 });
 
-test('what the far end takes and then bounces is no longer delivered mail of the account', async () => {
+test('mail that the far end accepts and then bounces is no longer delivered mail of the account', async () => {
   const sent = await service.mail(ann.token, 'POST', '/mail/send', {
     to: [{ address: 'bounced@far.test' }],
     subject: 'Sent and bounced',
@@ -173,7 +173,7 @@ test('what the far end takes and then bounces is no longer delivered mail of the
   }
 });
 
-test('what the far end bounces comes back to the sender', async () => {
+test('a bounce of the far end reaches the sender', async () => {
   await forward('bounced@far.test', 'Bounces later');
   const bounce = await arrival(/^Content-Type: multipart\/report;[\s\S]*Subject: Bounces later/m);
   assert.match(bounce, /^Return-Path: <>$/m);
@@ -181,7 +181,7 @@ test('what the far end bounces comes back to the sender', async () => {
   assert.match(bounce, /^From: .*<MAILER-DAEMON@mx\.far\.test>$/m);
 });
 
-test('what the far end refuses is bounced from here, signed', async () => {
+test('mail that the far end refuses is bounced from here, signed', async () => {
   await forward('refused@far.test', 'Refused');
   const dsn = await arrival(/^Content-Type: multipart\/report;[\s\S]*Subject: Refused/m);
   assert.match(dsn, /^Return-Path: <>$/m);
@@ -190,14 +190,14 @@ test('what the far end refuses is bounced from here, signed', async () => {
   assert.match(dsn, new RegExp(`dkim=pass[^;]* header\\.d=${ann.domain}`));
 });
 
-test('what the far end puts off comes again', async () => {
+test('mail that the far end defers is retried', async () => {
   await forward('grey@far.test', 'Grey');
   const { status, last_error } = await whenAttempted('forward');
   assert.equal(status, 'queued');
   assert.equal(last_error.status, 451);
 });
 
-test('8-bit text arrives whole, as much of it as Postfix takes', async () => {
+test('8-bit text arrives whole, as much of it as Postfix accepts', async () => {
   const line = `${'ä'.repeat(38)}\r\n`;
   const lines = line.repeat(9_500_000 / Buffer.byteLength(line));
   const raw = `From: bob@sender.test\r\nSubject: Large\r\n\r\n${lines}`;

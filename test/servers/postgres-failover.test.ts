@@ -62,7 +62,7 @@ test('to a synchronous standby nothing is lost', async (t) => {
   await nodes.end();
 });
 
-test('to an asynchronous standby apps are told to start anew where something was lost', async (t) => {
+test('to an asynchronous standby apps get a reset where something was lost', async (t) => {
   const primary = await startPostgres(bin);
   atEnd(() => primary.stop());
   const link = await TcpProxy.start(primary.port);

@@ -63,7 +63,7 @@ async function firstLoss(disks: Iterable<CutDisk>): Promise<string | undefined> 
 const without = (file: string) =>
   events.filter(({ kind, suffix }) => suffix !== file || (kind !== 'begin' && kind !== 'end'));
 
-test('the run has checkpoints, and logs that start anew', () => {
+test('the run has checkpoints, and logs that start again', () => {
   const synced = events.filter(({ kind, suffix }) => kind === 'end' && suffix === '');
   const begun = events.filter(
     ({ kind, suffix, offset }) => kind === 'write' && suffix === '-wal' && offset === 0,
@@ -78,10 +78,10 @@ test('no cut loses a transaction that was acknowledged, or damages it', {
   assert.equal(await firstLoss(cutPower(first, events)), undefined);
 });
 
-test('cuts are found that lose some, were checkpoints not synced', async () => {
+test('without synced checkpoints, some cuts would lose transactions', async () => {
   assert.match(String(await firstLoss(cutPower(first, without('')))), /lacks|malformed|damage/);
 });
 
-test('cuts are found that lose some, were the log not synced', async () => {
+test('without a synced log, some cuts would lose transactions', async () => {
   assert.match(String(await firstLoss(cutPower(first, without('-wal')))), /lacks|malformed|damage/);
 });

@@ -44,7 +44,7 @@ function block(name: string): string {
   return found[0]?.text ?? '';
 }
 
-test('every part of the settings is one that the service takes', () => {
+test('every part of the settings is one that the service accepts', () => {
   const parts = blocks.filter(({ language }) => language === 'dotenv');
   assert.ok(parts.length >= 3);
   for (const part of parts) {
@@ -57,7 +57,7 @@ test('every part of the settings is one that the service takes', () => {
 for (const name of ['postroom', 'postroom-notifier']) {
   const source = join(repository, 'deploy/systemd', `${name}.service`);
 
-  test(`the unit ${name} is one that systemd takes`, async () => {
+  test(`the unit ${name} is one that systemd accepts`, async () => {
     const path = join(folder, `${name}.service`);
     // Paths and the users of the machine that it is for are not here.
     const unit = (await readFile(source, 'utf8'))
@@ -162,7 +162,7 @@ function run(command: string, args: string[]): void {
   children.add(child);
 }
 
-test('nginx takes its configuration, and lets everything through', async () => {
+test('nginx accepts its configuration, and passes everything', async () => {
   const port = await freePort();
   const own = await loadCertificate({ dataDir: folder, hostname: 'mail.example.com' });
   await writeFile(join(folder, 'cert.pem'), own.cert);
@@ -185,7 +185,7 @@ test('nginx takes its configuration, and lets everything through', async () => {
   await checkProxy(`https://127.0.0.1:${port}`);
 });
 
-test('Caddy takes its configuration, and lets everything through', async () => {
+test('Caddy accepts its configuration, and passes everything', async () => {
   const port = await freePort();
   // Without TLS: a certificate would be asked for on the internet.
   const site = block('Caddyfile')
@@ -199,7 +199,7 @@ test('Caddy takes its configuration, and lets everything through', async () => {
   await checkProxy(`http://127.0.0.1:${port}`);
 });
 
-test('PostgreSQL takes the statements, and lets in who follows them', async () => {
+test('PostgreSQL accepts the statements, and the login that they create', async () => {
   const postgres = await startPostgres(findPostgres() ?? '');
   try {
     const psql = (url: string, statements: string) =>
@@ -222,7 +222,7 @@ test('PostgreSQL takes the statements, and lets in who follows them', async () =
   }
 });
 
-test('what the Dockerfile copies and runs is there', () => {
+test('the files that the Dockerfile copies and runs exist', () => {
   const page = readPage('docs/guides/production.md').text;
   for (const name of ['deploy/Dockerfile', 'deploy/compose.yaml']) {
     assert.ok(page.includes(name) && existsSync(join(repository, name)), name);

@@ -12,7 +12,7 @@ import {
 } from '../support/prometheus-files.ts';
 import { runCommand } from './mail-server.ts';
 
-test('the alerts are valid, and fire for what they name alone', async () => {
+test('the alerts are valid, and fire only for what they name', async () => {
   await runCommand('promtool', ['check', 'rules', ALERTS]);
   await runCommand('promtool', ['test', 'rules', ALERT_TESTS]);
 });

@@ -27,7 +27,7 @@ for sample in json.load(open(sys.argv[1])):
 print(json.dumps(statuses))
 `;
 
-test('each one is a call that the service takes', async () => {
+test('each one is a call that the service accepts', async () => {
   const service = await startTestService('sqlite');
   const { token } = await service.makeAccount();
   const directory = await mkdtemp(join(tmpdir(), 'postroom-python-'));

@@ -157,7 +157,7 @@ async function untilJudged<T>(ask: () => Promise<T | undefined>): Promise<T> {
   }
 }
 
-test('Rspamd takes, marks and refuses mail, and mail is taken without it when it is dead', async () => {
+test('Rspamd accepts, marks and refuses mail, and mail is accepted without it when it is dead', async () => {
   const rspamd = await startRspamd();
   const { send, statuses, metric } = await startFiltered(rspamd.url);
   const named = '203.0.113.5';

@@ -148,7 +148,7 @@ function moveBodies(
   return postroom(['bodies', 'move', '--to', to, ...more], where);
 }
 
-test('bodies go from the folder to the bucket, through a kill, and mail goes on there', async () => {
+test('bodies go from the folder to the bucket, through a kill, and mail continues there', async () => {
   let service = start(settings);
   await listening(service);
   await setUp();
@@ -200,7 +200,7 @@ test('bodies go from the folder to the bucket, through a kill, and mail goes on 
   await stop(service);
 });
 
-test('while S3 is away large mail is put off, small mail goes on, and readyz says so', async () => {
+test('while S3 is down large mail is deferred, small mail continues, and readyz says so', async () => {
   const service = start({ ...settings, S3_URL });
   await listening(service);
   for (const fault of [{ answer: 503 }, 'reset'] as const) {
@@ -224,7 +224,7 @@ test('while S3 is away large mail is put off, small mail goes on, and readyz say
   assert.ok(!service.output().includes(secretAccessKey));
 });
 
-test('two nodes go on with small mail while S3 answers 503 or nothing at all', async (t) => {
+test('two nodes continue with small mail while S3 answers 503 or nothing at all', async (t) => {
   const { location } = await openTestDatabase('postgres');
   await client.send(new CreateBucketCommand({ Bucket: 'nodes' }));
   const redis = await startRedis();
@@ -297,7 +297,7 @@ test('two nodes go on with small mail while S3 answers 503 or nothing at all', a
   await nodes.end();
 });
 
-test('S3 is killed with uploads in its hands, and started again', async () => {
+test('S3 is killed during uploads, and started again', async () => {
   const service = start({ ...settings, S3_URL });
   await listening(service);
   let uploads = 0;
@@ -329,7 +329,7 @@ test('S3 is killed with uploads in its hands, and started again', async () => {
   await stop(service);
 });
 
-test('a node that is killed between upload and commit loses nothing it answered for', async () => {
+test('a node that is killed between upload and commit loses nothing that it accepted', async () => {
   const before = await keys();
   let service = start({ ...settings, S3_URL });
   await listening(service);

@@ -63,7 +63,7 @@ const body = JSON.stringify({
 });
 
 for (const { file, start } of receivers) {
-  test(`${file} takes genuine webhooks and refuses others`, async () => {
+  test(`${file} accepts genuine webhooks and refuses others`, async () => {
     for (const secret of [`whsec_${Buffer.alloc(32, 9).toString('base64')}`, 'any other secret']) {
       const { send, output, child } = await startReceiver(file, start, secret);
       const now = Date.now();
@@ -93,7 +93,7 @@ for (const { file, start } of receivers) {
   });
 }
 
-test('the receiver in JavaScript takes a webhook once', async () => {
+test('the receiver in JavaScript accepts a webhook once', async () => {
   const secret = 'any other secret';
   const { send, output, child } = await startReceiver(
     'receiver.mjs',

@@ -107,7 +107,7 @@ async function signedIn(
   );
 }
 
-test('a wrong key is refused in the words of the API, and the right one is kept nowhere', async () => {
+test('a wrong key is refused in the words of the API, and the right one is not stored', async () => {
   await visit('/audit', async (page, { context }) => {
     await signIn(page, 'not the key');
     await page.getByRole('alert').filter({ hasText: 'the API key is not valid' }).waitFor();
@@ -149,7 +149,7 @@ for (const [device, options, colorScheme, look] of [
   ['a desk', DESK, 'light', 'structure'],
   ['a desk', DESK, 'dark', 'all'],
 ] as const) {
-  test(`every screen is whole and fit for all on ${device}, ${colorScheme}`, async () => {
+  test(`every screen is complete and accessible on ${device}, ${colorScheme}`, async () => {
     const check = async (page: Page) => {
       const paths = await page.evaluate<string[]>(
         `[...document.querySelectorAll('#menu a[href^="/console"]')].map((link) => link.getAttribute('href'))`,
@@ -200,7 +200,7 @@ test('the menu works by keyboard, and opens and closes on a phone', async () => 
   );
 });
 
-test('a domain is found, looked at and checked', async () => {
+test('a domain is found, opened and checked', async () => {
   await signedIn('/domains', async (page) => {
     await page.getByRole('link', { name: 'waiting.test' }).waitFor();
     await page.getByLabel('Name begins with').fill(ann.domain);
@@ -227,7 +227,7 @@ test('a domain is found, looked at and checked', async () => {
   });
 });
 
-test('a message is found by its recipient, and its time line tells what became of it', async () => {
+test('a message is found by its recipient, and its time line shows what happened to it', async () => {
   await signedIn('/mail', async (page) => {
     await page.getByLabel('Recipient').fill(ann.address);
     await page.getByRole('button', { name: 'Find' }).click();
@@ -263,7 +263,7 @@ async function allWait(): Promise<void> {
   assert.fail('the deliveries were not tried twice within a minute');
 }
 
-test('what a dead receiver left is counted before it is retried, held, released and dropped', async () => {
+test('the deliveries of a dead receiver are counted before they are retried, held, released and dropped', async () => {
   await allWait();
   await signedIn(`/queue?destination=${receiver}`, async (page) => {
     const group = page.getByRole('row').filter({ hasText: receiver });
@@ -321,7 +321,7 @@ test('a domain is suspended, resumed, and deleted once its name is typed', async
   });
 });
 
-test('a sender is blocked, refused, and taken again', async () => {
+test('a sender is blocked, refused, and accepted again', async () => {
   const mail = { from: 'spam@bad.test', to: ann.address, subject: 'Buy' };
   await signedIn('/blocks', async (page) => {
     await page.getByText('Nobody is blocked').waitFor();

@@ -161,7 +161,7 @@ test('mail is archived, and moved into a mailbox that is made for it', async () 
   await watched.context.close();
 });
 
-test('mailboxes that another device makes, renames and deletes are there and gone', async () => {
+test('mailboxes that another device makes, renames and deletes appear and disappear', async () => {
   const account = await accountWith('One');
   const watched = await pages.open(account.address);
   const { page } = watched;
@@ -239,7 +239,7 @@ test('the focus is in the list after signing in, and where one was after Esc', a
   await watched.context.close();
 });
 
-test('a change without a connection is said not to be made; "Retry now" does not wait', async () => {
+test('a change without a connection is reported as not made; "Retry now" does not wait', async () => {
   const account = await accountWith('Stays here');
   const { page, context } = await openWatched(pages.browser, pages.service.url);
   await page.clock.install();

@@ -134,7 +134,7 @@ test('links in plain text lead where they say, and nowhere else', async () => {
   await watched.context.close();
 });
 
-test('remote pictures are loaded when the reader asks, for that message alone, and nothing else is', async (t) => {
+test('remote pictures are loaded when the reader asks, only for that message, and nothing else is', async (t) => {
   const { url, asked } = await startStranger(t);
   const account = await pages.newAccount();
   const html = `<p id="seen">Pictures</p><img src="${url}/a.png" alt="a"><p style="background: url(${url}/b.png)">b</p>
@@ -171,7 +171,7 @@ test('remote pictures are loaded when the reader asks, for that message alone, a
   await watched.context.close();
 });
 
-test('a mail of 30,000 elements within each other opens like any other', async () => {
+test('a mail of 30,000 nested elements opens like any other', async () => {
   const account = await pages.newAccount();
   const deep = '<div>'.repeat(30_000);
   await pages.send(account.address, 'Nested', {

@@ -58,7 +58,7 @@ async function write(page: Page, to: string, subject: string, text: string): Pro
 const send = (page: Page) => page.getByRole('button', { name: 'Send', exact: true }).click();
 const addressesOf = (list: { address: string }[] = []) => list.map(({ address }) => address);
 
-test('an answer to all goes to whom it should, quotes, and marks what it answers', async () => {
+test('an answer to all has the right recipients, quotes, and marks the answered message', async () => {
   const [ada, bob, carol] = [
     await pages.newAccount(),
     await pages.newAccount(),
@@ -144,7 +144,7 @@ test('a forwarded file is named, not sent through the browser, and arrives byte 
   await other.context.close();
 });
 
-test('a draft saves itself, once, and is gone on with after a reload and from its row', async () => {
+test('a draft is saved once, and is continued after a reload and from its row', async () => {
   const ada = await pages.newAccount();
   await pages.send(ada.address, 'To answer');
   const watched = await pages.open(ada.address);
@@ -262,7 +262,7 @@ test('a file that is chosen while a draft is being saved stays, beside those tha
   await context.close();
 });
 
-test('a draft that is chosen while another is written is opened, and one that is gone is told of', async () => {
+test('a draft that is chosen while another is written is opened, and a deleted one is reported', async () => {
   const ada = await pages.newAccount();
   const { page, context } = await pages.open(ada.address);
   const list = page.locator('#messages');
@@ -294,7 +294,7 @@ test('a draft that is chosen while another is written is opened, and one that is
   await context.close();
 });
 
-test('who goes elsewhere while a mail is sent leaves no draft behind, and is told where it fails', async () => {
+test('leaving the form while a mail is sent leaves no draft behind, and a failure is reported', async () => {
   const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
   const { page, context, requests } = await pages.open(ada.address);
   const appends = () => requests.filter((url) => url.includes('/mail/append')).length;
@@ -321,7 +321,7 @@ test('who goes elsewhere while a mail is sent leaves no draft behind, and is tol
   await context.close();
 });
 
-test('what was sent is taken back, and what was thrown away, too', async () => {
+test('a sent message is cancelled, and a discarded draft restored', async () => {
   const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
   const watched = await pages.open(ada.address);
   const { page } = watched;
@@ -373,7 +373,7 @@ test('a mail whose answer was lost is sent again, and arrives once', async () =>
   await other.context.close();
 });
 
-test('whoever writes before all mailboxes were read keeps the focus', async () => {
+test('a user who writes before all mailboxes were read keeps the focus', async () => {
   const ada = await pages.newAccount();
   const { page, context } = await openWatched(pages.browser, pages.service.url);
   const asked = Promise.withResolvers<void>();
@@ -395,7 +395,7 @@ test('whoever writes before all mailboxes were read keeps the focus', async () =
   await context.close();
 });
 
-test('what cannot be sent is said by the field, in the form', async () => {
+test('an error in a field is shown beside it, in the form', async () => {
   const ada = await pages.newAccount();
   const { page, context } = await pages.open(ada.address);
   const alert = page.locator('#compose-notice');
@@ -474,7 +474,7 @@ for (const [name, viewport] of Object.entries({ PHONE, DESKTOP })) {
   }
 }
 
-test('mail on its way is told of until it went out, with the reason where it failed', async () => {
+test('outgoing mail is shown until it was sent, with the reason if it failed', async () => {
   const [ada, bob] = [await pages.newAccount(), await pages.newAccount()];
   const watched = await pages.open(ada.address, { viewport: PHONE });
   const { page } = watched;

@@ -163,7 +163,7 @@ test('an attachment is saved byte for byte, under a harmless name', async () => 
   await watched.context.close();
 });
 
-test('an HTML mail runs nothing and asks nobody', async (t) => {
+test('an HTML mail runs no script and loads nothing', async (t) => {
   const asked = new Set<string>();
   const trap = createServer((request, response) => {
     asked.add(request.url ?? '');
@@ -261,7 +261,7 @@ test('an HTML mail runs nothing and asks nobody', async (t) => {
   await watched.context.close();
 });
 
-test('what is cut out of a style sheet leaves no markup behind', async (t) => {
+test('removed parts of a style sheet leave no markup behind', async (t) => {
   let connections = 0;
   const trap = createServer((_request, response) => response.end());
   trap.on('connection', () => connections++).listen(0, '127.0.0.1');
@@ -295,7 +295,7 @@ test('what is cut out of a style sheet leaves no markup behind', async (t) => {
   await watched.context.close();
 });
 
-test('a mail whose body is a frameset opens, with what it says to those without frames', async (t) => {
+test('a mail whose body is a frameset opens, with its text for browsers without frames', async (t) => {
   const asked = new Set<string>();
   const trap = createServer((request, response) => {
     asked.add(request.url ?? '');
@@ -384,7 +384,7 @@ test('it outlives a restart of the server, and shows what came meanwhile', async
   await context.close();
 });
 
-test('a mailbox that begins anew is shown anew', async () => {
+test('a mailbox that was reset is shown again', async () => {
   const { id, address } = await newAccount();
   for (const subject of ['Stays', 'Goes']) await send(address, subject);
   const watched = await open(address);
@@ -456,7 +456,7 @@ test('two tabs share one cache; signing out leaves nothing behind', async () => 
   await context.close();
 });
 
-test('who stays signed in needs no password in a new tab, until they sign out', async () => {
+test('a user who stays signed in needs no password in a new tab, until the sign-out', async () => {
   const { address } = await newAccount();
   await send(address, 'One');
   const watched = await openWatched(pages.browser, service.url, { viewport: PHONE });
@@ -487,7 +487,7 @@ test('who stays signed in needs no password in a new tab, until they sign out', 
   await context.close();
 });
 
-test('who may not read any more is told why', async () => {
+test('a user who lost access is told why', async () => {
   const { id, address } = await newAccount();
   await send(address, 'Private');
   const { page, context } = await open(address);
@@ -516,7 +516,7 @@ test('who may not read any more is told why', async () => {
   await context.close();
 });
 
-test('a token opens the mailbox as well; a bad one is refused in words', async () => {
+test('a token opens the mailbox as well; a bad one is refused with a reason', async () => {
   const { id, address } = await newAccount();
   const { token } = await service.call('POST', `/v2/email-accounts/${id}/token`, { user_id: 'u' });
   const { page, context } = await openWatched(pages.browser, service.url);

@@ -86,7 +86,7 @@ for (const path of listPages()) {
   });
 }
 
-test('every page is there as markdown, and in one file', async () => {
+test('every page exists as markdown, and in one file', async () => {
   const read = async (path: string) => {
     const answer = await fetch(service.url + path);
     assert.equal(answer.status, 200, path);

@@ -41,7 +41,7 @@ async function openForm(page: Page, id: string) {
   };
 }
 
-test('every operation is there, with its errors and examples', async () => {
+test('every operation is listed, with its errors and examples', async () => {
   const { page } = watched;
   const description = readDescription();
   await page.goto(`${service.url}/docs/reference/api`, { waitUntil: 'networkidle' });

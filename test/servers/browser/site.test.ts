@@ -130,7 +130,7 @@ test('dark mode follows the system, and the switch stays', async () => {
   );
 });
 
-test('where nothing is, a browser gets a page that leads back', async () => {
+test('at an unknown path, a browser gets a page that leads back', async () => {
   for (const path of ['/docs/nothing/here', '/nothing']) {
     await visit(path, async ({ page, complaints }) => {
       await page.getByRole('link', { name: 'To the start' }).click();
