@@ -40,6 +40,7 @@ import { queuedEvent, receivedEvents, storedEvent, storedEvents, usageOf } from 
 import {
   type DeliveryPlan,
   type Destination,
+  goesOn,
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
@@ -281,7 +282,7 @@ class RoutedReceiver implements MailReceiver {
   /** @returns by LMTP, why a mailbox did not accept it, by account */
   async #deliver(mail: AcceptedMail, recipients: readonly ResolvedRecipient[]): Promise<Refused> {
     const plan = planDelivery(recipients);
-    const queued = await queueMail(this.#options, plan, mail);
+    const queued = goesOn(plan) ? await queueMail(this.#options, plan, mail) : [];
     const mailbox = mail.verdicts?.action === 'quarantine' ? 'Junk' : 'INBOX';
     const internalDate = mail.receivedAt;
     const report = await this.#readReport(mail, plan);

@@ -27,6 +27,7 @@ import type { MailOrigin } from './kinds.ts';
 import { type QueuedMail, type QueueMailOptions, queueMail } from './queue-mail.ts';
 import { queuedEvent, storedEvents, usageOf } from './record-mail.ts';
 import {
+  goesOn,
   planDelivery,
   type RecipientSources,
   type ResolvedRecipient,
@@ -87,7 +88,7 @@ export class LocalDelivery implements LocalMailDelivery {
     const plan = planDelivery(resolved);
     const { acceptedAt: receivedAt } = mail;
     const accepted = { envelope, message, receivedAt };
-    const queued = await queueMail(this.#options, plan, accepted);
+    const queued = goesOn(plan) ? await queueMail(this.#options, plan, accepted) : [];
     const targets = [...plan.users.values()].map(
       ({ recipient, ...user }): MailboxTarget => ({
         user,

@@ -40,7 +40,6 @@ export async function queueMail(
   mail: AcceptedMail,
 ): Promise<QueuedMail[]> {
   const { webhooks, forwards, returns } = plan;
-  if (webhooks.size + forwards.size + returns.size === 0) return [];
   const origin = await originOf(options, mail);
   const queued: QueuedMail[] = [];
   for (const webhook of webhooks.values()) {

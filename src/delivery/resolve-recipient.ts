@@ -268,6 +268,11 @@ export interface DeliveryPlan {
   readonly returns: Map<string, ActiveDomain>;
 }
 
+/** Whether the message has to reach somebody outside. */
+export function goesOn({ webhooks, forwards, returns }: DeliveryPlan): boolean {
+  return webhooks.size + forwards.size + returns.size > 0;
+}
+
 export function planDelivery(recipients: readonly ResolvedRecipient[]): DeliveryPlan {
   const plan: DeliveryPlan = {
     users: new Map(),
