@@ -311,12 +311,12 @@ onEachEngine('accounts', (engine) => {
     const ids = [(await create('ann')).id, (await create('bob')).id];
     const removed = await accounts.removeDomain(userId, domain.toUpperCase());
     assert.equal(removed.id, domainId);
+    const reports = ids.map((accountId) => ({ kind: 'access', accountId, reason: 'deleted' }));
+    // Another node may do the removal, and later: sockets end before it.
+    assert.deepEqual(published, reports);
     assert.ok(await accounts.removeSomeOf(domainId));
     assert.ok(!(await accounts.removeSomeOf(domainId)));
-    assert.deepEqual(
-      published.map((change) => [change.kind, change.accountId]),
-      ids.map((id) => ['access', id]),
-    );
+    assert.deepEqual(published, [...reports, ...reports]);
     const listed = await accounts.list({ userId, limit: 50, offset: 0 });
     assert.deepEqual(
       listed.map(({ id }) => id),
@@ -344,10 +344,10 @@ onEachEngine('accounts', (engine) => {
     });
     assert.equal((await accounts.removeDomain(userId, domain)).id, domainId);
     assert.deepEqual(await accounts.list({ userId, limit: 50, offset: 0 }), []);
+    assert.equal(published.length, 2501);
     let steps = 0;
     while (await accounts.removeSomeOf(domainId)) steps++;
     assert.equal(steps, 26);
-    assert.equal(published.length, 2501);
   });
 
   test('accounts of a removed domain stop to exist at once for everybody', async () => {

@@ -323,6 +323,8 @@ export class Accounts {
       return removed;
     });
     this.#domains.announce(statusChanges);
+    // Now, since another node may do the removal, and later. If this fails, the removal does it.
+    await this.endAccess(domain.id, 'deleted').catch(() => {});
     this.#onDeleted();
     return domain;
   }
@@ -334,8 +336,8 @@ export class Accounts {
     return ids.length > 0;
   }
 
-  /** Ends the connections to the accounts of a suspended domain. */
-  async endAccess(domainId: number): Promise<void> {
+  /** Ends the connections to the accounts of a domain that was suspended or deleted. */
+  async endAccess(domainId: number, reason: 'suspended' | 'deleted'): Promise<void> {
     for (let after: number | undefined = 0; after !== undefined; ) {
       const rows: { id: number }[] = await this.#database.read
         .selectFrom('accounts')
@@ -346,7 +348,7 @@ export class Accounts {
         .limit(LIMIT_MAX)
         .execute();
       for (const { id } of rows) {
-        this.#changes.publish({ kind: 'access', accountId: id, reason: 'suspended' });
+        this.#changes.publish({ kind: 'access', accountId: id, reason });
       }
       after = rows.at(-1)?.id;
     }

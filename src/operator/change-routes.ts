@@ -71,7 +71,7 @@ function addSuspendDomain(app: Api, parts: ChangeRouteParts): void {
       const by = actorOf(request);
       const { id } = await suspend(parts, by, { domain, userId: user_id, reason });
       // Each step is repeated when the call is repeated: a node may have died in between.
-      await parts.accounts.endAccess(id);
+      await parts.accounts.endAccess(id, 'suspended');
       await orderAll(parts, by, id, 'hold');
       return writeDomain(parts, domain, user_id);
     },
