@@ -18,6 +18,9 @@ import { SMTPServer, type SMTPServerDataStream } from 'smtp-server';
 import { Webhook } from 'standardwebhooks';
 import { freePort } from '../support/free-port.ts';
 import { bareEnvironment } from '../support/process.ts';
+import { clientOf } from '../support/service.ts';
+import { Follower, KnownInbox } from './follower.ts';
+import { until } from './mail-load.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const CONNECTIONS = 6;
@@ -28,6 +31,9 @@ const TIMES_MS = { round: 10_000, rest: 120_000 };
 /** One kill in so many comes before the process listens, or right after, without any mail. */
 const EARLY_KILLS = 8;
 const EARLY_MAX_MS = 1_500;
+
+/** A process that is told to end does so within this time. */
+const ENDS_WITHIN_MS = 15_000;
 
 const USER = 'u';
 const KEY = 'key-of-the-crash-test';
@@ -189,6 +195,8 @@ interface Running {
   /** The process said that everything listens. */
   readonly listening: Promise<void>;
   kill(): Promise<void>;
+  /** Ends it by SIGTERM. */
+  stop(): Promise<void>;
 }
 
 function start(): Running {
@@ -228,6 +236,13 @@ function start(): Running {
       child.kill('SIGKILL');
       await closed;
       assert.equal(child.signalCode, 'SIGKILL', `it ended by itself: ${output}`);
+    },
+    async stop() {
+      child.kill('SIGTERM');
+      const late = setTimeout(() => child.kill('SIGKILL'), ENDS_WITHIN_MS);
+      await closed;
+      clearTimeout(late);
+      assert.equal(child.exitCode, 0, `it does not end by SIGTERM: ${output}`);
     },
   };
 }
@@ -383,6 +398,13 @@ async function crash(t: TestContext, rounds: number): Promise<void> {
   const first = start();
   await first.listening;
   for (const mode of modes) await makeDomain(mode);
+  const login = { address: addressOf('store'), password: PASSWORD };
+  const { token } = await call('POST', '/mail/token', login);
+  const { PORT, SMTP_PORT } = environment;
+  const client = clientOf({ url: `http://127.0.0.1:${PORT}`, smtpPort: Number(SMTP_PORT) });
+  // An app that is there all the time: each kill breaks its socket.
+  const app = new Follower(client, { token });
+  t.after(() => app.stop());
   await first.kill();
 
   for (let round = 0; round < rounds; round++) {
@@ -398,6 +420,7 @@ async function crash(t: TestContext, rounds: number): Promise<void> {
 
   const last = start();
   await last.listening;
+  assert.deepEqual(await call('GET', '/readyz'), { status: 'ready' });
   await drain();
   const stored = await readMailbox('store');
   const storedAfterHook = await readMailbox('webhook_then_store');
@@ -467,6 +490,15 @@ async function crash(t: TestContext, rounds: number): Promise<void> {
       );
     }
   });
-  await last.kill();
+  await t.test('an app that was there all the time has what the mailbox has', async () => {
+    const mailbox = new KnownInbox();
+    while ((await mailbox.sync(client, { token })).body.hasMore);
+    const isInStep = () => app.inbox.uids.symmetricDifference(mailbox.uids).size === 0;
+    assert.ok(mailbox.uids.size > 0);
+    await until('the app has what the mailbox has', isInStep, 60_000);
+    assert.deepEqual(app.unexpected, []);
+    app.stop();
+  });
+  await t.test('the last process ends by SIGTERM', () => last.stop());
   await t.test('no process complained', () => assert.deepEqual(complaints, []));
 }
