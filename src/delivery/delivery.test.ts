@@ -13,7 +13,7 @@ import { onlyKey } from '../nodes/nodes.ts';
 import { SenderRewriting } from '../outbound/outbound.ts';
 import { Queue } from '../queue/queue.ts';
 import { Usage } from '../usage/usage.ts';
-import { createMailReceiver, type MailReceiver, type TakenRecipient } from './delivery.ts';
+import { createMailReceiver, type FoundRecipient, type MailReceiver } from './delivery.ts';
 import { blindChecks } from './sender-checks/testing/blind-checks.ts';
 
 const DAY = 86_400_000;
@@ -103,7 +103,7 @@ onEachEngine('delivery', (engine) => {
     to: string[],
     protocol = 'ESMTP',
     source = sampleMessage('m'),
-    taken?: Map<string, TakenRecipient>,
+    taken?: Map<string, FoundRecipient>,
   ) =>
     delivery.receive(
       {
@@ -294,7 +294,7 @@ onEachEngine('delivery', (engine) => {
     const found = await delivery.checkRecipient(to, { from: 'bob@example.test', octets: 0 });
     assert.ok(found && !(found instanceof Refusal));
     await accounts.update('u', id, { status: 'suspended' });
-    const send = (taken: TakenRecipient) =>
+    const send = (taken: FoundRecipient) =>
       receive([to], 'ESMTP', sampleMessage('m'), new Map([[to, taken]]));
     assert.equal((await send(found))[0]?.result, 'delivered');
     const refused = { code: 'account_inactive' };

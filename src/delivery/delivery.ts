@@ -55,6 +55,7 @@ import {
   ServerMailboxes,
 } from './server-mailboxes.ts';
 import {
+  type FoundRecipient,
   type InboundEnvelope,
   isLmtp,
   type MailReceiver,
@@ -62,7 +63,6 @@ import {
   refuseJudged,
   type StagingOptions,
   stageMail,
-  type TakenRecipient,
 } from './stage-mail.ts';
 
 export { type CarryOutOptions, carryOut } from './carry-out.ts';
@@ -71,10 +71,10 @@ export { createSenderChecks } from './sender-checks/check-sender.ts';
 export { readSenderResults } from './sender-checks/read-results.ts';
 export { SpamFilter, type SpamOutcome } from './spam-filter.ts';
 export type {
+  FoundRecipient,
   InboundEnvelope,
   MailReceiver,
   RecipientOutcome,
-  TakenRecipient,
 } from './stage-mail.ts';
 
 /** The part of a pino Logger that delivery uses. */
@@ -161,7 +161,7 @@ class RoutedReceiver implements MailReceiver {
   async checkRecipient(
     recipient: string,
     { from, octets }: { readonly from: string; readonly octets: number },
-  ): Promise<Refusal | TakenRecipient | undefined> {
+  ): Promise<Refusal | FoundRecipient | undefined> {
     const foundAt = this.#now();
     const octetsFor = (accountId: number) => this.#roomMarks.octetsFor(accountId, from, octets);
     const found = await resolveRecipient(this.#options, recipient, { from, octetsFor });
@@ -174,7 +174,7 @@ class RoutedReceiver implements MailReceiver {
   async receive(
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
-    taken: ReadonlyMap<string, TakenRecipient> = new Map(),
+    foundAtRcpt: ReadonlyMap<string, FoundRecipient> = new Map(),
   ): Promise<RecipientOutcome[]> {
     const arrived = { envelope, receivedAt: this.#now() };
     const staged = await stageMail(this.#options, arrived, source).catch(throwOrRefuse);
@@ -182,7 +182,7 @@ class RoutedReceiver implements MailReceiver {
     if (staged.verdicts) metrics?.countChecks(staged.verdicts);
     const stagedAt = performance.now();
     const mail: AcceptedMail = { ...arrived, ...staged };
-    const resolved = await this.#deliverOrDiscard(mail, taken);
+    const resolved = await this.#deliverOrDiscard(mail, foundAtRcpt);
     const outcomes = resolved.map(outcomeOf);
     for (const { result } of outcomes) metrics?.countRecipient(result);
     const delivered = outcomes.filter(({ result }) => result === 'delivered').length;
@@ -211,12 +211,12 @@ class RoutedReceiver implements MailReceiver {
   /** Brings the message to every recipient; if none accepts it, nothing of it stays on disk. */
   async #deliverOrDiscard(
     mail: AcceptedMail,
-    taken: ReadonlyMap<string, TakenRecipient>,
+    foundAtRcpt: ReadonlyMap<string, FoundRecipient>,
   ): Promise<Resolved[]> {
     const { bodies } = this.#options;
     try {
       refuseJudged(mail);
-      const resolved = await this.#resolveAll(mail, taken);
+      const resolved = await this.#resolveAll(mail, foundAtRcpt);
       const recipients = resolved.flatMap(({ forwardPath, found }) =>
         found instanceof Refusal ? [] : [{ forwardPath, destination: found }],
       );
@@ -237,7 +237,7 @@ class RoutedReceiver implements MailReceiver {
   /** Resolves the recipients again if the message took long: an account may have been deleted meanwhile. */
   async #resolveAll(
     mail: AcceptedMail,
-    taken: ReadonlyMap<string, TakenRecipient>,
+    foundAtRcpt: ReadonlyMap<string, FoundRecipient>,
   ): Promise<Resolved[]> {
     const resolved: Resolved[] = [];
     const { envelope, message } = mail;
@@ -250,7 +250,7 @@ class RoutedReceiver implements MailReceiver {
     };
     const since = this.#now() - FOUND_MS;
     for (const forwardPath of to) {
-      const known = taken.get(forwardPath);
+      const known = foundAtRcpt.get(forwardPath);
       const found =
         known?.from === from && known.foundAt > since
           ? known.destination
@@ -321,7 +321,7 @@ class RoutedReceiver implements MailReceiver {
       const full = await mailstore.quotas.findFull(tx, [...plan.limited], size);
       const fitting = targets.filter(({ user }) => !full.has(user.accountId));
       const refused = new Map([...full].map((id) => [id, quotaExceeded()]));
-      this.#takeBack(mail, refused);
+      this.#refuseForAll(mail, refused);
       if (fitting.length + queued.length === 0) return { appended: [], refused };
       const bodyId = await bodies.commit(tx, body);
       const appended = await mailstore.append(tx, { ...texts, bodyId }, fitting);
@@ -329,7 +329,7 @@ class RoutedReceiver implements MailReceiver {
         // The account was deleted after it was resolved.
         if (!appended.some((one) => one.user === user)) refused.set(user.accountId, goneRefusal());
       }
-      this.#takeBack(mail, refused);
+      this.#refuseForAll(mail, refused);
       if (appended.length + queued.length === 0) {
         await bodies.release(tx, [bodyId]);
         return { appended, refused };
@@ -347,7 +347,7 @@ class RoutedReceiver implements MailReceiver {
   }
 
   /** By SMTP, one mailbox that refuses the message rolls everything back. */
-  #takeBack(mail: AcceptedMail, refused: Refused): void {
+  #refuseForAll(mail: AcceptedMail, refused: Refused): void {
     const { envelope } = mail;
     const [first] = refused.values();
     if (!first || isLmtp(envelope)) return;
@@ -413,7 +413,7 @@ class RoutedReceiver implements MailReceiver {
   /** Queues what goes on, and writes the whole trace of the message. */
   async #enqueue(
     tx: Queries,
-    { mail, routed, refused, bodyId }: Taken,
+    { mail, routed, refused, bodyId }: Enqueued,
     stored: readonly TraceEvent[],
   ): Promise<void> {
     const { queue, trace } = this.#options;
@@ -429,7 +429,7 @@ class RoutedReceiver implements MailReceiver {
 }
 
 /** An accepted message, and what is queued and traced of it. */
-interface Taken {
+interface Enqueued {
   readonly mail: AcceptedMail;
   readonly routed: Routed;
   readonly refused: Refused;

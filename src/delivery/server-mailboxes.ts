@@ -76,7 +76,7 @@ interface QueuedTarget {
  */
 const FIRST_FOR_SURE_MS = 5_000;
 /** Attempts that are deferred while the mailbox cannot be searched. */
-const PUT_OFF_MAX = 4;
+const DEFERRALS_MAX = 4;
 
 export class ServerMailboxes {
   readonly #options: ServerMailboxesOptions;
@@ -221,7 +221,7 @@ export class ServerMailboxes {
         'a mailbox could not be searched: it is unknown whether it already has the message',
       );
       // Two copies are better than none, and than one that is days late.
-      if (job.isLast || job.attempt > PUT_OFF_MAX) return undefined;
+      if (job.isLast || job.attempt > DEFERRALS_MAX) return undefined;
       const text = 'it cannot be told whether an earlier attempt came through';
       return failure('temporary', '4.3.0', text);
     }

@@ -149,7 +149,7 @@ export type RecipientOutcome =
     };
 
 /** A recipient who was accepted at RCPT, and where the mail goes as far as was known then. */
-export interface TakenRecipient {
+export interface FoundRecipient {
   readonly from: string;
   readonly destination: Destination;
   /** Milliseconds since 1970. */
@@ -175,7 +175,7 @@ export interface MailReceiver {
   checkRecipient(
     recipient: string,
     transaction: { readonly from: string; readonly octets: number },
-  ): Promise<Refusal | TakenRecipient | undefined>;
+  ): Promise<Refusal | FoundRecipient | undefined>;
   /**
    * Accepts a message: when the outcome says `delivered`, the message is durable.
    *
@@ -183,13 +183,13 @@ export interface MailReceiver {
    * its own (RFC 2033 section 4.2). Outcomes come in the order of `envelope.to`.
    *
    * @param source the message as it came, dots already unstuffed; read to its end or destroyed
-   * @param taken the results of RCPT, by forward-path
+   * @param foundAtRcpt the results of RCPT, by forward-path
    * @throws Refusal for the message as a whole
    */
   receive(
     envelope: InboundEnvelope,
     source: AsyncIterable<Uint8Array>,
-    taken?: ReadonlyMap<string, TakenRecipient>,
+    foundAtRcpt?: ReadonlyMap<string, FoundRecipient>,
   ): Promise<RecipientOutcome[]>;
 }
 

@@ -194,7 +194,7 @@ void suite('an LMTP server at fault', () => {
   const hangUp: Answer = (socket) => socket.destroy();
   const silent: Answer = () => {};
   const endless: Answer = (socket) => socket.write(`220 ${'x'.repeat(5_000)}`);
-  const DOUBT = /after the whole message was sent: it may have been taken$/;
+  const DOUBT = /after the whole message was sent: it may have been accepted$/;
 
   for (const [title, answers, expected] of [
     ['is not there', undefined, /^temporary no connection to the mail server: ECONNREFUSED$/],

@@ -241,7 +241,7 @@ function resultOf(result: RecipientResult): MailboxResult {
   }
   // A session that broke off says nothing about the message: it is tried again.
   const isSent = result.stage === 'sent';
-  const doubt = ', after the whole message was sent: it may have been taken';
+  const doubt = ', after the whole message was sent: it may have been accepted';
   return failed('temporary', '4.4.2', isSent ? `${result.failure}${doubt}` : result.failure);
 }
 

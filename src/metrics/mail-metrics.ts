@@ -73,13 +73,13 @@ export function addMailMetrics(registry: Registry): MailMetrics {
   });
   const received = new Histogram({
     name: 'postroom_receive_duration_seconds',
-    help: 'From a message that was read and checked until it was stored, of those that were taken.',
+    help: 'From a message that was read and checked until it was stored, of those that were accepted.',
     buckets: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30],
     registers,
   });
   const off = new Gauge({
     name: 'postroom_sender_checks_off',
-    help: '1 while DNS does not answer and mail is taken unchecked, else 0.',
+    help: '1 while DNS does not answer and mail is accepted unchecked, else 0.',
     registers,
   });
   return {
@@ -138,7 +138,7 @@ function addSpamMetrics(
   });
   const up = new Gauge({
     name: 'postroom_spam_filter_up',
-    help: 'Whether the spam filter answers: 1, or 0 where mail is taken without it.',
+    help: 'Whether the spam filter answers: 1, or 0 where mail is accepted without it.',
     registers,
   });
   // Without a filter it has no value.
@@ -166,7 +166,7 @@ function addMailTraffic(registry: Registry): MailMetrics['mailTraffic'] {
   });
   const connections = new Counter({
     name: 'postroom_smtp_connections_total',
-    help: 'Connections for mail that were taken, by protocol.',
+    help: 'Connections for mail that were accepted, by protocol.',
     labelNames: ['protocol'] as const,
     registers,
   });

@@ -171,7 +171,7 @@ function judgeResult(result: RecipientResult, host: string, signal: AbortSignal)
     return about('message', refused, kind === 'temporary');
   }
   const isSent = result.stage === 'sent';
-  const doubt = ', after the whole message was sent: it may have been taken';
+  const doubt = ', after the whole message was sent: it may have been accepted';
   const text = isSent ? `${result.failure}${doubt}` : result.failure;
   const outcome = failure('temporary', '4.4.2', text, host);
   return about('connection', outcome, !isSent && !signal.aborted);

@@ -7,10 +7,10 @@ import type { Socket } from 'node:net';
 import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type {
+  FoundRecipient,
   InboundEnvelope,
   MailReceiver,
   RecipientOutcome,
-  TakenRecipient,
 } from '../delivery/delivery.ts';
 import { type ErrorCode, Refusal } from '../errors/errors.ts';
 import { clientKey, type Reply } from '../net/net.ts';
@@ -76,7 +76,7 @@ export class Connection {
   readonly #wire: Wire;
   readonly #protocol: ServerProtocol;
   /** Accepted recipients of the current transaction, by forward-path. */
-  readonly #taken = new Map<string, TakenRecipient>();
+  readonly #foundAtRcpt = new Map<string, FoundRecipient>();
   #message: Incoming | undefined;
   /** The id of the message of this transaction and of its refusals: a new one for each MAIL. */
   #mailId = newMailId(Date.now());
@@ -186,7 +186,7 @@ export class Connection {
     switch (event.kind) {
       case 'mail': {
         this.#mailId = newMailId(Date.now());
-        this.#taken.clear();
+        this.#foundAtRcpt.clear();
         const { from, size } = event;
         const check = async () => this.#findBlock(from) ?? delivery.checkRoom(size);
         return this.#protocol.answer(await this.#judge(check, { from }));
@@ -196,7 +196,7 @@ export class Connection {
         const check = async () => {
           const found = await delivery.checkRecipient(recipient, { from, octets: size });
           if (found instanceof Refusal) return found;
-          if (found) this.#taken.set(recipient, found);
+          if (found) this.#foundAtRcpt.set(recipient, found);
           return undefined;
         };
         return this.#protocol.answer(await this.#judge(check, { from, to: [recipient] }));
@@ -329,7 +329,7 @@ export class Connection {
   ): Promise<(recipient: string) => Reply> {
     const envelope = this.#envelope(transaction);
     try {
-      const outcomes = await this.#settings.delivery.receive(envelope, content, this.#taken);
+      const outcomes = await this.#settings.delivery.receive(envelope, content, this.#foundAtRcpt);
       for (const outcome of outcomes) {
         if (outcome.result === 'delivered') continue;
         this.#refuse(outcome.refusal, { ...transaction, to: [outcome.recipient] });

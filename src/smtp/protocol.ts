@@ -291,7 +291,7 @@ export class ServerProtocol {
     return this.#ask({ kind: 'mail', from, size }, (refusal) => {
       if (refusal) return this.#refuse(refusal);
       this.#transaction = { from, size, isUtf8, to: [] };
-      this.#say(reply(250, '2.1.0', 'Sender taken'));
+      this.#say(reply(250, '2.1.0', 'Sender accepted'));
     });
   }
 
@@ -316,7 +316,7 @@ export class ServerProtocol {
     return this.#ask({ kind: 'recipient', from, size, recipient }, (refusal) => {
       if (refusal) return this.#refuseRecipient(refusal);
       transaction.to.push(recipient);
-      this.#say(reply(250, '2.1.5', 'Recipient taken'));
+      this.#say(reply(250, '2.1.5', 'Recipient accepted'));
     });
   }
 

@@ -307,7 +307,7 @@ onEachEngine('hostile receivers', (engine) => {
     await send(account);
     const unclear = await firstAttempt(account);
     assert.equal(unclear.status, 'queued');
-    assert.match(unclear.last_error.text, /it may have been taken/);
+    assert.match(unclear.last_error.text, /it may have been accepted/);
     vanishes = false;
     const path = `/v2/domains/${account.domain}/deliveries/${unclear.id}/retry`;
     await service.v2('POST', path, { user_id: account.userId });
