@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { StoreUnavailable } from './body-store.ts';
 import { StoreHealth } from './store-health.ts';
 
 test('for a store that does not answer, the result comes soon', {
@@ -13,5 +14,15 @@ test('for a store that does not answer, the result comes soon', {
   // Its last answer holds for a while.
   answer = Promise.withResolvers();
   assert.equal(await health.answers(), true);
+  health.close();
+});
+
+test('a test after a failed request that fails by the database does not end the process', async () => {
+  const said = Promise.withResolvers<unknown[]>();
+  const log = { info: () => {}, warn: () => {}, error: (...args: unknown[]) => said.resolve(args) };
+  const failure = new Error('the database does not answer');
+  const health = new StoreHealth({ look: () => Promise.reject(failure), log });
+  health.suspect(new StoreUnavailable('the store does not answer'));
+  assert.deepEqual(await said.promise, [{ err: failure }, 'the body store could not be tested']);
   health.close();
 });

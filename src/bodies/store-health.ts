@@ -56,10 +56,14 @@ export class StoreHealth {
 
   /** Reports a failed request: if the store answers the test, that one failure is logged. */
   suspect(error: StoreUnavailable): void {
-    void this.look().then((away) => {
+    this.look().then((away) => {
       if (!away) this.#options.log?.warn(`a request for a body failed: ${error.message}`);
-    });
+    }, this.#explain);
   }
+
+  /** Logs why a test that nobody waits for failed by itself, such as by the database. */
+  readonly #explain = (err: unknown) =>
+    this.#options.log?.error({ err }, 'the body store could not be tested');
 
   /**
    * Tests the store; callers at the same time share one test.
@@ -106,7 +110,6 @@ export class StoreHealth {
   #lookAgain(): void {
     clearTimeout(this.#next);
     if (this.#isClosed) return;
-    const again = () => void this.look().catch((err: unknown) => this.#options.log?.error({ err }));
-    this.#next = setTimeout(again, LOOK_MS).unref();
+    this.#next = setTimeout(() => void this.look().catch(this.#explain), LOOK_MS).unref();
   }
 }

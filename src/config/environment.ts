@@ -60,7 +60,7 @@ export interface Config {
     readonly proxyNetworks: readonly string[];
   };
   readonly lmtp: Listener;
-  /** On loopback; 0: off. */
+  /** Port 0: off. */
   readonly metrics: { readonly host: string; readonly port: number };
   /** How long a stop lets load balancers find another node before the listeners close. */
   readonly drainSeconds: number;

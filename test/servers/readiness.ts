@@ -32,9 +32,13 @@ export class Readiness {
   /** Waits until every node says so to a question that is asked from now on. */
   async until(what: RegExp): Promise<void> {
     const from = performance.now();
-    await until(`/readyz of every node says ${what}`, () =>
-      this.#since(from).every((said) => said.some((one) => what.test(one.what))),
-    );
+    const isSaid = () => this.#since(from).every((said) => said.some((one) => what.test(one.what)));
+    try {
+      await until(`/readyz of every node says ${what}`, isSaid);
+    } catch (error) {
+      const last = this.#since(from).map((said) => said.slice(-3));
+      throw new Error(`the last answers were ${JSON.stringify(last)}`, { cause: error });
+    }
   }
 
   /**
