@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import {
+  advisoryLocks,
   openPostgresToRead,
   type Queries,
   type ReadDatabase,
@@ -13,8 +14,6 @@ import {
 } from '../database/database.ts';
 import { BackupFailed } from './manifest.ts';
 
-/** Of the advisory lock: any number that nothing else uses. */
-const LOCK = 0x726573;
 /** How long the connections of a killed restore may take to end. */
 const OTHERS_END_WITHIN_MS = 5_000;
 
@@ -49,7 +48,7 @@ export async function whileMarked<T>(
   try {
     return await database.snapshot(async (held) => {
       const found = await sql<{ taken: boolean }>`
-        select pg_try_advisory_xact_lock(${sql.lit(LOCK)}) as taken`.execute(held);
+        select pg_try_advisory_xact_lock(${sql.lit(advisoryLocks.restore)}) as taken`.execute(held);
       if (!found.rows[0]?.taken) throw new BackupFailed('another restore fills this database');
       const filledFrom = await takeMark(held, database);
       try {

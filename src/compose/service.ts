@@ -149,7 +149,8 @@ async function open(
   const ground = { config, secrets, keys, database, bodies, metrics, logger, nodes };
   const parts = buildParts({ ...ground, now, shared });
   onStop(parts.closeMailstore);
-  onStop(await checkBodies({ config, database, bodies, nodes, isNew }).catch(explainBucket));
+  const given = { config, database, bodies, nodes, log: logger, isNew };
+  onStop(await checkBodies(given).catch(explainBucket));
   onStop(await watchData(config, parts, onLost));
   parts.search?.start();
   onStop(() => parts.search?.stop());

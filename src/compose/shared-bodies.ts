@@ -9,6 +9,7 @@
 import { readdir, readFile, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import type { Logger } from 'pino';
 import type { Bodies } from '../bodies/bodies.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 import type { Database } from '../database/database.ts';
@@ -26,7 +27,8 @@ interface CheckOptions {
   readonly config: Pick<Config, 'bodies'>;
   readonly database: Pick<Database, 'engine'>;
   readonly bodies: Pick<Bodies, 'checkStore'>;
-  readonly nodes: Nodes;
+  readonly nodes: Pick<Nodes, 'id' | 'isAlone' | 'list' | 'now'>;
+  readonly log: Pick<Logger, 'warn'>;
   /** Whether nothing was set up in the database yet. */
   readonly isNew: boolean;
 }
@@ -39,9 +41,9 @@ interface CheckOptions {
  * @throws ConfigError where other nodes have other bodies
  */
 export async function checkBodies(options: CheckOptions): Promise<() => Promise<void>> {
-  const { database, bodies, nodes, isNew } = options;
+  const { database, bodies, nodes, log, isNew } = options;
   const { folder, bucket } = options.config.bodies;
-  const mark = database.engine === 'postgres' && !bucket ? new Mark(folder, nodes) : undefined;
+  const mark = database.engine === 'postgres' && !bucket ? new Mark(folder, nodes, log) : undefined;
   let mismatch = await bodies.checkStore(isNew && nodes.isAlone);
   for (let waited = 0; !nodes.isAlone; waited += 500) {
     const isElsewhere = !mismatch && (await mark?.isOthersMissing());
@@ -62,12 +64,14 @@ export async function checkBodies(options: CheckOptions): Promise<() => Promise<
 /** The file that shows that a node uses a folder. */
 class Mark {
   readonly #folder: string;
-  readonly #nodes: Nodes;
+  readonly #nodes: CheckOptions['nodes'];
+  readonly #log: CheckOptions['log'];
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(bodies: string, nodes: Nodes) {
+  constructor(bodies: string, nodes: CheckOptions['nodes'], log: CheckOptions['log']) {
     this.#folder = join(bodies, 'nodes');
     this.#nodes = nodes;
+    this.#log = log;
   }
 
   /** Whether other nodes run, and none of them uses this folder. */
@@ -82,14 +86,24 @@ class Mark {
     return others.length > 0;
   }
 
-  /** Writes this node's file, and removes those of nodes that are no longer listed. */
+  /**
+   * Writes this node's file, and removes those of nodes that are no longer listed. A folder that cannot be written,
+   * such as on a full disk, is no reason not to start: small mail does not need it.
+   */
   async leave(): Promise<void> {
-    await ensureFolder(this.#folder);
-    // In this order: a node is listed before it writes its file.
-    const found = await readdir(this.#folder);
-    const known = new Set((await this.#nodes.list()).map(({ id }) => id));
-    for (const id of found) if (!known.has(id)) await this.#remove(id);
-    await this.#write();
+    try {
+      await ensureFolder(this.#folder);
+      // In this order: a node is listed before it writes its file.
+      const found = await readdir(this.#folder);
+      const known = new Set((await this.#nodes.list()).map(({ id }) => id));
+      for (const id of found) if (!known.has(id)) await this.#remove(id);
+      await this.#write();
+    } catch (err) {
+      this.#log.warn(
+        { err, folder: this.#folder },
+        'this node could not write its file into the folder of bodies: until it can, nodes that start beside it are refused',
+      );
+    }
     // If the folder disappears, the service notices it elsewhere.
     this.#timer = setInterval(() => void this.#write().catch(() => {}), WRITE_MS).unref();
   }

@@ -12,6 +12,7 @@ import type { NamedQuery, Queries } from './engine.ts';
 import { runDirectly } from './sqlite/driver.ts';
 
 export {
+  advisoryLocks,
   type Database,
   type Engine,
   type Queries,

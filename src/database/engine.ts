@@ -5,6 +5,9 @@ import type { Schema } from './schema.ts';
 /** The dialect of SQL, for the few places where the engines must differ. */
 export type Engine = 'sqlite' | 'postgres';
 
+/** The numbers of our advisory locks on PostgreSQL: each is of one purpose, in all versions. */
+export const advisoryLocks = { migration: 7_265_017, nodes: 0x706f7374, restore: 0x726573 };
+
 /** Queries inside a transaction or a snapshot. */
 export type Queries = Kysely<Schema>;
 

@@ -15,7 +15,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
-import type { Database, Queries, Row } from '../database/database.ts';
+import { advisoryLocks, type Database, type Queries, type Row } from '../database/database.ts';
 import type { LogLevel } from '../log/log.ts';
 import { DatabaseClock, databaseTime } from './clock.ts';
 import { doAlone, lead } from './lead.ts';
@@ -31,8 +31,6 @@ const GONE_MS = 20_000;
 const MAY_RETURN_MS = 3_600_000;
 /** How long the row of a gone node is kept. */
 const KEPT_MS = 86_400_000;
-/** Of the advisory lock: any number that nothing else uses. */
-const LOCK = 0x706f7374;
 
 /** What a node reports about itself. */
 export interface NodeFacts {
@@ -265,7 +263,7 @@ class Node implements Nodes {
     if (line) log.warn(line);
     const at = performance.now();
     const found = await database.write(async (tx) => {
-      await sql`select pg_advisory_xact_lock(${sql.lit(LOCK)})`.execute(tx);
+      await sql`select pg_advisory_xact_lock(${sql.lit(advisoryLocks.nodes)})`.execute(tx);
       const { running: others, returning } = await findNodes(tx, this.id);
       for (const other of others) {
         const reason = judge(facts, other);

@@ -10,6 +10,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Kysely, sql } from 'kysely';
 import type { Migration } from 'kysely/migration';
+import { advisoryLocks } from '../engine.ts';
 import { isLockedOut } from '../failures.ts';
 
 /** The work after the transaction of a migration. */
@@ -23,8 +24,6 @@ export interface Later {
 /** Called with what is being done, one line for each step. */
 export type OnStep = (line: string) => void;
 
-/** Any number that nothing else uses. */
-const MIGRATION_LOCK = 7_265_017;
 const LOCK_MS = 2_000;
 const PAUSE_MS = 1_000;
 /** Between two tries, so that the queries that waited can run. */
@@ -43,7 +42,7 @@ export async function takeTurns<T>(
   for (let isTold = false; ; isTold = true) {
     const isDone = await kysely.transaction().execute(async (tx) => {
       const { rows } = await sql<{ locked: boolean }>`
-        select pg_try_advisory_xact_lock(${MIGRATION_LOCK}) as locked`.execute(tx);
+        select pg_try_advisory_xact_lock(${advisoryLocks.migration}) as locked`.execute(tx);
       if (!rows[0]?.locked) return false;
       await sql`set local idle_in_transaction_session_timeout = 0`.execute(tx);
       await work();
