@@ -41,7 +41,14 @@ import { Gathered } from './gathered.ts';
 import { StoreHealth } from './store-health.ts';
 
 export { BodyFolder } from './body-folder.ts';
-export { BodyLost, type BodyStore, databaseStoreId, StoreUnavailable } from './body-store.ts';
+export {
+  BodyLost,
+  type BodyStore,
+  compareStoreIds,
+  databaseStoreId,
+  StoreUnavailable,
+  storeIdOf,
+} from './body-store.ts';
 export { Gathered } from './gathered.ts';
 export {
   type LargeBody,

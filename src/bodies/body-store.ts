@@ -13,7 +13,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Database, settingStore } from '../database/database.ts';
+import { type Database, settingOf, settingStore } from '../database/database.ts';
 
 /** How long a body stays in quarantine, in milliseconds. */
 export const QUARANTINED_MS = 7 * 86_400_000;
@@ -125,9 +125,16 @@ export class StoreUnavailable extends Error {
  * removed unless the ids are equal.
  */
 
+const STORE_ID = 'store_id';
+
+/** The id of the database; undefined where it has none. */
+export function storeIdOf(database: Pick<Database, 'read'>): Promise<string | undefined> {
+  return settingOf(database, STORE_ID);
+}
+
 /** The id of the database; one without an id gets a new one. */
 export async function databaseStoreId(database: Database): Promise<string> {
-  const setting = settingStore(database, 'store_id');
+  const setting = settingStore(database, STORE_ID);
   return (await setting.read()) ?? (await setting.create(randomUUID()));
 }
 
@@ -148,13 +155,29 @@ export async function findMismatch(
     await store.writeNote('store-id', ours);
     theirs = await store.readNote('store-id');
   }
+  const mismatch = compareStoreIds(ours, theirs, store.place);
+  return mismatch && `${mismatch.found}. ${mismatch.advice}`;
+}
+
+/**
+ * @param theirs id of the store at `place`; `''` where it has none
+ * @returns undefined where the two are equal
+ */
+export function compareStoreIds(
+  ours: string,
+  theirs: string,
+  place: string,
+): { readonly found: string; readonly advice: string } | undefined {
   if (theirs === ours) return undefined;
-  const found = theirs === '' ? 'have no store-id' : `belong to store ${theirs}`;
-  return (
-    `the database belongs to store ${ours}, but the bodies in ${store.place} ${found}: they do not belong together, ` +
-    'so no mail is accepted and no body is removed. Stop the service, correct DATA_DIR, DATABASE_URL or S3_URL, and start it. ' +
-    `Only if database and bodies are the right ones: write ${ours} to ${store.place}/store-id, and start`
-  );
+  const whose = theirs === '' ? 'have no store-id' : `belong to store ${theirs}`;
+  return {
+    found:
+      `the database belongs to store ${ours}, but the bodies in ${place} ${whose}: they do not belong together, ` +
+      'so no mail is accepted and no body is removed',
+    advice:
+      'Stop the service, correct DATA_DIR, DATABASE_URL or S3_URL, and start it. ' +
+      `Only if database and bodies are the right ones: write ${ours} to ${place}/store-id, and start`,
+  };
 }
 
 /* Removes bodies that no row names: a crash after a body was written and before its commit leaves them. */

@@ -48,7 +48,10 @@ export class CommandFailed extends Error {
  *
  * @throws CommandFailed where it does not exist on SQLite
  */
-export function openToRead({ dataDir, database: { urls } }: Config): ReadDatabase {
+export function openToRead({
+  dataDir,
+  database: { urls },
+}: Pick<Config, 'dataDir' | 'database'>): ReadDatabase {
   if (urls) return openPostgresToRead(urls);
   const file = databaseFile(dataDir);
   try {

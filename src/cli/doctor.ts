@@ -9,34 +9,23 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Command } from 'commander';
 import { FREE_BYTES_LEFT } from '../bodies/bodies.ts';
-import { type Config, publicUrlOf, readConfig, redactUrl } from '../config/config.ts';
-import { schemaVersions } from '../database/database.ts';
+import { type Config, publicUrlOf, readConfig } from '../config/config.ts';
 import { DnsResolver } from '../dns/dns.ts';
 import { isMissing } from '../files/files.ts';
-import { CommandFailed, type CommandParts, databaseFile, openToRead, report } from './command.ts';
+import {
+  CONNECT_MS,
+  checkBucket,
+  checkDatabase,
+  checkRedis,
+  type Finding,
+  failed,
+  ok,
+  reasonOf,
+  type Verdict,
+  warning,
+} from './check-stores.ts';
+import { CommandFailed, type CommandParts, openToRead, report } from './command.ts';
 
-/** One thing that was checked. */
-export interface Finding {
-  readonly check: string;
-  readonly result: 'ok' | 'warning' | 'failed';
-  /** What was found. */
-  readonly detail: string;
-  /** What to do about it. */
-  readonly advice?: string;
-}
-
-type Verdict = Omit<Finding, 'check'>;
-
-const ok = (detail: string): Verdict => ({ result: 'ok', detail });
-const warning = (detail: string, advice: string): Verdict => ({
-  result: 'warning',
-  detail,
-  advice,
-});
-const failed = (detail: string, advice: string): Verdict => ({ result: 'failed', detail, advice });
-
-/** For one connection, in milliseconds. */
-const CONNECT_MS = 4_000;
 /** For a question to DNS, in milliseconds, for each of two attempts. */
 const DNS_TIMEOUTS = { first: 2_000, later: 2_000 };
 
@@ -47,7 +36,7 @@ that domain, to check whether mail can be sent; it sends nothing. The exit code 
 export function doctorCommand(parts: CommandParts): Command {
   return new Command('doctor')
     .description(
-      'checks DNS, ports, certificate, clock, disk, permissions, database and mail server',
+      'checks DNS, ports, certificate, clock, disk, permissions, database, Redis, bucket and mail server',
     )
     .option('--reach <domain>', 'tries whether the mail servers of a domain can be reached')
     .option('--json', 'prints the result as JSON')
@@ -85,6 +74,9 @@ async function examine(
     [`DNS: ${host}`]: () => checkHost(dns, host),
     [`DNS: ${config.spfInclude}`]: () => checkSpf(dns, config.spfInclude),
   };
+  const { redis } = config;
+  if (redis) checks.Redis = () => checkRedis(redis);
+  if (config.bodies.bucket) checks.bucket = () => checkBucket(config);
   const { relay } = outbound;
   if (relay) checks.relay = () => checkBanner(relay.host, relay.port, 'SMTP_RELAY_URL');
   if (reach !== undefined)
@@ -158,28 +150,6 @@ async function checkDisk(path: string): Promise<Verdict> {
   return ok(said);
 }
 
-async function checkDatabase(config: Config): Promise<Verdict> {
-  const { urls } = config.database;
-  const place = urls?.map(redactUrl).join(', ') ?? databaseFile(config.dataDir);
-  if (!urls && !(await stat(place).catch(() => undefined))) {
-    return warning(`${place} is not there yet`, 'the first start makes it');
-  }
-  const database = openToRead(config);
-  try {
-    const { version, newest } = await schemaVersions(database);
-    const said = `${place} has schema ${version}, this program ${newest}`;
-    if (version < newest) return warning(said, 'the next start migrates it, or "postroom migrate"');
-    return version > newest ? warning(said, 'run the newer program') : ok(said);
-  } catch (error) {
-    return failed(
-      `${place}: ${error instanceof Error ? error.message : String(error)}`,
-      'check that the database server is running',
-    );
-  } finally {
-    await database.close();
-  }
-}
-
 /** Whether the clock is synchronized: signatures, tokens and TLS depend on it. */
 async function checkClock(): Promise<Verdict> {
   const now = new Date().toISOString();
@@ -235,8 +205,10 @@ async function checkBanner(host: string, port: number, setting: string): Promise
       ? ok(`${place} says "${line}"`)
       : failed(`${place} says "${line}"`, `look at ${setting}`);
   } catch (error) {
-    const why = error instanceof Error && 'code' in error ? String(error.code) : String(error);
-    return failed(`${place} gives no greeting (${why})`, `look at ${setting}, and at firewalls`);
+    return failed(
+      `${place} gives no greeting (${reasonOf(error)})`,
+      `look at ${setting}, and at firewalls`,
+    );
   } finally {
     socket.destroy();
   }

@@ -58,6 +58,73 @@ function newClient({ host, port, tls, user, password, database }: RedisServer) {
 
 export type RedisClient = ReturnType<typeof newClient>;
 
+/** What an operator has to know of a Redis server. */
+export interface RedisFacts {
+  /** Undefined where our user may not read facts. */
+  readonly version: string | undefined;
+  /** Whether it refuses to write, since it copies another server. */
+  readonly isReplica: boolean;
+  /** Whether it refuses to write until memory is free. */
+  readonly isFull: boolean;
+}
+
+/**
+ * Connects once, and asks for an answer.
+ *
+ * @throws RedisRefuses where it refuses our login, RedisAway or the error of the connection where it does not answer
+ */
+export async function inspectRedis(server: RedisServer): Promise<RedisFacts> {
+  const client = newClient(server);
+  const over = new AbortController();
+  client.on('error', (error) => over.abort(error));
+  try {
+    await inTime(client.connect(), CONNECT_MS, over.signal);
+    await inTime(client.ping(), PING_MS, over.signal);
+    const told = await inTime(client.info(), PING_MS, over.signal).catch((error: unknown) => {
+      if (isRefusal(error)) return '';
+      throw error;
+    });
+    return readFacts(told);
+  } catch (error) {
+    throw plain(error);
+  } finally {
+    if (client.isOpen) client.destroy();
+  }
+}
+
+/** @param info the answer to INFO, a line `name:value` for each fact */
+function readFacts(info: string): RedisFacts {
+  const facts = new Map(
+    info.split('\r\n').map((line): [string, string] => {
+      const at = line.indexOf(':');
+      return [line.slice(0, at), line.slice(at + 1)];
+    }),
+  );
+  const most = Number(facts.get('maxmemory') ?? 0);
+  return {
+    version: facts.get('redis_version'),
+    isReplica: facts.get('role') === 'slave',
+    // With another policy it forgets old keys instead.
+    isFull:
+      facts.get('maxmemory_policy') === 'noeviction' &&
+      most > 0 &&
+      Number(facts.get('used_memory')) >= most,
+  };
+}
+
+function isRefusal(error: unknown): error is ErrorReply {
+  return error instanceof ErrorReply && REFUSALS.test(error.message);
+}
+
+/**
+ * Makes a refusal a RedisRefuses without secrets: a server before version 6 repeats the arguments of the unknown
+ * command HELLO, and the password is one of them.
+ */
+function plain(error: unknown): unknown {
+  if (!isRefusal(error)) return error;
+  return new RedisRefuses(error.message.replace(/, with args beginning with: .*/s, ''));
+}
+
 type OnMessage = (text: string) => void;
 
 interface RedisOptions {
@@ -115,9 +182,9 @@ export class Redis {
   async start(): Promise<void> {
     const { promise: tried, resolve, reject } = Promise.withResolvers<void>();
     this.#running = this.#stayConnected((error) => {
-      if (error instanceof ErrorReply && REFUSALS.test(error.message)) {
+      if (error instanceof RedisRefuses) {
         this.#stopping.abort();
-        reject(new RedisRefuses(error.message, { cause: error }));
+        reject(error);
       } else resolve();
     });
     await tried;
@@ -225,7 +292,7 @@ export class Redis {
         this.#answered(client);
       }
     } catch (error) {
-      return over.signal.aborted ? over.signal.reason : error;
+      return plain(over.signal.aborted ? over.signal.reason : error);
     } finally {
       signal.removeEventListener('abort', stop);
       this.#client = undefined;
@@ -242,7 +309,11 @@ export class Redis {
 }
 
 /** @throws RedisAway where it takes longer, the signal's reason where that comes first */
-async function inTime(work: Promise<unknown>, ms: number, signal: AbortSignal): Promise<void> {
+async function inTime<Value>(
+  work: Promise<Value>,
+  ms: number,
+  signal: AbortSignal,
+): Promise<Value> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(
     () => setImmediate(reject, new RedisAway(`Redis did not answer in ${ms} ms`)),
@@ -254,7 +325,7 @@ async function inTime(work: Promise<unknown>, ms: number, signal: AbortSignal): 
   work.catch(() => {});
   try {
     signal.throwIfAborted();
-    await Promise.race([work, promise]);
+    return await Promise.race([work, promise]);
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', leave);

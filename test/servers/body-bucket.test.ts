@@ -7,13 +7,16 @@ import { Readable } from 'node:stream';
 import { after, suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
+  CreateBucketCommand,
   CreateMultipartUploadCommand,
   ListMultipartUploadsCommand,
   ListObjectsV2Command,
   PutObjectCommand,
   S3Client,
 } from '@aws-sdk/client-s3';
-import { Bodies, openBodyStore } from '../../src/bodies/bodies.ts';
+import { Bodies, openBodyStore, storeIdOf } from '../../src/bodies/bodies.ts';
+import { checkBucket } from '../../src/cli/check-stores.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { openTestDatabase } from '../support/databases.ts';
 import { type Fault, type FaultProxy, startFaultProxy } from '../support/fault-proxy.ts';
 import { startS3 } from './s3.ts';
@@ -51,7 +54,7 @@ async function uploads(): Promise<string[]> {
 }
 
 async function openStore(options: { deadlineMs?: number } = {}) {
-  const { database, directory } = await openTestDatabase('postgres');
+  const { database, directory, location } = await openTestDatabase('postgres');
   const lines: string[] = [];
   const log = (...args: unknown[]) => void lines.push(String(args.at(-1)));
   let passed = 0;
@@ -65,6 +68,7 @@ async function openStore(options: { deadlineMs?: number } = {}) {
   return {
     database,
     directory,
+    location,
     bodies,
     store,
     lines,
@@ -304,5 +308,50 @@ void suite('bodies in a bucket', async () => {
       assert.match(String(error), /^StoreUnavailable: http\S+ answered \w+ \(403\)$/);
       return true;
     });
+  });
+
+  void test('doctor says whether the bucket answers and is that of the database, and writes nothing', async () => {
+    const foreign = await openStore();
+    const look = async (location: string, wrong: Partial<typeof s3.bucket> = {}) => {
+      const named = { ...s3.bucket, ...wrong };
+      const url = new URL(`${named.endpoint}/${named.bucket}?region=${named.region}`);
+      url.username = encodeURIComponent(named.accessKeyId);
+      url.password = encodeURIComponent(named.secretAccessKey);
+      const { directory: DATA_DIR } = shared;
+      const config = readConfig({ DATA_DIR, DATABASE_URL: location, S3_URL: url.href }, DATA_DIR);
+      const { result, detail, advice = '' } = await checkBucket(config);
+      assert.ok(!`${detail}${advice}`.includes(named.secretAccessKey));
+      return `${result}: ${detail.replaceAll(endpoint, '')}`;
+    };
+    assert.equal(
+      await look(shared.location),
+      `ok: /${bucket} answers, and belongs to the database`,
+    );
+    assert.match(
+      await look(shared.location, { secretAccessKey: 'not-the-secret' }),
+      /^failed: \S+ answered SignatureDoesNotMatch \(403\)$/,
+    );
+    assert.equal(
+      await look(shared.location, { bucket: 'no-such-bucket' }),
+      'failed: /no-such-bucket answered NoSuchBucket (404)',
+    );
+    assert.match(
+      await look(foreign.location),
+      new RegExp(`^failed: the database is new, but the bodies in /${bucket} belong to store `),
+    );
+    await client.send(new CreateBucketCommand({ Bucket: 'new-bucket' }));
+    assert.equal(
+      await look(foreign.location, { bucket: 'new-bucket' }),
+      'ok: /new-bucket answers; the next start makes it the store of the new database',
+    );
+    const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket: 'new-bucket' }));
+    assert.deepEqual(Contents, []);
+    assert.equal(await storeIdOf(foreign.database), undefined);
+    await foreign.bodies.checkStore(false);
+    assert.match(
+      await look(foreign.location),
+      /^failed: the database belongs to store .* belong to store .* do not belong together/,
+    );
+    foreign.bodies.close();
   });
 });

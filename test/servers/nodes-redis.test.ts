@@ -15,6 +15,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { createClient } from '@redis/client';
 import { generate } from 'selfsigned';
+import { checkRedis } from '../../src/cli/check-stores.ts';
 import type { SharedTiming } from '../../src/compose/shared.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { atEnd, openTestDatabase } from '../support/databases.ts';
@@ -438,6 +439,42 @@ async function limitMemory({ url }: TestRedis, bytes: number): Promise<void> {
   await client.configSet('maxmemory', String(bytes));
   client.destroy();
 }
+
+test('doctor says whether Redis answers, refuses, is full or a replica, and never a password', async () => {
+  const [server, old] = await Promise.all([
+    startRedis('--requirepass', 'right'),
+    // As a server before version 6, which repeats the password in its answer.
+    startRedis('--requirepass', 'right', '--rename-command', 'HELLO', ''),
+  ]);
+  for (const each of [server, old]) atEnd(() => each.stop());
+  const look = async (port: number, password: string) => {
+    const own = { host: '127.0.0.1', port, tls: false, database: 0, user: undefined };
+    const verdict = await checkRedis({ ...own, password });
+    assert.doesNotMatch(JSON.stringify(verdict), /right|wrong/);
+    return `${verdict.result}: ${verdict.detail}`;
+  };
+  const place = `127\\.0\\.0\\.1:${server.port}`;
+  const answers = `${place} answers, version [0-9.]+`;
+  assert.match(await look(server.port, 'right'), new RegExp(`^ok: ${answers}$`));
+  assert.match(
+    await look(server.port, 'wrong'),
+    new RegExp(`^failed: ${place} refuses the login: WRONGPASS `),
+  );
+  assert.match(await look(old.port, 'right'), /^failed: .* refuses the login: .*HELLO/);
+  const client = createClient({ url: server.url, password: 'right' });
+  await client.connect();
+  await client.configSet('maxmemory', '1');
+  assert.match(await look(server.port, 'right'), new RegExp(`^warning: ${answers}, .* full$`));
+  await client.configSet('maxmemory', '0');
+  await client.replicaOf('127.0.0.1', 9);
+  assert.match(await look(server.port, 'right'), new RegExp(`^failed: ${answers}, .* replica`));
+  client.destroy();
+  await server.kill();
+  assert.match(
+    await look(server.port, 'right'),
+    new RegExp(`^failed: ${place} does not answer \\(ECONNREFUSED\\)$`),
+  );
+});
 
 suite('nodes with different values of REDIS_URL', () => {
   test('a node that uses another Redis is reported once, and once more when it uses the same', async () => {

@@ -1,0 +1,155 @@
+/** What `postroom doctor` checks where data is stored: the database, and where they are set Redis and the bucket. */
+import { stat } from 'node:fs/promises';
+import { compareStoreIds, openBodyStore, StoreUnavailable, storeIdOf } from '../bodies/bodies.ts';
+import { type Config, redactUrl } from '../config/config.ts';
+import { schemaVersions } from '../database/database.ts';
+import { hasDomains } from '../domains/domains.ts';
+import { databaseFile, openToRead } from './command.ts';
+
+/** One thing that was checked. */
+export interface Finding {
+  readonly check: string;
+  readonly result: 'ok' | 'warning' | 'failed';
+  /** What was found. */
+  readonly detail: string;
+  /** What to do about it. */
+  readonly advice?: string;
+}
+
+export type Verdict = Omit<Finding, 'check'>;
+
+export const ok = (detail: string): Verdict => ({ result: 'ok', detail });
+export const warning = (detail: string, advice: string): Verdict => ({
+  result: 'warning',
+  detail,
+  advice,
+});
+export const failed = (detail: string, advice: string): Verdict => ({
+  result: 'failed',
+  detail,
+  advice,
+});
+
+/** For one connection, in milliseconds. */
+export const CONNECT_MS = 4_000;
+
+/** Why a connection failed, in a few words. */
+export function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return 'code' in error ? String(error.code) : error.message;
+}
+
+type StoreSettings = Pick<Config, 'dataDir' | 'database'>;
+
+/** Whether there is a database that can be opened; a database server always counts as one. */
+async function isDatabaseThere({ dataDir, database: { urls } }: StoreSettings): Promise<boolean> {
+  return (
+    urls !== undefined || (await stat(databaseFile(dataDir)).catch(() => undefined)) !== undefined
+  );
+}
+
+export async function checkDatabase(config: Config): Promise<Verdict> {
+  const place = config.database.urls?.map(redactUrl).join(', ') ?? databaseFile(config.dataDir);
+  if (!(await isDatabaseThere(config))) {
+    return warning(`${place} is not there yet`, 'the first start makes it');
+  }
+  const database = openToRead(config);
+  try {
+    const { version, newest } = await schemaVersions(database);
+    const said = `${place} has schema ${version}, this program ${newest}`;
+    if (version < newest) return warning(said, 'the next start migrates it, or "postroom migrate"');
+    return version > newest ? warning(said, 'run the newer program') : ok(said);
+  } catch (error) {
+    return failed(
+      `${place}: ${error instanceof Error ? error.message : String(error)}`,
+      'check that the database server is running',
+    );
+  } finally {
+    await database.close();
+  }
+}
+
+/** Whether the Redis of REDIS_URL answers, and counts. The client is loaded only here. */
+export async function checkRedis(server: NonNullable<Config['redis']>): Promise<Verdict> {
+  const { inspectRedis, RedisRefuses } = await import('../redis/redis.ts');
+  const place = `${server.host}:${server.port}`;
+  try {
+    const { version, isReplica, isFull } = await inspectRedis(server);
+    const said = `${place} answers${version === undefined ? '' : `, version ${version}`}`;
+    if (isReplica) {
+      return failed(
+        `${said}, and is a replica: it can only be read`,
+        'name the primary in REDIS_URL: until then each node counts limits by itself, and its changes reach other nodes a minute late',
+      );
+    }
+    if (!isFull) return ok(said);
+    return warning(
+      `${said}, and its memory is full`,
+      'raise its maxmemory: until then each node counts limits by itself',
+    );
+  } catch (error) {
+    if (error instanceof RedisRefuses) {
+      return failed(
+        `${place} refuses the login: ${error.message}`,
+        'look at user, password and database in REDIS_URL; Redis has to be version 6 or newer',
+      );
+    }
+    return failed(
+      `${place} does not answer (${reasonOf(error)})`,
+      'look at REDIS_URL, at firewalls, and whether Redis is running: until it answers, changes on one node reach the others a minute late',
+    );
+  }
+}
+
+/** Whether the bucket of S3_URL answers our key, and belongs to the database. Nothing is written to either. */
+export async function checkBucket(
+  config: StoreSettings & Pick<Config, 'bodies'>,
+): Promise<Verdict> {
+  const { bucket } = config.bodies;
+  const limited = bucket && { ...bucket, deadlineMs: CONNECT_MS };
+  const store = await openBodyStore({ ...config.bodies, bucket: limited });
+  try {
+    const theirs = await store.readNote('store-id');
+    const database = await lookAtDatabase(config).catch(() => undefined);
+    if (!database) {
+      const said = `${store.place} answers; it was not compared with the database, which does not answer`;
+      return warning(said, 'see above');
+    }
+    if (theirs === '' && database.isNew && (await store.isEmpty())) {
+      return ok(`${store.place} answers; the next start makes it the store of the new database`);
+    }
+    if (database.storeId === undefined) {
+      return failed(
+        `the database is new, but the bodies in ${store.place} belong to ${theirs === '' ? 'another one' : `store ${theirs}`}`,
+        'look at DATABASE_URL and S3_URL: a new database needs an empty bucket',
+      );
+    }
+    const mismatch = compareStoreIds(database.storeId, theirs, store.place);
+    if (mismatch) return failed(mismatch.found, mismatch.advice);
+    return ok(`${store.place} answers, and belongs to the database`);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return failed(
+      error.message,
+      error.isRefusal
+        ? 'look at S3_URL: the bucket has to exist, and the key needs the right to read, write, list and delete in it'
+        : 'look at S3_URL, at firewalls, and whether the S3 server is running: until it answers, mail above 64 KiB is deferred',
+    );
+  } finally {
+    store.close();
+  }
+}
+
+/** The database's store id, undefined before the first start; and whether nothing was set up in it yet. */
+async function lookAtDatabase(config: StoreSettings) {
+  const nothing = { storeId: undefined, isNew: true };
+  if (!(await isDatabaseThere(config))) return nothing;
+  const database = openToRead(config);
+  try {
+    const { version } = await schemaVersions(database);
+    if (version === 0) return nothing;
+    return { storeId: await storeIdOf(database), isNew: !(await hasDomains(database.read)) };
+  } finally {
+    await database.close();
+  }
+}
