@@ -13,7 +13,13 @@ import { createTransport } from 'nodemailer';
 import { ConfigError } from '../../src/config/config.ts';
 import { DialogueClient } from '../../src/smtp/testing/dialogue.ts';
 import { NO_CERTIFICATE } from '../support/certificate.ts';
+import { LOWEST } from '../support/free-port.ts';
 import { environment, listening, MAIN, ROOT, start, startHere } from '../support/process.ts';
+
+test('tests are given no port that fetch refuses to ask', async () => {
+  await assert.rejects(fetch('http://127.0.0.1:10080'), { cause: new Error('bad port') });
+  assert.ok(LOWEST > 10_080);
+});
 
 test('a first start makes everything, later ones show no secret, SIGTERM ends with 0', async () => {
   const env = { ...(await environment('fresh')), ...NO_CERTIFICATE };

@@ -83,6 +83,8 @@ async function answerOf(url: string): Promise<string> {
     if (!answer.ok) return `${answer.status} ${detail}`;
     return detail === undefined ? `${status}` : `${status}: ${detail}`;
   } catch (error) {
-    return `no answer: ${error instanceof Error ? error.message : error}`;
+    // The message of `fetch` is "fetch failed" for everything.
+    const reason = error instanceof Error ? (error.cause ?? error) : error;
+    return `no answer: ${reason}`;
   }
 }

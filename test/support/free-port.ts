@@ -3,9 +3,10 @@ import { createServer, type Server } from 'node:net';
 
 /**
  * Ports that no system gives to a connection or to who asks for any (RFC 6335 section 6; Linux begins at
- * 32768): one of those could be gone before it is used.
+ * 32768): one of those could be gone before it is used. They begin after the last port that `fetch` and browsers
+ * refuse, 10080 (Fetch Standard, section 2.9 "Port blocking"): a service on that port works, but looks dead to a test.
  */
-const LOWEST = 10_000;
+export const LOWEST = 10_081;
 const HIGHEST = 32_767;
 /**
  * A process takes so many ports at once, and listens on the first of them for as long as it lives: so no other
