@@ -15,25 +15,30 @@ const ENDS_WITHIN_MS = (DRAIN_SECONDS + 15) * 1000;
 /** HAProxy comes from 127.0.0.1 with the PROXY header; who sends to a node itself comes from here, without it. */
 const PAST_BALANCER = '127.0.0.2';
 
+interface RunningNode {
+  readonly environment: Record<string, string>;
+  process: Process;
+}
+
 export class RunningNodes {
   /** Through the balancer: each request and each connection goes to the next node. */
   readonly balanced: TestClient;
   /** Each node by itself. */
   readonly each: readonly [TestClient, TestClient];
   readonly readiness: Readiness;
-  readonly #processes: readonly Process[];
+  readonly #running: readonly RunningNode[];
   readonly #untilAllUp: () => Promise<void>;
 
   private constructor(
     balanced: TestClient,
     each: readonly [TestClient, TestClient],
-    processes: readonly Process[],
+    running: readonly RunningNode[],
     untilAllUp: () => Promise<void>,
   ) {
     this.balanced = balanced;
     this.each = each;
     this.readiness = new Readiness(each.map(({ url }) => url));
-    this.#processes = processes;
+    this.#running = running;
     this.#untilAllUp = untilAllUp;
   }
 
@@ -50,9 +55,9 @@ export class RunningNodes {
     // One folder for all: the bodies are shared.
     const shared = await mkdtemp(join(ROOT, 'shared-'));
     const ports = [await freePorts(), await freePorts()] as const;
-    const processes = await Promise.all(
-      ports.map(async ({ http, smtp }) =>
-        start({
+    const running = await Promise.all(
+      ports.map(async ({ http, smtp }): Promise<RunningNode> => {
+        const own = {
           ...(await commonVariables(shared)),
           PORT: String(http),
           SMTP_PORT: String(smtp),
@@ -60,13 +65,14 @@ export class RunningNodes {
           TRUST_PROXY: '127.0.0.1',
           SMTP_PROXY_NETWORKS: '127.0.0.1',
           ...environment,
-        }),
-      ),
+        };
+        return { environment: own, process: start(own) };
+      }),
     );
     onEnd(async () => {
-      for (const { child } of processes) child.kill('SIGKILL');
+      for (const { process } of running) process.child.kill('SIGKILL');
     });
-    await Promise.all(processes.map(listening));
+    await Promise.all(running.map(({ process }) => listening(process)));
     const balancer = await startBalancer(ports);
     onEnd(() => balancer.stop());
     const urlOf = (port: number) => `http://127.0.0.1:${port}`;
@@ -74,9 +80,28 @@ export class RunningNodes {
       clientOf({ url: urlOf(http), smtpPort: smtp, localAddress: PAST_BALANCER });
     const each = [at(ports[0]), at(ports[1])] as const;
     const balanced = clientOf({ url: urlOf(balancer.http), smtpPort: balancer.smtp });
-    const nodes = new RunningNodes(balanced, each, processes, () => balancer.untilAllUp());
+    const nodes = new RunningNodes(balanced, each, running, () => balancer.untilAllUp());
     onEnd(async () => nodes.readiness.stop());
     return nodes;
+  }
+
+  /** Ends a node by SIGKILL, in the middle of everything. @param at its place in {@link each} */
+  async kill(at: number): Promise<void> {
+    const { process } = this.#at(at);
+    process.child.kill('SIGKILL');
+    await process.ended();
+  }
+
+  /** Starts a node again that was killed, and waits until the balancer has found that it is ready. */
+  async restart(at: number): Promise<void> {
+    const node = this.#at(at);
+    node.process = start(node.environment);
+    await listening(node.process);
+    await this.#untilAllUp();
+  }
+
+  #at(at: number): RunningNode {
+    return this.#running[at] ?? assert.fail(`there is no node ${at}`);
   }
 
   /** Waits until they are ready and the balancer has found that; then ends each by SIGTERM, which none may survive. */
@@ -85,8 +110,8 @@ export class RunningNodes {
     await this.#untilAllUp();
     this.readiness.stop();
     const from = performance.now();
-    for (const { child } of this.#processes) child.kill('SIGTERM');
-    for (const process of this.#processes) {
+    for (const { process } of this.#running) process.child.kill('SIGTERM');
+    for (const { process } of this.#running) {
       const late = setTimeout(() => process.child.kill('SIGKILL'), ENDS_WITHIN_MS);
       const { code, output } = await process.ended();
       clearTimeout(late);

@@ -1,0 +1,251 @@
+/**
+ * Nodes behind HAProxy are killed in the middle of everything: mail, apps with WebSockets, webhooks, and a DNS check.
+ * Nothing that was answered 250 is lost, and every app is in step again. A webhook comes again, under its id, only
+ * where the killed node had leased it.
+ */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { json } from 'node:stream/consumers';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { atEnd, openTestDatabase } from '../support/databases.ts';
+import { startDnsServer } from '../support/dns-server.ts';
+import type { TestClient } from '../support/service.ts';
+import { MailLoad, until } from './mail-load.ts';
+import { Readiness } from './readiness.ts';
+import { startRedis } from './redis.ts';
+import { RunningNodes } from './running-nodes.ts';
+
+/** Between two webhooks that are sent to a node, in milliseconds. */
+const PAUSE_MS = 50;
+/** A check of a domain is leased for so long, in milliseconds; it need not be waited for. */
+const CHECK_LEASE_MS = 120_000;
+/** Messages whose webhooks are under way when a node is killed. */
+const CUT_SHORT = 3;
+
+const { database, directory, location } = await openTestDatabase('postgres');
+const redis = await startRedis();
+atEnd(() => redis.stop());
+const dns = await startDnsServer();
+
+/** A receiver of webhooks, and the mail that is on its way to it. */
+class Hooks {
+  readonly #t: TestContext;
+  readonly #server = createServer((request, response) => void this.#answer(request, response));
+  readonly #accepted = new Set<string>();
+  /** The ids of the attempts at each message, by subject. */
+  readonly #attempts = new Map<string, string[]>();
+  /** Attempts that are not answered. */
+  #held: { readonly id: string; readonly response: ServerResponse }[] = [];
+  readonly #answered = new Set<string>();
+  /** Of deliveries that a killed node had leased: they may have come before, and come again. */
+  readonly #mayRepeat = new Set<string>();
+  readonly #sending: Promise<void>[] = [];
+  /** The node that is killed, or starts: what is sent to it may fail. */
+  #down: TestClient | undefined;
+  #isOver = false;
+
+  constructor(t: TestContext) {
+    this.#t = t;
+    t.after(() => {
+      this.#isOver = true;
+      this.#server.closeAllConnections();
+      this.#server.close();
+    });
+  }
+
+  async open(nodes: RunningNodes): Promise<void> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    const { port } = this.#server.address() as AddressInfo;
+    const domain = 'hooked.test';
+    const made = await nodes.balanced.v2('POST', '/v2/domain', { user_id: 'u', domain });
+    for (const { id } of made.body.domain.dns) {
+      const mark = { user_id: 'u', id, status: 'verified' };
+      await nodes.balanced.v2('POST', `/v2/domains/${domain}/dns/mark`, mark);
+    }
+    const route = { forward_mode: 'webhook', webhook_url: `http://127.0.0.1:${port}/hook` };
+    const set = { user_id: 'u', ...route };
+    const { status } = await nodes.balanced.v2('PUT', `/v2/domains/${domain}/route`, set);
+    assert.equal(status, 200);
+    this.#sending.push(...nodes.each.map((node, at) => this.#keepSending(node, `to node ${at}`)));
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    // What a killed node had not sent to its end counts for nothing.
+    const sent = await json(request).catch(() => undefined);
+    if (sent === undefined) return;
+    const { subject } = (sent as { data: { subject: string } }).data;
+    const id = String(request.headers['webhook-id']);
+    const ids = this.#attempts.get(subject) ?? [];
+    this.#attempts.set(subject, [...ids, id]);
+    if (subject.startsWith('cut short') && ids.length === 0) this.#held.push({ id, response });
+    else this.#end(id, response);
+  }
+
+  #end(id: string, response: ServerResponse): void {
+    response.writeHead(204).end();
+    this.#answered.add(id);
+  }
+
+  async #send(node: TestClient, subject: string): Promise<void> {
+    await node.send({ from: 'bob@far.test', to: 'ann@hooked.test', subject, text: subject });
+    this.#accepted.add(subject);
+  }
+
+  async #keepSending(node: TestClient, name: string): Promise<void> {
+    for (let number = 0; !this.#isOver; number++) {
+      const wasDown = this.#down === node;
+      await this.#send(node, `${number} ${name}`).catch((error: unknown) => {
+        // The other node takes mail at all times.
+        if (!wasDown && this.#down !== node) throw error;
+      });
+      await pause(PAUSE_MS);
+    }
+  }
+
+  /** Kills a node with attempts in its hands that are not answered, and finds out which deliveries it had leased. */
+  async cutShort(node: TestClient, kill: () => Promise<void>): Promise<void> {
+    for (let number = 0; number < CUT_SHORT; number++) {
+      await this.#send(node, `cut short ${number} at ${node.url}`);
+    }
+    await until('they are attempted', () => this.#held.length === CUT_SHORT);
+    this.#down = node;
+    await kill();
+    const cut = () => this.#held.filter(({ response }) => response.destroyed);
+    // The other node may have found some of them first.
+    await until('attempts break off', () => cut().length > 0);
+    const ids = cut().map(({ id }) => id);
+    for (const { id, response } of this.#held) if (!response.destroyed) this.#end(id, response);
+    this.#held = [];
+    const leased = await database.read
+      .selectFrom('deliveries')
+      .select('public_id')
+      .where('status', '=', 'queued')
+      .where('lease_owner', 'in', (rows) =>
+        rows.selectFrom('deliveries').select('lease_owner').where('public_id', 'in', ids),
+      )
+      .execute();
+    for (const { public_id } of leased) this.#mayRepeat.add(public_id);
+    for (const id of ids) assert.ok(this.#mayRepeat.has(id), `${id} is not leased any more`);
+  }
+
+  isUpAgain(): void {
+    this.#down = undefined;
+  }
+
+  /** Every message that was answered 250 came, under one id, and once except where the node had been killed. */
+  async check(): Promise<void> {
+    this.#isOver = true;
+    await Promise.all(this.#sending);
+    const hasCome = (subject: string) =>
+      this.#attempts.get(subject)?.some((id) => this.#answered.has(id));
+    await until('every webhook came', () => [...this.#accepted].every(hasCome));
+    const wrong = [...this.#attempts].filter(
+      ([, ids]) => new Set(ids).size > 1 || (ids.length > 1 && !this.#mayRepeat.has(ids[0] ?? '')),
+    );
+    assert.deepEqual(wrong, [], 'a message came under two ids, or again');
+    this.#t.diagnostic(`${this.#attempts.size} webhooks, ${this.#mayRepeat.size} leased at a kill`);
+  }
+}
+
+/** A domain whose records nobody has published; each check of it ends with when the next one is due. */
+class CheckedDomain {
+  readonly #name: string;
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  /** Claims it, and waits until a node has checked it. */
+  async claim(node: TestClient): Promise<void> {
+    await node.v2('POST', '/v2/domain', { user_id: 'u', domain: this.#name });
+    await until('its first check is over', async () => (await this.#nextCheck()) > Date.now());
+  }
+
+  /** Has it checked by a node, until DNS is asked and says nothing. */
+  async checkBy(node: TestClient): Promise<void> {
+    const asked = () => dns.asked.filter(({ name }) => name.endsWith(this.#name)).length;
+    const before = asked();
+    dns.faults = (name) => (name.endsWith(this.#name) ? 'silent' : undefined);
+    // The answer never comes: the node is killed.
+    node.v2('POST', `/v2/domains/${this.#name}/verify`, { user_id: 'u' }).catch(() => {});
+    await until('the check begins', () => asked() > before);
+  }
+
+  /** Lets the lease of the killed node run out, and waits until another node has checked it. */
+  async isCheckedByAnother(): Promise<void> {
+    dns.faults = () => undefined;
+    const { numUpdatedRows } = await database.write((tx) =>
+      tx
+        .updateTable('domains')
+        .set((row) => ({ lease_until: row('lease_until', '-', CHECK_LEASE_MS), next_check_at: 0 }))
+        .where('name', '=', this.#name)
+        .where('lease_until', '>', 0)
+        .executeTakeFirstOrThrow(),
+    );
+    assert.equal(numUpdatedRows, 1n, 'the killed node had no lease');
+    await until('another node checks', async () => (await this.#nextCheck()) > 0);
+  }
+
+  async #nextCheck(): Promise<number> {
+    const { next_check_at } = await database.read
+      .selectFrom('domains')
+      .select('next_check_at')
+      .where('name', '=', this.#name)
+      .executeTakeFirstOrThrow();
+    return next_check_at;
+  }
+}
+
+/** Kills a node in the middle of everything; the other one continues, and that one joins it again. */
+async function killInTheMiddle(
+  { nodes, load, hooks }: { nodes: RunningNodes; load: MailLoad; hooks: Hooks },
+  at: 0 | 1,
+): Promise<void> {
+  const node = nodes.each[at];
+  const domain = new CheckedDomain(`checked${at}.test`);
+  await domain.claim(node);
+  await load.flows();
+  await domain.checkBy(node);
+  const other = new Readiness([nodes.each[1 - at]?.url ?? '']);
+  try {
+    await other.saysOnly(/^ready$/, async () => {
+      await hooks.cutShort(node, () => nodes.kill(at));
+      await domain.isCheckedByAnother();
+      await nodes.restart(at);
+    });
+  } finally {
+    other.stop();
+  }
+  hooks.isUpAgain();
+  await load.flows();
+}
+
+test('a killed node loses nothing, the other continues, and the killed one joins again', async (t) => {
+  const nodes = await RunningNodes.start({
+    DATABASE_URL: location,
+    DATA_DIR: directory,
+    REDIS_URL: redis.url,
+    DNS_SERVERS: dns.address,
+    OUTBOUND_ALLOW_CIDRS: '127.0.0.0/8',
+  });
+  const first = await database.read.selectFrom('nodes').select('id').execute();
+  const hooks = new Hooks(t);
+  const account = await nodes.balanced.makeAccount();
+  const load = new MailLoad(t, nodes, account, { nodesEnd: { perConnection: 20 } });
+  await hooks.open(nodes);
+  await killInTheMiddle({ nodes, load, hooks }, 0);
+  await killInTheMiddle({ nodes, load, hooks }, 1);
+  await load.check();
+  await hooks.check();
+  // Both of the first are gone.
+  await until('another node does the maintenance', async () => {
+    const ids = first.map(({ id }) => id);
+    const leases = database.read.selectFrom('leases').where('name', '=', 'maintenance');
+    return leases.where('owner', 'not in', ids).select('owner').executeTakeFirst();
+  });
+  await nodes.end();
+});
