@@ -10,7 +10,7 @@
  * Several claims on a name may have the same address, left from times when each was active; an address always means
  * the account on the claim that is active now.
  */
-import { type Actor, recordAudit } from '../audit/audit.ts';
+import { type Actor, type AuditEntry, recordAudit } from '../audit/audit.ts';
 import type { Changes } from '../changes/changes.ts';
 import { type Database, PreparedQuery, type Queries } from '../database/database.ts';
 import { checkText, checkUserId, type Domain, type Domains } from '../domains/domains.ts';
@@ -183,7 +183,7 @@ export class Accounts {
         .executeTakeFirst();
       if (!inserted) throw addressExists(localPart, domain);
       const account = await this.#read(tx, input.userId, inserted.id);
-      const entry = { action: 'account.create', target: account.address };
+      const entry = { action: 'account.create', target: account.address, at: now };
       if (by) await recordAudit(tx, by, entry);
       return account;
     });
@@ -247,7 +247,7 @@ export class Accounts {
       if (status === 'suspended') await forgetLoginsOf(tx, id);
       if (by && status !== undefined) {
         const action = status === 'suspended' ? 'account.suspend' : 'account.resume';
-        await recordAudit(tx, by, { action, target: account.address });
+        await recordAudit(tx, by, { action, target: account.address, at: this.#now() });
       }
       return account;
     });
@@ -267,8 +267,10 @@ export class Accounts {
     const { address } = await this.#database.write(async (tx) => {
       await lockAccount(tx, this.#database.engine, id);
       const account = await this.#read(tx, userId, id);
-      await deleteAccounts(tx, [account], this.#now());
-      if (recorded) await recordDeletion(tx, recorded, 'account.delete', account.address);
+      const at = this.#now();
+      await deleteAccounts(tx, [account], at);
+      const entry = { action: 'account.delete', target: account.address, at };
+      if (recorded) await recordDeletion(tx, recorded, entry);
       return account;
     });
     this.#tellDeleted([id]);
@@ -302,7 +304,7 @@ export class Accounts {
         .where('user_id', '=', userId)
         .execute();
       const account = await this.#read(tx, userId, id);
-      const entry = { action: 'account.reset_password', target: account.address };
+      const entry = { action: 'account.reset_password', target: account.address, at: this.#now() };
       if (by) await recordAudit(tx, by, entry);
       return account;
     });
@@ -319,7 +321,8 @@ export class Accounts {
   async removeDomain(userId: string, name: string, recorded?: RecordedDeletion): Promise<Domain> {
     const { statusChanges, ...domain } = await this.#database.write(async (tx) => {
       const removed = await this.#domains.remove(tx, userId, name);
-      if (recorded) await recordDeletion(tx, recorded, 'domain.delete', removed.name);
+      const entry = { action: 'domain.delete', target: removed.name, at: this.#now() };
+      if (recorded) await recordDeletion(tx, recorded, entry);
       return removed;
     });
     this.#domains.announce(statusChanges);
@@ -439,10 +442,9 @@ function refuseInactive({ name, status }: Pick<Domain, 'name' | 'status'>): void
 function recordDeletion(
   tx: Queries,
   { by, counts }: RecordedDeletion,
-  action: string,
-  target: string,
+  entry: AuditEntry,
 ): Promise<void> {
-  return recordAudit(tx, by, { action, target, counts });
+  return recordAudit(tx, by, { ...entry, counts });
 }
 
 /** On PostgreSQL two deletions could otherwise read the same row, and both report it as deleted. */

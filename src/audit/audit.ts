@@ -18,6 +18,8 @@ export interface AuditEntry {
   readonly action: string;
   /** The name, for people, of what was changed. */
   readonly target: string;
+  /** Milliseconds since 1970, by the clock that all nodes share. */
+  readonly at: number;
   /** How much was changed, such as `{accounts: 12}`. */
   readonly counts?: Readonly<Record<string, number>> | undefined;
 }
@@ -25,19 +27,17 @@ export interface AuditEntry {
 /** A stored entry. */
 export interface KeptEntry extends AuditEntry, Actor {
   readonly id: number;
-  /** Milliseconds since 1970. */
-  readonly at: number;
   /** Host of the node that made the change. */
   readonly node: string;
 }
 
 /** Writes one entry. */
 export async function recordAudit(tx: Queries, by: Actor, entry: AuditEntry): Promise<void> {
-  const { action, target, counts } = entry;
+  const { action, target, at, counts } = entry;
   await tx
     .insertInto('audit')
     .values({
-      at: Date.now(),
+      at,
       actor: by.actor,
       action,
       target,

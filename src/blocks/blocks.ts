@@ -118,7 +118,7 @@ export class Blocks {
         .onConflict((conflict) => conflict.columns(['kind', 'value']).doNothing())
         .returningAll()
         .executeTakeFirst();
-      if (added) await recordAudit(tx, by, { action: 'block.add', target: value });
+      if (added) await recordAudit(tx, by, { action: 'block.add', target: value, at: created_at });
       return added ?? (await findBlock(tx, kind, value));
     });
     await this.#look();
@@ -135,7 +135,11 @@ export class Blocks {
         .returningAll()
         .executeTakeFirst();
       if (!removed) throw new Refusal('block_not_found', `there is no block ${id}`);
-      await recordAudit(tx, by, { action: 'block.delete', target: removed.value });
+      await recordAudit(tx, by, {
+        action: 'block.delete',
+        target: removed.value,
+        at: this.#options.now(),
+      });
       return removed;
     });
     await this.#look();

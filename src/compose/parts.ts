@@ -294,7 +294,7 @@ function buildApi(ground: Ground, served: Served): Api {
     siteDirectory: SITE_DIRECTORY,
     keyedRoutes: [
       deliveryRoutes(served.domains, served.queue),
-      suppressionRoutes(served.domains, new Suppressions(database)),
+      suppressionRoutes(served.domains, new Suppressions(database, now)),
       ...operator.routes,
     ],
     routes: [

@@ -77,6 +77,7 @@ const operatorRoutes = [
     database: uncalled('database'),
     nodes: uncalled('nodes'),
     logger: uncalled('logger'),
+    now: () => 0,
   }),
   sessionRoutes(uncalled('sessions'), uncalled('cookie')),
   auditRoutes(uncalled('database')),

@@ -181,7 +181,8 @@ export class Domains {
         .insertInto('routes')
         .values({ domain_id: domain.id, ...checkRoute(name, { forwardMode: 'store' }) })
         .execute();
-      if (by) await recordAudit(tx, by, { action: 'domain.create', target: name });
+      if (by)
+        await recordAudit(tx, by, { action: 'domain.create', target: name, at: domain.createdAt });
       return this.#details(tx, domain);
     });
   }
@@ -217,8 +218,9 @@ export class Domains {
   ): Promise<DomainDetails> {
     return this.#database.write(async (tx) => {
       const domain = await this.lock(tx, userId, name);
-      await replaceRoute(tx, domain.id, checkRoute(domain.name, settings), this.#now());
-      if (by) await recordAudit(tx, by, { action: 'domain.set_route', target: domain.name });
+      const at = this.#now();
+      await replaceRoute(tx, domain.id, checkRoute(domain.name, settings), at);
+      if (by) await recordAudit(tx, by, { action: 'domain.set_route', target: domain.name, at });
       return this.#details(tx, domain);
     });
   }
@@ -240,7 +242,8 @@ export class Domains {
       const domain = await this.lock(tx, userId, name);
       const now = this.#now();
       await writeMark(tx, domain.id, mark, now);
-      if (by) await recordAudit(tx, by, { action: 'domain.mark_dns', target: domain.name });
+      if (by)
+        await recordAudit(tx, by, { action: 'domain.mark_dns', target: domain.name, at: now });
       const selector = await exchangeKeys(tx, domain.id, now);
       const { changes } = await evaluateName(tx, domain.name, now);
       const details = await this.#details(tx, await readClaim(tx, userId, name));
@@ -267,8 +270,9 @@ export class Domains {
       const domain = await this.lock(tx, userId, name);
       // Of two calls at once, each makes a key: the first one stays.
       if (key && !(await hasNextKey(tx, domain.id))) {
-        await addNextKey(tx, domain.id, key, this.#now());
-        await recordAudit(tx, by, { action: 'domain.rotate_dkim', target: domain.name });
+        const at = this.#now();
+        await addNextKey(tx, domain.id, key, at);
+        await recordAudit(tx, by, { action: 'domain.rotate_dkim', target: domain.name, at });
       }
       return this.#details(tx, domain);
     });

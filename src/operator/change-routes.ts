@@ -106,8 +106,9 @@ async function suspend(
 ) {
   return database.write(async (tx) => {
     const claim = await findAnyClaim(tx, named.domain, named.userId);
-    if (await setSuspended(tx, claim.id, now(), named.reason)) {
-      await recordAudit(tx, by, { action: 'domain.suspend', target: claim.name });
+    const at = now();
+    if (await setSuspended(tx, claim.id, at, named.reason)) {
+      await recordAudit(tx, by, { action: 'domain.suspend', target: claim.name, at });
     }
     return claim;
   });
@@ -133,7 +134,11 @@ function addResumeDomain(app: Api, parts: ChangeRouteParts): void {
       const { id } = await parts.database.write(async (tx) => {
         const claim = await findAnyClaim(tx, domain, user_id);
         if (await setSuspended(tx, claim.id, undefined, undefined)) {
-          await recordAudit(tx, by, { action: 'domain.resume', target: claim.name });
+          await recordAudit(tx, by, {
+            action: 'domain.resume',
+            target: claim.name,
+            at: parts.now(),
+          });
         }
         return claim;
       });

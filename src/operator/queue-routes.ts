@@ -366,7 +366,8 @@ function addBulkRoute(app: Parameters<RouteGroup>[0], parts: QueueParts, action:
       const { matched, changed, more } = await queue.bulk(order, by.actor);
       if (changed > 0) {
         const target = JSON.stringify({ ...asked, ids, older_than: age });
-        const entry = { action: `queue.${action}`, target, counts: { matched, changed } };
+        const counts = { matched, changed };
+        const entry = { action: `queue.${action}`, target, at: now(), counts };
         await database.write((tx) => recordAudit(tx, by, entry));
       }
       return { matched, changed, ...(more && { more }) };

@@ -109,9 +109,11 @@ interface LogLevelParts {
   readonly nodes: Pick<Nodes, 'changeLogLevel'>;
   /** Of this process. */
   readonly logger: Logger;
+  /** Milliseconds since 1970, the same on all nodes. */
+  readonly now: () => number;
 }
 
-export function logLevelRoute({ database, nodes, logger }: LogLevelParts): RouteGroup {
+export function logLevelRoute({ database, nodes, logger, now }: LogLevelParts): RouteGroup {
   return (app) => {
     app.post(
       '/v2/operator/log-level',
@@ -128,7 +130,7 @@ export function logLevelRoute({ database, nodes, logger }: LogLevelParts): Route
       },
       async (request) => {
         const { level } = request.body;
-        const entry = { action: 'log_level.change', target: level };
+        const entry = { action: 'log_level.change', target: level, at: now() };
         await database.write(async (tx) => {
           await nodes.changeLogLevel(tx, level);
           await recordAudit(tx, actorOf(request), entry);

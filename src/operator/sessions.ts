@@ -74,7 +74,7 @@ export class ConsoleSessions {
           expires_at: expiresAt,
         })
         .execute();
-      await recordAudit(tx, { actor, requestId }, { action: 'console.sign_in', target: ip });
+      await recordAudit(tx, { actor, requestId }, { action: 'console.sign_in', target: ip, at });
     });
     return { secret, actor, csrfToken: csrfTokenOf(secret), expiresAt };
   }

@@ -67,7 +67,7 @@ function isKeyOf(by: UsageGroup) {
 export function usageRoutes(database: Database, now: () => number): RouteGroup {
   return (app) => {
     addUsage(app, database, now);
-    addQuota(app, database);
+    addQuota(app, database, now);
   };
 }
 
@@ -120,7 +120,7 @@ function addUsage(
   );
 }
 
-function addQuota(app: Parameters<RouteGroup>[0], database: Database): void {
+function addQuota(app: Parameters<RouteGroup>[0], database: Database, now: () => number): void {
   app.post(
     '/v2/operator/accounts/quota',
     {
@@ -150,7 +150,7 @@ function addQuota(app: Parameters<RouteGroup>[0], database: Database): void {
       const email = await database.write(async (tx) => {
         const address = await setQuota(tx, account_id, quota_bytes ?? null);
         const counts = quota_bytes === undefined ? undefined : { quota_bytes };
-        const entry = { action: 'account.quota', target: address, counts };
+        const entry = { action: 'account.quota', target: address, at: now(), counts };
         await recordAudit(tx, actorOf(request), entry);
         return address;
       });

@@ -67,9 +67,12 @@ function toSuppression(row: Row<'suppressions'>): Suppression {
 /** The lists of all domains, for operators. */
 export class Suppressions {
   readonly #database: Database;
+  readonly #now: () => number;
 
-  constructor(database: Database) {
+  /** @param now milliseconds since 1970, the same on all nodes */
+  constructor(database: Database, now: () => number) {
     this.#database = database;
+    this.#now = now;
   }
 
   /** Addresses in the order in which they were added. */
@@ -108,7 +111,7 @@ export class Suppressions {
         .executeTakeFirst();
       if (!row) return undefined;
       const target = `${row.address} of ${domain.name}`;
-      await recordAudit(tx, by, { action: 'suppression.delete', target });
+      await recordAudit(tx, by, { action: 'suppression.delete', target, at: this.#now() });
       return row.address;
     });
   }

@@ -190,7 +190,8 @@ export async function startApi(
   const logger = pino({ level: 'info' }, lines);
   const { domains, verification } = openDomains(database, logger, dns);
   const changes = new InProcessChanges();
-  const accounts = new Accounts({ database, domains, changes });
+  const { now = Date.now } = dns;
+  const accounts = new Accounts({ database, domains, changes, now });
   const tokens = new Tokens({
     database,
     domains,
@@ -206,7 +207,6 @@ export async function startApi(
     changes,
     findAccounts: (addresses) => findAccounts(database, addresses),
   });
-  const { now = Date.now } = dns;
   const apiKeys = options.apiKeys ?? [apiKey, secondApiKey];
   const publicUrl = options.publicUrl ?? (() => 'http://127.0.0.1:8080');
   const owners = { database, domains, accounts, logger, now, apiKeys, publicUrl };
