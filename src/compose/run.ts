@@ -27,6 +27,11 @@ async function run(config: Config): Promise<void> {
   const log = openLog(config.logLevel);
   const { logger } = log;
   const exit = (code = 0) => void log.close().then(() => process.exit(code));
+  // Also for a rejection that nobody handles. The state of the process is unknown, so it ends at once.
+  process.on('uncaughtException', (err) => {
+    logger.fatal({ err }, 'an error that nothing handles, which is a defect: the process ends');
+    process.exit(1);
+  });
   // After this the contents of the disk are unknown; the next start recovers them from the log.
   const onLost = (line: string, err?: Error) => {
     logger.fatal(err ? { err } : {}, line);
@@ -53,12 +58,13 @@ async function run(config: Config): Promise<void> {
       exit();
     }, stopWithinMs).unref();
     // A start that gets a signal is finished first: then everything it opened is closed in order.
-    void starting
-      .then((service) => service.stop())
-      .then(() => {
-        logger.info('stopped');
-        exit();
-      });
+    const stopped = starting.then(async (service) => {
+      await service.stop();
+      logger.info('stopped');
+      exit();
+    });
+    // The reason of a start that fails is reported below.
+    stopped.catch(() => {});
   };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:fs';
 import { mkdir, open, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, type TestContext, test } from 'node:test';
@@ -95,6 +95,40 @@ test('if the disk fails, no mail is accepted, and the process ends to be started
   const next = await startHere({ ...env, API_KEYS: key });
   assert.equal((await create('acme.test')).status, 409);
   await next.stop();
+});
+
+test('a rejection that nothing handles is the last line of the log, and ends the process', async () => {
+  const defect = `process.on('SIGURG', () => { Promise.reject(new Error('made by a test')); });`;
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(defect)}`;
+  const service = start({ ...(await environment('defect')), NODE_OPTIONS });
+  await listening(service);
+  service.child.kill('SIGURG');
+  const { code, output } = await service.ended();
+  assert.equal(code, 1);
+  const lines = output.trimEnd().split('\n');
+  for (const line of lines) assert.ok(JSON.parse(line).msg, line);
+  const { level, err, msg } = JSON.parse(lines.at(-1) ?? '');
+  assert.deepEqual([level, err.message], [60, 'made by a test']);
+  assert.match(msg, /^an error that nothing handles, .*: the process ends$/);
+});
+
+test('a signal during a start that fails does not hide why it fails', async (t) => {
+  // A database that takes connections and never answers.
+  const silent = createServer().listen(0, '127.0.0.1');
+  t.after(() => silent.close());
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  const service = start({
+    ...(await environment('signal')),
+    DATABASE_URL: `postgres://postroom@127.0.0.1:${port}/mail`,
+  });
+  const [socket] = await once(silent, 'connection');
+  service.child.kill('SIGTERM');
+  while (!service.output().includes('stopping')) await once(service.child.stdout ?? silent, 'data');
+  socket.destroy();
+  const { code, output } = await service.ended();
+  assert.equal(code, 1);
+  assert.match(output, /"stopping"}\nDATABASE_URL: expected a database that .*\n$/);
 });
 
 test('a data folder has one process, which finishes a message under way at a stop', async () => {
