@@ -54,7 +54,7 @@ async function run(config: Config): Promise<void> {
     logger.info({ signal }, 'stopping');
     const stopWithinMs = config.drainSeconds * 1000 + STOP_WITHIN_MS;
     setTimeout(() => {
-      logger.warn('stopping takes too long: the process ends now');
+      logger.warn('stopping takes too long: the process ends now without finishing its work');
       exit();
     }, stopWithinMs).unref();
     // A start that gets a signal is finished first: then everything it opened is closed in order.

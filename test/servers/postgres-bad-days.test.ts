@@ -104,6 +104,19 @@ test('stopped in the middle of everything for 30 s', (t) =>
     postgres.signal('SIGCONT');
   }));
 
+test('stopped, and the nodes are told to end meanwhile', async (t) => {
+  t.after(() => postgres.signal('SIGCONT'));
+  const nodes = await startOn(t, proxy.port, 'mail');
+  account ??= await nodes.balanced.makeAccount();
+  const load = new MailLoad(t, nodes, account, { nodesEnd: { perConnection: 20 } });
+  await load.flows();
+  postgres.signal('SIGSTOP');
+  await load.isRefused();
+  for (const output of await nodes.terminate()) {
+    assert.match(output, /"msg":"(stopped|stopping takes too long: [^"]+)"\}\n$/);
+  }
+});
+
 test('connections that something between makes silent', (t) =>
   day(t, async ({ load }) => {
     assert.ok(proxy.silence() > 0);

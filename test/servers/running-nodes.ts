@@ -104,20 +104,28 @@ export class RunningNodes {
     return this.#running[at] ?? assert.fail(`there is no node ${at}`);
   }
 
-  /** Waits until they are ready and the balancer has found that; then ends each by SIGTERM, which none may survive. */
+  /** Waits until they are ready and the balancer has found that; then ends them. */
   async end(): Promise<void> {
     await this.readiness.untilReady();
     await this.#untilAllUp();
+    await this.terminate();
+  }
+
+  /** Ends each by SIGTERM, which none may survive. @returns what each has written */
+  async terminate(): Promise<string[]> {
     this.readiness.stop();
     const from = performance.now();
     for (const { process } of this.#running) process.child.kill('SIGTERM');
+    const written: string[] = [];
     for (const { process } of this.#running) {
       const late = setTimeout(() => process.child.kill('SIGKILL'), ENDS_WITHIN_MS);
       const { code, output } = await process.ended();
       clearTimeout(late);
       const took = Math.round(performance.now() - from);
       assert.equal(code, 0, `it ended with ${code} ${took} ms after SIGTERM:\n${output}`);
+      written.push(output);
     }
+    return written;
   }
 }
 
