@@ -316,6 +316,7 @@ onEachEngine('accounts', (engine) => {
     assert.deepEqual(published, reports);
     assert.ok(await accounts.removeSomeOf(domainId));
     assert.ok(!(await accounts.removeSomeOf(domainId)));
+    // Once more, where the first time failed.
     assert.deepEqual(published, [...reports, ...reports]);
     const listed = await accounts.list({ userId, limit: 50, offset: 0 });
     assert.deepEqual(

@@ -326,7 +326,8 @@ export class Accounts {
       return removed;
     });
     this.#domains.announce(statusChanges);
-    // Now, since another node may do the removal, and later. If this fails, the removal does it.
+    // Sockets end now, since another node may remove the accounts, and later. The removal tells them again: a single
+    // node has no other way to end those that this missed, because a query failed or the answer to the commit was lost.
     await this.endAccess(domain.id, 'deleted').catch(() => {});
     this.#onDeleted();
     return domain;
