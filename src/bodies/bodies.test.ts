@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { access, mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { access, mkdir, readdir, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { onEachEngine, openTestDatabase, type TestDatabase } from '../../test/support/databases.ts';
@@ -68,6 +68,13 @@ onEachEngine('bodies', (engine) => {
 
   const forget = ({ database }: TestDatabase, id: number) =>
     database.write((tx) => tx.deleteFrom('bodies').where('id', '=', id).execute());
+
+  test('a folder that is gone is not made again: its bodies would be found by nobody', async () => {
+    const store = await openStore();
+    await rename(store.path, `${store.path}-elsewhere`);
+    await assert.rejects(store.keep('a'), { code: 'ENOENT' });
+    await assert.rejects(access(store.path), { code: 'ENOENT' });
+  });
 
   test('a new database and a new folder belong together after the first start', async () => {
     const store = await openStore();

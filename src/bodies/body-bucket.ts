@@ -12,7 +12,7 @@
  */
 import { createHash } from 'node:crypto';
 import { type FileHandle, open, statfs, unlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import {
   AbortMultipartUploadCommand,
@@ -109,7 +109,7 @@ export class BodyBucket implements BodyStore {
   }
 
   async create(name = newBodyName()): Promise<NewBody> {
-    await ensureFolder(this.#spool);
+    await this.#makeSpool();
     const path = join(this.#spool, name.replace('/', '-'));
     const handle = await open(path, 'wx+', 0o600);
     // The unlinked file disappears when it is closed, also after a kill: nothing is left to remove.
@@ -175,7 +175,7 @@ export class BodyBucket implements BodyStore {
 
   /** Of the disk where bodies wait until they are whole. */
   async freeBytes(): Promise<number> {
-    await ensureFolder(this.#spool);
+    await this.#makeSpool();
     const { bavail, bsize } = await statfs(this.#spool);
     return bavail * bsize;
   }
@@ -277,6 +277,11 @@ export class BodyBucket implements BodyStore {
 
   close(): void {
     this.#client.destroy();
+  }
+
+  /** In a data folder that exists: one that is gone is not made again. */
+  #makeSpool(): Promise<void> {
+    return ensureFolder(this.#spool, dirname(this.#spool));
   }
 
   #at(key: string): { Bucket: string; Key: string } {

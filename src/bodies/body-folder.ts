@@ -162,7 +162,8 @@ export class BodyFolder implements BodyStore {
   async #makeFolderOf(name: string): Promise<void> {
     const folder = dirname(name);
     if (this.#made.has(folder)) return;
-    await ensureFolder(join(this.place, folder));
+    // Where the place itself is gone, a new one would take bodies that nobody finds again.
+    await ensureFolder(join(this.place, folder), this.place);
     this.#made.add(folder);
   }
 }

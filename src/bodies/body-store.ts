@@ -62,7 +62,7 @@ export interface BodyStore {
   /** Whether it may be unreachable for a while: then it is tested now and then. */
   readonly isRemote: boolean;
   /**
-   * Begins a body.
+   * Begins a body, in a store that has a note.
    *
    * @param name of a body that is brought from another store; a new one when left out
    */
@@ -79,7 +79,7 @@ export interface BodyStore {
   freeBytes(): Promise<number>;
   /** @returns `''` where it has no such note */
   readNote(note: Note): Promise<string>;
-  /** Writes a note; a store id only where there is none, if the store supports this. */
+  /** Writes a note, the first one into a new store; a store id only where there is none, if the store supports this. */
   writeNote(note: Note, text: string): Promise<void>;
   removeNote(note: Note): Promise<void>;
   /** Whether no body was ever stored here; other files do not count. */

@@ -92,6 +92,8 @@ export interface LargeBody {
 async function copyAll({ database, from, to, onProgress }: MoveOptions): Promise<Moved> {
   const total = await countFrom(database, 0);
   let after = Number(await to.readNote('moved-up-to'));
+  // A store that is a folder is made by its first note.
+  await to.writeNote('moved-up-to', String(after));
   const moved: Moved = {
     bodies: total - (await countFrom(database, after)),
     octets: 0,

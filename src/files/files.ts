@@ -22,11 +22,15 @@ export function isMissing(error: unknown): boolean {
  * mkdir with `recursive` would not work: on Node 24 it never ends where a parent refuses new names with ENOENT, as
  * /proc does.
  *
+ * @param within a folder above it that must exist; it and its parents are not made
  * @throws the file system's error
  */
-export async function ensureFolder(path: string): Promise<void> {
+export async function ensureFolder(path: string, within?: string): Promise<void> {
   const missing: string[] = [];
-  for (let folder = path; !(await isThere(folder)); folder = dirname(folder)) missing.push(folder);
+  for (let folder = path; !(await isThere(folder)); folder = dirname(folder)) {
+    missing.push(folder);
+    if (dirname(folder) === within) break;
+  }
   for (const folder of missing.reverse()) {
     try {
       await mkdir(folder, { mode: 0o700 });
