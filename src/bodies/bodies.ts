@@ -10,8 +10,7 @@
  * every body is still in use.
  *
  * A store on another machine may be unreachable. Then large bodies are neither stored nor read, and callers get
- * an error at once; every {@link LOOK_MS} a request tests whether it answers again.
- * whoever asks is told so at once; it is asked every {@link LOOK_MS} whether it is back.
+ * an error at once; a request tests again and again whether it answers (`store-health.ts`).
  */
 
 import { Buffer } from 'node:buffer';

@@ -25,6 +25,10 @@ import {
   start,
   stop,
 } from '../support/process.ts';
+import type { TestClient } from '../support/service.ts';
+import { MailLoad } from './mail-load.ts';
+import { startRedis } from './redis.ts';
+import { RunningNodes } from './running-nodes.ts';
 import { startS3 } from './s3.ts';
 
 const API_KEY = 'key-of-the-s3-tests';
@@ -218,6 +222,79 @@ test('while S3 is down large mail is deferred, small mail continues, and readyz 
   );
   assert.equal(said.length, 4, said.join('\n'));
   assert.ok(!service.output().includes(secretAccessKey));
+});
+
+test('two nodes continue with small mail while S3 answers 503 or nothing at all', async (t) => {
+  const { location } = await openTestDatabase('postgres');
+  await client.send(new CreateBucketCommand({ Bucket: 'nodes' }));
+  const redis = await startRedis();
+  t.after(() => redis.stop());
+  const environment = {
+    DATABASE_URL: location,
+    REDIS_URL: redis.url,
+    S3_URL: S3_URL.replace(`/${bucket}?`, '/nodes?'),
+  };
+  const nodes = await RunningNodes.start(environment, (cleanup) => t.after(cleanup));
+  const small = await nodes.balanced.makeAccount();
+  const account = await nodes.balanced.addAccount(small, 'ben');
+  const load = new MailLoad(t, nodes, small);
+  const sendLarge = (node: TestClient, subject: string) =>
+    node
+      .send({
+        from: 'bob@example.test',
+        to: account.address,
+        subject,
+        attachments: [{ filename: 'a.bin', content: randomBytes(300_000) }],
+      })
+      .then(
+        () => 250,
+        (error: { responseCode?: number }) => error.responseCode ?? 0,
+      );
+  const sendToEach = (subject: string) =>
+    Promise.all(nodes.each.map((node, at) => sendLarge(node, `${subject} ${at}`)));
+  /** What each node answers to whoever asks for each large message. */
+  const readFromEach = async () => {
+    const { body } = await nodes.balanced.mail(account.token, 'POST', '/mail/sync', {
+      fields: ['envelope'],
+    });
+    const added: { uid: number; envelope: { subject: string } }[] = body.changes.added;
+    const asked = nodes.each.flatMap((node) =>
+      added.map(async ({ uid, envelope }) => {
+        const path = `/mail/message?mailbox=INBOX&uid=${uid}`;
+        const { status } = await node.mail(account.token, 'GET', path);
+        return `${envelope.subject}: ${status}`;
+      }),
+    );
+    return [...new Set(await Promise.all(asked))].toSorted();
+  };
+  assert.deepEqual(await sendToEach('large first'), [250, 250]);
+  const kept = ['large first 0', 'large first 1'];
+  for (const fault of [{ answer: 503 }, 'silent'] as const) {
+    const name = typeof fault === 'string' ? fault : String(fault.answer);
+    proxy.fault = () => fault;
+    assert.deepEqual(await sendToEach(`large refused ${name}`), [451, 451]);
+    await nodes.readiness.until(/^degraded: bodies$/);
+    await nodes.readiness.saysOnly(/^degraded: bodies$/, async () => {
+      await load.flows();
+      const answers = await readFromEach();
+      assert.deepEqual(
+        answers,
+        kept.map((subject) => `${subject}: 503`),
+      );
+    });
+    proxy.fault = undefined;
+    await nodes.readiness.untilReady();
+    assert.deepEqual(await sendToEach(`large later ${name}`), [250, 250]);
+    kept.push(`large later ${name} 0`, `large later ${name} 1`);
+    assert.deepEqual(
+      await readFromEach(),
+      kept.map((subject) => `${subject}: 200`),
+    );
+  }
+  assert.equal(load.counts.refused, 0, 'small mail was refused');
+  assert.equal(load.counts.unavailable, 0, 'a sync was refused');
+  await load.check();
+  await nodes.end();
 });
 
 test('S3 is killed during uploads, and started again', async () => {
