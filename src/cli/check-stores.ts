@@ -79,7 +79,7 @@ export async function checkRedis(server: NonNullable<Config['redis']>): Promise<
     if (isReplica) {
       return failed(
         `${said}, and is a replica: it can only be read`,
-        'name the primary in REDIS_URL: until then each node counts limits by itself, and its changes reach other nodes a minute late',
+        'name the primary in REDIS_URL: until then each node counts limits by itself',
       );
     }
     if (!isFull) return ok(said);
