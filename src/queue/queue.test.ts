@@ -89,6 +89,24 @@ onEachEngine('queue', (engine) => {
     assert.deepEqual([receiver.attempts.length, held], [40, 0]);
   });
 
+  test('of the places that nodes share, one takes as many as deliveries are due, and one more', async () => {
+    const bench = await openQueueBench(engine);
+    const taken: number[] = [];
+    bench.places = {
+      take: async (_key, wanted) => {
+        taken.push(wanted);
+        return wanted;
+      },
+      give: () => {},
+    };
+    await bench.fill('a', 3);
+    const { queue, receiver } = bench.start();
+    receiver.respond = () => delivered;
+    await receiver.nth(2);
+    await queue.idle();
+    assert.deepEqual(taken, [4]);
+  });
+
   const DAY = 86_400 * SECOND;
 
   test('after the clock goes back, no wait is longer than some seconds more', async () => {

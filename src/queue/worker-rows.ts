@@ -108,6 +108,15 @@ export async function findWaiting(
   return rows;
 }
 
+/** @returns how many rows of a destination are due, at most `limit` */
+export async function countDue(
+  queries: Queries,
+  request: Pick<LeaseRequest, 'kind' | 'destination' | 'now' | 'limit'>,
+): Promise<number> {
+  const due = selectWaiting(queries, request).where('next_attempt_at', '<=', request.now);
+  return (await due.limit(request.limit).execute()).length;
+}
+
 /**
  * Leases the due rows of one destination, the longest due first. A row that another worker has locked is skipped.
  * Where nothing is due, nothing is written. Rows of a suspended domain are held instead of leased, however they came

@@ -7,6 +7,7 @@ import { Lookout } from './lookout.ts';
 import { type Ended, OutcomeRecorder } from './record-outcome.ts';
 import { type WorkerSurroundings, type WorkOptions, wait } from './work-options.ts';
 import {
+  countDue,
   endLeases,
   jobFacts,
   keepWaits,
@@ -195,13 +196,11 @@ export class Worker<Payload = unknown, Prepared = unknown> {
     const { database, clock, owner, log, trace } = this.#around;
     const { kind } = this.#options;
     const { destination } = batch;
-    // A single node needs no shared count.
     this.#putOff.delete(destination);
-    const limit = this.#around.places
-      ? await this.#around.places.take(this.#placeOf(destination), batch.places, this.#most)
-      : batch.places;
+    let limit = 0;
     let begun = 0;
     try {
+      limit = await this.#takePlaces(batch);
       if (limit === 0) {
         this.#putOff.add(destination);
         this.#destinations.leased(batch, 0, clock.now() + PLACES_RETRY_MS, clock.now());
@@ -225,6 +224,20 @@ export class Worker<Payload = unknown, Prepared = unknown> {
       this.#leases--;
       this.#pumpSoon();
     }
+  }
+
+  /**
+   * Takes places for the rows that are due, and one more, which shows that there are no others. Whoever took all of them
+   * while it looks would keep other nodes from their attempts, and for the whole lease of the places if it is killed.
+   */
+  async #takePlaces({ destination, places }: Batch): Promise<number> {
+    const { database, clock, places: shared } = this.#around;
+    // A single node needs no shared count.
+    if (!shared) return places;
+    const { kind } = this.#options;
+    const now = clock.now();
+    const due = await countDue(database.read, { kind, destination, now, limit: places });
+    return shared.take(this.#placeOf(destination), Math.min(due + 1, places), this.#most);
   }
 
   /** The name under which attempts at a destination are counted over all nodes. */

@@ -108,9 +108,8 @@ class Hooks {
 
   /** Kills a node with attempts in its hands that are not answered, and finds out which deliveries it had leased. */
   async cutShort(node: TestClient, kill: () => Promise<void>): Promise<void> {
-    for (let number = 0; number < CUT_SHORT; number++) {
-      await this.#send(node, `cut short ${number} at ${node.url}`);
-    }
+    const subjects = Array.from({ length: CUT_SHORT }, (_, at) => `cut short ${at} at ${node.url}`);
+    await Promise.all(subjects.map((subject) => this.#send(node, subject)));
     await until('they are attempted', () => this.#held.length === CUT_SHORT);
     this.#down = node;
     await kill();
@@ -209,11 +208,13 @@ async function killInTheMiddle(
   const domain = new CheckedDomain(`checked${at}.test`);
   await domain.claim(node);
   await load.flows();
-  await domain.checkBy(node);
   const other = new Readiness([nodes.each[1 - at]?.url ?? '']);
   try {
     await other.saysOnly(/^ready$/, async () => {
-      await hooks.cutShort(node, () => nodes.kill(at));
+      await hooks.cutShort(node, async () => {
+        await domain.checkBy(node);
+        await nodes.kill(at);
+      });
       await domain.isCheckedByAnother();
       await nodes.restart(at);
     });
