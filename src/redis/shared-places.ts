@@ -10,7 +10,7 @@ import type { SharedPlaces } from '../net/net.ts';
 import type { Redis } from './connection.ts';
 import type { CountingState } from './shared-limits.ts';
 
-const LEASE_MS = 30_000;
+const LEASE_MS = 20_000;
 /** Renewals in one lease. */
 const RENEWALS = 3;
 /** Keys that one command renews: it blocks Redis for less than a millisecond. */
@@ -59,7 +59,7 @@ interface RedisPlacesOptions {
   /** Name of this node, new at each start. */
   readonly node: string;
   readonly state: CountingState;
-  /** 30 seconds where left out. */
+  /** 20 seconds where left out. */
   readonly leaseMs?: number;
 }
 
