@@ -87,7 +87,12 @@ async function hold(
 ): Promise<void> {
   const lost = new AbortController();
   const signal = AbortSignal.any([stopping, lost.signal]);
-  const renewing = renewUntil(lease, signal, heldFrom, onError).finally(() => lost.abort());
+  const renew = () =>
+    take(lease).catch((error: unknown) => {
+      onError(error);
+      return undefined;
+    });
+  const renewing = renewUntil(renew, signal, heldFrom).finally(() => lost.abort());
   await work(signal);
   lost.abort();
   await renewing;
@@ -120,7 +125,8 @@ export async function doAlone<Value>(
   const over = new AbortController();
   const lost = new AbortController();
   // An error of the database loses the lease unless a later attempt succeeds.
-  const renewing = renewUntil(lease, over.signal, heldFrom, () => {}).finally(() => lost.abort());
+  const renew = () => take(lease).catch(() => undefined);
+  const renewing = renewUntil(renew, over.signal, heldFrom).finally(() => lost.abort());
   try {
     return await work(lost.signal);
   } finally {
@@ -130,27 +136,26 @@ export async function doAlone<Value>(
   }
 }
 
-/** Renews the lease until the signal is aborted, or until the lease is about to run out. */
-async function renewUntil(
-  lease: LeaseOptions,
+/**
+ * Renews a lease until the signal is aborted, or until {@link END_MS} before the lease runs out.
+ *
+ * @param renew whether the lease is ours for {@link LEASE_MS} from its call on; undefined where that is not known
+ * @param heldFrom when the lease was asked for, by the monotonic clock
+ * @param times replaces the clock in tests
+ */
+export async function renewUntil(
+  renew: () => Promise<boolean | undefined>,
   signal: AbortSignal,
   heldFrom: number,
-  onError: (error: unknown) => void,
+  times = { now: () => performance.now(), rest },
 ): Promise<void> {
   let renewedAt = heldFrom;
-  while (!signal.aborted) {
-    await rest(RENEW_MS, signal);
-    if (signal.aborted) return;
-    const askedAt = performance.now();
-    const left = renewedAt + LEASE_MS - END_MS - askedAt;
-    if (left <= 0) return;
-    const answer = await Promise.race([
-      take(lease).catch((error: unknown) => {
-        onError(error);
-        return undefined;
-      }),
-      rest(left, signal),
-    ]);
+  const left = () => Math.max(renewedAt + LEASE_MS - END_MS - times.now(), 0);
+  for (;;) {
+    await times.rest(Math.min(RENEW_MS, left()), signal);
+    if (signal.aborted || left() === 0) return;
+    const askedAt = times.now();
+    const answer = await Promise.race([renew(), times.rest(left(), signal)]);
     if (answer === false) return;
     if (answer === true) renewedAt = askedAt;
   }
