@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { atEnd, onEachEngine, openTestDatabase } from '../../test/support/databases.ts';
 import { type Database, openPostgres } from '../database/database.ts';
 import { DatabaseClock } from './clock.ts';
+import { renewUntil } from './lead.ts';
 import {
   doAloneOn,
   joinNodes,
@@ -14,6 +15,7 @@ import {
   type Nodes,
 } from './nodes.ts';
 import { placeOfSigning } from './signing-keys.ts';
+import { thisMachine } from './this-machine.ts';
 
 const facts: NodeFacts = {
   version: '1.2.3',
@@ -194,6 +196,21 @@ onEachEngine('nodes', (engine) => {
     await assert.rejects(join(database, { hasEvents: false }), NodeRefused);
   });
 
+  test('a node in another container counts, though it has our host name and our number', async () => {
+    const { database } = await openTestDatabase(engine);
+    await join(database);
+    const [system] = thisMachine.split(' ');
+    await database.read
+      .updateTable('nodes')
+      .set(({ eb }) => ({
+        machine: `${system} pid:[1]`,
+        started_at: eb('started_at', '-', 3_600_000),
+      }))
+      .execute();
+    assert.equal((await listRunningNodes(database)).length, 1);
+    await assert.rejects(join(database, { hasEvents: false }), NodeRefused);
+  });
+
   test('a node of this machine whose process has ended does not count', async () => {
     const { database } = await openTestDatabase(engine);
     await join(database);
@@ -266,6 +283,21 @@ onEachEngine('nodes', (engine) => {
     context.mock.timers.setTime(real);
     assert.match(String(clock.report()), /agrees with the database's again$/);
   });
+});
+
+test('work ends before the lease does, where the database does not answer', async () => {
+  let now = 1_000;
+  const times = {
+    now: () => now,
+    async rest(ms: number) {
+      now += ms;
+      return undefined;
+    },
+  };
+  const { signal } = new AbortController();
+  await renewUntil(() => new Promise(() => {}), signal, now, times);
+  // A lease has 20 s, and its work 5 s to end.
+  assert.equal(now, 16_000);
 });
 
 test('the fastest query decides what the clock of the database shows', async () => {

@@ -30,12 +30,10 @@ export function wasKilledHere(
   { host, machine, pid, started_at }: Row<'nodes'>,
   now: number,
 ): boolean {
-  const [system, numbers] = machine.split(' ');
-  const [ourSystem, ourNumbers] = thisMachine.split(' ');
-  if (host !== hostname() || system !== ourSystem) return false;
-  // In a container each run has the same number: a row from before this run is of an earlier one.
-  if (pid === process.pid) return started_at < now - process.uptime() * 1000 - 1_000;
-  return numbers === ourNumbers && !isRunning(pid);
+  // Another container of this machine may have our host name and our number, and run.
+  if (host !== hostname() || machine !== thisMachine) return false;
+  if (pid !== process.pid) return !isRunning(pid);
+  return started_at < now - process.uptime() * 1000 - 1_000;
 }
 
 function isRunning(pid: number): boolean {
