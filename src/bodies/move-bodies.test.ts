@@ -75,6 +75,19 @@ test('the next run continues one that was cut short, and copies its half-done bo
   await readAll(stores, to);
 });
 
+test('a service that starts when the old store loses its id keeps that store', async () => {
+  const stores = await openStores();
+  const { from, to, given } = stores;
+  const started = new Error('started');
+  const checkStopped = async () => {
+    if ((await from.readNote('store-id')) === '') throw started;
+  };
+  await assert.rejects(moveBodies({ ...given, checkStopped }), started);
+  await readAll(stores, from);
+  assert.deepEqual(await moveBodies(given), { bodies: 3, octets: 0, missing: [] });
+  await readAll(stores, to);
+});
+
 test('a new store that returns other bytes loses nothing', async () => {
   const stores = await openStores();
   const { from, to, given } = stores;

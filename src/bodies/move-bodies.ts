@@ -5,7 +5,7 @@
  * 1. Each body is copied, then read back and compared. The new store notes how far that came. The next run compares
  *    what was copied after that note, and copies it again where it is not whole.
  * 2. The new store gets the store id, then the old one loses it. From then on a service that still has the old
- *    settings accepts no mail, and says why.
+ *    settings accepts no mail, and says why. If one was started at this moment, the old store gets its id back.
  * 3. The old bodies go to the quarantine of the old store. Nothing is removed.
  *
  * A run that was cut short is continued by the next one with the same arguments.
@@ -40,7 +40,7 @@ export interface MoveOptions {
   readonly to: BodyStore;
   /** Called after each batch. */
   readonly onProgress: (done: number, total: number, octets: number) => void;
-  /** Called before the old store loses its id. @throws where a service was started meanwhile */
+  /** Called before and after the old store loses its id. @throws where a service was started meanwhile */
   readonly checkStopped: () => Promise<void>;
 }
 
@@ -58,6 +58,13 @@ export async function moveBodies(options: MoveOptions): Promise<Moved> {
   await to.writeNote('store-id', id);
   if ((await to.readNote('store-id')) !== id) throw foreign(to);
   await from.removeNote('store-id');
+  try {
+    await checkStopped();
+  } catch (error) {
+    // The service may have found the id of the old store before it was removed: then it writes there.
+    await from.writeNote('store-id', id);
+    throw error;
+  }
   for await (const names of from.list('bodies')) {
     const limit = pLimit(COPIES_AT_ONCE);
     await limit.map(names, (name) => from.quarantine(name, Date.now()));
