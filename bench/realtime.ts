@@ -11,7 +11,7 @@ import { type Benchmark, interleave, median, medianRatio, shorten } from './supp
 import { writeRequest } from './support/http-client.ts';
 import type { SocketsTask } from './support/load-sockets.ts';
 import type { MemoryUse } from './support/memory.ts';
-import { makeToken } from './support/service.ts';
+import { makeTokens } from './support/service.ts';
 import { startWorker, type Worker } from './support/worker.ts';
 
 const SOCKETS = 5_000;
@@ -46,15 +46,6 @@ async function openAll(
   const after = await memory();
   const each = (of: keyof MemoryUse) => (after[of] - before[of]) / rest.length / 1024;
   return { resident: each('resident'), held: each('held') };
-}
-
-async function makeTokens(port: number, accounts: readonly { id: number }[]): Promise<string[]> {
-  const tokens: string[] = [];
-  for (let at = 0; at < accounts.length; at += 50) {
-    const group = accounts.slice(at, at + 50);
-    tokens.push(...(await Promise.all(group.map((account) => makeToken(port, account)))));
-  }
-  return tokens;
 }
 
 export const realtime: Benchmark = {

@@ -5,7 +5,7 @@
  * Each measures the service, started as an operator starts it, beside a reference on the same
  * machine at the same time, and what counts is the ratio. `--profile` leaves the service slower and
  * shows for each of its runs where the time went. `search` takes `--messages` (of its large account).
- * `--postgres` measures on the server that TEST_DATABASE_URL names, in place of SQLite.
+ * `--postgres` measures on the server that TEST_DATABASE_URL names, in place of SQLite. `nodes` needs it, and Redis.
  */
 import { mkdtempSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
@@ -18,6 +18,7 @@ import { mailActions } from './mail-actions.ts';
 import { mailserverEvents } from './mailserver-events.ts';
 import { message } from './message.ts';
 import { mixed } from './mixed.ts';
+import { nodes } from './nodes.ts';
 import { queueCost } from './queue-cost.ts';
 import { realtime } from './realtime.ts';
 import { search } from './search.ts';
@@ -43,6 +44,7 @@ const benchmarks = [
   search,
   mailserverEvents,
   realtime,
+  nodes,
   queueCost,
   webhooksFanOut,
   webhooksDeadReceiver,

@@ -31,6 +31,7 @@ export interface StartOptions {
 const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const START_MS = 60_000;
 const REST_MS = 600_000;
+const TOKENS_AT_ONCE = 50;
 /** Of a second in which it does next to nothing: a profile takes some, too. */
 const RESTING_TICKS = 25;
 
@@ -48,7 +49,7 @@ export async function startService(
   const [port, smtpPort] = [await findFreePort(), await findFreePort()];
   const profiles = process.env.BENCH_PROFILE;
   const profiling = profiles ? ['--cpu-prof', `--cpu-prof-dir=${profiles}`] : [];
-  const log = join(dataDir, 'service.log');
+  const log = join(dataDir, `service-${port}.log`);
   const stdout = openSync(log, 'w', 0o600);
   const child = spawn(process.execPath, [...profiling, ...nodeArgs, main], {
     // A folder without `.env`, and an environment without settings of the developer's.
@@ -136,4 +137,17 @@ export async function makeToken(port: number, account: { id: number }): Promise<
   });
   if (typeof answer === 'object' && answer && 'token' in answer) return String(answer.token);
   throw new Error('the answer has no token');
+}
+
+/** Tokens of many accounts, in their order. */
+export async function makeTokens(
+  port: number,
+  accounts: readonly { id: number }[],
+): Promise<string[]> {
+  const tokens: string[] = [];
+  for (let at = 0; at < accounts.length; at += TOKENS_AT_ONCE) {
+    const group = accounts.slice(at, at + TOKENS_AT_ONCE);
+    tokens.push(...(await Promise.all(group.map((account) => makeToken(port, account)))));
+  }
+  return tokens;
 }

@@ -233,6 +233,8 @@ test('two nodes continue with small mail while S3 answers 503 or nothing at all'
     DATABASE_URL: location,
     REDIS_URL: redis.url,
     S3_URL: S3_URL.replace(`/${bucket}?`, '/nodes?'),
+    // All mail is for two mailboxes. On a busy machine it may wait for its turn longer than it may by default.
+    DATABASE_TIMEOUT_SECONDS: '60',
   };
   const nodes = await RunningNodes.start(environment, (cleanup) => t.after(cleanup));
   const small = await nodes.balanced.makeAccount();
