@@ -12,6 +12,7 @@ import { FREE_BYTES_LEFT } from '../bodies/bodies.ts';
 import { type Config, publicUrlOf, readConfig } from '../config/config.ts';
 import { DnsResolver } from '../dns/dns.ts';
 import { isMissing } from '../files/files.ts';
+import { ownPreface } from '../net/net.ts';
 import {
   CONNECT_MS,
   checkBucket,
@@ -68,7 +69,7 @@ async function examine(
     database: () => checkDatabase(config),
     clock: checkClock,
     'service (HTTP)': () => checkService(publicUrlOf(http.host, http.port)),
-    'SMTP port': () => checkSmtp(smtp.host, smtp.port),
+    'SMTP port': () => checkSmtp(smtp),
     certificate: () => checkCertificate(config),
     'DNS: resolver': () => checkResolver(dns, config.dns.servers),
     [`DNS: ${host}`]: () => checkHost(dns, host),
@@ -175,14 +176,12 @@ async function checkService(url: string): Promise<Verdict> {
   }
 }
 
-async function checkSmtp(host: string, port: number): Promise<Verdict> {
+async function checkSmtp({ host, port, proxyNetworks }: Config['smtp']): Promise<Verdict> {
   if (port === 0)
     return warning('SMTP_PORT=0: no mail comes in by SMTP', 'set it to 25 to receive mail');
-  const found = await checkBanner(
-    new URL(publicUrlOf(host, port)).hostname,
-    port,
-    'SMTP_HOST and SMTP_PORT',
-  );
+  const address = new URL(publicUrlOf(host, port)).hostname;
+  const preface = ownPreface(address.replace(/^\[|\]$/g, ''), proxyNetworks);
+  const found = await checkBanner(address, port, 'SMTP_HOST and SMTP_PORT', preface);
   if (found.result !== 'ok' || port === 25) return found;
   return warning(
     `${found.detail}, which is not port 25`,
@@ -190,13 +189,26 @@ async function checkSmtp(host: string, port: number): Promise<Verdict> {
   );
 }
 
-/** Connects to a mail server, and reads its greeting (RFC 5321 section 3.1). */
-async function checkBanner(host: string, port: number, setting: string): Promise<Verdict> {
+/**
+ * Connects to a mail server, and reads its greeting (RFC 5321 section 3.1).
+ *
+ * @param preface sent first, if the server expects it
+ */
+async function checkBanner(
+  host: string,
+  port: number,
+  setting: string,
+  preface = '',
+): Promise<Verdict> {
   const socket = connect({ host: host.replace(/^\[|\]$/g, ''), port });
   const place = `${host}:${port}`;
   try {
     const signal = AbortSignal.timeout(CONNECT_MS);
-    const [greeting] = await once(socket.setEncoding('latin1'), 'data', { signal });
+    socket.setEncoding('latin1').write(preface);
+    const ended = once(socket, 'close', { signal }).then(() => {
+      throw new Error('it closed the connection');
+    });
+    const [greeting] = await Promise.race([once(socket, 'data', { signal }), ended]);
     const line =
       String(greeting)
         .split('\r\n')[0]

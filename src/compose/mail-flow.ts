@@ -22,6 +22,7 @@ import {
   createAddressFilter,
   createHostResolver,
   type NetworkTest,
+  ownPreface,
   testNetworks,
 } from '../net/net.ts';
 import { MessageSender, SenderRewriting } from '../outbound/outbound.ts';
@@ -183,10 +184,8 @@ function ownListener({ smtp }: Config, domains: Domains) {
   if (smtp.port === 0) return undefined;
   const host = smtp.host === '0.0.0.0' || smtp.host === '::' ? '127.0.0.1' : smtp.host;
   const hosts = async (domain: string) => (await domains.findActive(domain)) !== undefined;
-  // The listener may treat us as a load balancer on this machine, and expect its header first: this one says that it
-  // connects for itself (PROXY protocol, section 2.1).
-  const isBalancer = testNetworks(smtp.proxyNetworks)(host);
-  return { host, port: smtp.port, hosts, ...(isBalancer && { preface: 'PROXY UNKNOWN\r\n' }) };
+  const preface = ownPreface(host, smtp.proxyNetworks);
+  return { host, port: smtp.port, hosts, ...(preface && { preface }) };
 }
 
 /**

@@ -51,7 +51,12 @@ export {
   type Usage,
 } from './limits.ts';
 export { isWritablePath, type Login, type RecipientResult, sizeLimit } from './smtp-client.ts';
-export { type ConnectionTimeouts, type Endpoint, SmtpConnection } from './smtp-connection.ts';
+export {
+  type ConnectionTimeouts,
+  type Endpoint,
+  ownPreface,
+  SmtpConnection,
+} from './smtp-connection.ts';
 export {
   DotTransparency,
   enhancedOf,

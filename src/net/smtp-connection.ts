@@ -1,6 +1,7 @@
 /** A connection to a server of SMTP or LMTP: the socket and the clocks under `smtp-client.ts`. */
 import { connect, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { testNetworks } from './clients.ts';
 import {
   type ClientOptions,
   type Conversation,
@@ -18,6 +19,16 @@ export interface Endpoint {
   readonly port: number;
   /** Sent before the session, such as a header of the PROXY protocol. */
   readonly preface?: string;
+}
+
+/**
+ * With what a connection to our own listener at `host` begins, if the listener takes this machine for a load balancer and
+ * expects its header first: "we connect for ourselves" (PROXY protocol, section 2.1).
+ *
+ * @param proxyNetworks those of `SMTP_PROXY_NETWORKS`
+ */
+export function ownPreface(host: string, proxyNetworks: readonly string[]): string | undefined {
+  return testNetworks(proxyNetworks)(host) ? 'PROXY UNKNOWN\r\n' : undefined;
 }
 
 export interface ConnectionOptions extends ClientOptions {

@@ -1,6 +1,8 @@
 /** The program `postroom` beside a service that runs, as an operator calls it. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
@@ -166,3 +168,32 @@ test('a wrong call is reported, with exit code 2', async () => {
   assert.equal(code, 2);
   assert.match(output, /unknown command 'demon'\n\(Did you mean demo\?\)/);
 });
+
+test('doctor says who closes the connection, and greets a listener that expects a PROXY header', async (t) => {
+  const relay = createServer((socket) => socket.end());
+  const smtp = createServer((socket) => {
+    socket.once('data', (header) => socket.end(`220 after ${header}`));
+  });
+  t.after(() => [relay, smtp].map((server) => server.close()));
+  const [relayPort, smtpPort] = [await portOf(relay), await portOf(smtp)];
+  const settings = {
+    ...env,
+    SMTP_PORT: String(smtpPort),
+    SMTP_PROXY_NETWORKS: '127.0.0.0/8',
+    SMTP_RELAY_URL: `smtp://127.0.0.1:${relayPort}`,
+  };
+  const { code, output } = await postroom(['doctor'], settings).ended();
+  assert.equal(code, 1, output);
+  assert.match(output, /^warning +SMTP port +127\.0\.0\.1:\d+ says "220 after PROXY UNKNOWN"/m);
+  assert.match(
+    output,
+    /^failed +relay +127\.0\.0\.1:\d+ gives no greeting \(it closed the connection\)/m,
+  );
+});
+
+async function portOf(server: Server): Promise<number> {
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const address = server.address();
+  assert.ok(address && typeof address === 'object');
+  return address.port;
+}
