@@ -169,11 +169,12 @@ export class MessageEditor {
     if (messages.length === 0) return { state: stateOf(mailbox), removed, changes: [], files: [] };
     const modseq = await this.#bury(tx, mailbox.id, messages);
     const ids = new Set(messages.map(({ body_id }) => body_id));
-    await forgetInSearch(tx, user.accountId, [...ids]);
     const files: string[] = [];
     for (const some of chunks([...ids], UIDS_AT_A_TIME)) {
       files.push(...(await this.#bodies.release(tx, some)));
     }
+    // After the release: it waits for a transaction that removes another copy of the same body.
+    await forgetInSearch(tx, user.accountId, [...ids]);
     const state = stateOf({ ...mailbox, highestmodseq: modseq });
     return { state, removed, changes: [mailboxChange(user, mailbox, modseq)], files };
   }

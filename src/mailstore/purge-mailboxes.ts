@@ -100,9 +100,10 @@ async function removeMessages(
     .where('uid', '<=', last.uid)
     .execute();
   const bodyIds = [...new Set(messages.map(({ body_id }) => body_id))];
-  // A deleted account is removed from the index as a whole.
+  const files = await bodies.release(tx, bodyIds);
+  // After the release, as for an expunge. A deleted account is removed from the index as a whole.
   if (await isThere(tx, accountId)) await forgetInSearch(tx, accountId, bodyIds);
-  return bodies.release(tx, bodyIds);
+  return files;
 }
 
 async function isThere(tx: Queries, accountId: number): Promise<boolean> {
