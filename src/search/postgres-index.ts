@@ -111,6 +111,15 @@ function queryOf(accountId: number, terms: readonly QueryTerm[]): RawBuilder<str
 
 /* Feeds the index on PostgreSQL. */
 
+/**
+ * Whether the message that a row removes is still to be added: another node may be reading it, and would add it after
+ * the removal.
+ */
+const isAddedBefore = sql<boolean>`exists (
+  select 1 from search_queue as added
+  where added.account_id = search_queue.account_id and added.id < search_queue.id and added.gone = 0
+    and (added.body_id = search_queue.body_id or search_queue.body_id = 0))`;
+
 /** The index is in the same database: rows are removed in the transaction that indexes them. */
 export class PostgresFeed implements Feed {
   readonly #options: IndexerOptions;
@@ -180,6 +189,7 @@ export class PostgresFeed implements Feed {
       const some = tx
         .selectFrom('search_queue')
         .select('id')
+        .where(({ or, eb, not }) => or([eb('gone', '=', 0), not(isAddedBefore)]))
         .orderBy('id')
         .limit(BATCH)
         .forUpdate()

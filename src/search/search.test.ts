@@ -3,6 +3,8 @@ import { open, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { sql } from 'kysely';
 import { pino } from 'pino';
 import { onEachEngine } from '../../test/support/databases.ts';
 import { openTestMailstore, type TestMailstore } from '../../test/support/mail.ts';
@@ -10,6 +12,7 @@ import { settingStore } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 import type { MailUser } from '../mailstore/mailstore.ts';
 import { createSearchSource, EmbeddedMailstore } from '../mailstore/mailstore.ts';
+import { PostgresFeed } from './postgres-index.ts';
 import { createSearch, enqueueSearch, type Search, type SearchOptions } from './search.ts';
 import { readQuery } from './terms.ts';
 
@@ -148,6 +151,65 @@ onEachEngine('the search index', (engine) => {
     await settle(search, user);
     assert.deepEqual(await found(search, user, 'word'), []);
   });
+
+  if (engine === 'postgres') {
+    const waitsForALock = async ({ database }: TestMailstore) => {
+      const { rows } = await sql`select 1 from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'`.execute(database.read);
+      return rows.length > 0;
+    };
+
+    test('forgets a message whose last two copies are removed at the same time', async () => {
+      const store = await openTestMailstore(engine);
+      const user = await store.makeUser();
+      const search = startSearch(store);
+      await add(store, user, mail('twice', 'hello'));
+      await store.mailstore.copy(user, { mailbox: 'INBOX', uids: [1] }, 'Archive');
+      await settle(search, user);
+      let second: Promise<unknown> | undefined;
+      await store.database.write(async (tx) => {
+        await store.mailstore.expungeIn(tx, user, { mailbox: 'INBOX', uids: [1] });
+        second = store.mailstore.expunge(user, { mailbox: 'Archive', uids: [1] });
+        while (!(await waitsForALock(store))) await pause(10);
+      });
+      await second;
+      await settle(search, user);
+      assert.deepEqual(await found(search, user, 'twice'), []);
+    });
+
+    test('forgets a message that is removed while another node indexes it', async () => {
+      const store = await openTestMailstore(engine);
+      const user = await store.makeUser();
+      const source = createSearchSource(store.database);
+      const [read, removed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const slow: typeof source = {
+        ...source,
+        async find(...wanted) {
+          const message = await source.find(...wanted);
+          read.resolve();
+          await removed.promise;
+          return message;
+        },
+      };
+      const { database, bodies } = store;
+      const log = pino({ level: 'silent' });
+      const [one, other] = [slow, source].map(
+        (from) => new PostgresFeed({ database, bodies, log, source: from }),
+      );
+      await other?.open();
+      await add(store, user, mail('meanwhile', 'hello'));
+      const indexing = one?.takeBatch();
+      await read.promise;
+      await store.mailstore.expunge(user, { mailbox: 'INBOX', uids: [1] });
+      await other?.takeBatch();
+      removed.resolve();
+      await indexing;
+      await other?.takeBatch();
+      const search = startSearch(store);
+      await settle(search, user);
+      assert.deepEqual(await found(search, user, 'meanwhile'), []);
+    });
+  }
 
   test('a message that is queued twice is found once', async () => {
     const store = await openTestMailstore(engine);
