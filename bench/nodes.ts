@@ -1,6 +1,6 @@
 /**
  * Three nodes against one, on one PostgreSQL, one Redis and one folder of bodies: what they do in all with three times
- * the clients, what an operation asks of the database, and how soon 10,000 events reach 10,000 sockets.
+ * the clients, what an operation asks of the database, and how soon a change on one node reaches sockets on others.
  *
  * Nodes, database and clients share one machine. So three nodes have no more processor time than one, and cannot do
  * more: what shows is whether they lose anything to each other. All three run all the time; "one" is the first of them.
@@ -18,9 +18,10 @@ import {
   type BenchmarkOptions,
   type Figure,
   interleave,
+  median,
 } from './support/figures.ts';
 import { makePlace } from './support/folders.ts';
-import type { Played } from './support/http-client.ts';
+import { type Played, writeRequest } from './support/http-client.ts';
 import type { HttpLoad } from './support/load-http.ts';
 import type { SmtpLoad, SmtpSent } from './support/load-smtp.ts';
 import type { SocketsTask } from './support/load-sockets.ts';
@@ -44,6 +45,8 @@ const MAIL_CONNECTIONS = 20;
 const MAILS = 1_000;
 /** Of the first node alone, and over all of them. */
 const SOCKETS = 10_000;
+const REACH_ROUNDS = 50;
+const REACH_MAX_MS = 50;
 const PUSH_ROUNDS = 7;
 const PUSH_TIMES_MAX = 3;
 /** Counts of single connections may differ by this share. */
@@ -172,6 +175,43 @@ async function measureMail(
   }
 }
 
+/** How soon a change on the first node comes to a socket on the second one, beside a socket on the first. */
+async function measureReach([first, second]: Nodes, [near, far]: readonly SeededAccount[]) {
+  if (!(first && second && near && far)) throw new Error('too few nodes or accounts');
+  const listen = async (account: SeededAccount, { port }: RunningService) => {
+    const client = startWorker<SocketsTask, number>('load-sockets.ts');
+    const [bearer = ''] = await makeTokens(port, [account]);
+    await client.ask({ do: 'open', port, greetings: 1, tokens: [bearer] });
+    const trigger = (request: string) => client.ask({ do: 'trigger', port: first.port, request });
+    const headers = { 'content-type': 'application/json', authorization: `Bearer ${bearer}` };
+    let round = 0;
+    return {
+      flag() {
+        const change = { [round++ % 2 === 0 ? 'add' : 'remove']: ['\\Flagged'] };
+        const body = JSON.stringify({ mailbox: 'INBOX', uids: [1], ...change });
+        return trigger(writeRequest('POST', '/mail/flags', headers, body));
+      },
+      event: () => trigger(eventsRequest(writeBatch([account.address], 1, round++))),
+      stop: () => client.stop(),
+    };
+  };
+  const [here, there] = [await listen(near, first), await listen(far, second)];
+  try {
+    const [flags, events] = [
+      await interleave(REACH_ROUNDS, { near: here.flag, far: there.flag }),
+      await interleave(REACH_ROUNDS, { near: here.event, far: there.event }),
+    ];
+    const figure = (what: string, { near: own, far: other }: typeof flags): Figure => ({
+      ...atMost(`${what} on one node, told by another, beside by itself`, 'ms', other, own, 0),
+      target: `<= ${REACH_MAX_MS} ms`,
+      met: median(other) <= REACH_MAX_MS,
+    });
+    return [figure('flag', flags), figure('mail server event', events)];
+  } finally {
+    await Promise.all([here.stop(), there.stop()]);
+  }
+}
+
 /** @param accounts two for each socket: of the first node alone, and of all */
 async function measurePush(nodes: Nodes, accounts: readonly SeededAccount[]): Promise<Figure[]> {
   const port = nodes[0]?.port ?? 0;
@@ -228,6 +268,7 @@ export const nodes: Benchmark = {
       const counter = await TransactionCounter.start(client);
       const withMail = accounts.slice(0, ACCOUNTS);
       return [
+        ...(await measureReach(running, withMail)),
         ...(await measureSyncs(running, withMail, counter)),
         ...(await measureMail(running, withMail, dataDir, counter)),
         ...(await measurePush(running, accounts.slice(ACCOUNTS))),
