@@ -8,7 +8,7 @@ import type { Database } from '../database/database.ts';
 import { Domains } from '../domains/domains.ts';
 import { shareDkimKey } from '../domains/testing/dkim-key.ts';
 import { CredentialsReader } from './account-rows.ts';
-import { Accounts, findAccountStates } from './accounts.ts';
+import { Accounts, AnsweredRequests, findAccountStates } from './accounts.ts';
 
 onEachEngine('accounts', (engine) => {
   let database: Database;
@@ -472,5 +472,14 @@ onEachEngine('accounts', (engine) => {
         code: 'invalid_request',
       });
     }
+  });
+
+  test('a request with a key is refused where its account was deleted just now', async () => {
+    const { userId, create } = await newUser();
+    const { id: accountId } = await create('ann');
+    await accounts.remove(userId, accountId);
+    const answered = new AnsweredRequests(database, Date.now);
+    const request = { accountId, key: 'order-4711', hash: async () => '' };
+    await assert.rejects(answered.begin(request), { code: 'unauthorized' });
   });
 });

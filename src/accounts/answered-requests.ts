@@ -7,7 +7,7 @@
  * is not known.
  */
 import { createHash } from 'node:crypto';
-import type { Database, Row } from '../database/database.ts';
+import { type Database, isReferenceGone, type Row } from '../database/database.ts';
 import { Refusal } from '../errors/errors.ts';
 
 /** How long a request without an answer counts as under way: longer than any request takes. */
@@ -55,12 +55,15 @@ export class AnsweredRequests {
    * Begins a request, or finds the answer to the same request.
    *
    * @throws Refusal idempotency_key_reused where another request has the key; idempotency_key_in_use where
-   *   it is under way for long
+   *   it is under way for long; unauthorized where the account was deleted just now
    */
   async begin(request: KeyedRequest): Promise<BegunRequest | GivenAnswer> {
     const { wait = pause } = request;
     for (let waits = 0; waits <= WAITS; waits++) {
-      const begun = await this.#claim(request);
+      const begun = await this.#claim(request).catch((error: unknown) => {
+        if (!isReferenceGone(error)) throw error;
+        throw new Refusal('unauthorized', 'the account was deleted', { cause: error });
+      });
       if (begun) return begun;
       const row = await this.#find(request);
       if (row?.answer !== null && row?.answer !== undefined) {

@@ -21,7 +21,7 @@ export {
   settingOf,
   settingStore,
 } from './engine.ts';
-export { isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
+export { isReferenceGone, isStorageFull, isUnavailable, refusalOfFailure } from './failures.ts';
 export { newestSchema, refuseUnfinished, schemaVersions, UnfitDatabase } from './migrate.ts';
 export { openPostgres, openPostgresToRead, type PostgresOptions } from './postgres/postgres.ts';
 export type { NewRow, Row, Schema } from './schema.ts';
