@@ -17,6 +17,17 @@ test('for a store that does not answer, the result comes soon', {
   health.close();
 });
 
+test('a test that fails by the database leaves the store as it was', async (t) => {
+  let time = 0;
+  t.mock.method(performance, 'now', () => time);
+  let look = () => Promise.resolve();
+  const health = new StoreHealth({ look: () => look() });
+  assert.equal(await health.answers(), true);
+  look = () => Promise.reject(new Error('the database does not answer'));
+  for (time = 10_000; time < 13_000; time += 1_000) assert.equal(await health.answers(), true);
+  health.close();
+});
+
 test('a test after a failed request that fails by the database does not end the process', async () => {
   const said = Promise.withResolvers<unknown[]>();
   const log = { info: () => {}, warn: () => {}, error: (...args: unknown[]) => said.resolve(args) };

@@ -40,7 +40,10 @@ export class StoreHealth {
     return this.#state !== 'unknown';
   }
 
-  /** Whether it answers, by a test of at most {@link LOOK_MS} ago, or by one that ends within {@link ANSWER_MS}. */
+  /**
+   * Whether it answers, by a test of at most {@link LOOK_MS} ago, or by one that ends within {@link ANSWER_MS}. A test
+   * that fails by the database says nothing about the store: the last state holds.
+   */
   async answers(): Promise<boolean> {
     if (!this.#looking && performance.now() - this.#lookedAt < LOOK_MS) return this.isUp;
     const over = new AbortController();
@@ -48,7 +51,8 @@ export class StoreHealth {
     // An answer in time ends the pause.
     late.catch(() => {});
     try {
-      return await Promise.race([this.look().then(() => this.isUp), late]);
+      const isUp = () => this.isUp;
+      return await Promise.race([this.look().then(isUp, isUp), late]);
     } finally {
       over.abort();
     }

@@ -51,8 +51,15 @@ async function run(config: Config): Promise<void> {
       return exit(1);
     }
     isStopping = true;
-    logger.info({ signal }, 'stopping');
-    const stopWithinMs = config.drainSeconds * 1000 + STOP_WITHIN_MS;
+    const { drainSeconds } = config;
+    if (drainSeconds === 0) logger.info({ signal }, 'stopping');
+    else {
+      logger.info(
+        { signal, drainSeconds },
+        'stopping: /readyz answers 503 from now on, and the listeners close after DRAIN_SECONDS',
+      );
+    }
+    const stopWithinMs = drainSeconds * 1000 + STOP_WITHIN_MS;
     setTimeout(() => {
       logger.warn('stopping takes too long: the process ends now without finishing its work');
       exit();

@@ -51,12 +51,15 @@ describe('what a start may print', () => {
     [false, true],
     [false, false],
   ] as const) {
-    for (const env of [{}, onPostgres, { API_KEYS: ownKey }]) {
+    const settings: Record<string, string>[] = [{}, onPostgres, { API_KEYS: ownKey }];
+    for (const env of settings) {
       const place = `${created ? 'a first' : 'a later'} start, ${stdoutIsTty ? 'a' : 'no'} terminal`;
-      test(`${place}, ${Object.keys(env)[0] ?? 'defaults'}: two lines without a secret`, () => {
+      test(`${place}, ${Object.keys(env)[0] ?? 'defaults'}: lines without a secret`, () => {
         const description = describeStart(startOf({ created, stdoutIsTty }, env));
         assert.deepEqual(secretsOf(description), []);
-        assert.match(description, /^[^\n]+\n[^\n]+\n$/);
+        assert.match(description, created ? /^(?:[^\n]+\n){3}$/ : /^(?:[^\n]+\n){2}$/);
+        const namesKey = created && env.API_KEYS === undefined;
+        assert.equal(description.includes('"apiKey" is the API key'), namesKey);
         const where = env === onPostgres ? 'the PostgreSQL database' : '/srv/postroom/secrets.json';
         assert.ok(description.includes(where), description);
       });
@@ -75,7 +78,11 @@ test('the listeners with their addresses, and the data folder', () => {
   assert.equal(
     describeStart(startOf(later, { DATABASE_URL: 'postgres://me:s3cr3t@db/mail?x=y' })),
     'Postroom listens: HTTP http://localhost:80, SMTP [::1]:25, LMTP 127.0.0.1:24, metrics 127.0.0.1:9090\n' +
-      'Data: /srv/postroom, PostgreSQL at postgres://***@db/mail; secrets: the PostgreSQL database\n',
+      'Data: /srv/postroom, PostgreSQL at postgres://***@db/mail; secrets: the PostgreSQL database (table settings, name secrets)\n',
+  );
+  assert.match(
+    describeStart(startOf(later, { S3_URL: 'https://me:s3cr3t@s3.example.com/mail' })),
+    /^Data: \/srv\/postroom \(SQLite\), messages above 64 KiB in https:\/\/s3\.example\.com\/mail; secrets: /m,
   );
   assert.equal(
     describeStart(startOf({ created: false, addresses: { http: addresses.http } })),

@@ -38,10 +38,10 @@ export function describeStart(start: Start): string {
   const { config, created, stdoutIsTty } = start;
   if (created && stdoutIsTty) return describeFirstStart(start);
   const lines = [`Postroom listens: ${listeners(start.addresses).join(', ')}`];
+  lines.push(`Data: ${dataPlace(config)}; secrets: ${secretsPlace(config)}`);
   if (created) {
-    lines.push(`New secrets were generated in ${secretsPlace(config)}; "apiKey" is the API key.`);
-  } else {
-    lines.push(`Data: ${dataPlace(config)}; secrets: ${secretsPlace(config)}`);
+    const key = config.credentials.apiKeys === undefined ? '; "apiKey" is the API key' : '';
+    lines.push(`New secrets were generated there${key}.`);
   }
   return `${lines.join('\n')}\n`;
 }
@@ -86,12 +86,18 @@ function authorityOf(bound: BoundAddress | undefined): string {
   return bound === undefined ? 'off' : `${urlHost(bound.address)}:${bound.port}`;
 }
 
-function dataPlace({ dataDir, database }: Config): string {
-  return database.urls === undefined
-    ? `${dataDir} (SQLite)`
-    : `${dataDir}, PostgreSQL at ${database.urls.map(redactUrl).join(', ')}`;
+function dataPlace({ dataDir, database, bodies: { bucket } }: Config): string {
+  const rows =
+    database.urls === undefined
+      ? `${dataDir} (SQLite)`
+      : `${dataDir}, PostgreSQL at ${database.urls.map(redactUrl).join(', ')}`;
+  return bucket === undefined
+    ? rows
+    : `${rows}, messages above 64 KiB in ${bucket.endpoint}/${bucket.bucket}`;
 }
 
 function secretsPlace({ dataDir, database }: Config): string {
-  return database.urls === undefined ? secretsPath(dataDir) : 'the PostgreSQL database';
+  return database.urls === undefined
+    ? secretsPath(dataDir)
+    : 'the PostgreSQL database (table settings, name secrets)';
 }

@@ -150,6 +150,30 @@ onEachEngine('verification', (engine) => {
         reason,
       }));
 
+  test('a database that is away is one line of the log, however often it is asked', async (t) => {
+    t.mock.timers.enable({ apis: ['setInterval'] });
+    let asked = 0;
+    const timeouts = { first: 10_000, later: 10_000 };
+    const node = new Verification({
+      database,
+      dns: new DnsResolver({ servers: [server.address], timeouts }),
+      mailHostname,
+      log,
+      now: () => {
+        asked++;
+        throw new Error('the database is away');
+      },
+    });
+    node.start();
+    while (asked < 3) {
+      t.mock.timers.tick(SECOND);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await node.stop();
+    assert.equal(lines.length, 1);
+    assert.match(String(lines[0]?.msg), /^could not read which domain checks are due/);
+  });
+
   test('a claim whose records are published is active after one check', async () => {
     await claim('u1', 'acme.test');
     await publish('u1', 'acme.test');

@@ -49,6 +49,8 @@ export class Verification {
   #timer: NodeJS.Timeout | undefined;
   /** The current look for due claims. */
   #look: Promise<void> | undefined;
+  /** Whether the last look failed: only the first of several failures is logged. */
+  #isFailing = false;
   #stopped = false;
 
   constructor(options: VerificationOptions) {
@@ -122,11 +124,15 @@ export class Verification {
           this.#log.error({ err: error, domain: claim.name }, 'domain check failed');
         });
       }
+      this.#isFailing = false;
     } catch (error) {
-      this.#log.error(
-        { err: error },
-        'could not read which domain checks are due: trying again shortly',
-      );
+      if (!this.#isFailing) {
+        this.#log.error(
+          { err: error },
+          'could not read which domain checks are due: trying again every second until it works',
+        );
+      }
+      this.#isFailing = true;
     }
   }
 
