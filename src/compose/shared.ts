@@ -131,7 +131,7 @@ export async function openShared({
 }
 
 /** Runs a look again and again, one at a time. */
-class Looks {
+export class Looks {
   readonly #logger: Pick<Logger, 'error'>;
   readonly #everyMs: number;
   readonly #stopping = new AbortController();
@@ -158,20 +158,25 @@ class Looks {
 
   async #repeat(look: (afterGap: boolean) => Promise<void>): Promise<void> {
     const { signal } = this.#stopping;
+    // Until a look succeeded: a failed one found nothing of what was missed.
+    let afterGap = false;
     while (!signal.aborted) {
       const rest = AbortSignal.any([signal, this.#sooner.signal]);
       // Random, so that nodes that started together do not all read at the same time.
       const ms = this.#everyMs * (0.8 + 0.4 * Math.random());
       await pause(ms, undefined, { signal: rest, ref: false }).catch(() => {});
       if (signal.aborted) break;
-      const afterGap = this.#sooner.signal.aborted;
+      afterGap ||= this.#sooner.signal.aborted;
       this.#sooner = new AbortController();
-      await look(afterGap).catch((err: unknown) => {
+      try {
+        await look(afterGap);
+        afterGap = false;
+      } catch (err) {
         this.#logger.error(
           { err },
           'could not read the changes of other nodes: trying again in a minute',
         );
-      });
+      }
     }
   }
 }
