@@ -115,7 +115,7 @@ onEachEngine('nodes', (engine) => {
     [
       'a secret, which is not shown',
       { settings: { ...facts.settings, JWT_SECRET: ['#two'] } },
-      /^JWT_SECRET: expected the value that the node that runs on \S+ has, got another one; /,
+      /^JWT_SECRET: expected the value that the node that runs on \S+ has, got another one; to change it, give this node both values/,
     ],
     [
       'events',
