@@ -69,6 +69,20 @@ onEachEngine('bodies', (engine) => {
   const forget = ({ database }: TestDatabase, id: number) =>
     database.write((tx) => tx.deleteFrom('bodies').where('id', '=', id).execute());
 
+  test('a missing body is reported, but not where its message was deleted meanwhile', async () => {
+    const store = await openStore();
+    const { bodies, database, lines } = store;
+    const [lost, deleted] = [await store.keep('l'), await store.keep('d')];
+    const found = await bodies.get(deleted.id);
+    await bodies.removeFiles([lost.file]);
+    await assert.rejects(store.read(lost.id), { code: 'body_unavailable' });
+    assert.match(lines.at(-1) ?? '', /is missing: .* restore the file from a backup$/);
+    // Another node deletes the message between the two steps of a reader.
+    await bodies.removeFiles(await database.write((tx) => bodies.release(tx, [deleted.id])));
+    await assert.rejects(Array.fromAsync(bodies.read(found)), { code: 'body_unavailable' });
+    assert.match(lines.at(-1) ?? '', /its message was deleted meanwhile/);
+  });
+
   test('a folder that is gone is not made again: its bodies would be found by nobody', async () => {
     const store = await openStore();
     await rename(store.path, `${store.path}-elsewhere`);

@@ -329,26 +329,44 @@ export class Bodies {
       if (body.content && start < inRow) yield body.content.subarray(start, inRow);
       for (; !next.done; next = await pieces.next()) yield next.value;
     } catch (error) {
-      throw this.#explain(error, body.file, about);
+      throw await this.#explain(error, body.file, about);
     } finally {
       await pieces.return(undefined);
     }
   }
 
   /** The error that a reader gets for a file that cannot be read. */
-  #explain(error: unknown, file: string, about: object): unknown {
+  async #explain(error: unknown, file: string, about: object): Promise<unknown> {
     if (error instanceof StoreUnavailable) {
       this.#health?.suspect(error);
       return refuseToRead();
     }
     if (!(error instanceof BodyLost)) return error;
-    this.#log?.error(
-      { ...about, store: this.#store.place, file },
-      `${error.message}: messages with this body cannot be read; restore the file from a backup`,
-    );
+    const read = { ...about, store: this.#store.place, file };
+    if (await this.#isNamed(file)) {
+      this.#log?.error(
+        read,
+        `${error.message}: messages with this body cannot be read; restore the file from a backup`,
+      );
+    } else {
+      this.#log?.info(
+        read,
+        'a body that no row names could not be read: its message was deleted meanwhile, or is not stored yet',
+      );
+    }
     return new Refusal('body_unavailable', 'the source of this message is missing or damaged', {
       cause: error,
     });
+  }
+
+  /** Whether a row names a file; also where the database does not answer. */
+  async #isNamed(file: string): Promise<boolean> {
+    const { read } = this.#database;
+    const rows = read.selectFrom('bodies').select('id').where('file', '=', file).limit(1);
+    return rows.execute().then(
+      ({ length }) => length > 0,
+      () => true,
+    );
   }
 
   /**
